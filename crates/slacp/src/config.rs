@@ -14,12 +14,12 @@ use crate::{ChannelId, ClassId, ConfigError, IndexShare, Law, Rate};
 /// Maximum number of links of a session.
 pub const MOST_LINKS: usize = 4;
 
-/// The settings of this side of the hop.
+/// The settings of an endpoint.
 #[derive(Debug, Clone)]
 pub struct Config {
-    /// Where the sending rate of this side comes from. Nothing is sent faster.
+    /// The source of this side's sending rate. Nothing is sent faster.
     pub rate: Rate,
-    /// How a measured rate is held. The defaults suit every link; others are for studies.
+    /// The law that a measured rate follows. The defaults suit every link; others are for studies.
     pub law: Law,
     /// With a measured rate: the share of the bytes sent to a peer that padding may take, 0 to 1,
     /// besides two measurements in advance: 800 kB, or twice what the first took if that is more.
@@ -27,8 +27,8 @@ pub struct Config {
     /// larger share measures more of the paths that come and go; with a smaller one, their first
     /// data does it. Default 0.02.
     pub padding_share: f64,
-    /// What may leave at once at most, for links whose policer drops longer bursts; the packets that
-    /// measure a path are excepted. Default: whatever the rate sends in 4 ms.
+    /// Maximum burst in bytes, for links whose policer drops longer ones; packets that measure a
+    /// path are excepted. Default: the bytes that the rate sends in 4 ms.
     pub burst: Option<ByteCount>,
     /// The largest IP packet to send, in bytes. Path MTU discovery searches from 576 bytes up to
     /// this. Default 1500.
@@ -43,20 +43,18 @@ pub struct Config {
     pub stream_window: ByteCount,
     /// Maximum number of streams the peer may have open. Default 65,536.
     pub max_streams: u32,
-    /// Whether this side resolves names, so that the peer may open streams to host names. Default
-    /// false.
+    /// This side resolves names, so the peer may open streams to host names. Default false.
     pub names: bool,
-    /// Whether this side answers DNS questions, so that the peer may open streams to its resolver.
-    /// Default false.
+    /// This side answers DNS questions, so the peer may open streams to its resolver. Default
+    /// false.
     pub questions: bool,
-    /// Whether this side understands HTTP exchanges, so that the peer may open streams to them. Default
-    /// false.
+    /// This side understands HTTP exchanges, so the peer may open streams to them. Default false.
     pub exchanges: bool,
-    /// Whether this side takes bundles, so that the peer may open streams to its bundle agent. Default
-    /// false.
+    /// This side takes bundles, so the peer may open streams to its bundle agent. Default false.
     pub bundles: bool,
-    /// How many compressed streams of a peer the owner decompresses at a time
-    /// ([`Endpoint::is_compressed`](crate::Endpoint::is_compressed)). Default 0: the peer opens none.
+    /// Number of compressed streams of a peer that the owner decompresses at a time
+    /// ([`Endpoint::is_compressed`](crate::Endpoint::is_compressed)). Default 0: the peer opens
+    /// none.
     pub decompressors: u16,
     /// A session idle for this long, or up to an eighth longer, sends a packet to keep address
     /// translators and the peer informed. Default 15 s, the shortest default that RFC 8085 §3.5
@@ -80,30 +78,30 @@ pub struct Config {
     /// Default 2²². Regardless of this setting, either side ends a session in which one key has
     /// sealed 2²³ packets.
     pub rekey_packets: u64,
-    /// Whether this machine computes AES-256-GCM fast. If both sides do, they use it; otherwise
-    /// they use ChaCha20-Poly1305. Default false.
+    /// This machine computes AES-256-GCM fast. If both sides do, they use it; otherwise they use
+    /// ChaCha20-Poly1305. Default false.
     pub aes: bool,
-    /// Whether the ECN codepoints of datagrams are read and set: the driver passes received ones to
+    /// The driver reads and sets the ECN codepoints of datagrams: it passes received ones to
     /// [`Endpoint::handle_datagram_with_ecn`] and sends each datagram with that of
-    /// [`Endpoint::transmit_ecn`]. With a measured rate, the path can then signal congestion without
-    /// losing packets. Default true; a driver that does neither costs ten test packets.
+    /// [`Endpoint::transmit_ecn`]. With a measured rate, the path can then signal congestion
+    /// without losing packets. Default true; a driver that does neither costs ten test packets.
     ///
     /// [`Endpoint::handle_datagram_with_ecn`]: crate::Endpoint::handle_datagram_with_ecn
     /// [`Endpoint::transmit_ecn`]: crate::Endpoint::transmit_ecn
     pub ecn: bool,
-    /// Whether SLACP runs as a link layer: one link joins the two sides, carries packets of
-    /// [`Self::mtu`], and keeps their order, except that control ([`Endpoint::transmit_is_control`])
-    /// may overtake new data. Both sides must set it. Then a gap is a loss: it is reported at once
-    /// and repaired at once; only retransmissions and reports of losses are protected by FEC; and
-    /// the receiver of a packet channel hears of each packet that is given up. On a path that
-    /// reorders packets, this wastes its rate on false losses. Default false.
+    /// SLACP runs as a link layer: one link joins the two sides, carries packets of [`Self::mtu`],
+    /// and keeps their order, except that control ([`Endpoint::transmit_is_control`]) may overtake
+    /// new data. Both sides must set it. Then a gap is a loss, which is reported and repaired at
+    /// once; only retransmissions and reports of losses are protected by FEC; and the receiver of a
+    /// packet channel is told of each packet that is given up. On a path that reorders packets,
+    /// this wastes its rate on false losses. Default false.
     ///
     /// [`Endpoint::transmit_is_control`]: crate::Endpoint::transmit_is_control
     pub link_layer: bool,
-    /// Whether a link with capacity on demand is asked for what waits ([`ClassStats::waiting`]). Then the
-    /// streams hold two seconds of the rate unsent, instead of 50 ms: capacity that is asked for comes
-    /// more than a round trip later, and what has not been written by then is not asked for. Default
-    /// false.
+    /// The link has capacity on demand, which is requested for the data that waits
+    /// ([`ClassStats::waiting`]). The streams then hold two seconds of the rate unsent, instead of
+    /// 50 ms: requested capacity is granted more than a round trip later, and data written after
+    /// the request is not covered by it. Default false.
     ///
     /// [`ClassStats::waiting`]: crate::ClassStats::waiting
     pub on_demand: bool,
@@ -112,16 +110,16 @@ pub struct Config {
     ///
     /// [`Endpoint::poll_log`]: crate::Endpoint::poll_log
     pub event_log: usize,
-    /// This side's rate on each link of a session, by the number that both sides give the link; at
-    /// most [`MOST_LINKS`]. If both sides have two or more, a session uses all links that both have,
-    /// and [`Self::rate`] is not used. A terminal has a socket for each
-    /// ([`Endpoint::transmit_link`]). A rate is that of the session alone: it is not shared with
-    /// others. Each link takes memory of its own for what is in flight. Default none.
+    /// This side's rate on each link of a session, by the link number that both sides use; at most
+    /// [`MOST_LINKS`]. If both sides have two or more, a session uses all links that both have, and
+    /// [`Self::rate`] is not used. A terminal has a socket for each ([`Endpoint::transmit_link`]).
+    /// A rate is that of the session alone: it is not shared with others. Each link takes memory of
+    /// its own for data in flight. Default none.
     ///
     /// [`Endpoint::transmit_link`]: crate::Endpoint::transmit_link
     pub links: Vec<Rate>,
     pub(crate) key_limits: KeyLimits,
-    /// Never empty; see [`Config::add_class`].
+    /// The classes by identifier, never empty; see [`Config::add_class`].
     pub(crate) classes: Vec<ClassConfig>,
     pub(crate) channels: BTreeMap<ChannelId, ChannelConfig>,
 }
@@ -161,7 +159,7 @@ impl Config {
         }
     }
 
-    /// Sets the share of [`ClassId::DEFAULT`].
+    /// Sets weight, rates and code point of [`ClassId::DEFAULT`].
     ///
     /// # Errors
     /// [`ConfigError::Weight`], [`ConfigError::NoRate`].

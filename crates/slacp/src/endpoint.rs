@@ -1,4 +1,4 @@
-//! An endpoint: everything that happens on one UDP socket.
+//! An endpoint: the state machine behind one UDP socket.
 
 use std::net::SocketAddr;
 
@@ -160,6 +160,7 @@ impl Endpoint {
 
     /// Returns the next session event, in order.
     pub fn poll_event(&mut self) -> Option<(SessionId, Event)> {
+        // Up and Down are queued here, so that a session's own events follow its Up.
         if let Some(event) = self.core.events.pop_front() {
             return Some(event);
         }
@@ -175,14 +176,14 @@ impl Endpoint {
         self.run(now).transmit(buf)
     }
 
-    /// Begins a run of datagrams that are received or sent at one time: what sessions want next is
-    /// looked at only once, at its end, which costs far less than after each datagram.
+    /// Begins a run of datagrams that are received or sent at one time. The sessions' next actions
+    /// are evaluated only once, at its end, which costs far less than after each datagram.
     pub fn run(&mut self, now: Instant) -> Run<'_> {
         Run::new(self, now)
     }
 
-    /// The link, an index of [`Config::links`], by which a datagram of a session comes; 0 for any other.
-    /// To be asked after [`Self::handle_datagram`], which may add the link.
+    /// The link, an index of [`Config::links`], on which a session's datagram arrived; 0 for any
+    /// other datagram. To be called after [`Self::handle_datagram`], which may add the link.
     pub fn link_of(&self, datagram: &[u8]) -> u8 {
         let Some(Datagram::Data(header)) = packet::parse(datagram) else { return 0 };
         match self.core.indices.get(&header.receiver) {
@@ -203,7 +204,7 @@ impl Endpoint {
         self.core.link_sent
     }
 
-    /// The session that the datagram is of that [`Self::poll_transmit`] returned last; `None` for messages
+    /// The session of the datagram that [`Self::poll_transmit`] returned last; `None` for messages
     /// outside of sessions.
     pub fn transmit_session(&self) -> Option<SessionId> {
         self.core.departed.map(|departed| departed.session)
@@ -215,8 +216,8 @@ impl Endpoint {
         self.core.dscp_sent
     }
 
-    /// Whether the datagram that [`Self::poll_transmit`] returned last belongs to the control
-    /// channel: it carries no new data. A link layer may send it ahead of data that waits.
+    /// Returns whether the datagram that [`Self::poll_transmit`] returned last belongs to the
+    /// control channel: it carries no new data. A link layer may send it ahead of data that waits.
     pub fn transmit_is_control(&self) -> bool {
         self.core.control_sent
     }

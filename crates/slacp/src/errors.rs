@@ -1,4 +1,4 @@
-//! Why a command of the owner failed.
+//! Errors of the owner's commands.
 
 use core::time::Duration;
 
@@ -7,7 +7,7 @@ use thiserror::Error;
 use crate::wire::frame::MAX_DEADLINE;
 use crate::{ChannelId, ClassId};
 
-/// Why an operation on a stream failed.
+/// Errors of operations on streams.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum StreamError {
@@ -23,7 +23,7 @@ pub enum StreamError {
     /// The peer's stream limit is reached.
     #[error("the peer allows at most {limit} streams")]
     TooMany {
-        /// The peer's limit.
+        /// Maximum number of streams.
         limit: u32,
     },
     /// Existing streams leave too little memory for another one, here or at the peer. With default
@@ -32,59 +32,59 @@ pub enum StreamError {
     NoRoom,
     /// The peer does not resolve names, answers no DNS questions, has no HTTP exchanges, or takes no
     /// bundles.
-    #[error("the peer resolves no names")]
+    #[error("the peer does not accept this kind of destination")]
     NoNames,
     /// The configuration does not have this class.
     #[error("no such class")]
     NoClass,
 }
 
-/// Why a class or channel was not added to a configuration.
+/// Reasons to reject a class or channel of a configuration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum ConfigError {
     /// The configuration lacks the channel's class.
     #[error("channel {channel}: there is no class {class}, only {classes} classes", channel = .channel.0, class = .class.0)]
     NoClass {
-        /// The channel.
+        /// The channel that was not added.
         channel: ChannelId,
-        /// Its class.
+        /// The class it names.
         class: ClassId,
-        /// Number of classes.
+        /// Number of configured classes.
         classes: usize,
     },
     /// The channel's deadline is too long.
     #[error("channel {channel}: the deadline {deadline:?} exceeds {MAX_DEADLINE:?}", channel = .channel.0)]
     Deadline {
-        /// The channel.
+        /// The channel that was not added.
         channel: ChannelId,
-        /// Its deadline.
+        /// The deadline, above 10 s.
         deadline: Duration,
     },
     /// The maximum number of classes is reached.
     #[error("there are already {most} classes")]
     TooManyClasses {
-        /// The maximum.
+        /// Maximum number of classes.
         most: usize,
     },
-    /// A guarantee or maximum of 0 bit/s.
+    /// A guarantee or maximum is 0 bit/s.
     #[error("a class has a rate of 0 bit/s: expected a rate above 0, or none")]
     NoRate,
-    /// There is no such code point.
+    /// The code point is above 63.
     #[error("the code point of a class is {dscp}: expected 0 to 63")]
     Dscp {
-        /// The code point.
+        /// The invalid code point.
         dscp: u8,
     },
     /// The weight is outside 1 to 1000.
     #[error("the weight of a class is {weight}: expected 1 to 1000")]
     Weight {
-        /// The weight.
+        /// The invalid weight.
         weight: u16,
     },
 }
 
-/// Why a packet was not sent on a channel.
+/// Errors of sending a packet on a channel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum ChannelError {
@@ -100,12 +100,12 @@ pub enum ChannelError {
     /// The packet is empty or exceeds the maximum size of an IP packet.
     #[error("a packet of {size} bytes: expected 1 to 65,535")]
     Size {
-        /// Its size in bytes.
+        /// Size of the packet in bytes.
         size: usize,
     },
 }
 
-/// Why a reported rate was rejected.
+/// Reasons to reject a reported rate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum RateError {

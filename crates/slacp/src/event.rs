@@ -1,4 +1,4 @@
-//! What an owner of an endpoint receives from it.
+//! Events, notices and results that an endpoint returns to its owner.
 
 use std::net::SocketAddr;
 
@@ -13,22 +13,23 @@ use crate::{Destination, DownReason, Open, PublicKey, ResetReason, StreamId};
 pub enum Event {
     /// A session with the peer is established.
     Up {
-        /// The peer's static key.
+        /// The peer's static key, which identifies it.
         peer: PublicKey,
-        /// The peer's current address.
+        /// The peer's address at that time.
         address: SocketAddr,
     },
     /// The peer has stopped answering. Its streams are frozen but survive.
     Unreachable,
-    /// The peer answers again.
+    /// The peer answers again, and its streams go on.
     Reachable,
     /// The peer has moved to another address.
     Moved {
-        /// The new address.
+        /// The validated address, in use from now on.
         address: SocketAddr,
     },
-    /// Most of what was sent at the configured or reported rate has been lost for half a minute. The
-    /// rate is lowered; see [`RateState::Tripped`](crate::RateState::Tripped).
+    /// More than three quarters of the bytes sent at the configured or reported rate have been lost
+    /// for half a minute. The rate is lowered; see
+    /// [`RateState::Tripped`](crate::RateState::Tripped).
     Tripped {
         /// The rate from now on.
         rate: BitRate,
@@ -37,42 +38,42 @@ pub enum Event {
     },
     /// The configured or reported rate applies again.
     Restored {
-        /// This rate.
+        /// The rate that applies.
         rate: BitRate,
     },
-    /// The configured or reported rate exceeds the link: a queue stands before it, and what does not fit
-    /// is lost. [`Stats::overload`](crate::Stats::overload) has the figures while it lasts. The rate
-    /// stays.
+    /// The configured or reported rate exceeds the link: a queue stands before it, and the excess
+    /// is lost. [`Stats::overload`](crate::Stats::overload) has the figures while it lasts. The
+    /// rate stays.
     RateExceedsLink {
         /// The configured or reported rate.
         rate: BitRate,
-        /// What the link carries of it.
+        /// The part of it that the link carries.
         carries: BitRate,
     },
     /// The configured or reported rate no longer exceeds the link.
     RateFitsLink,
     /// The measured capacity of the link has fallen, and stays low.
     CapacityFell {
-        /// What was usual before.
+        /// The usual capacity before.
         from: BitRate,
-        /// The capacity now.
+        /// The capacity from now on.
         to: BitRate,
     },
-    /// The peer takes no new streams, and is about to stop: open those elsewhere. Existing streams go
-    /// on for now. Reported once.
+    /// The peer takes no new streams and is about to stop: open those elsewhere. Existing streams
+    /// go on for now. Reported once.
     Leaving,
-    /// The peer is about to stop, and another process at its address takes new sessions. A terminal sets
-    /// one up by itself ([`Event::Up`]), and may open streams here until it has it. Existing streams go
-    /// on, and the owner closes this session after the last one. Reported once.
+    /// The peer is about to stop, and another process at its address takes new sessions. A terminal
+    /// sets one up by itself ([`Event::Up`]), and may open streams on this session until then.
+    /// Existing streams go on, and the owner closes this session after the last one. Reported once.
     Succeeded,
     /// The session is over, and so are its streams.
     Down(DownReason),
     /// The peer opened a stream.
     Opened {
-        /// The new stream.
+        /// Identifier of the new stream.
         stream: StreamId,
-        /// Where the stream leads. The destination is a host name only with [`Config::names`], a
-        /// resolver only with [`Config::questions`], an exchange only with [`Config::exchanges`], and a
+        /// The destination of the stream. It is a host name only with [`Config::names`], a resolver
+        /// only with [`Config::questions`], an exchange only with [`Config::exchanges`], and a
         /// bundle agent only with [`Config::bundles`].
         ///
         /// [`Config::names`]: crate::Config::names
@@ -90,9 +91,9 @@ pub enum Event {
     /// The peer reset the stream, which no longer exists. In-order data received before the reset
     /// has been read, or was left unread for 30 s.
     Reset {
-        /// The stream.
+        /// Identifier of the former stream.
         stream: StreamId,
-        /// Why.
+        /// The reason that the peer gave.
         reason: ResetReason,
     },
     /// The stream is complete and no longer exists: both directions have ended, all data is
@@ -118,46 +119,46 @@ pub enum Notice {
     /// knows the hub's key can forge these messages.
     #[error("a terminal at {address} speaks SLACP version {theirs}; this hub speaks {ours}")]
     ForeignTerminal {
-        /// Where its message came from.
+        /// Source of its message, which may be forged.
         address: SocketAddr,
         /// The version of this hub.
         ours: u8,
         /// The version of the terminal.
         theirs: u8,
     },
-    /// A machine asks the hub for sessions and is not answered. Each is reported at most once an hour,
-    /// and at most 64 an hour, because anyone can forge these messages.
+    /// A machine asks the hub for sessions and gets no answer. Each is reported at most once an
+    /// hour, and at most 64 an hour, because anyone can forge these messages.
     #[error("{}", turned_away(address, key.as_ref()))]
     Stranger {
-        /// Where its message came from.
+        /// Source of its message, which may be forged.
         address: SocketAddr,
         /// Its key, which is not permitted; `None` if its message is for another hub's key.
         key: Option<PublicKey>,
     },
-    /// Two machines use the same key. The hub keeps serving one and holds the other off, for twice
-    /// as long with each notice, up to 5 minutes.
+    /// Two machines use the same key. The hub keeps serving one and ignores the other, for twice as
+    /// long with each notice, up to 5 minutes.
     #[error(
         "two machines use the key {key:?}: the one at {served} is served, the one at {refused} \
          is refused"
     )]
     SharedKey {
-        /// Their key.
+        /// The key that both of them use.
         key: PublicKey,
         /// The address of the machine that keeps its session.
         served: SocketAddr,
-        /// The address of the machine that is held off.
+        /// The address of the machine that is ignored.
         refused: SocketAddr,
     },
     /// The terminal requires a parameter that the hub does not know.
     #[error("the hub does not know parameter {parameter}, which this terminal requires")]
     Refused {
-        /// The parameter's number.
+        /// Number of the parameter (`docs/slacp.md`, Parameters).
         parameter: u64,
     },
     /// The hub requires a parameter that this terminal does not know.
     #[error("the hub requires parameter {parameter}, which this terminal does not know")]
     Unsupported {
-        /// The parameter's number.
+        /// Number of the parameter (`docs/slacp.md`, Parameters).
         parameter: u64,
     },
 }
@@ -169,7 +170,7 @@ fn turned_away(address: &SocketAddr, key: Option<&PublicKey>) -> String {
     }
 }
 
-/// Lists versions for a sentence.
+/// Joins versions with commas.
 fn list(versions: &[u8]) -> String {
     versions.iter().map(u8::to_string).collect::<Vec<_>>().join(", ")
 }

@@ -11,20 +11,20 @@ use crate::{ChannelId, SessionId, StreamId};
 /// An event with its time and session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LogEntry {
-    /// When it happened.
+    /// The time of the event.
     pub time: Instant,
     /// The session it happened in.
     pub session: SessionId,
-    /// What happened.
+    /// The event itself.
     pub event: LogEvent,
 }
 
-/// A piece of payload.
+/// A piece of payload: of a stream or of a packet channel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unit {
     /// Bytes `start..end` of a stream.
     Stream {
-        /// The stream.
+        /// The stream of these bytes.
         stream: StreamId,
         /// The offset of the first byte.
         start: u64,
@@ -33,7 +33,7 @@ pub enum Unit {
     },
     /// A packet of a channel, or a part of one.
     Packet {
-        /// The channel.
+        /// The channel of the packet.
         channel: ChannelId,
         /// The lane of the packet's flow, 0 to 63.
         lane: u8,
@@ -42,7 +42,7 @@ pub enum Unit {
     },
 }
 
-/// Why a packet was dropped from its queue.
+/// Reasons for dropping a packet from its queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum DropReason {
@@ -58,59 +58,59 @@ pub enum DropReason {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum LogEvent {
-    /// A packet was sent.
+    /// A SLACP packet was sent.
     Sent {
-        /// Its number.
+        /// Number of the packet.
         packet: u64,
         /// Size of the IP packet in bytes.
         bytes: usize,
-        /// Whether repairs may protect it.
+        /// Repairs may protect it.
         source: bool,
     },
     /// The next packet sent carries this unit.
     Placed {
-        /// The packet.
+        /// Number of the packet that is being built.
         packet: u64,
-        /// The unit it carries.
+        /// The unit that it carries.
         unit: Unit,
-        /// Whether it is a retransmission.
+        /// The unit is a retransmission.
         again: bool,
     },
-    /// A packet was received.
+    /// An authentic SLACP packet was received.
     Received {
-        /// Its number.
+        /// Number of the packet.
         packet: u64,
         /// Size of the IP packet in bytes.
         bytes: usize,
     },
     /// A missing packet was restored by FEC.
     Restored {
-        /// Its number.
+        /// Number of the packet.
         packet: u64,
-        /// Whether it contained an acknowledgement.
+        /// It contained an acknowledgement.
         acknowledgement: bool,
     },
     /// A packet of a channel, or a part of one, was received or restored.
     Arrived {
-        /// The unit received.
+        /// The unit that arrived.
         unit: Unit,
-        /// Whether it had already been delivered or given up.
+        /// It had been delivered or given up before.
         late: bool,
     },
     /// A packet was delivered to the owner.
     Delivered {
-        /// The unit delivered.
+        /// The packet that was delivered.
         unit: Unit,
     },
     /// Packets of a channel were missing for too long and are given up.
     Missing {
-        /// The channel.
+        /// Channel of the missing packets.
         channel: ChannelId,
-        /// The lane.
+        /// Their lane in the channel.
         lane: u8,
-        /// The first missing number.
+        /// Number of the first missing packet in the lane.
         first: u64,
-        /// How many are missing.
+        /// Number of missing packets.
         count: u64,
     },
     /// An acknowledgement was sent.
@@ -127,26 +127,26 @@ pub enum LogEvent {
     },
     /// A packet was acknowledged.
     Acknowledged {
-        /// Its number.
+        /// Number of the packet.
         packet: u64,
     },
     /// A packet was declared lost.
     Lost {
-        /// Its number.
+        /// Number of the packet.
         packet: u64,
     },
     /// A packet of a channel was lost, and it is too late to retransmit it.
     GivenUp {
-        /// The unit given up.
+        /// The packet that is given up.
         unit: Unit,
     },
     /// A packet of a channel was dropped before it was sent.
     Dropped {
-        /// The channel.
+        /// Channel of the dropped packet.
         channel: ChannelId,
-        /// The lane.
+        /// Its lane in the channel.
         lane: u8,
-        /// Why it was dropped.
+        /// The cause of the drop.
         why: DropReason,
     },
     /// A repair was sent.
@@ -175,34 +175,34 @@ pub enum LogEvent {
         /// The rate from now on.
         rate: BitRate,
     },
-    /// The circuit breaker tries the higher rate, or has tried it and awaits the result.
+    /// The circuit breaker tries the higher rate, or has tried it and waits for the result.
     BreakerTries {
         /// The rate from now on.
         rate: BitRate,
     },
     /// The configured or reported rate applies again.
     BreakerClosed {
-        /// This rate.
+        /// The rate that applies.
         rate: BitRate,
     },
     /// The configured or reported rate exceeds the link.
     RateExceedsLink {
-        /// What the link carries.
+        /// The part of the rate that the link carries.
         carries: BitRate,
     },
     /// The configured or reported rate no longer exceeds the link.
     RateFitsLink {
-        /// This rate.
+        /// The rate that applies.
         rate: BitRate,
     },
     /// The measured capacity has fallen, and stays low.
     CapacityFell {
-        /// The capacity now.
+        /// The capacity from now on.
         rate: BitRate,
     },
-    /// The peer stopped answering.
+    /// The peer stopped answering (`docs/slacp.md`, Fades).
     OutageBegins,
-    /// The peer answers again.
+    /// The peer answers again after an outage.
     OutageEnds,
 }
 
@@ -211,6 +211,7 @@ pub enum LogEvent {
 #[derive(Debug, Default)]
 pub(crate) struct EventLog(Option<Box<Ring>>);
 
+/// The ring buffer of a log that is on.
 #[derive(Debug)]
 struct Ring {
     capacity: usize,
@@ -219,13 +220,13 @@ struct Ring {
 }
 
 impl EventLog {
-    /// A log of at most `capacity` entries; 0 turns it off.
+    /// Creates a log of at most `capacity` entries; 0 turns it off.
     pub(crate) fn new(capacity: usize) -> Self {
         let ring = || Ring { capacity, entries: VecDeque::new(), overwritten: 0 };
         Self((capacity > 0).then(|| Box::new(ring())))
     }
 
-    /// Changes the capacity. Existing entries stay unless the log is turned off.
+    /// Sets the capacity. Existing entries stay unless the log is turned off.
     pub(crate) fn resize(&mut self, capacity: usize) {
         match &mut self.0 {
             Some(ring) if capacity > 0 => ring.capacity = capacity,
@@ -236,6 +237,7 @@ impl EventLog {
     /// Records an event. `event` is only called if the log is on.
     pub(crate) fn record(&mut self, now: Instant, event: impl FnOnce() -> LogEvent) {
         let Some(ring) = &mut self.0 else { return };
+        // More than one if the capacity has been lowered.
         while ring.entries.len() >= ring.capacity {
             ring.entries.pop_front();
             ring.overwritten += 1;
@@ -243,12 +245,12 @@ impl EventLog {
         ring.entries.push_back((now, event()));
     }
 
-    /// Time of the oldest event.
+    /// Time of the oldest event not taken yet.
     pub(crate) fn oldest(&self) -> Option<Instant> {
         self.0.as_ref()?.entries.front().map(|(time, _)| *time)
     }
 
-    /// Takes the oldest event.
+    /// Removes and returns the oldest event.
     pub(crate) fn poll(&mut self) -> Option<(Instant, LogEvent)> {
         self.0.as_mut()?.entries.pop_front()
     }

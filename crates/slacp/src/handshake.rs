@@ -27,8 +27,8 @@ use crate::{KeyPair, PublicKey, jitter};
 
 const PATTERN: &str = "Noise_IK_25519_ChaChaPoly_BLAKE2s";
 
-/// What both sides must agree on besides the messages. It includes the cookie, so the terminal's
-/// key vouches for it: an old initiation cannot be replayed with a new cookie.
+/// The Noise prologue, which both sides must agree on. It includes the cookie, so the handshake
+/// authenticates it: an old initiation cannot be replayed with a new cookie.
 fn prologue(cookie: &Mac) -> Vec<u8> {
     let mut out = b"SLACP".to_vec();
     out.push(VERSION);
@@ -36,8 +36,8 @@ fn prologue(cookie: &Mac) -> Vec<u8> {
     out
 }
 
-/// First and maximum retransmission interval of an initiation. They are shorter than some RTTs, so
-/// the same message is sent again.
+/// First and maximum retransmission interval of an initiation. Some RTTs are longer, so the same
+/// message is sent again and an answer to any copy is valid.
 const RETRY_FIRST: Duration = Duration::from_secs(1);
 const RETRY_MOST: Duration = Duration::from_secs(5);
 /// Jitter: intervals are longer by up to this fraction, so that no periodic fault hits them all and
@@ -45,41 +45,42 @@ const RETRY_MOST: Duration = Duration::from_secs(5);
 const RETRY_LONGER: u32 = 4;
 /// Transmissions of a message before a new one with a new ephemeral key is made.
 const SENDINGS: u32 = 6;
-/// Number of cookie requests honoured until then.
+/// Number of cookie requests honoured within these transmissions.
 const COOKIES: u32 = 3;
 
-/// What each side tells the other at session set-up.
+/// The parameters of one side in the handshake (`docs/slacp.md`, Parameters).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Params {
     pub(crate) limits: Limits,
     /// Maximum sending rate of this side.
     pub(crate) rate: BitRate,
-    /// The session this side still has with the other.
+    /// Name of the session that this side still has with the other.
     pub(crate) present: Option<u64>,
-    /// Whether this side wants arrival times; `None` if it does not support them.
+    /// `Some(true)` if this side wants arrival times, `Some(false)` if it only provides them,
+    /// `None` if it does not support them.
     pub(crate) times: Option<bool>,
-    /// Whether AES-256-GCM is fast on this side.
+    /// AES-256-GCM is fast on this side.
     pub(crate) aes: bool,
-    /// Whether this side reports the ECN codepoints it receives.
+    /// This side reports the ECN codepoints it receives.
     pub(crate) ecn: bool,
-    /// Whether this side runs SLACP as a link layer ([`Config::link_layer`]).
+    /// This side runs SLACP as a link layer ([`Config::link_layer`]).
     ///
     /// [`Config::link_layer`]: crate::Config::link_layer
     pub(crate) link_layer: bool,
-    /// Whether this side understands LEAVING.
+    /// This side understands LEAVING.
     pub(crate) leaving: bool,
-    /// Whether this side understands SUCCESSOR.
+    /// This side understands SUCCESSOR.
     pub(crate) successor: bool,
     /// From a terminal with several links: the number of this one. From a hub that allows several:
-    /// how many it knows.
+    /// the number of links that it knows.
     pub(crate) links: Option<u64>,
-    /// The session that this handshake adds a link to.
+    /// Name of the session that this handshake adds a link to.
     pub(crate) join: Option<u64>,
     /// The succession token of the terminal's session with the process before the hub.
     pub(crate) succeeds: Option<u64>,
 }
 
-/// The other side requires a parameter that is not known here.
+/// A parameter of the other side must be understood and is unknown here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[error("parameter {parameter} must be understood and is unknown")]
 pub(crate) struct Unsupported {
@@ -100,7 +101,7 @@ const TIMES: u64 = 7;
 const CHANNELS: u64 = 8;
 const AES: u64 = 9;
 const OPENINGS: u64 = 10;
-/// Ways to say that a side is about to stop: the sum of 1 for LEAVING and 2 for SUCCESSOR.
+/// Supported announcements of a stop: the sum of 1 for LEAVING and 2 for SUCCESSOR.
 const FAREWELLS: u64 = 12;
 const ECN: u64 = 13;
 const LINK_LAYER: u64 = 16;
@@ -109,13 +110,13 @@ const DECOMPRESSORS: u64 = 18;
 const LINKS: u64 = 19;
 const JOIN: u64 = 20;
 const DICTIONARY: u64 = 21;
-/// In place of [`CONTEXTS`] on one of several links: a peer that numbers contexts for all links
+/// Replaces [`CONTEXTS`] on one of several links: a peer that numbers contexts for all links
 /// together must not send any.
 const LINK_CONTEXTS: u64 = 22;
 const SUCCEEDS: u64 = 23;
 
 impl Params {
-    /// The cipher of a session with `peer`.
+    /// The cipher of a session with `peer`: AES only if it is fast on both sides.
     pub(crate) fn cipher(&self, peer: &Self) -> Cipher {
         if self.aes && peer.aes { Cipher::Aes256Gcm } else { Cipher::ChaCha20Poly1305 }
     }
@@ -188,6 +189,7 @@ impl Params {
                 STREAM_WINDOW => window = value,
                 MAX_STREAMS => streams = u32::try_from(value).unwrap_or(u32::MAX),
                 RATE => rate = value,
+                // Higher bits stand for channels that this version does not have.
                 CHANNELS => channels = value as u32,
                 CONTEXTS | LINK_CONTEXTS => contexts = u16::try_from(value).unwrap_or(u16::MAX),
                 DECOMPRESSORS => decompressors = u16::try_from(value).unwrap_or(u16::MAX),
@@ -229,7 +231,7 @@ impl Params {
     }
 }
 
-/// Why a handshake datagram was refused.
+/// Reasons to reject a handshake datagram.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub(crate) enum HandshakeError {
@@ -243,6 +245,7 @@ pub(crate) enum HandshakeError {
     Refused { parameter: u64 },
 }
 
+/// Derives the session's name and keys from a completed handshake.
 fn keys(mut state: Wiped<HandshakeState>, initiator: bool, cipher: Cipher) -> Keys {
     let name = first_62_bits(state.get_handshake_hash());
     let hash = state.get_handshake_hash().to_vec();
@@ -252,6 +255,7 @@ fn keys(mut state: Wiped<HandshakeState>, initiator: bool, cipher: Cipher) -> Ke
     let [chain] = expand(&hash, &both, b"SLACP chain");
     let [token] = expand(&*chain, &[], b"SLACP succession");
     let token = first_62_bits(&*token);
+    // Noise's split gives the initiator's sending key first.
     let (send, recv) = if initiator { (first, second) } else { (second, first) };
     let [send, recv] = [&send, &recv].map(|key| PacketKey::new(cipher, key));
     Keys { cipher, send, recv, name, token, chain }
@@ -271,11 +275,11 @@ pub(crate) struct Initiator {
     sendings: u32,
     most_sendings: u32,
     cookies: u32,
-    /// When this message was first sent, and how often it has been sent.
+    /// Time of the first transmission of this message, and the number of its transmissions.
     first_sending: Instant,
     copies: u32,
     next_sending: Instant,
-    /// The jitter of a one-second interval.
+    /// Jitter of a one-second interval; longer intervals have as much more.
     longer: Duration,
 }
 
@@ -288,8 +292,10 @@ impl Initiator {
         params: &Params,
         rng: &mut ChaCha20Rng,
     ) -> Self {
+        // The cookie is zero until the hub asks for one.
         let message = Message::new(identity, hub, index, &params.encode(), &[0; MAC], rng);
         let Message { state, datagram, knock } = message;
+        // Drawn once: each pause is longer by the same random fraction.
         let longer = jitter::part_of(Duration::from_secs(1) / RETRY_LONGER, rng);
         let (first_sending, next_sending) = (now, now);
         let (sendings, copies, cookies) = (0, 0, 0);
@@ -308,13 +314,13 @@ impl Initiator {
         }
     }
 
-    /// Whether a short answer from the hub belongs to this message.
+    /// Returns whether a short answer from the hub belongs to this message.
     pub(crate) fn is_answered_by(&self, hub: &KnockKey, answer: &[u8]) -> bool {
         hub.is_answer(answer, Some(&self.knock))
     }
 
-    /// Rebuilds the message with a cookie from the hub and sends it at once, unless the hub has
-    /// asked several times already. The hub is evidently there, so intervals restart.
+    /// Rebuilds the message with a cookie from the hub, to be sent at once, unless the hub has
+    /// asked several times already. The hub has answered, so the intervals restart.
     pub(crate) fn take_cookie(
         &mut self,
         now: Instant,
@@ -330,16 +336,17 @@ impl Initiator {
         let message = Message::new(identity, hub, self.index, &params.encode(), cookie, rng);
         Message { state: self.state, datagram: self.datagram, knock: self.knock } = message;
         self.cookies += 1;
+        // The pauses restart: terminals that start together are up sooner (`docs/decisions.md`).
         self.copies = 0;
         self.next_sending = now;
     }
 
-    /// When [`Self::poll`] next returns the message.
+    /// The time at which [`Self::poll`] returns the message next.
     pub(crate) fn due(&self) -> Instant {
         self.next_sending
     }
 
-    /// Limits how often the message is sent before it is stale.
+    /// Limits the transmissions until the message is stale.
     pub(crate) fn send_at_most(&mut self, times: u32) {
         self.most_sendings = times;
     }
@@ -349,28 +356,30 @@ impl Initiator {
         self.next_sending = self.next_sending.min(now);
     }
 
-    /// What the answer to this message, arriving `now`, says about the RTT.
+    /// The RTT, or its bound, that an answer arriving `now` implies.
     pub(crate) fn first_rtt(&self, now: Instant) -> FirstRtt {
         FirstRtt::new(now.saturating_since(self.first_sending), self.copies)
     }
 
-    /// Whether the message was sent so many times and is due again.
+    /// Returns whether the message was sent at least `times` times and the next transmission is
+    /// due.
     pub(crate) fn was_sent(&self, now: Instant, times: u32) -> bool {
         self.sendings >= times && now >= self.next_sending
     }
 
-    /// Whether the message was sent often enough without an answer.
+    /// Returns whether all transmissions of the message have remained unanswered.
     pub(crate) fn is_stale(&self, now: Instant) -> bool {
         self.sendings >= self.most_sendings && now >= self.next_sending
     }
 
-    /// Returns the datagram if it is due to be sent, or sent again.
+    /// Returns the datagram if it is due, and schedules the next transmission.
     pub(crate) fn poll(&mut self, now: Instant) -> Option<Vec<u8>> {
         if now < self.next_sending {
             return None;
         }
         let wait = (RETRY_FIRST * 2u32.pow(self.copies.min(8))).min(RETRY_MOST);
         self.sendings += 1;
+        // A message with a new cookie has an RTT measurement of its own.
         if self.copies == 0 {
             self.first_sending = now;
         }
@@ -379,9 +388,10 @@ impl Initiator {
         Some(self.datagram.clone())
     }
 
-    /// Reads the hub's answer. An error does not end the handshake: the answer was not from the
-    /// hub.
+    /// Reads the hub's answer. After [`HandshakeError::Noise`] the handshake goes on, because the
+    /// answer was not from the hub.
     pub(crate) fn answer(&mut self, body: &[u8]) -> Result<Params, HandshakeError> {
+        // A Noise message has at most 512 bytes (`docs/slacp.md`, Session set-up).
         let mut payload = [0; 512];
         if body.len() > payload.len() {
             return Err(HandshakeError::Malformed);
@@ -390,13 +400,13 @@ impl Initiator {
         Params::decode(&payload[..length])
     }
 
-    /// The keys, after [`Self::answer`] has succeeded.
+    /// Derives the session's keys, after [`Self::answer`] has succeeded.
     pub(crate) fn into_keys(self, cipher: Cipher) -> Keys {
         keys(self.state, true, cipher)
     }
 }
 
-/// An initiation as sent.
+/// An initiation and the Noise state that belongs to it.
 pub(crate) struct Message {
     state: Wiped<HandshakeState>,
     pub(crate) datagram: Vec<u8>,
@@ -456,6 +466,7 @@ impl Responder {
         }
         let length = state.read_message(body, &mut payload)?;
         let params = match Params::decode(&payload[..length]) {
+            // Authentic, so the hub answers with a refusal, for which it needs the state.
             Err(HandshakeError::Unsupported(unsupported)) => Err(unsupported),
             params => Ok(params?),
         };
@@ -477,12 +488,13 @@ impl Responder {
         (datagram, keys(state, false, cipher))
     }
 
-    /// Builds the answer to an initiation with a required parameter that is unknown here. Keeps no
+    /// Builds the refusal of an initiation with a required parameter that is unknown here. Keeps no
     /// state.
     pub(crate) fn refusal(self, peer_index: Index, unsupported: Unsupported) -> Vec<u8> {
         let mut payload = Vec::new();
         varint::write(&mut payload, REFUSED);
         varint::write(&mut payload, unsupported.parameter);
+        // Index 0 marks an answer that sets up no session.
         self.respond(packet::response(packet::NO_INDEX, peer_index), &payload).0
     }
 
@@ -499,12 +511,14 @@ impl Responder {
     }
 }
 
-/// The cookie of an initiation; all zero if it has none.
+/// The cookie field of an initiation, all zero without a cookie; `None` if the initiation is too
+/// short.
 pub(crate) fn cookie_of(initiation: &[u8]) -> Option<&Mac> {
     let long_enough = initiation.len() >= INITIATION_BODY + MAC;
     long_enough.then(|| initiation[INITIATION_COOKIE].first_chunk()).flatten()
 }
 
+/// A Noise builder with this side's static key, seeded random numbers, and keys that are wiped.
 pub(crate) fn builder<'a>(
     identity: &'a KeyPair,
     prologue: &'a [u8],
@@ -518,7 +532,7 @@ pub(crate) fn builder<'a>(
         .expect("each is set once")
 }
 
-/// The default primitives, but with random numbers from a seed and keys that are wiped.
+/// snow's default primitives, but with random numbers from a seed and keys that are wiped.
 struct SeededResolver {
     seed: Secret,
 }

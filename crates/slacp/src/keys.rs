@@ -1,4 +1,4 @@
-//! Static keys, and the keys of a session and their renewal.
+//! Static keys, session keys, and key renewal.
 
 pub(crate) mod crypto;
 pub(crate) mod key;

@@ -1,7 +1,8 @@
 //! SLACP, the protocol of the satellite hop (`docs/slacp.md`).
 //!
-//! This is a sans-I/O crate: an [`Endpoint`] takes datagrams and the time, and returns datagrams
-//! and events. The gateway drives it over a UDP socket; tests drive it over a simulated link.
+//! This crate does no I/O and has no clock: an [`Endpoint`] takes datagrams and the time, and
+//! returns datagrams and events. The gateway drives it over a UDP socket; tests drive it over a
+//! simulated link.
 
 #![deny(unsafe_code)]
 #![cfg_attr(not(test), warn(clippy::print_stderr, clippy::print_stdout))]

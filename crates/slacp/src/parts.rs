@@ -1,6 +1,6 @@
 //! A hub in several parts: endpoints with one identity, each with sessions of its own, so that each
-//! can have a thread. The first one reads every initiation, and passes those of terminals that
-//! belong to another part on to it; everything later finds its part by the index it carries.
+//! can have a thread. The first one reads every initiation and passes those of other parts'
+//! terminals on; all later packets find their part by their index.
 
 use std::net::SocketAddr;
 
@@ -10,7 +10,7 @@ use crate::wire::packet::{self, Datagram, Index};
 /// Maximum number of parts of a hub.
 pub const MOST_PARTS: u8 = 64;
 
-/// Which part of a hub an endpoint is.
+/// Position of an endpoint among the parts of a hub.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Part {
     pub(crate) number: u8,
@@ -18,35 +18,36 @@ pub(crate) struct Part {
 }
 
 impl Part {
-    /// An endpoint that is not divided.
+    /// The only part of an undivided endpoint.
     pub(crate) const WHOLE: Self = Self { number: 0, of: 1 };
 
-    /// All parts of a hub that has `of`, between 1 and [`MOST_PARTS`].
+    /// All parts of a hub with `of` parts, between 1 and [`MOST_PARTS`].
     pub(crate) fn all(of: u8) -> impl Iterator<Item = Self> {
         let of = of.clamp(1, MOST_PARTS);
         (0..of).map(move |number| Self { number, of })
     }
 
-    /// The nearest index of this part; `None` where the space ends.
+    /// An index of this part next to `near`; `None` beyond the end of the index space.
     pub(crate) fn index(self, near: Index) -> Option<Index> {
+        // The last block of the index space may be incomplete.
         (near - near % u32::from(self.of)).checked_add(self.number.into())
     }
 
-    /// The first session of this part, and how far apart they are.
+    /// The first session number of this part, and the distance to the next.
     pub(crate) fn sessions(self) -> (u64, u64) {
         (self.number.into(), self.of.into())
     }
 }
 
 impl SessionId {
-    /// Which of a hub's `parts` the session is in.
+    /// The part that has this session, of a hub with `parts` parts.
     pub fn part(self, parts: u8) -> u8 {
         (self.0 % u64::from(parts.max(1))) as u8
     }
 }
 
-/// Which of a hub's `parts` takes a datagram: the one with the session of a packet, and the first
-/// one everything else.
+/// The part that a datagram is for, of a hub with `parts` parts: for a packet of a session the part
+/// that has the session, otherwise the first.
 pub fn part_of(datagram: &[u8], parts: u8) -> u8 {
     match packet::parse(datagram) {
         Some(Datagram::Data(header)) => (header.receiver % u32::from(parts.max(1))) as u8,
@@ -54,19 +55,19 @@ pub fn part_of(datagram: &[u8], parts: u8) -> u8 {
     }
 }
 
-/// What [`part_of`] looks at, for a kernel that puts datagrams on the right socket.
+/// The fields that [`part_of`] reads, for a kernel that puts datagrams on the right socket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PacketMark {
-    /// Bits of the first byte that tell a packet of a session from everything else.
+    /// Bits of the first byte that distinguish packets of sessions from other datagrams.
     pub mask: u8,
-    /// Their value in a packet of a session.
+    /// Value of these bits in a packet of a session.
     pub kind: u8,
     /// Position of the index, a big-endian number of 4 bytes. Modulo the number of parts it is the
     /// part.
     pub index_at: u8,
 }
 
-/// How packets of sessions are recognised.
+/// The [`PacketMark`] of this version.
 pub const PACKET_MARK: PacketMark =
     PacketMark { mask: packet::KIND_MASK, kind: packet::DATA, index_at: 1 };
 
@@ -77,7 +78,7 @@ pub struct Handover {
     pub part: u8,
     pub(crate) from: SocketAddr,
     pub(crate) datagram: Vec<u8>,
-    /// Whether it was passed on before, so that there must be an answer to it.
+    /// It was passed on before, so an answer to it must exist.
     pub(crate) is_repeated: bool,
 }
 

@@ -60,7 +60,7 @@ use crate::{
     Rate, RateError,
 };
 
-/// Why a session asked to be woken.
+/// The reason for a session's next timer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Wake {
@@ -68,7 +68,7 @@ pub enum Wake {
     Handshake,
     /// The link is free for the next packet.
     Pacing,
-    /// An acknowledgement is due.
+    /// The delayed acknowledgement of received packets is due.
     Acknowledgement,
     /// A packet is overdue and counts as lost.
     Loss,
@@ -78,7 +78,7 @@ pub enum Wake {
     Repair,
     /// A missing packet of a channel is given up.
     Delivery,
-    /// A keepalive is due.
+    /// An idle session sends a PING.
     Keepalive,
     /// The peer has been silent for too long.
     Silence,
@@ -94,7 +94,7 @@ pub enum Wake {
     Rest,
 }
 
-/// What this side knows of its peer.
+/// The peer's identity and address, and the parameters of its handshake.
 pub(crate) struct Peer {
     pub(crate) key: PublicKey,
     pub(crate) address: SocketAddr,
@@ -103,27 +103,28 @@ pub(crate) struct Peer {
     pub(crate) limits: Limits,
     /// The peer's announced sending rate; 0 if the peer does not know it.
     pub(crate) rate: BitRate,
-    /// Whether the peer wants arrival times; `None` if it does not support them.
+    /// `Some(true)` if the peer wants arrival times in acknowledgements, `Some(false)` if it only
+    /// provides them, `None` if it does not support them.
     pub(crate) times: Option<bool>,
-    /// Whether the peer reports the ECN codepoints it receives.
+    /// The peer reports the ECN codepoints it receives.
     pub(crate) ecn: bool,
-    /// Whether the peer runs SLACP as a link layer.
+    /// The peer runs SLACP as a link layer.
     pub(crate) link_layer: bool,
-    /// Whether the peer understands LEAVING.
+    /// The peer understands LEAVING.
     pub(crate) leaving: bool,
-    /// Whether the peer understands SUCCESSOR.
+    /// The peer understands SUCCESSOR.
     pub(crate) successor: bool,
 }
 
 impl Peer {
-    /// A peer that has sent these parameters from `address`.
+    /// Creates the peer that has sent these parameters from `address`.
     pub(crate) fn new(key: PublicKey, address: SocketAddr, index: Index, params: &Params) -> Self {
         let Params { limits, rate, times, ecn, link_layer, leaving, successor, .. } = *params;
         Self { key, address, index, limits, rate, times, ecn, link_layer, leaving, successor }
     }
 }
 
-/// Where a packet goes, and how.
+/// Destination and IP header fields of a packet.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Envelope {
     pub(crate) to: SocketAddr,
@@ -132,9 +133,9 @@ pub(crate) struct Envelope {
     pub(crate) ecn: Ecn,
     /// Code point, 0 to 63.
     pub(crate) dscp: u8,
-    /// Whether it belongs to the control channel: it carries no new data.
+    /// The packet belongs to the control channel: it carries no new data.
     pub(crate) is_control: bool,
-    /// The link it takes, as the owner numbers them.
+    /// The link it takes, an index of [`Config::links`].
     pub(crate) link: u8,
 }
 
@@ -146,21 +147,21 @@ pub(crate) struct Session {
     pub(crate) name: u64,
     /// Proves to the process that takes the hub's place whose session this is.
     pub(crate) token: u64,
-    /// Whether both sides run SLACP as a link layer ([`Config::link_layer`]).
+    /// Both sides run SLACP as a link layer ([`Config::link_layer`]).
     link_layer: bool,
-    /// Whether what waits is asked for ([`Config::on_demand`]).
+    /// The link allocates capacity by what waits ([`Config::on_demand`]).
     on_demand: bool,
-    /// Whether the link below has no room for new data.
+    /// The link below has no room for new data.
     held_back: bool,
     life: LifeCycle,
-    /// Whether the peer is about to stop, and how.
+    /// The peer's announcement that it is about to stop.
     peer_leaves: Option<Farewell>,
     keys: SessionKeys,
     path: Path,
     rtt: Rtt,
     loss: LossMeter,
     rate: Control,
-    /// What may leave at once at most, if that is limited.
+    /// Maximum burst, if it is limited ([`Config::burst`]).
     burst: Option<ByteCount>,
     marking: Marking,
     pub(crate) streams: Streams,
@@ -170,9 +171,9 @@ pub(crate) struct Session {
     keepalive: Keepalive,
     probes: Probes,
     outage: Outage,
-    /// Its place among the links, if there may be several.
+    /// Its state as one link among several; `None` if the session cannot get further links.
     seat: Option<Box<Seat>>,
-    /// The other links of the session, if this is its first member.
+    /// The other links of the session, if this is its first one.
     links: Option<Box<Links>>,
     rng: ChaCha20Rng,
     stats: Stats,
@@ -199,9 +200,11 @@ impl Session {
             rtt.begin(first);
         }
         let (name, token) = (keys.name, keys.token);
-        // The order of these draws decides what a seed does.
+        // The order of these draws decides what a seed does: a failing test is replayed by its
+        // seed.
         let mut rng = ChaCha20Rng::from_seed(**seed);
         let keepalive = Keepalive::new(now, config.keepalive, &mut rng);
+        // Odd streams are the hub's, so the other side is the terminal, which offers new keys.
         let phases = Phases::new(keys, !opens_odd, &draw(&mut rng));
         let recovery = if link_layer { Recovery::Ordered } else { Recovery::Reordering };
         let sender = Sender::new(now, config, &peer.limits, (rate.rate(), recovery), &mut rng);
@@ -225,6 +228,7 @@ impl Session {
                 config.classes.len(),
                 usize::from(config.mtu),
             ),
+            // A configured rate does not yield to congestion, so ECN needs a measured one.
             marking: Marking::new(config.ecn && peer.ecn && rate.auto().is_some()),
             rate,
             burst: config.burst,
@@ -255,7 +259,7 @@ impl Session {
         self.events.pop_front().or_else(|| self.streams.poll_event())
     }
 
-    /// Whether [`Self::poll_event`] would return an event.
+    /// Returns whether [`Self::poll_event`] would return an event.
     pub(crate) fn has_event(&self) -> bool {
         self.is_usable() && (!self.events.is_empty() || self.streams.has_event())
     }
@@ -300,13 +304,13 @@ impl Session {
         to_send + to_read + rest as u64 + self.held_by_members()
     }
 
-    /// Whether this member may recently have sent a packet with this header.
+    /// Returns whether a packet with this header may recently have been sent on this link.
     fn may_have_sent_own(&self, header: &Header) -> bool {
         let number = header.number(self.sender.sent.next_number());
         header.receiver == self.peer.index && self.sender.may_have_sent(number)
     }
 
-    /// The largest number of a packet received, or restored.
+    /// The largest packet number received or restored; 0 before the first.
     pub(crate) fn last_number(&self) -> u64 {
         self.receiver.received.expected().saturating_sub(1)
     }
@@ -322,27 +326,30 @@ impl Session {
         Some(ClassStats { waiting: ByteCount::new(waiting), ..stats })
     }
 
-    /// Bytes that wait to be sent for the first time.
+    /// Bytes of all classes that wait to be sent for the first time.
     pub(crate) fn waiting_bytes(&self) -> u64 {
         let of_class = |index| self.streams.waiting(index) + self.sender.outbound.waiting(index);
         (0..self.sender.scheduler.classes()).map(of_class).sum()
     }
 
-    /// Whether the peer has the channel.
+    /// Returns whether the peer receives packets on the channel (parameter 8).
     pub(crate) fn peer_receives(&self, channel: ChannelId) -> bool {
         self.peer.limits.channels & channel.bit() != 0
     }
 
-    /// The longest packet of a channel that surely fits into one packet, next to the announcement of
-    /// the channel and whatever the lengths of header and frame.
+    /// The size of the longest channel packet that fits into one packet of the hop, together with
+    /// the announcement of the channel, whatever the lengths of header and frame.
     pub(crate) fn longest_whole_packet(&self) -> usize {
         let around = ip_udp_overhead(self.peer.address) + TAG + Header::MAX_LEN;
+        // A repair of the packet must fit into a packet of the same size; a link layer does not
+        // protect new data.
         let repair = if self.link_layer { 0 } else { REPAIR_HEAD + SHARD_OVERHEAD };
         let frame = CHANNEL_SIZE + frame::Packet::MOST_HEAD;
+        // Until a probe fails, the configured MTU is assumed, which usually passes.
         self.path.pmtu.likely().saturating_sub(around + repair + frame)
     }
 
-    /// Queues a packet of a channel.
+    /// Queues a packet of a channel. Fails if the peer does not receive the channel.
     pub(crate) fn send_packet(
         &mut self,
         now: Instant,
@@ -355,18 +362,18 @@ impl Session {
         self.sender.outbound.send(now, channel, packet, &mut self.log)
     }
 
-    /// Acknowledges what has not arrived.
+    /// Acknowledges `ahead` packets that have not arrived, as an optimistic receiver does.
     #[cfg(feature = "fuzzing")]
     pub(crate) fn pretend(&mut self, now: Instant, ahead: u64) {
         self.receiver.received.pretend(now, ahead);
     }
 
-    /// Whether [`Self::poll_packet`] would return a packet.
+    /// Returns whether [`Self::poll_packet`] would return a packet.
     pub(crate) fn has_packet(&self) -> bool {
         self.receiver.inbound.has_packet()
     }
 
-    /// The next packet of a channel for the owner.
+    /// Returns the next received packet of a channel.
     pub(crate) fn poll_packet(&mut self) -> Option<(ChannelId, Vec<u8>)> {
         self.receiver.inbound.poll()
     }
@@ -383,53 +390,53 @@ impl Session {
         self.rate.shared().filter(|_| self.seat.is_none())
     }
 
-    /// The current rate.
+    /// The current sending rate, configured, reported or measured.
     pub(crate) fn rate(&self) -> BitRate {
         self.rate.rate()
     }
 
-    /// What is worth remembering about the path.
+    /// The measurements of the path that a later session can start from; `None` if there are none.
     pub(crate) fn path_memory(&self, now: Instant) -> Option<PathMemory> {
         self.rate.auto()?.memory(now)
     }
 
-    /// The current path.
+    /// The key under which measurements of the current path are remembered.
     pub(crate) fn path_key(&self) -> PathKey {
         PathKey::new(self.peer.key, self.peer.address.ip())
     }
 
-    /// Restores what is remembered about the path, before anything is sent on it.
+    /// Starts from earlier measurements of the path. Called before anything is sent on it.
     pub(crate) fn remember(&mut self, memory: PathMemory) {
         if let Some(auto) = self.rate.auto_mut() {
             auto.remember(memory);
         }
     }
 
-    /// Sets how much padding the session may send, before anything is sent.
+    /// Sets how much padding the session may send. Called before anything is sent.
     pub(crate) fn set_allowance(&mut self, allowance: Allowance) {
         if let Some(auto) = self.rate.measuring_mut() {
             auto.set_allowance(allowance);
         }
     }
 
-    /// What a session that measures its rate has sent.
+    /// Bytes and padding sent so far, if the session can measure its rate.
     pub(crate) fn spent(&self) -> Option<Spent> {
         self.rate.measuring().map(Auto::spent)
     }
 
-    /// Lets the session measure its path with padding.
+    /// Allows the session to measure its path with padding now.
     pub(crate) fn grant_padding(&mut self) {
         if let Some(auto) = self.rate.auto_mut() {
             auto.grant_padding();
         }
     }
 
-    /// The measuring rate control, if that is the one in use.
+    /// The measuring rate control, if it is in use.
     pub(crate) fn auto(&mut self) -> Option<&mut Auto> {
         self.rate.auto_mut()
     }
 
-    /// Gives the session its part of a link that it shares.
+    /// Applies the session's share of a link that an aggregate measures.
     pub(crate) fn take_share(&mut self, now: Instant, grant: Grant) {
         let Some(auto) = self.rate.auto_mut() else { return };
         let before = auto.rate();
@@ -439,13 +446,13 @@ impl Session {
         }
     }
 
-    /// Whether the session measures its path with padding.
+    /// Returns whether the session is measuring its path with padding.
     pub(crate) fn is_probing(&self) -> bool {
         let able = self.is_usable() && self.is_reachable() && self.peer.times.is_some();
         able && self.rate.auto().is_some_and(Auto::is_probing)
     }
 
-    /// Applies a new configured rate; `false` if it needs a new session.
+    /// Applies a new configured rate; `false` if only a new session can adopt it.
     pub(crate) fn configure_rate(&mut self, now: Instant, rate: &Rate) -> bool {
         let taken = self.rate.configure(now, rate);
         if taken {
@@ -469,14 +476,14 @@ impl Session {
         self.sender.scheduler.configure(&config.classes, successor);
     }
 
-    /// Gives classes other rates than those of the configuration.
+    /// Overrides the configured rates of classes. Unknown classes are ignored.
     pub(crate) fn set_class_rates(&mut self, rates: &[(ClassId, ClassRates)]) {
         for (class, rates) in rates {
             let _known = self.sender.scheduler.set_rates(*class, *rates);
         }
     }
 
-    /// The rates of a class.
+    /// The rates of a class; `None` if there is no such class.
     pub(crate) fn class_rates(&self, class: ClassId) -> Option<ClassRates> {
         self.sender.scheduler.rates(class)
     }
@@ -507,29 +514,29 @@ impl Session {
         Ok(())
     }
 
-    /// Which law of the rate has come into use since the last call, if they take turns.
+    /// Returns which law of the rate, measured or reported, has come into use since the last call.
     pub(crate) fn take_switch(&mut self) -> Option<Switch> {
         self.rate.take_switch()
     }
 
-    /// Uses ECN only while the rate is measured.
+    /// Turns ECN on while the rate is measured, and off otherwise.
     fn follow_law(&mut self) {
         self.marking.follow(self.rate.auto().is_some(), self.sender.sent.next_number());
     }
 
-    /// Holds new data back from this member's link, or lets it go. Acknowledgements, retransmissions,
-    /// repairs and control frames leave in any case.
+    /// Holds new data back from this member's link, or releases it. Acknowledgements,
+    /// retransmissions, repairs and control frames leave in any case.
     fn hold_back_own(&mut self, held: bool) {
         self.held_back = held;
     }
 
-    /// How long a full packet takes on the link; nothing while no rate is known.
+    /// Time that a full packet takes on the link; zero while no rate is known.
     fn packet_time(&self) -> Duration {
         let (bits, rate) = (self.path.pmtu.size() as u64 * 8, self.rate.rate().bits_per_second());
         Duration::from_nanos((bits * 1_000_000_000).checked_div(rate).unwrap_or(0))
     }
 
-    /// Reports what the circuit breaker has done.
+    /// Reports the circuit breaker's state changes to the owner and the log.
     fn report_breaker(&mut self, now: Instant) {
         let Some(change) = self.rate.take_change() else { return };
         let (rate, told) = (self.rate.rate(), self.rate.shared().unwrap_or_default());
@@ -548,7 +555,7 @@ impl Session {
         }
     }
 
-    /// Updates everything that depends on the rate.
+    /// Passes the current rate on to the event log, the FEC budget and the streams.
     fn rate_changed(&mut self, now: Instant) {
         self.report_breaker(now);
         let rate = self.rate.rate();
@@ -558,8 +565,9 @@ impl Session {
         self.follow_pace();
     }
 
-    /// Updates the streams' view of the rate.
+    /// Updates the RTT and the rates that the streams size their windows by.
     fn follow_pace(&mut self) {
+        // With several links, `share_pace` sizes the windows for all of them together.
         if self.seat.as_ref().is_some_and(|seat| seat.shares_pace()) {
             return;
         }
@@ -572,19 +580,20 @@ impl Session {
 /// and answer dominates.
 const LEAST_RTT: Duration = Duration::from_millis(20);
 
-/// How much of its rate a stream holds to be asked for. From the request to the grant a geostationary
-/// link takes about 1.3 s (two ways, the request period and the superframe). Twice the rate of today may
-/// be asked for, rounded: so the rate can double in each such time.
+/// Unsent data of a stream on a link with capacity on demand, as time at the current rate. From a
+/// request to its grant a geostationary link takes about 1.3 s (two ways, the request period and
+/// the superframe). Up to about twice the current rate can then be asked for, so that the rate can
+/// double in each of these times.
 const DEMAND_AHEAD: Duration = Duration::from_secs(2);
 
-/// How much of its rate a stream holds otherwise, so that the link does not wait for the writer.
+/// Unsent data of a stream otherwise, so that the link does not wait for the writer.
 const AHEAD: Duration = Duration::from_millis(50);
-/// The least and the most that this may be, in bytes. The writer is told of room long before the most
-/// is sent. Without a maximum, each of the sessions that share a fast link would hold 50 ms of all of it.
+/// Bounds of the unsent data in bytes. A blocked writer is woken long before the maximum is sent.
+/// Without a maximum, each of the sessions that share a fast link would hold 50 ms of all of it.
 const LEAST_AHEAD: u64 = 65_536;
 const MOST_AHEAD: u64 = 2_000_000;
 
-/// How many written bytes a stream may hold unsent on a link of this rate.
+/// The number of written bytes that a stream may hold unsent at this rate.
 fn unsent(rate: BitRate, on_demand: bool) -> u64 {
     match on_demand {
         true => rate.bytes_in(DEMAND_AHEAD).get().max(LEAST_AHEAD),
@@ -596,6 +605,7 @@ fn unsent(rate: BitRate, on_demand: bool) -> u64 {
 pub(crate) fn limits(config: &Config) -> Limits {
     let limits = Limits::new(config.memory.get(), config.stream_window.get(), config.max_streams);
     let channels = config.channels.keys().fold(0, |mask, channel| mask | channel.bit());
+    // Without channels there are no IP packets whose headers could be compressed.
     let contexts = if channels == 0 { 0 } else { CONTEXTS };
     let decompressors = config.decompressors;
     let openings = Openings::of_this_version(
@@ -613,6 +623,7 @@ pub(crate) fn limits(config: &Config) -> Limits {
 pub(crate) fn ip_udp_overhead(peer: SocketAddr) -> usize {
     match peer {
         SocketAddr::V4(_) => 20 + 8,
+        // A dual-stack socket reports IPv4 peers as mapped addresses; IPv4 headers are what leaves.
         SocketAddr::V6(v6) if v6.ip().to_ipv4_mapped().is_some() => 20 + 8,
         SocketAddr::V6(_) => 40 + 8,
     }

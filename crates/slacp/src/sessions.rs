@@ -1,4 +1,4 @@
-//! What hubs and terminals share: their sessions, and the order of sending.
+//! State that hubs and terminals share: their sessions, and the order of sending.
 
 mod aggregates;
 mod link;
@@ -35,7 +35,7 @@ use crate::{
     SessionId, SessionShare,
 };
 
-/// Maximum number of handshake datagrams waiting for the link, and of short answers: enough for a
+/// Maximum number of handshake datagrams that wait for the link, and of short answers: enough for a
 /// thousand terminals that start together. Further ones are dropped, as the network might do. The
 /// same for initiations on their way to other parts of the hub.
 const OUTBOX: usize = 1024;
@@ -44,15 +44,15 @@ const ANSWERS: usize = 1024;
 /// draws are in use with a probability of 2⁻⁹⁶.
 const INDEX_DRAWS: usize = 8;
 
-/// What an index belongs to.
+/// The owner of a receiver index.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Owner {
     Session(SessionId),
     /// A further link of a session, by its number.
     Member(SessionId, u8),
-    /// A session that the hub has answered but that is not in use yet.
+    /// A session that the hub has answered and the terminal has not used yet.
     Tentative(PublicKey),
-    /// A further link that the hub has answered but that is not in use yet.
+    /// A further link that the hub has answered and the terminal has not used yet.
     Joining(PublicKey),
     /// A terminal's handshake in progress.
     Initiator,
@@ -64,46 +64,47 @@ pub(crate) struct Core {
     pub(crate) identity: KeyPair,
     pub(crate) rng: ChaCha20Rng,
     pub(crate) now: Instant,
-    /// The codepoint of the datagram being handled, and of the one that left last.
+    /// ECN codepoints of the datagram being handled, and of the one that left last.
     pub(crate) ecn_received: Ecn,
     pub(crate) ecn_sent: Ecn,
-    /// The code point (DSCP) of the datagram that left last.
+    /// DSCP of the datagram that left last.
     pub(crate) dscp_sent: u8,
-    /// The link of the datagram that left last.
+    /// Link of the datagram that left last.
     pub(crate) link_sent: u8,
     /// The packet that left last, if it was a session's.
     pub(crate) departed: Option<Departure>,
-    /// Whether the last datagram sent carried no new data.
+    /// The datagram that left last carried no new data.
     pub(crate) control_sent: bool,
     pub(crate) link: Link,
     pub(crate) sessions: Sessions,
     pub(crate) indices: BTreeMap<Index, Owner>,
     pub(crate) memories: Memories,
-    /// What each peer has used of its padding.
+    /// Bytes and padding sent to each peer in earlier sessions.
     ledger: Ledger,
-    /// Whose turn it is to measure its path with padding.
+    /// The queue of sessions that measure their paths with padding.
     probing: Turns,
-    /// Which sessions share a link, and what they know of it.
+    /// The sessions that share a link, and its measurements.
     pub(crate) aggregates: Aggregates,
     /// Sessions in a fade; their probes share one budget.
     faded: Faded,
     part: Part,
     next_session: u64,
-    /// The session that sent last, whose rate the pacer has.
+    /// The session that sent last. The pacer runs at its rate.
     sent_last: SessionId,
     pub(crate) events: VecDeque<(SessionId, Event)>,
     pub(crate) notices: VecDeque<Notice>,
-    /// Handshake datagrams to be sent.
+    /// Handshake datagrams to be sent: destination, link, contents.
     pub(crate) outbox: VecDeque<(SocketAddr, u8, Vec<u8>)>,
-    /// Answers that anyone can provoke. They take turns with the sessions.
+    /// Answers that anyone can provoke. They take turns with the sessions' packets.
     pub(crate) answers: VecDeque<(SocketAddr, Vec<u8>)>,
     pub(crate) answers_turn: bool,
     /// Initiations for other parts of the hub.
     pub(crate) handovers: VecDeque<Handover>,
     /// Set by shutdown: no new session is accepted.
     pub(crate) shut: bool,
-    /// Peers are told that this side is about to stop.
+    /// The announcement to peers that this side is about to stop.
     pub(crate) leaving: Option<Farewell>,
+    /// Datagrams that matched no session and no handshake.
     pub(crate) ignored: u64,
 }
 
@@ -143,13 +144,14 @@ impl Core {
         }
     }
 
-    /// Makes this one part of a hub.
+    /// Makes this endpoint one part of a hub.
     pub(crate) fn set_part(&mut self, part: Part) {
         self.part = part;
         (self.next_session, _) = part.sessions();
     }
 
-    /// This side's parameters in a handshake.
+    /// This side's handshake parameters. `present` names the session that it still has with the
+    /// peer.
     pub(crate) fn params(&self, present: Option<u64>) -> Params {
         let rate: &Rate = &self.config.rate;
         let times = Some(rate.is_measured());
@@ -173,12 +175,12 @@ impl Core {
         }
     }
 
-    /// Whether sessions may have several links. A link layer is one link.
+    /// Returns whether sessions may have several links. A link layer is one link.
     pub(crate) fn has_links(&self) -> bool {
         self.config.links.len() > 1 && !self.config.link_layer
     }
 
-    /// The configuration of a link's packets.
+    /// The configuration of one link, with the rate of that link.
     pub(crate) fn link_config(&self, link: u8) -> Cow<'_, Config> {
         match self.config.links.get(usize::from(link)) {
             Some(rate) if self.has_links() => {
@@ -188,7 +190,7 @@ impl Core {
         }
     }
 
-    /// This side's parameters in a handshake over a link.
+    /// This side's handshake parameters on one link; `present` is as for [`Self::params`].
     pub(crate) fn link_params(&self, link: u8, present: Option<u64>) -> Params {
         let params = self.params(present);
         match self.config.links.get(usize::from(link)) {
@@ -200,20 +202,22 @@ impl Core {
         }
     }
 
-    /// Whether to give up a handshake; sooner if it can be tried on another link.
+    /// Returns whether to give a handshake up: after two transmissions if it can be tried on
+    /// another link.
     pub(crate) fn is_stale(&self, handshake: &Initiator, now: Instant) -> bool {
         let sendings = if self.has_links() { 2 } else { u32::MAX };
         handshake.is_stale(now) || handshake.was_sent(now, sendings)
     }
 
-    /// A seed for a session's ephemeral keys.
+    /// Draws a seed for a session's ephemeral keys.
     pub(crate) fn seed(&mut self) -> Secret {
         draw(&mut self.rng)
     }
 
-    /// Reserves an unused index for packets to come.
+    /// Reserves an unused receiver index; `None` if the draws found none.
     pub(crate) fn claim_index(&mut self, owner: Owner) -> Option<Index> {
         let share = self.config.index_share;
+        // Rounding an index to the part may take it out of the share.
         let is_free = |index: &Index| {
             *index != NO_INDEX && share.has(*index) && !self.indices.contains_key(index)
         };
@@ -239,8 +243,8 @@ impl Core {
         }
     }
 
-    /// Whether there is room for an answer that anyone can provoke. Checked before building the
-    /// answer, which costs more.
+    /// Returns whether there is room for an answer that anyone can provoke. Checked before the
+    /// answer is built, which costs more.
     pub(crate) fn may_answer(&self) -> bool {
         self.answers.len() < ANSWERS
     }
@@ -284,7 +288,7 @@ impl Core {
         self.dscp_sent = control_dscp(&self.config.classes);
         buf.extend_from_slice(datagram);
         let size = datagram.len() + ip_udp_overhead(to);
-        // Datagrams without a session have no modem-reported rate.
+        // The pacer may still run at the reported rate of the session that sent last.
         self.link.set_rate(now, self.config.rate.initial());
         self.link.sent(now, ByteCount::new(size as u64));
         to
@@ -304,21 +308,23 @@ impl Core {
         }
     }
 
+    /// Counts a datagram that was dropped.
     pub(crate) fn ignore(&mut self) {
         self.ignored += 1;
     }
 
-    /// Whether no new session is set up: this side stops, or another process sets them up.
+    /// Returns whether no new session is accepted: this side stops, or another process accepts
+    /// them.
     pub(crate) fn takes_none(&self) -> bool {
         self.shut || self.leaving == Some(Farewell::Successor)
     }
 
-    /// The session, unless it is over.
+    /// The session with this identifier, unless it is over.
     pub(crate) fn session(&self, id: SessionId) -> Option<&Session> {
         self.sessions.get(id).filter(|session| session.is_usable())
     }
 
-    /// Puts a session into use for packets with `index`.
+    /// Puts a session into use, whose received packets carry `index`.
     pub(crate) fn establish(&mut self, index: Index, mut session: Session) -> SessionId {
         let id = SessionId(self.next_session);
         self.next_session += self.part.sessions().1;
@@ -331,9 +337,11 @@ impl Core {
         }
         let spent = self.ledger.of(&session.peer.key);
         session.set_allowance(Allowance::new(self.config.padding_share, spent));
+        // A peer that arrives after the announcement must hear of it, too.
         self.leaving.into_iter().for_each(|farewell| session.announce(farewell));
         let alone = self.aggregates.add(self.now, id, &mut session, SessionShare::default());
         self.sessions.insert(id, index, session);
+        // The first member of an aggregate measures the link for all.
         if self.config.rate.probes() && alone {
             self.probing.wait(id);
         }
@@ -341,8 +349,8 @@ impl Core {
         id
     }
 
-    /// Puts a further link of a session into use for packets with `index`, in place of what the
-    /// session had on that link.
+    /// Puts a further link of a session into use, whose received packets carry `index`. Replaces an
+    /// earlier member on the same link.
     pub(crate) fn join(&mut self, id: SessionId, index: Index, link: u8, mut member: Box<Session>) {
         member.share_probes(&self.faded);
         let portion = self.link.portion();
@@ -363,12 +371,12 @@ impl Core {
         }
     }
 
-    /// Asks a session's peer whether it is alive.
+    /// Sends a PING to a session's peer, on all links.
     pub(crate) fn ping(&mut self, id: SessionId) {
         self.with(id, Session::ask);
     }
 
-    /// Looks at a session that has changed outside of an input of its own.
+    /// Marks a session as changed outside of an input of its own, and settles it.
     pub(crate) fn touch(&mut self, id: SessionId) {
         self.with(id, |_| ());
     }
@@ -376,13 +384,14 @@ impl Core {
     /// Ends a session that the peer has replaced, with all its streams.
     pub(crate) fn replace(&mut self, id: SessionId) {
         let Some(session) = self.sessions.get(id) else { return };
+        // A session that was already closing has reported its end.
         if session.is_usable() {
             self.events.push_back((id, Event::Down(DownReason::Replaced)));
         }
         self.forget(id);
     }
 
-    /// Keeps what a session knows of its path for the next one there, while it goes on.
+    /// Stores the path measurements of a session that goes on, for the next one on the same path.
     pub(crate) fn keep_memory(&mut self, id: SessionId) {
         let Some(session) = self.sessions.get(id) else { return };
         if let Some(memory) = session.path_memory(self.now) {
@@ -390,6 +399,7 @@ impl Core {
         }
     }
 
+    /// Removes a session and its indices, and keeps its path measurements.
     fn forget(&mut self, id: SessionId) {
         let Some((index, session)) = self.sessions.remove(self.now, id) else { return };
         self.aggregates.remove(id);
@@ -397,6 +407,7 @@ impl Core {
         for index in session.member_indices() {
             self.indices.remove(&index);
         }
+        // Padding is counted per peer, so that a peer that comes and goes gets one share in all.
         session.spent().inspect(|spent| self.ledger.enter(session.peer.key, *spent));
         if let Some(memory) = session.path_memory(self.now) {
             self.memories.enter(self.now, session.path_key(), memory);
@@ -424,6 +435,7 @@ impl Core {
     /// Handles state changes of the touched sessions and updates their index entries. Every input
     /// and command, or a [`crate::Run`] of them, ends with this.
     pub(crate) fn settle(&mut self) {
+        // First, because all members of an aggregate that are compared must measure their rates.
         self.follow_switches();
         self.probing.pass(&mut self.sessions);
         self.aggregates.follow(self.now, &mut self.sessions);
@@ -434,7 +446,7 @@ impl Core {
         self.sessions.give_back(touched);
     }
 
-    /// Follows which of the touched sessions have begun to measure, or to follow a report.
+    /// Handles touched sessions that have switched between a measured and a reported rate.
     fn follow_switches(&mut self) {
         let mut index = 0;
         while let Some(id) = self.sessions.touched(index) {
@@ -452,7 +464,8 @@ impl Core {
         }
     }
 
-    /// Lets a session measure whose report has ended. `link` is what was reported.
+    /// Lets a session measure its path after a modem's report has ended. `link` is the reported
+    /// rate.
     fn measure_again(&mut self, id: SessionId, link: Option<PathMemory>) {
         let share = self.sessions.share(id).unwrap_or_default();
         let Some(session) = self.sessions.get_mut(id) else { return };
@@ -469,12 +482,13 @@ impl Core {
         }
     }
 
-    /// Applies which terminals share a link, also to existing sessions.
+    /// Sets the terminals that share a link, also for existing sessions.
     pub(crate) fn set_aggregates(&mut self, aggregates: BTreeMap<PublicKey, AggregateId>) {
         self.aggregates.set(self.now, aggregates, &mut self.sessions);
         self.settle();
     }
 
+    /// Takes the end and the path changes of one session, and updates its index entries.
     fn settle_one(&mut self, id: SessionId) {
         // The session counts as touched until it is rescheduled.
         let Some(session) = self.sessions.get_mut(id) else { return };
@@ -484,6 +498,7 @@ impl Core {
             if let Some(memory) = memory {
                 self.memories.enter(self.now, left, memory);
             }
+            // Like a session that starts on the new path.
             if let Some(memory) = self.memories.get(self.now, &session.path_key()) {
                 session.remember(memory);
             }
@@ -508,6 +523,8 @@ impl Core {
                 session.handle_timeout(now);
             }
         }
+        // A report may have expired: what the last packet owes the link takes as long as the new
+        // rate says.
         self.follow_rate(now);
         self.settle();
     }
@@ -535,8 +552,9 @@ impl Core {
         Some(to)
     }
 
-    /// Appends at most `most` more packets like the one that left last; returns how many.
+    /// Appends at most `most` more packets like the one that left last; returns their number.
     pub(crate) fn transmit_more(&mut self, now: Instant, buf: &mut Vec<u8>, most: usize) -> usize {
+        // Handshakes and answers have their turns before further packets of the session.
         let others_wait = !self.outbox.is_empty() || !self.answers.is_empty();
         let Some(last) = self.departed.filter(|_| !others_wait) else { return 0 };
         self.sessions.transmit_more(now, buf, &last, (&mut self.link, most))

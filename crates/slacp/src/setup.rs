@@ -1,4 +1,4 @@
-//! Session set-up on both sides, and the protection against load from strangers.
+//! Session set-up on both sides, and the hub's protection against load from strangers.
 
 pub(crate) mod association;
 pub(crate) mod dispatch;

@@ -8,14 +8,14 @@ use units::{BitRate, ByteCount};
 
 use crate::{EcnState, Overload, RateState};
 
-/// One of the links of a session ([`Config::links`](crate::Config::links)).
+/// State and counters of one link of a session ([`Config::links`](crate::Config::links)).
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct LinkStats {
     /// The number of the link, an index of [`Config::links`](crate::Config::links).
     pub link: u8,
     /// The peer's address on this link.
     pub address: SocketAddr,
-    /// Whether packets arrive on it, as far as is known.
+    /// Packets arrive on it, as far as is known.
     pub works: bool,
     /// Smoothed round-trip time.
     pub rtt: Duration,
@@ -52,8 +52,8 @@ pub struct Stats {
     pub repair_bytes: u64,
     /// Bytes of padding sent to measure the path.
     pub padding_bytes: u64,
-    /// How many more bytes of padding [`Config::padding_share`](crate::Config::padding_share) allows
-    /// now; 0 if the configuration forbids padding, or the rate is never measured.
+    /// Padding that [`Config::padding_share`](crate::Config::padding_share) still allows now, in
+    /// bytes; 0 if the configuration forbids padding, or the rate is never measured.
     pub padding_left: u64,
     /// Repairs received.
     pub repairs_received: u64,
@@ -67,7 +67,7 @@ pub struct Stats {
     pub forged: u64,
     /// Arrival times reported by the peer that cannot be true. They are not used.
     pub impossible_times: u64,
-    /// What is known about ECN on the path from this side to the peer.
+    /// State of ECN on the path from this side to the peer.
     pub ecn: EcnState,
     /// Packets sent with ECT(0).
     pub ect_sent: u64,
@@ -87,14 +87,15 @@ pub struct Stats {
     pub rtt: Duration,
     /// Current sending rate.
     pub rate: BitRate,
-    /// How well the rate is known.
+    /// The certainty of the rate.
     pub rate_state: RateState,
-    /// How often the circuit breaker of a configured rate has tripped.
+    /// Number of times that the circuit breaker of a configured rate has tripped.
     pub trips: u64,
     /// Set while the configured or reported rate exceeds the link, though not so far that the breaker
     /// trips.
     pub overload: Option<Overload>,
-    /// How often the measured capacity has fallen ([`Event::CapacityFell`](crate::Event::CapacityFell)).
+    /// Number of falls of the measured capacity
+    /// ([`Event::CapacityFell`](crate::Event::CapacityFell)).
     pub capacity_falls: u64,
     /// The rate the path offers this session, if it is measured.
     pub capacity: Option<BitRate>,
@@ -119,12 +120,12 @@ pub struct Stats {
     pub held: ByteCount,
     /// Frames received for packet channels that this side does not have.
     pub unknown_channels: u64,
-    /// Packets received without headers for which there was no context. They are lost: an honest
-    /// peer sends none, unless they come ten seconds late.
+    /// Packets received with compressed headers for which there was no context. They are lost. An
+    /// honest peer sends none, except packets that arrive ten seconds late.
     pub without_context: u64,
     /// Log events overwritten before the owner took them.
     pub log_overwritten: u64,
-    /// How the peer violated the protocol, if it did.
+    /// The peer's violation of the protocol, if there was one.
     pub failure: Option<Arc<str>>,
 }
 
@@ -217,7 +218,7 @@ pub struct StreamStats {
     pub unsent: u64,
     /// Bytes sent but not acknowledged.
     pub unacknowledged: u64,
-    /// Whether only the peer's credit stops the stream, because the reader behind the peer is slow.
+    /// Only the peer's credit stops the stream, because the reader behind the peer is slow.
     pub blocked_by_peer: bool,
     /// Bytes retransmitted.
     pub resent: u64,
@@ -239,7 +240,7 @@ pub struct Footprint {
     pub waiting: usize,
 }
 
-/// What a hub has spent on handshake datagrams, including forged ones.
+/// Work that a hub has spent on handshake datagrams, including forged ones.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Effort {
     /// HMACs computed to check knocks and cookies and to seal answers.

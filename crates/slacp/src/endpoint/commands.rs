@@ -32,8 +32,8 @@ impl Endpoint {
         self.with(session, |session| session.close(now, reason))
     }
 
-    /// Asks the peer at once whether it is there: it answers with an acknowledgement. An answer ends an
-    /// outage ([`crate::Event::Reachable`]); no answer changes nothing.
+    /// Sends a PING at once, which the peer must acknowledge. The acknowledgement ends an outage
+    /// ([`crate::Event::Reachable`]); without one, nothing changes.
     ///
     /// # Errors
     /// [`StreamError::NoSession`].
@@ -42,15 +42,16 @@ impl Endpoint {
         self.with(session, Session::ping)
     }
 
-    /// Whether a peer with a session has this address now.
+    /// Returns whether a peer with a session has this address now.
     pub fn has_peer_at(&self, address: IpAddr) -> bool {
         self.core.sessions.iter().any(|(_, session)| session.is_usable() && session.is_at(address))
     }
 
-    /// Tells all peers, now and when their sessions are set up, that this side is about to stop
-    /// ([`crate::Event::Leaving`], [`crate::Event::Succeeded`]). Sessions and streams go on.
+    /// Announces to all peers, now and when their sessions are set up, that this side is about to
+    /// stop ([`crate::Event::Leaving`], [`crate::Event::Succeeded`]). Sessions and streams go on.
     pub fn announce(&mut self, now: Instant, farewell: Farewell) {
         self.core.now = now;
+        // LEAVING and SUCCESSOR go to a peer once a session.
         if self.core.leaving.replace(farewell) != Some(farewell) {
             let usable = self.core.sessions.iter_mut().filter(|session| session.is_usable());
             usable.for_each(|session| session.announce(farewell));
@@ -58,8 +59,8 @@ impl Endpoint {
         self.core.settle();
     }
 
-    /// Closes all sessions and takes part in no further handshake. After 150 ms every peer has been
-    /// told three times.
+    /// Closes all sessions and takes part in no further handshake. CLOSE has been sent three times
+    /// to each peer after 150 ms.
     pub fn shut_down(&mut self, now: Instant) {
         self.core.now = now;
         self.core.shut = true;
@@ -85,6 +86,7 @@ impl Endpoint {
         self.core.now = now;
         let told = self.core.with(session, |session| session.set_rate(now, rate, valid_for));
         told.ok_or(RateError::NoSession)??;
+        // The new rate also holds for what the last packet still owes the link.
         self.core.follow_rate(now);
         Ok(())
     }
@@ -102,10 +104,10 @@ impl Endpoint {
         Ok(())
     }
 
-    /// Uses no more than this portion, 0 to 1, of each rate that is configured or reported, because
-    /// another process at the same address uses the rest; of rates that sessions measure, all.
+    /// Limits each configured or reported rate to this portion, 0 to 1, because another process at
+    /// the same address uses the rest. Measured rates are not affected.
     pub fn set_portion(&mut self, now: Instant, portion: f64) {
-        /// Less would stop what has to pass in any case.
+        /// With less, packets that must pass in any case would stop.
         const LEAST: f64 = 0.001;
         self.core.now = now;
         let portion = portion.clamp(LEAST, 1.0);
@@ -115,11 +117,11 @@ impl Endpoint {
         self.core.settle();
     }
 
-    /// Holds new data of a session back because the link below, an index of [`Config::links`], has no
-    /// room for it, or lets it go (flow control between MAC and IP: SLACP paper, §2). Acknowledgements,
-    /// retransmissions, repairs and control frames leave in any case ([`Self::transmit_is_control`]),
-    /// so the owner passes them on ahead of the data that waits below. Nothing happens if the session
-    /// does not have the link.
+    /// Holds new data of a session back because the link below, an index of [`Config::links`], has
+    /// no room for it, or releases it (flow control between MAC and IP: SLACP paper, §2).
+    /// Acknowledgements, retransmissions, repairs and control frames leave in any case
+    /// ([`Self::transmit_is_control`]), so the owner passes them on ahead of the data that waits
+    /// below. Has no effect if the session does not have the link.
     ///
     /// [`Config::links`]: crate::Config::links
     ///
@@ -136,8 +138,8 @@ impl Endpoint {
         self.with(session, |session| session.hold_back(link, held))
     }
 
-    /// Sets what a session gets when the sessions of a hub, or of an aggregate, share the link, and
-    /// the most it may send. What it has saved up or owes is forgotten.
+    /// Sets the share and the maximum of a session on a link that the sessions of a hub, or of an
+    /// aggregate, share. What it has saved up or is owed is forgotten.
     ///
     /// # Errors
     /// [`StreamError::NoSession`].
@@ -154,9 +156,9 @@ impl Endpoint {
         known.then_some(()).ok_or(StreamError::NoSession)
     }
 
-    /// Gives classes of a session other rates than those of the configuration, until
-    /// [`Self::configure_classes`]. What a class whose rates change has saved up or owes is forgotten;
-    /// classes that do not exist are ignored.
+    /// Overrides the configured rates of a session's classes, until [`Self::configure_classes`].
+    /// What a class whose rates change has saved up or is owed is forgotten; classes that do not
+    /// exist are ignored.
     ///
     /// # Errors
     /// [`StreamError::NoSession`].
@@ -170,9 +172,9 @@ impl Endpoint {
         self.with(session, |session| session.set_class_rates(rates))
     }
 
-    /// Changes where the rate comes from. Sessions with a fixed or modem-reported rate adopt a new
-    /// one of the same kind at once. All others keep theirs, and the change applies only to new
-    /// sessions. Returns whether every session has it now.
+    /// Changes the source of the rate. Sessions with a fixed or modem-reported rate adopt a new one
+    /// of the same kind at once. All others keep theirs, and the change applies only to new
+    /// sessions. Returns whether every session has adopted it.
     pub fn configure_rate(&mut self, now: Instant, rate: Rate) -> bool {
         self.core.now = now;
         let usable = self.core.sessions.iter_mut().filter(|session| session.is_usable());
@@ -221,35 +223,35 @@ impl Endpoint {
     }
 
     /// Sets the keys that a hub answers to, so that one can replace another while terminals know
-    /// either. Sessions go on whatever key they were set up with. No keys at all change nothing. Has no
-    /// effect on a terminal.
+    /// either. Sessions go on with whichever key they were set up. An empty list changes nothing.
+    /// Has no effect on a terminal.
     pub fn set_identities(&mut self, identities: Vec<KeyPair>) {
         if let Role::Hub(hub) = &mut self.role {
             hub.set_identities(identities);
         }
     }
 
-    /// Tells a terminal which key will replace the one of this hub; [`None`] if none will. Both are
-    /// tried, the next one first, until a session is set up with the next one
-    /// ([`crate::Event::Up`] says so). From then on it is the hub's key, and the one before is used no
-    /// more. Has no effect on a hub, or for an unknown one.
+    /// Sets the key that will replace the one of this hub; `None` if none will. Both are tried, the
+    /// next one first, until a session is set up with the next one ([`crate::Event::Up`] has its
+    /// key). From then on it is the hub's key, and the earlier one is not used any more. Has no
+    /// effect on a hub, or for an unknown hub.
     pub fn set_next_hub_key(&mut self, hub: PublicKey, next: Option<PublicKey>) {
         if let Role::Terminal(terminal) = &mut self.role {
             terminal.set_next_key(hub, next);
         }
     }
 
-    /// Tells a terminal where a hub is tried, at each of `addresses` in turn. A hub that is new to it
-    /// gets no session before [`Self::want_hub`]. Has no effect on a hub.
+    /// Sets the addresses at which a terminal tries a hub, in turn. A new hub gets no session
+    /// before [`Self::want_hub`]. Has no effect on a hub.
     pub fn set_hub(&mut self, hub: PublicKey, addresses: Vec<SocketAddr>) {
         if let Role::Terminal(terminal) = &mut self.role {
             terminal.set_addresses(hub, addresses);
         }
     }
 
-    /// Sets whether a terminal sets up a session with this hub, and a new one when it is lost. One
-    /// that exists goes on either way, until it is closed or lost. Has no effect on a hub, or for an
-    /// unknown one.
+    /// Sets whether a terminal keeps a session with this hub, setting up a new one when it is lost.
+    /// An existing session goes on either way, until it is closed or lost. Has no effect on a hub,
+    /// or for an unknown hub.
     pub fn want_hub(&mut self, hub: PublicKey, wanted: bool) {
         if let Role::Terminal(terminal) = &mut self.role {
             terminal.set_wanted(&mut self.core, hub, wanted);
@@ -284,9 +286,10 @@ impl Endpoint {
         }
     }
 
-    /// Adds what was remembered about a path, for sessions that start on it or move to it from now
-    /// on. Newer knowledge is kept. An endpoint remembers what its own sessions learn by itself. It
-    /// keeps at most 4,096 paths, each for at most a day, and ignores values that no path can have.
+    /// Adds earlier measurements of a path, for sessions that start on it or move to it from now
+    /// on. Newer measurements are kept. An endpoint remembers those of its own sessions by itself.
+    /// It keeps at most 4,096 paths, each for at most a day, and ignores values that no path can
+    /// have.
     pub fn remember(&mut self, now: Instant, path: PathKey, memory: PathMemory) {
         self.core.memories.enter(now, path, memory);
     }
@@ -309,7 +312,7 @@ impl Endpoint {
         self.with(session, |session| session.streams.open(open.into()))?
     }
 
-    /// Opens a stream as [`Self::open`] does, whose owners compress its data if the peer can
+    /// Opens a stream as [`Self::open`] does; its owners compress its data if the peer can
     /// ([`Self::is_compressed`]).
     ///
     /// # Errors
@@ -324,13 +327,13 @@ impl Endpoint {
         self.with(session, |session| session.streams.open_as(open.into(), true))?
     }
 
-    /// Whether memory and the peer's limit would let a client with few streams open one now: whether
-    /// [`Self::open`] would fail with neither [`StreamError::NoRoom`] nor [`StreamError::TooMany`].
+    /// Returns whether a client with few streams could open one now: [`Self::open`] would fail with
+    /// neither [`StreamError::NoRoom`] nor [`StreamError::TooMany`].
     pub fn has_room(&self, session: SessionId) -> bool {
         self.core.session(session).is_some_and(|session| session.streams.has_room())
     }
 
-    /// Tells the opener that the destination is connected.
+    /// Sends ACCEPT: the destination of the stream is connected.
     ///
     /// # Errors
     /// [`StreamError::NoSession`], [`StreamError::NoStream`].
@@ -339,7 +342,7 @@ impl Endpoint {
         self.with(session, |session| session.streams.accept(now, stream))?
     }
 
-    /// How many bytes [`Self::write`] would take now.
+    /// Number of bytes that [`Self::write`] would take now.
     ///
     /// # Errors
     /// [`StreamError::NoSession`], [`StreamError::NoStream`].
@@ -361,8 +364,8 @@ impl Endpoint {
         self.with(session, |session| session.streams.write(stream, data))?
     }
 
-    /// As [`Self::write`], without a copy: writes what `read` appends to the stream's memory, at most what it
-    /// has room for, and returns how much that is. Without any room for the stream it is not called, the
+    /// Writes without a copy: `read` appends to the stream's memory, at most as much as it has room
+    /// for. Returns the number of bytes. If the stream has no room, `read` is not called, the
     /// result is `None`, and [`crate::Event::Writable`] follows.
     ///
     /// # Errors
@@ -391,8 +394,8 @@ impl Endpoint {
         self.with(session, |session| session.streams.read(now, stream, buf))?
     }
 
-    /// As [`Self::read`], without a copy: offers the next bytes, in parts, to `take`, which says how many of
-    /// them it has taken. If it takes none, that is [`Read::Data`] of 0 bytes.
+    /// Reads without a copy: `take` gets the next bytes, in parts, and returns the number that it
+    /// has taken. If it takes none, the result is [`Read::Data`] of 0 bytes.
     ///
     /// # Errors
     /// As [`Self::read`].
@@ -427,8 +430,9 @@ impl Endpoint {
         self.with(session, |session| session.streams.reset(stream, reason))?
     }
 
-    /// As [`Self::reset`], but after the data written so far: the peer receives the reason once it has
-    /// acknowledged that, or has acknowledged nothing more for 30 s.
+    /// Resets a stream as [`Self::reset`] does, but after the data written so far: the peer
+    /// receives the reason once it has acknowledged that data, or has acknowledged nothing more for
+    /// 30 s.
     ///
     /// # Errors
     /// [`StreamError::NoSession`], [`StreamError::NoStream`].

@@ -1,5 +1,5 @@
-//! A hub that has lost its sessions calls its terminals, instead of waiting until each has something to
-//! send (`docs/slacp.md`, Lost sessions).
+//! Calls to the terminals of a hub that has lost its sessions, which would otherwise notice only
+//! with their next packet (`docs/slacp.md`, Lost sessions).
 
 use super::{Endpoint, Role};
 use std::collections::BTreeMap;
@@ -9,8 +9,8 @@ use units::Instant;
 use crate::{Contact, PublicKey, Sibling};
 
 impl Endpoint {
-    /// How each session's peer was last heard. For whoever takes this endpoint's place without its
-    /// sessions.
+    /// The last contact with each session's peer, for a process that replaces this endpoint without
+    /// its sessions.
     pub fn contacts(&self) -> Vec<Contact> {
         let usable = self.core.sessions.with_indices().filter(|(_, session)| session.is_usable());
         let contact = |(index, session): (u32, &crate::session::Session)| Contact {
@@ -21,7 +21,7 @@ impl Endpoint {
         usable.map(contact).collect()
     }
 
-    /// The names of all sessions. Not secret, but no one else's business.
+    /// The names of all sessions. They are not secret, but only for processes of this hub.
     pub fn names(&self) -> Vec<u64> {
         let usable = self.core.sessions.iter().filter(|(_, session)| session.is_usable());
         usable.map(|(_, session)| session.name).collect()
@@ -34,8 +34,8 @@ impl Endpoint {
         usable.map(|(_, session)| (session.peer.key, session.token)).collect()
     }
 
-    /// Tells a hub which sessions are another process's at its address. Terminals that ask for a new
-    /// session hear that theirs is still there, and packets of those sessions get no answer. [`None`]
+    /// Sets the sessions that another process at a hub's address has. Terminals that ask for a new
+    /// session learn that theirs still exists, and packets of those sessions get no answer. `None`
     /// when that process has ended. Has no effect on a terminal.
     pub fn set_sibling(&mut self, now: Instant, sibling: Option<Sibling>) {
         if let Role::Hub(hub) = &mut self.role {
@@ -43,9 +43,9 @@ impl Endpoint {
         }
     }
 
-    /// Tells terminals that their sessions with this hub are lost, a thousand a second. Each then asks
-    /// for a new one. A terminal whose session is not lost keeps it. Replaces what an earlier call has
-    /// not yet said. Has no effect on a terminal.
+    /// Tells terminals that their sessions with this hub are lost, a thousand a second. Each then
+    /// starts a handshake. A terminal whose session is not lost keeps it. Replaces the rest of an
+    /// earlier call. Has no effect on a terminal.
     pub fn call(&mut self, contacts: Vec<Contact>) {
         if let Role::Hub(hub) = &mut self.role {
             hub.call(contacts);

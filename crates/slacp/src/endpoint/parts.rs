@@ -20,21 +20,21 @@ use crate::setup::gate::Gate;
 use crate::setup::hub::Hub;
 use crate::{Config, KeyPair, PublicKey};
 
-/// How a part of a hub uses the link.
+/// The use that a part of a hub makes of the shared link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct LinkUse {
-    /// Time for which all it has sent so far occupies the link, at the rate that the parts share.
+    /// Link time of all its packets so far, at the rate that the parts share.
     pub spent: Duration,
-    /// Where its next packet stands in start-time fair queueing; `None` if nothing may leave now but
-    /// for the link. 0 while a guarantee lets it go first.
+    /// Virtual start time of its next packet in start-time fair queueing; `None` if nothing may
+    /// leave now but for the link. 0 while a guarantee puts it first.
     pub turn: Option<u64>,
 }
 
 impl Endpoint {
-    /// A hub in `parts`, between 1 and [`MOST_PARTS`](crate::MOST_PARTS), of which each has sessions
-    /// of its own. The arguments are as for [`Self::hub`]. Commands about terminals go to all of
-    /// them, the first one first. Datagrams go to the part that [`crate::part_of`] says, initiations
-    /// from there to the one that [`Self::poll_handover`] says.
+    /// A hub in `parts`, between 1 and [`MOST_PARTS`](crate::MOST_PARTS), each of which has
+    /// sessions of its own. The other arguments are as for [`Self::hub`]. Commands about terminals
+    /// go to all parts, the first one first. Datagrams go to the part that [`crate::part_of`]
+    /// returns, initiations from there to the one of [`Self::poll_handover`].
     pub fn hub_in_parts(
         config: &Config,
         identity: &KeyPair,
@@ -46,6 +46,7 @@ impl Endpoint {
             return vec![Self::hub(config.clone(), identity.clone(), allow.to_vec(), seed)];
         }
         let mut rng = ChaCha20Rng::from_seed(*Secret::new(seed));
+        // One secret, so that each part accepts the cookies of the others.
         let cookies = draw(&mut rng);
         let part = |part: Part| {
             let mut core = Core::new(config.clone(), identity.clone(), *draw(&mut rng));
@@ -72,8 +73,8 @@ impl Endpoint {
         self.core.settle();
     }
 
-    /// Tells a part until when all of them together have used the link, and the least
-    /// [`LinkUse::turn`] of the others. Returns its own use.
+    /// Updates a part's view of the shared link: all parts together have used it until `free_at`,
+    /// and `turn_of_others` is the least [`LinkUse::turn`] of the others. Returns its own use.
     pub fn share_link(
         &mut self,
         now: Instant,
@@ -84,7 +85,7 @@ impl Endpoint {
         self.core.share_link(now, free_at, turn_of_others)
     }
 
-    /// How a part has used the link.
+    /// The use that this part has made of the link.
     pub fn link_use(&self) -> LinkUse {
         self.core.link_use()
     }

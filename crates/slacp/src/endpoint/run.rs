@@ -1,4 +1,4 @@
-//! Several datagrams at one time.
+//! Runs of datagrams that are received or sent at one time.
 
 use std::net::SocketAddr;
 
@@ -7,13 +7,14 @@ use units::Instant;
 use super::Endpoint;
 use crate::{Ecn, SessionId};
 
-/// Several datagrams that come or leave at the same time ([`Endpoint::run`]). It ends when dropped.
+/// Several datagrams that are received or sent at the same time ([`Endpoint::run`]). It ends when
+/// dropped.
 ///
 /// The datagrams are the same as without it, and in the same order.
 pub struct Run<'a> {
     endpoint: &'a mut Endpoint,
     now: Instant,
-    /// Whether the last thing done was to transmit a datagram.
+    /// The last operation transmitted a datagram.
     has_sent: bool,
 }
 
@@ -34,15 +35,15 @@ impl<'a> Run<'a> {
         self.endpoint.core.ecn_received = ecn;
         let session = self.endpoint.take_datagram(self.now, from, datagram);
         let session = session.filter(|id| self.endpoint.core.session(*id).is_some());
-        // What follows must not find a session that is over.
+        // The datagram may have ended its session, and the next one must not find it.
         if session.is_none() {
             self.endpoint.core.settle();
         }
         session
     }
 
-    /// As [`Endpoint::poll_transmit`], but appends to `buf`, so that several datagrams can be built in
-    /// the buffer that they leave from. Without one, `buf` stays as it was.
+    /// As [`Endpoint::poll_transmit`], but appends to `buf`, so that several datagrams can be built
+    /// in the buffer that they are sent from. Leaves `buf` unchanged if there is none.
     pub fn transmit(&mut self, buf: &mut Vec<u8>) -> Option<SocketAddr> {
         let sent = self.transmit_next(buf);
         self.has_sent = sent.is_some();
@@ -51,12 +52,15 @@ impl<'a> Run<'a> {
 
     fn transmit_next(&mut self, buf: &mut Vec<u8>) -> Option<SocketAddr> {
         let (core, now) = (&mut self.endpoint.core, self.now);
+        // Handshakes and answers are paced, too.
         if core.link.ready_at() > now {
             return None;
         }
         if let Some(sent) = core.transmit_outbox(now, buf) {
             return Some(sent);
         }
+        // A flood that provokes answers must not keep the sessions from sending, nor the other way
+        // round.
         core.answers_turn = !core.answers_turn;
         if core.answers_turn {
             let answer = core.transmit_answer(now, buf);
@@ -66,10 +70,11 @@ impl<'a> Run<'a> {
         packet.or_else(|| core.transmit_answer(now, buf))
     }
 
-    /// Appends at most `most` more datagrams that are like the one transmitted last: as long, for the same
-    /// destination, and of the same kind ([`Endpoint::transmit_ecn`] and the like). Returns how many.
+    /// Appends at most `most` more datagrams that are like the one transmitted last: of the same
+    /// length, destination and kind ([`Endpoint::transmit_ecn`] and the like). Returns their
+    /// number.
     ///
-    /// They are those that [`Self::transmit`] would append, which may have more of them.
+    /// They are the next ones that [`Self::transmit`] would append. There may be more of them.
     pub fn transmit_more(&mut self, buf: &mut Vec<u8>, most: usize) -> usize {
         if !self.has_sent {
             return 0;

@@ -1,4 +1,4 @@
-//! Statistics of an endpoint.
+//! Statistics and queries of an endpoint.
 
 use std::collections::BTreeMap;
 
@@ -30,7 +30,7 @@ impl Endpoint {
         ByteCount::new(usable.map(|(_, session)| session.held()).sum())
     }
 
-    /// What handshakes have cost a hub; zero for a terminal.
+    /// The cost of handshakes for a hub so far; zero for a terminal.
     pub fn effort(&self) -> Effort {
         match &self.role {
             Role::Hub(hub) => hub.effort(),
@@ -38,8 +38,8 @@ impl Endpoint {
         }
     }
 
-    /// The machines that have asked a hub for sessions within the last hour and were not answered, at
-    /// most 64, in no particular order; none on a terminal.
+    /// The machines that have asked a hub for sessions within the last hour and were not served, at
+    /// most 64, in no particular order; empty for a terminal.
     pub fn strangers(&self, now: Instant) -> Vec<Stranger> {
         match &self.role {
             Role::Hub(hub) => hub.strangers(now).cloned().collect(),
@@ -52,13 +52,14 @@ impl Endpoint {
         self.core.sessions.get(session)?.channel_stats(channel)
     }
 
-    /// What is known of each link of a session; one if it has no further ones.
+    /// Statistics of each link of a session, of which there is at least one.
     pub fn link_stats(&self, session: SessionId) -> Option<Vec<LinkStats>> {
         Some(self.core.sessions.get(session)?.link_stats())
     }
 
-    /// The links, as indices of [`Config::links`](crate::Config::links), on which nothing of a session
-    /// arrives, as far as is known, also those that a terminal has not been able to add yet.
+    /// The links, as indices of [`Config::links`](crate::Config::links), on which no packets of a
+    /// session arrive, as far as is known. Includes those that a terminal has not been able to add
+    /// yet.
     pub fn silent_links(&self, session: SessionId) -> Vec<u8> {
         let links = self.core.sessions.get(session).map(Session::link_stats).unwrap_or_default();
         let silent = links.into_iter().filter(|link| !link.works).map(|link| link.link);
@@ -69,7 +70,7 @@ impl Endpoint {
         silent.chain(missing).collect()
     }
 
-    /// What a session gets of the link that it shares with others.
+    /// A session's share of the link that it shares with others.
     pub fn share(&self, session: SessionId) -> Option<SessionShare> {
         self.core.sessions.share(session)
     }
@@ -84,9 +85,8 @@ impl Endpoint {
         self.core.sessions.get(session)?.class_rates(class)
     }
 
-    /// Bytes that wait to be sent for the first time, in all sessions: of packet channels, and of
-    /// streams as far as their readers' credit allows. The headers of the packets that will carry
-    /// them are not counted.
+    /// Bytes of all sessions that wait to be sent for the first time: of packet channels, and of
+    /// streams as far as their readers' credit allows. Headers are not counted.
     pub fn waiting(&self) -> ByteCount {
         let sessions = self.core.sessions.iter();
         ByteCount::new(sessions.map(|(_, session)| session.waiting_bytes()).sum())
@@ -97,19 +97,19 @@ impl Endpoint {
         self.core.session(session)?.streams.stats(stream)
     }
 
-    /// Statistics of a session.
+    /// Statistics of a session; `None` once it is over.
     pub fn stats(&self, session: SessionId) -> Option<Stats> {
         self.core.session(session).map(Session::stats)
     }
 
-    /// What is worth remembering about a session's path; `None` if its rate is not measured
-    /// ([`crate::Rate::Auto`]), or not yet.
+    /// The measurements of a session's path that a later session can start from; `None` if its rate
+    /// is not measured ([`crate::Rate::Auto`]), or not yet.
     pub fn path_memory(&self, now: Instant, session: SessionId) -> Option<PathMemory> {
         self.core.sessions.get(session)?.path_memory(now)
     }
 
-    /// What is remembered about all paths, including those of current sessions, sorted by key. The
-    /// owner can store this and pass it to [`Self::remember`] after a restart, with the ages
+    /// The measurements of all known paths, including those of current sessions, sorted by key. The
+    /// owner can store them and pass them to [`Self::remember`] after a restart, with the ages
     /// updated.
     pub fn memories(&self, now: Instant) -> Vec<(PathKey, PathMemory)> {
         let mut all: BTreeMap<PathKey, PathMemory> = self.core.memories.useful(now).collect();
@@ -119,59 +119,62 @@ impl Endpoint {
         all.into_iter().collect()
     }
 
-    /// The longest packet of a packet channel, in bytes, that the session surely sends in one packet of
-    /// the hop; longer ones may be split. While path MTU discovery has not begun to fail, that of the
-    /// configured MTU, which usually passes. `None` if there is no such session.
+    /// Size of the longest packet of a packet channel, in bytes, that fits into one packet of the
+    /// hop; longer ones may be split. Until a path MTU probe has failed, the configured MTU is
+    /// assumed, which usually passes. `None` if there is no such session.
     pub fn longest_whole_packet(&self, session: SessionId) -> Option<usize> {
         Some(self.core.session(session)?.longest_whole_packet())
     }
 
-    /// Whether a session's peer receives packets on a channel.
+    /// Returns whether a session's peer receives packets on a channel.
     pub fn peer_receives(&self, session: SessionId, channel: ChannelId) -> bool {
         self.core.session(session).is_some_and(|session| session.peer_receives(channel))
     }
 
-    /// Whether both sides' owners send a stream's data in segments, some of them compressed
+    /// Returns whether both sides' owners send a stream's data in segments, some of them compressed
     /// (`docs/slacp.md`, Compressed streams).
     pub fn is_compressed(&self, session: SessionId, stream: StreamId) -> bool {
         self.core.session(session).is_some_and(|session| session.streams.is_compressed(stream))
     }
 
-    /// How many compressed streams of a peer this side's owner decompresses at a time
+    /// Number of compressed streams of a peer that this side's owner decompresses at a time
     /// ([`Config::decompressors`](crate::Config::decompressors)).
     pub fn decompressors(&self) -> u16 {
         self.core.config.decompressors
     }
 
-    /// How many compressed streams a session's peer decompresses at a time.
+    /// Number of compressed streams that a session's peer decompresses at a time.
     pub fn peer_decompressors(&self, session: SessionId) -> u16 {
         self.core.session(session).map_or(0, |session| session.peer.limits.decompressors)
     }
 
-    /// Whether a session's peer has the dictionary of compressed streams.
+    /// Returns whether a session's peer has the dictionary of compressed streams.
     pub fn peer_has_dictionary(&self, session: SessionId) -> bool {
         self.core.session(session).is_some_and(|session| session.peer.limits.dictionary)
     }
 
-    /// Whether a session's peer resolves names, so that streams may be opened to them.
+    /// Returns whether a session's peer resolves names, so that streams may be opened to them.
     pub fn peer_resolves(&self, session: SessionId) -> bool {
         let openings = self.core.session(session).map(|session| session.peer.limits.openings);
         openings.is_some_and(Openings::names)
     }
 
-    /// Whether a session's peer answers DNS questions, so that streams may be opened to its resolver.
+    /// Returns whether a session's peer answers DNS questions, so that streams may be opened to its
+    /// resolver.
     pub fn peer_answers(&self, session: SessionId) -> bool {
         let openings = self.core.session(session).map(|session| session.peer.limits.openings);
         openings.is_some_and(Openings::questions)
     }
 
-    /// Whether a session's peer understands HTTP exchanges, so that streams may be opened to them.
+    /// Returns whether a session's peer understands HTTP exchanges, so that streams may be opened
+    /// to them.
     pub fn peer_exchanges(&self, session: SessionId) -> bool {
         let openings = self.core.session(session).map(|session| session.peer.limits.openings);
         openings.is_some_and(Openings::exchanges)
     }
 
-    /// Whether a session's peer takes bundles, so that streams may be opened to its bundle agent.
+    /// Returns whether a session's peer takes bundles, so that streams may be opened to its bundle
+    /// agent.
     pub fn peer_takes_bundles(&self, session: SessionId) -> bool {
         let openings = self.core.session(session).map(|session| session.peer.limits.openings);
         openings.is_some_and(Openings::bundles)

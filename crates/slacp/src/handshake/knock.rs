@@ -1,6 +1,6 @@
-//! Cheap authentication of datagrams from before a session (`docs/slacp.md`, Session set-up). It
-//! proves knowledge of the hub's public key and no more. That is enough to stay silent towards
-//! scanners and to trust the hub's short answers.
+//! Cheap authentication of datagrams outside of sessions (`docs/slacp.md`, Session set-up). It
+//! proves only knowledge of the hub's public key, which is enough to stay silent towards scanners
+//! and to trust the hub's short answers.
 
 use core::cell::Cell;
 
@@ -11,7 +11,7 @@ use crate::wire::packet::{self, Echo, Index, MAC, Mac};
 
 /// Computes and checks the knocks of a hub's terminals and the tags of the hub's answers.
 pub(crate) struct KnockKey {
-    /// The hub whose public key this is derived from.
+    /// The hub's public key, from which this key is derived.
     pub(crate) hub: PublicKey,
     key: hmac::Key,
     hashes: Cell<u64>,
@@ -25,7 +25,7 @@ impl KnockKey {
         Self { hub, key, hashes: Cell::new(0) }
     }
 
-    /// Number of hashes computed.
+    /// Number of hashes computed so far.
     pub(crate) fn hashes(&self) -> u64 {
         self.hashes.get()
     }
@@ -51,7 +51,7 @@ impl KnockKey {
         answer
     }
 
-    /// Whether an answer belongs to the initiation with this `knock`.
+    /// Returns whether an answer belongs to the initiation with this `knock`, or to no initiation.
     pub(crate) fn is_answer(&self, answer: &[u8], knock: Option<&Mac>) -> bool {
         let Some((head, tag)) = answer.split_last_chunk::<MAC>() else { return false };
         same(&self.answer_tag(head, knock), tag)
@@ -68,26 +68,28 @@ impl KnockKey {
         truncate(context.sign())
     }
 
-    /// Asks for the initiation with `knock` again, with a cookie.
+    /// Builds a *cookie* answer, which asks for the initiation with `knock` again, with the cookie.
     pub(crate) fn cookie_request(&self, receiver: Index, cookie: &Mac, knock: &Mac) -> Vec<u8> {
         self.seal_answer(packet::cookie_request(receiver, cookie), Some(knock))
     }
 
-    /// Lists the versions spoken here.
+    /// Builds a *versions* answer with the versions spoken here.
     pub(crate) fn versions(&self, echo: Echo, knock: &Mac) -> Vec<u8> {
         self.seal_answer(packet::versions(echo, &[packet::VERSION]), Some(knock))
     }
 }
 
+/// The first 16 bytes of an HMAC.
 pub(crate) fn truncate(tag: hmac::Tag) -> Mac {
     let mut mac = [0; MAC];
     mac.copy_from_slice(&tag.as_ref()[..MAC]);
     mac
 }
 
-/// Compares in constant time.
+/// Compares two tags in constant time, so that the time reveals no matching prefix.
 pub(crate) fn same(one: &Mac, other: &Mac) -> bool {
     let difference = one.iter().zip(other).fold(0, |sum, (a, b)| sum | (a ^ b));
+    // Keeps the compiler from ending the loop at the first difference.
     core::hint::black_box(difference) == 0
 }
 

@@ -8,7 +8,7 @@ use ring::aead::{AES_256_GCM, Aad, CHACHA20_POLY1305, LessSafeKey, Nonce, Unboun
 use crate::keys::secret::Wiped;
 use crate::wire::packet::TAG;
 
-/// Size of a block of AES in bytes. What is left behind the last whole block takes a pass of its own.
+/// Size of an AES block in bytes. A partial block at the end takes a pass of its own.
 pub(crate) const BLOCK: usize = 16;
 
 /// The cipher that seals a session's packets.
@@ -48,8 +48,8 @@ impl PacketKey {
         Self { key: Wiped::new(LessSafeKey::new(key)), cipher }
     }
 
-    /// Encrypts the last packet of `buf`, which has its header at `header` and its frames behind
-    /// that, in place, and appends the tag. The header is authenticated.
+    /// Encrypts the last packet of `buf` in place and appends the tag. Its header is at `header`,
+    /// followed by its frames. The header is authenticated.
     pub(crate) fn seal(&self, number: u64, header: Range<usize>, buf: &mut Vec<u8>) {
         let (before, body) = buf.split_at_mut(header.end);
         let header = &before[header.start..];

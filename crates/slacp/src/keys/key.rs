@@ -11,7 +11,7 @@ pub struct KeyPair {
 }
 
 impl KeyPair {
-    /// The key pair of a private key, which is any 32 bytes from a good random source.
+    /// The key pair of a private key: any 32 bytes from a good random source.
     pub fn from_private(private: [u8; 32]) -> Self {
         let private = Secret::new(private);
         let mut dh = x25519();
@@ -21,7 +21,7 @@ impl KeyPair {
         Self { private, public: PublicKey(public) }
     }
 
-    /// The key by which others know this gateway.
+    /// The public key, by which others identify this gateway.
     pub fn public(&self) -> PublicKey {
         self.public
     }

@@ -1,5 +1,5 @@
 //! The keys of a session and their renewal (`docs/slacp.md`, Keys). Each generation is derived from
-//! a fresh X25519 exchange inside the session and from everything before it. The key phase in a
+//! a fresh X25519 exchange inside the session and from all earlier exchanges. The key phase in a
 //! packet header is the lowest bit of the generation.
 
 use core::ops::Range;
@@ -16,10 +16,10 @@ use crate::keys::secret::{Secret, draw, x25519};
 use crate::wire::frame::Frame;
 use crate::wire::packet::Header;
 
-/// The peer's key offer is invalid.
+/// An invalid key offer of the peer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub(crate) enum RekeyError {
-    #[error("key generation {generation} follows {present}")]
+    #[error("key generation {generation} is offered after {present}")]
     Generation { generation: u64, present: u64 },
     #[error("two keys are offered for key generation {generation}")]
     Contradiction { generation: u64 },
@@ -50,9 +50,9 @@ impl Default for KeyLimits {
 /// A key has reached its usage limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub(crate) enum WornOut {
-    #[error("{sealed} packets are sealed with one key, and the next is not agreed on")]
+    #[error("{sealed} packets are sealed with one key, and no new key was agreed on")]
     Sealed { sealed: u64 },
-    #[error("{forged} packets under one key are forged")]
+    #[error("{forged} forged packets were received under one key")]
     Forged { forged: u64 },
 }
 
@@ -61,7 +61,7 @@ pub(crate) struct Keys {
     pub(crate) cipher: Cipher,
     pub(crate) send: PacketKey,
     pub(crate) recv: PacketKey,
-    /// The session's name, the same on both sides.
+    /// The session's name, the same on both sides: 62 bits of the handshake hash.
     pub(crate) name: u64,
     /// The session's succession token, the same on both sides.
     pub(crate) token: u64,
@@ -69,7 +69,7 @@ pub(crate) struct Keys {
     pub(crate) chain: Secret,
 }
 
-/// The keys in use. The terminal offers and the hub answers, so offers never cross.
+/// The keys in use and the change in progress. Only the terminal offers, so offers never cross.
 pub(crate) struct Phases {
     terminal: bool,
     rng: ChaCha20Rng,
@@ -78,22 +78,22 @@ pub(crate) struct Phases {
     send: PacketKey,
     send_generation: u64,
     limits: KeyLimits,
-    /// Packets sealed with `send`.
+    /// Number of packets sealed with `send`.
     sealed: u64,
     recv: PacketKey,
     /// The newest generation in which a packet was received.
     recv_generation: u64,
-    /// Packets since then that no key could open.
+    /// Number of packets since that generation began which no key could open.
     forged: u64,
     other: Other,
     change: Change,
 }
 
-/// The receiving key of the other phase.
+/// The receiving key of the phase that is not current.
 enum Other {
     None,
     Next(PacketKey),
-    /// For packets that the key change has overtaken.
+    /// For packets sent before the key change that arrive after it.
     Previous(PacketKey),
 }
 
@@ -130,7 +130,7 @@ impl Phases {
         }
     }
 
-    /// Replaces the usual limits.
+    /// Replaces the default usage limits.
     pub(crate) fn limited(self, limits: KeyLimits) -> Self {
         Self { limits, ..self }
     }
@@ -141,7 +141,7 @@ impl Phases {
         self.send.seal(number, header, buf);
     }
 
-    /// Whether the keys are within their limits.
+    /// Returns an error if a key has reached its usage limit.
     pub(crate) fn check(&self) -> Result<(), WornOut> {
         let Self { sealed, forged, limits, .. } = *self;
         if sealed >= limits.sealed {
@@ -150,7 +150,7 @@ impl Phases {
         if forged >= limits.forged { Err(WornOut::Forged { forged }) } else { Ok(()) }
     }
 
-    /// Whether the keys have reached half of their limits.
+    /// Returns whether a key has reached half of a usage limit.
     pub(crate) fn are_worn(&self) -> bool {
         self.sealed >= self.limits.sealed / 2 || self.forged >= self.limits.forged / 2
     }
@@ -166,7 +166,7 @@ impl Phases {
     }
 
     /// Decrypts a packet; `None` if it is not authentic. The first packet of a new phase completes
-    /// the change; then [`Self::holds_previous`].
+    /// the change, after which [`Self::holds_previous`] is true.
     pub(crate) fn open<'a>(
         &mut self,
         header: &Header,
@@ -191,6 +191,8 @@ impl Phases {
             Other::None => None,
             Other::Previous(key) => key.open(number, header.len(), packet),
             Other::Next(key) => {
+                // A forged phase bit must change nothing: only an authentic packet completes the
+                // change.
                 let frames = key.open(number, header.len(), packet)?;
                 self.complete();
                 Some(frames)
@@ -198,7 +200,7 @@ impl Phases {
         }
     }
 
-    /// Completes the change: the peer uses the next key.
+    /// Completes the change, because the peer uses the next key.
     fn complete(&mut self) {
         if let Other::Next(next) = core::mem::replace(&mut self.other, Other::None) {
             self.other = Other::Previous(core::mem::replace(&mut self.recv, next));
@@ -213,23 +215,26 @@ impl Phases {
     fn switch(&mut self, send: PacketKey, generation: u64) {
         self.send = send;
         self.send_generation = generation;
+        // Usage limits hold for each key.
         self.sealed = 0;
     }
 
-    /// Whether packets of the previous phase can still be opened.
+    /// Returns whether packets of the previous phase can still be opened.
     pub(crate) fn holds_previous(&self) -> bool {
         matches!(self.other, Other::Previous(_))
     }
 
-    /// Forgets the previous key. After that nobody can decrypt what it sealed.
+    /// Forgets the previous receiving key. After that, recorded packets of its phase cannot be
+    /// decrypted here.
     pub(crate) fn drop_previous(&mut self) {
         if self.holds_previous() {
             self.other = Other::None;
         }
     }
 
-    /// Whether this side may offer new keys now.
+    /// Returns whether this side may offer new keys now.
     pub(crate) fn may_offer(&self) -> bool {
+        // The phase bit distinguishes two generations, so the previous key must be gone first.
         self.terminal && matches!((&self.change, &self.other), (Change::None, Other::None))
     }
 
@@ -251,6 +256,7 @@ impl Phases {
         key: [u8; 32],
     ) -> Result<Option<Frame<'static>>, RekeyError> {
         let present = self.recv_generation;
+        // A repeated REKEY: control frames are sent again until acknowledged.
         if generation <= present {
             return Ok(None);
         }
@@ -259,6 +265,8 @@ impl Phases {
         }
         match core::mem::replace(&mut self.change, Change::None) {
             Change::None if !self.terminal => self.answer(generation, key).map(Some),
+            // The terminal sends with the new key from here on, and the hub follows with its first
+            // packet.
             Change::Offered(ours) => {
                 let [up, down] = self.derive(ours.as_ref(), &key, &public(ours.as_ref()), &key)?;
                 self.switch(up, generation);
@@ -270,6 +278,7 @@ impl Phases {
                 Err(RekeyError::Contradiction { generation })
             }
             Change::None => Err(RekeyError::Generation { generation, present }),
+            // A repeated REKEY of the change in progress.
             under_way => {
                 self.change = under_way;
                 Ok(None)
@@ -281,6 +290,7 @@ impl Phases {
         let ours = self.ephemeral();
         let key = public(ours.as_ref());
         let [up, down] = self.derive(ours.as_ref(), &theirs, &theirs, &key)?;
+        // Either phase is accepted from here on, while sending stays in the old one.
         self.other = Other::Next(up);
         self.change = Change::Answered { theirs, send: Box::new(down) };
         Ok(Frame::Rekey { generation, key })
@@ -292,8 +302,8 @@ impl Phases {
         dh
     }
 
-    /// Derives the next keys, terminal to hub and hub to terminal, from the exchange and all
-    /// earlier ones. `up` and `down` are the shares of terminal and hub.
+    /// Derives the next keys, terminal to hub and hub to terminal, from the exchange and the chain.
+    /// `up` and `down` are the public keys of terminal and hub.
     fn derive(
         &mut self,
         ours: &dyn Dh,
@@ -303,6 +313,7 @@ impl Phases {
     ) -> Result<[PacketKey; 2], RekeyError> {
         let mut secret = Secret::default();
         ours.dh(theirs, &mut *secret).map_err(|_| RekeyError::Degenerate)?;
+        // A public key of small order would make the secret predictable (RFC 7748 §6.1).
         if *secret == [0; 32] {
             return Err(RekeyError::Degenerate);
         }

@@ -1,8 +1,8 @@
 //! Secrets in memory: wiped after use, and not recoverable from the later state of a random
 //! generator (`docs/slacp.md`, Keys).
 //!
-//! Not covered are copies that the compiler leaves on the stack when a value moves, and what the
-//! primitives of `snow` and `ring` leave there.
+//! Not covered are copies that the compiler leaves on the stack when a value moves, and those that
+//! the primitives of `snow` and `ring` leave there.
 
 use core::mem::MaybeUninit;
 use core::ops::{Deref, DerefMut};
@@ -17,8 +17,8 @@ use zeroize::{Zeroize, Zeroizing};
 /// 32 secret bytes, wiped when dropped.
 pub(crate) type Secret = Zeroizing<[u8; 32]>;
 
-/// Draws a secret, then rekeys the generator from its own output. Its later state reveals only what
-/// is drawn afterwards.
+/// Draws a secret, then rekeys the generator from its own output (fast key erasure). Its later
+/// state reveals only secrets that are drawn afterwards.
 pub(crate) fn draw(rng: &mut ChaCha20Rng) -> Secret {
     let (mut secret, mut next) = (Secret::default(), Secret::default());
     rng.fill_bytes(&mut *secret);
@@ -28,7 +28,7 @@ pub(crate) fn draw(rng: &mut ChaCha20Rng) -> Secret {
 }
 
 /// A value of another crate that holds secrets. Its own bytes are wiped after it has been dropped;
-/// what it points to is not.
+/// memory that it points to is not.
 pub(crate) struct Wiped<T>(Box<MaybeUninit<T>>);
 
 impl<T> Wiped<T> {
@@ -85,6 +85,7 @@ struct WipedDh(Box<dyn Dh>);
 
 impl Drop for WipedDh {
     fn drop(&mut self) {
+        // `snow` does not wipe its keys when dropped; setting another one overwrites the bytes.
         self.0.set(&[0; 32]);
     }
 }

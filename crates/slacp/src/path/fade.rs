@@ -1,4 +1,4 @@
-//! When the link counts as down, and how both sides find out (`docs/slacp.md`, Fades).
+//! Detection of an outage of the link, and the schedule of probes in it (`docs/slacp.md`, Fades).
 
 use core::time::Duration;
 use std::sync::Arc;
@@ -9,12 +9,12 @@ use units::{BitRate, ByteCount, Instant};
 
 use crate::jitter;
 
-/// How long past its due time an acknowledgement counts as missing. Over a GEO hop a fade is
-/// detected within 2 s; random loss hits four probes in a row, and their retransmissions, too
-/// rarely to matter.
+/// Delay beyond its due time after which an acknowledgement counts as missing. Over a GEO hop a
+/// fade is detected within 2 s; random loss hits four probes in a row, and their retransmissions,
+/// too rarely to matter.
 pub(crate) const SILENCE: Duration = Duration::from_secs(1);
-/// The same for a link layer: capacity on demand may be allocated after 3 s (SLACP paper, §4.3), and
-/// data waits in the MAC's buffer for another.
+/// The same for a link layer: the allocation of capacity on demand may take 3 s (SLACP paper,
+/// §4.3), and data waits in the MAC's buffer for another.
 pub(crate) const LINK_LAYER_SILENCE: Duration = Duration::from_secs(5);
 /// Minimum interval between probes of an unreachable peer: short enough to resume at once.
 const PROBE_LEAST: Duration = Duration::from_millis(150);
@@ -23,26 +23,25 @@ const PROBE_MOST: Duration = Duration::from_secs(2);
 /// The interval is this fraction of the fade so far. It prolongs no fade by more than an eighth,
 /// and grows exponentially.
 const PROBE_SHARE: u32 = 8;
-/// The probes of all sessions of an endpoint together take at most one in this many bytes of link
-/// capacity.
+/// Divisor of the link capacity, in bytes, that the probes of all sessions of an endpoint may take
+/// together: 1 %.
 const PROBE_BUDGET: u64 = 100;
 /// Estimated size of the first probe, in IP bytes: headers, an acknowledgement of a few runs, and
 /// the tag.
 const PROBE_SIZE: ByteCount = ByteCount::new(100);
-/// After traffic has stopped for this long, the receiver asks whether the sender is alive, so that
+/// Time after the last data received until the receiver asks whether the sender is alive, so that
 /// both sides notice a fade.
 pub(crate) const ASK: Duration = Duration::from_secs(1);
-/// How often a side that only receives asks along with an acknowledgement. With [`SILENCE`], it
-/// learns within 1.5 s plus one round trip that its own direction is down. Each question costs one
-/// byte and an acknowledgement.
+/// Interval at which a side that only receives adds a PING to its acknowledgements. With
+/// [`SILENCE`], it learns within 1.5 s plus one round trip that its own direction is down. Each
+/// PING costs one byte and an acknowledgement.
 pub(crate) const ASK_ALONG: Duration = Duration::from_millis(250);
 
 /// A peer heard during this fade counts as silent again after this long: several of its probes are
 /// missing by then.
 const SILENT_AGAIN: Duration = Duration::from_secs(10);
 
-/// The sessions of an endpoint that are in a fade. Together they probe no faster than one alone
-/// may.
+/// Number of an endpoint's sessions in a fade. Together they probe no faster than one alone may.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Faded(Arc<AtomicU64>);
 
@@ -53,7 +52,7 @@ impl Faded {
     }
 }
 
-/// One faded session, counted while it lives.
+/// Counts one session in a fade until dropped.
 #[derive(Debug)]
 struct Counted(Faded);
 
@@ -70,7 +69,7 @@ impl Drop for Counted {
     }
 }
 
-/// The rate that the probe budget is a share of.
+/// The rate of which probes take at most 1 %.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ProbeRate {
     /// The endpoint's rate, shared by all its sessions.
@@ -79,7 +78,7 @@ pub(crate) enum ProbeRate {
     Own(BitRate),
 }
 
-/// State of a fade: nothing sent is being acknowledged, because one or both directions are silent.
+/// State of a fade: no packet is being acknowledged, because one or both directions are silent.
 #[derive(Debug)]
 pub(crate) struct Fade {
     since: Instant,
@@ -87,9 +86,9 @@ pub(crate) struct Fade {
     last_probe: Instant,
     probe_size: ByteCount,
     counted: Counted,
-    /// Whether anything has come since the fade began.
+    /// A packet has arrived since the fade began.
     heard: bool,
-    /// Until when data is sent on trial, although nothing is acknowledged yet.
+    /// End of the trial, in which data is sent although nothing is acknowledged yet.
     trial_until: Option<Instant>,
 }
 
@@ -105,7 +104,8 @@ impl Fade {
         }
     }
 
-    /// When the first probe is due. Jittered, because many sessions notice a fade at the same time.
+    /// The due time of the first probe. Jittered, because many sessions notice a fade at the same
+    /// time.
     pub(crate) fn first_probe(
         &self,
         rate: ProbeRate,
@@ -115,7 +115,7 @@ impl Fade {
         self.since + jitter::part_of(self.budget(rate).min(most), rng)
     }
 
-    /// Records a probe; returns when the next one is due, after `most` at the latest.
+    /// Records a probe; returns the due time of the next one, at most `most` later.
     pub(crate) fn asks(
         &mut self,
         now: Instant,
@@ -128,10 +128,12 @@ impl Fade {
         let pause = (lasted / PROBE_SHARE).clamp(PROBE_LEAST, PROBE_MOST);
         // Up to a quarter shorter, so that no two sessions stay in step.
         let pause = pause - jitter::part_of(pause / 4, rng);
+        // However small the budget, a faded session probes as often as an idle one sends
+        // keepalives.
         now + pause.max(self.budget(rate).min(most.max(PROBE_MOST)))
     }
 
-    /// Records the size of the probe.
+    /// Records the size of the last probe, in IP bytes.
     pub(crate) fn asked_with(&mut self, size: ByteCount) {
         self.probe_size = size;
     }
@@ -140,24 +142,23 @@ impl Fade {
     fn budget(&self, rate: ProbeRate) -> Duration {
         let (rate, sessions) = match rate {
             ProbeRate::Shared(rate) => (rate, self.counted.all()),
+            // Sessions that measure their rates share no pacer, so each has 1 % of its own.
             ProbeRate::Own(rate) => (rate, 1),
         };
         let bytes = self.probe_size.get().saturating_mul(PROBE_BUDGET).saturating_mul(sessions);
         rate.time_to_send(ByteCount::new(bytes))
     }
 
-    /// When the fade was noticed.
+    /// The time when the fade was detected.
     pub(crate) fn since(&self) -> Instant {
         self.since
     }
 
-    /// Handles a packet from a peer that had been `silent`; `delay` is how long an acknowledgement
-    /// takes.
+    /// Handles a packet from a peer that had been `silent`; `delay` is the maximum time for an
+    /// acknowledgement. Returns the time at which to answer with a probe.
     ///
-    /// If both directions were silent, both are probably back. Data is then sent on trial for that
-    /// long, which saves half a round trip; if none of it is acknowledged, the trial ends.
-    ///
-    /// Returns when to answer with a probe.
+    /// If both directions were silent, both are probably back. Data is then sent on trial for
+    /// `delay`, which saves half a round trip; if none of it is acknowledged, the trial ends.
     pub(crate) fn heard(
         &mut self,
         now: Instant,
@@ -173,18 +174,18 @@ impl Fade {
         (self.last_probe + PROBE_LEAST.max(self.budget(rate))).max(now)
     }
 
-    /// Until when data is sent on trial, if it is.
+    /// End of the trial in progress, if there is one.
     pub(crate) fn trial_until(&self) -> Option<Instant> {
         self.trial_until
     }
 
-    /// Ends the trial: none of its data was acknowledged.
+    /// Ends the trial, because none of its data was acknowledged.
     pub(crate) fn end_trial(&mut self) {
         self.trial_until = None;
     }
 
-    /// Whether an acknowledgement of a packet `sent` then ends the fade. Packets sent before the
-    /// fade may have arrived before it.
+    /// Returns whether the acknowledgement of a packet sent at that time ends the fade. Earlier
+    /// packets may have arrived before it.
     pub(crate) fn is_over(&self, sent: Instant) -> bool {
         sent >= self.since
     }

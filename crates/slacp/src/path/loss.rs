@@ -1,4 +1,4 @@
-//! Measures the link's packet loss: how much, and in what bursts.
+//! Measurement of the link's packet loss: its rate, and its bursts.
 
 use core::time::Duration;
 use std::collections::VecDeque;
@@ -20,27 +20,27 @@ const CLEAN: f64 = 20.0;
 const BURST: u32 = 3;
 /// Averaging horizon of the burst frequency, in seconds of traffic.
 const BURST_HORIZON: f64 = 60.0;
-/// The longest of this many recent bursts is what FEC provides for.
+/// Number of recent bursts, of which FEC covers the longest.
 const BURSTS_KEPT: usize = 16;
 /// Averaging horizon of the loss of retransmissions, in retransmissions.
 const AGAIN_HORIZON: f64 = 128.0;
 /// Maximum gap between packets for which the link counts as observed.
 const UNOBSERVED: Duration = Duration::from_millis(100);
 
-/// What became of a packet on the link. One restored by FEC counts as lost.
+/// The fate of a packet on the link. One restored by FEC counts as lost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Fate {
-    /// When it was sent.
+    /// Sending time of the packet.
     pub(crate) time: Instant,
     /// Size of the IP packet in bytes.
     pub(crate) size: u16,
     pub(crate) lost: bool,
 }
 
-/// Measures from the fates of packets, in sending order. Packets that the peer restored by FEC
+/// Measures loss from the fates of packets, in sending order. Packets that the peer restored by FEC
 /// count as lost, because the link did lose them.
 ///
-/// Congestion losses are not modelled; they belong to the rate control.
+/// Losses by congestion are not told apart; they are the rate control's concern.
 #[derive(Debug, Default)]
 pub(crate) struct LossMeter {
     /// Number of packets, of lost ones, and of isolated losses, with weights that decay over
@@ -48,7 +48,7 @@ pub(crate) struct LossMeter {
     sent: f64,
     lost: f64,
     lone: f64,
-    /// The consecutive losses up to the last packet seen.
+    /// The consecutive losses that end with the last packet seen.
     run: Option<Run>,
     seen_last: Option<Instant>,
     /// Seconds of traffic and bursts in them, decaying over [`BURST_HORIZON`].
@@ -63,6 +63,7 @@ pub(crate) struct LossMeter {
     again_lost: f64,
 }
 
+/// Consecutive losses, by the sending times of the first and the last.
 #[derive(Debug)]
 struct Run {
     begin: Instant,
@@ -70,7 +71,7 @@ struct Run {
     count: u32,
 }
 
-/// The bursts of a link.
+/// Length and frequency of the link's bursts of losses.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Bursts {
     /// Length of the longest recent burst.
@@ -80,7 +81,7 @@ pub(crate) struct Bursts {
 }
 
 impl LossMeter {
-    /// Records the fate of the next packet, sent at `time`.
+    /// Records the fate of the next packet, in the order of sending.
     pub(crate) fn saw(&mut self, time: Instant, lost: bool) {
         self.sent = self.sent * (1.0 - 1.0 / HORIZON) + 1.0;
         self.lost *= 1.0 - 1.0 / HORIZON;
@@ -96,16 +97,16 @@ impl LossMeter {
         }
     }
 
-    /// Records the fate of a retransmission. Whatever destroyed the original is usually over by
-    /// then, so retransmissions fare better than packets in general.
+    /// Records the fate of a retransmission. Conditions that destroyed the original are usually
+    /// over by then, so retransmissions fare better than packets in general.
     pub(crate) fn saw_again(&mut self, lost: bool) {
         let keep = 1.0 - 1.0 / AGAIN_HORIZON;
         self.again = self.again * keep + 1.0;
         self.again_lost = self.again_lost * keep + f64::from(u8::from(lost));
     }
 
-    /// Probability of the loss of a retransmission to provide for: one standard deviation above the
-    /// measured one; 0 if none was lost lately.
+    /// Loss probability of retransmissions for which repairs are provided: one standard deviation
+    /// above the measured one; 0 if none was lost lately.
     pub(crate) fn again_rate(&self) -> f64 {
         if self.again_lost < 1.0 / CLEAN {
             return 0.0;
@@ -113,13 +114,13 @@ impl LossMeter {
         ((self.again_lost + self.again_lost.sqrt()) / self.again).min(0.5)
     }
 
-    /// Frees what is not in use.
+    /// Frees allocated memory that is not in use.
     pub(crate) fn free_spare(&mut self) {
         self.lengths.free_spare();
         self.runs.free_spare();
     }
 
-    /// Records that a packet declared lost has arrived after all.
+    /// Revokes a loss, because the packet has arrived after all.
     pub(crate) fn was_late(&mut self) {
         self.lost = (self.lost - 1.0).max(0.0);
         self.lone = self.lone.min(self.lost);
@@ -127,10 +128,12 @@ impl LossMeter {
 
     fn observe(&mut self, time: Instant) {
         let last = self.seen_last.replace(time).unwrap_or(time);
+        // Pauses without traffic show no bursts and must not lower their frequency.
         let passed = time.saturating_since(last).min(UNOBSERVED).as_secs_f64();
         let keep = 1.0 - passed / BURST_HORIZON;
         self.observed = self.observed * keep + passed;
         self.bursts *= keep;
+        // About three minutes of traffic after the last burst.
         if self.bursts < 1.0 / CLEAN {
             self.lengths.clear();
         }
@@ -157,7 +160,7 @@ impl LossMeter {
         if self.sent == 0.0 { 0.0 } else { (self.lost / self.sent).min(1.0) }
     }
 
-    /// Bursts of at least three packets, if there were any.
+    /// Recent bursts of at least three packets; `None` without any.
     pub(crate) fn bursts(&self) -> Option<Bursts> {
         let length = self.lengths.iter().max().copied()?;
         Some(Bursts { length, per_second: self.bursts / self.observed.max(1.0) })
@@ -169,13 +172,14 @@ impl LossMeter {
         self.runs.iter().copied().max().unwrap_or(1).max(present)
     }
 
-    /// Whether the link loses too little to provide for.
+    /// Returns whether the link loses too little for repairs.
     pub(crate) fn is_clean(&self) -> bool {
+        // The weight of the last isolated loss falls below this after 12,000 packets.
         self.sent >= UNMEASURED && self.lone < 1.0 / CLEAN && self.lengths.is_empty()
     }
 
-    /// Probability of an isolated loss to provide for: one standard deviation above the measured
-    /// one; 0 on a clean link.
+    /// Probability of an isolated loss for which repairs are provided: one standard deviation above
+    /// the measured one; 0 on a clean link.
     pub(crate) fn lone_rate(&self) -> f64 {
         let least = if self.sent < UNMEASURED { ASSUMED } else { 0.0 };
         if self.lone < 1.0 / CLEAN {

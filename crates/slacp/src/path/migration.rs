@@ -1,4 +1,4 @@
-//! Validates a new address of the peer when packets start to come from elsewhere (`docs/slacp.md`,
+//! Validation of a new address of the peer, after packets have come from it (`docs/slacp.md`,
 //! Migration). A new address is used once a challenge sent to it is answered while one sent to the
 //! current address at the same time is not.
 
@@ -16,7 +16,7 @@ use crate::wire::frame::Frame;
 const CANDIDATES: usize = 4;
 /// Number of challenges sent to each address, because the link may lose some.
 const CHALLENGES: u32 = 3;
-/// How long new addresses are ignored after the current one has proved good.
+/// Time for which new addresses are ignored after the current one has answered.
 const CALM: Duration = Duration::from_secs(1);
 /// Maximum number of queued challenge answers.
 const ANSWERS: usize = 8;
@@ -30,7 +30,7 @@ const AMPLIFICATION: u64 = 3;
 #[derive(Debug, Default)]
 pub(crate) struct Validation {
     candidates: Vec<Candidate>,
-    /// No new candidate is accepted before this time.
+    /// New candidates are ignored before this time.
     calm_until: Instant,
     answers: VecDeque<(SocketAddr, u64)>,
 }
@@ -38,10 +38,10 @@ pub(crate) struct Validation {
 #[derive(Debug)]
 struct Candidate {
     address: SocketAddr,
-    /// Tokens that the candidate and the current address are to echo.
+    /// Tokens of the challenges to the candidate and to the current address.
     tokens: [u64; 2],
     begun: Instant,
-    /// IP bytes received from it and sent to it.
+    /// IP bytes received from the candidate and sent to it.
     received: u64,
     sent: u64,
     /// Number of challenges sent to the candidate and to the current address.
@@ -50,7 +50,8 @@ struct Candidate {
 }
 
 impl Candidate {
-    /// When the next challenge is due, and to whom: the candidate, or `1` for the current address.
+    /// Due time and destination of the next challenge: 0 for the candidate, 1 for the current
+    /// address.
     fn next_challenge(&self, delay: Duration) -> Option<(Instant, usize)> {
         let at = |which: usize| (self.begun + delay / 8 * self.challenges[which], which);
         let affordable = self.sent + CHALLENGE_SIZE <= self.received * AMPLIFICATION;
@@ -60,15 +61,16 @@ impl Candidate {
         to_candidate.into_iter().chain(to_present).min()
     }
 
-    /// When the outcome for the candidate is decided.
+    /// The time of the decision about the candidate.
     fn decided_at(&self, delay: Duration) -> Instant {
+        // Once the candidate has answered, the address in use has one probe delay to do so, too.
         self.begun + if self.answered.is_some() { delay } else { delay * 3 }
     }
 }
 
 impl Validation {
     /// Handles an authentic packet of `size` IP bytes from an address other than the current one.
-    /// `newest` if no later packet has arrived.
+    /// It is `newest` if no packet with a higher number has arrived.
     pub(crate) fn strayed(
         &mut self,
         now: Instant,
@@ -80,6 +82,7 @@ impl Validation {
         let known = self.candidates.iter_mut().find(|known| known.address == from);
         if let Some(known) = known {
             known.received += size as u64;
+        // Packets that were overtaken may come from an address that the peer has left.
         } else if newest && now >= self.calm_until && self.candidates.len() < CANDIDATES {
             self.candidates.push(Candidate {
                 address: from,
@@ -100,10 +103,12 @@ impl Validation {
         }
     }
 
-    /// Handles the answer to a challenge: data sent to its address reaches the peer.
+    /// Handles the answer to a challenge, which shows that data sent to the challenged address
+    /// reaches the peer. The token decides, not the source of the answer.
     pub(crate) fn answered(&mut self, now: Instant, token: u64) {
         for candidate in &mut self.candidates {
             if candidate.tokens[0] == token {
+                // The first answer is the RTT sample of the new path.
                 candidate.answered.get_or_insert(now);
             }
         }
@@ -115,18 +120,17 @@ impl Validation {
         }
     }
 
-    /// When [`Self::next`] or [`Self::decide`] has something to do; `delay` is how long an answer
-    /// takes at most.
+    /// The time of the next decision ([`Self::decide`]). `delay` is the maximum time for an answer.
     pub(crate) fn poll_timeout(&self, delay: Duration) -> Option<Instant> {
         self.candidates.iter().map(|candidate| candidate.decided_at(delay)).min()
     }
 
-    /// Whether [`Self::next`] has nothing, now or later.
+    /// Returns whether [`Self::next`] has no frame, now or later.
     pub(crate) fn is_idle(&self) -> bool {
         self.answers.is_empty() && self.candidates.is_empty()
     }
 
-    /// When [`Self::next`] has something.
+    /// The time at which [`Self::next`] has a frame.
     pub(crate) fn send_time(&self, delay: Duration) -> Option<Instant> {
         if !self.answers.is_empty() {
             return Some(Instant::ZERO);
@@ -134,7 +138,7 @@ impl Validation {
         self.candidates.iter().filter_map(|one| Some(one.next_challenge(delay)?.0)).min()
     }
 
-    /// Returns the next frame, to be sent alone, and its destination.
+    /// Returns the next challenge or answer, to be sent alone in a packet, and its destination.
     pub(crate) fn next(
         &mut self,
         now: Instant,
@@ -147,6 +151,7 @@ impl Validation {
         self.candidates.iter_mut().find_map(|candidate| {
             let (_, which) = candidate.next_challenge(delay).filter(|next| next.0 <= now)?;
             candidate.challenges[which] += 1;
+            // Only bytes to the unvalidated address count against the amplification limit.
             if which == 0 {
                 candidate.sent += CHALLENGE_SIZE;
             }
@@ -155,7 +160,7 @@ impl Validation {
         })
     }
 
-    /// Returns the new address to use, if it is decided, and how long an answer from there took.
+    /// Returns the new address to use, if one is confirmed, and the time that its answer took.
     pub(crate) fn decide(
         &mut self,
         now: Instant,

@@ -5,10 +5,10 @@ use core::time::Duration;
 
 use units::Instant;
 
-/// The assumed MTU of a path until it proves wrong: the minimum MTU of IPv6.
+/// The MTU that every path is assumed to carry at first: the minimum MTU of IPv6.
 const BASE: usize = 1280;
-/// The size every path carries: what every IPv4 host must accept (RFC 791 §3.1). Smaller links
-/// exist, but this protocol is not meant for them.
+/// The smallest size in use: every IPv4 host must accept it (RFC 791 §3.1). Smaller links exist,
+/// but this protocol is not meant for them.
 const LEAST: usize = 576;
 /// Number of lost probes after which a size counts as too large (RFC 8899 §5.1.2).
 const TRIES: u32 = 3;
@@ -25,35 +25,36 @@ const BLACK_HOLE_UNPROVEN: u32 = 3;
 /// another packet, and headers differ.
 const FULL: usize = 32;
 
-/// A probe in flight.
+/// A probe packet in flight.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct MtuProbe {
     id: u32,
     pub(crate) size: usize,
 }
 
-/// The search for one direction of a path.
+/// The search for the path MTU of one direction.
 #[derive(Debug)]
 pub(crate) struct Pmtu {
     base: usize,
     most: usize,
-    /// The largest size known to pass, and the smallest known not to.
+    /// The largest size known to pass, and the smallest size known not to pass.
     size: usize,
     failed: usize,
     tries: u32,
     in_flight: Option<u32>,
     next_id: u32,
     raise_at: Option<Instant>,
-    /// Whether a packet or probe of the current size has arrived.
+    /// A packet or probe of the current size has arrived.
     proven: bool,
     /// The highest number of an acknowledged full packet.
     full_acked: u64,
     full_lost: u32,
+    /// The MTU is configured and not searched for.
     is_known: bool,
 }
 
 impl Pmtu {
-    /// A search up to `most` bytes.
+    /// Starts a search up to `most` bytes.
     pub(crate) fn new(most: usize) -> Self {
         let base = BASE.min(most);
         Self {
@@ -72,17 +73,18 @@ impl Pmtu {
         }
     }
 
-    /// No search: the path is a link that carries packets of `most` bytes.
+    /// Fixes the MTU without a search: the path is a link that carries packets of `most` bytes.
     pub(crate) fn known(most: usize) -> Self {
         Self { base: most, size: most, proven: true, is_known: true, ..Self::new(most) }
     }
 
-    /// The current packet size.
+    /// The current maximum packet size.
     pub(crate) fn size(&self) -> usize {
         self.size
     }
 
-    /// The current packet size, or before anything has failed the largest, which usually works.
+    /// The packet size to expect: the current one, or until a probe has failed the largest, which
+    /// usually passes.
     pub(crate) fn likely(&self) -> usize {
         if self.size == self.base && self.failed > self.most { self.most } else { self.size }
     }
@@ -92,17 +94,17 @@ impl Pmtu {
         self.most
     }
 
-    /// The assumed MTU of a path.
+    /// The size that every path is assumed to carry.
     pub(crate) fn base(&self) -> usize {
         self.base
     }
 
-    /// Whether a packet of the current size has arrived.
+    /// Returns whether a packet of the current size has arrived.
     pub(crate) fn is_proven(&self) -> bool {
         self.proven
     }
 
-    /// The size every path carries.
+    /// The size that every path carries.
     pub(crate) fn least(&self) -> usize {
         if self.is_known { self.most } else { LEAST.min(self.most) }
     }
@@ -113,10 +115,11 @@ impl Pmtu {
             return;
         }
         let next_id = self.next_id;
+        // Identifiers go on, so that the fate of an old probe does not end a new one.
         *self = Self { next_id, full_acked: self.full_acked, ..Self::new(self.most) };
     }
 
-    /// When [`Self::probe`] returns the next probe.
+    /// The time at which [`Self::probe`] returns the next probe.
     pub(crate) fn probe_at(&self) -> Option<Instant> {
         if self.in_flight.is_some() || self.is_known {
             None
@@ -140,8 +143,8 @@ impl Pmtu {
         Some(MtuProbe { id: self.next_id, size: self.candidate() })
     }
 
-    /// The next size to try. The largest comes first because it usually works. If it fails, even
-    /// the base may be too large (RFC 8899 §5.2).
+    /// The next size to try: first the largest, which usually passes. If that fails, even the base
+    /// may be too large (RFC 8899 §5.2) and is tried; then the middle of the remaining range.
     fn candidate(&self) -> usize {
         if self.failed > self.most {
             self.most
@@ -152,11 +155,12 @@ impl Pmtu {
         }
     }
 
-    /// Whether it is unknown if the path carries even the base.
+    /// Returns whether even the base may be too large for the path.
     fn is_doubtful(&self) -> bool {
         !self.proven && self.size > self.least()
     }
 
+    /// Returns whether the search has ended, for now.
     fn is_complete(&self) -> bool {
         // The configured size is tried first, and the base once that has failed.
         let is_tried = self.failed <= self.most;
@@ -175,7 +179,7 @@ impl Pmtu {
         self.rest(now);
     }
 
-    /// Records that the probe was lost, for whatever reason.
+    /// Records that the probe was lost, by its size or by chance.
     pub(crate) fn lost(&mut self, now: Instant, probe: MtuProbe) {
         if !self.finish(probe) {
             return;
@@ -192,10 +196,12 @@ impl Pmtu {
         self.rest(now);
     }
 
+    /// Ends the probe in flight; `false` if `probe` is an earlier one.
     fn finish(&mut self, probe: MtuProbe) -> bool {
         self.in_flight.take_if(|id| *id == probe.id).is_some()
     }
 
+    /// Schedules the next search if this one has ended below the configured MTU.
     fn rest(&mut self, now: Instant) {
         if self.is_complete() && self.size < self.most {
             self.raise_at.get_or_insert(now + RAISE);
@@ -206,6 +212,8 @@ impl Pmtu {
     fn fall(&mut self) {
         let (size, above) = (self.size, self.size > self.base);
         self.restart();
+        // The base itself does not pass, so the search goes on between the minimum and the failed
+        // size.
         if !above {
             self.base = self.least();
             self.size = self.base;
@@ -213,7 +221,7 @@ impl Pmtu {
         }
     }
 
-    /// Whether a packet of this size counts as full.
+    /// Returns whether a packet of this size counts as full.
     fn is_full(&self, size: usize) -> bool {
         size <= self.size && size + FULL > self.size
     }
@@ -230,6 +238,7 @@ impl Pmtu {
     /// Records that a packet of this size was lost. Returns whether the path has become a black
     /// hole.
     pub(crate) fn packet_lost(&mut self, number: u64, size: usize) -> bool {
+        // Once a full packet sent later has arrived, a loss is not due to the size.
         if !self.is_full(size) || self.size == self.least() || number < self.full_acked {
             return false;
         }

@@ -1,11 +1,11 @@
-//! Measures reordering on the path. For that long, a packet that others have overtaken is late
-//! rather than lost (RFC 8985 §6.2, step 4).
+//! Measurement of reordering on the path. Within that time, a packet that others have overtaken is
+//! late rather than lost (RFC 8985 §6.2, step 4).
 
 use core::time::Duration;
 
 use units::Instant;
 
-/// Minimum time an observation counts; the maximum is twice that.
+/// Minimum time for which an observation counts; the maximum is twice that.
 const PERIOD: Duration = Duration::from_secs(10);
 
 /// The delay of a packet behind the newest one that arrived before it: the maximum of the current
@@ -21,17 +21,17 @@ pub(crate) struct Reordering {
 }
 
 impl Reordering {
-    /// How long to wait for a packet after later ones have arrived.
+    /// Time to wait for a packet after later ones have arrived.
     pub(crate) fn window(&self) -> Duration {
         self.longest[0].max(self.longest[1])
     }
 
-    /// Records that a packet came this long after its place in the order.
+    /// Records the delay of a packet behind the newest one that arrived before it.
     pub(crate) fn came_late(&mut self, by: Duration) {
         self.longest[0] = self.longest[0].max(by);
     }
 
-    /// Forgets old observations.
+    /// Forgets observations of the period before the last.
     pub(crate) fn age(&mut self, now: Instant) {
         let age = now.saturating_since(self.since);
         if age >= PERIOD {

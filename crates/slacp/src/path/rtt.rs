@@ -2,7 +2,7 @@
 
 use core::time::Duration;
 
-/// Assumed before the first sample: a geostationary hop with some queue.
+/// RTT assumed before the first sample: a geostationary hop with some queue.
 const INITIAL: Duration = Duration::from_millis(800);
 /// The clock granularity that timers assume.
 const GRANULARITY: Duration = Duration::from_millis(1);
@@ -11,27 +11,27 @@ const GRANULARITY: Duration = Duration::from_millis(1);
 /// a second of queue.
 const LONGEST: Duration = Duration::from_secs(6);
 
-/// What a handshake says about the RTT.
+/// The RTT sample, or bound, of a handshake.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum FirstRtt {
     /// The message was sent once, so the answer belongs to that transmission.
     Measured(Duration),
     /// The message was sent several times, so it is unknown which transmission was answered (P.
-    /// Karn and C. Partridge 1987). The RTT is at most the time since the first.
+    /// Karn and C. Partridge 1987). The RTT is at most the time since the first one.
     AtMost(Duration),
 }
 
 impl FirstRtt {
-    /// For a message sent `sendings` times, first `since_first` ago.
+    /// Classifies the answer to a message that was sent `sendings` times, first `since_first` ago.
     pub(crate) fn new(since_first: Duration, sendings: u32) -> Self {
         if sendings <= 1 { Self::Measured(since_first) } else { Self::AtMost(since_first) }
     }
 }
 
-/// Smoothed RTT, its variation, and the path minimum.
+/// The RTT estimator: smoothed RTT, its variation, and the minimum.
 #[derive(Debug)]
 pub(crate) struct Rtt {
-    /// Used until the first sample replaces it.
+    /// Estimate in use until the first sample.
     assumed: Assumed,
     sample: Option<Sampled>,
 }
@@ -56,7 +56,7 @@ impl Rtt {
         Self { assumed, sample: None }
     }
 
-    /// Starts from what the handshake says.
+    /// Starts from the RTT that the handshake has shown.
     pub(crate) fn begin(&mut self, first: FirstRtt) {
         match first {
             FirstRtt::Measured(rtt) => self.update(rtt, Duration::ZERO),
@@ -67,7 +67,7 @@ impl Rtt {
         }
     }
 
-    /// Whether there has been a sample.
+    /// Returns whether there has been a sample.
     pub(crate) fn is_measured(&self) -> bool {
         self.sample.is_some()
     }
@@ -82,6 +82,7 @@ impl Rtt {
             return;
         };
         let min = old.min.min(elapsed);
+        // RFC 9002 §5.3: a peer that overstates `held` must not push the RTT below the minimum.
         let path = if elapsed >= min + held { elapsed - held } else { elapsed };
         // A clock that leaps, as after a machine has slept, must not produce a round trip of hours.
         let latest = path.min(LONGEST.max(old.smoothed * 4));
@@ -98,16 +99,16 @@ impl Rtt {
         self.sample.map_or(self.assumed.smoothed, |sample| sample.smoothed)
     }
 
-    /// How long after the acknowledgement of a later packet an unacknowledged one counts as lost
-    /// (RFC 9002 §6.1.2).
+    /// Time from the sending of an unacknowledged packet until it counts as lost, once a later one
+    /// is acknowledged (RFC 9002 §6.1.2).
     pub(crate) fn loss_delay(&self) -> Duration {
         let sampled = self.sample.map(|sample| sample.smoothed.max(sample.latest));
         let rtt = sampled.unwrap_or(self.assumed.smoothed);
         (rtt * 9 / 8).max(GRANULARITY)
     }
 
-    /// How long to wait for any acknowledgement before probing (RFC 9002 §6.2.1) if the peer holds
-    /// it back for at most `held`.
+    /// Time to wait for any acknowledgement before probing (RFC 9002 §6.2.1), if the peer holds it
+    /// back for at most `held`.
     pub(crate) fn probe_delay(&self, held: Duration) -> Duration {
         let variation = self.sample.map_or(self.assumed.variation, |sample| sample.variation);
         self.smoothed() + (variation * 4).max(GRANULARITY) + held

@@ -1,4 +1,4 @@
-//! What an acknowledgement changes, and what becomes of lost cargo.
+//! Processing of acknowledgements and losses: confirms delivered cargo and sends lost cargo again.
 
 use core::ops::Range;
 use core::time::Duration;
@@ -12,10 +12,10 @@ use crate::rate::{Acknowledged, Newest};
 use crate::recovery::sent::{Acked, Cargo, SentPacket, Unsent};
 use crate::wire::frame::{Ack, Frame, Gone};
 
-/// Minimum delay between the two copies of a retransmission.
+/// Minimum delay between the two copies of data that was lost twice.
 const SECOND_COPY: Duration = Duration::from_millis(4);
 
-/// A piece of a stream, and whether the stream ends with it.
+/// Acknowledged data of a stream; `fin` if the stream ends with it.
 struct Data {
     stream: StreamId,
     range: Range<u64>,
@@ -23,8 +23,11 @@ struct Data {
 }
 
 impl Session {
-    /// Handles an acknowledgement, which arrived or was `restored`. A restored one came late, so it
-    /// is no sample of the RTT.
+    /// Handles an acknowledgement, received or `restored` by FEC. A restored one came late and
+    /// gives no RTT sample.
+    ///
+    /// # Errors
+    /// [`Unsent`] if the peer acknowledges a packet that was never sent.
     pub(super) fn on_ack(&mut self, now: Instant, ack: &Ack, restored: bool) -> Result<(), Unsent> {
         let mut acked = self.sender.sent.acknowledge(now, ack)?;
         let sample = acked.largest_sent_at.filter(|_| !restored);
@@ -35,6 +38,7 @@ impl Session {
         if let Some(sent_at) = acked.largest_sent_at {
             self.activity.acknowledged = self.activity.acknowledged.max(sent_at);
         }
+        // An acknowledgement that repeats known ranges must not restart the probe timer.
         let news = !acked.packets.is_empty();
         let ect = acked.packets.iter().filter(|(_, packet)| packet.ect);
         let marked = self.marking.acknowledged(ect.map(|(n, _)| (*n, acked.came(*n))));
@@ -50,6 +54,7 @@ impl Session {
             }
             packet.cargo.into_iter().for_each(|cargo| self.arrived(now, cargo, &mut data));
         }
+        // Acknowledged after they were declared lost: the streams need not send this data again.
         for cargo in acked.late {
             if let Cargo::Stream { stream, range, fin, .. } = cargo {
                 self.data_arrived(now, Data { stream, range, fin }, &mut data);
@@ -60,6 +65,7 @@ impl Session {
         }
         (0..acked.were_late).for_each(|_| self.loss.was_late());
         self.take_lost(now);
+        // Streams whose data was acknowledged hold less, so others may hold more.
         self.streams.wake_writers();
         if news {
             self.acknowledged_something();
@@ -67,8 +73,9 @@ impl Session {
         Ok(())
     }
 
-    /// Until there is an RTT sample: when the newest acknowledged packet was sent that the peer did
-    /// not hold back. Slightly too long is better than the estimate from a retransmitted handshake.
+    /// Before the first RTT sample: the time when the newest of the newly acknowledged packets was
+    /// sent. The RTT that follows from it is slightly too long, which is better than the estimate
+    /// from a retransmitted handshake.
     fn only_bound(&self, acked: &Acked) -> Option<Instant> {
         let sent = acked.packets.iter().map(|(_, packet)| packet.time);
         sent.max().filter(|_| !self.rtt.is_measured())
@@ -96,7 +103,7 @@ impl Session {
         self.rate_changed(now);
     }
 
-    /// Retransmits lost data.
+    /// Detects losses and sends the lost cargo again.
     pub(super) fn take_lost(&mut self, now: Instant) {
         let lost = self.sender.sent.take_lost(now, self.rtt.loss_delay());
         // A lost MTU probe says nothing about the loss rate of the link.
@@ -129,7 +136,7 @@ impl Session {
         self.watch_link(now);
     }
 
-    /// Handles cargo that the peer has received; `data` is as for [`Self::data_arrived`].
+    /// Handles cargo that the peer has received. `data` is as for [`Self::data_arrived`].
     fn arrived(&mut self, now: Instant, cargo: Cargo, data: &mut Option<Data>) {
         match cargo {
             Cargo::Stream { stream, range, fin, .. } => {
@@ -148,8 +155,9 @@ impl Session {
         }
     }
 
-    /// Adds stream data that the peer has received to `before`, which is yet to be handled, if it
-    /// continues that. Otherwise `before` is handled now.
+    /// Merges acknowledged stream data with `before`, data not passed on yet, if it continues that.
+    /// Otherwise passes `before` on to the streams first. An acknowledgement often covers many
+    /// packets of one stream in a row.
     fn data_arrived(&mut self, now: Instant, next: Data, before: &mut Option<Data>) {
         match before {
             Some(data) if data.stream == next.stream && data.range.end == next.range.start => {
@@ -177,17 +185,19 @@ impl Session {
         }
     }
 
+    /// Sends a lost control frame again.
     fn resend_control(&mut self, frame: Frame<'static>) {
         match frame {
+            // REKEY concerns the keys of the link that carries it, so no other link may take it.
             Frame::Rekey { .. } if self.seat.is_some() => self.send_own(frame),
-            // Whoever asked does not wait for an answer for longer.
+            // The asker has a deadline of its own and resends everything without an answer.
             Frame::LinkAsks(_) => {}
             _ => self.streams.on_control_lost(frame),
         }
     }
 
-    /// Gives up a packet of a channel whose retransmission was lost. The receiver of a link layer
-    /// waits until it hears of that.
+    /// Gives up a packet of a channel whose retransmission was lost. On a link layer the receiver
+    /// has no timer and waits for GONE.
     fn give_up(&mut self, now: Instant, gone: Gone) {
         self.sender.outbound.on_last_lost(now, gone, &mut self.log);
         if self.link_layer {
@@ -195,7 +205,7 @@ impl Session {
         }
     }
 
-    /// Resends the oldest cargo that is not acknowledged, although it may have arrived.
+    /// Sends the oldest unacknowledged cargo again, although it may have arrived.
     pub(super) fn resend_oldest(&mut self, now: Instant) {
         for cargo in self.sender.sent.oldest_cargo() {
             self.resend(now, cargo);
@@ -204,6 +214,7 @@ impl Session {
 
     fn resend_lost(&mut self, now: Instant, cargo: Cargo) {
         match cargo {
+            // Losses at intervals of a round trip would otherwise hit each retransmission again.
             Cargo::Stream { again: true, ref range, .. } => {
                 let size = (range.end - range.start) as usize;
                 self.resend_twice(now, cargo, size);
@@ -212,8 +223,8 @@ impl Session {
         }
     }
 
-    /// Resends data that was lost for the second time: once now, and once more after a burst would
-    /// have passed unless it has arrived by then. If the budget does not allow both copies, only
+    /// Sends data that was lost for the second time: once now, and once more when a burst would be
+    /// over, unless it has arrived by then. If the repair budget does not cover both copies, only
     /// the later one is sent.
     fn resend_twice(&mut self, now: Instant, cargo: Cargo, size: usize) {
         let burst = self.loss.bursts().map_or(Duration::ZERO, |bursts| bursts.length);
@@ -221,6 +232,7 @@ impl Session {
         if self.sender.planner.afford(now, size, true) {
             self.resend(now, cargo.clone());
             self.sender.copies.push_back((now + pause, cargo));
+        // The budget is spent: one copy, when the burst has passed.
         } else if burst > SECOND_COPY {
             self.sender.copies.push_back((now + pause, cargo));
         } else {
@@ -229,7 +241,7 @@ impl Session {
     }
 }
 
-/// Whether the packet carried the retransmission of a packet of a channel.
+/// Returns whether the packet carried the retransmission of a channel packet.
 fn is_retransmission(packet: &SentPacket) -> bool {
     packet.cargo.iter().any(|cargo| matches!(cargo, Cargo::Last(_)))
 }

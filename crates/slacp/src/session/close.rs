@@ -1,5 +1,4 @@
-//! Closing a session (`docs/slacp.md`, Closing): the peer learns at once that it is closed, and
-//! why.
+//! Closing a session (`docs/slacp.md`, Closing): the peer is informed at once, with the reason.
 
 use core::ops::Range;
 
@@ -11,27 +10,29 @@ use crate::wire::frame::{self, Frame};
 use crate::{CloseReason, DownReason, Event, Farewell};
 
 impl Session {
-    /// Whether the owner can still use the session.
+    /// Returns whether the owner can still use the session.
     pub(crate) fn is_usable(&self) -> bool {
         self.life.is_established()
     }
 
-    /// Whether the session can be forgotten.
+    /// Returns whether the endpoint can forget the session.
     pub(crate) fn is_over(&self) -> bool {
         self.life.is_closed()
     }
 
-    /// Why the session ended; returned only once.
+    /// Returns the reason for the session's end, only once.
     pub(crate) fn take_end(&mut self) -> Option<DownReason> {
         self.life.take_end()
     }
 
     /// Closes the session here and informs the peer.
     pub(crate) fn close(&mut self, now: Instant, reason: CloseReason) {
+        // Three probe delays, as the closing period of RFC 9000 §10.2.
         self.life.close(now, reason, self.rtt.probe_delay(ACK_DELAY) * 3);
     }
 
-    /// Tells the peer that this side is about to stop, in words that it understands.
+    /// Announces to the peer that this side is about to stop, in the form that the peer
+    /// understands: LEAVING in place of SUCCESSOR, or nothing.
     pub(crate) fn announce(&mut self, farewell: Farewell) {
         if farewell == Farewell::Successor && self.peer.successor {
             self.streams.send_control(Frame::Successor);
@@ -40,7 +41,8 @@ impl Session {
         }
     }
 
-    /// Handles a peer that is about to stop. Of several announcements the last word counts.
+    /// Handles a peer's announcement that it is about to stop. SUCCESSOR may follow LEAVING; a
+    /// repeated or weaker announcement is ignored.
     pub(super) fn on_leaving(&mut self, farewell: Farewell) {
         if self.peer_leaves.is_none_or(|before| before < farewell) {
             self.peer_leaves = Some(farewell);
@@ -51,7 +53,7 @@ impl Session {
         }
     }
 
-    /// Whether another process at the peer's address takes new sessions.
+    /// Returns whether another process at the peer's address takes new sessions.
     pub(crate) fn is_succeeded(&self) -> bool {
         self.peer_leaves == Some(Farewell::Successor)
     }
@@ -74,7 +76,8 @@ impl Session {
         self.seal(now, header, out, self.peer.address, None)
     }
 
-    /// Handles a packet that comes while closing: the peer has not heard yet, or is closing too.
+    /// Handles a packet received while closing: the peer has not received CLOSE yet, or is closing
+    /// too. All frames but CLOSE are ignored.
     pub(super) fn heard_while_closing(&mut self, now: Instant, mut frames: &[u8]) {
         self.life.heard(now);
         while let Ok(Some(frame)) = frame::read(&mut frames) {

@@ -1,4 +1,4 @@
-//! The keys of a session and when they are renewed (`docs/slacp.md`, Keys).
+//! The keys of a session and the schedule of their renewal (`docs/slacp.md`, Keys).
 
 use core::ops::Range;
 use core::time::Duration;
@@ -17,10 +17,10 @@ pub(super) struct SessionKeys {
     phases: Phases,
     after: Duration,
     packets: u64,
-    /// When the last change completed, and at which packet count.
+    /// Time and packet count at the completion of the last change.
     changed_at: Instant,
     changed_after: u64,
-    /// Until when packets of the previous key phase are accepted.
+    /// Packets of the previous key phase are accepted until this time.
     previous_until: Option<Instant>,
 }
 
@@ -46,7 +46,7 @@ impl SessionKeys {
         self.phases.generation()
     }
 
-    /// Whether the keys are within their limits.
+    /// Returns an error if a key has reached its usage limit.
     pub(super) fn check(&self) -> Result<(), WornOut> {
         self.phases.check()
     }
@@ -66,13 +66,15 @@ impl SessionKeys {
         self.phases.open(header, number, packet)
     }
 
-    /// When the previous key expires, or, if the peer `is_reachable`, the next change is due;
-    /// `packets` were exchanged so far.
+    /// The time at which the previous key expires or, if the peer `is_reachable`, the next change
+    /// is due. `packets` is the number of packets exchanged so far.
     fn poll_timeout(&self, packets: u64, is_reachable: bool) -> Option<Instant> {
         debug_assert!(self.changed_after <= packets, "packets are only ever added");
+        // Keys never change in an outage, in which the peer cannot answer.
         if self.previous_until.is_some() || !self.phases.may_offer() || !is_reachable {
             return self.previous_until;
         }
+        // Due at once, whatever the time: half of a usage limit is reached.
         let many = packets - self.changed_after >= self.packets;
         Some(if many || self.phases.are_worn() {
             Instant::ZERO
@@ -86,6 +88,7 @@ impl SessionKeys {
         if self.drop_previous() { None } else { self.phases.offer() }
     }
 
+    /// Forgets the previous receiving key; `false` if there was none.
     fn drop_previous(&mut self) -> bool {
         let held = self.previous_until.take().is_some();
         if held {
@@ -94,12 +97,12 @@ impl SessionKeys {
         held
     }
 
-    /// Whether the packet opened last has completed a key change.
+    /// Returns whether the packet opened last has completed a key change.
     fn has_changed(&self) -> bool {
         self.phases.holds_previous() && self.previous_until.is_none()
     }
 
-    /// Accepts packets of the previous phase until then.
+    /// Records a completed change. The previous key stays valid until `previous_until`.
     fn changed(&mut self, now: Instant, packets: u64, previous_until: Instant) {
         self.previous_until = Some(previous_until);
         self.changed_at = now;
@@ -131,8 +134,8 @@ impl Session {
         self.keys.poll_timeout(self.packets(), self.is_reachable())
     }
 
-    /// Closes the session if a key is worn out. The terminal renews its keys at half of that limit,
-    /// so a peer that meant to go on would have done so.
+    /// Closes the session if a key has reached its limit. The terminal renews its keys at half of
+    /// that, so an honest peer does not get here.
     pub(super) fn check_keys(&mut self, now: Instant) {
         if let Err(error) = self.keys.check()
             && self.is_usable()
@@ -150,7 +153,7 @@ impl Session {
     /// Checks, after a packet was opened, whether it completed a key change.
     pub(super) fn follow_phase(&mut self, now: Instant) {
         if self.keys.has_changed() {
-            // RFC 9001 §6.5.
+            // Packets of the old phase may still arrive, for three probe delays (RFC 9001 §6.5).
             let previous_until = now + self.rtt.probe_delay(ACK_DELAY) * 3;
             self.keys.changed(now, self.packets(), previous_until);
         }

@@ -7,12 +7,12 @@ use units::Instant;
 use super::Wake;
 use crate::{CloseReason, DownReason};
 
-/// When to send copies of CLOSE, counted from the first: the link may lose one.
+/// Times of the further CLOSEs, counted from the first: the link may lose one.
 const COPIES: [Duration; 2] = [Duration::from_millis(50), Duration::from_millis(150)];
 /// Minimum interval between CLOSEs to a peer that keeps sending.
 const AGAIN: Duration = Duration::from_millis(100);
 
-/// Where a session is in its life, and why it left [`State::Established`].
+/// The state of a session, and the reason why it left [`State::Established`].
 ///
 /// ```text
 ///                      close                     CLOSE of the peer,
@@ -31,17 +31,17 @@ const AGAIN: Duration = Duration::from_millis(100);
 /// | Closing | CLOSE: at once, after 50 and 150 ms, then at most every 100 ms in reply to packets | CLOSE; other frames have no effect | with the peer's CLOSE, or after three probe delays |
 /// | Closed | nothing | nothing | the endpoint forgets the session before its next input |
 ///
-/// The owner can use the session only while it is established, and learns the reason for its end
+/// The owner can use the session only while it is established, and gets the reason for its end
 /// exactly once ([`Self::take_end`]): the first one.
 ///
-/// Two states come before these. Until its handshake completes, a session belongs to `Terminal`;
+/// Two states precede these: until its handshake completes, a session belongs to `Terminal`, and
 /// the hub keeps it as tentative until its first authentic packet.
 ///
 /// [`Outage`]: super::outage::Outage
 #[derive(Debug, Default)]
 pub(super) struct LifeCycle {
     state: State,
-    /// Why the session ended, until the owner has taken it.
+    /// The reason for the session's end, until the owner has taken it.
     unreported: Option<DownReason>,
 }
 
@@ -53,31 +53,31 @@ enum State {
     Closed,
 }
 
-/// The schedule of CLOSEs.
+/// The reason for closing and the schedule of CLOSEs.
 #[derive(Debug)]
 struct Closing {
     reason: CloseReason,
     begun: Instant,
-    /// Number of CLOSEs sent.
+    /// CLOSEs sent so far.
     sent: usize,
-    /// When the next one is due.
+    /// Due time of the next one; `None` until another packet arrives.
     next: Option<Instant>,
-    /// When the peer has had enough time to hear one.
+    /// End of the time in which the peer can learn of it.
     until: Instant,
 }
 
 impl LifeCycle {
-    /// Whether the owner can use the session.
+    /// Returns whether the owner can use the session.
     pub(super) fn is_established(&self) -> bool {
         matches!(self.state, State::Established)
     }
 
-    /// Whether the session is informing the peer of its end.
+    /// Returns whether CLOSE is being sent.
     pub(super) fn is_closing(&self) -> bool {
         matches!(self.state, State::Closing(_))
     }
 
-    /// Why this side closes the session, while it does.
+    /// The reason that this side gives in CLOSE, while it is closing.
     pub(super) fn closing_for(&self) -> Option<CloseReason> {
         match &self.state {
             State::Closing(closing) => Some(closing.reason),
@@ -85,7 +85,7 @@ impl LifeCycle {
         }
     }
 
-    /// Whether the session can be forgotten.
+    /// Returns whether the session can be forgotten.
     pub(super) fn is_closed(&self) -> bool {
         matches!(self.state, State::Closed)
     }
@@ -124,12 +124,12 @@ impl LifeCycle {
         self.state = State::Closed;
     }
 
-    /// Why the session ended; returned only once.
+    /// Returns the reason for the session's end, only once.
     pub(super) fn take_end(&mut self) -> Option<DownReason> {
         self.unreported.take()
     }
 
-    /// When [`Self::handle_timeout`] has something to do.
+    /// The time of the next [`Self::handle_timeout`].
     pub(super) fn poll_timeout(&self) -> Option<(Instant, Wake)> {
         match &self.state {
             State::Closing(closing) => Some((closing.until, Wake::Closing)),
@@ -144,7 +144,7 @@ impl LifeCycle {
         }
     }
 
-    /// When [`Self::take_message`] returns a message.
+    /// The time from which [`Self::take_message`] returns a message.
     pub(super) fn send_time(&self) -> Option<(Instant, Wake)> {
         match &self.state {
             State::Closing(closing) => Some((closing.next?, Wake::Closing)),
@@ -152,7 +152,7 @@ impl LifeCycle {
         }
     }
 
-    /// The reason for the CLOSE that is due, if one is.
+    /// Returns the reason for the CLOSE that is due, if one is, and schedules the next.
     pub(super) fn take_message(&mut self, now: Instant) -> Option<CloseReason> {
         let State::Closing(closing) = &mut self.state else { return None };
         closing.next.filter(|next| *next <= now)?;
@@ -161,9 +161,10 @@ impl LifeCycle {
         Some(closing.reason)
     }
 
-    /// Handles a packet that shows that the peer has not heard CLOSE yet.
+    /// Schedules another CLOSE, because a packet shows that the peer has not received one yet.
     pub(super) fn heard(&mut self, now: Instant) {
         if let State::Closing(closing) = &mut self.state {
+            // At most one CLOSE per interval, however many packets arrive.
             closing.next.get_or_insert(now + AGAIN);
         }
     }

@@ -1,4 +1,5 @@
-//! What the owner should know about the link: a rate that exceeds it, and falls of its capacity.
+//! Events about the link for the owner: a configured rate that exceeds it, and falls of its
+//! capacity.
 
 use units::Instant;
 
@@ -6,7 +7,7 @@ use super::Session;
 use crate::rate::{Auto, CapacityWatch};
 use crate::{Event, LogEvent};
 
-/// What has been reported so far.
+/// The state of the link as last reported to the owner.
 #[derive(Debug, Default)]
 pub(super) struct LinkWatch {
     /// The rate was last reported to exceed the link.
@@ -15,7 +16,7 @@ pub(super) struct LinkWatch {
 }
 
 impl Session {
-    /// Reports what acknowledgements and losses have shown.
+    /// Reports changes of this state, after acknowledgements or losses were processed.
     pub(super) fn watch_link(&mut self, now: Instant) {
         let overload = self.rate.overload().copied();
         if overload.is_some() != self.watch.exceeds {

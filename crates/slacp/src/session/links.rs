@@ -1,11 +1,11 @@
 //! A session over several links (`docs/slacp.md`, Links).
 //!
 //! Each link has a member: a session of its own from a handshake over that link, with its own keys,
-//! packet numbers, recovery, rate and path. The first member is the home of what they share: streams,
-//! channels and their queues. It lends these to another member for as long as that one handles an
-//! input or builds a packet, so that a member works as a session with one link does.
+//! packet numbers, recovery, rate and path. The first member owns the shared state: streams,
+//! channels and their queues. It lends this state to another member for as long as that one handles
+//! an input or builds a packet, so that a member works as a session with one link does.
 //!
-//! Does not model: delays that differ by direction, and one link's rate that other sessions share.
+//! Not modelled: delays that differ by direction, and one link's rate that other sessions share.
 
 mod doubt;
 mod seat;
@@ -27,73 +27,78 @@ use crate::wire::frame::Frame;
 use crate::wire::packet::{Header, Index};
 use crate::{CloseReason, DownReason, Event, LinkStats};
 
-/// A member does not end by its own outage; the session does when no link works for long enough.
+/// A member does not end by its own outage. The session ends when no link has worked for
+/// [`Config::give_up`](crate::Config::give_up).
 const NEVER: Duration = Duration::from_secs(1 << 32);
 
-/// The session that a newcomer wants to replace.
+/// Signs of life of the session in use, which a newcomer with the same key wants to replace.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Present {
-    /// When a packet of it last came.
+    /// Arrival of its last packet.
     pub(crate) heard: Instant,
-    /// When the newest packet left that it has acknowledged.
+    /// Sending time of the newest packet that it has acknowledged.
     pub(crate) acknowledged: Instant,
     /// Maximum time for one answer, if nothing is lost.
     pub(crate) patience: Duration,
-    /// Whether the newcomer comes from its network (a /24 or /48).
+    /// The newcomer comes from the same network (a /24 or /48).
     pub(crate) is_near: bool,
 }
 
-/// What a member knows of its place among the links.
+/// The state of a member as one link among several.
 pub(super) struct Seat {
     /// The number of its link.
     link: u8,
+    /// The data that the link may carry now.
     turn: Turn,
-    /// The links that work, as bits.
+    /// The links that work, as a bit mask.
     working: u8,
-    /// Whether the session sizes windows for several links.
+    /// The session sizes its windows for several links.
     shared: bool,
-    /// Whether it has acknowledged a packet.
+    /// The link has acknowledged a packet.
     proven: bool,
-    /// Paces packets at a portion of a configured rate, which is this link's alone.
+    /// Paces packets at `portion` of a configured rate, which belongs to this link alone.
     pacer: Pacer,
     portion: f64,
-    /// Nothing has been acknowledged yet, or not for longer than it should take.
+    /// No acknowledgement has come yet, or none for longer than it should take.
     doubted: bool,
-    /// What the other links that work can carry, and the least round-trip time of these.
+    /// The total rate and the least round-trip time of the other links that work; `None` without
+    /// any.
     others: Option<(BitRate, Duration)>,
-    /// When what is in flight on a doubted link is sent on the others.
+    /// Deadline of the peer's answer about a doubted link: then all that is in flight on it is sent
+    /// on the others.
     moves_at: Option<Instant>,
-    /// Whether the peer is to be asked over another link what has come on this one.
+    /// The peer is to be asked, over another link, which packets have arrived on this one.
     asks: bool,
-    /// The links whose packets the peer asks about over this one, as bits.
+    /// The links whose packets the peer asks about over this one, as a bit mask.
     asked: u8,
-    /// What the peer has said about another link over this one.
+    /// The peer's latest report about another link, received over this one: link number and ACK
+    /// frame.
     told: Option<(u64, Vec<u8>)>,
-    /// Acknowledgements of other links to be sent over this one.
+    /// Encoded acknowledgements of other links to be sent over this one.
     reports: Vec<Vec<u8>>,
-    /// Frames about this member's keys, which no other may carry.
+    /// Frames that only this link may carry, such as those about its keys.
     pub(super) frames: VecDeque<Frame<'static>>,
 }
 
-/// The other members of a session, and what they have in common.
+/// The other members of a session, and the state of the session as a whole.
 pub(super) struct Links {
     others: Vec<Member>,
-    /// When none of the links worked any more.
+    /// The time since which no link works.
     lost_at: Option<Instant>,
     give_up: Duration,
-    /// When the others want to send, and to be woken.
+    /// The earliest time to send, and the earliest timer, of the others.
     send: Option<(Instant, Wake)>,
     wake: Option<(Instant, Wake)>,
 }
 
 struct Member {
-    /// The index that its packets carry.
+    /// The index that packets to this member carry.
     index: Index,
     session: Box<Session>,
 }
 
 impl Session {
-    /// Gives a session that may get further links its place.
+    /// Prepares a session on link `link` for further links.
     pub(crate) fn take_seat(&mut self, link: u8) {
         self.seat = Some(Box::new(Seat {
             link,
@@ -112,34 +117,34 @@ impl Session {
             reports: Vec::new(),
             frames: VecDeque::new(),
         }));
-        // The packets of different links have numbers of their own, by which no offset can be
-        // completed.
+        // Truncated offsets are completed by packet numbers, which are not comparable between
+        // links.
         self.streams.send_full_offsets();
     }
 
-    /// The number of the link of this member's packets; `None` if the session has one link only.
+    /// The number of this member's link; `None` if the session has one link only.
     pub(crate) fn link(&self) -> Option<u8> {
         self.seat.as_ref().map(|seat| seat.link)
     }
 
-    /// Whether it has several links, or had.
+    /// Returns whether the session has several links, or had.
     pub(crate) fn has_links(&self) -> bool {
         self.links.is_some()
     }
 
-    /// Number of links.
+    /// Number of links of the session, at least 1.
     fn link_count(&self) -> usize {
         1 + self.links.as_ref().map_or(0, |links| links.others.len())
     }
 
-    /// Whether a link has acknowledged a packet.
+    /// Returns whether the peer has acknowledged a packet on a link.
     pub(crate) fn has_proven(&self, link: u8) -> bool {
         let seats = self.members().filter_map(|member| member.seat.as_ref());
         seats.into_iter().any(|seat| seat.link == link && seat.proven)
     }
 
-    /// Adds a member, whose packets come with this index and take this link, or replaces the one of
-    /// that link; returns the index of the latter.
+    /// Adds a member on `link`, whose received packets carry `index`. Replaces an earlier member on
+    /// the same link and returns the index of that one.
     pub(crate) fn join(
         &mut self,
         now: Instant,
@@ -149,10 +154,12 @@ impl Session {
     ) -> Option<Index> {
         member.take_seat(link);
         if let Some(seat) = &mut member.seat {
-            // The other side may not know it yet.
+            // The other side may not know the link yet, so it carries only probes until one is
+            // acknowledged.
             (seat.doubted, seat.turn, seat.shared) = (true, Turn::Nothing, true);
         }
         member.outage.set_give_up(NEVER);
+        // A hub adds the link only with its first authentic packet.
         member.ping();
         if let Some(seat) = &mut self.seat {
             seat.shared = true;
@@ -170,7 +177,7 @@ impl Session {
         old
     }
 
-    /// Removes the member of a link. What is in flight there is sent on the others.
+    /// Removes the member of a link and sends its data in flight on the others. Returns its index.
     fn remove_member(&mut self, now: Instant, link: u8) -> Option<Index> {
         let others = &mut self.links.as_mut()?.others;
         let number = others.iter().position(|member| member.session.link() == Some(link))?;
@@ -180,13 +187,13 @@ impl Session {
         Some(index)
     }
 
-    /// The indices of the packets of all members but the first.
+    /// The receiver indices of all members but the first.
     pub(crate) fn member_indices(&self) -> Vec<Index> {
         let others = self.links.iter().flat_map(|links| &links.others);
         others.map(|member| member.index).collect()
     }
 
-    /// What is known of each link, by its number.
+    /// Statistics of each link, by link number.
     pub(crate) fn link_stats(&self) -> Vec<LinkStats> {
         let mut stats: Vec<LinkStats> = self.members().map(Self::own_link_stats).collect();
         stats.sort_unstable_by_key(|link| link.link);
@@ -212,19 +219,19 @@ impl Session {
         core::iter::once(self).chain(others.map(|member| &*member.session))
     }
 
-    /// A member by its place: 0 is the first.
+    /// The member at a position; 0, and any position without a member, is the first.
     fn member(&self, number: usize) -> &Self {
         let others = self.links.as_ref().zip(number.checked_sub(1));
         others.and_then(|(links, other)| links.others.get(other)).map_or(self, |it| &it.session)
     }
 
-    /// Runs a function on a member, without what they share unless it is the first.
+    /// Runs a function on a member, without the shared state unless it is the first.
     fn on_member<T>(&mut self, number: usize, what: impl FnOnce(&mut Self) -> T) -> Option<T> {
         let Some(other) = number.checked_sub(1) else { return Some(what(self)) };
         Some(what(&mut self.links.as_mut()?.others.get_mut(other)?.session))
     }
 
-    /// Uses no more than this portion of the rates of its links.
+    /// Limits each link to this portion of its configured rate.
     pub(crate) fn set_portion(&mut self, portion: f64) {
         for number in 0..self.link_count() {
             let seat = |member: &mut Self| {
@@ -234,7 +241,7 @@ impl Session {
         }
     }
 
-    /// Holds new data back from a link, or lets it go.
+    /// Holds new data back from a link, or releases it.
     pub(crate) fn hold_back(&mut self, link: u8, held: bool) {
         let number = self.members().position(|member| member.link().unwrap_or(0) == link);
         if let Some(number) = number {
@@ -242,23 +249,23 @@ impl Session {
         }
     }
 
-    /// Whether packets arrive on this member's link, as far as is known.
+    /// Returns whether packets arrive on this member's link, as far as is known.
     fn works(&self) -> bool {
         self.is_reachable() && self.seat.as_ref().is_none_or(|seat| !seat.doubted)
     }
 
-    /// Whether the peer answers on any link.
+    /// Returns whether the peer answers on any link.
     pub(crate) fn is_connected(&self) -> bool {
         self.members().any(Self::is_reachable)
     }
 
-    /// Whether the peer has this address on any link.
+    /// Returns whether the peer has this address on any link.
     pub(crate) fn is_at(&self, address: IpAddr) -> bool {
         let address = address.to_canonical();
         self.members().any(|member| member.peer.address.ip().to_canonical() == address)
     }
 
-    /// Its signs of life, for a newcomer from an address.
+    /// The session's signs of life, for the decision about a newcomer at this address.
     pub(crate) fn present(&self, newcomer: IpAddr) -> Present {
         let all = || self.members();
         let (heard, acknowledged) = (
@@ -274,19 +281,19 @@ impl Session {
         }
     }
 
-    /// Makes the peer acknowledge something soon on every link.
+    /// Sends a PING on every link, which the peer must acknowledge.
     pub(crate) fn ask(&mut self) {
         for number in 0..self.link_count() {
             self.on_member(number, Self::ping);
         }
     }
 
-    /// Whether the session may recently have sent a packet with this header on any link.
+    /// Returns whether the session may recently have sent a packet with this header on any link.
     pub(crate) fn may_have_sent(&self, header: &Header) -> bool {
         self.members().any(|member| member.may_have_sent_own(header))
     }
 
-    /// Runs a function on a member but the first, which has what they share meanwhile.
+    /// Runs a function on a member other than the first, with the shared state swapped in.
     fn with_member<T>(
         &mut self,
         now: Instant,
@@ -305,6 +312,8 @@ impl Session {
         result
     }
 
+    /// Exchanges the state that all members share: streams, outgoing and incoming channels,
+    /// scheduler.
     fn swap_shared(&mut self, other: &mut Self) {
         core::mem::swap(&mut self.streams, &mut other.streams);
         core::mem::swap(&mut self.sender.outbound, &mut other.sender.outbound);
@@ -312,8 +321,9 @@ impl Session {
         core::mem::swap(&mut self.receiver.inbound, &mut other.receiver.inbound);
     }
 
-    /// Passes on what a member has learnt that concerns the session.
+    /// Applies the farewell and the end of a member to the session.
     fn follow_member(&mut self, now: Instant, member: &mut Self) {
+        // Only the first member's queue is polled; `follow_reachability` reports for all links.
         member.events.clear();
         member.peer_leaves.into_iter().for_each(|farewell| self.on_leaving(farewell));
         match member.take_end() {
@@ -326,7 +336,8 @@ impl Session {
         }
     }
 
-    /// Processes a data packet of a member.
+    /// Processes a data packet that arrived for the member on `link`. Returns whether it was
+    /// authentic.
     pub(crate) fn handle_member_packet(
         &mut self,
         now: Instant,
@@ -341,7 +352,7 @@ impl Session {
         self.with_member(now, number, handle).unwrap_or(false)
     }
 
-    /// When [`Self::handle_timeout`] has something to do.
+    /// The time of the next [`Self::handle_timeout`], over all links.
     pub(crate) fn poll_timeout(&self) -> Option<(Instant, Wake)> {
         let links = self.links.as_ref();
         let lost = links.and_then(|links| Some(links.lost_at? + links.give_up));
@@ -361,13 +372,14 @@ impl Session {
         }
     }
 
-    /// When [`Self::transmit`] may have a packet; see [`Self::own_send_time`].
+    /// The earliest time at which [`Self::transmit`] may have a packet; see
+    /// [`Self::own_send_time`].
     pub(crate) fn send_time(&self) -> Option<(Instant, Wake)> {
         earliest(self.own_send_time(), self.links.as_ref().and_then(|links| links.send))
     }
 
     /// Appends the next packet of the session to `out`, on the quickest link that may carry it.
-    /// Without one, `out` stays as it was.
+    /// Leaves `out` unchanged if there is none.
     pub(crate) fn transmit(&mut self, now: Instant, out: &mut Vec<u8>) -> Option<Envelope> {
         let before = out.len();
         let sent = match self.links {
@@ -386,6 +398,7 @@ impl Session {
         order.sort_unstable();
         let before = out.len();
         for (_, number) in order {
+            // A member without a packet may have left a header behind.
             out.truncate(before);
             let sent = match number.checked_sub(1) {
                 None => self.transmit_if_due(now, out),
@@ -405,8 +418,8 @@ impl Session {
         self.transmit_own(now, out)
     }
 
-    /// Decides what each link carries, and when the members come back. Every input and command ends
-    /// with this.
+    /// Decides which data each link may carry, and updates the members' timers. Runs after every
+    /// input and command.
     pub(crate) fn follow_links(&mut self, now: Instant) {
         if self.links.is_none() {
             return;
@@ -414,6 +427,7 @@ impl Session {
         self.end_members(now);
         self.exchange_reports(now);
         let view = |member: &Self| View {
+            // Two clocks cannot tell the directions apart.
             delay: member.rtt.smoothed() / 2,
             rate: member.rate.rate(),
             loss: member.loss.rate(),
@@ -452,7 +466,7 @@ impl Session {
         }
     }
 
-    /// The end of the session is told on every link.
+    /// Sends CLOSE on every link once the session is closing.
     fn end_members(&mut self, now: Instant) {
         let Some(reason) = self.life.closing_for() else { return };
         for member in self.links.iter_mut().flat_map(|links| &mut links.others) {
@@ -460,7 +474,8 @@ impl Session {
         }
     }
 
-    /// Sizes windows and buffers for all links together.
+    /// Sizes windows and send buffers for all links together. `beyond` is the data that must wait
+    /// before the slowest link is used.
     fn share_pace(&mut self, beyond: u64) {
         let sum = |rates: &mut dyn Iterator<Item = BitRate>| {
             BitRate::from_bits_per_second(rates.map(BitRate::bits_per_second).sum())
@@ -468,14 +483,16 @@ impl Session {
         let own = sum(&mut self.members().map(|member| member.rate.rate()));
         let theirs = sum(&mut self.members().map(|member| member.peer.rate));
         let rtt = self.members().map(|member| member.rtt.smoothed()).max().unwrap_or(LEAST_RTT);
-        // A stream may fill all links by itself, and so must have as much waiting as that takes.
+        // A single stream must be able to use all links, so it may hold what the slowest one waits
+        // for.
         let limit = unsent(own, self.on_demand) + beyond + beyond / 4;
         self.streams.set_unsent_limit(limit);
         self.streams.set_pace(Pace { rtt: rtt.max(LEAST_RTT), rates: [own, theirs] });
         self.streams.wake_writers();
     }
 
-    /// Reports whether any link works instead of whether the first does.
+    /// Replaces the first member's own events about reachability by those of the session: it is
+    /// reachable while any link works.
     fn follow_reachability(&mut self, now: Instant) {
         let connected = self.is_connected();
         self.events.retain(|event| {
@@ -495,7 +512,7 @@ impl Session {
         }
     }
 
-    /// What the members but the first hold, in bytes.
+    /// Bytes held by all members but the first.
     pub(super) fn held_by_members(&self) -> u64 {
         let held = |member: &Self| (member.sender.held() + member.receiver.held()) as u64;
         self.members().skip(1).map(held).sum()

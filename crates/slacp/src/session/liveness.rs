@@ -1,4 +1,4 @@
-//! Whether the peer is there: recent activity, keepalives, and probes, which make it acknowledge
+//! Liveness of the peer: recent activity, keepalives, and probes, which make it acknowledge
 //! something.
 
 use core::time::Duration;
@@ -12,23 +12,24 @@ use crate::jitter::{self, Backoff};
 use crate::path::fade::{ASK, ASK_ALONG};
 use crate::recovery::received::ACK_DELAY;
 
-/// When the peer was last heard, and packets were last sent to it.
+/// Times of the last packets in each direction, by kind.
 #[derive(Debug)]
 pub(super) struct Activity {
-    /// When the last authentic packet came.
+    /// Arrival of the last authentic packet.
     pub(super) heard: Instant,
-    /// When a packet with more than a PING last came.
+    /// Arrival of the last packet with more than a PING.
     pub(super) carried: Instant,
-    /// When an acknowledgement last reported new packets.
+    /// Arrival of the last acknowledgement of new packets.
     pub(super) progress: Instant,
-    /// When the newest packet left that was acknowledged.
+    /// Sending time of the newest acknowledged packet.
     pub(super) acknowledged: Instant,
+    /// Sending time of the last packet of any kind.
     pub(super) sent: Instant,
-    /// When the last ack-eliciting packet left.
+    /// Sending time of the last ack-eliciting packet.
     pub(super) eliciting: Instant,
-    /// When the last packet left that carried anything that must arrive.
+    /// Sending time of the last packet whose contents must arrive.
     pub(super) loaded: Instant,
-    /// When memory was last freed (`session/rest.rs`).
+    /// The time when memory was last freed (`session/rest.rs`).
     pub(super) rested: Instant,
 }
 
@@ -47,14 +48,14 @@ impl Activity {
     }
 }
 
-/// The timer of keepalives.
+/// The keepalive timer.
 #[derive(Debug)]
 pub(super) struct Keepalive {
     pub(super) interval: Duration,
-    /// How long the session may be idle before it sends a keepalive: the interval plus jitter, so
-    /// that sessions that fell idle together do not send theirs together.
+    /// Idle time after which a keepalive is sent: the interval plus jitter, so that sessions that
+    /// became idle together do not send theirs together.
     idle_for: Duration,
-    /// When the last keepalive was due.
+    /// The time when the last keepalive was due.
     asked: Instant,
 }
 
@@ -65,13 +66,14 @@ impl Keepalive {
         keepalive
     }
 
-    /// Records that a keepalive was due, and draws when the next one is.
+    /// Restarts the timer with new jitter.
     fn ask(&mut self, now: Instant, rng: &mut impl Rng) {
         self.asked = now;
         self.idle_for = self.interval + jitter::part_of(self.interval / 8, rng);
     }
 
-    /// When the next keepalive is due. If `in_use`, the peer is asked soon after it falls silent.
+    /// The due time of the next keepalive. While streams are `in_use`, it comes soon after the peer
+    /// falls silent.
     fn due(&self, activity: &Activity, in_use: bool) -> Instant {
         let idle = activity.sent + self.idle_for;
         let asks = in_use && self.asked <= activity.carried;
@@ -79,18 +81,18 @@ impl Keepalive {
     }
 }
 
-/// The timer of probes. A probe is a packet with a PING.
+/// The probe timer. A probe is a packet with a PING.
 #[derive(Debug)]
 pub(super) struct Probes {
-    /// Whether the next packet is to be a probe.
+    /// The next packet is to be a probe.
     pending: bool,
-    /// Send it small, and with an acknowledgement: a path that drops large packets also drops the
-    /// acknowledgements in them.
+    /// The probe is to be small and to carry an acknowledgement: a path that drops large packets
+    /// also drops the acknowledgements in them.
     careful: bool,
-    /// When the next one is due while packets await their acknowledgement.
+    /// Due time of the next probe while packets await acknowledgement.
     pub(super) next: Instant,
     backoff: Backoff,
-    /// When the peer was last asked whether packets still arrive.
+    /// The time of the last small probe that tested the packet size.
     doubted_at: Instant,
 }
 
@@ -104,7 +106,7 @@ impl Probes {
         self.pending
     }
 
-    /// Whether the pending probe is to be small.
+    /// Returns whether the pending probe is to be small.
     pub(super) fn is_careful(&self) -> bool {
         self.careful
     }
@@ -118,24 +120,26 @@ impl Probes {
         self.careful = true;
     }
 
-    /// Whether the packet being built is a probe, and a careful one.
+    /// Returns whether the packet being built is a probe, and whether it is to be small. Resets
+    /// both.
     pub(super) fn take(&mut self) -> (bool, bool) {
         (core::mem::take(&mut self.pending), core::mem::take(&mut self.careful))
     }
 
-    /// Makes the next probe due at once if it was due later.
+    /// Makes the next probe due at `at` if it would be later.
     pub(super) fn hasten(&mut self, at: Instant) {
         self.next = self.next.min(at);
     }
 }
 
 impl Session {
-    /// Makes the peer acknowledge something soon.
+    /// Makes the next packet a PING, which the peer must acknowledge.
     pub(crate) fn ping(&mut self) {
         self.probes.request();
     }
 
     pub(super) fn keepalive_timeout(&self) -> Option<Instant> {
+        // Without streams nothing waits for the peer, and in an outage it is probed anyway.
         let in_use = self.streams.len() > 0 && self.is_reachable();
         (!self.probes.pending).then(|| self.keepalive.due(&self.activity, in_use))
     }
@@ -150,14 +154,14 @@ impl Session {
         (asks && !self.probes.pending).then_some(self.probes.next)
     }
 
-    /// Restarts the probe timer of a reachable peer. During an outage it is the outage that spaces
-    /// probes.
+    /// Restarts the probe timer of a reachable peer. During an outage its own schedule applies
+    /// ([`Self::schedule_outage_probe`]).
     pub(super) fn schedule_probe(&mut self) {
         debug_assert!(self.is_reachable());
         self.probes.next = self.activity.eliciting + self.probe_pause();
     }
 
-    /// How long to wait for the acknowledgement of a probe.
+    /// Time to wait for the acknowledgement of a probe.
     fn probe_pause(&self) -> Duration {
         self.probes.backoff.pause(self.rtt.probe_delay(ACK_DELAY))
     }
@@ -171,13 +175,14 @@ impl Session {
         }
     }
 
-    /// Asks for an acknowledgement and resends the oldest cargo along with it (RFC 9002 §6.2.4),
-    /// unless the link is down.
+    /// Sends a PING and the oldest outstanding cargo with it (RFC 9002 §6.2.4). In an outage only
+    /// the PING.
     pub(super) fn probe(&mut self, now: Instant) {
         self.ping();
         if !self.is_reachable() {
             return self.schedule_outage_probe(now);
         }
+        // A path that has not carried this size yet may drop it every time.
         self.probes.careful = !self.path.pmtu.is_proven();
         self.probes.backoff.ask(&mut self.rng);
         self.probes.next = now + self.probe_pause();
@@ -186,17 +191,18 @@ impl Session {
         self.resend_oldest(now);
     }
 
-    /// Whether to send a PING with the acknowledgement that is due. Otherwise a side that only
-    /// receives would not notice that its own packets no longer arrive.
+    /// Returns whether to add a PING to the acknowledgement that is due. A side that only receives
+    /// would otherwise not notice that its own packets no longer arrive.
     pub(super) fn asks_along(&self, now: Instant) -> bool {
         let asks = self.activity.carried > self.activity.eliciting && self.is_reachable();
         asks && now >= self.activity.eliciting + ASK_ALONG && self.ack_is_due(now)
     }
 
-    /// When to check that packets still arrive although more is being sent: if the path starts to
-    /// drop large packets, it drops everything that a busy session sends.
+    /// The time at which a small probe tests the path although more data is being sent: a path that
+    /// starts to drop large packets drops everything that a busy session sends.
     pub(super) fn doubt_timeout(&self) -> Option<Instant> {
         let rtt = self.rtt.smoothed();
+        // Beyond its budget the peer sends one ACK per quarter RTT.
         let delay = self.rtt.probe_delay(ACK_DELAY.max(rtt / 4));
         let oldest = self.sender.sent.oldest()?;
         let large = self.is_reachable()
@@ -205,6 +211,7 @@ impl Session {
         large.then(|| oldest.max(self.probes.doubted_at) + delay)
     }
 
+    /// Requests the small probe.
     pub(super) fn on_doubt(&mut self, now: Instant) {
         self.probes.doubted_at = now;
         self.probes.request_careful();

@@ -1,5 +1,5 @@
-//! Outages of the link: when the peer counts as unreachable, and what the session does until it is
-//! back (`docs/slacp.md`, Fades).
+//! Outages of the link: detection, and the session's behaviour until the peer is back
+//! (`docs/slacp.md`, Fades).
 
 use core::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::path::fade::{Fade, Faded, LINK_LAYER_SILENCE, ProbeRate, SILENCE};
 use crate::recovery::received::ACK_DELAY;
 use crate::recovery::sent::Acked;
 
-/// Whether packets of this side arrive and their acknowledgements return.
+/// The reachability of the peer, judged by acknowledgements of this side's packets.
 ///
 /// ```text
 ///             an acknowledgement is                  the peer, silent until
@@ -30,9 +30,9 @@ use crate::recovery::sent::Acked;
 pub(super) struct Outage {
     /// Set while one or both directions of the link are silent.
     fade: Option<Fade>,
-    /// When the last outage ended.
+    /// End of the last outage.
     ended_at: Instant,
-    /// All sessions in an outage share one budget of probes.
+    /// Counts the endpoint's sessions in an outage, which share one budget of probes.
     faded: Faded,
     give_up: Duration,
 }
@@ -42,28 +42,29 @@ impl Outage {
         Self { fade: None, ended_at: now, faded: Faded::default(), give_up }
     }
 
-    /// Changes how long an outage may last; returns what it was.
+    /// Sets the maximum length of an outage; returns the previous one.
     pub(super) fn set_give_up(&mut self, give_up: Duration) -> Duration {
         core::mem::replace(&mut self.give_up, give_up)
     }
 
-    /// Whether only probes may be sent.
+    /// Returns whether only probes may be sent.
     pub(super) fn is_frozen(&self) -> bool {
         self.fade.as_ref().is_some_and(|fade| fade.trial_until().is_none())
     }
 
-    /// The outage in progress.
+    /// The outage in progress, if there is one.
     pub(super) fn current(&mut self) -> Option<&mut Fade> {
         self.fade.as_mut()
     }
 
-    /// Whether a loss of a packet sent at that time says something about packet sizes or
-    /// codepoints.
+    /// Returns whether the last outage was over at that time. Losses of earlier packets say nothing
+    /// about packet sizes or codepoints.
     pub(super) fn is_past(&self, sent: Instant) -> bool {
         sent >= self.ended_at
     }
 
     /// Ends the outage if one of the acknowledged packets, sent at these times, was sent during it.
+    /// Returns whether it ended.
     fn end(&mut self, now: Instant, mut acked: impl Iterator<Item = Instant>) -> bool {
         let over = self.fade.take_if(|fade| acked.any(|time| fade.is_over(time))).is_some();
         if over {
@@ -74,12 +75,12 @@ impl Outage {
 }
 
 impl Session {
-    /// Whether packets of this side arrive and their acknowledgements return.
+    /// Returns whether packets of this side arrive and their acknowledgements return.
     pub(crate) fn is_reachable(&self) -> bool {
         self.outage.fade.is_none()
     }
 
-    /// Makes the session share the probe budget of an outage with other sessions.
+    /// Adds the session to the endpoint's shared probe budget.
     pub(crate) fn share_probes(&mut self, faded: &Faded) {
         debug_assert!(self.is_reachable(), "a session is shared when it is established");
         self.outage.faded = faded.clone();
@@ -90,12 +91,13 @@ impl Session {
             let end = fade.since() + self.outage.give_up;
             return Some(fade.trial_until().map_or(end, |trial| trial.min(end)));
         }
-        // Hearing the peer only proves that its direction works.
+        // Packets received do not count: they prove only that the other direction works.
         let asked = self.sender.sent.oldest()?.max(self.activity.progress);
         let silence = if self.link_layer { LINK_LAYER_SILENCE } else { SILENCE };
         Some(asked + self.rtt.probe_delay(ACK_DELAY) + silence)
     }
 
+    /// Begins an outage, or ends a trial without acknowledgement, or gives the peer up.
     pub(super) fn on_silence(&mut self, now: Instant) {
         let Some(fade) = &mut self.outage.fade else {
             return self.begin_outage(now);
@@ -110,6 +112,7 @@ impl Session {
 
     fn begin_outage(&mut self, now: Instant) {
         let fade = Fade::new(now, &self.outage.faded);
+        // An unreachable session probes at least as often as an idle one sends keepalives.
         let most = self.keepalive.interval;
         self.probes.next = fade.first_probe(self.probe_rate(), most, &mut self.rng);
         self.outage.fade = Some(fade);
@@ -117,7 +120,7 @@ impl Session {
         self.log.record(now, || LogEvent::OutageBegins);
     }
 
-    /// Sets the time of the probe after the one that is due now.
+    /// Schedules the probe after the one that is due now.
     pub(super) fn schedule_outage_probe(&mut self, now: Instant) {
         let (rate, most) = (self.probe_rate(), self.keepalive.interval);
         if let Some(fade) = &mut self.outage.fade {
@@ -125,7 +128,7 @@ impl Session {
         }
     }
 
-    /// Handles the arrival of an authentic packet.
+    /// Handles the arrival of an authentic packet, which may begin a trial.
     pub(super) fn heard(&mut self, now: Instant) {
         let silent = now.saturating_since(self.activity.heard);
         self.activity.heard = now;
@@ -136,12 +139,12 @@ impl Session {
         let is_trial = fade.trial_until().is_some();
         self.probes.hasten(answer);
         if is_trial && !was_trial {
-            // The peer's credit may allow no new data, and the oldest cargo is what it lacks first.
+            // The peer's credit may allow no new data, and it lacks the oldest cargo first.
             self.resend_oldest(now);
         }
     }
 
-    /// The rate that the probe budget of an outage is a share of.
+    /// The rate of which probes in an outage take 1 %.
     fn probe_rate(&self) -> ProbeRate {
         match self.rate.shared() {
             Some(rate) => ProbeRate::Shared(rate),
@@ -149,7 +152,7 @@ impl Session {
         }
     }
 
-    /// Judges from an acknowledgement whether both directions work.
+    /// Handles an acknowledgement of new packets, which may end an outage.
     pub(super) fn follow_progress(&mut self, now: Instant, acked: &Acked) {
         if acked.packets.is_empty() && acked.late.is_empty() {
             return;
@@ -157,9 +160,9 @@ impl Session {
         self.activity.progress = now;
         self.trust_link();
         if self.outage.end(now, acked.packets.iter().map(|(_, packet)| packet.time)) {
-            // Acknowledge at once, so that the peer also learns that its packets arrive.
+            // Acknowledge at once, so that the peer's outage ends, too.
             self.receiver.received.hurry();
-            // The path may have changed meanwhile.
+            // The path may have changed meanwhile, so ECN is tested anew.
             self.marking.restart(self.sender.sent.next_number());
             self.events.push_back(Event::Reachable);
             self.log.record(now, || LogEvent::OutageEnds);

@@ -1,4 +1,4 @@
-//! Changes of path: a new address of the peer, or a new path MTU.
+//! Changes of the path: a new address of the peer, and a new path MTU.
 
 use core::ops::Range;
 use core::time::Duration;
@@ -18,28 +18,29 @@ use crate::wire::frame::Frame;
 use crate::wire::packet::TAG;
 use crate::{Event, PathKey, PathMemory};
 
-/// A probe that takes no longer than this on the link delays the packets behind it no more than
+/// A probe that takes no longer than this on the link delays following packets no more than
 /// ordinary traffic does.
 const UNNOTICED: Duration = Duration::from_millis(10);
 /// On a slow link, at most one packet in this many is an MTU probe: larger packets save only 0.6 %
 /// there, and a probe delays the packets behind it.
 const PROBE_EVERY: u64 = 64;
 
-/// The peer's address as it changes, and the packet size that the path there carries. The current
-/// address is in [`Peer`](super::Peer).
+/// Validation of new addresses, and the packet size that the path carries. The address in use is in
+/// [`Peer`](super::Peer).
 pub(super) struct Path {
     pub(super) validation: Validation,
-    /// The address the session has just left, and what it learnt about that path.
+    /// The address that the session has just left, and the measurements of that path.
     left: Option<(SocketAddr, Option<PathMemory>)>,
     pub(super) pmtu: Pmtu,
-    /// On a slow link, the number of bytes sent before the next MTU probe.
+    /// On a slow link, the total of bytes sent from which the next MTU probe may leave.
     mtu_probe_from: u64,
-    /// The source address of the packet being processed.
+    /// Source address of the packet being processed.
     pub(super) heard_from: SocketAddr,
 }
 
 impl Path {
-    /// A path to `address` that may carry packets of `mtu` bytes, or is `known` to.
+    /// Creates the path to `address`. Packets of `mtu` bytes may pass; if the MTU is `known`, they
+    /// do.
     pub(super) fn new(address: SocketAddr, mtu: u16, known: bool) -> Self {
         let most = usize::from(mtu);
         Self {
@@ -53,7 +54,7 @@ impl Path {
 }
 
 impl Session {
-    /// How long to wait for the answer to a path challenge, with some margin.
+    /// Maximum time for the answer to a path challenge.
     pub(super) fn challenge_delay(&self) -> Duration {
         self.rtt.probe_delay(ACK_DELAY)
     }
@@ -62,7 +63,7 @@ impl Session {
         self.path.validation.poll_timeout(self.challenge_delay())
     }
 
-    /// Moves to the peer's new address once it is confirmed.
+    /// Moves to the peer's new address once it is validated.
     pub(super) fn on_path_timeout(&mut self, now: Instant) {
         let Some((address, rtt)) = self.path.validation.decide(now, self.challenge_delay()) else {
             return;
@@ -76,10 +77,11 @@ impl Session {
             self.probes.next = now;
         }
         self.marking.restart(self.sender.sent.next_number());
-        // A new port at the same address is the same path.
+        // A new port at the same address is the same path, whose measurements still hold.
         if old.ip() != address.ip() {
             self.path.left = Some((old, self.path_memory(now)));
             self.rtt = Rtt::new();
+            // The answer to the challenge is the first sample of the new path.
             self.rtt.update(rtt, Duration::ZERO);
             if let Some(auto) = self.rate.auto_mut() {
                 auto.move_to(self.sender.sent.next_number());
@@ -89,13 +91,13 @@ impl Session {
         self.events.push_back(Event::Moved { address });
     }
 
-    /// The path the session has left since the last call, and what it learnt about it.
+    /// Returns the path that the session has left since the last call, with its measurements.
     pub(crate) fn take_left(&mut self) -> Option<(PathKey, Option<PathMemory>)> {
         let (address, memory) = self.path.left.take()?;
         Some((PathKey::new(self.peer.key, address.ip()), memory))
     }
 
-    /// Builds a packet with only a path challenge or its answer.
+    /// Builds a packet with a single path challenge or answer.
     pub(super) fn transmit_path(
         &mut self,
         now: Instant,
@@ -111,10 +113,11 @@ impl Session {
         self.seal(now, header, out, to, None)
     }
 
-    /// When the next larger packet size is due to be tried.
+    /// The time at which the next larger packet size is to be tried.
     pub(super) fn mtu_probe_at(&self) -> Option<Instant> {
         let wanted = self.path.pmtu.probe_at()?;
         let usable = self.is_reachable() && self.rate.rate().bits_per_second() > 0;
+        // The small PING after the last probe goes first, so that a loss shows at once.
         if !usable || self.probes.is_pending() {
             return None;
         }
@@ -122,14 +125,14 @@ impl Session {
             .then_some(wanted)
     }
 
-    /// Whether an MTU probe would noticeably delay the packets behind it.
+    /// Returns whether an MTU probe would noticeably delay the packets behind it.
     fn is_slow_for_probes(&self) -> bool {
         let noticed = (self.rtt.smoothed() / 10).max(UNNOTICED);
         self.rate.rate().bytes_in(noticed).get() < self.path.pmtu.most() as u64
     }
 
-    /// Builds a packet larger than the known path MTU. A small packet follows it, so that a loss is
-    /// noticed soon.
+    /// Builds a probe packet larger than the known path MTU. A small packet follows, so that its
+    /// loss is noticed soon.
     pub(super) fn transmit_mtu_probe(
         &mut self,
         now: Instant,
@@ -143,7 +146,7 @@ impl Session {
         Frame::Ping.write(out, false);
         self.path.mtu_probe_from = self.stats.bytes_sent + PROBE_EVERY * probe.size as u64;
         let to = self.peer.address;
-        // Padding is zeros.
+        // PADDING frames are zero bytes.
         out.resize(header.start + probe.size - ip_udp_overhead(to) - TAG, 0);
         self.ping();
         let kept = Kept {

@@ -17,36 +17,36 @@ use crate::wire::frame::{
 };
 use crate::wire::packet::TAG;
 
-/// A packet being filled.
+/// A packet under construction.
 pub(super) struct Filling<'a> {
     pub(super) number: u64,
     pub(super) out: &'a mut Vec<u8>,
-    /// Where the packet begins in `out`, and where its frames do.
+    /// Offsets of the packet and of its frames in `out`.
     pub(super) at: usize,
     pub(super) start: usize,
-    /// Where it ends at the latest, without its tag.
+    /// Maximum end offset, without the tag.
     pub(super) end: usize,
     pub(super) cargo: Cargoes,
-    /// Whose turn it is to send new data, as far as is known.
+    /// The scheduler's choice for new data, if it has been asked.
     pub(super) next: Option<Next>,
-    /// Whether repairs may protect the packet.
+    /// Repairs may protect the packet.
     pub(super) source: bool,
-    /// When repairs are to protect it.
+    /// The kinds of FEC protection that its contents ask for.
     pub(super) protection: Protection,
-    /// Whether it carries anything that was not sent before.
+    /// It carries data that was not sent before.
     pub(super) is_new: bool,
     /// The code point of its new data.
     pub(super) dscp: Option<u8>,
-    /// Whether it asks for an acknowledgement.
+    /// It carries a PING.
     pub(super) asks: bool,
-    /// Whether it reports a loss to a link layer.
+    /// It reports a loss on a link layer.
     pub(super) reports: bool,
-    /// The last compressed packet: where its frame starts and ends.
+    /// Range of the last compressed frame in `out`; empty if there is none.
     compressed: Range<usize>,
 }
 
 impl<'a> Filling<'a> {
-    /// Starts packet `number` of at most `len` bytes, whose header is at `header`, the end of `out`.
+    /// Starts packet `number` of at most `len` bytes, whose header is at the end of `out`.
     pub(super) fn new(
         number: u64,
         out: &'a mut Vec<u8>,
@@ -71,7 +71,7 @@ impl<'a> Filling<'a> {
         }
     }
 
-    /// Whether the packet is still empty.
+    /// Returns whether no frame has been written yet.
     pub(super) fn is_empty(&self) -> bool {
         self.out.len() == self.start
     }
@@ -87,20 +87,20 @@ impl<'a> Filling<'a> {
 }
 
 impl Session {
-    /// Whether anything waits that goes before new data.
+    /// Returns whether frames wait that go before new data.
     pub(super) fn has_urgent(&self) -> bool {
         let waits = self.streams.has_urgent() || self.sender.outbound.has_urgent();
         self.has_own_frames() || waits && self.takes_urgent()
     }
 
-    /// When the next new data may be sent.
+    /// The earliest time at which waiting new data may be sent.
     pub(super) fn new_at(&self) -> Option<Instant> {
         self.sender
             .scheduler
             .ready_at(|class| self.waiting(class).iter().any(|side| side.flows > 0))
     }
 
-    /// Whose turn it is to send new data.
+    /// The scheduler's choice of new data to send now.
     pub(super) fn next_data(&self, now: Instant) -> Option<Next> {
         if self.held_back {
             return None;
@@ -108,7 +108,7 @@ impl Session {
         self.sender.scheduler.next(now, |class| self.waiting(class))
     }
 
-    /// What waits in a class that may leave with this member's packets.
+    /// The waiting data of a class that may leave on this member's link.
     fn waiting(&self, class: usize) -> Waiting {
         if !self.takes_class(class) {
             return Waiting::default();
@@ -120,7 +120,8 @@ impl Session {
         self.waiting(class).iter().any(|backlog| backlog.flows > 0)
     }
 
-    /// From when on the guarantee of one of its classes lets the session go before others.
+    /// The time from which the guarantee of one of its classes with data puts the session before
+    /// others.
     pub(crate) fn class_claim(&self) -> Option<Instant> {
         let scheduler = &self.sender.scheduler;
         (scheduler.guaranteed() > 0)
@@ -128,17 +129,17 @@ impl Session {
             .flatten()
     }
 
-    /// What is guaranteed to all its classes, in bit/s.
+    /// Sum of the guarantees of all its classes, in bit/s.
     pub(crate) fn class_guarantees(&self) -> u64 {
         self.sender.scheduler.guaranteed()
     }
 
-    /// What is guaranteed to those of its classes that have data, or lately had, in bit/s.
+    /// Sum of the guarantees of those classes that have data, or had some lately, in bit/s.
     pub(crate) fn class_guarantees_in_use(&self, now: Instant) -> u64 {
         self.sender.scheduler.guaranteed_in_use(now, |class| self.has_waiting(class))
     }
 
-    /// Fills the packet with whatever is waiting.
+    /// Fills the packet with waiting frames, in order of priority.
     pub(super) fn write_payload(&mut self, now: Instant, packet: &mut Filling) {
         self.write_own_frames(packet);
         let urgent = self.takes_urgent();
@@ -152,14 +153,14 @@ impl Session {
                 break;
             }
         }
-        // What ends with the packet needs no length.
+        // The last frame of a packet ends with it and needs no length.
         if !packet.compressed.is_empty() && packet.compressed.end == packet.out.len() {
             frame::drop_length(packet.out, packet.compressed.start);
         }
     }
 
-    /// Whether new data may be added to the packet. On a link layer, or a link that tells them apart
-    /// by their marks, control and new data travel in packets of their own, because control may
+    /// Returns whether new data may be added to the packet. On a link layer, or if classes are
+    /// marked with DSCPs, control and new data travel in separate packets, because control may
     /// overtake.
     fn may_add_new(&self, packet: &Filling) -> bool {
         let is_control = !packet.is_new && !packet.cargo.is_empty();
@@ -167,12 +168,13 @@ impl Session {
         !(self.held_back || apart && is_control)
     }
 
-    /// Whether lost data may be added to the packet: on a link that knows marks, not to new data.
+    /// Returns whether lost data may be added to the packet. If classes are marked with DSCPs, it
+    /// must not share a packet with new data.
     fn may_add_lost(&self, packet: &Filling) -> bool {
         !(packet.is_new && self.sender.scheduler.marks())
     }
 
-    /// Writes the frames that no other member may carry.
+    /// Writes the frames that only this member may carry.
     fn write_own_frames(&mut self, packet: &mut Filling) {
         let Some(seat) = &mut self.seat else { return };
         seat.write_reports(packet.out, packet.end);
@@ -192,6 +194,8 @@ impl Session {
             packet.out.len() + body.len() <= packet.end
         }) {
             packet.out.extend_from_slice(&body);
+            // An opening or its answer belongs to a short exchange, in which a loss would cost a
+            // round trip.
             packet.protection.sparse |=
                 matches!(frame, Frame::Open { .. } | Frame::Accept(_) | Frame::Reset { .. });
             packet.cargo.push(Cargo::Control(Box::new(frame)));
@@ -214,13 +218,15 @@ impl Session {
         true
     }
 
-    /// Writes new data in scheduler order. The first new piece is charged for the headers.
+    /// Writes new data in scheduler order; `false` if none fits or may be sent. The class of the
+    /// first piece is charged for the packet's headers and tag.
     pub(super) fn write_new(&mut self, now: Instant, packet: &mut Filling) -> bool {
         let headers = packet.header_len() + TAG + ip_udp_overhead(self.peer.address);
         let before = if packet.cargo.is_empty() { headers } else { 0 };
         while let Some(next) = packet.next.take().or_else(|| self.next_data(now)) {
             let Next { class, side, flows } = next;
             let dscp = self.sender.scheduler.dscp(class);
+            // A packet has one DSCP, so it holds new data of classes with the same one only.
             if packet.dscp.is_some_and(|other| other != dscp) {
                 return false;
             }
@@ -233,8 +239,8 @@ impl Session {
                 self.sender.scheduler.sent(now, next, before + bytes);
                 return true;
             }
-            // Queue management may have emptied a flow; otherwise the piece waits for the next
-            // packet.
+            // Queue management may have emptied a flow; then the next one gets its turn. Otherwise
+            // the piece is too long and waits for the next packet.
             if self.waiting(class)[side as usize].flows >= flows {
                 return false;
             }
@@ -259,10 +265,11 @@ impl Session {
         let space = packet.room().left;
         let Chunk { stream, range, fin, sparse, compact } = chunk;
         let length = (range.end - range.start) as usize;
-        // If no further frame fits, leave the length out.
+        // Without room for another frame, the length is left out: the data ends with the packet.
         let last =
             frame::stream_head(stream, range.start, compact) + length + STREAM_OVERHEAD >= space;
         let said = (!last).then_some(length);
+        // The compact form has no length field.
         let compact = compact && last;
         let truncate = if compact { TruncatedOffset::compact } else { TruncatedOffset::full };
         let offset = truncate(range.start);
@@ -292,8 +299,8 @@ impl Session {
         Some(taken.bytes)
     }
 
-    /// Writes a packet of a channel, or a part of one, preceded by the channel's announcement until
-    /// the peer has acknowledged it.
+    /// Writes a packet of a channel, or a part of one. The channel's announcement precedes it until
+    /// the peer has acknowledged one, so the announcement is never late.
     fn write_piece(&mut self, now: Instant, packet: &mut Filling, piece: Piece) {
         let channel = piece.channel;
         if let Some(deadline) = self.sender.outbound.announcement(channel) {
@@ -306,6 +313,7 @@ impl Session {
         let gone = piece.gone();
         packet.protect(&piece, self.link_layer);
         packet.is_new |= !again;
+        // A channel retransmits once: the second copy is the last.
         packet.cargo.push(match again {
             true => Cargo::Last(gone),
             false if piece.error_control.has_arq() => Cargo::Packet(Box::new(piece)),
@@ -314,7 +322,8 @@ impl Session {
         packet.close_if(last);
     }
 
-    /// Writes a packet of a channel in its shortest form; returns whether nothing may follow it.
+    /// Writes a packet of a channel in its shortest form. Returns whether the SLACP packet is then
+    /// full.
     fn write_packet(&mut self, now: Instant, packet: &mut Filling, piece: &Piece) -> bool {
         let (frame, before) = (piece.frame(), packet.out.len());
         let plain = frame.head() + piece.len();
@@ -329,6 +338,8 @@ impl Session {
             Form::Context { slot, serial, profile } => {
                 let Piece { channel, lane, sequence, ref data, .. } = *piece;
                 let context = ContextPacket { slot, profile, channel, lane, sequence, data };
+                // CONTEXT takes more bytes than the plain frame that was sized to fit. The context
+                // counts as failed.
                 if context.size() > packet.room().left {
                     self.sender.on_context(slot, serial, false);
                     return packet.write_plain(&frame);
@@ -345,7 +356,7 @@ impl Session {
 }
 
 impl Filling<'_> {
-    /// Sets how repairs protect the packet with this piece.
+    /// Sets the FEC protection that this piece asks for.
     fn protect(&mut self, piece: &Piece, link_layer: bool) {
         let is_source = piece.is_source();
         self.source |= is_source;
@@ -357,15 +368,15 @@ impl Filling<'_> {
         }
     }
 
-    /// Writes a packet of a channel as it is, without a length if no further frame fits; returns
-    /// whether that is so.
+    /// Writes a packet of a channel uncompressed, without a length if no further frame fits.
+    /// Returns whether the length was left out.
     fn write_plain(&mut self, frame: &frame::Packet<'_>) -> bool {
         let last = frame.head() + frame.data.len() + STREAM_OVERHEAD >= self.room().left;
         frame.write(self.out, last);
         last
     }
 
-    /// Nothing may follow a frame without a length.
+    /// Ends the packet after a frame without a length.
     fn close_if(&mut self, last: bool) {
         if last {
             self.end = self.out.len();

@@ -15,8 +15,8 @@ use crate::wire::frame::{self, Frame, Repair};
 use crate::wire::packet::Header;
 
 impl Session {
-    /// Processes a data packet that came with the codepoint `ecn`. If it is authentic and the newest so far, `from` may
-    /// become the peer's address. Returns whether it was authentic.
+    /// Processes a data packet that came with the codepoint `ecn`. If it is authentic and the
+    /// newest so far, `from` may become the peer's address. Returns whether it was authentic.
     pub(crate) fn handle_packet(
         &mut self,
         now: Instant,
@@ -27,6 +27,7 @@ impl Session {
     ) -> bool {
         let expected = self.receiver.received.expected();
         let number = header.number(expected);
+        // The replay window comes before decryption: a replayed packet costs no cipher.
         if !self.receiver.received.is_new(number) {
             self.stats.duplicates += 1;
             return false;
@@ -56,7 +57,7 @@ impl Session {
         true
     }
 
-    /// [`Self::handle_packet`] after decryption.
+    /// The part of [`Self::handle_packet`] that follows decryption, for tests.
     #[cfg(any(test, feature = "fuzzing"))]
     pub(crate) fn take_authentic(&mut self, now: Instant, number: u64, frames: &[u8]) {
         if self.receiver.received.is_new(number) {
@@ -83,10 +84,12 @@ impl Session {
         if let Some(bytes) = self.sender.unacknowledged_too_much() {
             return Err(Broken::Unacknowledged { bytes });
         }
+        // Each answer is a control frame that waits; their number is bounded by the streams
+        // allowed.
         if self.streams.owes_too_much() {
             return Err(Broken::Answers);
         }
-        // In a fade the answer to a mere PING is a probe, at the pace of probes.
+        // In an outage a PING alone is answered by a probe, at the pace of probes.
         let reports = eliciting && (self.is_reachable() || self.activity.carried == now);
         self.receiver.received.arrived(now, number, size, reports);
         self.receiver.ecn.arrived(ecn);
@@ -113,8 +116,8 @@ impl Session {
     }
 
     /// Processes all frames of packet `number`, which was received or `restored` by FEC. Returns
-    /// whether the packet is to be acknowledged, and its repair if it carries one. `None` if the
-    /// packet is to count as lost because there is no room for its data; the peer then sends it
+    /// whether the packet must be acknowledged, and its repair if it carries one. Returns `None` if
+    /// there is no room for its data: the packet then counts as lost, and the peer sends the data
     /// again.
     fn take_frames<'a>(
         &mut self,
@@ -131,11 +134,12 @@ impl Session {
             }
             match frame {
                 Frame::Ping => {}
+                // A restored packet did not arrive, so it has no arrival time.
                 Frame::Mark if restored => {}
                 Frame::Mark => self.receiver.received.marked(now, number),
                 Frame::Ack(ack) => {
-                    // Each feeds the measurements and the loss detection, so only one per packet
-                    // is allowed.
+                    // Each costs a search of everything in flight, so only one per packet is
+                    // allowed.
                     if core::mem::replace(&mut acknowledged, true) {
                         return Err(Broken::TwoAcks);
                     }
@@ -172,6 +176,7 @@ impl Session {
                 Frame::Successor => self.on_leaving(Farewell::Successor),
                 Frame::LinkAsks(link) => self.on_link_asks(link),
                 Frame::LinkAck(link, ack) => self.on_link_ack(link, &ack),
+                // The answer goes to the address that the challenge came from, validated or not.
                 Frame::PathChallenge(token) => {
                     self.path.validation.challenged(self.path.heard_from, token);
                 }
@@ -201,7 +206,7 @@ impl Session {
     }
 }
 
-/// Violations that end a session at once.
+/// Violations of the protocol, each of which ends the session.
 #[derive(Debug, thiserror::Error)]
 enum Broken {
     #[error("packet {number} settles all packets below {floor}")]
@@ -210,7 +215,7 @@ enum Broken {
     TwoAcks,
     #[error("{bytes} bytes of packets are not acknowledged")]
     Unacknowledged { bytes: usize },
-    #[error("it demands more answers than its streams justify")]
+    #[error("it requires more control frames in answer than its streams allow")]
     Answers,
     #[error(transparent)]
     Unsent(#[from] Unsent),

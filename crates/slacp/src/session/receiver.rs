@@ -1,4 +1,5 @@
-//! The receiving side of a session: what has come, what FEC restores, and packets in order.
+//! The receiving side of a session: received packet numbers, FEC decoding, and channel packets in
+//! order.
 
 use units::Instant;
 
@@ -17,12 +18,13 @@ pub(super) struct Receiver {
     pub(super) ecn: Tally,
     pub(super) decoder: Decoder,
     pub(super) inbound: Inbound,
-    /// The contexts that the peer has sent over this link.
+    /// Header contexts that the peer has sent over this link.
     headers: Decompressor,
 }
 
 impl Receiver {
-    /// Packets of channels may take a quarter of the memory, and FEC half.
+    /// Creates the receiving side. FEC may hold half of `memory`, and packets of channels a
+    /// quarter.
     pub(super) fn new(config: &Config, memory: u64, recovery: Recovery) -> Self {
         let part = |bytes: u64| usize::try_from(bytes).unwrap_or(usize::MAX);
         Self {
@@ -34,22 +36,21 @@ impl Receiver {
         }
     }
 
-    /// Memory in bytes.
+    /// Bytes held by all parts of the receiving side.
     pub(super) fn held(&self) -> usize {
         let packets = self.inbound.held() + self.headers.held();
         self.received.held() + self.decoder.held() + packets
     }
 
-    /// Frees what is not in use.
+    /// Frees allocated memory that is not in use.
     pub(super) fn free_spare(&mut self) {
         self.received.free_spare();
         self.decoder.free_spare();
         self.inbound.free_spare();
     }
 
-    /// Handles the contents of a packet as FEC sees them: the `source`, empty if repairs do not
-    /// protect the packet, and the repair it carries. Returns the packets that can be restored now,
-    /// by number.
+    /// Passes a packet to the FEC decoder: its frames as `source`, empty if repairs do not protect
+    /// it, and the repair that it carries. Returns the packets that can be restored now, by number.
     pub(super) fn decode(
         &mut self,
         number: u64,
@@ -63,7 +64,8 @@ impl Receiver {
         restored
     }
 
-    /// Handles a packet whose headers are to be kept, which came in SLACP packet `number`.
+    /// Handles CONTEXT, which came in SLACP packet `number`: keeps the headers, and the packet
+    /// itself.
     pub(super) fn context(
         &mut self,
         (now, number): (Instant, u64),
@@ -78,7 +80,7 @@ impl Receiver {
         self.inbound.packet(now, &packet, restored, log);
     }
 
-    /// Handles a packet without its headers, which came in SLACP packet `number`.
+    /// Handles COMPRESSED, which came in SLACP packet `number`.
     pub(super) fn compressed(
         &mut self,
         (now, number): (Instant, u64),
@@ -90,7 +92,7 @@ impl Receiver {
         self.inbound.rebuilt(now, rebuilt, restored, log);
     }
 
-    /// Forgets everything below a number that the peer has settled.
+    /// Forgets all packets below `floor`, which the peer has settled.
     pub(super) fn settle(&mut self, floor: u64) {
         self.received.settle(floor);
         self.decoder.settle(floor);

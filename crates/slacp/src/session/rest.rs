@@ -1,5 +1,5 @@
-//! A session that carries nothing gives back the memory that its use has taken: a hub has thousands
-//! of them, and few are in use at a time.
+//! Frees the memory that an idle session no longer needs: a hub has thousands of sessions, few of
+//! which are in use at a time.
 
 use core::time::Duration;
 
@@ -8,17 +8,19 @@ use units::Instant;
 use super::Session;
 use crate::spare::Spare as _;
 
-/// How long a session carries nothing until it rests. After that, its collections grow again when
-/// they are needed, which costs less than a packet.
+/// Idle time until a session frees memory. Its collections grow again when needed, which costs less
+/// than sending a packet.
 const REST_AFTER: Duration = Duration::from_secs(5);
 
 impl Session {
-    /// When to free memory; `None` if the session has carried nothing since that was done.
+    /// The time at which to free memory; `None` if the session has carried nothing since that was
+    /// done.
     pub(super) fn rest_timeout(&self) -> Option<Instant> {
         let used = self.activity.carried.max(self.activity.loaded);
         (used > self.activity.rested).then_some(used + REST_AFTER)
     }
 
+    /// Frees the memory of all collections beyond their contents.
     pub(super) fn rest(&mut self, now: Instant) {
         self.activity.rested = now;
         self.events.free_spare();

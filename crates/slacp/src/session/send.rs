@@ -1,4 +1,4 @@
-//! Building packets.
+//! Building of packets.
 
 use core::ops::Range;
 use std::net::SocketAddr;
@@ -17,18 +17,18 @@ use crate::wire::ecn::Ecn;
 use crate::wire::frame::{self, Frame, Repair};
 use crate::wire::packet::{Header, TAG};
 
-/// Size of the SETTLED and MARK frames that may accompany a repair, in bytes.
+/// Maximum size of the SETTLED and MARK frames beside a repair, in bytes.
 const BESIDE: usize = 9 + 1;
 
-/// From this rate on the processor is what limits a session.
+/// The rate from which the processor is what limits a session.
 pub(super) const FAST: BitRate = BitRate::from_mbit(1000);
 
-/// The record of a packet until it is acknowledged.
+/// The contents of a packet that are recorded until it is acknowledged.
 pub(super) struct Kept {
     pub(super) cargo: Cargoes,
-    /// Its frames if it is a FEC source.
+    /// Its frames, if it is a FEC source.
     pub(super) source: Option<Box<[u8]>>,
-    /// Whether it belongs to the control channel.
+    /// It belongs to the control channel.
     pub(super) is_control: bool,
     /// The code point of its new data.
     pub(super) dscp: Option<u8>,
@@ -41,6 +41,7 @@ impl Session {
         if !self.is_usable() {
             return self.life.send_time();
         }
+        // Probes leave even at rate 0.
         let payload = if self.probes.is_pending() {
             Some(Instant::ZERO)
         } else {
@@ -55,12 +56,13 @@ impl Session {
         earliest(payload, report.map(|time| (time, Wake::Acknowledgement)))
     }
 
-    /// When payload may be sent, if any is waiting.
+    /// The earliest time at which waiting payload may be sent; `None` if nothing waits.
     fn payload_at(&self) -> Option<Instant> {
         Some(self.may_send_at()?.max(self.waits_at()?))
     }
 
-    /// When payload may be sent.
+    /// The earliest time at which payload may be sent; `None` in an outage, or while too much is in
+    /// flight.
     pub(super) fn may_send_at(&self) -> Option<Instant> {
         if self.outage.is_frozen() || self.sender.is_full() {
             return None;
@@ -68,14 +70,15 @@ impl Session {
         Some(self.rate.ready_at()?.max(self.link_free_at()))
     }
 
-    /// When a packet of padding may be sent, if the path is to be measured and no data waits.
+    /// The earliest time at which padding may be sent to measure the path; `None` if none is
+    /// wanted.
     fn padding_at(&self) -> Option<Instant> {
         let able = self.is_reachable() && !self.sender.is_full() && self.peer.times.is_some();
         let wanted = able && self.rate.auto()?.wants_padding();
         if wanted { self.rate.ready_at() } else { None }
     }
 
-    /// When payload will be waiting.
+    /// The earliest time at which payload waits; zero for now.
     fn waits_at(&self) -> Option<Instant> {
         if self.has_urgent() || self.sender.planner.next().is_some() {
             Some(Instant::ZERO)
@@ -87,21 +90,23 @@ impl Session {
         }
     }
 
-    /// Ends the wait of gathered packets, if it has been long enough or something leaves now that
-    /// they can share a packet with.
+    /// Releases gathered packets that have waited long enough, or all of them if a packet leaves
+    /// now that they can share.
     fn release_gathered(&mut self, now: Instant) {
         if self.sender.outbound.gathered_until().is_none() {
             return;
         }
         let is_now = |time: Option<Instant>| time.is_some_and(|time| time <= now);
+        // With marked classes, data of different code points is not mixed, so nothing can share the
+        // packet.
         let companion =
             (self.has_urgent() || is_now(self.new_at())) && !self.sender.scheduler.marks();
         let all = companion || self.ack_is_due(now);
         self.sender.outbound.release_gathered(now, all);
     }
 
-    /// When an acknowledgement is due. On a link layer, one that reports no loss waits for new data
-    /// to travel with, which has room for it.
+    /// The due time of the next acknowledgement. On a link layer, one that reports no loss waits
+    /// for new data to share a packet with.
     fn report_at(&self) -> Option<Instant> {
         let rtt = self.rtt.smoothed();
         let awaits_data = self.link_layer && self.new_at().is_some();
@@ -113,20 +118,23 @@ impl Session {
         self.report_at().is_some_and(|time| time <= now)
     }
 
-    /// Whether the packet being built carries new data of a link layer, and an acknowledgement can
-    /// travel with it; or gathered packets, and it would be due before the next ones leave.
+    /// Returns whether an acknowledgement that is not due yet shares the packet being built: with
+    /// new data of a link layer, or with gathered packets if it would be due before the next ones
+    /// leave.
     fn ack_joins(&self, now: Instant) -> bool {
         if self.held_back || !self.receiver.received.waits() {
             return false;
         }
+        // One that is due within twice the gathering time would otherwise leave in a packet of its
+        // own.
         let next = self.sender.outbound.gathers().map(|gather| now + 2 * gather);
         let is_near = || next >= self.report_at();
         let joins = self.link_layer || next.is_some() && is_near();
         joins && !self.has_urgent() && self.payload_at().is_some_and(|time| time <= now)
     }
 
-    /// Appends the next packet to `out`; `None` if there is nothing to send, and then what has been
-    /// appended is of no use.
+    /// Appends the next packet to `out`. Returns `None` if there is nothing to send; the caller
+    /// then discards what was appended.
     pub(super) fn transmit_own(&mut self, now: Instant, out: &mut Vec<u8>) -> Option<Envelope> {
         let (number, start) = (self.sender.sent.next_number(), out.len());
         let header = self.write_header(number, out);
@@ -144,7 +152,7 @@ impl Session {
         if self.asks_along(now) {
             self.ping();
         }
-        // A question must arrive whatever has become of the path MTU.
+        // A probe must arrive even if the path MTU has shrunk.
         let size = match (self.probes.is_pending(), self.probes.is_careful()) {
             (false, _) => self.path.pmtu.size(),
             (true, false) => self.path.pmtu.base(),
@@ -157,7 +165,7 @@ impl Session {
             return None;
         }
         let Filling { cargo, source, protection, is_new, dscp, asks, reports, .. } = packet;
-        // On a clean link no repair will need the packet.
+        // A clean link sends no repairs, so neither side keeps sources.
         let is_clean = self.loss.is_clean();
         let source = source && !is_clean;
         if source {
@@ -169,7 +177,8 @@ impl Session {
             self.sender.planner.protect_report(now, number, frames, run);
         }
         let source = source.then(|| out[header.end..].into());
-        // A question waits for its turn, so that its answer says that all data before it has come.
+        // PING is not control: it must not overtake data, so that its acknowledgement covers all
+        // data before it.
         let kept = Kept { cargo, source, is_control: !is_new && !asks, dscp };
         let sent = self.seal(now, &header, out, to, eliciting.then_some(kept));
         if let Some(sent) = &sent
@@ -180,7 +189,7 @@ impl Session {
         sent
     }
 
-    /// Begins packet `number`; returns where its header is.
+    /// Appends the header of packet `number` to `out`; returns its range.
     pub(super) fn write_header(&self, number: u64, out: &mut Vec<u8>) -> Range<usize> {
         let start = out.len();
         let header = Header::new(self.peer.index, number, self.sender.sent.acked_end(), false);
@@ -188,7 +197,8 @@ impl Session {
         start..out.len()
     }
 
-    /// Records the last packet in `out`, with `kept` if it is to be acknowledged, and seals it.
+    /// Records and seals the last packet in `out`, which begins with `header`. With `kept` it
+    /// awaits an acknowledgement.
     pub(super) fn seal(
         &mut self,
         now: Instant,
@@ -214,8 +224,8 @@ impl Session {
         Some(Envelope { to, size, ecn, dscp, is_control, link })
     }
 
-    /// The codepoint of packet `number`. What nobody acknowledges cannot be validated, and what finds
-    /// out whether the path works at all is to arrive on every path.
+    /// The ECN codepoint of packet `number`. Packets that are not acknowledged cannot be validated,
+    /// and probes of the path must not depend on ECN.
     fn codepoint(&self, number: u64, kept: Option<&Kept>) -> Ecn {
         let asks = |kept: &Kept| matches!(kept.cargo[..], [Cargo::MtuProbe(_)]);
         if !self.is_reachable() || kept.is_none_or(asks) {
@@ -224,6 +234,7 @@ impl Session {
         self.marking.codepoint(number)
     }
 
+    /// Records the packet with the rate control, the timers and the sent packets.
     fn enter(&mut self, now: Instant, size: u16, ecn: Ecn, kept: Option<Kept>) {
         self.activity.sent = now;
         self.occupy_link(now, size.into());
@@ -265,22 +276,23 @@ impl Session {
         self.sender.enter(kept.map(enter), &mut self.rng);
     }
 
-    /// Whether there is no more payload for now.
+    /// Returns whether no payload is left to send now.
     fn nothing_waits(&self) -> bool {
         let lacks_new = self.held_back || self.new_at().is_none();
         lacks_new && !self.has_urgent() && self.sender.planner.next().is_none()
     }
 
-    /// Fills the packet; returns whether it is to be acknowledged.
+    /// Fills the packet; returns whether it must be acknowledged.
     fn fill(&mut self, now: Instant, packet: &mut Filling) -> bool {
         let (ping, careful) = self.probes.take();
-        // A question carries an acknowledgement. After a fade the peer learns at once what has
-        // arrived; on a path that drops large packets, the acknowledgements in those are lost.
+        // After a fade the peer then learns at once what has arrived; on a path that drops large
+        // packets, the acknowledgements in those are lost.
         let tells = careful || !self.is_reachable();
         if self.ack_is_due(now) || self.ack_joins(now) || ping && tells {
             packet.reports = self.link_layer && self.receiver.received.is_urgent();
             self.write_ack(now, packet);
-            // On a link layer, the report of a loss goes ahead alone.
+            // On a link layer, the report of a loss is control and goes ahead in a packet of its
+            // own.
             if packet.reports && !ping && !packet.is_empty() {
                 return false;
             }
@@ -300,6 +312,8 @@ impl Session {
             return pads && self.write_padding(now, packet) || ping;
         }
         if !ping {
+            // A packet with PING may be smaller, and repairs that do not fit into it fit into
+            // others.
             self.drop_large_repairs(packet);
         }
         let urgent = self.has_urgent() || self.takes_all() && self.streams.has_sparse();
@@ -321,8 +335,9 @@ impl Session {
         ping || !packet.cargo.is_empty()
     }
 
-    /// A repair of the packet must fit in another packet, whatever the length of its header. A clean
-    /// link needs none; if it is fast, whole blocks save more time than the rest of a block is worth.
+    /// Shortens the packet so that a repair of it fits into another packet, whatever the length of
+    /// its header. A clean link needs no repairs; at a high rate, packets then end with a whole AES
+    /// block, because a partial block takes a pass of its own.
     pub(super) fn leave_room(&self, packet: &mut Filling) {
         if self.rate.rate() >= FAST && self.loss.is_clean() {
             packet.end -= (packet.end - packet.start) % BLOCK;
@@ -344,6 +359,7 @@ impl Session {
             self.receiver.received.report(now, self.peer.times == Some(true));
         let room = end.saturating_sub(out.len() + 16);
         frame::write_ack(out, ranges, restored, &report, room);
+        // The budget of acknowledgements counts IP bytes, as for a packet of their own.
         let overhead = ip_udp_overhead(self.peer.address) + Header::MAX_LEN + TAG;
         self.receiver.received.reported(now, out.len() - before + overhead);
         let (number, largest) = (packet.number, self.receiver.received.expected() - 1);
@@ -351,6 +367,7 @@ impl Session {
         self.stats.acknowledgements += 1;
     }
 
+    /// Writes SETTLED if it is due, or in any case if `always`.
     fn write_settled(&mut self, now: Instant, out: &mut Vec<u8>, always: bool) {
         let rtt = self.rtt.smoothed();
         if let Some(settled) = self.sender.next_settled(now, rtt, always) {
@@ -358,7 +375,7 @@ impl Session {
         }
     }
 
-    /// Asks the peer for this packet's arrival time, if the rate control wants it.
+    /// Asks for this packet's arrival time if the rate control wants it.
     fn write_mark(&mut self, now: Instant, out: &mut Vec<u8>) {
         let rtt = self.rtt.smoothed();
         let Some(auto) = self.rate.auto_mut().filter(|_| self.peer.times.is_some()) else { return };
@@ -368,7 +385,7 @@ impl Session {
         }
     }
 
-    /// Writes a packet of a train for which there is no data.
+    /// Writes padding as a packet of a train; `false` if none is wanted.
     fn write_padding(&mut self, now: Instant, packet: &mut Filling) -> bool {
         self.write_mark(now, packet.out);
         let Some(size) = self.rate.auto().and_then(Auto::padding) else { return false };
@@ -377,12 +394,13 @@ impl Session {
         let end = packet.at + size.saturating_sub(around);
         let len = end.min(packet.end).max(packet.out.len());
         self.stats.padding_bytes += (len - packet.start) as u64;
+        // PADDING frames are zero bytes.
         packet.out.resize(len, 0);
         true
     }
 
-    /// Drops repairs that no longer fit in any packet because the packet size has shrunk. Otherwise
-    /// they would block everything behind them.
+    /// Drops repairs that fit into no packet any more, because the packet size has shrunk. They
+    /// would block everything behind them.
     fn drop_large_repairs(&mut self, packet: &Filling) {
         let most = packet.end - packet.start - REPAIR_HEAD;
         while self.sender.planner.next().is_some_and(|next| next.shard.len() > most) {

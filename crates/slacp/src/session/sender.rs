@@ -1,4 +1,4 @@
-//! The sending side of a session: what was sent, what protects it, and who is next.
+//! The sending side of a session: sent packets, FEC planning, scheduling, and channel queues.
 
 use core::ops::Range;
 use core::time::Duration;
@@ -17,7 +17,7 @@ use crate::scheduler::Scheduler;
 use crate::spare::{ENTRY, Spare as _};
 use crate::streams::flow::Limits;
 
-/// A SETTLED frame is sent at least once in this many packets.
+/// Number of settled packets after which SETTLED is sent.
 const SETTLE_EVERY: u64 = 64;
 
 /// One packet number is skipped at random within this range. A peer that acknowledges packets it
@@ -27,7 +27,7 @@ const LEAVE_OUT: Range<u64> = 64..4096;
 /// inside a FEC block costs the block a repair.
 const LEAVE_OUT_LATER: u64 = 4096;
 
-/// How many recent packet numbers a peer may still refer to.
+/// Number of recent packets to which an *unknown* answer may refer.
 const RECENT: u64 = 1 << 16;
 
 /// The sending side of a session. The streams' data is in [`Streams`](crate::streams::Streams).
@@ -36,17 +36,17 @@ pub(super) struct Sender {
     pub(super) planner: Planner,
     pub(super) scheduler: Scheduler,
     pub(super) outbound: Outbound,
-    /// The contexts that the peer keeps for this link.
+    /// Header contexts that the peer keeps for this link.
     headers: Compressor,
-    /// Second copies of retransmissions, with the time each is due.
+    /// Second copies of retransmissions, with their due times.
     pub(super) copies: VecDeque<(Instant, Cargo)>,
     /// The next packet number to skip.
     leave_out_at: u64,
-    /// Soft limit of the sent-packet records, in bytes: beyond it no more payload is sent.
+    /// Soft limit of the sent-packet records in bytes: beyond it no payload is sent.
     most_in_flight: usize,
-    /// Hard limit: a peer that leaves more unacknowledged breaks the protocol.
+    /// Hard limit in bytes: a peer that leaves more unacknowledged violates the protocol.
     most_unacknowledged: usize,
-    /// The floor that the peer was sent last, and when.
+    /// The floor and the time of the last SETTLED.
     settled: u64,
     settled_at: Instant,
 }
@@ -76,14 +76,14 @@ impl Sender {
         }
     }
 
-    /// Memory in bytes.
+    /// Bytes held by all parts of the sending side.
     pub(super) fn held(&self) -> usize {
         let copies = self.copies.len() * ENTRY;
         let waiting = self.outbound.held() + self.headers.held();
         self.sent.held() + self.planner.held() + waiting + copies
     }
 
-    /// Frees what is not in use.
+    /// Frees allocated memory that is not in use.
     pub(super) fn free_spare(&mut self) {
         self.sent.free_spare();
         self.planner.free_spare();
@@ -91,17 +91,17 @@ impl Sender {
         self.copies.free_spare();
     }
 
-    /// Whether so much awaits its acknowledgement that only probes may be sent.
+    /// Returns whether so many packets await acknowledgement that only probes may be sent.
     pub(super) fn is_full(&self) -> bool {
         self.sent.held() >= self.most_in_flight
     }
 
-    /// Size of the records in bytes if the peer leaves more unacknowledged than it may.
+    /// Size of the records in bytes, if it exceeds the hard limit.
     pub(super) fn unacknowledged_too_much(&self) -> Option<usize> {
         Some(self.sent.held()).filter(|bytes| *bytes > self.most_unacknowledged)
     }
 
-    /// How to write a piece of a packet.
+    /// Chooses the frame for a piece of a channel: plain, with a new context, or compressed.
     pub(super) fn form(&mut self, now: Instant, piece: &Piece) -> Form {
         if !self.outbound.compresses(piece) {
             return Form::Plain;
@@ -110,7 +110,7 @@ impl Sender {
         self.headers.form(now, place, &piece.data, piece.again)
     }
 
-    /// Records that the peer has a context, or that the packet with it was lost.
+    /// Records the acknowledgement or the loss of a packet with CONTEXT.
     pub(super) fn on_context(&mut self, slot: u8, serial: u32, arrived: bool) {
         match arrived {
             true => self.headers.established(slot, serial),
@@ -118,13 +118,13 @@ impl Sender {
         }
     }
 
-    /// Whether this side may recently have sent a packet with this number.
+    /// Returns whether a packet with this number was sent recently.
     pub(super) fn may_have_sent(&self, number: u64) -> bool {
         let next = self.sent.next_number();
         number < next && number + RECENT >= next
     }
 
-    /// Records the next packet, and skips the number after it when that is due.
+    /// Records the next packet, and skips the following number when that is due.
     pub(super) fn enter(&mut self, packet: Option<SentPacket>, rng: &mut ChaCha20Rng) {
         let number = self.sent.next_number();
         self.sent.push(packet);
@@ -136,24 +136,25 @@ impl Sender {
         }
     }
 
-    /// The floor for a SETTLED frame: everything below it has arrived or is lost, and no repair needs
-    /// it.
+    /// The floor for SETTLED: all packets below it have arrived or are lost, and no pending repair
+    /// needs them.
     fn settled_floor(&self) -> u64 {
         self.sent.settled().min(self.planner.floor().unwrap_or(u64::MAX))
     }
 
-    /// That floor, if the peer should hear of it.
+    /// The floor to send in SETTLED; `None` if none is due.
     pub(super) fn settled_due(&self, now: Instant, rtt: Duration) -> Option<u64> {
         if self.sent.settled() == self.settled {
             return None;
         }
         let settled = self.settled_floor();
+        // Each acknowledgement repeats all that is not settled.
         let due = settled >= self.settled + SETTLE_EVERY
             || (settled > self.settled && now >= self.settled_at + rtt);
         due.then_some(settled)
     }
 
-    /// The floor for a SETTLED frame, if one is due. With a probe it is `always` due.
+    /// Takes the floor for a SETTLED frame, if one is due. With a probe it is `always` due.
     pub(super) fn next_settled(
         &mut self,
         now: Instant,
@@ -169,7 +170,7 @@ impl Sender {
     }
 }
 
-/// The next number to skip, once all numbers below `next` are used.
+/// Draws the next number to skip, at random so that a peer cannot predict it.
 fn left_out_after(next: u64, rng: &mut ChaCha20Rng) -> u64 {
     next + LEAVE_OUT.start + rng.next_u64() % (LEAVE_OUT.end - LEAVE_OUT.start)
 }

@@ -1,7 +1,8 @@
-//! Packets of new data in a row.
+//! Batches of similar packets with new data.
 //!
-//! While a fast session has much new data and nothing else to send, its packets are all alike. What
-//! could make one different is checked once for all of them, and for each only what sending changes.
+//! While a fast session has much new data and nothing else to send, its packets are alike. The
+//! conditions that could make one different are checked once for the batch, and for each packet
+//! only those that sending changes.
 
 use units::Instant;
 
@@ -11,23 +12,25 @@ use super::{Envelope, Session, ip_udp_overhead};
 use crate::scheduler::{Next, Side};
 use crate::wire::packet::TAG;
 
-/// More packets like the one that a session has just built.
+/// Further packets like the one that a session has just built.
 pub(crate) struct Stretch<'a> {
     session: &'a mut Session,
     now: Instant,
+    /// Destination and header fields that all of them share.
     like: Envelope,
-    /// Length of the datagrams.
+    /// Length of each datagram, in bytes.
     len: usize,
-    /// Whose data they carry.
+    /// The scheduler's choice, whose data they carry.
     next: Next,
-    /// How many of them are known to be filled with it.
+    /// Number of further packets that its data is known to fill.
     filled: u64,
 }
 
 impl Session {
-    /// More packets like that one, which was built at this time, if they are what
-    /// [`Self::transmit`] would build.
+    /// Begins a batch of packets like `like`, which was built at `now`; `None` if
+    /// [`Self::transmit`] might build other ones.
     pub(crate) fn stretch(&mut self, now: Instant, like: Envelope) -> Option<Stretch<'_>> {
+        // A measured rate may want a MARK in any packet.
         let is_fast = self.rate.rate() >= FAST && self.rate.auto().is_none();
         if !is_fast || like.is_control || !self.is_quiet(now) {
             return None;
@@ -40,7 +43,7 @@ impl Session {
         Some(Stretch { session: self, now, like, len, next, filled: 0 })
     }
 
-    /// Whether only new data is due, until something happens or time passes.
+    /// Returns whether only new data is due until an event or a timer.
     fn is_quiet(&self, now: Instant) -> bool {
         let is_later = |time: Option<Instant>| time.is_none_or(|time| time > now);
         let is_plain = self.links.is_none() && self.seat.is_none() && !self.link_layer;
@@ -57,7 +60,7 @@ impl Session {
             && self.sender.settled_due(now, self.rtt.smoothed()).is_none()
     }
 
-    /// Whether these streams are all that has new data, and nothing limits them.
+    /// Returns whether only these streams have new data, and no maximum limits their class.
     fn is_all_that_waits(&self, next: &Next) -> bool {
         let scheduler = &self.sender.scheduler;
         let mut others = (0..scheduler.classes()).filter(|class| *class != next.class);
@@ -69,8 +72,8 @@ impl Session {
 }
 
 impl Stretch<'_> {
-    /// Appends the next packet to `out`; `false` if it is not like the others, and then `out` stays
-    /// as it was.
+    /// Appends the next packet of the batch to `out`. Returns `false`, with `out` unchanged, if the
+    /// next packet would not be like the others.
     pub(crate) fn transmit(&mut self, out: &mut Vec<u8>) -> bool {
         let Self { session, now, like, len, next, filled } = self;
         let may_send =

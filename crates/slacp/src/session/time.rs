@@ -6,7 +6,7 @@ use super::{Session, Wake};
 use crate::recovery::planner::Outlook;
 
 impl Session {
-    /// When [`Self::handle_own_timeout`] has something to do. Sending has its own timer,
+    /// The time of the next [`Self::handle_own_timeout`]. Sending has its own timer,
     /// [`Self::own_send_time`].
     pub(super) fn own_timeout(&self) -> Option<(Instant, Wake)> {
         if !self.is_usable() {
@@ -88,8 +88,9 @@ impl Session {
         self.sender.planner.due(idle, resends).filter(|_| self.is_reachable())
     }
 
-    /// Whether no payload is waiting.
+    /// Returns whether no payload is waiting.
     fn is_idle(&self) -> bool {
+        // On one of several links, waiting data may belong to the others.
         if self.link().is_some() {
             return !self.has_urgent() && self.new_at().is_none();
         }

@@ -1,7 +1,7 @@
-//! Which sessions of a hub share a forward link, and when they are compared.
+//! Sessions of a hub that share a forward link, and the times at which they are compared.
 //!
-//! A session without data costs nothing: only those that send are compared, and only after one of
-//! them has done something.
+//! A session without data costs nothing: only those that send are compared, and only after an input
+//! of one of them.
 
 use std::collections::BTreeMap;
 
@@ -21,8 +21,8 @@ pub(crate) struct Aggregates {
 }
 
 impl Aggregates {
-    /// Adds a session to the aggregate of its peer. Returns whether it is to measure its path by
-    /// itself.
+    /// Adds a session to the aggregate of its peer. Returns whether the session must measure its
+    /// path by itself: it is in no aggregate, or the first member of one.
     pub(super) fn add(
         &mut self,
         now: Instant,
@@ -31,6 +31,7 @@ impl Aggregates {
         share: SessionShare,
     ) -> bool {
         let Some(aggregate) = self.of_peer.get(&session.peer.key).cloned() else { return true };
+        // A configured or reported rate is no member of an aggregate.
         let Some(auto) = session.auto() else { return true };
         let (link, members) = self.links.entry(aggregate.clone()).or_default();
         auto.set_link(now, Some((id, link.clone())));
@@ -51,8 +52,9 @@ impl Aggregates {
         }
     }
 
-    /// Removes a session whose rate is reported from now on. What the others know of the link goes
-    /// with the last one that measured it: a report may say that it has become slower.
+    /// Removes a session whose rate is reported from now on. The measurements of the link are
+    /// dropped with the last member that measured it: a report may mean that the link has become
+    /// slower.
     pub(super) fn leave(&mut self, id: SessionId) {
         let aggregate = self.of_session.get(&id).cloned();
         self.remove(id);
@@ -62,7 +64,7 @@ impl Aggregates {
         }
     }
 
-    /// Applies which peers share a link, also to existing sessions.
+    /// Sets the peers that share a link, also for existing sessions.
     pub(super) fn set(
         &mut self,
         now: Instant,
@@ -78,6 +80,7 @@ impl Aggregates {
         self.links.retain(|id, _| used(id));
     }
 
+    /// Moves a session to the aggregate that its peer is in now.
     fn move_session(&mut self, now: Instant, id: SessionId, sessions: &mut Sessions) {
         let Some(session) = sessions.get_mut(id) else { return };
         let wanted = self.of_peer.get(&session.peer.key);
@@ -94,7 +97,7 @@ impl Aggregates {
         }
     }
 
-    /// Whether sessions with this peer share a link.
+    /// Returns whether sessions with this peer share a link.
     pub(super) fn has_peer(&self, peer: &PublicKey) -> bool {
         self.of_peer.contains_key(peer)
     }
@@ -106,12 +109,13 @@ impl Aggregates {
         }
     }
 
-    /// Compares the members of an aggregate of which a session was touched, if it is time.
+    /// Compares the members of each aggregate that has a touched session and is due.
     pub(super) fn follow(&mut self, now: Instant, sessions: &mut Sessions) {
         if self.of_session.is_empty() {
             return;
         }
         let mut index = 0;
+        // By index, because `get_mut` may append to the list.
         while let Some(id) = sessions.touched(index) {
             index += 1;
             let Some(aggregate) = self.of_session.get(&id) else { continue };
@@ -128,6 +132,7 @@ impl Aggregates {
     }
 }
 
+/// Divides a link among its active members.
 fn compare(now: Instant, link: &SharedLink, members: &mut Aggregate, sessions: &mut Sessions) {
     let report = |id: &SessionId| {
         let session = sessions.get_mut(*id)?;

@@ -6,66 +6,66 @@ use units::{BitRate, ByteCount, Instant};
 
 use crate::pacer::{BURST, Pacer, portion_of};
 
-/// How far a part of a hub may get ahead of the others in virtual time, as bytes of a session of
-/// weight 1: a few packets, so that parts need not take turns packet by packet.
+/// Maximum lead of one part of a hub over the others in virtual time, as bytes of a session of
+/// weight 1: a few packets, so that parts need not alternate packet by packet.
 const AHEAD: u64 = 6000;
-/// How long a part that is ahead leaves a free link to the others. Less than the burst that makes
-/// up for it, so nothing of the link is lost if they have no time to use it.
+/// Time for which a part that is ahead leaves a free link to the others. Shorter than the burst
+/// that makes up for it, so that no capacity is lost if the others have no time to use it.
 const YIELD: Duration = Duration::from_millis(2);
 
-/// Paces what leaves, and lets other parts of the hub take their turns.
+/// Paces the packets of this part of a hub, and lets other parts take their turns.
 #[derive(Debug)]
 pub(crate) struct Link {
     pacer: Pacer,
-    /// Whether this part has had more than its share.
+    /// This part has had more than its share.
     is_ahead: bool,
-    /// Time for which what this part has sent occupies the link.
+    /// Link time used by this part so far.
     spent: Duration,
-    /// The portion of the rate that is used.
+    /// The portion of the configured rate in use, above 0 and up to 1.
     portion: f64,
 }
 
 impl Link {
-    /// A link of that rate, on which no more than `burst` leaves at once, if that is limited.
+    /// Creates a link of that rate. At most `burst` leaves at once, if that is limited.
     pub(super) fn new(rate: BitRate, burst: Option<ByteCount>) -> Self {
         let pacer = Pacer::new(rate, BURST).limited(burst);
         Self { pacer, is_ahead: false, spent: Duration::ZERO, portion: 1.0 }
     }
 
-    /// When the next packet may leave.
+    /// The time at which the next packet may leave.
     pub(crate) fn ready_at(&self) -> Instant {
         let free = self.pacer.ready_at();
         if self.is_ahead { free + YIELD } else { free }
     }
 
-    /// As [`Pacer::set_rate`].
+    /// Sets the pacer to the portion of `rate`; see [`Pacer::set_rate`].
     pub(super) fn set_rate(&mut self, now: Instant, rate: BitRate) {
         self.pacer.set_rate(now, portion_of(rate, self.portion));
     }
 
-    /// Uses no more than this portion of the rate that is set from now on, above 0 and up to 1.
+    /// Sets the portion, above 0 and up to 1, for rates that are set from now on.
     pub(crate) fn set_portion(&mut self, portion: f64) {
         self.portion = portion;
     }
 
-    /// The portion of the rate that is used.
+    /// The portion of the configured rate in use.
     pub(super) fn portion(&self) -> f64 {
         self.portion
     }
 
-    /// Charges a packet that leaves.
+    /// Charges a packet of `size` IP bytes that leaves now.
     pub(super) fn sent(&mut self, now: Instant, size: ByteCount) {
         self.spent += self.pacer.sent(now, size);
     }
 
-    /// Time for which what this part has sent so far occupies the link.
+    /// Link time used by this part so far.
     pub(crate) fn spent(&self) -> Duration {
         self.spent
     }
 
-    /// Follows until when all parts together have used the link, and whether this one is to let the
-    /// others go first. `ours` and `theirs` are the virtual times of those that have something to
-    /// send, in steps of which a byte of a session of weight 1 takes `steps`.
+    /// Takes over the time until which all parts together have used the link, and decides whether
+    /// this part lets the others go first. `ours` and `theirs` are the virtual times of those that
+    /// have something to send, in units of which a byte of a session of weight 1 takes `steps`.
     pub(crate) fn follow(
         &mut self,
         free_at: Instant,
@@ -78,8 +78,9 @@ impl Link {
     }
 }
 
-/// Until when a link is used that parts of a hub share: until `free_at` so far, and now by one of them
-/// for `spent` more. After a pause, a burst may leave at once, as a single pacer allows.
+/// Returns the time until which a link shared by parts of a hub is used, after one of them has used
+/// it for `spent` more; `free_at` is the previous value. After a pause a burst may leave at once,
+/// as with a single pacer.
 pub fn use_link(now: Instant, free_at: Instant, spent: Duration) -> Instant {
     free_at.max(now - BURST) + spent
 }

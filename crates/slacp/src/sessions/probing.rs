@@ -1,5 +1,5 @@
-//! Whose turn it is to measure its path with padding. A thousand terminals that come up together
-//! share a link, and would otherwise fill it with padding.
+//! Turns of sessions at measuring their paths with padding. A thousand terminals that come up
+//! together share a link, and would otherwise fill it with padding.
 
 use std::collections::VecDeque;
 
@@ -11,7 +11,7 @@ use crate::session::Session;
 /// sends trains of 50 ms, one per round trip: on a GEO link they take at most a third of it.
 const AT_ONCE: usize = 4;
 
-/// The sessions that have yet to measure their paths. One that has data does not wait.
+/// Sessions that have yet to measure their paths. A session that has data does not wait.
 #[derive(Debug, Default)]
 pub(super) struct Turns {
     waiting: VecDeque<SessionId>,
@@ -24,7 +24,8 @@ impl Turns {
         self.waiting.push_back(id);
     }
 
-    /// Gives turns to waiting sessions while others have done. Costs nothing once all have.
+    /// Gives turns to waiting sessions while fewer than the maximum are measuring. Costs nothing
+    /// once all have measured.
     pub(super) fn pass(&mut self, sessions: &mut Sessions) {
         self.measuring.retain(|id| sessions.get(*id).is_some_and(Session::is_probing));
         while self.measuring.len() < AT_ONCE {

@@ -1,5 +1,5 @@
-//! Indices of which sessions have something to do, and when. They keep the cost of an endpoint
-//! proportional to what happens, not to the number of sessions.
+//! Indices of the sessions that have something to do, by time or turn. They keep the cost of an
+//! endpoint proportional to the events, not to the number of sessions.
 
 use std::collections::BTreeSet;
 
@@ -9,18 +9,18 @@ use super::share::Limits;
 use crate::session::{Session, Wake};
 use crate::{SessionId, SessionShare};
 
-/// What a session wants to do next.
+/// The next actions of a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Wants {
     wake: Option<(Instant, Wake)>,
-    /// When it has something to send.
+    /// The time from which it has something to send.
     send: Option<(Instant, Wake)>,
-    /// From when on the guarantee of a class with data lets it go before others.
+    /// The time from which the guarantee of a class with data puts it before others.
     claim: Option<Instant>,
-    /// It has an event or a packet for the owner.
+    /// It has an event, or a packet, for the owner.
     event: bool,
     packet: bool,
-    /// Time of the oldest entry in its log.
+    /// Time of the oldest entry in its event log.
     log: Option<Instant>,
 }
 
@@ -36,14 +36,14 @@ impl Wants {
         }
     }
 
-    /// The same, but it may send nothing before this time.
+    /// Delays sending until `open_at`.
     pub(super) fn not_before(mut self, open_at: Instant) -> Self {
         self.send = self.send.map(|(time, why)| (time.max(open_at), why));
         self
     }
 }
 
-/// Where a session is that has a guarantee and may send.
+/// The set that holds a session with a guarantee that may send.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Claim {
     /// In [`Schedule::claims_to_come`], until this time.
@@ -52,14 +52,14 @@ enum Claim {
     Now,
 }
 
-/// Where a session is that may send.
+/// The queue that holds a session that may send.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 enum Place {
     #[default]
     Nowhere,
-    /// In [`Schedule::turns`].
+    /// Waiting in [`Schedule::turns`].
     Turns,
-    /// In its turn, which goes on: [`Schedule::run`].
+    /// In its turn, which goes on ([`Schedule::run`]).
     Run,
 }
 
@@ -88,22 +88,22 @@ impl ScheduleEntry {
         }
     }
 
-    /// Whether it may send.
+    /// Returns whether it is queued or in its turn.
     fn is_queued(&self) -> bool {
         self.place != Place::Nowhere
     }
 
-    /// What the indices say it wants.
+    /// Its next actions, as filed in the indices.
     pub(super) fn wants(&self) -> Wants {
         self.wants
     }
 
-    /// What it gets of the link, and how far it has used it.
+    /// Its share of the link, and the use of that.
     pub(super) fn limits(&self) -> &Limits {
         &self.limits
     }
 
-    /// Sets what is guaranteed to the classes of the session together, in bit/s.
+    /// Sets the sum of its classes' guarantees, in bit/s.
     pub(super) fn set_classes(&mut self, bits: u64) {
         self.limits.set_classes(bits);
     }
@@ -114,28 +114,29 @@ pub(crate) const STEPS: u64 = 256;
 /// The same, per byte and bit/s of a guarantee.
 const CLAIM_STEPS: u64 = 256_000_000;
 
-/// Ordered sets with at most one entry per session. Moving an entry costs one removal and one
+/// Ordered sets with at most one entry per session each. Moving an entry costs one removal and one
 /// insertion, and the first entry is always the exact minimum.
 pub(super) struct Schedule {
     wakes: BTreeSet<(Instant, SessionId)>,
-    /// Sessions whose time to send has not come.
+    /// Sessions whose time to send is still to come.
     senders: BTreeSet<(Instant, SessionId)>,
     /// Sessions that may send, by the virtual start times of their packets. This is start-time fair
     /// queueing, as between classes (`scheduler/shares.rs`), but in an ordered set because there
     /// may be thousands of sessions.
     turns: BTreeSet<(u64, SessionId)>,
-    /// The virtual start time of the packet that began the last run.
+    /// Virtual time: the start time of the packet that began the last run.
     virtual_now: u64,
-    /// The session that sends several packets in its turn, and how many more bytes they may have.
+    /// The session that sends several packets in its turn, and the bytes left to it.
     run: Option<(SessionId, u64)>,
-    /// The virtual start time of its next packet, while it is not in `turns`.
+    /// The virtual start time of its next packet while it is not in `turns`.
     run_next: Option<u64>,
-    /// Those of `turns` whose guarantee lets them go before others later on, by that time.
+    /// Sessions of `turns` whose guarantee will put them before others, by the time from which it
+    /// does.
     claims_to_come: BTreeSet<(Instant, SessionId)>,
-    /// Those whose guarantee does so now, by virtual start times of their own, weighted by the
-    /// guarantees: if these exceed the rate, they share it in proportion.
+    /// Sessions whose guarantee puts them before others now, by separate virtual start times
+    /// weighted by the guarantees: if the guarantees exceed the rate, they share it in proportion.
     claims: BTreeSet<(u64, SessionId)>,
-    /// The virtual start time of the last packet sent by a guarantee.
+    /// Virtual time among the claims.
     claims_now: u64,
     events: BTreeSet<SessionId>,
     packets: BTreeSet<SessionId>,
@@ -160,7 +161,7 @@ impl Schedule {
         }
     }
 
-    /// Records what a session wants at `now`, replacing its previous entry.
+    /// Files the next actions of a session, in place of its previous entry.
     pub(super) fn enter(
         &mut self,
         now: Instant,
@@ -188,14 +189,15 @@ impl Schedule {
         move_entry(&mut self.senders, id, before, after);
     }
 
-    /// The next session whose time to send has come by `now`. The caller queues it for a turn.
+    /// Removes and returns the next session whose time to send has come. The caller queues it.
     pub(super) fn take_sender(&mut self, now: Instant) -> Option<SessionId> {
         let (_, id) = self.senders.first().copied().filter(|(time, _)| *time <= now)?;
         self.senders.pop_first();
         Some(id)
     }
 
-    /// Queues a session for turns. It saves up nothing while it has nothing to send.
+    /// Queues a session for its turn. It starts at the current virtual time at the earliest, so
+    /// that an idle session saves nothing up.
     pub(super) fn queue(&mut self, id: SessionId, entry: &mut ScheduleEntry) {
         debug_assert!(entry.claim.is_none(), "queued once");
         entry.next = entry.next.max(self.virtual_now);
@@ -219,13 +221,13 @@ impl Schedule {
         }
     }
 
-    /// The virtual start time of the next packet; 0 if a guarantee lets it go before others.
+    /// The virtual start time of the next packet; 0 if a guarantee puts it before others.
     pub(super) fn next_turn(&self) -> Option<u64> {
         let first = self.turns.first().map(|(next, _)| *next);
         if self.claims.is_empty() { first.into_iter().chain(self.run_next).min() } else { Some(0) }
     }
 
-    /// Moves virtual time on to that of others who share the link, while nothing waits here.
+    /// Advances virtual time to that of other parts of the hub, while nothing waits here.
     pub(super) fn catch_up(&mut self, others: Option<u64>) {
         let nothing_waits = self.turns.is_empty() && self.run_next.is_none();
         if let Some(others) = others.filter(|_| nothing_waits) {
@@ -243,22 +245,23 @@ impl Schedule {
         self.withdraw_claim(id, entry);
     }
 
-    /// The next session whose guarantee lets it go before others by `now`. The caller has it claim.
+    /// Removes and returns the next session whose guarantee puts it before others by `now`. The
+    /// caller files its claim.
     pub(super) fn take_claim(&mut self, now: Instant) -> Option<SessionId> {
         let (_, id) = self.claims_to_come.first().copied().filter(|(time, _)| *time <= now)?;
         self.claims_to_come.pop_first();
         Some(id)
     }
 
-    /// Lets a session claim its guarantee.
+    /// Puts a session before those without a claim.
     pub(super) fn claim(&mut self, id: SessionId, entry: &mut ScheduleEntry) {
         entry.next_claim = entry.next_claim.max(self.claims_now);
         entry.claim = Some(Claim::Now);
         self.claims.insert((entry.next_claim, id));
     }
 
-    /// The session whose turn it is: those that claim their guarantee go first. A run goes on while
-    /// its session has packets; it is so short that nobody waits long for its end.
+    /// The session that sends next: one with a claim if there is any. A run continues while its
+    /// session has packets; it is short enough not to delay others.
     pub(super) fn turn<'a>(
         &self,
         entry: impl Fn(SessionId) -> Option<&'a ScheduleEntry>,
@@ -268,12 +271,12 @@ impl Schedule {
         run.or_else(|| self.claims.first().or(self.turns.first()).map(|(_, id)| *id))
     }
 
-    /// How many more bytes the session may send in its turn, if it has begun.
+    /// Bytes left in the session's turn; 0 if it is not running.
     pub(super) fn left_in_run(&self, id: SessionId) -> u64 {
         self.run.filter(|(runs, _)| *runs == id).map_or(0, |(_, left)| left)
     }
 
-    /// Charges a session for the bytes it sent in its turn, in which it may send `quantum`.
+    /// Charges a session for the bytes that it sent in its turn of `quantum` bytes.
     pub(super) fn spend(
         &mut self,
         now: Instant,
@@ -287,6 +290,7 @@ impl Schedule {
         let claimed = entry.claim == Some(Claim::Now);
         self.dequeue(id, entry);
         if claimed {
+            // A run counts as one packet: virtual time is the start time of its first.
             if run.is_none() {
                 self.claims_now = entry.next_claim;
             }
@@ -298,6 +302,8 @@ impl Schedule {
             entry.next += bytes * STEPS / u64::from(entry.limits.weight());
         }
         entry.limits.sent(now, ByteCount::new(bytes), claimed);
+        // Its claim may change with each packet, so a session with a guarantee or maximum is queued
+        // anew.
         if left > 0 && entry.limits.is_plain() {
             entry.place = Place::Run;
             self.run_next = Some(entry.next);
@@ -306,7 +312,7 @@ impl Schedule {
         }
     }
 
-    /// Changes what a session gets. It counts as wanting nothing until its next entry.
+    /// Changes the share of a session. Its entry is empty until the next [`Self::enter`].
     pub(super) fn set_share(
         &mut self,
         now: Instant,
@@ -320,7 +326,7 @@ impl Schedule {
         entry.limits.set_classes(classes);
     }
 
-    /// The first time at which any session wants something, while the link is busy until
+    /// The earliest time at which any session wants something, while the link is busy until
     /// `link_free`. `entry` returns the entry of a session.
     pub(super) fn soonest<'a>(
         &self,
@@ -334,7 +340,7 @@ impl Schedule {
         earliest(wake, senders)
     }
 
-    /// Sessions that want to be woken by `now`.
+    /// Sessions with a timer due by `now`.
     pub(super) fn due(&self, now: Instant) -> Vec<SessionId> {
         self.wakes.iter().take_while(|(time, _)| *time <= now).map(|(_, id)| *id).collect()
     }

@@ -1,4 +1,4 @@
-//! The sessions of an endpoint, and the indices of what they want.
+//! The sessions of an endpoint, with the indices of their next actions.
 
 use core::ops::RangeInclusive;
 use core::time::Duration;
@@ -12,52 +12,53 @@ use crate::session::{Envelope, Session, Wake};
 use crate::wire::packet::Index;
 use crate::{SessionId, SessionShare};
 
-/// How long a session may send in its turn: as long as a gateway pauses between two wake-ups. Packets for
-/// one destination leave the gateway in one call, which costs far less than one each.
+/// Length of a session's turn: the pause of a gateway between two wake-ups. Packets for one
+/// destination then leave in one system call, which costs far less than one call each.
 const RUN: Duration = Duration::from_micros(500);
 /// Minimum and maximum bytes of a turn: eight full packets, and what one call can send. Links slower
 /// than 192 Mbit/s alternate packet by packet.
 const RUN_BYTES: RangeInclusive<u64> = 12_000..=60_000;
 
-/// How many bytes a session may send in its turn; 0 for a packet.
+/// Bytes that a session may send in its turn at this rate; 0 for a single packet.
 fn quantum(rate: BitRate) -> u64 {
     let bytes = rate.bytes_in(RUN).get().min(*RUN_BYTES.end());
+    // On slow links, longer turns would make rates be measured wrongly (`docs/decisions.md`).
     if RUN_BYTES.contains(&bytes) { bytes } else { 0 }
 }
 
 /// All sessions of an endpoint.
 ///
-/// A caller of [`Self::get_mut`] may change what the session wants, so the session counts as
-/// touched until [`Self::reschedule`] has read what it wants and updated the indices.
+/// A caller of [`Self::get_mut`] may change a session's next actions, so the session counts as
+/// touched until [`Self::reschedule`] has read them and updated the indices.
 /// [`super::Core::settle`] does that after every input and command; queries in between rely on the
 /// indices alone.
 pub(crate) struct Sessions {
-    /// Boxed because entries are large and the map's nodes have room for eleven each.
+    /// Boxed because entries are large, and a node of the map has room for eleven.
     all: BTreeMap<SessionId, Box<Entry>>,
     schedule: Schedule,
     touched: Vec<SessionId>,
-    /// How often a session was asked what it wants, or was visited by an iteration.
+    /// Number of sessions that were polled for their next actions, or visited by an iteration.
     #[cfg(test)]
     looks: core::cell::Cell<u64>,
 }
 
 struct Entry {
     session: Session,
-    /// The index that its packets carry.
+    /// The receiver index of its packets.
     index: Index,
     touched: bool,
     scheduled: ScheduleEntry,
 }
 
-/// A packet built by a session.
+/// A packet that a session has built.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Departure {
     pub(crate) session: SessionId,
     pub(super) envelope: Envelope,
-    /// As [`Session::shared_rate`].
+    /// The session's [`Session::shared_rate`].
     pub(super) rate: Option<BitRate>,
-    /// Whether the next packet may be built before [`Sessions::reschedule`]: the indices know what
-    /// limits and guarantees allow, and what other links want, only after that.
+    /// The next packet may be built before [`Sessions::reschedule`]. False with limits, guarantees
+    /// or several links, whose state in the indices is then stale.
     pub(super) may_go_on: bool,
 }
 
@@ -78,7 +79,7 @@ impl Sessions {
         self.touched.push(id);
     }
 
-    /// Removes a session, also from the indices. Returns it with the index that its packets carry.
+    /// Removes a session, also from the indices. Returns it with the receiver index of its packets.
     pub(super) fn remove(&mut self, now: Instant, id: SessionId) -> Option<(Index, Session)> {
         let mut entry = self.all.remove(&id)?;
         self.schedule.enter(now, id, &mut entry.scheduled, Wants::default());
@@ -102,19 +103,19 @@ impl Sessions {
         Some(&mut entry.session)
     }
 
-    /// All sessions, for reports.
+    /// All sessions. Costs time in their number, so only reports and commands use it.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (SessionId, &Session)> {
         #[cfg(test)]
         self.looks.update(|looks| looks + self.all.len() as u64);
         self.all.iter().map(|(id, entry)| (*id, &entry.session))
     }
 
-    /// All sessions, with the indices that their packets carry.
+    /// All sessions with the receiver indices of their packets.
     pub(crate) fn with_indices(&self) -> impl Iterator<Item = (Index, &Session)> {
         self.all.values().map(|entry| (entry.index, &entry.session))
     }
 
-    /// All sessions, mutably, for commands to all.
+    /// All sessions, for commands that concern each. Marks them as touched.
     pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Session> {
         #[cfg(test)]
         self.looks.update(|looks| looks + self.all.len() as u64);
@@ -126,24 +127,24 @@ impl Sessions {
         self.all.values_mut().map(|entry| &mut entry.session)
     }
 
-    /// Sets what a session gets of the link. `false` if there is no such session.
+    /// Sets a session's share of the link; `false` if there is no such session.
     pub(crate) fn set_share(&mut self, now: Instant, id: SessionId, share: SessionShare) -> bool {
         let Some(entry) = self.all.get_mut(&id) else { return false };
         self.schedule.set_share(now, id, &mut entry.scheduled, share);
         self.get_mut(id).is_some()
     }
 
-    /// What a session gets of the link.
+    /// A session's share of the link.
     pub(crate) fn share(&self, id: SessionId) -> Option<SessionShare> {
         self.all.get(&id).map(|entry| entry.scheduled.limits().share())
     }
 
-    /// The touched sessions, in order; more may be touched meanwhile.
+    /// The touched session at a position. More may be touched meanwhile.
     pub(super) fn touched(&self, index: usize) -> Option<SessionId> {
         self.touched.get(index).copied()
     }
 
-    /// The sessions whose index entries may be stale. The caller refiles each.
+    /// Takes the sessions whose index entries may be stale. The caller reschedules each.
     pub(super) fn take_touched(&mut self) -> Vec<SessionId> {
         core::mem::take(&mut self.touched)
     }
@@ -155,7 +156,7 @@ impl Sessions {
         self.touched = touched;
     }
 
-    /// Reads what a session wants and updates the indices.
+    /// Reads the next actions of a session and updates the indices.
     pub(super) fn reschedule(&mut self, now: Instant, id: SessionId) {
         let Some(entry) = self.all.get_mut(&id) else { return };
         #[cfg(test)]
@@ -170,13 +171,14 @@ impl Sessions {
         }
     }
 
-    /// When the first session wants something, while the link is busy until `link_free`.
+    /// The earliest time at which a session has something to do, while the link is busy until
+    /// `link_free`.
     pub(super) fn poll_timeout(&self, link_free: Instant) -> Option<(Instant, Wake)> {
         debug_assert!(self.touched.is_empty(), "the schedule is settled");
         self.schedule.soonest(link_free, |id| self.all.get(&id).map(|entry| &entry.scheduled))
     }
 
-    /// Sessions that want to be woken by `now`.
+    /// Sessions with a timer due by `now`.
     pub(super) fn due(&self, now: Instant) -> Vec<SessionId> {
         self.schedule.due(now)
     }
@@ -196,19 +198,20 @@ impl Sessions {
         self.schedule.log()
     }
 
-    /// Where the next packet stands in fair queueing.
+    /// The virtual start time of the next packet in fair queueing.
     pub(crate) fn next_turn(&self) -> Option<u64> {
         self.schedule.next_turn()
     }
 
-    /// Gives turns to those whose time has come, after a pause not before that of `others`, the least
-    /// of the other parts of the hub: a part that had nothing to send has saved nothing up.
+    /// Queues the sessions whose time to send has come. After a pause, virtual time first advances
+    /// to `others`, the least of the other parts of the hub: a part that had nothing to send saves
+    /// nothing up.
     pub(crate) fn catch_up(&mut self, now: Instant, others: Option<u64>) {
         self.schedule.catch_up(others);
         self.admit(now);
     }
 
-    /// Gives a turn to each session whose time to send or to claim its guarantee has come.
+    /// Queues each session whose time to send, or to claim its guarantee, has come.
     fn admit(&mut self, now: Instant) {
         while let Some(id) = self.schedule.take_sender(now) {
             if let Some(entry) = self.all.get_mut(&id) {
@@ -222,14 +225,15 @@ impl Sessions {
         }
     }
 
-    /// Appends a packet of the session whose turn it is to `buf`.
+    /// Appends a packet of the next session in turn to `buf`.
     ///
-    /// Until it is rescheduled, a session that has sent keeps its turn, whatever it wants next. If it
-    /// has nothing more, it is asked once in vain.
+    /// A session that has sent keeps its turn until it is rescheduled. If it has no further packet,
+    /// it is polled once in vain.
     pub(super) fn transmit(&mut self, now: Instant, buf: &mut Vec<u8>) -> Option<Departure> {
         self.admit(now);
         let mut in_vain = Vec::new();
         let departure = self.transmit_next(now, buf, &mut in_vain);
+        // They are touched, so `reschedule` files them anew; until then they stay in the queue.
         for id in in_vain {
             let entry = self.all.get_mut(&id)?;
             self.schedule.queue(id, &mut entry.scheduled);
@@ -237,8 +241,8 @@ impl Sessions {
         departure
     }
 
-    /// Asks the next session for a packet. If it turns out to have none, it is `in_vain` and the
-    /// next session is asked.
+    /// Polls the next session for a packet. One that has none is added to `in_vain`, and the next
+    /// session is polled.
     fn transmit_next(
         &mut self,
         now: Instant,
@@ -264,8 +268,8 @@ impl Sessions {
         }
     }
 
-    /// Appends at most `most` more packets like that one, which left last, while their session's turn
-    /// lasts and `link` is free. Returns how many.
+    /// Appends at most `most` more packets like `last`, the packet that left last, while the turn
+    /// of their session lasts and `link` is free. Returns their number.
     pub(super) fn transmit_more(
         &mut self,
         now: Instant,
@@ -301,7 +305,7 @@ impl Sessions {
         self.looks.get()
     }
 
-    /// What the indices say, and what asking every session would say.
+    /// Each session's next actions by the indices, and by polling the session.
     #[cfg(test)]
     pub(super) fn audit(&self) -> impl Iterator<Item = (SessionId, Wants, Wants)> {
         let asked = |it: &Entry| Wants::of(&it.session).not_before(it.scheduled.limits().open_at());

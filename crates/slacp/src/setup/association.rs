@@ -14,29 +14,29 @@ use crate::setup::joining::{Joining, Target};
 use crate::wire::packet::{self, Echo, Header, Index, Mac, VERSION};
 use crate::{MOST_LINKS, Notice, PublicKey, SessionId};
 
-/// How long a terminal waits after a refusal by the hub, and how long it ignores further hints that
-/// its session is unknown.
+/// Pause of a terminal after a refusal by the hub, and minimum interval between two hints about an
+/// unknown session that it believes.
 const PAUSE: Duration = Duration::from_secs(5);
-/// How often a message for one of two keys is sent before the other one has its turn.
+/// Transmissions of a message for one of two keys, before the other key has its turn.
 const SENDINGS_EACH: u32 = 3;
 
 /// A terminal's session with one hub, and the handshake for the next one.
 pub(super) struct Association {
-    /// The hub's key.
+    /// The key of the hub that sessions are set up with.
     key: KnockKey,
-    /// The key that will replace it, as far as is known.
+    /// The key that will replace it, if one is known.
     next: Option<KnockKey>,
     /// The key that it has replaced, by which the owner may still name the hub.
     former: Option<PublicKey>,
-    /// Whether the last handshake was for the next key. While there are two, they take turns.
+    /// The last handshake was for the next key. While there are two keys, they take turns.
     for_next: bool,
-    /// Whether there is to be a session.
+    /// The owner wants a session with this hub.
     wanted: bool,
     /// Possible addresses of the hub, tried in turn by handshake messages.
     addresses: Vec<SocketAddr>,
     turn: usize,
     initiator: Option<Initiator>,
-    /// The link of the handshake for the session, among several.
+    /// The link of the handshake for the session, if there are several.
     link: u8,
     /// Handshakes for the further links of the session.
     joining: Vec<Joining>,
@@ -44,7 +44,7 @@ pub(super) struct Association {
     /// The token of a session that was left to the process before the hub's present one, until there is
     /// another session.
     succeeds: Option<u64>,
-    /// The hub seems not to know the session.
+    /// The hub has hinted that it does not know the session.
     doubted: bool,
     hint_again: Instant,
     not_before: Instant,
@@ -73,31 +73,32 @@ impl Association {
         }
     }
 
-    /// Whether the hub has, had or will have this key.
+    /// Returns whether the key is the hub's present, next or former one.
     pub(super) fn is_known_as(&self, key: &PublicKey) -> bool {
         let next = self.next.as_ref().map(|next| &next.hub);
         self.key.hub == *key || next == Some(key) || self.former.as_ref() == Some(key)
     }
 
-    /// Sets the key that will replace the hub's, if any. It is tried first from the next handshake on.
+    /// Sets the key that will replace the hub's, if any. The next handshake tries it first.
     pub(super) fn set_next_key(&mut self, next: Option<PublicKey>) {
         self.next = next.filter(|next| *next != self.key.hub).map(KnockKey::new);
+        // A handshake in progress keeps its key; otherwise the next one begins with the new key.
         if self.initiator.is_none() {
             self.for_next = false;
         }
     }
 
-    /// The key that the last handshake was for.
+    /// The key of the current or last handshake.
     fn tried(&self) -> &KnockKey {
         self.next.as_ref().filter(|_| self.for_next).unwrap_or(&self.key)
     }
 
-    /// Whether a handshake is in progress.
+    /// Returns whether a handshake for a session is in progress.
     pub(super) fn is_shaking_hands(&self) -> bool {
         self.initiator.is_some()
     }
 
-    /// Whether the handshake in progress uses this index.
+    /// Returns whether a handshake in progress uses this index.
     pub(super) fn initiates_with(&self, index: Index) -> bool {
         self.initiator.as_ref().is_some_and(|initiator| initiator.index == index)
             || self.joins_with(index).is_some()
@@ -107,20 +108,20 @@ impl Association {
         self.joining.iter().position(|joining| joining.initiates_with(index))
     }
 
-    /// The links that are yet to be added to a session.
+    /// The links that are still to be added to a session.
     pub(super) fn missing_links(&self, session: SessionId) -> impl Iterator<Item = u8> {
         let joining = self.joining.iter().filter(move |_| self.session == Some(session));
         joining.filter_map(Joining::missing)
     }
 
-    /// The session, if links are being added to it.
+    /// The session that links are being added to, if any.
     fn target(&self, core: &Core) -> Option<Target> {
         let id = self.session.filter(|_| !self.joining.is_empty())?;
         let session = core.session(id).filter(|_| !core.shut)?;
         Some(Target { id, name: session.name, address: session.peer.address })
     }
 
-    /// Sets whether there is to be a session. One that exists goes on either way.
+    /// Sets whether the owner wants a session. An existing one goes on either way.
     pub(super) fn set_wanted(&mut self, core: &mut Core, wanted: bool) {
         self.wanted = wanted;
         if let Some(initiator) = self.initiator.take_if(|_| !wanted) {
@@ -134,21 +135,22 @@ impl Association {
         self.addresses = addresses;
     }
 
-    /// Whether a handshake is needed: there is no session, the hub does not answer on it, another
-    /// process takes new ones, or the hub says that it has none.
+    /// Returns whether a handshake is needed: there is no session, the hub does not answer on it,
+    /// another process takes new sessions, or the hub has hinted that it does not know it.
     fn wants_handshake(&self, core: &Core) -> bool {
         let session = self.session.and_then(|id| core.session(id));
         let serves = |it: &Session| it.is_connected() && !it.is_succeeded();
         self.wanted && !core.shut && (self.doubted || !session.is_some_and(serves))
     }
 
-    /// Leaves a session to its streams if the process that has it takes no more. The next one does not
-    /// replace it.
+    /// Releases a session whose process takes no new ones. It lives on for its streams, and the
+    /// next session does not replace it.
     fn let_go(&mut self, core: &mut Core) {
         let is_succeeded =
             |id: &mut SessionId| core.session(*id).is_some_and(Session::is_succeeded);
         if let Some(former) = self.session.take_if(is_succeeded) {
             self.succeeds = core.session(former).map(|session| session.token);
+            // The next session starts on the same path before this one ends.
             core.keep_memory(former);
             self.doubted = false;
             self.end_joining(core);
@@ -171,7 +173,7 @@ impl Association {
         self.continue_joining(core, now);
         let wanted = self.wants_handshake(core);
         if let Some(old) = self.initiator.take_if(|old| !wanted || core.is_stale(old, now)) {
-            // The next one takes the next link.
+            // The link may be down, so the next handshake takes the next one.
             self.link = (self.link + 1) % core.config.links.len().clamp(1, MOST_LINKS) as u8;
             self.doubted = false;
             core.release_index(old.index);
@@ -224,7 +226,7 @@ impl Association {
         Some(initiator)
     }
 
-    /// Whether a short answer belongs to the handshake in progress.
+    /// Returns whether a short answer belongs to the handshake in progress.
     fn is_answered_by(&self, answer: &[u8]) -> bool {
         let initiator = self.initiator.as_ref();
         initiator.is_some_and(|initiator| initiator.is_answered_by(self.tried(), answer))
@@ -256,27 +258,28 @@ impl Association {
         self.turn = self.turn.wrapping_sub(1);
     }
 
-    /// Whether a refusal of our version answers the handshake in progress.
+    /// Returns whether a *versions* answer refuses the handshake in progress.
     pub(super) fn is_refused_by(&self, echo: Echo, answer: &[u8]) -> bool {
         let echoed = |initiator: &Initiator| packet::echo_of(initiator.index) == echo;
         self.initiator.as_ref().is_some_and(echoed) && self.is_answered_by(answer)
     }
 
-    /// Handles a hub that does not speak our version. It may be upgraded, so the handshake goes on.
+    /// Reports a hub that does not speak this version. It may be upgraded, so the handshake goes
+    /// on.
     pub(super) fn handle_versions(&mut self, core: &mut Core, answer: &[u8]) {
         let theirs = packet::spoken(answer).to_vec();
         self.notice(core, Notice::OtherVersion { ours: VERSION, theirs });
     }
 
-    /// Whether the session may have sent a packet with this header.
+    /// Returns whether the session may have sent a packet with this header.
     pub(super) fn may_have_sent(&self, core: &Core, header: &Header) -> bool {
         let session = self.session.and_then(|id| core.session(id));
         session.is_some_and(|session| session.may_have_sent(header))
     }
 
     /// Handles a hint that the session is unknown. It comes from the hub or from somebody who knows
-    /// its key, so it is only a reason to ask: the session lives until the hub confirms the loss in
-    /// a handshake.
+    /// its key, so it only starts a handshake: the session lives until the hub confirms the loss in
+    /// that.
     pub(super) fn handle_unknown(&mut self, core: &mut Core, now: Instant, hint: &[u8]) {
         let keys = [Some(&self.key), self.next.as_ref()];
         let authentic = keys.into_iter().flatten().any(|key| key.is_answer(hint, None));
@@ -285,7 +288,7 @@ impl Association {
         }
         self.doubted = true;
         self.hint_again = now + PAUSE;
-        // The hub is there again, so there is no need to wait for the next retry.
+        // The hub is back, and the intervals between transmissions are meant for an absent one.
         if let Some(initiator) = &mut self.initiator {
             initiator.send_now(now);
         }
@@ -317,6 +320,7 @@ impl Association {
                 let notice = Notice::Unsupported { parameter: unsupported.parameter };
                 return self.give_up(core, now, receiver, notice);
             }
+            // The handshake goes on: an authentic answer may still come.
             Err(_) => {
                 self.initiator = Some(initiator);
                 return core.ignore();
@@ -331,7 +335,8 @@ impl Association {
         let rtt = initiator.first_rtt(now);
         self.follow_key();
         let key = self.key.hub;
-        // From an address other than the one asked: perhaps a copy of the answer.
+        // An answer from an unknown address may be a copy, so the address that was asked is used
+        // then.
         let asked = self.addresses.get(self.turn.wrapping_sub(1) % self.addresses.len().max(1));
         let known = self.addresses.contains(&from);
         let address = asked.copied().filter(|_| !known).unwrap_or(from);
@@ -341,24 +346,28 @@ impl Association {
         let config = core.link_config(self.link);
         let mut session = Session::new(now, &config, keys, peer, false, Some(rtt), &seed);
         drop(config);
+        // The hub keeps the session tentative until the first data packet.
         session.ping();
         if let Some(old) = self.session.take() {
             core.replace(old);
         }
+        // Links were being added to the former session.
         self.end_joining(core);
         if let Some(allowed) = params.links.filter(|_| core.has_links()) {
             session.take_seat(self.link);
             let links = core.config.links.len().min(MOST_LINKS) as u64;
+            // A session has only the links that both sides have.
             let others = (0..links.min(allowed) as u8).filter(|link| *link != self.link);
             self.joining = others.map(|link| Joining::new(now, link)).collect();
         }
+        // After a session, a notice is news even if it repeats the last.
         self.last_notice = None;
         self.succeeds = None;
         self.session = Some(core.establish(receiver, session));
     }
 
-    /// Follows the hub to the key of the session that has just been set up. The key before it is not
-    /// tried again: whoever has it may have stolen it.
+    /// Adopts the next key if the session was set up with it. The key before it is not tried again:
+    /// whoever has it may have stolen it.
     fn follow_key(&mut self) {
         if let Some(next) = self.next.take_if(|_| self.for_next) {
             self.former = Some(core::mem::replace(&mut self.key, next).hub);
@@ -366,7 +375,7 @@ impl Association {
         self.for_next = false;
     }
 
-    /// The two sides are incompatible, which will not change soon.
+    /// Ends the handshake and pauses: the two sides are incompatible, which will not change soon.
     fn give_up(&mut self, core: &mut Core, now: Instant, index: Index, notice: Notice) {
         core.release_index(index);
         self.doubted = false;
@@ -374,6 +383,7 @@ impl Association {
         self.notice(core, notice);
     }
 
+    /// Notifies the owner, unless the last notice was the same.
     fn notice(&mut self, core: &mut Core, notice: Notice) {
         if self.last_notice.as_ref() != Some(&notice) {
             self.last_notice = Some(notice.clone());

@@ -1,4 +1,4 @@
-//! The terminals of each part of a hub ([`crate::parts`]).
+//! Assignment of terminals to the parts of a hub ([`crate::parts`]).
 
 use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet};
@@ -8,35 +8,35 @@ use units::Instant;
 use crate::wire::packet::Mac;
 use crate::{AggregateId, PublicKey};
 
-/// How long a repeated initiation is passed on without being read again: as long as its answer
-/// waits for the terminal's first packet.
+/// Time for which a repeated initiation is passed on without being read again: as long as its
+/// answer waits for the terminal's first packet.
 const REPEATS: Duration = Duration::from_secs(30);
 
-/// Knows which part of the hub each terminal belongs to. A terminal stays in its part for as long as
-/// it is served: what remains of its last session is there.
+/// The part of the hub that each terminal belongs to. A terminal stays in its part for as long as
+/// it is served: the state of its last session is there.
 #[derive(Debug, Default)]
 pub(crate) struct Dispatch {
-    /// Number of terminals in each part; empty if the hub is not divided.
+    /// Number of terminals in each part; empty if the hub has one part.
     sizes: Vec<usize>,
     terminals: BTreeMap<PublicKey, Assignment>,
-    /// The terminals by the knocks of their last initiations.
+    /// Terminals by the knocks of their last initiations.
     knocks: BTreeMap<Mac, PublicKey>,
 }
 
 #[derive(Debug, Clone, Copy)]
 struct Assignment {
     part: u8,
-    /// The knock of its last initiation, and when that came.
+    /// Knock and arrival of its last initiation.
     last: Option<(Mac, Instant)>,
 }
 
 impl Dispatch {
-    /// A dispatch among `parts`.
+    /// Creates an assignment to this number of parts, still without terminals.
     pub(crate) fn new(parts: u8) -> Self {
         Self { sizes: vec![0; parts.into()], ..Self::default() }
     }
 
-    /// Replaces the set of terminals served.
+    /// Replaces the set of terminals served. New ones go to the part with the fewest.
     pub(crate) fn set_allowed(&mut self, allow: &BTreeSet<PublicKey>) {
         if self.sizes.is_empty() {
             return;
@@ -52,7 +52,7 @@ impl Dispatch {
         }
     }
 
-    /// Puts terminals that share a link into one part, as far as they have not come yet.
+    /// Moves terminals that share a link to one part, except those that have connected already.
     pub(crate) fn set_aggregates(&mut self, of: &BTreeMap<PublicKey, AggregateId>) {
         if self.sizes.is_empty() {
             return;
@@ -62,6 +62,7 @@ impl Dispatch {
             members.entry(aggregate).or_default().push(*key);
         }
         for keys in members.values() {
+            // A terminal that has connected stays where its session is.
             let came = |key: &PublicKey| self.terminals[key].last.map(|_| self.terminals[key].part);
             let fixed = keys.iter().find_map(came);
             let free: Vec<_> = keys.iter().filter(|key| came(key).is_none()).copied().collect();
@@ -88,25 +89,26 @@ impl Dispatch {
         gone.last.iter().for_each(|(knock, _)| _ = self.knocks.remove(knock));
     }
 
-    /// The part that an initiation with this knock was passed on to a moment ago.
+    /// The part that an initiation with this knock was passed on to a short time ago.
     pub(crate) fn repeated(&self, now: Instant, knock: &Mac) -> Option<u8> {
         let assignment = self.terminals.get(self.knocks.get(knock)?)?;
         let recent = assignment.last.is_some_and(|(_, at)| now < at + REPEATS);
         recent.then_some(assignment.part)
     }
 
-    /// Whether an initiation of this terminal was passed on within the time `within`.
+    /// Returns whether an initiation of this terminal was passed on less than `within` ago.
     pub(crate) fn had_another(&self, now: Instant, key: &PublicKey, within: Duration) -> bool {
         let last = self.terminals.get(key).and_then(|assignment| assignment.last);
         last.is_some_and(|(_, at)| now < at + within)
     }
 
-    /// The part that an authentic initiation is to be passed on to; `None` if it stays.
+    /// The part that an authentic initiation must be passed on to; `None` if it stays here.
     pub(crate) fn pass_on(&mut self, now: Instant, key: &PublicKey, knock: Mac) -> Option<u8> {
         let assignment = self.terminals.get_mut(key)?;
         let old = assignment.last.replace((knock, now));
         let part = assignment.part;
         old.iter().for_each(|(knock, _)| _ = self.knocks.remove(knock));
+        // The first part finds repeats of its own initiations by their answers.
         if part == 0 {
             return None;
         }

@@ -1,4 +1,4 @@
-//! Machines that a hub has reported to its owner: terminals of other versions, and strangers.
+//! Rate limit for reports about unserved machines: terminals of other versions, and strangers.
 
 use core::time::Duration;
 use std::collections::BTreeMap;
@@ -14,7 +14,7 @@ const AGAIN: Duration = Duration::from_secs(3600);
 /// with forged addresses.
 const REPORTS: usize = 64;
 
-/// When each machine was last reported, by what tells it from others. At most [`REPORTS`] entries.
+/// The last report about each machine, by a key that identifies it. At most [`REPORTS`] entries.
 #[derive(Debug)]
 pub(crate) struct Reported<K> {
     at: BTreeMap<K, Instant>,
@@ -27,7 +27,7 @@ impl<K> Default for Reported<K> {
 }
 
 impl<K: Ord> Reported<K> {
-    /// Whether to report this machine.
+    /// Returns whether to report this machine now, and records that it was reported.
     pub(crate) fn is_news(&mut self, now: Instant, machine: K) -> bool {
         self.at.retain(|_, at| now < *at + AGAIN);
         let news = self.at.len() < REPORTS && !self.at.contains_key(&machine);

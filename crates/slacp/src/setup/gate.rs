@@ -1,6 +1,6 @@
-//! Protects a hub from load caused by strangers (`docs/slacp.md`, Under load): cookies, and limits
-//! on handshakes and answers. Its size is fixed; a stranger leaves no state except in one of a
-//! thousand shared counters.
+//! Protection of a hub against load from strangers (`docs/slacp.md`, Under load): cookies, and
+//! limits on handshakes and answers. Its size is fixed; a stranger leaves no state except in one of
+//! a thousand shared counters.
 
 use core::cell::Cell;
 use core::time::Duration;
@@ -27,20 +27,20 @@ const HANDSHAKES_EACH: u8 = 3;
 /// Further handshakes with a cookie per second, for any network: a thousand terminals behind one
 /// address come up within a second of receiving their cookies.
 const PROVEN_PER_SECOND: u32 = 1000;
-/// Failed handshakes per second after which a network gets none of [`PROVEN_PER_SECOND`]. This is
-/// an eighth, so it takes eight networks with true addresses to exhaust them.
+/// Failed handshakes per second after which a network gets none of [`PROVEN_PER_SECOND`] any more.
+/// It is an eighth of these, so eight networks with true addresses are needed to exhaust them.
 const VAIN_EACH: u8 = 125;
 /// Hints about unknown sessions per second that a counter allows.
 const HINTS_EACH: u8 = 2;
 
-/// Decides how much to spend on a datagram that belongs to no session.
+/// Decides how much work a datagram without a session is worth.
 pub(crate) struct Gate {
     secret: hmac::Key,
     buckets: Buckets,
     unproven: Bucket,
     proven: Bucket,
     per_network: Counters,
-    /// Failed handshakes, by network and by source.
+    /// Failed handshakes by network, and recently failed senders.
     vain_networks: Counters,
     vain_sources: Marks,
     hints: Counters,
@@ -48,14 +48,15 @@ pub(crate) struct Gate {
 }
 
 impl Gate {
-    /// A gate that admits `handshakes_per_second` without a cookie.
+    /// Creates a gate that admits `handshakes_per_second` without a cookie.
     pub(crate) fn new(handshakes_per_second: u32, rng: &mut ChaCha20Rng) -> Self {
         let mut secret = [0; 32];
         rng.fill_bytes(&mut secret);
         Self::with_secret(handshakes_per_second, &secret)
     }
 
-    /// The same, with the `secret` of the cookies: gates with the same one know each other's.
+    /// Creates a gate with a given `secret` for the cookies. Gates with the same secret accept each
+    /// other's.
     pub(crate) fn with_secret(handshakes_per_second: u32, secret: &[u8; 32]) -> Self {
         let secret = hmac::Key::new(hmac::HMAC_SHA256, secret);
         Self {
@@ -76,17 +77,19 @@ impl Gate {
         self.hashes.get()
     }
 
-    /// Whether to spend Diffie–Hellman operations on a handshake whose sender's address may be
-    /// forged.
+    /// Returns whether to spend Diffie–Hellman operations on a handshake whose source address may
+    /// be forged.
     pub(crate) fn admits_unproven(&mut self, now: Instant) -> bool {
         self.unproven.take(now)
     }
 
-    /// The same for a sender with a cookie. It may use its network's own allowance, the shared one,
-    /// and whatever senders without a cookie leave, so a cookie is never a disadvantage.
+    /// Returns the same for a sender with a cookie. It may use its network's own allowance, the
+    /// shared one, and whatever senders without a cookie leave, so a cookie is never a
+    /// disadvantage.
     pub(crate) fn admits_proven(&mut self, now: Instant, from: SocketAddr) -> bool {
         let network = self.network_bucket(now, from);
         let source = self.source_hash(now, from);
+        // The network's own allowance first: others cannot use it.
         if self.per_network.take(now, network) {
             return true;
         }
@@ -95,8 +98,8 @@ impl Gate {
         trusted && (self.proven.take(now) || self.unproven.take(now))
     }
 
-    /// Records that a handshake with a cookie failed: it was not authentic, its key is not served,
-    /// or the same key had another handshake a moment ago.
+    /// Records a failed handshake with a cookie: it was not authentic, its key is not served, or
+    /// the same key had another handshake a moment ago.
     pub(crate) fn was_in_vain(&mut self, now: Instant, from: SocketAddr) {
         let network = self.network_bucket(now, from);
         let source = self.source_hash(now, from);
@@ -104,7 +107,7 @@ impl Gate {
         self.vain_sources.put(now, source);
     }
 
-    /// Whether to send a hint to the sender of a packet for an unknown session.
+    /// Returns whether to send a hint in reply to a packet of an unknown session.
     pub(crate) fn admits_hint(&mut self, now: Instant, from: SocketAddr) -> bool {
         let network = self.network_bucket(now, from);
         self.hints.take(now, network)
@@ -115,8 +118,10 @@ impl Gate {
         self.cookie_of(period(now), from)
     }
 
-    /// Whether `cookie` was made here for this address within the last 2 to 4 minutes.
+    /// Returns whether `cookie` was made here for this address in this cookie period or the one
+    /// before.
     pub(crate) fn is_cookie(&self, now: Instant, from: SocketAddr, cookie: &Mac) -> bool {
+        // An initiation without a cookie costs no hash here.
         if *cookie == NO_COOKIE {
             return false;
         }
@@ -128,6 +133,7 @@ impl Gate {
     fn cookie_of(&self, period: u64, from: SocketAddr) -> Mac {
         self.hashes.set(self.hashes.get() + 1);
         let mut context = hmac::Context::with_key(&self.secret);
+        // One secret serves the cookies and the counters; the label keeps them apart.
         context.update(b"cookie");
         context.update(&period.to_be_bytes());
         match from.ip() {
@@ -138,7 +144,7 @@ impl Gate {
         knock::truncate(context.sign())
     }
 
-    /// The counter of a sender's network: one stranger may hold many of its addresses.
+    /// The counter of a sender's network, because a stranger may hold many of its addresses.
     fn network_bucket(&mut self, now: Instant, from: SocketAddr) -> usize {
         slot(self.buckets(now).hash(bits(network(from.ip())), 0))
     }
@@ -147,8 +153,8 @@ impl Gate {
         self.buckets(now).hash(bits(from.ip()), from.port())
     }
 
-    /// The current hash key. It changes with the cookies, and so does which senders share a
-    /// counter.
+    /// The current hash key. It changes with the cookie period, and with it the senders that share
+    /// a counter.
     fn buckets(&mut self, now: Instant) -> &Buckets {
         let period = period(now);
         if self.buckets.period != period {
@@ -158,7 +164,7 @@ impl Gate {
     }
 }
 
-/// Sent by a terminal that has no cookie yet.
+/// The cookie field of a terminal that has no cookie yet.
 const NO_COOKIE: Mac = [0; MAC];
 
 fn period(now: Instant) -> u64 {
@@ -173,8 +179,8 @@ fn bits(ip: IpAddr) -> u128 {
 }
 
 /// A keyed hash of senders by multiplication with secret odd numbers. It takes a few nanoseconds,
-/// because it counts every datagram of a flood. Without the key, nobody can choose senders that
-/// collide.
+/// because every datagram of a flood is hashed. Without the key, senders that collide cannot be
+/// chosen.
 struct Buckets {
     period: u64,
     keys: [u64; 4],
@@ -189,6 +195,7 @@ impl Buckets {
         let mut keys = [0; 4];
         for (key, bytes) in keys.iter_mut().zip(tag.as_ref().chunks_exact(8)) {
             let bytes = bytes.try_into().expect("the chunk has 8 bytes");
+            // Odd, so that multiplication modulo 2⁶⁴ is a bijection.
             *key = u64::from_be_bytes(bytes) | 1;
         }
         Self { period, keys }
@@ -210,12 +217,12 @@ fn slot(hash: u64) -> usize {
     (hash >> (u64::BITS - COUNTERS.ilog2())) as usize
 }
 
-/// The number of the second; counters restart with each.
+/// The number of the current second. Counters restart with each.
 fn second(now: Instant) -> u64 {
     now.as_nanos() / 1_000_000_000
 }
 
-/// A full bucket that saves up at most one second's worth, and grants nothing if that is 0.
+/// A full bucket that holds at most one second's worth; with 0 it grants nothing.
 fn a_second_of(per_second: u32) -> Bucket {
     Bucket::every(Duration::from_secs(1) / per_second.max(1), per_second)
 }
@@ -232,7 +239,7 @@ impl Counters {
         Self { each, second: 0, taken: Box::new([0; COUNTERS]) }
     }
 
-    /// Counts, unless the counter is at its limit.
+    /// Counts an event; `false` if the counter is at its limit.
     fn take(&mut self, now: Instant, slot: usize) -> bool {
         let enough = self.has_room(now, slot);
         self.taken[slot] += u8::from(enough);
@@ -249,7 +256,7 @@ impl Counters {
     }
 }
 
-/// Which senders were seen in this second. One sender may overwrite another; a sender is mistaken
+/// Senders seen in the current second, by hash. One sender may overwrite another; it is mistaken
 /// for another with a probability of 2⁻³¹.
 struct Marks {
     second: u64,
@@ -275,7 +282,7 @@ impl Marks {
     }
 }
 
-/// The low bits of a hash, never zero.
+/// The low bits of a hash, never zero, because zero marks an empty slot.
 fn tag(hash: u64) -> u32 {
     hash as u32 | 1
 }

@@ -12,11 +12,11 @@ use crate::session::{Peer, Session};
 use crate::sessions::{Core, Owner};
 use crate::wire::packet::{Index, Mac};
 
-/// How long a terminal waits after the hub has refused a link.
+/// Pause of a terminal after the hub has refused a link.
 const PAUSE: Duration = Duration::from_secs(5);
 
-/// How long a link may take to carry its first acknowledgement. The hub forgets a link that it has
-/// answered and not heard of for as long.
+/// Time in which a new link must carry its first acknowledgement. The hub forgets an answered link
+/// that was not used after the same time.
 const PROOF: Duration = Duration::from_secs(30);
 
 /// The handshake that adds one link to a session.
@@ -30,12 +30,12 @@ pub(super) struct Joining {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
     ShakingHands,
-    /// The hub has answered; the link has until then to carry packets.
+    /// The hub has answered; the link must carry an acknowledgement by then.
     Unproven(Instant),
     Joined,
 }
 
-/// The session that links are added to, and where its hub is.
+/// The session that links are added to, and the address of its hub.
 pub(super) struct Target {
     pub(super) id: SessionId,
     pub(super) name: u64,
@@ -47,11 +47,12 @@ impl Joining {
         Self { link, initiator: None, not_before: now, state: State::ShakingHands }
     }
 
-    /// The link, if the session does not have it yet.
+    /// The link, if it is not part of the session yet.
     pub(super) fn missing(&self) -> Option<u8> {
         (self.state == State::ShakingHands).then_some(self.link)
     }
 
+    /// Returns whether its handshake uses this index.
     pub(super) fn initiates_with(&self, index: Index) -> bool {
         self.initiator.as_ref().is_some_and(|initiator| initiator.index == index)
     }
@@ -66,7 +67,7 @@ impl Joining {
         }
     }
 
-    /// Gives the handshake up, with its session.
+    /// Aborts the handshake and releases its index.
     pub(super) fn end(&mut self, core: &mut Core) {
         if let Some(initiator) = self.initiator.take() {
             core.release_index(initiator.index);
@@ -126,7 +127,7 @@ impl Joining {
         }
     }
 
-    /// Handles the hub's answer: the session has one link more, or the hub refuses it.
+    /// Handles the hub's answer: the link joins the session, or the hub refuses it.
     pub(super) fn handle_response(
         &mut self,
         core: &mut Core,
@@ -136,10 +137,12 @@ impl Joining {
         body: &[u8],
     ) {
         let Some(mut initiator) = self.initiator.take() else { return core.ignore() };
+        // The handshake goes on: an authentic answer may still come.
         let Ok(params) = initiator.answer(body) else {
             self.initiator = Some(initiator);
             return core.ignore();
         };
+        // A hub that accepts the link confirms the session by name.
         if params.join != Some(target.name) {
             self.not_before = now + PAUSE;
             return core.release_index(receiver);

@@ -1,4 +1,4 @@
-//! What a hub configures otherwise for some of its terminals.
+//! Settings of a hub for individual terminals.
 
 use std::collections::BTreeMap;
 
@@ -9,14 +9,14 @@ use crate::{Config, PublicKey, Rate};
 /// Overrides by terminal, for sessions set up and links added from now on.
 #[derive(Default)]
 pub(super) struct OwnConfigs {
-    /// In place of [`Config::memory`].
+    /// Replaces [`Config::memory`].
     pub(super) memory: BTreeMap<PublicKey, ByteCount>,
-    /// In place of the rates of [`Config::links`], by their indices.
+    /// Replaces the rates of [`Config::links`], by their indices.
     pub(super) link_rates: BTreeMap<PublicKey, BTreeMap<u8, Rate>>,
 }
 
 impl OwnConfigs {
-    /// The configuration of a terminal's sessions, if it differs from the usual one.
+    /// The configuration for a terminal's sessions, if it has settings of its own.
     pub(super) fn of(&self, usual: &Config, key: &PublicKey) -> Option<Config> {
         let (memory, rates) = (self.memory.get(key), self.link_rates.get(key));
         if memory.is_none() && rates.is_none() {
@@ -24,6 +24,7 @@ impl OwnConfigs {
         }
         let mut own = usual.clone();
         if let Some(memory) = memory {
+            // A stream's window is a share of the memory.
             (own.memory, own.stream_window) = (*memory, usual.stream_window.min(*memory));
         }
         for (link, rate) in rates.into_iter().flatten() {

@@ -1,15 +1,15 @@
-//! Other processes at a hub's address: one that still has sessions, and one that has lost them.
+//! Other processes at a hub's address: one that still has sessions, and one that has lost its own.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 
 use crate::{IndexShare, PublicKey};
 
-/// Another process at a hub's address, which carries the sessions that it has until they end. What
-/// belongs to them does not come here, or not for long.
+/// Another process at a hub's address, which carries its sessions until they end. Packets of those
+/// sessions do not arrive here, or only for a short time.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Sibling {
-    /// From which its indices are.
+    /// The share that its receiver indices are from.
     pub indices: IndexShare,
     /// The names of its sessions ([`Endpoint::names`](crate::Endpoint::names)).
     pub sessions: BTreeSet<u64>,
@@ -20,15 +20,15 @@ pub struct Sibling {
     pub tokens: BTreeMap<PublicKey, u64>,
 }
 
-/// How a terminal was last heard, so that another process can call it in the hub's place
-/// ([`Endpoint::call`](crate::Endpoint::call)). Not secret, but whoever has it and the hub's public key
-/// can make the terminal ask the hub, once every 5 s.
+/// The last contact with a terminal, from which another process can call it in the hub's place
+/// ([`Endpoint::call`](crate::Endpoint::call)). Not secret, but whoever has it and the hub's public
+/// key can make the terminal start a handshake, once every 5 s.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Contact {
-    /// The terminal's address.
+    /// The terminal's address when it was last heard.
     pub address: SocketAddr,
-    /// The index that its packets carry.
+    /// The index of the hub that its packets carry.
     pub index: u32,
-    /// The number of its last packet.
+    /// The largest packet number received from it.
     pub number: u64,
 }

@@ -1,7 +1,7 @@
-//! Machines that ask a hub for sessions and get no answer.
+//! Machines that ask a hub for sessions and are not served.
 //!
-//! A hub is silent towards them, so a terminal with a wrong key learns nothing. The hub's owner does: a
-//! bounded table holds those heard last, and new ones are reported.
+//! A hub is silent towards them, so a terminal with a wrong key learns nothing. The hub's owner
+//! does: a bounded table holds those heard last, and new ones are reported.
 
 use core::time::Duration;
 use std::collections::BTreeMap;
@@ -32,11 +32,11 @@ pub struct Stranger {
     pub first: Instant,
     /// Time of its last message.
     pub last: Instant,
-    /// Number of messages.
+    /// Number of messages received from it.
     pub attempts: u64,
 }
 
-/// What tells strangers apart.
+/// Identity of a stranger: its key or, if that is unknown, its IP address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Who {
     Key(PublicKey),
@@ -51,7 +51,7 @@ pub(crate) struct Strangers {
 }
 
 impl Strangers {
-    /// Records a message. Returns a notice if its sender is new.
+    /// Records a message. Returns a notice if its sender is to be reported.
     pub(crate) fn hear(
         &mut self,
         now: Instant,
@@ -74,17 +74,19 @@ impl Strangers {
         is_news.then_some(Notice::Stranger { address, key })
     }
 
+    /// Makes room for an entry; `None` if all entries are recent.
     fn make_room(&mut self, now: Instant) -> Option<()> {
         if self.known.len() < MOST {
             return Some(());
         }
         let oldest = self.known.iter().min_by_key(|(_, stranger)| stranger.last);
+        // A machine that keeps asking stays: forged addresses must not displace it.
         let (who, _) = oldest.filter(|(_, stranger)| now >= stranger.last + STALE)?;
         let who = *who;
         self.known.remove(&who).map(drop)
     }
 
-    /// Forgets a terminal that is permitted now.
+    /// Removes a terminal that is permitted now.
     pub(crate) fn forget(&mut self, key: &PublicKey) {
         self.known.remove(&Who::Key(*key));
     }

@@ -1,5 +1,5 @@
-//! The terminal's side of session set-up (`docs/slacp.md`, Session set-up): one association for each
-//! of its hubs.
+//! The terminal's side of session set-up (`docs/slacp.md`, Session set-up): one association per
+//! hub.
 
 use std::net::SocketAddr;
 
@@ -10,14 +10,14 @@ use crate::setup::association::Association;
 use crate::wire::packet::{Echo, Header, Index, Mac};
 use crate::{PublicKey, SessionId};
 
-/// The hubs of a terminal. A datagram finds its association by an index, or by what only one hub can
-/// have answered.
+/// The hubs of a terminal. A datagram is matched to an association by its index, by the initiation
+/// that it answers, or by the packet that it refers to.
 pub(crate) struct Terminal {
     hubs: Vec<Association>,
 }
 
 impl Terminal {
-    /// With one hub, which is to have a session.
+    /// Creates a terminal with one hub, with which it sets up a session.
     pub(crate) fn new(hub: PublicKey, addresses: Vec<SocketAddr>) -> Self {
         Self { hubs: vec![Association::new(hub, addresses, true)] }
     }
@@ -30,7 +30,7 @@ impl Terminal {
         }
     }
 
-    /// Sets whether there is to be a session with a hub. Unknown hubs are ignored.
+    /// Sets whether the owner wants a session with a hub. Unknown hubs are ignored.
     pub(crate) fn set_wanted(&mut self, core: &mut Core, hub: PublicKey, wanted: bool) {
         if let Some(known) = self.find(&hub) {
             known.set_wanted(core, wanted);
@@ -48,7 +48,7 @@ impl Terminal {
         self.hubs.iter_mut().find(|known| known.is_known_as(hub))
     }
 
-    /// The links that are yet to be added to a session.
+    /// The links that are still to be added to a session.
     pub(crate) fn missing_links(&self, session: SessionId) -> Vec<u8> {
         self.hubs.iter().flat_map(|hub| hub.missing_links(session)).collect()
     }
@@ -115,6 +115,7 @@ impl Terminal {
         }
     }
 
+    /// The association with a handshake in progress that uses this index.
     fn initiating_with(&mut self, index: Index) -> Option<&mut Association> {
         self.hubs.iter_mut().find(|hub| hub.initiates_with(index))
     }

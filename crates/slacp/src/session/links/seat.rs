@@ -1,4 +1,4 @@
-//! What a member may carry, and when.
+//! The data that a member may carry, by the turn of its link.
 
 use units::{ByteCount, Instant};
 
@@ -12,13 +12,13 @@ impl Session {
         self.seat.as_ref().map_or(Turn::All, |seat| seat.turn)
     }
 
-    /// Whether this member may carry everything.
+    /// Returns whether this member may carry everything.
     pub(in crate::session) fn takes_all(&self) -> bool {
         self.turn() == Turn::All
     }
 
-    /// Whether this member may carry what goes before new data. A slower link helps out if the
-    /// quicker ones have more to repair than they can soon.
+    /// Returns whether this member may carry data that goes before new data. A slower link helps
+    /// out if the quicker ones have more to retransmit than they can send soon.
     pub(in crate::session) fn takes_urgent(&self) -> bool {
         match self.turn() {
             Turn::All => true,
@@ -27,9 +27,10 @@ impl Session {
         }
     }
 
-    /// Whether this member may carry new data of a class.
+    /// Returns whether this member may carry new data of a class.
     pub(in crate::session) fn takes_class(&self, class: usize) -> bool {
         let Some(seat) = &self.seat else { return true };
+        // A class keeps its link only while that works; otherwise its data takes any.
         let bound = self.sender.scheduler.link(class).filter(|link| seat.works(*link));
         match (bound, seat.turn) {
             (Some(link), _) => link == seat.link,
@@ -39,8 +40,8 @@ impl Session {
         }
     }
 
-    /// Whether more than this waits that the quicker links have to carry. They soon carry those that
-    /// wait for a small piece, if these are few.
+    /// Returns whether more than `bytes` wait, the amount that the quicker links carry sooner. Data
+    /// of sparse streams does not count if the quicker links can take all of it.
     fn waits_beyond(&self, bytes: u64) -> bool {
         let sparse = self.streams.sparse() as u64 * self.path.pmtu.size() as u64;
         if sparse > 0 && sparse <= bytes {
@@ -61,12 +62,13 @@ impl Session {
             )
     }
 
+    /// Returns whether the class is bound to a link that works.
     fn is_bound(&self, class: usize) -> bool {
         let link = self.sender.scheduler.link(class);
         self.seat.as_ref().zip(link).is_some_and(|(seat, link)| seat.works(link))
     }
 
-    /// Whether anything waits that only this member may carry.
+    /// Returns whether frames wait that only this member may carry.
     pub(in crate::session) fn has_own_frames(&self) -> bool {
         let waits = |seat: &Seat| !seat.frames.is_empty() || !seat.reports.is_empty();
         self.seat.as_deref().is_some_and(waits)
@@ -80,13 +82,15 @@ impl Session {
         }
     }
 
-    /// When the link itself is free, if its rate is configured.
+    /// The time at which this link's own pacer has room; zero if the rate is measured.
     pub(in crate::session) fn link_free_at(&self) -> Instant {
+        // With a measured rate the session paces itself.
         let configured = self.rate.shared().is_some();
         let seat = self.seat.as_ref().filter(|_| configured);
         seat.map_or(Instant::ZERO, |seat| seat.pacer.ready_at())
     }
 
+    /// Charges a packet to this link's own pacer.
     pub(in crate::session) fn occupy_link(&mut self, now: Instant, bytes: u64) {
         let rate = self.rate.shared();
         if let (Some(seat), Some(rate)) = (&mut self.seat, rate) {
@@ -97,7 +101,7 @@ impl Session {
 }
 
 impl Seat {
-    /// Whether the session sizes windows and buffers for several links.
+    /// Returns whether the session sizes windows and buffers for several links.
     pub(in crate::session) fn shares_pace(&self) -> bool {
         self.shared
     }

@@ -1,4 +1,4 @@
-//! A newcomer with the key of a session that is in use (`docs/slacp.md`, Two machines with one key).
+//! A newcomer with the key of a session in use (`docs/slacp.md`, Two machines with one key).
 
 use std::net::SocketAddr;
 
@@ -10,19 +10,20 @@ use crate::sessions::Core;
 use crate::setup::replacement::{FURTHER_QUESTIONS, Verdict, question_interval};
 use crate::{Notice, PublicKey, SessionId};
 
-/// What a hub still has to do about a newcomer.
+/// The pending decision about a newcomer.
 #[derive(Debug)]
 pub(super) struct Rivalry {
-    /// How often the session in use is still to be asked.
+    /// Number of further PINGs to the session in use.
     questions: u8,
-    /// When to ask again, or to decide.
+    /// The time of the next PING, or of the decision.
     next: Option<Instant>,
-    /// Where the newcomer's first data packet came from. Before it, nothing is decided.
+    /// Source of the newcomer's first data packet. Nothing is decided before that.
     used_from: Option<SocketAddr>,
 }
 
 impl Rivalry {
-    /// Of a newcomer for which the session in use was first asked `now`, if there is one.
+    /// Starts the decision. The session in use, if there is one, was pinged for the first time
+    /// `now`.
     pub(super) fn new(now: Instant, present: Option<&Present>) -> Self {
         let next = present.map(|present| now + question_interval(present.patience));
         Self { questions: FURTHER_QUESTIONS, next, used_from: None }
@@ -30,7 +31,7 @@ impl Rivalry {
 }
 
 impl Hub {
-    /// The session in use of a key, as a newcomer from an address finds it.
+    /// The session in use of a key, with its signs of life for a newcomer at an address.
     fn present(
         &self,
         core: &Core,
@@ -41,8 +42,8 @@ impl Hub {
         Some((id, core.session(id)?.present(from.ip())))
     }
 
-    /// Whether to answer an initiation at once. Otherwise newcomers of its key are held off, and the
-    /// session in use has been asked.
+    /// Returns whether to answer an initiation. Otherwise newcomers with this key are held off, and
+    /// the session in use was pinged.
     pub(super) fn screens(
         &mut self,
         core: &mut Core,
@@ -59,7 +60,7 @@ impl Hub {
         admitted
     }
 
-    /// Asks the session in use, if any, because a newcomer has come.
+    /// Pings the session in use, if any, because a newcomer has come.
     pub(super) fn begin_rivalry(
         &mut self,
         core: &mut Core,
@@ -74,8 +75,8 @@ impl Hub {
         rivalry
     }
 
-    /// Whether a newcomer that has used its session may replace the one in use now. If that is not
-    /// clear yet, it is looked at again later.
+    /// Returns whether a newcomer that has used its session may replace the one in use now. If that
+    /// is still open, the decision is scheduled.
     pub(super) fn may_replace(
         &mut self,
         core: &mut Core,
@@ -91,6 +92,7 @@ impl Hub {
             Verdict::Admit => return true,
             Verdict::Wait(until) => {
                 let rivalry = &mut tentative.rivalry;
+                // Otherwise PINGs are still to be sent, and the decision follows them.
                 if rivalry.next.is_none() {
                     rivalry.next = Some(until);
                     self.rivalries.insert((until, *key));
@@ -108,19 +110,20 @@ impl Hub {
         false
     }
 
-    /// Whether the machine of a key asks about a session that it waits for.
+    /// Returns whether an initiation names the tentative session that its own machine is waiting
+    /// for.
     pub(super) fn is_waiting_with(&self, key: &PublicKey, name: Option<u64>) -> bool {
         let waits =
             |it: &Tentative| it.rivalry.used_from.is_some() && name == Some(it.session.name);
         self.tentative(key).is_some_and(waits)
     }
 
-    /// When the next session in use is to be asked, or its newcomer to be judged.
+    /// The time of the next PING to a session in use, or of the next decision.
     pub(super) fn next_rivalry(&self) -> Option<Instant> {
         self.rivalries.first().map(|(next, _)| *next)
     }
 
-    /// Asks the sessions in use again, and judges newcomers that have waited long enough.
+    /// Pings the sessions in use again, and decides about newcomers whose time is over.
     pub(super) fn follow_rivalries(&mut self, core: &mut Core, now: Instant) {
         while let Some((at, key)) = self.rivalries.first().copied().filter(|(at, _)| *at <= now) {
             self.rivalries.remove(&(at, key));
@@ -146,6 +149,7 @@ impl Hub {
             && self.may_replace(core, now, from, key)
             && let Some(id) = self.promote(core, key)
         {
+            // Put into use by a timer instead of a packet, so no input settles it.
             core.touch(id);
         }
     }
@@ -158,7 +162,7 @@ impl Hub {
         }
     }
 
-    /// Forgets when to look at a newcomer again.
+    /// Cancels the scheduled PING or decision about a newcomer.
     pub(super) fn end_rivalry(&mut self, key: &PublicKey, rivalry: &Rivalry) {
         rivalry.next.inspect(|next| _ = self.rivalries.remove(&(*next, *key)));
     }
