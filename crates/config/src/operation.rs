@@ -25,8 +25,8 @@ pub struct OperationConfig {
     pub keepalive: Option<Duration>,
     /// The metrics server and its page. Section `metrics`, default none.
     pub metrics: Option<MetricsConfig>,
-    /// Directory for what was learnt about paths, so that sessions resume at their remembered rate.
-    /// Key `state`, default none.
+    /// Directory for learnt properties of paths, so that sessions resume at their remembered rate. Key
+    /// `state`, default none.
     pub state: Option<PathBuf>,
     /// Log filter. Key `log`, default `"info"`.
     pub log: Option<LogFilter>,
@@ -51,10 +51,10 @@ pub struct MetricsConfig {
     pub token_file: Option<PathBuf>,
     /// Clients besides this machine's own, by address; empty: all. Key `allow`.
     pub allow: Vec<Prefix>,
-    /// Names of this machine by which clients may ask for it, in lower case, besides `localhost` and
-    /// addresses: a browser that was lured to another name is refused (DNS rebinding). Key `hosts`.
+    /// Names of this machine in requests of clients, in lower case, besides `localhost` and addresses. A
+    /// browser that was lured to another name is refused (DNS rebinding). Key `hosts`.
     pub hosts: Vec<String>,
-    /// Whether the destinations of connections are left out. Key `hide_destinations`.
+    /// Leaves out the destinations of connections. Key `hide_destinations`.
     pub hide_destinations: bool,
 }
 
@@ -80,8 +80,8 @@ pub struct DlepConfig {
     /// Ignores packets forwarded by a router: the TTL must be 255 (RFC 5082). Key `gtsm`, default
     /// true.
     pub gtsm: bool,
-    /// Whether the link gives capacity on demand: the gateway asks for it by what waits, and a rate
-    /// of 0 means that nothing is granted now. Key `on_demand`, default false.
+    /// The link gives capacity on demand: the gateway requests it for its backlog, and a rate of 0 means
+    /// that nothing is granted at present. Key `on_demand`, default false.
     pub on_demand: bool,
 }
 
