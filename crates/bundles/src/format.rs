@@ -142,7 +142,7 @@ pub enum Unreadable {
     #[error("its source or destination has a form that is not supported")]
     Endpoint,
     /// Its hop limit is exhausted (RFC 9171 §4.4.3).
-    #[error("it has crossed as many nodes as it may")]
+    #[error("its hop limit is exhausted")]
     Hops,
 }
 

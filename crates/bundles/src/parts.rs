@@ -18,10 +18,10 @@ const HEADS: usize = 48;
 #[non_exhaustive]
 pub enum PartsError {
     /// Its source forbids it, or has signed or encrypted it (RFC 9172 §3.3).
-    #[error("it must not be sent in parts")]
+    #[error("it must not be fragmented")]
     Forbidden,
     /// There would be more than [`MOST_PARTS`].
-    #[error("it would be in more than {MOST_PARTS} parts")]
+    #[error("it would need more than {MOST_PARTS} fragments")]
     TooMany,
     /// The bytes are not a bundle, or not fragments of one.
     #[error("malformed")]

@@ -154,7 +154,7 @@ pub enum TransferError {
     #[error("more bytes than were announced")]
     TooLong,
     /// Fewer bytes than announced.
-    #[error("it ends early")]
+    #[error("the transfer ends early")]
     Early,
     /// A reply of an unknown kind.
     #[error("a reply of an unknown kind, {0}")]

@@ -16,7 +16,7 @@ pub enum Malformed {
     #[error("a compressed segment is malformed")]
     Frame,
     /// More compressed segments at a time than agreed.
-    #[error("{open} directions are decompressed already")]
+    #[error("{open} directions are already being decompressed")]
     TooMany {
         /// Directions that are being decompressed.
         open: usize,

@@ -69,16 +69,16 @@ pub enum Unfit {
     #[error("ambiguous framing")]
     Framing,
     /// `Host` is missing, repeated or malformed.
-    #[error("no single host")]
+    #[error("Host missing, repeated or malformed")]
     Host,
     /// The target is not in origin form (a path).
-    #[error("the target is no path")]
+    #[error("the target is not a path")]
     Target,
     /// The connection switches to another protocol.
-    #[error("another protocol")]
+    #[error("switch to another protocol")]
     Protocol,
     /// The connection itself is authenticated (NTLM, Negotiate), so it must not be shared.
-    #[error("a user is known by the connection")]
+    #[error("the connection is authenticated")]
     Authentication,
 }
 

@@ -19,19 +19,19 @@ pub const LONGEST_QUESTION: usize = 4096;
 #[non_exhaustive]
 pub enum NoQuestion {
     /// The request is for another path.
-    #[error("nothing is here: questions go to {PATH}")]
+    #[error("not found: DNS queries go to {PATH}")]
     Path,
     /// It is neither GET nor POST.
-    #[error("questions come by GET or POST")]
+    #[error("DNS queries use GET or POST")]
     Method,
     /// The body of a POST is not a DNS message.
     #[error("expected {MEDIA_TYPE}")]
     MediaType,
     /// The query has not exactly one `dns`, or it is not base64url without padding (RFC 8484 §4.1.1).
-    #[error("expected a single `dns` in base64url")]
+    #[error("expected one parameter `dns` in base64url")]
     Query,
     /// The question is longer than [`LONGEST_QUESTION`].
-    #[error("the question is too long")]
+    #[error("the DNS query is too long")]
     TooLong,
 }
 

@@ -80,13 +80,13 @@ pub enum Refusal {
     #[error("the disk does not take it")]
     Disk,
     /// The same bundle is arriving by another way, or too many bundles are arriving.
-    #[error("the same bundle, or too many others, are coming in")]
+    #[error("the same bundle, or too many others, are arriving")]
     Busy,
     /// No more bundles can be remembered.
     #[error("no more bundles can be remembered until others expire")]
     Memory,
     /// It has arrived damaged.
-    #[error("it has arrived damaged")]
+    #[error("it arrived damaged")]
     Damaged,
     /// It is larger than permitted.
     #[error("it is larger than permitted")]
@@ -98,7 +98,7 @@ pub enum Refusal {
     #[error("it has expired")]
     Expired,
     /// It was made in the future: one of the clocks is wrong.
-    #[error("it was made in the future")]
+    #[error("its creation time is in the future")]
     Future,
     /// This node has no route to its destination.
     #[error("no route leads to its destination")]
@@ -107,7 +107,7 @@ pub enum Refusal {
     #[error("its source is not behind the node that sends it")]
     Source,
     /// It is an administrative record for a service, or another bundle for the node itself.
-    #[error("a node itself takes administrative records only, and its services take all others")]
+    #[error("the node's own endpoint accepts administrative records only, its services none")]
     Endpoint,
     /// It differs from what was announced, or is not a bundle.
     #[error("it is malformed")]

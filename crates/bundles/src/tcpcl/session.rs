@@ -55,7 +55,7 @@ pub struct SessionConfig {
 #[non_exhaustive]
 pub enum SessionEnd {
     /// The peer has terminated it with this reason.
-    #[error("the peer has ended it ({0:?})")]
+    #[error("the peer has ended the session ({0:?})")]
     ByPeer(TermReason),
     /// This node has terminated it.
     #[error("ended")]
@@ -427,7 +427,7 @@ impl Session {
             (_, Message::MsgReject { header, .. }) => {
                 Err(SessionEnd::Violation(format!("the peer rejects a message of type {header}")))
             }
-            _ => Err(SessionEnd::Violation("a message that does not belong here".to_owned())),
+            _ => Err(SessionEnd::Violation("an unexpected message".to_owned())),
         }
     }
 
@@ -437,7 +437,7 @@ impl Session {
             return Ok(());
         };
         if *critical {
-            return Err(SessionEnd::Violation("an extension that is not known".to_owned()));
+            return Err(SessionEnd::Violation("an unsupported critical extension".to_owned()));
         }
         // Both sides use the shorter interval; 0 disables keepalives (RFC 9174 §4.7).
         let seconds = (*keepalive).min(KEEPALIVE);
@@ -445,7 +445,7 @@ impl Session {
         self.segment = (*segment_mru).min(SEGMENT);
         self.largest = *transfer_mru;
         if self.segment == 0 {
-            return Err(SessionEnd::Violation("it takes no bytes".to_owned()));
+            return Err(SessionEnd::Violation("the peer accepts no bytes".to_owned()));
         }
         self.state = State::Asked;
         self.events.push_back(SessionEvent::Peer(node.parse().ok()));
@@ -459,7 +459,7 @@ impl Session {
         };
         let violation = |what: &str| Err(SessionEnd::Violation(what.to_owned()));
         if length > SEGMENT {
-            return violation("a segment that is too long");
+            return violation("segment too long");
         }
         if start {
             // Only a refused transfer may be given up by the start of another one.
@@ -481,7 +481,7 @@ impl Session {
                 Some(incoming) if incoming.id == id => {
                     (incoming.left, incoming.start, incoming.end) = (length, start, end);
                 }
-                _ => return violation("a segment of no transfer"),
+                _ => return violation("a segment without a transfer"),
             }
         }
         if length == 0 {
@@ -611,7 +611,7 @@ impl Session {
             return Ok(());
         }
         if length > outgoing.sent {
-            return Err(SessionEnd::Violation("it acknowledges what was not sent".to_owned()));
+            return Err(SessionEnd::Violation("bytes acknowledged that were not sent".to_owned()));
         }
         if length == outgoing.total {
             self.outgoing = None;
