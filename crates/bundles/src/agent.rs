@@ -243,6 +243,7 @@ impl Agent {
             agent.index.remember(id, fate, expires);
         }
         let mut records = records;
+        // Restores the order of arrival, in which bundles are sent.
         records.sort_by_key(|record| (record.arrived, record.id));
         for record in records {
             match agent.index.fate(&record.id) {
@@ -339,6 +340,7 @@ impl Agent {
         if self.index.bytes() + reserved + length > bytes.get() || count >= *bundles {
             return Err(Refusal::Full);
         }
+        // Every bundle in the store will have to be remembered.
         if count + self.index.remembered() >= *remembered {
             return Err(Refusal::Memory);
         }
@@ -362,6 +364,7 @@ impl Agent {
             self.stats.duplicates += 1;
             return Ok(Decision::Have);
         }
+        // From now on the same bundle is refused if it arrives by another way.
         let said = incoming.id.replace(bundle.id);
         let from = incoming.from;
         let twin = |it: &(&Ticket, &Incoming)| *it.0 != ticket && it.1.id == Some(bundle.id);
@@ -460,6 +463,7 @@ impl Agent {
     /// Records that the next node has stored a bundle.
     pub fn acknowledged(&mut self, id: &BundleId) {
         let Some(PeerId(number)) = self.end_sending(id) else { return };
+        // The node accepts bundles again, so its next pause is a short one.
         (self.peers[number].paused, self.peers[number].pause) = (None, None);
         self.leave(id, Fate::Forwarded);
     }
@@ -467,6 +471,7 @@ impl Agent {
     /// Handles a bundle that could not be sent; it will be sent again.
     pub fn returned(&mut self, now: Instant, id: &BundleId, why: Returned) {
         let Some(number) = self.end_sending(id) else { return };
+        // Other bundles to the node are not affected.
         if why == Returned::Unwanted {
             return self.index.set(id, State::Paused(now + UNWANTED));
         }

@@ -47,6 +47,7 @@ impl Node {
                 good.then(|| Service::Dtn(service.into())).ok_or(EndpointError)?
             }
             _ => match service.parse() {
+                // Number 0 is the administrative endpoint of the node.
                 Ok(number @ 1..) => Service::Ipn(number),
                 _ => return Err(EndpointError),
             },

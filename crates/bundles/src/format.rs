@@ -162,6 +162,7 @@ pub fn read(bytes: &[u8]) -> Result<(Summary, Option<Vec<u8>>), Unreadable> {
         RewrittenBundle::Valid { bundle, .. } => Ok((summary(&bundle, bytes)?, None)),
         RewrittenBundle::Rewritten { new_data, .. } => {
             let kept = Chunk::flatten(new_data, bytes).into_vec();
+            // Parsed again, because ranges and length must refer to the kept form.
             match RewrittenBundle::parse(&kept, no_keys).map_err(malformed)? {
                 RewrittenBundle::Valid { bundle, .. } => {
                     let summary = summary(&bundle, &kept)?;
@@ -273,6 +274,7 @@ impl NewBundle<'_> {
         let clocked = self.created.checked_sub(DTN_EPOCH).filter(|since| *since > 0);
         let reported = self.purpose == Purpose::Reported;
         let flags = Flags {
+            // Nodes refuse fragments of administrative records (`check_part`).
             do_not_fragment: self.purpose == Purpose::Administration,
             is_admin_record: self.purpose == Purpose::Administration,
             delivery_report_requested: reported,

@@ -67,6 +67,7 @@ impl ProxyConfig {
 
 /// Returns `true` if one of the prefixes contains the client; without prefixes, if it is this machine.
 pub(super) fn serves(clients: &[Prefix], client: IpAddr) -> bool {
+    // A dual-stack listener reports IPv4 clients as mapped IPv6 addresses.
     let client = client.to_canonical();
     match clients {
         [] => client.is_loopback(),

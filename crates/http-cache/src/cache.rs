@@ -205,6 +205,7 @@ impl<B: Clone> Cache<B> {
                     return self.ask(asked);
                 };
                 self.stats.stale += 1;
+                // One background request for an entry is enough.
                 let busy = self.store.set_revalidating(id, true);
                 // The revalidation refreshes the cache, so it asks for the complete response whatever the
                 // client wants.
@@ -263,6 +264,7 @@ impl<B: Clone> Cache<B> {
                 304 if self.sent_validator(id) => {
                     return self.handle_confirmation(now, id, asked, response);
                 }
+                // The status codes that count as errors for `stale-if-error` (RFC 5861 §4).
                 500 | 502 | 503 | 504 => {
                     if let Some(answer) = self.fall_back(now, asked, false) {
                         return Verdict::Answer(answer);
@@ -380,6 +382,7 @@ impl<B: Clone> Cache<B> {
         length: u64,
     ) {
         let mut stored = Stored::new(&asked.request, response, (asked.at, now));
+        // The body may have been chunked; `answer` sets its length.
         stored.head.fields.remove("content-length");
         let key = asked.key.clone();
         if self.store.insert(key, &asked.request, stored, (body, length), asked.client) {

@@ -223,6 +223,7 @@ impl ResponseHead {
     /// Appends the head in wire format, as HTTP/1.1.
     pub fn write(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(
+            // An intermediary sends its own version (RFC 9112 §2.3).
             format!("HTTP/1.1 {:03} {}\r\n", self.status, self.reason).as_bytes(),
         );
         self.fields.write(out);

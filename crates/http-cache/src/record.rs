@@ -82,6 +82,7 @@ impl Record {
                 _ => {}
             }
         }
+        // The order in which `Stored::new` has them.
         selecting.sort_unstable();
         let (requested, received) = (time("Requested")?, time("Received")?);
         Some(Self {

@@ -193,6 +193,7 @@ impl<B: Clone> Store<B> {
             let others: Vec<EntryId> = others.copied().collect();
             replaced.extend(others);
         }
+        // Also if the new response does not fit: these are outdated.
         replaced.into_iter().for_each(|id| self.remove(id));
         if length > self.longest()
             || stored.size() as u64 + key.size() as u64 > self.limits.memory.get() / 8

@@ -19,6 +19,7 @@ const EDE: EdnsCode = EdnsCode::Unknown(15);
 /// QUERY. [`None`] if `request` is itself a response, or shorter than a header.
 pub fn failure(request: &[u8]) -> Option<Vec<u8>> {
     let header = request.first_chunk::<HEADER>()?;
+    // Opcode 0 is QUERY (RFC 1035 §4.1.1).
     let is_question = header[2] & 0b0111_1000 == 0;
     let code = if is_question { ResponseCode::Refused } else { ResponseCode::NotImp };
     let asked = Message::from_vec(request).map(|message| message.queries).unwrap_or_default();

@@ -134,6 +134,7 @@ impl Cache {
 
     /// Stores a reply in place of an earlier one. A reply that exceeds the limits by itself is dropped.
     pub(super) fn put(&mut self, key: &Key, mut entry: Entry) {
+        // Also if the new reply is too large to keep: the old one is outdated.
         self.remove(key);
         let bytes = size(key, &entry);
         if bytes > self.limits.bytes.get() || self.limits.entries == 0 {

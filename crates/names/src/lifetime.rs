@@ -23,6 +23,7 @@ pub(super) struct Lifetime {
 
 /// The time for which a reply to a question of type `kind` may be cached; [`None`] if not at all.
 pub(super) fn of(reply: &Message, kind: RecordType) -> Option<Lifetime> {
+    // A truncated reply is to be ignored (RFC 2181 §9).
     if reply.metadata.truncation {
         return None;
     }

@@ -211,6 +211,7 @@ impl Lookup {
 
     fn end(&mut self, answer: &[u8]) {
         let mut answer = answer.to_vec();
+        // On a stream of its own a message needs no identifier (RFC 9250 §4.2.1).
         answer[..2].fill(0);
         self.until = None;
         self.next = Some(LookupStep::Done(answer));

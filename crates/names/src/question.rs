@@ -163,6 +163,7 @@ impl Question {
         match self.payload {
             _ if over_tcp => u16::MAX,
             None => USUAL_PAYLOAD,
+            // Smaller sizes count as 512 (RFC 6891 §6.2.3).
             Some(payload) => payload.clamp(USUAL_PAYLOAD, PAYLOAD),
         }
     }
@@ -199,6 +200,7 @@ fn is_transfer(kind: RecordType) -> bool {
 pub(super) fn wire_name(name: &Name, lower_case: bool) -> Box<[u8]> {
     let mut wire = Vec::with_capacity(name.len() + 1);
     for label in name.iter() {
+        // A label has at most 63 bytes (RFC 1035 §2.3.4).
         wire.push(label.len() as u8);
         let start = wire.len();
         wire.extend_from_slice(label);

@@ -281,6 +281,7 @@ impl<A: Clone + PartialEq> Resolver<A> {
             Ok(question) => self.handle_question(now, asked, question),
             Err(Unanswerable::Nothing) => {}
             Err(Unanswerable::Answer(answer)) => self.answer(asked.asker, answer),
+            // Only an intercepted request shows which server can answer it.
             Err(Unanswerable::Foreign) if asked.resolver.is_some() => {
                 self.pass_on(now, asked, message);
             }
@@ -335,6 +336,7 @@ impl<A: Clone + PartialEq> Resolver<A> {
         if entry.is_fresh(now) {
             self.stats.hits += 1;
             let entry = self.cache.touch(&question.key)?;
+            // Only answers in use are prefetched.
             entry.used = true;
             let age = Age::Since(now.saturating_since(entry.stored));
             let reply = Message::from_vec(&entry.reply).ok()?;
@@ -409,11 +411,13 @@ impl<A: Clone + PartialEq> Resolver<A> {
             None => self.ask(now, Some(question.clone()), to, client),
         };
         let Some(pending) = self.pending.get_mut(&id) else { return };
+        // A repeated question waits for the same reply.
         if pending.waiters.iter().any(|it| it.asked.asker == asked.asker) {
             return;
         }
         self.stats.coalesced += u64::from(!pending.waiters.is_empty());
         self.timers.remove(&(pending.timer(), id));
+        // The client that has waited longest decides.
         pending.late = pending.late.or(late);
         self.timers.insert((pending.timer(), id));
         pending.waiters.push(Waiter { asked, question: Some(question) });
@@ -493,6 +497,7 @@ impl<A: Clone + PartialEq> Resolver<A> {
                     let kept = (life.fresh, life.is_answer);
                     self.cache.put(&question.key, Entry::new(now, bytes, kept, pending.owner));
                 }
+                // A reply that must not be cached still supersedes an older one.
                 None => self.cache.remove(&question.key),
             }
         }

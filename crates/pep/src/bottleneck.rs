@@ -62,6 +62,7 @@ impl DirectionMeter {
         if self.bytes == 0 || now.saturating_since(self.moved) > IDLE {
             return None;
         }
+        // Counts the present wait without ending it.
         let mut seen = self.clone();
         seen.wait(now, self.waits_for);
         Some(if seen.for_socket > 0.5 { End::Socket } else { End::Stream })

@@ -103,6 +103,7 @@ impl Egress {
             return Err(Refusal::NoPort);
         }
         let views = special::views(to.ip());
+        // `deny` covers every form of an address, `reach` only the one in which it is reached.
         let named = |target: &&Target| views.iter().any(|it| target.has(TCP, *it, to.port()));
         if let Some(target) = self.deny.iter().find(named) {
             return Err(Refusal::Denied(target.clone()));

@@ -213,6 +213,7 @@ impl<K> Default for Forecast<K> {
 impl<K: Copy + Ord> Forecast<K> {
     /// Handles `bytes` sent by this side on a connection.
     pub fn handle_sent(&mut self, now: Instant, key: K, bytes: usize) {
+        // Late forecasts fail before this message can make them true.
         self.handle_timeout(now);
         let bytes = bytes as u64;
         let new = Connection::new(now, bytes);
@@ -255,6 +256,7 @@ impl<K: Copy + Ord> Forecast<K> {
         known.answered = true;
         if let Some(next) = &mut known.next {
             self.dues.remove(&(next.due(), key));
+            // The next message follows this reply, however late the reply is.
             next.until = next.until.max(now + ROUND);
             self.dues.insert((next.due(), key));
         }
@@ -285,6 +287,7 @@ impl<K: Copy + Ord> Forecast<K> {
         let next = Next { until: now + gap + ROUND, ask, bytes: known.size(), asked: 0 };
         known.next = Some(next);
         self.dues.insert((next.due(), key));
+        // The first request may be due at once.
         self.handle_timeout(now);
     }
 

@@ -84,6 +84,7 @@ impl Sharing {
         let good = |portion: f64| if portion.is_finite() { portion.clamp(0.0, 1.0) } else { HALF };
         let former = Need { portion: good(former.portion), used: good(former.used), ..former };
         let [of_former, own] = divide(&former, &Need { portion: self.own, used, connections });
+        // The former process may use its old portion until it gets this answer.
         self.own = own.min(1.0 - former.portion).max(0.0);
         of_former.min(1.0 - self.own)
     }

@@ -277,6 +277,7 @@ impl Hubs {
         let hub = &mut self.hubs[id.0];
         (hub.contact, hub.retiring) =
             (Contact::Up { since: now, silent: None, leaving: false }, false);
+        // It answers again, so it may be asked often.
         hub.pause = ASK_FIRST;
         self.decide(now);
     }
@@ -287,6 +288,7 @@ impl Hubs {
             Contact::Up { silent, .. } => silent,
             Contact::None | Contact::Asked(_) => None,
         };
+        // The session becomes the former one in the state that it had.
         self.hubs[id.0].former = Some(Former { since: now, silent });
         if self.current == Some(id) {
             self.steps.push_back(Step::Use(id));
@@ -320,6 +322,7 @@ impl Hubs {
             silent.get_or_insert(now);
         }
         if self.current == Some(id) {
+            // Only another hub that answers tells a failure from a fade.
             (self.next_ask, self.chance) = (now, None);
             self.chance_for = rtt.mul_f64(CHANCE_RTTS).max(CHANCE_LEAST);
         }
@@ -331,6 +334,7 @@ impl Hubs {
         if let Contact::Up { since, silent, .. } = &mut self.hubs[id.0].contact
             && silent.take().is_some()
         {
+            // The time for which it is steady starts anew.
             *since = now;
         }
         self.decide(now);
@@ -442,6 +446,7 @@ impl Hubs {
     fn go_over(&mut self, now: Instant) {
         let good = |id: &&HubId| self.hubs[id.0].contact.is_good();
         let Some(next) = self.ranking.iter().find(good).copied() else {
+            // No other hub answers, so this may be a fade.
             self.chance = None;
             return;
         };

@@ -91,6 +91,7 @@ impl<S: Copy + Ord> ReportedRates<S> {
     pub fn add(&mut self, now: Instant, session: S, address: IpAddr) -> Option<RateChange<S>> {
         let new = Session { address, until: None, by_modem: false, reported: None };
         self.sessions.insert(session, new);
+        // A modem would overwrite an operator's rate within seconds.
         if self.modem.until.is_some() {
             return self.by_modem(now, session);
         }
@@ -187,6 +188,7 @@ impl<S: Copy + Ord> ReportedRates<S> {
                 let rate = Some(self.limited(self.raised(rate, peer.address)));
                 Some(RateChange { session, rate, reported, until, by_modem: true })
             }
+            // An operator's rate stays until it expires; only the modem's own ends with its reports.
             None if peer.by_modem => {
                 let reported = (BitRate::default(), at);
                 Some(RateChange { session, rate: None, reported, until: now, by_modem: true })

@@ -243,6 +243,7 @@ impl Relay {
             match step {
                 Step::Moved(bytes) | Step::Drained(bytes) => {
                     debug_assert!(bytes > 0, "a step without progress must block");
+                    // The reader makes progress, so the other direction is not given up.
                     self.discarding_until = None;
                     return matches!(step, Step::Moved(_));
                 }
@@ -290,6 +291,7 @@ impl Relay {
         let to_leg = leg.other() as usize;
         match failure {
             Failure::Closed => self.from[to_leg] = DirectionState::Refused(ResetReason::Reset),
+            // Its own data has ended in order, so only data for it is lost.
             Failure::Broken(reason) if self.is_passed(leg) => {
                 self.from[to_leg] = DirectionState::Refused(reason);
             }

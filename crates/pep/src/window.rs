@@ -134,6 +134,7 @@ impl Flow {
         let least = distance(self.edge).max(LEAST);
         let wanted = if is_duplicate { distance(self.edge) } else { distance(self.sent) + part };
         let size = if is_duplicate { wanted } else { wanted.max(least) }.min(most);
+        // Rounded up, so that the right edge never moves back.
         let field = u16::try_from(size.div_ceil(unit)).unwrap_or(u16::MAX).min(window);
         let edge = ack.advance(u64::from(field) * unit);
         if edge.is_after(self.edge) {

@@ -118,6 +118,7 @@ impl Agent {
             return None;
         }
         while let Some(key) = self.groups.ready.pop_first() {
+            // The whole has arrived by itself meanwhile.
             if self.index.knows(&key.0) {
                 self.end_joining(key);
                 continue;

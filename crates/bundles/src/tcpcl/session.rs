@@ -263,6 +263,7 @@ impl Session {
             return;
         }
         self.state = State::Over;
+        // While the owner decides, it has the complete bundle already.
         if self.incoming.take().is_some_and(|it| !it.refused) && !self.judging {
             self.events.push_back(SessionEvent::Broken);
         }
@@ -295,6 +296,7 @@ impl Session {
 
     fn read(&mut self, now: Instant) {
         while self.wants_bytes() {
+            // Moved out for a moment, because `step` borrows the session.
             let input = std::mem::take(&mut self.input);
             let step = self.step(now, input.unused());
             self.input = input;
@@ -398,6 +400,7 @@ impl Session {
         if self.role == Role::Passive {
             self.say_init(now);
         }
+        // Messages behind SESS_INIT have waited in the input.
         self.state = State::Open;
         self.read(now);
     }

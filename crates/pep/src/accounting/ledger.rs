@@ -106,6 +106,7 @@ impl Ledger {
 
     /// Adds what a terminal has used in a class. `unix_seconds` is the wall-clock time.
     pub fn record(&mut self, unix_seconds: u64, key: PublicKey, class: &str, usage: &Usage) {
+        // An idle terminal needs no account.
         if *usage == Usage::default() {
             return;
         }

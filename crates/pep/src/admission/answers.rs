@@ -134,6 +134,7 @@ impl AnswerWatch {
         let repeated = due.filter(|(_, pending)| pending.repeated.is_some());
         let complaints: Vec<(IpAddr, Instant)> =
             repeated.map(|((source, _), pending)| (source.ip(), pending.first)).collect();
+        // Kept for another period, so that a client that is still not answered passes for longer.
         self.clients.retain(|_, client| client.until + client.lasting > now);
         let has_complaints = !complaints.is_empty();
         for (client, since) in complaints {

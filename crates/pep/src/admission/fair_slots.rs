@@ -119,6 +119,7 @@ impl<G: Ord + Clone, K: Ord + Clone, T> FairSlots<G, K, T> {
         }
         let is_full = waiting >= share.group.saturating_mul(WAITING);
         if is_full || asker.waiting.len() >= share.asker {
+            // This request may have created the group and the asker.
             group.forget_idle();
             self.groups.retain(|_, group| !group.is_idle());
             return SlotOutcome::Rejected(request);

@@ -140,6 +140,7 @@ impl Quotas {
         if !shares.admits(client, peer.most) {
             return Err(Exceeded::ConnectionsOfClient);
         }
+        // Last, so that a connection refused for another reason does not use up the rate.
         if !peer.bucket.take(now) {
             return Err(Exceeded::Pace);
         }

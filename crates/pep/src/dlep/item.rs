@@ -138,6 +138,7 @@ impl Item {
                 .split_first()
                 .map(|(status, text)| Self::Status(Status::from(*status), words(text))),
             IPV4_CONNECTION_POINT | IPV6_CONNECTION_POINT => connection_point(code, value),
+            // The flags only tell whether the medium is secured (§13.4).
             PEER_TYPE => value.split_first().map(|(_, text)| Self::PeerType(words(text))),
             HEARTBEAT_INTERVAL => heartbeat_interval(value),
             EXTENSIONS_SUPPORTED => value.len().is_multiple_of(2).then(|| {

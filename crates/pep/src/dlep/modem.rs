@@ -186,6 +186,7 @@ impl Modem {
         self.inbox = MessageInbox::default();
         self.pending = false;
         self.destinations.retain(|_, destination| {
+            // The next router has been told nothing.
             let wanted = destination.wanted.take();
             *destination = Destination { wanted, ..Destination::default() };
             destination.wanted.is_some()
@@ -319,6 +320,7 @@ impl Modem {
         ];
         items.extend(self.link.items());
         self.send(Kind::SessionInitializationResponse, &items);
+        // The response contains them.
         self.told = self.link;
         let interval = interval.unwrap_or_default();
         self.state = State::Up { heard: now, interval, beat: now + self.settings.heartbeat };
@@ -355,6 +357,7 @@ impl Modem {
         for (mac, destination) in &mut self.destinations {
             self.outputs.extend(destination.tell(*mac).map(Output::Send));
         }
+        // An unreachable destination is kept until the router has confirmed that it is down.
         let is_known = |it: &Destination| it.pending || it.told.is_some() && !it.declined;
         self.destinations.retain(|_, it| it.wanted.is_some() || is_known(it));
     }

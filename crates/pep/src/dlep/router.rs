@@ -454,6 +454,7 @@ impl Router {
     }
 
     fn base(&mut self) -> &mut Base {
+        // Copies the base if a report that was handed out still shares it.
         Arc::make_mut(&mut self.report.base)
     }
 

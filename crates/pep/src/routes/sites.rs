@@ -132,6 +132,7 @@ impl<S: Copy + Ord> Sites<S> {
     pub fn behind(&self, address: IpAddr) -> Option<S> {
         let owner = self.owner(address)?;
         // If a terminal has reconnected before its old session ended, the newest session is used.
+        // The bounds are needed because `S` has no smallest or largest value.
         let (first, last) = (self.sessions.keys().next()?, self.sessions.keys().next_back()?);
         let mut sessions = self.of_terminal.range((owner, *first)..=(owner, *last)).rev();
         let is_reachable = |id: &S| self.sessions.get(id).is_some_and(|session| session.reachable);

@@ -203,6 +203,7 @@ impl Classes {
         let mut next = Self::default();
         let kept: Vec<ChannelId> =
             definitions.iter().filter_map(|class| Some(self.named(&class.name)?.channel)).collect();
+        // Channel 0 is that of the default class.
         let mut free = (1..).map_while(ChannelId::new).filter(|channel| !kept.contains(channel));
         for definition in definitions {
             let failed = |error| (definition.name.clone(), error);
@@ -212,6 +213,7 @@ impl Classes {
                 continue;
             }
             let id = link.add_class(definition.share).map_err(failed)?;
+            // Packets are ordered per channel, so another one would reorder flows.
             let channel = self.named(&definition.name).map(|class| class.channel);
             let channel = channel.or_else(|| free.next());
             let channel = channel.ok_or(ConfigError::TooManyClasses { most: MOST_CLASSES });

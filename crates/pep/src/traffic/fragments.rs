@@ -42,6 +42,7 @@ impl Fragments {
         let Packet { source, destination, protocol, .. } = *packet;
         let whole = Whole { source, destination, protocol, id: fragment.id };
         if fragment.is_first {
+            // The identification may have been used before.
             self.firsts.retain(|(other, ..)| *other != whole);
             if self.firsts.len() == MOST {
                 self.firsts.pop_front();

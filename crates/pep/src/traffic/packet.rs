@@ -70,6 +70,7 @@ fn v4(bytes: &[u8]) -> Option<Packet> {
         IpAddr::V4(Ipv4Addr::new(header[at], header[at + 1], header[at + 2], header[at + 3]))
     };
     let protocol = header[9];
+    // Identification, then the fragment offset with its flags (RFC 791 §3.1).
     let [id, part] = [4, 6].map(|at| u16::from_be_bytes([header[at], header[at + 1]]));
     let (is_first, is_last) = (part & 0x1fff == 0, part & 0x2000 == 0);
     let payload = bytes.get(usize::from(header[0] & 0x0f) * 4..).filter(|_| is_first);
@@ -93,6 +94,7 @@ fn v6(bytes: &[u8]) -> Option<Packet> {
     Some(Packet {
         source: address(8),
         destination: address(24),
+        // The traffic class straddles two bytes (RFC 8200 §3); the DSCP is its upper six bits.
         dscp: (header[0] << 2 | header[1] >> 6) & 0x3f,
         protocol,
         ports: ports(protocol, payload),
@@ -112,6 +114,7 @@ fn behind_extensions(
             FRAGMENT => {
                 let part = u16::from_be_bytes([head[2], head[3]]);
                 let id = u32::from_be_bytes([head[4], head[5], head[6], head[7]]);
+                // Fragment offset and flag M (RFC 8200 §4.5).
                 let (is_first, is_last) = (part & !0x7 == 0, part & 1 == 0);
                 fragment = (!(is_first && is_last)).then_some(Fragment { id, is_first });
                 if !is_first {

@@ -85,6 +85,7 @@ impl Policy {
     /// Lists expand to single rules instead of sets: the kernel refuses sets with overlapping elements, and
     /// a TCP connection passes the rules only once.
     pub fn matches(&self, subject: Subject) -> Vec<Match> {
+        // Ports of packets other than TCP are those of UDP.
         let protocol = if subject == Subject::Connections { TCP } else { UDP };
         let ports = choices(&self.ports, |ports| ports.of(protocol));
         let ports: Vec<_> = ports

@@ -162,6 +162,7 @@ fn first_address(address: IpAddr, length: u8) -> IpAddr {
 }
 
 fn mask4(length: u8) -> u32 {
+    // A prefix of length 0 would shift by the full width, which overflows.
     u32::MAX.checked_shl(32 - u32::from(length)).unwrap_or(0)
 }
 
