@@ -28,8 +28,7 @@ const UNWANTED: Duration = Duration::from_secs(300);
 const REMOVAL: Duration = Duration::from_secs(2);
 /// Pause before another attempt to join parts, for which all of them are read.
 const JOINING: Duration = Duration::from_secs(10);
-/// Limits on status reports. Bundles decide where their reports go, and could have many sent to somebody
-/// else.
+/// Limits on status reports. Bundles decide where their reports go, and could flood a third party.
 const REPORTS_PER_SECOND: u32 = 10;
 const REPORTS_AT_ONCE: u32 = 100;
 

@@ -19,7 +19,7 @@ pub struct BundlesConfig {
     /// The node, its neighbours, and limits of the store. Keys `node`, `hub`, `size`, `bundles`, `largest`,
     /// `remembered`, `longest_lifetime`, `window`, `reports` and sections `[[bundles.peer]]`.
     pub agent: AgentConfig,
-    /// How each of the agent's peers is reached, in the same order.
+    /// The path to each of the agent's peers, in the same order.
     pub reach: Vec<Reach>,
     /// Size above which a bundle is sent to each of them in fragments, if that is allowed. Key `fragment`,
     /// of the node and of a peer; default: bundles are sent whole.

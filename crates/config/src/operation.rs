@@ -33,7 +33,7 @@ pub struct OperationConfig {
     /// Upper limit on the rate that a modem reports, or that is measured. Key `maximum_rate`, default
     /// none.
     pub maximum_rate: Option<BitRate>,
-    /// How to obtain the rate from the modem. Section `dlep`, default none.
+    /// DLEP, by which the modem reports its rate. Section `dlep`, default none.
     pub dlep: Option<DlepConfig>,
     /// The configuration file, if it can be read again.
     pub file: Option<PathBuf>,
@@ -73,7 +73,7 @@ pub enum ControlPath {
 /// DLEP settings. Section `[dlep]`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DlepConfig {
-    /// How to find the modem. Key `interface` or `modem`.
+    /// Location of the modem. Key `interface` or `modem`.
     pub modem: Modem,
     /// Interval of our heartbeats, 1 s to 1 h. Key `heartbeat`, default 5 s.
     pub heartbeat: Duration,
@@ -85,7 +85,7 @@ pub struct DlepConfig {
     pub on_demand: bool,
 }
 
-/// How to find the modem.
+/// Location of the modem.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Modem {
     /// By discovery on this interface.

@@ -16,7 +16,7 @@ use super::store::{EntryId, FileOutput, Key, Store, StoreLimits};
 pub struct CacheConfig {
     /// Bounds of what is stored.
     pub limits: StoreLimits,
-    /// How long after its expiry a response may be used while the server cannot be reached, unless the
+    /// Time after its expiry for which a response may be used while the server cannot be reached, unless the
     /// response itself sets a limit.
     pub stale: Duration,
 }
@@ -81,7 +81,7 @@ pub struct Asked {
     pub at: UnixTime,
 }
 
-/// What to do with a request.
+/// Action for a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Plan<B> {
     /// Answer from the cache. The second value, if any, is a request that revalidates the stored response
@@ -93,7 +93,7 @@ pub enum Plan<B> {
     Unavailable,
 }
 
-/// What to do with the response to a request that was sent to the server.
+/// Action for the response to a request that was sent to the server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Verdict<B> {
     /// Pass it to the client.

@@ -17,12 +17,12 @@ use super::head::RequestHead;
 use super::policy::overrides;
 use super::store::Key;
 
-/// How long requests for a key are not collapsed after its response could not be shared.
+/// Time for which requests for a key are not collapsed after its response could not be shared.
 const ALONE: Duration = Duration::from_secs(120);
 /// Most keys remembered as not shareable.
 const MOST_ALONE: usize = 1024;
 
-/// How to handle a request.
+/// Decision about a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Boarding<F> {
     /// Send it. Other clients may wait for its response until [`Flights::land`] is called with this number.

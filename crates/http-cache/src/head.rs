@@ -47,7 +47,7 @@ pub struct ResponseHead {
     pub fields: Fields,
 }
 
-/// How the end of a message body is found (RFC 9112 §6.3).
+/// Framing of a message body, which determines its end (RFC 9112 §6.3).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Framing {
     /// There is no body.

@@ -9,11 +9,11 @@ use units::Instant;
 
 /// Time limit of a request. Connecting and asking take two round trips, 1.2 s over a geostationary link.
 const LIMIT: Duration = Duration::from_secs(3);
-/// How long no server is waited for after one did not answer: as long as for names (`RECHECK` in
+/// Time for which no server is waited for after one did not answer: the same as for names (`RECHECK` in
 /// `names/resolver.rs`).
 const SILENT: Duration = Duration::from_secs(30);
 
-/// Whether servers answer without the hop, learnt from the requests so far.
+/// Experience with servers that are asked without the hop.
 #[derive(Debug, Default)]
 pub struct Patience {
     silent_until: Option<Instant>,

@@ -52,7 +52,7 @@ pub struct Stored {
     pub received: UnixTime,
 }
 
-/// How a stored response may be used for a request.
+/// Permitted use of a stored response for a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Reuse {
     /// Without asking the server.
@@ -219,7 +219,7 @@ impl Stored {
         if lifetime > age { Duration::ZERO } else { (age - lifetime).max(Duration::from_nanos(1)) }
     }
 
-    /// How the response may be used for a request that it matches (RFC 9111 §4).
+    /// The permitted use of the response for a request that it matches (RFC 9111 §4).
     pub(super) fn reuse(&self, now: UnixTime, request: &RequestHead) -> Reuse {
         let asked = Directives::of_request(&request.fields);
         let said = Directives::of(&self.head.fields);

@@ -16,7 +16,7 @@ const BLOCK: u64 = 4096;
 const MOST_VARIANTS: usize = 16;
 
 /// Key of a stored response. It contains the destination of the client's connection, so that a response of
-/// a client's own server cannot be stored for a host of somebody else (cache poisoning).
+/// a client's own server cannot be stored for another host (cache poisoning).
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Key {
     /// Address or name of the server, with its port.

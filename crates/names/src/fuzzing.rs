@@ -27,7 +27,7 @@ fn resolver() -> Resolver<u8> {
     resolver
 }
 
-/// A client asks `message` twice, then over TCP; whoever is asked replies with `reply`, alone or appended
+/// A client asks `message` twice, then over TCP; the upstream replies with `reply`, alone or appended
 /// to the question.
 fn resolve(message: &[u8], reply: &[u8], behind: bool) {
     let mut resolver = resolver();

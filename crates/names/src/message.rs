@@ -7,7 +7,7 @@ pub(super) const HEADER: usize = 12;
 /// The largest UDP payload that is not fragmented on common paths (DNS flag day 2020), in bytes.
 pub(super) const PAYLOAD: u16 = 1232;
 
-/// How to handle a message that is not a question for a resolver.
+/// Handling of a message that is not a question for a resolver.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Unanswerable {
     /// Ignore it: it is a response, or shorter than a header.

@@ -84,7 +84,7 @@ impl Question {
     /// Parses a client's message.
     ///
     /// # Errors
-    /// How to handle a message that is not such a question.
+    /// The handling of a message that is not such a question.
     pub fn parse(message: &[u8]) -> Result<Self, Unanswerable> {
         let Some(header) = message.first_chunk::<HEADER>() else {
             return Err(Unanswerable::Nothing);

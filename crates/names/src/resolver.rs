@@ -102,7 +102,7 @@ pub struct Ask {
     pub client: IpAddr,
 }
 
-/// What the resolver's driver has to do.
+/// Action for the resolver's driver.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Output<A> {
     /// Send this message to a client.

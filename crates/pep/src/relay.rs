@@ -75,7 +75,7 @@ enum Phase {
     Over,
 }
 
-/// How a connection ended.
+/// End of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
     /// Both sides ended their data, and all of it was passed on.
@@ -84,7 +84,7 @@ pub enum Outcome {
     Reset(ResetReason),
 }
 
-/// What the driver has to do after a call.
+/// Instruction for the driver after a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Progress {
     /// Call again, after serving others.
@@ -152,7 +152,7 @@ impl Relay {
         self.is_early = false;
     }
 
-    /// How the connection ended; known as soon as it is certain, usually before the legs are released.
+    /// The way in which the connection ended; known as soon as it is certain, usually before the legs are released.
     pub fn outcome(&self) -> Option<Outcome> {
         self.outcome
     }

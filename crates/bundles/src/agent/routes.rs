@@ -35,7 +35,7 @@ pub struct AgentConfig {
     pub peers: Vec<Neighbour>,
     /// Limits of the store and of transfers.
     pub limits: Limits,
-    /// Whether status reports are sent to the endpoints that bundles name.
+    /// `true` if status reports are sent to the endpoints that bundles name.
     pub reports: bool,
 }
 

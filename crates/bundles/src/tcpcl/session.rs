@@ -367,7 +367,7 @@ impl Session {
             return;
         }
         if !self.input.is_empty() {
-            // These bytes were not authenticated: anybody could have sent them.
+            // These bytes were not authenticated: an attacker could have injected them.
             return self.over(SessionEnd::Violation("bytes before TLS".to_owned()));
         }
         self.begin_init(now);

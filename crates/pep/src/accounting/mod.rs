@@ -54,7 +54,7 @@ pub struct VolumeQuota {
     pub volume: ByteCount,
     /// When the quota is renewed. Key `quota_period`, default `"month"`.
     pub period: Period,
-    /// What happens when it is used up. Key `quota_then`, default `"block"`.
+    /// Treatment when it is used up. Key `quota_then`, default `"block"`.
     pub then: Exhausted,
 }
 
@@ -65,7 +65,7 @@ pub struct VolumeDefaults {
     pub quota: Option<ByteCount>,
     /// When the quota is renewed.
     pub period: Period,
-    /// What happens when it is used up.
+    /// Treatment when it is used up.
     pub then: Exhausted,
 }
 

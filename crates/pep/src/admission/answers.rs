@@ -4,7 +4,7 @@
 //!
 //! The evidence is a SYN that a client repeats while no SYN-ACK was sent to it in between. It counts for
 //! that client, whose connections then pass. All clients pass on the evidence of [`SEVERAL`] clients, if
-//! nobody was answered meanwhile: a single host can send SYNs that the kernel does not answer (a wrong
+//! no client was answered meanwhile: a single host can send SYNs that the kernel does not answer (a wrong
 //! checksum, an impossible source), and bare SYNs by the thousand, but an answered SYN proves that
 //! interception works.
 //!

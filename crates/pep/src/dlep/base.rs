@@ -1,5 +1,4 @@
-//! What a modem has reported about its link (the information base of RFC 8175 §4): destinations and
-//! rates.
+//! Information base (RFC 8175 §4): destinations and rates that a modem has reported.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;

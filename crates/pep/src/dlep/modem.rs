@@ -29,7 +29,7 @@ use crate::traffic::Prefix;
 
 /// Time limit for the first message of a router that has connected.
 const INITIALIZATION_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long to wait for the response to a Session Termination, in heartbeat intervals (§7.4).
+/// Time limit of the response to a Session Termination, in heartbeat intervals (§7.4).
 const TERMINATION: u32 = 4;
 
 /// Settings of a modem.

@@ -8,8 +8,8 @@
 //! for the value: the rate that sends the whole backlog within [`DRAIN_TIME`].
 //!
 //! If nothing waits and the whole request is for foreseen data, it also contains a Latency of [`LATER`]: a
-//! modem that understands this requests only capacity that nobody else needs. A modem that refuses such a
-//! request is asked without a latency.
+//! modem that understands this requests only spare capacity. A modem that refuses it is asked without a
+//! latency.
 
 use std::time::Duration;
 

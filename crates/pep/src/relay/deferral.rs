@@ -20,7 +20,7 @@ pub struct PendingSyn {
     number: u64,
 }
 
-/// What to do with a SYN.
+/// Action for a SYN.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SynAction {
     /// Ask the far side to connect. Call [`PendingSyns::end`] when the connection is over.

@@ -41,7 +41,7 @@ pub enum Step {
     Failed(Side, Failure),
 }
 
-/// How a leg has failed.
+/// Failure of a leg.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Failure {
     /// The TCP peer has sent its FIN and then answered with a RST: it accepts no more data. What it
