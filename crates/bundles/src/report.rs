@@ -24,8 +24,8 @@ pub struct Report {
     pub happenings: Vec<&'static str>,
 }
 
-/// Builds the bundle by which `node` reports an event of another bundle at `now`, in milliseconds since
-/// 1970. [`None`] if no such report was requested. Reports never request reports.
+/// Builds the bundle by which `node` reports an event of another bundle; `now` is in milliseconds since 1970.
+/// [`None`] if that report was not requested. Reports never request reports.
 ///
 /// # Panics
 /// Never: what is invalid cannot be expressed.

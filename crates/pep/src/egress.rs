@@ -4,11 +4,11 @@
 //!
 //! 1. Destinations listed in `deny` are refused.
 //! 2. Destinations not listed in `reach` are refused. A hub's default lists every address, a terminal's
-//! none.
+//!    none.
 //! 3. Special addresses (`special`) are refused unless a line of `reach` lies inside their range. This
-//! machine's own addresses, and those of the gateways on the other side of the hop, are refused unless a
-//! line is exactly that address. So neither `0.0.0.0/0` nor `10.0.0.0/8` opens our own `10.0.0.1`: an
-//! operator who lists a network does not mean this machine.
+//!    machine's own addresses, and those of the gateways on the other side of the hop, are refused unless a
+//!    line is exactly that address. So neither `0.0.0.0/0` nor `10.0.0.0/8` opens our own `10.0.0.1`: an
+//!    operator who lists a network does not mean this machine.
 //!
 //! Not modelled: an address that NAT elsewhere maps to this machine. Such a connection arrives from
 //! outside, where the operator's firewall sees it.
