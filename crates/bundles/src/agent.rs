@@ -1,4 +1,4 @@
-//! The agent of a node: takes bundles, passes each on, and forgets it when the next node has it.
+//! Bundle agent of a node: takes bundles, forwards each, and forgets it when the next node has it.
 
 mod index;
 mod joining;
@@ -20,50 +20,50 @@ use super::format::{BundleId, Fragment, Summary};
 use super::report::report;
 use super::report_request::Happening;
 
-/// First and longest pause after a node could not be reached, or has no room.
+/// First and longest pause after a node could not be reached, or had no room; pauses double.
 const PAUSES: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
-/// Pause before a bundle is sent again that the next node does not want.
+/// Pause before a bundle is sent again that the next node does not accept.
 const UNWANTED: Duration = Duration::from_secs(300);
-/// Pause before a file is removed again that could not be, as while an arriving bundle fills the disk.
+/// Pause before another attempt to remove a file, which can fail while an arriving bundle fills the disk.
 const REMOVAL: Duration = Duration::from_secs(2);
-/// Pause before parts are joined again that could not be, for which all of them are read.
+/// Pause before another attempt to join parts, for which all of them are read.
 const JOINING: Duration = Duration::from_secs(10);
-/// Status reports, against those who have many sent to somebody else. Bundles decide whom they are for.
+/// Limits on status reports. Bundles decide where their reports go, and could flood a third party.
 const REPORTS_PER_SECOND: u32 = 10;
 const REPORTS_AT_ONCE: u32 = 100;
 
-/// A bundle in the store, as its file says.
+/// A bundle in the store as its file describes it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Record {
     /// Its identity.
     pub id: BundleId,
-    /// Who has made it.
+    /// The endpoint that created it.
     pub source: Endpoint,
-    /// Whom it is for.
+    /// The endpoint that it is addressed to.
     pub destination: Endpoint,
-    /// When it was stored, in milliseconds since 1970.
+    /// Time of storage, in milliseconds since 1970.
     pub arrived: u64,
-    /// When it is of no more use, likewise.
+    /// Expiry, in milliseconds since 1970.
     pub expires: u64,
-    /// Bytes that it takes in the store.
+    /// Bytes in the store.
     pub length: u64,
-    /// Which part of a larger bundle it is, if it is one.
+    /// Its position in a larger bundle, if it is a fragment.
     pub part: Option<Part>,
 }
 
-/// A part of a larger bundle.
+/// A fragment of a larger bundle.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Part {
-    /// The identity of that bundle.
+    /// Identity of the larger bundle.
     pub whole: BundleId,
-    /// Its place.
+    /// Position in its payload.
     pub place: Fragment,
-    /// Bytes of the payload that it has.
+    /// Bytes of payload.
     pub length: u64,
 }
 
 impl Record {
-    /// The record of a bundle that comes `now`, in milliseconds since 1970.
+    /// The record of a bundle that arrives at `now`, in milliseconds since 1970.
     fn new(bundle: &Summary, now: u64) -> Self {
         Self {
             id: bundle.id,
@@ -77,100 +77,100 @@ impl Record {
     }
 }
 
-/// What became of a bundle that is no longer in the store.
+/// Reason why a bundle is no longer in the store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fate {
     /// The next node has stored it.
     Forwarded,
     /// It was delivered here.
     Delivered,
-    /// It was of no more use.
+    /// Its lifetime ended.
     Expired,
 }
 
-/// Where a bundle is.
+/// State of a bundle as shown to users.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Whereabouts {
-    /// It waits here, or is being sent.
+    /// It waits to be forwarded, or is being sent.
     Waiting,
-    /// It waits here to be received.
+    /// It waits for its service on this node.
     Arrived,
-    /// It is no longer here.
+    /// It is no longer in the store.
     Gone(Fate),
 }
 
-/// Who hands a bundle over.
+/// The party that hands over a bundle.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Origin {
-    /// A program on this machine that may use the control socket.
+    /// A program on this machine with access to the control socket.
     Here,
     /// Another node.
     Peer(PeerId),
 }
 
-/// A bundle that is coming in.
+/// Identifies a bundle that is arriving.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Ticket(u64);
 
-/// What to do with a bundle that is offered.
+/// Decision about a bundle that is offered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Decision<T> {
     /// Take it.
     Take(T),
-    /// It has come before: whoever offers it may forget it.
+    /// It has been received before: the sender may forget it.
     Have,
 }
 
-/// Why a bundle that was being sent comes back.
+/// Reason why a bundle that was being sent comes back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Returned {
-    /// The node could not be reached, or went away.
+    /// The node could not be reached, or the connection was lost.
     Lost,
-    /// It has no room now.
+    /// The node has no room at present.
     NoRoom,
-    /// It does not want this bundle.
+    /// The node does not accept this bundle.
     Unwanted,
 }
 
-/// Figures of an agent since it started.
+/// Counters of an agent since its start, and the present contents of its store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct AgentStats {
     /// Bundles in the store.
     pub waiting: usize,
-    /// Their bytes.
+    /// Bytes of these bundles.
     pub bytes: ByteCount,
-    /// When the oldest was stored, in milliseconds since 1970.
+    /// Storage time of the oldest one, in milliseconds since 1970.
     pub oldest: Option<u64>,
-    /// Bundles taken.
+    /// Bundles accepted and stored.
     pub taken: u64,
-    /// Bundles that a next node has stored.
+    /// Bundles that the next node has stored.
     pub forwarded: u64,
-    /// Bundles delivered here.
+    /// Bundles delivered to services of this node.
     pub delivered: u64,
-    /// Bundles that were of no more use.
+    /// Bundles whose lifetime ended.
     pub expired: u64,
-    /// Bundles that had come before.
+    /// Bundles that had been received before.
     pub duplicates: u64,
     /// Bundles refused.
     pub refused: u64,
-    /// Bundles that came in parts.
+    /// Bundles joined from fragments.
     pub joined: u64,
     /// Status reports sent.
     pub reports: u64,
-    /// Bundles remembered.
+    /// Identities of past bundles that are remembered.
     pub remembered: usize,
 }
 
-/// Why an [`Agent`] wants to be woken.
+/// Why an [`Agent`] asks to be woken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AgentWake {
     /// A node may be tried again.
     Peer,
-    /// A bundle may be tried again, or parts of one may be joined.
+    /// A bundle may be tried again, or fragments may be joined.
     Bundle,
 }
 
-/// Its only errors: a bundle is not here, or not in the state that the call needs.
+/// The bundle is not in the store, or not in the state that the call requires.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[error("no such bundle is here")]
 pub struct NoSuchBundle;
@@ -179,33 +179,34 @@ pub struct NoSuchBundle;
 struct Incoming {
     from: Origin,
     id: Option<BundleId>,
-    /// Bytes reserved.
+    /// Bytes reserved in the store.
     length: u64,
-    /// Where it goes, once that is known.
+    /// Its next hop, once that is known.
     place: Option<Place>,
 }
 
 #[derive(Debug, Default)]
 struct Peer {
     up: bool,
-    /// Not to be tried before.
+    /// Time before which it is not tried.
     paused: Option<Instant>,
-    /// The next pause.
+    /// Length of the next pause.
     pause: Option<Duration>,
     sending: usize,
     sending_bytes: u64,
 }
 
-/// The agent of a node.
+/// State machine of the bundle agent.
 ///
-/// Inputs: [`Agent::begin`], [`Agent::offer`], [`Agent::stored`] or [`Agent::abandon`] for what comes
-/// in; [`Agent::set_peer`]; [`Agent::acknowledged`] or [`Agent::returned`] for what
-/// [`Agent::poll_send`] has given out; [`Agent::removed`] or [`Agent::not_removed`] for what
-/// [`Agent::poll_remove`] has; [`Agent::joined`] or [`Agent::not_joined`] for what [`Agent::poll_join`]
-/// has; [`Agent::taken`] for what is delivered here. After each, drain all `poll_*`, in any order. The time of day is handed in where the life of bundles depends on it.
+/// Inputs: [`Agent::begin`], [`Agent::offer`], [`Agent::stored`] or [`Agent::abandon`] for arriving
+/// bundles; [`Agent::set_peer`]; [`Agent::acknowledged`] or [`Agent::returned`] for bundles from
+/// [`Agent::poll_send`]; [`Agent::removed`] or [`Agent::not_removed`] for those from
+/// [`Agent::poll_remove`]; [`Agent::joined`] or [`Agent::not_joined`] for those from [`Agent::poll_join`];
+/// [`Agent::taken`] or [`Agent::not_taken`] for those from [`Agent::next_arrived`]. After each, drain all
+/// `poll_*`, in any order. The wall-clock time is passed in where the lifetime of bundles depends on it.
 ///
-/// What is promised to others is done only when the owner says that the disk has it: a bundle may be
-/// acknowledged after [`Agent::stored`], and its file is removed only when its identity is remembered.
+/// Promises to others follow the disk: a bundle may be acknowledged only after [`Agent::stored`], and its
+/// file is removed only when its identity is remembered.
 #[derive(Debug)]
 pub struct Agent {
     config: AgentConfig,
@@ -219,9 +220,8 @@ pub struct Agent {
 }
 
 impl Agent {
-    /// An agent whose store holds `records`, and which remembers `known`: bundles that are gone, what
-    /// became of them, and until when they matter, in milliseconds since 1970. Both are bounded by
-    /// whoever has written them.
+    /// Creates an agent whose store holds `records`. `known` are past bundles to remember: identity, fate,
+    /// and expiry in milliseconds since 1970. Neither is checked against the limits.
     pub fn new(
         config: AgentConfig,
         records: Vec<Record>,
@@ -242,10 +242,11 @@ impl Agent {
             agent.index.remember(id, fate, expires);
         }
         let mut records = records;
+        // Restores the order of arrival, in which bundles are sent.
         records.sort_by_key(|record| (record.arrived, record.id));
         for record in records {
             match agent.index.fate(&record.id) {
-                // It ended between the note of its end and the removal of its file.
+                // The process ended after noting the bundle's end, before removing its file.
                 Some(fate) => agent.index.insert(record, Place::Here, State::Leaving(fate)),
                 None => agent.place(record),
             }
@@ -254,7 +255,7 @@ impl Agent {
     }
 
     fn place(&mut self, record: Record) {
-        // A route that is no longer configured may come back.
+        // A bundle without a route stays in the store, since the configuration may get the route back.
         let place = self.config.route(&record.destination, None).unwrap_or(Place::Nowhere);
         self.keep_part(&record, place);
         self.index.insert(record, place, State::Waiting);
@@ -265,7 +266,7 @@ impl Agent {
         &self.config
     }
 
-    /// Figures since the start.
+    /// Returns the counters and the present contents.
     pub fn stats(&self) -> AgentStats {
         AgentStats {
             waiting: self.index.len(),
@@ -276,21 +277,21 @@ impl Agent {
         }
     }
 
-    /// The bundles in the store, the oldest first, and where each is.
+    /// The bundles in the store with their states, the oldest first.
     pub fn list(&self) -> impl Iterator<Item = (&Record, Whereabouts)> {
         self.index.list()
     }
 
-    /// Where a bundle is, if it is known.
+    /// State of a bundle, if it is known.
     pub fn whereabouts(&self, id: &BundleId) -> Option<Whereabouts> {
         self.index.whereabouts(id)
     }
 
-    /// Somebody wants to hand over a bundle of at most `length` bytes, with this identity if that is
-    /// known before the bundle is.
+    /// Starts to receive a bundle of at most `length` bytes; `id` is its identity, if that is known in
+    /// advance.
     ///
     /// # Errors
-    /// Why it is not taken now, or not at all.
+    /// The reason why it is refused, for now or for good.
     pub fn begin(
         &mut self,
         from: Origin,
@@ -310,7 +311,7 @@ impl Agent {
         Ok(Decision::Take(ticket))
     }
 
-    /// Whether a bundle can come in now.
+    /// Checks whether a bundle may arrive now.
     fn room(&self, from: Origin, id: Option<BundleId>, length: u64) -> Result<(), Refusal> {
         let Limits { largest, bytes, bundles, remembered, window, .. } = &self.config.limits;
         if length > largest.get() {
@@ -326,11 +327,11 @@ impl Agent {
                 (from_it, of_it) = (from_it + 1, of_it + other.length);
             }
         }
-        // What one node announces, and perhaps never sends, leaves room for others.
+        // Bytes that one node announces and perhaps never sends leave room for others.
         if from_it > 0 && of_it + length > bytes.get() / 4 {
             return Err(Refusal::Busy);
         }
-        // Twice: those whose acknowledgement is under way no longer count at the sender.
+        // Twice the window, because the sender no longer counts bundles whose acknowledgement is under way.
         if from_it >= 2 * window {
             return Err(Refusal::Busy);
         }
@@ -338,17 +339,18 @@ impl Agent {
         if self.index.bytes() + reserved + length > bytes.get() || count >= *bundles {
             return Err(Refusal::Full);
         }
+        // Every bundle in the store will have to be remembered.
         if count + self.index.remembered() >= *remembered {
             return Err(Refusal::Memory);
         }
         Ok(())
     }
 
-    /// A bundle has come, and says this of itself. `now` is in milliseconds since 1970. If it is taken,
-    /// the owner stores it, and then calls [`Self::stored`], even if whoever hands it over is gone.
+    /// Handles the summary of a bundle that has arrived. `now` is in milliseconds since 1970. If the bundle
+    /// is taken, the owner stores it and calls [`Self::stored`], even if its sender is gone.
     ///
     /// # Errors
-    /// Why it is not taken. The ticket ends, as with [`Decision::Have`].
+    /// The reason why it is refused. The ticket ends then, and with [`Decision::Have`].
     pub fn offer(
         &mut self,
         ticket: Ticket,
@@ -361,6 +363,7 @@ impl Agent {
             self.stats.duplicates += 1;
             return Ok(Decision::Have);
         }
+        // From now on the same bundle is refused if it arrives by another way.
         let said = incoming.id.replace(bundle.id);
         let from = incoming.from;
         let twin = |it: &(&Ticket, &Incoming)| *it.0 != ticket && it.1.id == Some(bundle.id);
@@ -392,8 +395,8 @@ impl Agent {
         Ok(Decision::Take(Record::new(bundle, now)))
     }
 
-    /// Whether there is room for a bundle that goes to one place: a quarter of the store is left for
-    /// what goes elsewhere. Otherwise two nodes, full of bundles for each other, would both wait.
+    /// Checks whether there is room for a bundle to `place`: a quarter of the store stays free for other
+    /// places. Otherwise two nodes, full of bundles for each other, would wait for ever.
     fn share(&self, place: Place, length: u64) -> Result<(), Refusal> {
         let Limits { bytes, bundles, .. } = self.config.limits;
         let (mut count, mut taken) = self.index.share(place);
@@ -404,7 +407,7 @@ impl Agent {
         fits.then_some(()).ok_or(Refusal::Full)
     }
 
-    /// The disk has this bundle: it may be acknowledged.
+    /// Records that the disk has a bundle: it may be acknowledged now.
     pub fn stored(&mut self, ticket: Ticket, record: Record) {
         let known = self.incoming.remove(&ticket);
         debug_assert!(known.is_some(), "what is stored was taken");
@@ -413,12 +416,12 @@ impl Agent {
         self.place(record);
     }
 
-    /// A bundle does not come after all, or could not be stored.
+    /// Ends the arrival of a bundle that does not come after all, or could not be stored.
     pub fn abandon(&mut self, ticket: Ticket) {
         self.incoming.remove(&ticket);
     }
 
-    /// A node can be reached from now on, or no longer. What is being sent to it comes back by
+    /// Records that a node has become reachable or unreachable. Bundles being sent to it come back by
     /// [`Self::returned`].
     pub fn set_peer(&mut self, peer: PeerId, up: bool) {
         let Some(peer) = self.peers.get_mut(peer.0) else { return };
@@ -428,13 +431,13 @@ impl Agent {
         peer.up = up;
     }
 
-    /// Whether a node can be reached.
+    /// Returns `true` if a node can be reached.
     pub fn is_up(&self, peer: PeerId) -> bool {
         self.peers.get(peer.0).is_some_and(|peer| peer.up)
     }
 
-    /// The next bundle to send, and to whom: the oldest for each node that can be reached, within its
-    /// window.
+    /// Returns the next bundle to send and its node: the oldest one for a node that can be reached, within
+    /// the node's window.
     pub fn poll_send(&mut self) -> Option<(PeerId, Record)> {
         let Limits { window, window_bytes, .. } = self.config.limits;
         for (number, peer) in self.peers.iter_mut().enumerate() {
@@ -444,6 +447,7 @@ impl Agent {
             let id = PeerId(number);
             let Some(record) = self.index.first_for(id) else { continue };
             let bytes = peer.sending_bytes + record.length;
+            // A bundle larger than the window must still be sendable, alone.
             if peer.sending > 0 && bytes > window_bytes.get() {
                 continue;
             }
@@ -455,16 +459,18 @@ impl Agent {
         None
     }
 
-    /// The next node has stored a bundle.
+    /// Records that the next node has stored a bundle.
     pub fn acknowledged(&mut self, id: &BundleId) {
         let Some(PeerId(number)) = self.end_sending(id) else { return };
+        // The node accepts bundles again, so its next pause is a short one.
         (self.peers[number].paused, self.peers[number].pause) = (None, None);
         self.leave(id, Fate::Forwarded);
     }
 
-    /// A bundle could not be sent. It is sent again.
+    /// Handles a bundle that could not be sent; it will be sent again.
     pub fn returned(&mut self, now: Instant, id: &BundleId, why: Returned) {
         let Some(number) = self.end_sending(id) else { return };
+        // Other bundles to the node are not affected.
         if why == Returned::Unwanted {
             return self.index.set(id, State::Paused(now + UNWANTED));
         }
@@ -475,7 +481,7 @@ impl Agent {
             peer.pause = Some((pause * 2).min(PAUSES.1));
         }
         if why == Returned::NoRoom {
-            // There may be room for others, which go first.
+            // There may be room for other bundles, which are tried first.
             self.index.set(id, State::Paused(now + PAUSES.1));
             if self.index.first_for(number).is_some() {
                 return;
@@ -484,7 +490,7 @@ impl Agent {
         self.index.set(id, State::Waiting);
     }
 
-    /// Ends the sending of a bundle. Returns the node that it was sent to.
+    /// Ends the sending of a bundle. Returns the node that it was being sent to.
     fn end_sending(&mut self, id: &BundleId) -> Option<PeerId> {
         let held = self.index.get(id)?;
         let (State::Sending(number), length) = (held.state, held.record.length) else {
@@ -496,9 +502,9 @@ impl Agent {
         Some(number)
     }
 
-    /// The bundle that reports what happened to another one, if that asks for it and this node does so.
-    /// `number` tells it from others; `wall` is in milliseconds since 1970. The owner hands it in like one
-    /// of its own; if that fails, there is no report.
+    /// Builds a status report about another bundle, if that bundle requests it and this node sends reports.
+    /// `number` distinguishes it from other reports; `wall` is in milliseconds since 1970. The owner hands
+    /// the report in like a bundle of its own; if that fails, there is no report.
     pub fn report(
         &mut self,
         (now, wall): (Instant, u64),
@@ -514,20 +520,20 @@ impl Agent {
         report(about, what, &self.config.node, wall, number)
     }
 
-    /// The oldest bundle for a service of this node, or for the node itself, that nobody is taking, at
-    /// most once until [`Self::taken`] or [`Self::not_taken`].
+    /// Returns the oldest bundle for a service of this node, or for the node itself (`None`), that is not
+    /// being delivered. It is not returned again before [`Self::taken`] or [`Self::not_taken`].
     pub fn next_arrived(&mut self, service: Option<&str>) -> Option<Record> {
         let record = self.index.first_here(service)?.clone();
         self.index.set(&record.id, State::Delivering);
         Some(record)
     }
 
-    /// Whether a bundle waits for a service of this node.
+    /// Returns `true` if a bundle waits for a service of this node.
     pub fn has_arrived(&self, service: Option<&str>) -> bool {
         self.index.first_here(service).is_some()
     }
 
-    /// A bundle that [`Self::next_arrived`] gave out has been delivered.
+    /// Records that a bundle from [`Self::next_arrived`] was delivered.
     ///
     /// # Errors
     /// If it is not being delivered.
@@ -537,7 +543,7 @@ impl Agent {
         Ok(())
     }
 
-    /// A bundle that [`Self::next_arrived`] gave out could not be delivered.
+    /// Puts back a bundle from [`Self::next_arrived`] that could not be delivered.
     ///
     /// # Errors
     /// If it is not being delivered.
@@ -565,7 +571,8 @@ impl Agent {
         self.index.set(id, State::Leaving(fate));
     }
 
-    /// The next bundle to remove: its identity, what became of it, and until when to remember that.
+    /// Returns the next bundle to remove from the disk, and its fate, to be remembered there until it
+    /// expires.
     pub fn poll_remove(&mut self) -> Option<(Record, Fate)> {
         let (record, fate) = self.index.first_leaving()?;
         let record = record.clone();
@@ -573,7 +580,7 @@ impl Agent {
         Some((record, fate))
     }
 
-    /// The disk remembers this bundle, and has its file no more.
+    /// Records that the disk remembers this bundle and has removed its file.
     pub fn removed(&mut self, id: &BundleId) {
         if let Some(held) = self.index.take(id)
             && let State::Removing(fate) = held.state
@@ -582,20 +589,20 @@ impl Agent {
         }
     }
 
-    /// A bundle could not be removed. It is tried again.
+    /// Handles a bundle that could not be removed; it is tried again later.
     pub fn not_removed(&mut self, now: Instant, id: &BundleId) {
         if let Some(State::Removing(fate)) = self.index.get(id).map(|held| held.state) {
             self.index.set(id, State::Stuck(now + REMOVAL, fate));
         }
     }
 
-    /// Whether a bundle is in the store, be it only to be removed.
+    /// Returns `true` if a bundle is in the store, including one that is being removed.
     pub fn holds(&self, id: &BundleId) -> bool {
         self.index.get(id).is_some()
     }
 
-    /// Lets go of bundles that are of no more use, and forgets those that nobody can repeat. `wall` is
-    /// in milliseconds since 1970.
+    /// Drops bundles whose lifetime has ended, and forgets past ones that can no longer be repeated. `wall`
+    /// is in milliseconds since 1970.
     pub fn expire(&mut self, wall: u64) {
         self.index.forget(wall);
         for id in self.index.expired(wall) {
@@ -603,8 +610,8 @@ impl Agent {
         }
     }
 
-    /// What must be remembered, for the owner who writes it anew; with what is being removed, which the
-    /// disk may have noted already.
+    /// All identities that must be remembered, for an owner that rewrites the list. It includes those being
+    /// removed, which the disk may have noted already.
     pub fn remembered(&self) -> impl Iterator<Item = (&BundleId, Fate, u64)> {
         self.index.all_remembered()
     }

@@ -1,4 +1,4 @@
-//! Names of nodes and of their endpoints (RFC 9171 §4.2.5).
+//! Node IDs and endpoint IDs (RFC 9171 §4.2.5).
 
 use core::fmt;
 use core::str::FromStr;
@@ -6,39 +6,39 @@ use core::str::FromStr;
 use hardy_bpv7::eid::{Eid, NodeId, Service};
 use thiserror::Error;
 
-/// The longest text of an endpoint, in bytes. RFC 9171 has no limit, tables and file headers need one.
+/// Longest text of an endpoint, in bytes. RFC 9171 has no limit, but tables and file headers need one.
 const LONGEST: usize = 255;
 
-/// A node, such as `ipn:2.0` or `dtn://ship/`.
+/// A node ID, such as `ipn:2.0` or `dtn://ship/`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Node(NodeId);
 
-/// An endpoint: a service of one node, such as `ipn:2.7` or `dtn://ship/mail`.
+/// An endpoint ID: a service of one node, such as `ipn:2.7` or `dtn://ship/mail`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Endpoint {
     eid: Eid,
     node: Node,
 }
 
-/// The text is no node.
+/// The text is not a node ID.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[error("expected {}", Node::FORM)]
 pub struct NodeError;
 
-/// The text is no endpoint of a node.
+/// The text is not an endpoint of a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[error("expected {}", Endpoint::FORM)]
 pub struct EndpointError;
 
 impl Node {
-    /// Its form, for error messages.
+    /// Expected form, for error messages.
     pub const FORM: &str = "a node, like \"ipn:2.0\" or \"dtn://ship/\"";
 
-    /// The endpoint of this node with a service: a number in the scheme `ipn`, and 1 to 200 letters,
-    /// digits and `-_.~/` in the scheme `dtn`.
+    /// The endpoint of a service on this node: a number in the scheme `ipn`, and 1 to 200 letters, digits
+    /// and `-_.~/` in the scheme `dtn`.
     ///
     /// # Errors
-    /// If the scheme has no such service.
+    /// [`EndpointError`] if the scheme has no such service.
     pub fn service(&self, service: &str) -> Result<Endpoint, EndpointError> {
         let service = match self.0 {
             NodeId::Dtn(_) => {
@@ -47,6 +47,7 @@ impl Node {
                 good.then(|| Service::Dtn(service.into())).ok_or(EndpointError)?
             }
             _ => match service.parse() {
+                // Number 0 is the administrative endpoint of the node.
                 Ok(number @ 1..) => Service::Ipn(number),
                 _ => return Err(EndpointError),
             },
@@ -54,12 +55,12 @@ impl Node {
         Endpoint::try_from(Eid::try_from((self.0.clone(), service)).map_err(|_| EndpointError)?)
     }
 
-    /// Whether the nodes of this scheme have numbers for services.
+    /// Returns `true` if services are numbers in the node's scheme.
     pub fn numbers_services(&self) -> bool {
         !matches!(self.0, NodeId::Dtn(_))
     }
 
-    /// The endpoint of the node itself.
+    /// The administrative endpoint of the node.
     pub(super) fn itself(&self) -> Endpoint {
         Endpoint { eid: self.eid(), node: self.clone() }
     }
@@ -86,10 +87,10 @@ impl fmt::Display for Node {
 }
 
 impl Endpoint {
-    /// Its form, for error messages.
+    /// Expected form, for error messages.
     pub const FORM: &str = "an endpoint, like \"ipn:2.7\" or \"dtn://ship/mail\"";
 
-    /// The node that it belongs to.
+    /// The node of the endpoint.
     pub fn node(&self) -> &Node {
         &self.node
     }
@@ -108,7 +109,8 @@ impl TryFrom<Eid> for Endpoint {
     type Error = EndpointError;
 
     fn try_from(eid: Eid) -> Result<Self, EndpointError> {
-        // Every node is its own local node, and nobody else's.
+        // `LocalNode` means a different node to everyone who reads it, so it cannot be a source or
+        // destination.
         if matches!(eid, Eid::Null | Eid::LocalNode(_) | Eid::Unknown { .. }) {
             return Err(EndpointError);
         }

@@ -1,18 +1,18 @@
-//! Names of files that others choose.
+//! Names of files that remote senders choose.
 
 use core::fmt;
 
-/// The name of a file within a directory: nothing that leads elsewhere, is hidden, or disturbs a
-/// terminal.
+/// The name of a file within a directory, which does not lead elsewhere, is not hidden, and is safe to
+/// print on a terminal.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FileName(String);
 
 impl FileName {
-    /// The longest name, in bytes: a file system takes 255, and a number may be appended.
+    /// Longest name, in bytes: a file system permits 255, and a number may be appended.
     pub const LONGEST: usize = 200;
 
-    /// A name as a file system may have it: 1 to 200 bytes that do not begin with a dot, without `/`
-    /// and control characters.
+    /// Checks a name: 1 to 200 bytes that do not begin with a dot, without slashes, backslashes, control
+    /// characters and invisible characters.
     pub fn new(name: &str) -> Option<Self> {
         let good = (1..=Self::LONGEST).contains(&name.len())
             && !name.starts_with('.')
@@ -20,12 +20,12 @@ impl FileName {
         good.then(|| Self(name.to_owned()))
     }
 
-    /// The name.
+    /// The name as text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// This name for the `n`th file that has it: `report.txt`, then `report-2.txt`.
+    /// The name for the `n`th file called so: `report.txt`, then `report-2.txt`.
     pub fn numbered(&self, n: u32) -> String {
         match (n, self.0.rsplit_once('.')) {
             (0 | 1, _) => self.0.clone(),
@@ -35,7 +35,7 @@ impl FileName {
     }
 }
 
-/// Invisible characters that change the direction of text, or its line.
+/// Returns `true` for invisible characters that change the direction of text or break lines.
 fn is_format(it: char) -> bool {
     matches!(it, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}')
 }

@@ -1,4 +1,4 @@
-//! Bundles as bytes (RFC 9171 §4): read, made, and changed on their way.
+//! Encoding of bundles (RFC 9171 §4): parsing, creation, and changes when forwarding.
 
 use core::fmt;
 use core::ops::Range;
@@ -20,23 +20,23 @@ use super::endpoint::{Endpoint, EndpointError, Node};
 use super::file_name::FileName;
 use super::report_request::ReportRequest;
 
-/// From 1970 to the beginning of DTN time, 2000-01-01 (RFC 9171 §4.2.6), in milliseconds.
+/// Start of DTN time, 2000-01-01 (RFC 9171 §4.2.6), in milliseconds since 1970.
 pub(super) const DTN_EPOCH: u64 = 946_684_800_000;
-/// Our block with the name of the file that a bundle carries, of the range for private use (RFC 9171
-/// §9.1). Others ignore it and get the file's contents.
+/// Block type of the name of the file that a bundle carries, from the range for private use (RFC 9171
+/// §9.1). Other nodes ignore the block and get the contents of the file.
 const FILE_NAME: Type = Type::Unrecognised(192);
-/// Nodes that one of our bundles may cross, against loops.
+/// Hop limit of bundles that this node creates, against loops.
 const HOP_LIMIT: u64 = 32;
 /// The block number of every payload (RFC 9171 §4.1).
 pub(super) const PAYLOAD: u64 = 1;
 
-/// Identifies a bundle (RFC 9171 §4.2.7: source, creation time and sequence, and for a fragment its place
-/// and length) by the first half of the SHA-256 of these.
+/// Identity of a bundle: the first half of the SHA-256 of its source, creation time and sequence number,
+/// and for a fragment also its offset and length (RFC 9171 §4.2.7).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct BundleId(pub [u8; 16]);
 
 impl BundleId {
-    /// `length` is that of a fragment's payload.
+    /// Computes the identity; `length` is the length of a fragment's payload.
     pub(super) fn of(id: &Id, length: u64) -> Self {
         let (created, sequence) = id.timestamp.clone().into_parts();
         let mut hash = Sha256::new();
@@ -45,14 +45,14 @@ impl BundleId {
         put(sequence);
         let fragment = id.fragment_info.as_ref();
         put(fragment.map_or(0, |fragment| fragment.offset));
-        // A fragment of nothing is not the whole.
+        // An empty fragment must differ from the whole.
         put(fragment.map_or(0, |_| length.saturating_add(1)));
         hash.update(id.source.to_string());
         let whole: [u8; 32] = hash.finalize().into();
         Self(std::array::from_fn(|place| whole[place]))
     }
 
-    /// Reads what [`fmt::Display`] writes.
+    /// Parses the form that [`fmt::Display`] writes.
     pub fn from_hex(text: &str) -> Option<Self> {
         let digits: Option<Vec<u8>> =
             text.chars().map(|digit| Some(digit.to_digit(16)? as u8)).collect();
@@ -67,57 +67,57 @@ impl fmt::Display for BundleId {
     }
 }
 
-/// The place of a part in a larger bundle (RFC 9171 §4.3.1), in bytes of the payload.
+/// Position of a fragment in the payload of the whole bundle (RFC 9171 §4.3.1), in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Fragment {
-    /// Where it begins.
+    /// Offset of the fragment's first byte.
     pub offset: u64,
-    /// Length of the whole payload.
+    /// Length of the whole's payload.
     pub total: u64,
 }
 
 impl Fragment {
-    /// Where a part of this length ends. Others write what they like; no payload ends that far.
+    /// End of a fragment of this length. Remote values may overflow; no payload ends that far.
     pub(super) fn end(&self, length: u64) -> u64 {
         self.offset.saturating_add(length)
     }
 }
 
-/// What a bundle says of itself.
+/// Description of a bundle, from its primary and extension blocks.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Summary {
     /// Its identity.
     pub id: BundleId,
-    /// Who has made it.
+    /// The endpoint that created it.
     pub source: Endpoint,
-    /// Whom it is for.
+    /// The endpoint that it is addressed to.
     pub destination: Endpoint,
-    /// When it was made, in milliseconds since 1970; [`None`] if its source has no clock.
+    /// Creation time, in milliseconds since 1970; [`None`] if its source has no clock.
     pub created: Option<u64>,
-    /// How long it is of use from then on.
+    /// Lifetime, counted from the creation.
     pub lifetime: Duration,
-    /// How long it has been under way, for a source without a clock.
+    /// Time since the creation, for a source without a clock.
     pub age: Option<Duration>,
-    /// The name of the file that it carries.
+    /// Name of the file that it carries.
     pub file_name: Option<FileName>,
-    /// The payload, within the bundle.
+    /// Byte range of the payload in the encoded bundle.
     pub payload: Range<usize>,
-    /// Tells it from others of the same source and time.
+    /// Sequence number, which distinguishes bundles of the same source and creation time.
     pub sequence: u64,
-    /// Which part of a larger bundle it is, if it is one.
+    /// Position in a larger bundle, if it is a fragment.
     pub fragment: Option<Fragment>,
-    /// The identity of that larger bundle, or its own.
+    /// Identity of the whole; its own if it is not a fragment.
     pub whole: BundleId,
-    /// Whether it carries a record for the node itself (RFC 9171 §6).
+    /// `true` if it carries an administrative record (RFC 9171 §6).
     pub is_administrative: bool,
-    /// The status reports that it asks for.
+    /// The status reports that it requests.
     pub reports: Option<ReportRequest>,
-    /// Length of the whole bundle, in bytes.
+    /// Length of the encoded bundle, in bytes.
     pub length: u64,
 }
 
 impl Summary {
-    /// When it is of no more use, in milliseconds since 1970, if it has come at `arrived`.
+    /// Expiry in milliseconds since 1970, for a bundle that arrived at `arrived`.
     pub fn expires(&self, arrived: u64) -> u64 {
         let born = self
             .created
@@ -130,19 +130,19 @@ fn millis(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// Why bytes are not a bundle that this node takes.
+/// Why bytes are not accepted as a bundle.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum Unreadable {
-    /// They are no bundle, or a broken one.
+    /// Not a bundle, or a malformed one.
     #[error("not a bundle: {0}")]
     Malformed(String),
-    /// Source or destination is none that this node knows to handle. A bundle without a source has no
-    /// identity, so it cannot be told from its duplicates.
+    /// Source or destination have an unsupported form. A bundle without a source has no identity, so
+    /// duplicates could not be recognised.
     #[error("its source or destination has a form that is not supported")]
     Endpoint,
-    /// It has crossed as many nodes as it may (RFC 9171 §4.4.3).
-    #[error("it has crossed as many nodes as it may")]
+    /// Its hop limit is exhausted (RFC 9171 §4.4.3).
+    #[error("its hop limit is exhausted")]
     Hops,
 }
 
@@ -152,16 +152,17 @@ impl From<EndpointError> for Unreadable {
     }
 }
 
-/// Reads a bundle. The bytes to keep are the second result, if they differ: in canonical form, without
-/// blocks that must be removed by nodes that do not understand them (RFC 9171 §5.6).
+/// Parses a bundle. The second result is the form to keep, if it differs: canonical, and without blocks
+/// that must be removed by nodes that do not support them (RFC 9171 §5.6).
 ///
 /// # Errors
-/// [`Unreadable`].
+/// [`Unreadable`] if the bundle is not accepted.
 pub fn read(bytes: &[u8]) -> Result<(Summary, Option<Vec<u8>>), Unreadable> {
     match RewrittenBundle::parse(bytes, no_keys).map_err(malformed)? {
         RewrittenBundle::Valid { bundle, .. } => Ok((summary(&bundle, bytes)?, None)),
         RewrittenBundle::Rewritten { new_data, .. } => {
             let kept = Chunk::flatten(new_data, bytes).into_vec();
+            // Parsed again, because ranges and length must refer to the kept form.
             match RewrittenBundle::parse(&kept, no_keys).map_err(malformed)? {
                 RewrittenBundle::Valid { bundle, .. } => {
                     let summary = summary(&bundle, &kept)?;
@@ -208,7 +209,7 @@ fn summary(bundle: &Bundle, bytes: &[u8]) -> Result<Summary, Unreadable> {
     })
 }
 
-/// The reports that a bundle asks for; those of administrative bundles are not heeded, against loops
+/// The status reports that a bundle requests. Requests of administrative bundles are ignored, against loops
 /// (RFC 9171 §4.2.3).
 fn reports(bundle: &Bundle) -> Option<ReportRequest> {
     let flags = &bundle.flags;
@@ -224,48 +225,48 @@ fn reports(bundle: &Bundle) -> Option<ReportRequest> {
     (asks && !flags.is_admin_record).then_some(request)
 }
 
-/// The name in our block; of several, the one in the block with the lowest number.
+/// The file name in our block; of several blocks, that with the lowest number.
 fn file_name(bundle: &Bundle, bytes: &[u8]) -> Option<FileName> {
     let named = bundle.blocks.iter().filter(|(_, block)| block.block_type == FILE_NAME);
     let (_, block) = named.min_by_key(|(number, _)| **number)?;
     FileName::new(core::str::from_utf8(block.payload(bytes)?).ok()?)
 }
 
-/// What a new bundle is for.
+/// Purpose of a new bundle.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Purpose {
     /// Data of a program.
     Data,
-    /// The same, and the source's node is to hear when it was delivered, or deleted.
+    /// Data of a program; the source's node requests reports of its delivery or deletion.
     Reported,
-    /// A record of a node for another one (RFC 9171 §6).
+    /// An administrative record (RFC 9171 §6).
     Administration,
 }
 
-/// A bundle to make.
+/// Contents of a bundle to create.
 #[derive(Debug, Clone)]
 pub struct NewBundle<'a> {
-    /// Who makes it.
+    /// The endpoint that creates it.
     pub source: &'a Endpoint,
-    /// Whom it is for.
+    /// The endpoint that it is addressed to.
     pub destination: &'a Endpoint,
-    /// The time of its making, in milliseconds since 1970. Before 2000 no clock has been set: the bundle
-    /// then carries its age instead.
+    /// Creation time, in milliseconds since 1970. Before 2000 the clock was never set: the bundle then
+    /// carries its age instead.
     pub created: u64,
-    /// Tells it from others of the same source and time.
+    /// Sequence number, which distinguishes bundles of the same source and creation time.
     pub sequence: u64,
-    /// How long it is of use.
+    /// Lifetime, counted from the creation.
     pub lifetime: Duration,
-    /// The name of the file that it carries.
+    /// Name of the file that it carries.
     pub file_name: Option<&'a FileName>,
-    /// What it is for.
+    /// Its purpose, which decides its flags.
     pub purpose: Purpose,
-    /// What it carries.
+    /// The payload.
     pub payload: &'a [u8],
 }
 
 impl NewBundle<'_> {
-    /// The bundle as bytes.
+    /// Encodes the bundle.
     ///
     /// # Panics
     /// Never: what is invalid cannot be expressed.
@@ -273,6 +274,7 @@ impl NewBundle<'_> {
         let clocked = self.created.checked_sub(DTN_EPOCH).filter(|since| *since > 0);
         let reported = self.purpose == Purpose::Reported;
         let flags = Flags {
+            // Nodes refuse fragments of administrative records (`check_part`).
             do_not_fragment: self.purpose == Purpose::Administration,
             is_admin_record: self.purpose == Purpose::Administration,
             delivery_report_requested: reported,
@@ -288,7 +290,8 @@ impl NewBundle<'_> {
             let block = std::mem::replace(&mut builder, scratch()).add_extension_block(kind);
             builder = block.expect("it is not the primary one").build(data.into());
         };
-        // Not by `with_hop_count`: its flag to report failures is forbidden in records (§4.2.4).
+        // Not `with_hop_count`, whose flag for failure reports is forbidden in administrative records
+        // (§4.2.4).
         add(Type::HopCount, hardy_cbor::encode::emit(&HopInfo { limit: HOP_LIMIT, count: 0 }).0);
         if clocked.is_none() {
             add(Type::BundleAge, hardy_cbor::encode::emit(&BundleAge::from(0)).0);
@@ -302,15 +305,16 @@ impl NewBundle<'_> {
     }
 }
 
-/// Stands in for a builder while that is used.
+/// Placeholder for a builder that is moved out for a moment.
 fn scratch<'a>() -> Builder<'a> {
     Builder::new(Default::default(), Default::default())
 }
 
-/// The bundle as `node` passes it on after it has waited here: with that node as the previous one, one
-/// more hop, and a greater age (RFC 9171 §5.4).
+/// Rewrites a bundle for forwarding by `node` after it has waited here: that node becomes the previous one,
+/// the hop count and the age increase (RFC 9171 §5.4).
 ///
-/// A block that its source has signed or encrypted cannot be changed; the bundle then goes on as it is.
+/// Blocks that the source has signed or encrypted cannot be changed; the bundle is then forwarded
+/// unchanged.
 pub fn forwarded(bytes: &[u8], node: &Node, waited: Duration) -> Vec<u8> {
     let Ok(RewrittenBundle::Valid { bundle, .. }) = RewrittenBundle::parse(bytes, no_keys) else {
         return bytes.to_vec();

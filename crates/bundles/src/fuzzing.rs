@@ -1,4 +1,4 @@
-//! Peers that say anything, for the fuzzer.
+//! Fuzz targets: peers that send arbitrary bytes.
 
 use core::time::Duration;
 
@@ -9,10 +9,11 @@ use super::tcpcl::{Role, Session, SessionConfig, SessionEvent};
 use super::transfer::{Received, Reception, Replies};
 use super::{Happening, Joiner, Node, Summary, forwarded, parts, read, read_report, report};
 
-/// The largest bundle that is taken, in bytes.
+/// Largest bundle that is accepted, in bytes.
 const LARGEST: u64 = 100_000;
 
-/// A bundle of another node: what is kept of it can be read again, and is the same bundle on its way.
+/// Parses a bundle of another node. The kept form must parse again, and stay the same bundle when
+/// forwarded.
 fn parse(bytes: &[u8]) {
     let Ok((summary, other)) = read(bytes) else { return };
     let kept = other.as_deref().unwrap_or(bytes);
@@ -28,14 +29,14 @@ fn parse(bytes: &[u8]) {
     }
     cut_and_join(kept, &summary);
     let onward = forwarded(kept, &node, Duration::from_secs(7));
-    // It may have crossed its last node.
+    // Its hop limit may be exhausted by now.
     if let Ok((later, _)) = read(&onward) {
         assert_eq!(later.id, summary.id);
         assert_eq!(onward[later.payload], kept[summary.payload], "the payload is as it was");
     }
 }
 
-/// A bundle that may go in parts is the same again when they are joined.
+/// Splits a bundle into fragments and joins them; the result must be the same bundle.
 fn cut_and_join(bytes: &[u8], whole: &Summary) {
     let largest = bytes.len() as u64 - whole.payload.len() as u64 + 60;
     let Ok(cut) = parts(bytes, largest) else { return };
@@ -55,7 +56,7 @@ fn cut_and_join(bytes: &[u8], whole: &Summary) {
     }
 }
 
-/// What a peer says on a stream of the hop: as opener and as acceptor.
+/// Bytes of a peer on a stream of the hop, as opener and as acceptor.
 fn transfer(bytes: &[u8], size: usize) -> Vec<u8> {
     let (mut reception, mut replies, mut got) =
         (Reception::default(), Replies::default(), Vec::new());
@@ -75,11 +76,11 @@ fn transfer(bytes: &[u8], size: usize) -> Vec<u8> {
     got
 }
 
-/// What a peer says on a TCP connection; returns what happened. If the node `sends`, that depends on
-/// what has come by then.
+/// Bytes of a peer on a TCP connection; returns the events. With `sends`, the events depend on the size of
+/// the pieces.
 fn converse(bytes: &[u8], size: usize, role: Role, sends: bool) -> Vec<SessionEvent> {
     let node = "ipn:1.0".parse().expect("a node");
-    // What comes before TLS is a matter of pieces.
+    // Which bytes precede TLS depends on the pieces.
     let tls = sends && bytes.len() % 2 == 1;
     let config = SessionConfig { node, largest: LARGEST, tls };
     let mut session = Session::new(Instant::ZERO, role, config);
@@ -111,8 +112,8 @@ fn converse(bytes: &[u8], size: usize, role: Role, sends: bool) -> Vec<SessionEv
     events
 }
 
-/// What other nodes for bundles say. The first byte says where: a bundle, a stream of the hop, or a TCP
-/// connection that the node has opened or accepted; the second selects how the rest is cut into pieces.
+/// Bytes of other nodes. The first byte selects a bundle, a stream of the hop, or a TCP connection that
+/// this node has opened or accepted; the second selects the size of the pieces.
 ///
 /// # Panics
 /// On a bug in this crate.

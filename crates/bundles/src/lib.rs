@@ -1,11 +1,10 @@
-//! Bundles: what a gateway decides as a node of a delay-tolerant network (BPv7, RFC 9171).
+//! Bundles: a gateway as a node of a delay-tolerant network (BPv7, RFC 9171).
 //!
-//! [`Agent`] decides which bundles are taken, where each goes next and when it may be forgotten: not
-//! before the next node has stored it. [`transfer`] carries bundles over streams of the hop, and [`tcpcl`] over TCP.
+//! [`Agent`] decides which bundles are taken, where each goes next, and when it may be forgotten: only after the next node has stored it. [`transfer`] carries bundles over streams of the hop, and [`tcpcl`] over TCP.
 //!
-//! Bundles are read and written by `hardy-bpv7`.
+//! Bundles are parsed and written by `hardy-bpv7`.
 //!
-//! Not modelled: BPSec (RFC 9172: blocks of others pass), and routes that are learned: they are
+//! Not modelled: BPSec (RFC 9172; such blocks of others are passed on), and routing protocols: routes are
 //! configured.
 
 #![forbid(unsafe_code)]

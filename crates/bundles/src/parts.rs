@@ -1,4 +1,4 @@
-//! Parts of a bundle that is too large for the next node: made, and joined (RFC 9171 §5.8 and §5.9).
+//! Fragmentation of bundles that are too large for the next node, and reassembly (RFC 9171 §5.8 and §5.9).
 
 use hardy_bpv7::block::Type;
 use hardy_bpv7::bpsec::no_keys;
@@ -8,22 +8,22 @@ use thiserror::Error;
 
 use super::format::{BundleId, Fragment, PAYLOAD};
 
-/// The most parts of a bundle that are made or kept: each is a file, and remembered.
+/// Most fragments of a bundle that are made or kept: each is a file, and is remembered.
 pub const MOST_PARTS: usize = 1000;
-/// What the numbers of a part, and the heads of its blocks, may add to a bundle, in bytes.
+/// Bytes that the fields of a fragment and longer block headers may add to a bundle.
 const HEADS: usize = 48;
 
-/// Why a bundle is not sent in parts, or parts are not joined.
+/// Why a bundle is not fragmented, or fragments are not joined.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum PartsError {
     /// Its source forbids it, or has signed or encrypted it (RFC 9172 §3.3).
-    #[error("it must not be sent in parts")]
+    #[error("it must not be fragmented")]
     Forbidden,
     /// There would be more than [`MOST_PARTS`].
-    #[error("it would be in more than {MOST_PARTS} parts")]
+    #[error("it would need more than {MOST_PARTS} fragments")]
     TooMany,
-    /// The bytes are no bundle, or not parts of one.
+    /// The bytes are not a bundle, or not fragments of one.
     #[error("malformed")]
     Malformed,
 }
@@ -35,11 +35,11 @@ fn parse(bytes: &[u8]) -> Result<Bundle, PartsError> {
     }
 }
 
-/// A bundle in parts of at most `largest` bytes each, with their identities. All have the same blocks but
-/// for the payload: none is lost if a part is.
+/// Splits a bundle into fragments of at most `largest` bytes each, with their identities. All of them carry
+/// every block except the payload, so none of these depends on a single fragment.
 ///
 /// # Errors
-/// [`PartsError`].
+/// [`PartsError`] if the bundle must not, or cannot, be fragmented so.
 pub fn parts(bytes: &[u8], largest: u64) -> Result<Vec<(BundleId, Vec<u8>)>, PartsError> {
     let bundle = parse(bytes)?;
     let secured = |kind: &Type| matches!(kind, Type::BlockIntegrity | Type::BlockSecurity);
@@ -68,7 +68,7 @@ pub fn parts(bytes: &[u8], largest: u64) -> Result<Vec<(BundleId, Vec<u8>)>, Par
     made.collect()
 }
 
-/// The bundle with another payload, as a part or as a whole.
+/// The bundle with another payload, as a fragment or as a whole.
 fn rewritten(
     bundle: &Bundle,
     bytes: &[u8],
@@ -82,7 +82,7 @@ fn rewritten(
     Ok(Chunk::flatten(chunks, bytes).into_vec())
 }
 
-/// Any part of a bundle, with any contents.
+/// Builds any fragment of a bundle, with any contents.
 #[cfg(test)]
 pub(super) fn part_of(
     whole: &[u8],
@@ -92,21 +92,21 @@ pub(super) fn part_of(
     rewritten(&parse(whole)?, whole, Some(FragmentInfo { offset, total_adu_length }), data)
 }
 
-/// Joins parts, which come in the order of their places. Where they overlap, the earlier one counts. It
-/// holds the payload, and one part at a time.
+/// Joins fragments that are added in the order of their offsets. Where they overlap, the earlier one
+/// counts. Memory holds the payload and one fragment at a time.
 #[derive(Debug, Default)]
 pub struct Joiner {
-    /// The first part, whose blocks the whole has.
+    /// The first fragment, whose other blocks become those of the whole.
     first: Option<Vec<u8>>,
     payload: Vec<u8>,
     total: u64,
 }
 
 impl Joiner {
-    /// Adds a part.
+    /// Adds a fragment.
     ///
     /// # Errors
-    /// If it is none, or leaves a gap.
+    /// [`PartsError::Malformed`] if it is not a fragment, or leaves a gap.
     pub fn add(&mut self, bytes: Vec<u8>) -> Result<(), PartsError> {
         let bundle = parse(&bytes)?;
         let info = bundle.id.fragment_info.as_ref().ok_or(PartsError::Malformed)?;
@@ -121,10 +121,10 @@ impl Joiner {
         Ok(())
     }
 
-    /// The whole.
+    /// Encodes the whole bundle.
     ///
     /// # Errors
-    /// If it is not whole.
+    /// [`PartsError::Malformed`] if fragments are missing at the end.
     pub fn finish(self) -> Result<Vec<u8>, PartsError> {
         let first = self.first.ok_or(PartsError::Malformed)?;
         if self.payload.len() as u64 != self.total {
@@ -134,8 +134,8 @@ impl Joiner {
     }
 }
 
-/// Which of the parts of a whole are needed, in their order: those that add bytes to the ones before.
-/// [`None`] if they leave a gap. `parts` has the place and the length of each, in the order of places.
+/// Selects the fragments of a whole that add bytes to those before. `parts` has the position and length of
+/// each, in the order of positions. [`None`] if they leave a gap.
 pub(super) fn needed<T>(
     total: u64,
     parts: impl Iterator<Item = (Fragment, u64, T)>,

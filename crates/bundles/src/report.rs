@@ -1,4 +1,4 @@
-//! Status reports: what happened to a bundle, for whoever its source has named (RFC 9171 §6.1.1).
+//! Bundle status reports (RFC 9171 §6.1.1).
 
 use core::time::Duration;
 
@@ -13,19 +13,19 @@ use super::endpoint::{Endpoint, Node};
 use super::format::{BundleId, DTN_EPOCH, NewBundle, Purpose, Summary};
 use super::report_request::Happening;
 
-/// A report of another node, about one thing that happened to a bundle.
+/// A status report received from another node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Report {
-    /// The bundle.
+    /// Identity of the bundle that it is about.
     pub id: BundleId,
-    /// Who has made it.
+    /// Source of that bundle.
     pub source: String,
-    /// What happened: one of [`Happening`], or `deleted` for other reasons.
+    /// Names of the reported events: those of [`Happening`], or `deleted` for deletion with another reason.
     pub happenings: Vec<&'static str>,
 }
 
-/// The bundle by which `node` tells whoever has asked for it what happened to another one, `now`, in
-/// milliseconds since 1970. [`None`] if nobody has asked. Reports never ask for reports.
+/// Builds the bundle by which `node` reports an event of another bundle; `now` is in milliseconds since 1970.
+/// [`None`] if that report was not requested. Reports never request reports.
 ///
 /// # Panics
 /// Never: what is invalid cannot be expressed.
@@ -69,7 +69,7 @@ fn identity(about: &Summary) -> Id {
     Id {
         source: about.source.eid().clone(),
         timestamp: CreationTimestamp::from_parts(created, about.sequence),
-        // A report has the payload's length in this place (§6.1.1).
+        // A report contains the payload's length in this field (§6.1.1).
         fragment_info: about.fragment.map(|it| FragmentInfo {
             offset: it.offset,
             total_adu_length: about.payload.len() as u64,
@@ -77,7 +77,7 @@ fn identity(about: &Summary) -> Id {
     }
 }
 
-/// Reads the payload of an administrative bundle; [`None`] if it is no status report.
+/// Parses the payload of an administrative bundle; [`None`] if it is not a status report.
 pub fn read_report(payload: &[u8]) -> Option<Report> {
     let (record, length) =
         hardy_cbor::decode::parse::<(AdministrativeRecord, usize)>(payload).ok()?;

@@ -1,10 +1,10 @@
-//! What is reported of a bundle, and to whom (RFC 9171 §4.2.3, §6.1.1).
+//! Status reports that a bundle requests (RFC 9171 §4.2.3, §6.1.1).
 
 use core::fmt;
 
 use super::endpoint::Endpoint;
 
-/// What can happen to a bundle that is worth a report.
+/// An event in the life of a bundle that can be reported.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Happening {
     /// This node has stored it.
@@ -13,7 +13,7 @@ pub enum Happening {
     Forwarded,
     /// It was delivered here.
     Delivered,
-    /// Its lifetime was over.
+    /// Its lifetime ended.
     Expired,
 }
 
@@ -28,25 +28,25 @@ impl fmt::Display for Happening {
     }
 }
 
-/// Which reports a bundle asks for.
+/// The status reports that a bundle requests, and their destination.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ReportRequest {
-    /// Whom they are for.
+    /// The endpoint that gets the reports (report-to).
     pub to: Endpoint,
-    /// When the bundle is received.
+    /// Report the reception of the bundle.
     pub received: bool,
-    /// When it is forwarded.
+    /// Report that it was forwarded.
     pub forwarded: bool,
-    /// When it is delivered.
+    /// Report its delivery.
     pub delivered: bool,
-    /// When it is deleted.
+    /// Report its deletion.
     pub deleted: bool,
-    /// Whether they are to say when that was.
+    /// Include the time of the event in reports.
     pub time: bool,
 }
 
 impl ReportRequest {
-    /// Whether a report is asked for when this happens.
+    /// Returns `true` if a report of this event is requested.
     pub fn asks(&self, happening: Happening) -> bool {
         match happening {
             Happening::Received => self.received,

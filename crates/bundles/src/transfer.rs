@@ -1,4 +1,4 @@
-//! A bundle on a stream of the hop (`docs/slacp.md`, Bundles).
+//! Transfer of a bundle on a stream of the hop (`docs/slacp.md`, Bundles).
 //!
 //! ```text
 //! opener                                            acceptor
@@ -8,8 +8,8 @@
 //!                                          ◄────── STORED, or REFUSED with a reason; end
 //! ```
 //!
-//! The opener asks if it has tried before. The digest names the bytes: what was received of other
-//! bytes with the same identity is no part of these.
+//! The opener asks for the offset if it has tried before. The digest identifies the bytes: bytes received
+//! earlier under the same identity but with another digest are not used.
 
 use sha2::{Digest as _, Sha256};
 use thiserror::Error;
@@ -18,7 +18,7 @@ use super::agent::Refusal;
 use super::format::BundleId;
 
 const VERSION: u8 = 1;
-/// Flag: the opener waits to be told from where.
+/// Flag: the opener waits for the offset.
 const ASKS: u8 = 1;
 const HEADER: usize = 2 + 16 + 32 + 8;
 
@@ -29,26 +29,26 @@ const REFUSED: u8 = 2;
 /// SHA-256 of a bundle's bytes.
 pub type Digest = [u8; 32];
 
-/// The digest of a bundle.
+/// Computes the digest of a bundle.
 pub fn digest(bundle: &[u8]) -> Digest {
     Sha256::digest(bundle).into()
 }
 
-/// What the opener says first.
+/// First message of the opener.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Announcement {
-    /// The bundle.
+    /// Identity of the bundle.
     pub id: BundleId,
-    /// Its bytes.
+    /// Digest of its bytes.
     pub digest: Digest,
-    /// Their number.
+    /// Number of its bytes.
     pub length: u64,
-    /// Whether the acceptor is to say what it has already.
+    /// `true` if the acceptor has to reply with the offset first.
     pub asks: bool,
 }
 
 impl Announcement {
-    /// As bytes.
+    /// Encodes the announcement.
     pub fn encode(&self) -> Vec<u8> {
         let mut bytes = vec![VERSION, if self.asks { ASKS } else { 0 }];
         bytes.extend(self.id.0);
@@ -72,19 +72,19 @@ impl Announcement {
     }
 }
 
-/// What the acceptor says.
+/// Reply of the acceptor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reply {
-    /// Send from this byte on.
+    /// Send from this offset on.
     From(u64),
-    /// The bundle is on the disk.
+    /// The bundle is on disk.
     Stored,
-    /// It is not taken, with a code: below 64 for now ([`Reply::is_passing`]).
+    /// The bundle is refused with this code; codes below 64 are temporary ([`Reply::is_passing`]).
     Refused(u8),
 }
 
 impl Reply {
-    /// As bytes.
+    /// Encodes the reply.
     pub fn encode(self) -> Vec<u8> {
         match self {
             Self::From(offset) => [&[FROM], &offset.to_be_bytes()[..]].concat(),
@@ -93,12 +93,12 @@ impl Reply {
         }
     }
 
-    /// A refusal.
+    /// The reply for a refusal.
     pub fn refusal(why: Refusal) -> Self {
         Self::Refused(code(why))
     }
 
-    /// Whether a refusal is for now: the same bundle may be taken later.
+    /// Returns `true` for the code of a temporary refusal: the same bundle may be accepted later.
     pub fn is_passing(code: u8) -> bool {
         code < 64
     }
@@ -122,7 +122,7 @@ fn code(why: Refusal) -> u8 {
     }
 }
 
-/// What a code of a refusal means, as far as this version knows.
+/// Explains the code of a refusal, as far as this version knows it.
 pub fn explain(code: u8) -> String {
     const ALL: [Refusal; 13] = [
         Refusal::Full,
@@ -143,34 +143,34 @@ pub fn explain(code: u8) -> String {
     known.map_or_else(|| format!("reason {code}"), |it| it.to_string())
 }
 
-/// What comes is no transfer.
+/// The bytes do not follow the protocol of transfers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum TransferError {
-    /// Of another version.
+    /// The announcement is of another version.
     #[error("a transfer of version {0}: this side has 1")]
     Version(u8),
-    /// More than was announced.
+    /// More bytes than announced.
     #[error("more bytes than were announced")]
     TooLong,
-    /// Less than was announced.
-    #[error("it ends early")]
+    /// Fewer bytes than announced.
+    #[error("the transfer ends early")]
     Early,
-    /// A reply that is none.
+    /// A reply of an unknown kind.
     #[error("a reply of an unknown kind, {0}")]
     Reply(u8),
 }
 
-/// What the acceptor has received.
+/// Result of [`Reception::handle`].
 #[derive(Debug, PartialEq, Eq)]
 pub enum Received<'a> {
-    /// The announcement. The owner answers, and calls [`Reception::start`] unless it ends the transfer.
+    /// The announcement. The owner replies, and calls [`Reception::start`] unless it ends the transfer.
     Announced(Announcement),
-    /// More of the bundle.
+    /// Bytes of the bundle.
     Data(&'a [u8]),
 }
 
-/// The acceptor's side of a transfer: pieces of any size in, an announcement and data out.
+/// Acceptor's side of a transfer: pieces of any size in, an announcement and data out.
 #[derive(Debug, Default)]
 pub struct Reception {
     header: Vec<u8>,
@@ -179,10 +179,10 @@ pub struct Reception {
 }
 
 impl Reception {
-    /// Takes from the front of `input`. [`None`] when it is used up.
+    /// Handles bytes from the front of `input`. [`None`] when they are used up.
     ///
     /// # Errors
-    /// If it is no transfer.
+    /// [`TransferError`] if the opener violates the protocol.
     pub fn handle<'a>(
         &mut self,
         input: &mut &'a [u8],
@@ -202,36 +202,36 @@ impl Reception {
         Ok(Some(Received::Announced(announced)))
     }
 
-    /// The opener sends from `offset` on, as the acceptor has said if it was asked.
+    /// Sets the offset from which the opener sends: the one in the reply if it asked, otherwise 0.
     pub fn start(&mut self, offset: u64) {
         self.left = self.left.saturating_sub(offset);
     }
 
-    /// The opener has ended its direction.
+    /// Handles the end of the opener's data.
     ///
     /// # Errors
-    /// If something is missing.
+    /// [`TransferError::Early`] if bytes are missing.
     pub fn end(&self) -> Result<(), TransferError> {
         if self.is_whole() { Ok(()) } else { Err(TransferError::Early) }
     }
 
-    /// Whether all that was announced has come.
+    /// Returns `true` if all announced bytes have arrived.
     pub fn is_whole(&self) -> bool {
         self.announced.is_some() && self.left == 0
     }
 }
 
-/// The opener's side of a transfer: reads replies that arrive in pieces of any size.
+/// Opener's side of a transfer: parses replies that arrive in pieces of any size.
 #[derive(Debug, Default)]
 pub struct Replies {
     partial: Vec<u8>,
 }
 
 impl Replies {
-    /// Takes from the front of `input`. [`None`] when it is used up.
+    /// Handles bytes from the front of `input`. [`None`] when they are used up.
     ///
     /// # Errors
-    /// If it is no reply.
+    /// [`TransferError::Reply`] if the kind of reply is unknown.
     pub fn handle(&mut self, input: &mut &[u8]) -> Result<Option<Reply>, TransferError> {
         while let Some((first, rest)) = input.split_first() {
             self.partial.push(*first);

@@ -1,4 +1,4 @@
-//! A stream whose owner reads and writes plain data.
+//! A compressed stream whose owner reads and writes plain data.
 
 use std::mem;
 
@@ -7,51 +7,50 @@ use pep::inbox::Inbox;
 use super::decoder::MOST_WORK;
 use super::{Decoder, Encoder, Malformed};
 
-/// How much is read at once, in bytes.
+/// Bytes read from the stream at once.
 const READ: usize = 4 << 10;
 
-/// Bytes of a stream, before and after compression.
+/// Bytes of one direction, before and after compression.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Volume {
-    /// As the owner wrote or read them.
+    /// Bytes that the owner has written or read.
     pub plain: u64,
-    /// As they crossed the hop.
+    /// Bytes that have crossed the hop.
     pub coded: u64,
 }
 
-/// Both directions of a stream. The owner passes it functions that write to the stream and read from
-/// it, which never block.
+/// Both directions of a stream. The owner passes in functions that write to the stream and read from it,
+/// which never block.
 pub struct Coded {
     encoder: Encoder,
-    /// Encoded and not taken by the stream yet.
+    /// Encoded bytes that the stream has not accepted yet.
     unsent: Inbox,
-    /// How many bytes of the owner's data that is.
+    /// The number of the owner's bytes in `unsent`.
     encoded: usize,
     decoder: Decoder,
-    /// Read from the stream and not decoded yet.
+    /// Bytes read from the stream that are not decoded yet.
     unread: Inbox,
-    /// What was sent.
+    /// Volume sent so far.
     pub sent: Volume,
-    /// What was received.
+    /// Volume received so far.
     pub received: Volume,
 }
 
-/// What reading from a stream gives.
+/// Result of reading from a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Got {
-    /// So many bytes, at least one.
+    /// This many bytes, at least one.
     Data(usize),
     /// Nothing yet.
     Nothing,
-    /// Nothing, but bytes have come that are not decoded yet: the owner calls again after others had their
-    /// turn.
+    /// Nothing yet, but bytes wait to be decoded: the owner calls again after others had their turn.
     Later,
-    /// The end.
+    /// The end of the data.
     End,
 }
 
 impl Coded {
-    /// A stream of which nothing was sent or received.
+    /// Starts a stream on which nothing was sent or received.
     pub fn new(encoder: Encoder, decoder: Decoder) -> Self {
         let (sent, received) = (Volume::default(), Volume::default());
         Self {
@@ -65,11 +64,11 @@ impl Coded {
         }
     }
 
-    /// Writes data; returns how much of it was taken. If that is 0, the stream has no room: the owner
+    /// Writes data; returns the number of bytes accepted. If that is 0, the stream has no room: the owner
     /// calls again with the same data.
     ///
     /// # Errors
-    /// Those of `send`, which returns how much it has taken.
+    /// Those of `send`, which returns the number of bytes that it has accepted.
     pub fn write<E>(
         &mut self,
         data: &[u8],
@@ -85,6 +84,7 @@ impl Coded {
             self.encoded = self.encoder.encode(data, self.unsent.room());
             self.count_sent(self.encoded, self.unsent.len());
         }
+        // The owner keeps its data until all of the encoded form is sent.
         Ok(if self.flush(&mut send)? { mem::take(&mut self.encoded) } else { 0 })
     }
 
@@ -93,7 +93,7 @@ impl Coded {
         self.sent.coded += coded as u64;
     }
 
-    /// Writes what is encoded; whether that was all.
+    /// Writes encoded bytes; returns `true` if all of them were accepted.
     fn flush<E>(&mut self, send: &mut impl FnMut(&[u8]) -> Result<usize, E>) -> Result<bool, E> {
         while !self.unsent.is_empty() {
             let taken = send(self.unsent.unused())?;
@@ -105,8 +105,8 @@ impl Coded {
         Ok(true)
     }
 
-    /// Writes what must precede the end of this direction; whether the stream may be finished. If it
-    /// has no room, the owner calls again.
+    /// Writes what must precede the end of this direction. Returns `true` if the stream may be finished;
+    /// otherwise it has no room, and the owner calls again.
     ///
     /// # Errors
     /// Those of `send`.

@@ -1,4 +1,4 @@
-//! The receiving side of a direction.
+//! Receiving side of one direction.
 
 use pep::cost;
 use zstd_safe::{InBuffer, OutBuffer};
@@ -7,16 +7,16 @@ use super::malformed::Malformed;
 use super::pool::PooledContext;
 use super::{DecoderPool, FRAME, REST, RUN, SMALL_FRAME};
 
-/// The work after which a call that has nothing to return yet ends, in [units](Decoder::work): a quarter of
-/// a millisecond.
+/// Work after which a call without a result ends, in [units](Decoder::work): a quarter of a millisecond.
 pub(super) const MOST_WORK: u64 = 250_000;
-/// Work per byte that comes: the tables of a small block take longer than its data.
+/// Work per received byte: building the tables of a small block takes longer than its data.
 const PER_BYTE: u64 = 16;
 
-/// Reads a direction's data from segments.
+/// Decodes the segments of one direction.
 ///
-/// A call does bounded work, whatever comes: segments may be empty, and each frame takes a context. What a few bytes become is bounded, and made only as the owner takes it: a block of zstd has four
-/// bytes at least and becomes no more than the window, so that data grows at most 8,192 times.
+/// A call does bounded work whatever the peer sends: segments may be empty, and each frame takes a context.
+/// Expansion is bounded as well, and happens only as the owner reads: a block of zstd has at least four
+/// bytes and expands to at most the window, so data grows at most 8,192 times.
 pub struct Decoder {
     state: State,
     pool: DecoderPool,
@@ -25,7 +25,7 @@ pub struct Decoder {
 
 enum State {
     Start,
-    /// These bytes of a run's length have come.
+    /// The value of a run's length so far, and the bytes of it that are missing.
     Length(u32, u8),
     Run(usize),
     Frame(Box<Frame>),
@@ -34,12 +34,12 @@ enum State {
 
 struct Frame {
     context: PooledContext,
-    /// Whether the context may hold output for which there was no room.
+    /// `true` if the context may hold output that did not fit into the buffer.
     has_more: bool,
 }
 
 impl Decoder {
-    /// A decoder that decompresses with contexts of `pool`.
+    /// Creates a decoder that takes its contexts from `pool`.
     pub fn new(pool: DecoderPool) -> Self {
         Self { state: State::Start, pool, work: 0 }
     }
@@ -54,17 +54,17 @@ impl Decoder {
         cost::count(work as usize);
     }
 
-    /// Whether all that follows is as it was: the owner need not call [`Self::decode`].
+    /// Returns `true` if everything that follows is uncompressed: the owner need not call [`Self::decode`].
     pub fn is_rest(&self) -> bool {
         matches!(self.state, State::Rest)
     }
 
-    /// Reads from the front of `input` and writes to `out`, which must not be empty; returns how much
-    /// it has written. If that is 0, either all of the input was used, and more is needed; or the call
-    /// has done enough for now, and the owner calls again after others had their turn.
+    /// Decodes from the front of `input` to `out`, which must not be empty; returns the number of bytes
+    /// written. If that is 0, either all of the input was used and more is needed, or the call has done
+    /// enough work, and the owner calls again after others had their turn.
     ///
     /// # Errors
-    /// See [`Malformed`]. The direction cannot be read any further.
+    /// [`Malformed`]; the direction cannot be decoded any further.
     pub fn decode(&mut self, input: &mut &[u8], out: &mut [u8]) -> Result<usize, Malformed> {
         let until = self.work + MOST_WORK;
         loop {
@@ -100,7 +100,7 @@ impl Decoder {
         }
     }
 
-    /// The state after a byte of a segment's head.
+    /// The state after a byte of a segment's header.
     fn after(&mut self, byte: u8) -> Result<State, Malformed> {
         match (&self.state, byte) {
             (State::Length(so_far, left), _) => {
@@ -123,7 +123,7 @@ impl Decoder {
         }
     }
 
-    /// Handles the end of the direction, once all of it was decoded.
+    /// Checks that the direction may end here, once all of it was decoded.
     ///
     /// # Errors
     /// [`Malformed::Truncated`] if it ends within a segment.
@@ -144,10 +144,10 @@ fn copy(input: &mut &[u8], out: &mut [u8], most: usize) -> usize {
 }
 
 impl Frame {
-    /// How much was written, and whether the frame is over.
+    /// Returns the number of bytes written, and `true` if the frame is complete.
     fn read(&mut self, input: &mut &[u8], out: &mut [u8]) -> Result<(usize, bool), Malformed> {
-        // zstd takes the sixteenth call for nothing in a row for a fault, but an owner may ask as often
-        // as it likes whether something has come.
+        // zstd reports the sixteenth call in a row without progress as an error, but an owner may ask as
+        // often as it likes whether something has arrived.
         if input.is_empty() && !self.has_more {
             return Ok((0, false));
         }

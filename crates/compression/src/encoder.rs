@@ -1,4 +1,4 @@
-//! The sending side of a direction.
+//! Sending side of one direction.
 
 use zstd_safe::zstd_sys::ZSTD_EndDirective;
 use zstd_safe::{CCtx, CParameter, InBuffer, OutBuffer, ResetDirective};
@@ -6,39 +6,40 @@ use zstd_safe::{CCtx, CParameter, InBuffer, OutBuffer, ResetDirective};
 use super::look::{Look, is_encrypted, look};
 use super::{CHUNK, FRAME, REST, RUN, SMALL_FRAME, Slot, Slots, WINDOW, dictionary};
 
-/// zstd's fastest usual level, for bulk: with this window the next two make logs and JSON no shorter.
+/// zstd's fastest ordinary level, for bulk: with this window the next two do not make logs and JSON any
+/// shorter.
 const LEVEL: i32 = 1;
-/// A sender that writes this many bytes at once has bulk. What is written in smaller pieces is
-/// compressed with the dictionary and more thoroughly, for six times the processor time or more.
+/// Bytes written at once from which the data counts as bulk. Smaller pieces are compressed with the
+/// dictionary and a higher level, for six times the processor time or more.
 const BULK: usize = 16 << 10;
-/// This many looks at a few bytes each are enough.
+/// Most inconclusive samples before the direction is left uncompressed.
 const LOOKS: u32 = 16;
-/// A frame that has not saved a twentieth of this many bytes ends.
+/// Bytes after which a frame must have saved a twentieth, or it ends.
 const TRIAL: u64 = 128 << 10;
-/// How much is then sent as it is, until the next look.
+/// Bytes that are then sent uncompressed before the next sample.
 const PAUSE: u64 = 1 << 20;
 
-/// Writes a direction's data as segments.
+/// Encodes the data of one direction as segments.
 pub struct Encoder {
     state: State,
     slots: Slots,
-    /// Whether the other side has the dictionary, and no bulk has come.
+    /// `true` while the dictionary is used: the peer has it, and no bulk was written.
     is_small: bool,
-    /// Whether some of it was compressed: then it may be worth it again.
+    /// `true` if data was compressed before: it may become compressible again.
     was_compressible: bool,
 }
 
 enum State {
-    /// To be decided by what comes next, after so many looks.
+    /// The next data decides, after this many inconclusive samples.
     Looking(u32),
     Frame(Box<Frame>),
-    /// As it is, for so many bytes.
+    /// Uncompressed for this many bytes.
     Pause(u64),
-    /// As it is, to the end.
+    /// Uncompressed to the end.
     Rest,
 }
 
-/// A frame being written, and what it has saved lately.
+/// A frame being written, and what it has saved recently.
 struct Frame {
     context: CCtx<'static>,
     is_small: bool,
@@ -48,22 +49,22 @@ struct Frame {
 }
 
 impl Encoder {
-    /// An encoder that compresses what is worth it while there is a place in `slots`.
+    /// Creates an encoder that compresses where it pays, while a slot of `slots` is free.
     pub fn new(slots: Slots) -> Self {
         Self { state: State::Looking(0), slots, is_small: false, was_compressible: false }
     }
 
-    /// The same for a peer that has the dictionary, or has not.
+    /// Sets whether the peer has the dictionary.
     pub fn with_dictionary(self, peer_has_it: bool) -> Self {
         Self { is_small: peer_has_it, ..self }
     }
 
-    /// Whether all that follows is sent as it is: the owner need not call [`Self::encode`].
+    /// Returns `true` if everything that follows is uncompressed: the owner need not call [`Self::encode`].
     pub fn is_rest(&self) -> bool {
         matches!(self.state, State::Rest)
     }
 
-    /// Memory of the context in bytes, while there is one.
+    /// Memory of the context in bytes, while a frame is open.
     #[cfg(test)]
     pub(super) fn memory(&self) -> Option<usize> {
         match &self.state {
@@ -72,8 +73,8 @@ impl Encoder {
         }
     }
 
-    /// Appends the segments of the next data to `out`, at most 64 kB of it; returns how much that is.
-    /// The other side can read all of it from `out` at once.
+    /// Appends the segments of the next data to `out`, at most 64 kB of it; returns the number of bytes
+    /// encoded. The peer can decode all of them from `out` at once.
     pub fn encode(&mut self, data: &[u8], out: &mut Vec<u8>) -> usize {
         let data = &data[..data.len().min(CHUNK)];
         self.is_small &= data.len() < BULK;
@@ -107,11 +108,11 @@ impl Encoder {
         self.state = State::Rest;
     }
 
-    /// Looks at the next data, if it may change how it is sent.
+    /// Samples the next data if that may change how it is sent.
     fn decide(&mut self, data: &[u8], out: &mut Vec<u8>) {
         match &mut self.state {
             State::Rest | State::Pause(_) => {}
-            // What follows CONNECT or STARTTLS.
+            // TLS after CONNECT or STARTTLS.
             State::Frame(frame) if is_encrypted(data) => {
                 frame.end(out);
                 self.begin_rest(out);
@@ -160,7 +161,7 @@ impl Frame {
         Some(Self { context, is_small, _slot: slot, before: 0, after: 0 })
     }
 
-    /// Ends the frame and begins another, for bulk.
+    /// Ends the frame and begins another one for bulk.
     fn turn_to_bulk(&mut self, out: &mut Vec<u8>) {
         self.end(out);
         self.context.reset(ResetDirective::SessionAndParameters).expect("no frame is open");
@@ -181,7 +182,7 @@ impl Frame {
         self.drive(&[], ZSTD_EndDirective::ZSTD_e_end, out);
     }
 
-    /// Whether the last part has hardly become shorter.
+    /// Returns `true` if the last bytes have hardly been compressed.
     fn is_vain(&mut self) -> bool {
         if self.before < TRIAL {
             return false;
@@ -198,7 +199,7 @@ impl Frame {
             let mut output = OutBuffer::around(&mut part[..]);
             let left = self.context.compress_stream2(&mut output, &mut input, until);
             out.extend_from_slice(output.as_slice());
-            // Fails only if memory for the tables is not there, or the context is misused.
+            // Fails only if there is no memory for the tables, or the context is misused.
             if left.expect("the context is used as zstd wants it") == 0 {
                 return;
             }
@@ -213,9 +214,9 @@ fn configure(context: &mut CCtx<'static>, is_small: bool) {
     };
     set(CParameter::WindowLog(WINDOW));
     if is_small {
-        // The segment's type says which dictionary it is.
+        // The type of the segment identifies the dictionary, so zstd need not.
         set(CParameter::DictIdFlag(false));
-        // The level is the dictionary's.
+        // The level is part of the prepared dictionary.
         context.ref_cdict(&dictionary::OF_ENCODERS).expect("no frame is open");
     } else {
         set(CParameter::CompressionLevel(LEVEL));

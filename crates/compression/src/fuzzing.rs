@@ -1,9 +1,10 @@
-//! Both directions of a stream, for the fuzzer.
+//! Fuzz target for both directions of a stream.
 
 use super::{Decoder, DecoderPool, Encoder, Malformed, Slots};
 
-/// A direction of a compressed stream. The first two bytes select how it arrives and is read in
-/// pieces. The same bytes as plain data must come out of a decoder as they went into an encoder.
+/// A direction of a compressed stream. The first two bytes select the sizes of the pieces in which it
+/// arrives and is read. The same bytes as plain data must come out of a decoder as they went into an
+/// encoder.
 ///
 /// # Panics
 /// On a bug in this crate.
@@ -22,7 +23,7 @@ pub fn compressed(bytes: &[u8]) {
     assert_eq!(decompress(&segments, arriving, reading).as_deref(), Ok(data));
 }
 
-/// The first 4 MB of what segments hold, which arrive and are read in pieces of these sizes.
+/// The first 4 MB of decoded data, with pieces of these sizes.
 fn decompress(mut bytes: &[u8], arriving: usize, reading: usize) -> Result<Vec<u8>, Malformed> {
     const MOST: usize = 4 << 20;
     let mut decoder = Decoder::new(DecoderPool::new(1));

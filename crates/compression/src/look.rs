@@ -1,27 +1,27 @@
-//! The first look at a direction's data: does compression pay?
+//! Samples the data of a direction to decide whether compression pays.
 
-/// What the first bytes look like.
+/// Result of a sample.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Look {
-    /// Text, or so unevenly distributed that it gets shorter.
+    /// Text, or bytes distributed so unevenly that they become shorter.
     Compressible,
-    /// Encrypted, or as dense.
+    /// Encrypted, or as dense as encrypted data.
     Dense,
-    /// Too little to say.
+    /// Too few bytes to decide.
     Unclear,
 }
 
-/// How much is looked at, in bytes.
+/// Size of a sample, in bytes.
 const SAMPLE: usize = 4096;
-/// Fewer bytes than this say nothing by their distribution.
+/// Fewest bytes whose distribution is significant.
 const ENOUGH: usize = 256;
-/// The most bits per byte that still promise something: what is dense has more than 7.1 in
-/// [`ENOUGH`] bytes, and 7.9 in [`SAMPLE`]; media and archives have at least 7.
+/// Highest entropy that promises a gain, in bits per byte. Dense data has more than 7.1 in [`ENOUGH`] bytes
+/// and 7.9 in [`SAMPLE`]; media and archives have at least 7.
 const MOST_BITS: f64 = 6.5;
-/// Text is at least so many in sixteen printable bytes.
+/// Of sixteen bytes of text at least this many are printable.
 const PRINTABLE: usize = 15;
 
-/// Looks at data that may be the first of a direction.
+/// Samples data that may be the first of a direction.
 pub(super) fn look(data: &[u8]) -> Look {
     let sample = &data[..data.len().min(SAMPLE)];
     if is_encrypted(sample) {
@@ -37,13 +37,13 @@ pub(super) fn look(data: &[u8]) -> Look {
     }
 }
 
-/// Whether the data begins a record of TLS (RFC 8446 §5.1; types 20 to 24, versions 3.x), or the
+/// Returns `true` if the data begins a TLS record (RFC 8446 §5.1; types 20 to 24, versions 3.x) or with the
 /// banner of SSH (RFC 4253 §4.2).
 pub(super) fn is_encrypted(data: &[u8]) -> bool {
     matches!(data, [20..=24, 3, 0..=4, ..]) || data.starts_with(b"SSH-")
 }
 
-/// Whether nearly everything is printable: as ASCII, or as UTF-8, which the sample may cut.
+/// Returns `true` if nearly all bytes are printable, as ASCII or as UTF-8, which the sample may cut off.
 fn is_text(sample: &[u8]) -> bool {
     let is_utf8 = std::str::from_utf8(sample).err().is_none_or(|e| e.error_len().is_none());
     let printable = |byte: &&u8| match byte {
@@ -54,7 +54,7 @@ fn is_text(sample: &[u8]) -> bool {
     count > 0 && count * 16 >= sample.len() * PRINTABLE
 }
 
-/// The entropy of the bytes taken by themselves (Shannon 1948): 8 if all are as frequent.
+/// Entropy of the bytes taken independently (Shannon 1948): 8 if all are equally frequent.
 fn bits_per_byte(sample: &[u8]) -> f64 {
     let mut counts = [0u32; 256];
     sample.iter().for_each(|byte| counts[usize::from(*byte)] += 1);

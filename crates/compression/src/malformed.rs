@@ -1,24 +1,24 @@
-//! What is wrong with a compressed stream.
+//! Errors of a compressed stream.
 
 use thiserror::Error;
 
-/// Why a direction cannot be read any further.
+/// Why a direction cannot be decoded any further.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum Malformed {
-    /// There is no such segment.
+    /// Unknown segment type.
     #[error("there is no segment of type {kind}")]
     Kind {
         /// Its first byte.
         kind: u8,
     },
-    /// A frame that is not zstd's, or wants a larger window.
+    /// A frame that is not valid zstd, or needs a larger window.
     #[error("a compressed segment is malformed")]
     Frame,
-    /// More compressed segments at a time than were agreed on.
-    #[error("{open} directions are decompressed already")]
+    /// More compressed segments at a time than agreed.
+    #[error("{open} directions are already being decompressed")]
     TooMany {
-        /// How many.
+        /// Directions that are being decompressed.
         open: usize,
     },
     /// The direction ends within a segment.

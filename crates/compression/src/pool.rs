@@ -1,4 +1,4 @@
-//! What the decoders of a session share.
+//! Decompression contexts shared by the decoders of a session.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -7,42 +7,42 @@ use zstd_safe::{DCtx, DParameter, ResetDirective};
 use super::malformed::Malformed;
 use super::{Slot, Slots, WINDOW, dictionary};
 
-/// Contexts kept for the next frame: those of one direction whose frames follow each other, and one more.
+/// Contexts kept for later frames: one for a direction whose frames follow each other, and one more.
 const SPARE: usize = 2;
 
-/// Work of preparing a context that is new, or was in use before, in [units](super::Decoder::work).
+/// Work of preparing a context that is new, or was used before, in [units](super::Decoder::work).
 const NEW: u64 = 20_000;
 const USED: u64 = 1_000;
 
 type Spare = Arc<Mutex<Vec<DCtx<'static>>>>;
 
-/// A number of decompression contexts, which are used again: to create one costs more than what a peer
-/// pays for a frame. Clones share them.
+/// A limited number of decompression contexts, which are reused: creating one costs more work than a frame
+/// costs a peer. Clones share them.
 #[derive(Clone)]
 pub struct DecoderPool {
     slots: Slots,
     spare: Spare,
 }
 
-/// A context that decompresses a frame; it returns to its pool when dropped.
+/// A context for a frame, which returns to its pool when dropped.
 pub(super) struct PooledContext {
-    /// `None` only while it is dropped.
+    /// `None` only during the drop.
     context: Option<DCtx<'static>>,
     spare: Spare,
     _slot: Slot,
 }
 
 impl DecoderPool {
-    /// A pool of which so many contexts are in use at a time.
+    /// Creates a pool of which `most` contexts may be in use at a time.
     pub fn new(most: usize) -> Self {
         Self { slots: Slots::new(most), spare: Arc::default() }
     }
 
-    /// Takes a context for a frame; returns the work of that, too.
+    /// Takes a context for a frame; also returns the work of preparing it.
     pub(super) fn take(&self, has_dictionary: bool) -> Result<(PooledContext, u64), Malformed> {
         let open = self.slots.taken();
         let slot = self.slots.take().ok_or(Malformed::TooMany { open })?;
-        // A panic elsewhere leaves contexts as they were.
+        // The lock protects a list that is consistent at any time, so a panic elsewhere does no harm.
         let spare = self.spare.lock().unwrap_or_else(PoisonError::into_inner).pop();
         let (context, work) = match spare {
             Some(context) => (context, USED),

@@ -1,18 +1,18 @@
-//! How many contexts may be in use at a time.
+//! Limits on the number of contexts in use.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// A number of places, shared by all of its clones.
+/// A limited number of slots, shared by all clones.
 #[derive(Debug, Clone)]
 pub struct Slots {
     most: usize,
     taken: Arc<AtomicUsize>,
-    /// Of whose places these are a part.
+    /// The larger number of slots of which these are a part.
     whole: Option<Box<Self>>,
 }
 
-/// A place, which is free again when this is dropped.
+/// A slot in use; it is free again when this is dropped.
 #[derive(Debug)]
 pub struct Slot {
     taken: Arc<AtomicUsize>,
@@ -20,17 +20,17 @@ pub struct Slot {
 }
 
 impl Slots {
-    /// So many free places.
+    /// Creates `most` free slots.
     pub fn new(most: usize) -> Self {
         Self { most, taken: Arc::default(), whole: None }
     }
 
-    /// So many places that are also places of these.
+    /// Creates `most` slots, each of which also takes one of these slots.
     pub fn within(&self, most: usize) -> Self {
         Self { whole: Some(Box::new(self.clone())), ..Self::new(most) }
     }
 
-    /// Takes a place, if one is free.
+    /// Takes a slot if one is free.
     pub fn take(&self) -> Option<Slot> {
         if self.taken() >= self.most {
             return None;
@@ -43,7 +43,7 @@ impl Slots {
         Some(Slot { taken: Arc::clone(&self.taken), _of_whole: of_whole })
     }
 
-    /// Number of places that are taken.
+    /// Number of slots in use.
     pub fn taken(&self) -> usize {
         self.taken.load(Ordering::Relaxed)
     }

@@ -1,4 +1,4 @@
-//! The configuration of a hub.
+//! Configuration of a hub.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -27,23 +27,24 @@ use super::tls_files::TlsFiles;
 pub struct HubConfig {
     /// The hub's key. Key `private_key` or `private_key_file`.
     pub identity: KeyPair,
-    /// The key that will replace it, to which the hub answers, too, and which it tells its terminals.
-    /// Key `next_key_file`, default none.
+    /// The key that will replace it. The hub already answers to it and announces it to terminals. Key
+    /// `next_key_file`, default none.
     pub next_identity: Option<KeyPair>,
-    /// When it no longer answers to `identity`, if there is a next one. Key `key_until`, default never.
+    /// Time from which it no longer answers to `identity`, if there is a next key. Key `key_until`, default
+    /// never.
     pub identity_until: Option<UnixTime>,
     /// Local UDP address; `None` is port 5900 on all addresses. Key `listen`.
     pub listen: Option<SocketAddr>,
     /// Local TCP address for terminals whose networks block UDP. Key `listen_tcp`, default none.
     pub listen_tcp: Option<SocketAddr>,
-    /// What the hub shows terminals that come there with TLS. Keys `listen_tcp_certificate` and
+    /// Certificate for terminals that connect there by TLS. Keys `listen_tcp_certificate` and
     /// `listen_tcp_key`, default none.
     pub tls: Option<TlsFiles>,
     /// Number of threads that carry sessions, 1 to [`slacp::MOST_PARTS`]. Key `workers`, default 1.
     pub workers: u8,
     /// Hop settings. Keys `rate`, `initial_rate`, `maximum_rate`, `probe`, `mtu`, `memory`, `stream_window`.
     pub link: slacp::Config,
-    /// The links over which terminals that have several may use a session at once; empty for one.
+    /// Links over which terminals that have several may use a session at once; empty for a single link.
     /// Their rates are also in [`Self::link`]. Sections `[[link]]`.
     pub links: Vec<LinkConfig>,
     /// Time limit for connecting to a destination. Key `connect_timeout`, default 30 s.
@@ -63,7 +64,7 @@ pub struct HubConfig {
     pub permits: Option<PathBuf>,
     /// The etcd that has the permits of further terminals. Section `etcd`, default none.
     pub etcd: Option<EtcdConfig>,
-    /// What applies to terminals whose sections or permits do not say otherwise.
+    /// Settings for terminals whose sections or permits do not contain their own.
     pub defaults: PermitDefaults,
     /// Operational settings. Keys `control`, `metrics`, `state`, `total_memory`, `max_connections`,
     /// `keepalive`, `log`.
@@ -71,21 +72,21 @@ pub struct HubConfig {
     /// Carries packets that are not split over the hop; `None` leaves them alone. Section `tunnel`,
     /// which requires `networks` for every terminal.
     pub tunnel: Option<TunnelConfig>,
-    /// Answers questions of its terminals; `None` answers none. Section `dns`.
+    /// Answers DNS questions of its terminals; `None` answers none. Section `dns`.
     pub dns: Option<HubDnsConfig>,
-    /// Has HTTP exchanges for its terminals; `None` has none. Section `http`.
+    /// Fetches HTTP for its terminals; `None` fetches nothing. Section `http`.
     pub http: Option<HubHttpConfig>,
-    /// A node for bundles; `None` is none. Section `bundles`.
+    /// The bundle node; `None` for none. Section `bundles`.
     pub bundles: Option<BundlesConfig>,
     /// Traffic classes that share the rate. Sections `[[class]]`.
     pub classes: Classes,
-    /// What to split, tunnel or bypass; the first match decides. Key `intercept.bypass`, then
-    /// sections `[[policy]]`.
+    /// Policies of splitting, tunnelling and bypassing; the first match decides. Key `intercept.bypass`,
+    /// then sections `[[policy]]`.
     pub policies: Vec<Policy>,
 }
 
 impl HubConfig {
-    /// The keys to which the hub answers at this time, at least one.
+    /// The keys to which the hub answers at this time; at least one.
     pub fn identities(&self, now: UnixTime) -> Vec<KeyPair> {
         let Some(next) = self.next_identity.clone() else { return vec![self.identity.clone()] };
         match self.identity_until.is_some_and(|end| end <= now) {
@@ -95,7 +96,7 @@ impl HubConfig {
     }
 }
 
-/// Which terminals share a forward link.
+/// The forward link of each terminal that shares one.
 pub fn aggregates(terminals: &[PermittedTerminal]) -> BTreeMap<PublicKey, AggregateId> {
     let carrier =
         |it: &PermittedTerminal| Some((it.key, AggregateId::from(it.carrier.as_deref()?)));
@@ -113,8 +114,8 @@ pub fn memory_limits(terminals: &[PermittedTerminal]) -> BTreeMap<PublicKey, Byt
     terminals.iter().filter_map(own).collect()
 }
 
-/// The rates of terminals' own on these links, by the number of the link. A link without a name there is
-/// none.
+/// Individual rates of terminals on these links, by the index of the link. Names that are not among `links`
+/// are ignored.
 pub fn link_rates(
     terminals: &[PermittedTerminal],
     links: &[LinkConfig],
@@ -130,7 +131,7 @@ pub fn link_rates(
     terminals.iter().filter_map(of).collect()
 }
 
-/// What terminals get by default.
+/// Default settings of terminals.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PermitDefaults {
     /// Section `[egress]`.
@@ -142,26 +143,25 @@ pub struct PermitDefaults {
     /// Keys `quota`, `quota_period` and `quota_then` of section `[limits]`.
     pub volume: VolumeDefaults,
 }
-/// An etcd that keeps permits.
+/// Settings of an etcd that stores permits.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EtcdConfig {
-    /// Its members' client addresses, at least one. Key `members`.
+    /// Client addresses of its members, at least one. Key `members`.
     pub members: Vec<HubAddress>,
-    /// What the keys of permits begin with; ends in `/`. Key `prefix`, default
-    /// [`Self::PREFIX`].
+    /// Prefix of the keys of permits; ends in `/`. Key `prefix`, default [`Self::PREFIX`].
     pub prefix: String,
-    /// How members prove who they are, and this hub to them. Key `tls`, default none.
+    /// TLS with the members. Key `tls`, default none.
     pub tls: Option<EtcdTls>,
-    /// As whom the hub asks. Keys `user` and `password_file`, default nobody.
+    /// The user as which the hub authenticates. Keys `user` and `password_file`, default none.
     pub login: Option<EtcdLogin>,
 }
 
 /// TLS to an etcd.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct EtcdTls {
-    /// PEM: the authorities that members are verified by. Key `authorities`, default the system's.
+    /// Authorities that verify the members (PEM). Key `authorities`, default the system's.
     pub authorities: Option<PathBuf>,
-    /// What the hub shows to members that ask. Keys `certificate` and `key`, default nothing.
+    /// Certificate of the hub for members that request one. Keys `certificate` and `key`, default none.
     pub identity: Option<TlsFiles>,
 }
 
@@ -175,6 +175,6 @@ pub struct EtcdLogin {
 }
 
 impl EtcdConfig {
-    /// The usual prefix.
+    /// Default prefix.
     pub const PREFIX: &str = "/skyhop/terminals/";
 }

@@ -1,4 +1,4 @@
-//! Where a hub is.
+//! Addresses of a hub over UDP and TCP.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -34,7 +34,7 @@ impl HubAddress {
         host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host)
     }
 
-    /// Its form, for error messages.
+    /// Expected form, for error messages.
     pub const FORM: &str = "an address and a UDP port, like \"hub.example.net:5900\"";
 
     /// `host:port`, in the form that a resolver accepts.
@@ -43,17 +43,17 @@ impl HubAddress {
     }
 }
 
-/// Where a hub takes packets over TCP: `host:port`, or `tls://host:port` within TLS.
+/// A hub's address for packets over TCP: `host:port`, or `tls://host:port` over TLS.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TcpAddress {
     /// Host and TCP port.
     pub address: HubAddress,
-    /// Whether the connection looks like TLS to the network.
+    /// `true` if the connection looks like TLS to the network.
     pub tls: bool,
 }
 
 impl TcpAddress {
-    /// Its form, for error messages.
+    /// Expected form, for error messages.
     pub const FORM: &str = "an address and a TCP port, like \"hub.example.net:443\" or, within TLS, \
                             \"tls://hub.example.net:443\"";
     const TLS: &str = "tls://";

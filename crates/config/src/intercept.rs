@@ -1,10 +1,10 @@
-//! How traffic comes in: intercepted connections, the proxy, the tunnel.
+//! Configuration of the ways in which traffic arrives: interception, proxy, tunnel.
 
 use std::net::{IpAddr, SocketAddr};
 
 use pep::traffic::Prefix;
 
-/// Which connections a gateway intercepts.
+/// Interception of connections by a gateway.
 #[derive(Debug, Clone)]
 pub struct InterceptConfig {
     /// Interfaces towards the clients; at least one.
@@ -28,7 +28,7 @@ pub enum Answer {
 }
 
 impl InterceptConfig {
-    /// Permits no destination.
+    /// A configuration without interfaces, which intercepts nothing.
     pub fn nowhere() -> Self {
         Self { interfaces: Vec::new(), answer: Answer::Early, own_traffic: false }
     }
@@ -48,7 +48,7 @@ pub struct ProxyConfig {
     pub names: Names,
 }
 
-/// Where a name is resolved.
+/// Resolver of a name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Names {
     /// At the hub, if it supports that: no lookup crosses the hop.
@@ -59,14 +59,15 @@ pub enum Names {
 }
 
 impl ProxyConfig {
-    /// Whether the client may use the proxy.
+    /// Returns `true` if the client may use the proxy.
     pub fn serves(&self, client: IpAddr) -> bool {
         serves(&self.clients, client)
     }
 }
 
-/// Whether a client is one of these; without any, whether it is this machine.
+/// Returns `true` if one of the prefixes contains the client; without prefixes, if it is this machine.
 pub(super) fn serves(clients: &[Prefix], client: IpAddr) -> bool {
+    // A dual-stack listener reports IPv4 clients as mapped IPv6 addresses.
     let client = client.to_canonical();
     match clients {
         [] => client.is_loopback(),
@@ -74,7 +75,7 @@ pub(super) fn serves(clients: &[Prefix], client: IpAddr) -> bool {
     }
 }
 
-/// How packets that are not split pass between the kernel and a gateway.
+/// The device by which packets that are not split pass between the kernel and a gateway.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TunnelConfig {
     /// Name of the network device, which lives as long as the gateway. Key `name`, default
@@ -86,9 +87,9 @@ pub struct TunnelConfig {
     /// default 1500, or the hop's MTU if larger. It may exceed the hop's MTU: packets are
     /// split on the hop.
     pub mtu: u16,
-    /// Whether the MSS of TCP connections is lowered to what fits into one packet of the hop, so that
-    /// full segments are not split there. Key `clamp_mss`, default on. Unused by a solo gateway's
-    /// stack, which writes its own SYNs.
+    /// Lowers the MSS of TCP connections to what fits into one packet of the hop, so that full segments are
+    /// not split there. Key `clamp_mss`, default on. Unused by a solo gateway's stack, which writes its own
+    /// SYNs.
     pub clamp_mss: bool,
 }
 

@@ -1,4 +1,4 @@
-//! The typed configuration of a gateway: valid as it stands, whatever file it came from.
+//! Typed configuration of a gateway: a constructed value is valid, whatever file it came from.
 
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), warn(clippy::print_stderr, clippy::print_stdout))]

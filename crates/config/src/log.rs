@@ -1,4 +1,4 @@
-//! Which log lines a gateway writes.
+//! Filter of a gateway's log.
 
 use std::fmt;
 use std::str::FromStr;

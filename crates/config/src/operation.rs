@@ -25,15 +25,15 @@ pub struct OperationConfig {
     pub keepalive: Option<Duration>,
     /// The metrics server and its page. Section `metrics`, default none.
     pub metrics: Option<MetricsConfig>,
-    /// Directory for what was learnt about paths, so that sessions resume at their remembered rate.
-    /// Key `state`, default none.
+    /// Directory for learnt properties of paths, so that sessions resume at their remembered rate. Key
+    /// `state`, default none.
     pub state: Option<PathBuf>,
     /// Log filter. Key `log`, default `"info"`.
     pub log: Option<LogFilter>,
     /// Upper limit on the rate that a modem reports, or that is measured. Key `maximum_rate`, default
     /// none.
     pub maximum_rate: Option<BitRate>,
-    /// How to obtain the rate from the modem. Section `dlep`, default none.
+    /// DLEP, by which the modem reports its rate. Section `dlep`, default none.
     pub dlep: Option<DlepConfig>,
     /// The configuration file, if it can be read again.
     pub file: Option<PathBuf>,
@@ -51,10 +51,10 @@ pub struct MetricsConfig {
     pub token_file: Option<PathBuf>,
     /// Clients besides this machine's own, by address; empty: all. Key `allow`.
     pub allow: Vec<Prefix>,
-    /// Names of this machine by which clients may ask for it, in lower case, besides `localhost` and
-    /// addresses: a browser that was lured to another name is refused (DNS rebinding). Key `hosts`.
+    /// Names of this machine in requests of clients, in lower case, besides `localhost` and addresses. A
+    /// browser that was lured to another name is refused (DNS rebinding). Key `hosts`.
     pub hosts: Vec<String>,
-    /// Whether the destinations of connections are left out. Key `hide_destinations`.
+    /// Leaves out the destinations of connections. Key `hide_destinations`.
     pub hide_destinations: bool,
 }
 
@@ -73,19 +73,19 @@ pub enum ControlPath {
 /// DLEP settings. Section `[dlep]`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DlepConfig {
-    /// How to find the modem. Key `interface` or `modem`.
+    /// Location of the modem. Key `interface` or `modem`.
     pub modem: Modem,
     /// Interval of our heartbeats, 1 s to 1 h. Key `heartbeat`, default 5 s.
     pub heartbeat: Duration,
     /// Ignores packets forwarded by a router: the TTL must be 255 (RFC 5082). Key `gtsm`, default
     /// true.
     pub gtsm: bool,
-    /// Whether the link gives capacity on demand: the gateway asks for it by what waits, and a rate
-    /// of 0 means that nothing is granted now. Key `on_demand`, default false.
+    /// The link gives capacity on demand: the gateway requests it for its backlog, and a rate of 0 means
+    /// that nothing is granted at present. Key `on_demand`, default false.
     pub on_demand: bool,
 }
 
-/// How to find the modem.
+/// Location of the modem.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Modem {
     /// By discovery on this interface.

@@ -1,4 +1,4 @@
-//! The configuration of a solo gateway.
+//! Configuration of a solo gateway.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use super::operation::OperationConfig;
 pub struct SoloConfig {
     /// Connections to intercept; `None` intercepts nothing. Section `intercept`.
     pub intercept: Option<InterceptConfig>,
-    /// What to split or bypass; the first match decides. Key `intercept.bypass`, then sections
+    /// Policies of splitting and bypassing; the first match decides. Key `intercept.bypass`, then sections
     /// `[[policy]]`.
     pub policies: Vec<Policy>,
     /// SOCKS5 and HTTP proxy; `None` runs none. Section `proxy`.

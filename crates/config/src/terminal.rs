@@ -1,4 +1,4 @@
-//! The configuration of a terminal.
+//! Configuration of a terminal.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -23,7 +23,7 @@ pub struct TerminalConfig {
     pub identity: KeyPair,
     /// The hubs, at least one. Keys `hub`, `hub_key`, `hub_tcp` and sections `[[other_hub]]`.
     pub hubs: Vec<KnownHub>,
-    /// In which order the hubs are tried. Key `hub_order`.
+    /// Order in which the hubs are tried. Key `hub_order`.
     pub hub_order: HubOrder,
     /// The local UDP address; `None` lets the system choose. Key `listen`.
     pub listen: Option<SocketAddr>,
@@ -55,12 +55,12 @@ pub struct TerminalConfig {
     /// Answers clients' requests from a cache; `None` leaves their connections as they are. Section
     /// `http`, which requires `intercept`.
     pub http: Option<HttpConfig>,
-    /// A node for bundles; `None` is none. Section `bundles`.
+    /// The bundle node; `None` for none. Section `bundles`.
     pub bundles: Option<BundlesConfig>,
     /// Traffic classes that share the rate. Sections `[[class]]`.
     pub classes: Classes,
-    /// What to split, tunnel or bypass; the first match decides. Key `intercept.bypass`, then
-    /// sections `[[policy]]`.
+    /// Policies of splitting, tunnelling and bypassing; the first match decides. Key `intercept.bypass`,
+    /// then sections `[[policy]]`.
     pub policies: Vec<Policy>,
 }
 
@@ -71,15 +71,15 @@ pub struct KnownHub {
     pub name: String,
     /// Address or name, with the UDP port. Key `hub`, or `address` of `[[other_hub]]`.
     pub address: HubAddress,
-    /// Where it takes the same packets over TCP, for when it does not answer over UDP: address or
-    /// name, with the port. Key `hub_tcp`, or `tcp` of `[[other_hub]]`, default none.
+    /// Address for the same packets over TCP, used when the hub does not answer over UDP: address or name,
+    /// with the port. Key `hub_tcp`, or `tcp` of `[[other_hub]]`, default none.
     pub tcp: Option<TcpAddress>,
     /// Its public key. Key `hub_key`, or `key` of `[[other_hub]]`.
     pub key: PublicKey,
 }
 
 impl TerminalConfig {
-    /// The places of the hubs in [`Self::hubs`], the best first.
+    /// Indices of the hubs in [`Self::hubs`], the best first.
     pub fn ranking(&self) -> Vec<HubId> {
         let keys: Vec<PublicKey> = self.hubs.iter().map(|hub| hub.key).collect();
         ranking(self.hub_order, &self.identity.public(), &keys)

@@ -1,4 +1,4 @@
-//! Answers from what is stored: whole, in part, or "not modified" (RFC 9110 §13, §14).
+//! Responses served from the cache: complete, partial, or 304 Not Modified (RFC 9110 §13, §14).
 
 use units::UnixTime;
 
@@ -6,7 +6,7 @@ use super::fields::Fields;
 use super::head::{RequestHead, ResponseHead};
 use super::policy::{Stored, date};
 
-/// Fields of a 304 (RFC 9110 §15.4.5).
+/// Fields that a 304 carries over from the stored response (RFC 9110 §15.4.5).
 const OF_NOT_MODIFIED: [&str; 8] = [
     "cache-control",
     "content-location",
@@ -18,17 +18,17 @@ const OF_NOT_MODIFIED: [&str; 8] = [
     "access-control-allow-origin",
 ];
 
-/// What of the stored body is sent.
+/// A byte range of the stored body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Part {
-    /// The first byte.
+    /// Offset of the first byte.
     pub from: u64,
-    /// So many of them.
+    /// Length of the range in bytes.
     pub length: u64,
 }
 
-/// Answers a request from a stored response whose body has `length` bytes. [`None`] of the body is sent
-/// in answer to HEAD, and with a 304 or 416.
+/// Builds the response to `request` from a stored response whose body has `length` bytes. The second value
+/// is the range of the body to send: [`None`] for HEAD, and with a 304 or 416.
 pub(super) fn answer(
     now: UnixTime,
     request: &RequestHead,
@@ -36,13 +36,15 @@ pub(super) fn answer(
     length: u64,
 ) -> (ResponseHead, Option<Part>) {
     let mut head = stored.head.clone();
+    // Larger ages count as 2^31 (RFC 9111 §1.2.2).
     head.fields.set("Age", stored.age(now).as_secs().min(1 << 31).to_string());
-    // 1xx and 204 have no length (RFC 9110 §8.6).
+    // A 204 has no content, and so no length (RFC 9110 §8.6).
     if head.status != 204 {
         head.fields.set("Content-Length", length.to_string());
     }
     let whole = Part { from: 0, length };
     let is_head = request.method == "HEAD";
+    // Preconditions and ranges apply only where the response would be a 200 (RFC 9110 §13.2.1, §14.2).
     if stored.head.status != 200 {
         return (head, (!is_head).then_some(whole));
     }
@@ -71,7 +73,7 @@ pub(super) fn answer(
 
 fn not_modified(whole: &ResponseHead) -> ResponseHead {
     let mut head = ResponseHead::own(304, "Not Modified");
-    // A cookie says nothing about what is stored: the client gets it in any case.
+    // A cookie does not describe the stored response, so the client gets it even with a 304.
     let kept = |name: &str| {
         ["age", "set-cookie"].iter().any(|it| name.eq_ignore_ascii_case(it))
             || OF_NOT_MODIFIED.iter().any(|it| name.eq_ignore_ascii_case(it))
@@ -81,7 +83,8 @@ fn not_modified(whole: &ResponseHead) -> ResponseHead {
     head
 }
 
-/// Whether the client has it already (RFC 9110 §13.2.2, steps 3 and 4).
+/// Evaluates `If-None-Match` and `If-Modified-Since` (RFC 9110 §13.2.2, steps 3 and 4); `true` if the
+/// client's copy is current.
 fn is_not_modified(request: &RequestHead, stored: &Stored) -> bool {
     if request.fields.has("if-none-match") {
         let is_any = |text: &str| (text == "*").then_some(());
@@ -91,7 +94,7 @@ fn is_not_modified(request: &RequestHead, stored: &Stored) -> bool {
             || stored.head.fields.parsed("etag", has).is_some();
     }
     let since = request.fields.parsed("if-modified-since", date);
-    // What does not say when it changed has not since it was made (RFC 9111 §4.3.2).
+    // Without `Last-Modified`, `Date` stands for the time of the last change (RFC 9111 §4.3.2).
     let fields = &stored.head.fields;
     let changed = match fields.has("last-modified") {
         true => fields.parsed("last-modified", date),
@@ -100,7 +103,7 @@ fn is_not_modified(request: &RequestHead, stored: &Stored) -> bool {
     matches!((since, changed), (Some(since), Some(changed)) if changed <= since)
 }
 
-/// The entity tags that the client has. A comma may be part of one.
+/// The entity tags of `If-None-Match`. A tag may contain a comma, so the list cannot be split at commas.
 fn tags(fields: &Fields) -> impl Iterator<Item = &str> {
     let texts = fields.values("if-none-match").filter_map(|it| core::str::from_utf8(it).ok());
     texts.flat_map(|text| {
@@ -116,25 +119,27 @@ fn tags(fields: &Fields) -> impl Iterator<Item = &str> {
     })
 }
 
-/// A tag for weak comparison (RFC 9110 §8.8.3.2).
+/// Strips the prefix of a weak tag, for weak comparison (RFC 9110 §8.8.3.2).
 fn opaque(tag: &str) -> &str {
     tag.strip_prefix("W/").unwrap_or(tag)
 }
 
-/// Whether a part may be sent (RFC 9110 §13.1.5): without the condition always, else if the validator
-/// is ours, and strong.
+/// Evaluates `If-Range` (RFC 9110 §13.1.5): `true` without the field, or if its entity tag is strong and
+/// equals that of the stored response.
 fn if_range(request: &RequestHead, stored: &Stored) -> bool {
-    // A date is strong only if we know that nothing else happened in its second: we do not.
+    // A date is a strong validator only if nothing else changed within that second, which a cache cannot
+    // know.
     let strong = |text: &str| text.starts_with('"').then(|| text.to_owned());
     let [theirs, ours] =
         [request.fields.parsed("if-range", strong), stored.head.fields.parsed("etag", strong)];
     !request.fields.has("if-range") || theirs.is_some() && theirs == ours
 }
 
+/// The range begins behind the end of the body: the response is a 416.
 struct Unsatisfiable;
 
-/// The part that a range asks for (RFC 9110 §14.1.2). [`None`] asks for nothing that we serve in part,
-/// such as several ranges: then all is sent.
+/// Parses `Range` for a body of `length` bytes (RFC 9110 §14.1.2). [`None`] for ranges that are not served
+/// in part, such as several ranges or another unit: the complete body is sent.
 fn range(text: &str, length: u64) -> Option<Result<Part, Unsatisfiable>> {
     let (unit, range) = text.split_once('=')?;
     if !unit.trim().eq_ignore_ascii_case("bytes") {
@@ -142,6 +147,7 @@ fn range(text: &str, length: u64) -> Option<Result<Part, Unsatisfiable>> {
     }
     let (first, last) = range.trim().split_once('-')?;
     let number = |text: &str| {
+        // 18 digits fit into a `u64`, and so does their successor.
         let is_number = (1..=18).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_digit());
         text.parse::<u64>().ok().filter(|_| is_number)
     };
@@ -166,8 +172,8 @@ fn range(text: &str, length: u64) -> Option<Result<Part, Unsatisfiable>> {
     Some(if from < end { Ok(Part { from, length: end - from }) } else { Err(Unsatisfiable) })
 }
 
-/// The request that asks the server whether what is stored is still valid (RFC 9111 §4.3.1), in place
-/// of the client's own conditions.
+/// Builds the conditional request that validates a stored response (RFC 9111 §4.3.1). The stored validators
+/// replace the client's conditions.
 pub(super) fn validation(request: &RequestHead, stored: &Stored) -> RequestHead {
     let mut asked = request.clone();
     ["if-none-match", "if-modified-since"].iter().for_each(|name| asked.fields.remove(name));

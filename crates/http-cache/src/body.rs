@@ -1,45 +1,45 @@
-//! Follows a body to its end.
+//! Finds the end of a message body as its bytes arrive.
 
 use super::head::Framing;
 
-/// The longest line with a chunk's size, and all trailers, in bytes.
+/// Most bytes of a line with a chunk's size, and of the last such line together with the trailers.
 const LONGEST_LINE: usize = 4096;
 
-/// The body is not in chunks as RFC 9112 §7.1 defines them.
+/// The body does not follow the chunked coding of RFC 9112 §7.1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("malformed chunks")]
 pub struct BadChunk;
 
-/// Where a body has got to. It is fed what arrives, and says how much of that belongs to the body and
-/// what of it is content.
+/// Parser of a message body. It is fed the bytes that arrive, and separates the body from the message
+/// behind it, and content from chunk framing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Body {
     state: State,
-    /// Bytes of a line, or of trailers, so far.
+    /// Bytes of the current size line, or of it and the trailers.
     line: usize,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
-    /// So much content is left, and what follows it.
+    /// Content with this many bytes left, and the state that follows it.
     Content(u64, After),
-    /// The size of a chunk, as far as it was read.
+    /// Inside a chunk's size: its value and digits so far.
     Size {
         size: u64,
         digits: u8,
     },
-    /// What follows a size.
+    /// Inside a chunk extension.
     Extension {
         size: u64,
     },
-    /// The LF after a size.
+    /// Expects the LF after a size.
     SizeEnd {
         size: u64,
     },
-    /// CR and LF after a chunk.
+    /// Expects the CR and LF after a chunk.
     ChunkCr,
     ChunkLf,
-    /// In the trailers: whether this line is empty so far, and whether a CR was last.
+    /// Inside the trailers: `empty` if the line has no bytes yet, `cr` if its last byte was a CR.
     Trailers {
         empty: bool,
         cr: bool,
@@ -55,7 +55,7 @@ enum After {
 }
 
 impl Body {
-    /// A body at its beginning.
+    /// Starts a body with this framing.
     pub fn new(framing: Framing) -> Self {
         let state = match framing {
             Framing::None | Framing::Length(0) => State::End,
@@ -66,16 +66,16 @@ impl Body {
         Self { state, line: 0 }
     }
 
-    /// Whether everything has come.
+    /// Returns `true` once the complete body has arrived.
     pub fn is_over(&self) -> bool {
         self.state == State::End
     }
 
-    /// Takes what has arrived, and hands its content to `content`. Returns how many bytes belong to the
-    /// body; what follows them is another message.
+    /// Consumes bytes that have arrived, and passes their content to `content`. Returns the number of bytes
+    /// that belong to the body; the bytes behind them are the next message.
     ///
     /// # Errors
-    /// If they are not in chunks, as they should be.
+    /// [`BadChunk`] if the chunked coding is malformed.
     pub fn take(
         &mut self,
         bytes: &[u8],
@@ -107,14 +107,16 @@ impl Body {
         Ok(at)
     }
 
-    /// One byte of what is around chunks. A CR alone ends no line, nor does an LF alone (RFC 9112 §2.2
-    /// lets us read the latter, and some do: refusing it cannot be misread).
+    /// Consumes one byte of chunk framing. Neither a bare CR nor a bare LF ends a line: RFC 9112 §2.2
+    /// permits a recipient to accept the LF, but a strict reader cannot disagree with the next one about
+    /// where a body ends.
     fn step(&mut self, byte: u8) -> Result<State, BadChunk> {
         self.line += 1;
         if self.line > LONGEST_LINE {
             return Err(BadChunk);
         }
         Ok(match (self.state, byte) {
+            // 15 hexadecimal digits fit into a `u64`.
             (State::Size { size, digits }, _) if byte.is_ascii_hexdigit() && digits < 15 => {
                 let digit = char::from(byte).to_digit(16).unwrap_or_default();
                 State::Size { size: size << 4 | u64::from(digit), digits: digits + 1 }

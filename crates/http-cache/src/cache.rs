@@ -1,4 +1,4 @@
-//! The cache as a machine: what is done with a request, and with the answer to it.
+//! The cache as a state machine: decides about each request and each response.
 
 use core::time::Duration;
 use std::net::IpAddr;
@@ -16,92 +16,94 @@ use super::store::{EntryId, FileOutput, Key, Store, StoreLimits};
 pub struct CacheConfig {
     /// Bounds of what is stored.
     pub limits: StoreLimits,
-    /// How long an expired response that does not say so itself may be used while the server cannot be
-    /// reached.
+    /// Time after its expiry for which a response may be used while the server cannot be reached, unless the
+    /// response itself sets a limit.
     pub stale: Duration,
 }
 
-/// What a cache has done.
+/// Counters of a cache since its start, and its present size.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct CacheStats {
-    /// Requests that were looked at.
+    /// All requests.
     pub requests: u64,
-    /// Those answered from the cache, without asking.
+    /// Requests answered from the cache without asking the server.
     pub hits: u64,
-    /// Those answered from the cache after the server confirmed it.
+    /// Requests answered from the cache after the server confirmed the stored response (304).
     pub confirmed: u64,
-    /// Those answered with what had expired: while it was validated, or because nothing else could be had.
+    /// Requests answered with an expired response: while it was revalidated, or because the server failed.
     pub stale: u64,
-    /// Those that the server answered.
+    /// Cacheable requests that the server answered.
     pub misses: u64,
-    /// Those that are not a cache's business: other methods, parts of what is not stored.
+    /// Requests that bypass the cache: with a body, with a method other than GET or HEAD, or with
+    /// `If-Match` or `If-Unmodified-Since`.
     pub passed: u64,
-    /// Those answered by what was on its way for another client.
+    /// Requests answered with the response to another client's request.
     pub collapsed: u64,
-    /// Bytes of bodies that did not cross the hop.
+    /// Bytes of bodies that did not have to cross the hop.
     pub saved_bytes: u64,
     /// Responses stored since the start.
     pub stored: u64,
-    /// Responses in the cache, with their memory and files.
+    /// Responses in the cache now.
     pub entries: u64,
-    /// Memory in use.
+    /// Memory in use by heads and bodies.
     pub memory: ByteCount,
-    /// Files.
+    /// Disk space in use by files.
     pub disk: ByteCount,
 }
 
-/// An answer from the cache.
+/// A response from the cache.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Answer<B> {
-    /// The head that the client gets, without fields of the connection.
+    /// The head to send, without connection-specific fields.
     pub head: ResponseHead,
-    /// The part of the body that it gets; [`None`] gets none.
+    /// The range of the body to send; [`None`] for no body.
     pub part: Option<Part>,
-    /// The body, if it is in memory.
+    /// The complete body, if it is in memory.
     pub body: Option<B>,
-    /// Where the body is otherwise.
+    /// The entry whose file holds the body otherwise.
     pub entry: EntryId,
 }
 
-/// A request that was sent on, until its answer has come.
+/// A request that was sent to the server, kept until its response has arrived.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Asked {
-    /// What it asks for.
+    /// The key under which its response would be stored.
     pub key: Key,
-    /// The client's request.
+    /// The client's request, without the fields that `Connection` names.
     pub request: RequestHead,
-    /// Whether the answer may be stored.
+    /// `true` if the response may be stored.
     pub keep: bool,
-    /// The response that is being validated.
+    /// The stored response that this request validates.
     pub validates: Option<EntryId>,
-    /// Who asked.
+    /// The client on whose account the response is stored.
     pub client: IpAddr,
-    /// When, by our clock.
+    /// Time of the request by the local clock.
     pub at: UnixTime,
 }
 
-/// What is to be done with a request.
+/// Action for a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Plan<B> {
-    /// Answer it from the cache. If there is a second request, send that for the cache's sake.
+    /// Answer from the cache. The second value, if any, is a request that revalidates the stored response
+    /// in the background.
     Answer(Answer<B>, Option<(RequestHead, Asked)>),
-    /// Send this request instead.
+    /// Send this request to the server in place of the client's.
     Ask(RequestHead, Asked),
-    /// The client wants an answer only from a cache: it gets 504 (RFC 9111 §5.2.1.7).
+    /// Answer 504, because the request has `only-if-cached` (RFC 9111 §5.2.1.7).
     Unavailable,
 }
 
-/// What is to be done with the answer to a request that was sent on.
+/// Action for the response to a request that was sent to the server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Verdict<B> {
-    /// The client gets it. Whether it is to be given back as a whole ([`Cache::store`]).
+    /// Pass it to the client.
     Pass {
-        /// Whether the cache wants it.
+        /// `true` if the complete response is to be given to [`Cache::handle_body`].
         store: bool,
     },
-    /// The client gets this instead; the server's has been dealt with.
+    /// Answer from the cache; drop the server's response.
     Answer(Answer<B>),
-    /// The server has confirmed something else: this is sent to it, and the client waits.
+    /// Ask again with this request: the confirmation was not for the stored response.
     Again(RequestHead, Asked),
 }
 
@@ -120,24 +122,24 @@ impl<B: Clone> Cache<B> {
         Self { config, store, stats: CacheStats::default() }
     }
 
-    /// What it has done.
+    /// Returns the counters and the present size.
     pub fn stats(&self) -> CacheStats {
         let (memory, disk) =
             (ByteCount::new(self.store.memory()), ByteCount::new(self.store.disk()));
         CacheStats { entries: self.store.len() as u64, memory, disk, ..self.stats }
     }
 
-    /// What is stored.
+    /// The store of responses and their bodies.
     pub fn store(&mut self) -> &mut Store<B> {
         &mut self.store
     }
 
-    /// The next wish about files.
+    /// Returns the next file operation to carry out.
     pub fn poll_output(&mut self) -> Option<FileOutput<B>> {
         self.store.poll_output()
     }
 
-    /// Decides about a request of `client` for `key`, whose body ends as `framing` says.
+    /// Decides about a request of `client` for `key`; `framing` is that of the request's body.
     pub fn handle_request(
         &mut self,
         now: UnixTime,
@@ -150,7 +152,7 @@ impl<B: Clone> Cache<B> {
         self.reconsider(now, key, request, framing, client)
     }
 
-    /// Decides again about a request whose first plan came to nothing.
+    /// Decides again about a request whose first plan could not be carried out. It is not counted again.
     pub fn reconsider(
         &mut self,
         now: UnixTime,
@@ -159,10 +161,11 @@ impl<B: Clone> Cache<B> {
         framing: Framing,
         client: IpAddr,
     ) -> Plan<B> {
-        // An answer is to what the server sees of the request, and so is what selects it.
+        // Vary and the stored request refer to the fields that the server receives.
         let request = request.end_to_end();
         let cacheable =
             matches!(request.method.as_str(), "GET" | "HEAD") && framing == Framing::None;
+        // These conditions are not applicable to a cache (RFC 9111 §4.3.2).
         let conditional =
             ["if-match", "if-unmodified-since"].iter().any(|it| request.fields.has(it));
         let asked = Asked { key, request, keep: false, validates: None, client, at: now };
@@ -202,8 +205,10 @@ impl<B: Clone> Cache<B> {
                     return self.ask(asked);
                 };
                 self.stats.stale += 1;
+                // One background request for an entry is enough.
                 let busy = self.store.set_revalidating(id, true);
-                // It is for the cache: whatever part the client wants, the whole is asked for.
+                // The revalidation refreshes the cache, so it asks for the complete response whatever the
+                // client wants.
                 let mut again = again;
                 again.method = "GET".to_owned();
                 ["range", "if-range"].iter().for_each(|name| again.fields.remove(name));
@@ -216,7 +221,8 @@ impl<B: Clone> Cache<B> {
                 let ranged = asked.request.fields.has("range");
                 let is_get = asked.request.method == "GET";
                 match self.ask(asked) {
-                    // A part of something new would be no use to what is stored.
+                    // A partial response cannot replace the stored one, so such a request validates
+                    // nothing.
                     Plan::Ask(request, mut asked) => {
                         asked.validates = (!ranged && is_get).then_some(id);
                         let request =
@@ -233,12 +239,12 @@ impl<B: Clone> Cache<B> {
         let (stored, body, length) = self.store.get(id)?;
         let (head, part) = answer(now, request, stored, length);
         let body = body.filter(|_| part.is_some()).cloned();
-        // What the client has already would have crossed as little.
+        // A 304 to the client counts as nothing saved: from the server it would have been as short.
         self.stats.saved_bytes += part.map_or(0, |part| part.length);
         Some(Answer { head, part, body, entry: id })
     }
 
-    /// Decides about the head of the answer to a request.
+    /// Decides about a response from its head.
     pub fn handle_response(
         &mut self,
         now: UnixTime,
@@ -258,6 +264,7 @@ impl<B: Clone> Cache<B> {
                 304 if self.sent_validator(id) => {
                     return self.handle_confirmation(now, id, asked, response);
                 }
+                // The status codes that count as errors for `stale-if-error` (RFC 5861 §4).
                 500 | 502 | 503 | 504 => {
                     if let Some(answer) = self.fall_back(now, asked, false) {
                         return Verdict::Answer(answer);
@@ -269,18 +276,19 @@ impl<B: Clone> Cache<B> {
         self.stats.misses += u64::from(asked.keep);
         let store = asked.keep && is_storable(&asked.request, response);
         if asked.keep && !store && response.status == 200 {
-            // What is stored has been replaced by what must not be.
+            // The server's new response must not be stored, and it has replaced the stored one.
             asked.validates.into_iter().for_each(|id| self.store.remove(id));
         }
         Verdict::Pass { store }
     }
 
+    /// Returns `true` if the request that validates this entry was conditional, as far as is known.
     fn sent_validator(&self, id: EntryId) -> bool {
         self.store.get(id).is_none_or(|(stored, ..)| stored.has_validator())
     }
 
-    /// A 304 to conditions of ours. If it is not about what we have, or that is gone, the client's own
-    /// request is sent.
+    /// Handles a 304 to the cache's own conditions. If it is about another response than the stored one, or
+    /// the stored one is gone, the client's own request is sent.
     fn handle_confirmation(
         &mut self,
         now: UnixTime,
@@ -299,8 +307,8 @@ impl<B: Clone> Cache<B> {
         Verdict::Again(asked.request.clone(), asked)
     }
 
-    /// Answers with what a 304 has confirmed, and keeps of that what others may have. [`None`] if the
-    /// body has gone with the rest.
+    /// Answers with the response that a 304 has confirmed, and updates the stored one as far as it may be
+    /// shared. [`None`] if the body was only on disk and was removed with the entry.
     fn confirm(
         &mut self,
         now: UnixTime,
@@ -324,7 +332,8 @@ impl<B: Clone> Cache<B> {
         Some(Answer { head, part, body: body.filter(|_| part.is_some()), entry: id })
     }
 
-    /// Whether a 304 is about this response (RFC 9111 §4.3.4): its validator, if it has one, is ours.
+    /// Returns `true` if a 304 is about this entry: it has no entity tag, or the stored one (RFC 9111
+    /// §4.3.4).
     fn is_confirmed(&self, id: EntryId, confirmation: &ResponseHead) -> bool {
         let Some((stored, ..)) = self.store.get(id) else { return false };
         if !confirmation.fields.has("etag") {
@@ -336,7 +345,7 @@ impl<B: Clone> Cache<B> {
         theirs.is_some() && theirs == ours
     }
 
-    /// No answer came: what is stored may do.
+    /// Handles a request that got no response. Returns a stored response that may be used instead.
     pub fn handle_failure(&mut self, now: UnixTime, asked: &Asked) -> Option<Answer<B>> {
         asked.validates.into_iter().for_each(|id| {
             self.store.set_revalidating(id, false);
@@ -344,7 +353,7 @@ impl<B: Clone> Cache<B> {
         self.fall_back(now, asked, true)
     }
 
-    /// Whether what is stored may do if no answer comes ([`Self::handle_failure`]).
+    /// Returns `true` if [`Self::handle_failure`] would return a stored response.
     pub fn has_fallback(&self, now: UnixTime, asked: &Asked) -> bool {
         self.fallback(now, asked, true).is_some()
     }
@@ -362,8 +371,8 @@ impl<B: Clone> Cache<B> {
         self.answer(now, id, &asked.request)
     }
 
-    /// Stores the answer to a request, of which [`Self::handle_response`] said that it is wanted, with
-    /// its whole body of `length` bytes.
+    /// Stores the response for which [`Self::handle_response`] asked to store it, with its complete body of
+    /// `length` bytes.
     pub fn handle_body(
         &mut self,
         now: UnixTime,
@@ -373,6 +382,7 @@ impl<B: Clone> Cache<B> {
         length: u64,
     ) {
         let mut stored = Stored::new(&asked.request, response, (asked.at, now));
+        // The body may have been chunked; `answer` sets its length.
         stored.head.fields.remove("content-length");
         let key = asked.key.clone();
         if self.store.insert(key, &asked.request, stored, (body, length), asked.client) {
@@ -380,8 +390,9 @@ impl<B: Clone> Cache<B> {
         }
     }
 
-    /// What a client gets of the answer to another's request, whose body has `length` bytes: what it would
-    /// get from the store (RFC 9111 §4). [`None`] if it must ask for itself.
+    /// Answers a client's request with the response to another client's, whose body has `length` bytes, as
+    /// if it came from the store (RFC 9111 §4). [`None`] if it does not fit: the client's own request must
+    /// be sent.
     pub fn handle_collapsed(
         &mut self,
         now: UnixTime,
@@ -404,8 +415,8 @@ impl<B: Clone> Cache<B> {
         Some((head, part))
     }
 
-    /// An unsafe request that succeeded makes what is stored for its target, and for the places that its
-    /// answer names on the same host, invalid (RFC 9111 §4.4).
+    /// Invalidates the responses for the target of an unsafe request that succeeded, and for the locations
+    /// on the same host that its response names (RFC 9111 §4.4).
     fn invalidate(&mut self, asked: &Asked, response: &ResponseHead) {
         if !(200..400).contains(&response.status) {
             return;
@@ -414,6 +425,7 @@ impl<B: Clone> Cache<B> {
         for name in ["location", "content-location"] {
             let prefix = format!("http://{}", asked.key.host);
             let named = |place: &str| {
+                // `//host/path` names another host.
                 let target = place.strip_prefix(&prefix).unwrap_or(place);
                 let is_here = target.starts_with('/') && !target.starts_with("//");
                 is_here.then(|| target.split('#').next().unwrap_or(target).to_owned())

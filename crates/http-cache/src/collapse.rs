@@ -1,10 +1,10 @@
-//! Requests for the same thing at the same time: one is sent on, and its answer serves the others, too
-//! (collapsed requests, RFC 9111 §4).
+//! Collapsed requests (RFC 9111 §4): of several simultaneous requests for the same response one is sent,
+//! and its response serves the other clients too.
 //!
-//! Only an answer that may be stored, and that would serve the others from the store, does so
-//! ([`Cache::handle_collapsed`](super::Cache::handle_collapsed)). Until its head has come nobody knows, and
-//! whoever waits for an answer that turns out to be another's has lost a round trip. So what was not for
-//! others is asked for by each client at once for a while.
+//! Only a response that may be stored, and that could be served to the others from the store, is shared
+//! ([`Cache::handle_collapsed`](super::Cache::handle_collapsed)). That is not known before its head
+//! arrives, and clients that waited for a response that cannot be shared have lost a round trip. After one,
+//! requests for that key are sent at once for a while.
 
 use core::time::Duration;
 use std::collections::BTreeMap;
@@ -17,23 +17,23 @@ use super::head::RequestHead;
 use super::policy::overrides;
 use super::store::Key;
 
-/// How long each client asks for itself what was not for others.
+/// Time for which requests for a key are not collapsed after its response could not be shared.
 const ALONE: Duration = Duration::from_secs(120);
-/// How much is known not to be for others.
+/// Most keys remembered as not shareable.
 const MOST_ALONE: usize = 1024;
 
-/// What a request finds.
+/// Decision about a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Boarding<F> {
-    /// It is sent on, and others may wait for its answer until [`Flights::land`] is called with this number.
+    /// Send it. Other clients may wait for its response until [`Flights::land`] is called with this number.
     Lead(u64),
-    /// The same is on its way for another client.
+    /// Wait for the response to another client's request.
     Join(F),
-    /// It is sent on, and its answer is for its client.
+    /// Send it; its response is for this client only.
     Alone,
 }
 
-/// Requests whose answers others may wait for. `F` is what they wait at.
+/// Requests under way whose responses other clients may wait for. `F` is the handle at which they wait.
 #[derive(Debug)]
 pub struct Flights<F> {
     flights: BTreeMap<Key, (u64, F)>,
@@ -48,7 +48,7 @@ impl<F> Default for Flights<F> {
 }
 
 impl<F: Clone> Flights<F> {
-    /// Decides about a request that the cache wants to send on. If it leads, the others wait at `flight`.
+    /// Decides about a request that the cache wants to send. If it leads, others are given `flight`.
     pub fn board(&mut self, now: Instant, asked: &Asked, flight: &F) -> Boarding<F> {
         if !may_share(asked) || self.is_alone(now, &asked.key) {
             return Boarding::Alone;
@@ -66,14 +66,15 @@ impl<F: Clone> Flights<F> {
         }
     }
 
-    /// Nobody can join any more.
+    /// Ends the flight with this number: no client can join it any more.
     pub fn land(&mut self, key: &Key, number: u64) {
         if self.flights.get(key).is_some_and(|(it, _)| *it == number) {
             self.flights.remove(key);
         }
     }
 
-    /// The answer was for its client only.
+    /// Records that a response could not be shared, so that requests for `key` are not collapsed for a
+    /// while.
     pub fn was_alone(&mut self, now: Instant, key: Key) {
         if self.alone.len() >= MOST_ALONE {
             self.alone.retain(|_, until| *until > now);
@@ -91,31 +92,31 @@ impl<F: Clone> Flights<F> {
         alone
     }
 
-    /// Requests that others may join.
+    /// Number of requests that others can join.
     pub fn len(&self) -> usize {
         self.flights.len()
     }
 
-    /// Whether there is none.
+    /// Returns `true` if no request can be joined.
     pub fn is_empty(&self) -> bool {
         self.flights.is_empty()
     }
 }
 
-/// Whether the answer may be one for others, as far as the request tells (RFC 9111 §3).
+/// Returns `true` if the response may be one to share, judging by the request (RFC 9111 §3).
 fn may_share(asked: &Asked) -> bool {
     let fields = &asked.request.fields;
     let is_private = fields.has("authorization") || overrides(fields);
     asked.keep && !is_private && !Directives::of(fields).no_store
 }
 
-/// Whether the client takes an answer to a request that was sent before its own.
+/// Returns `true` if the client accepts the response to a request that was sent before its own.
 fn accepts_anothers(request: &RequestHead) -> bool {
     let said = Directives::of_request(&request.fields);
     !said.no_cache && !said.max_age.is_some_and(|most| most.is_zero())
 }
 
-/// Whether the server is asked by the client's conditions: "not modified" would be for this client.
+/// Returns `true` if the request carries the client's own conditions: a 304 would answer this client only.
 fn has_conditions(asked: &Asked) -> bool {
     let of_client = ["if-none-match", "if-modified-since"];
     asked.validates.is_none() && of_client.iter().any(|name| asked.request.fields.has(name))

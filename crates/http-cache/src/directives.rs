@@ -4,18 +4,18 @@ use core::time::Duration;
 
 use super::fields::Fields;
 
-/// The longest time that a directive can mean (RFC 9111 §1.2.2).
+/// Cap for times in directives, in seconds (RFC 9111 §1.2.2).
 const LONGEST: u64 = 1 << 31;
 
-/// The directives of a message. Of a directive that is repeated the strictest counts; a time that is
-/// none counts as zero.
+/// The cache directives of a message. Of a repeated directive the strictest value counts. A malformed time
+/// counts as zero.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Directives {
     /// `no-store`.
     pub(super) no_store: bool,
-    /// `no-cache`, also for certain fields only.
+    /// `no-cache`, with or without a list of fields.
     pub(super) no_cache: bool,
-    /// `private`, also for certain fields only.
+    /// `private`, with or without a list of fields.
     pub(super) private: bool,
     /// `public`.
     pub(super) public: bool,
@@ -33,7 +33,7 @@ pub(super) struct Directives {
     pub(super) s_maxage: Option<Duration>,
     /// `min-fresh`.
     pub(super) min_fresh: Option<Duration>,
-    /// `max-stale`; without a value, any time.
+    /// `max-stale`; without a value, any staleness is acceptable.
     pub(super) max_stale: Option<Duration>,
     /// `stale-while-revalidate` (RFC 5861 §3).
     pub(super) stale_while_revalidate: Option<Duration>,
@@ -42,7 +42,7 @@ pub(super) struct Directives {
 }
 
 impl Directives {
-    /// Those of a message. `Pragma: no-cache` counts in a request without any (RFC 9111 §5.4).
+    /// Parses the directives of a message; for requests see [`Self::of_request`].
     pub(super) fn of(fields: &Fields) -> Self {
         let mut directives = Self::default();
         for value in fields.values("cache-control") {
@@ -51,7 +51,8 @@ impl Directives {
         directives
     }
 
-    /// Those of a request.
+    /// Parses the directives of a request. `Pragma: no-cache` counts if there is no `Cache-Control` (RFC
+    /// 9111 §5.4).
     pub(super) fn of_request(fields: &Fields) -> Self {
         let mut directives = Self::of(fields);
         directives.no_cache |= !fields.has("cache-control") && fields.lists("pragma", "no-cache");
@@ -85,14 +86,15 @@ impl Directives {
     }
 }
 
-/// A time in seconds; zero if it is none.
+/// Parses a time in seconds; zero if it is malformed.
 fn seconds(text: &str) -> Duration {
     let is_number = !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
     let seconds = if is_number { text.parse().unwrap_or(LONGEST).min(LONGEST) } else { 0 };
     Duration::from_secs(seconds)
 }
 
-/// Hands out the members of a list, with the text of quoted values. Names are in lower case.
+/// Calls `member` for each directive of a list: its name in lower case, and the text of its value without
+/// quotes.
 fn split(value: &[u8], mut member: impl FnMut(&str, Option<&str>)) {
     let Ok(mut rest) = core::str::from_utf8(value) else { return };
     while !rest.is_empty() {
@@ -113,7 +115,7 @@ fn split(value: &[u8], mut member: impl FnMut(&str, Option<&str>)) {
     }
 }
 
-/// A value up to its comma, which is taken, too. In a quoted one, commas are text.
+/// Takes a value and the comma behind it. In a quoted value, commas are text.
 fn take_value<'a>(rest: &mut &'a str) -> &'a str {
     let quoted = rest.trim_start().strip_prefix('"');
     let Some(quoted) = quoted else {

@@ -1,11 +1,11 @@
-//! The fields of a message, in their order.
+//! The header fields of a message in their order.
 
-/// Fields (RFC 9110 §5) as they came: in order, repeated ones repeated, names in their own case.
+/// Header fields (RFC 9110 §5) as received: in order, with duplicates, and in their original case.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Fields(Vec<(Box<str>, Box<[u8]>)>);
 
-/// Fields that say something about one connection only (RFC 9110 §7.6.1). `Trailer` is no longer
-/// among them, but means nothing once the body is stored.
+/// Connection-specific fields (RFC 9110 §7.6.1). RFC 9110 no longer counts `Trailer` among them; it is
+/// dropped before storage, because it means nothing once the body is stored.
 const OF_CONNECTION: [&str; 8] = [
     "connection",
     "keep-alive",
@@ -23,7 +23,7 @@ impl Fields {
         self.0.push((name.into(), value.as_ref().into()));
     }
 
-    /// Replaces all fields of this name by one.
+    /// Replaces all fields of this name with one.
     pub fn set(&mut self, name: &str, value: impl AsRef<[u8]>) {
         self.remove(name);
         self.push(name, value);
@@ -34,7 +34,7 @@ impl Fields {
         self.0.retain(|(it, _)| !it.eq_ignore_ascii_case(name));
     }
 
-    /// All names and values.
+    /// Iterates over all names and values.
     pub fn all(&self) -> impl Iterator<Item = (&str, &[u8])> {
         self.0.iter().map(|(name, value)| (&**name, &**value))
     }
@@ -44,31 +44,31 @@ impl Fields {
         self.all().filter(move |(it, _)| it.eq_ignore_ascii_case(name)).map(|(_, value)| value)
     }
 
-    /// What `read` makes of the value of the field of this name; `None` if there is none, if there are
-    /// several, or if it is not text.
+    /// Applies `read` to the value of the field of this name. [`None`] if the field is missing, repeated or
+    /// not text.
     pub fn parsed<T>(&self, name: &str, read: impl FnOnce(&str) -> Option<T>) -> Option<T> {
         let mut values = self.values(name);
         let value = values.next().filter(|_| values.next().is_none())?;
         read(core::str::from_utf8(value).ok()?.trim())
     }
 
-    /// Whether there is a field of this name.
+    /// Returns `true` if there is a field of this name.
     pub fn has(&self, name: &str) -> bool {
         self.values(name).next().is_some()
     }
 
-    /// The members of a list (RFC 9110 §5.6.1) that has no quoted strings, over all fields of this name.
+    /// The members of a list without quoted strings (RFC 9110 §5.6.1), over all fields of this name.
     pub fn members<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a [u8]> {
         let members = self.values(name).flat_map(|value| value.split(|byte| *byte == b','));
         members.map(<[u8]>::trim_ascii).filter(|member| !member.is_empty())
     }
 
-    /// Whether such a list has this member, in whatever case.
+    /// Returns `true` if the list in fields of this name has `member`, ignoring case.
     pub fn lists(&self, name: &str, member: &str) -> bool {
         self.members(name).any(|it| it.eq_ignore_ascii_case(member.as_bytes()))
     }
 
-    /// Removes what means something for one connection only (RFC 9110 §7.6.1).
+    /// Removes the connection-specific fields (RFC 9110 §7.6.1), and those that `Connection` names.
     pub fn remove_of_connection(&mut self) {
         self.remove_named();
         self.0.retain(|(name, _)| !OF_CONNECTION.iter().any(|it| name.eq_ignore_ascii_case(it)));
@@ -76,8 +76,7 @@ impl Fields {
 
     /// Removes the fields that `Connection` names, but not `Connection` itself.
     pub(super) fn remove_named(&mut self) {
-        // What frames the body, and what tells hosts apart, is no connection's, whatever it claims:
-        // a message without them would be read as another.
+        // A client could name these to make the next reader find another body or host: they always stay.
         let kept =
             |it: &str| ["connection", "content-length", "host", "cache-control"].contains(&it);
         let texts = self.members("connection").filter_map(|it| core::str::from_utf8(it).ok());
@@ -86,12 +85,12 @@ impl Fields {
         self.0.retain(|(name, _)| !named.iter().any(|it| name.eq_ignore_ascii_case(it)));
     }
 
-    /// Memory that they take, in bytes.
+    /// Approximate memory in bytes, with 48 of overhead for each field.
     pub fn size(&self) -> usize {
         self.0.iter().map(|(name, value)| name.len() + value.len() + 48).sum()
     }
 
-    /// Appends them as they are sent.
+    /// Appends the fields in wire format.
     pub fn write(&self, out: &mut Vec<u8>) {
         for (name, value) in self.all() {
             out.extend_from_slice(name.as_bytes());

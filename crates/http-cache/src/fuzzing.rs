@@ -1,4 +1,4 @@
-//! A client and a server that say anything, for the fuzzer.
+//! Fuzz targets: a client and a server that send arbitrary bytes.
 
 use core::time::Duration;
 use std::net::IpAddr;
@@ -11,11 +11,11 @@ use super::{
     Plan, Record, RequestHead, ResponseHead, StoreLimits, Verdict,
 };
 
-/// The memory of the cache, in bytes.
+/// Memory limit of the cache, in bytes.
 const MEMORY: u64 = 20_000;
 
-/// Requests and responses: `asked` is what a client sends, `said` what its server does. Both are cut
-/// into pieces of this size as well.
+/// Sends the request `asked` twice and answers with the response `said`, whose body is also read in pieces
+/// of this size.
 fn converse(asked: &[u8], said: &[u8], piece: usize) {
     let limits = StoreLimits {
         memory: ByteCount::new(MEMORY),
@@ -43,7 +43,7 @@ fn converse(asked: &[u8], said: &[u8], piece: usize) {
     }
 }
 
-/// A request that arrives in pieces of this size is found where it is found at once, or earlier, if it is none.
+/// Asserts that a request in pieces is recognised with its last byte, as if it had arrived at once.
 fn arrive(asked: &[u8], piece: usize) {
     let mut progress = HeadProgress::default();
     let mut end = 0;
@@ -83,7 +83,7 @@ fn answer(
     }
 }
 
-/// What is sent on is read by the next one as we have read it.
+/// Asserts that the next reader parses a forwarded request as it was parsed here.
 fn unambiguous(request: &RequestHead, framing: Framing) {
     let mut bytes = Vec::new();
     let mut sent = request.clone();
@@ -119,7 +119,7 @@ fn read(framing: Framing, bytes: &[u8], piece: usize) -> Result<Content, BadChun
     Ok((content, taken, body.is_over()))
 }
 
-/// The head of a stored response as it may be found on a disk.
+/// Decodes a stored response as a damaged disk may return it.
 fn record(bytes: &[u8]) {
     if let Some(record) = Record::decode(bytes)
         && let Some(again) = Record::decode(&record.encode())
@@ -128,15 +128,15 @@ fn record(bytes: &[u8]) {
     }
 }
 
-/// A request that a cache may handle, and how it ends.
+/// Parses a request that the cache may handle, with its framing.
 fn fit(bytes: &[u8]) -> Option<(RequestHead, Framing)> {
     let Parsed::Head(request, _) = RequestHead::parse(bytes) else { return None };
     let framing = request.framing().ok()?;
     Some((request, framing))
 }
 
-/// Two clients ask at the same time, and the server answers the first. The second gets of that what a
-/// store would give it, or nothing.
+/// Two clients ask at the same time, and the server answers the first. The second gets what a store would
+/// give it, or nothing.
 fn merge(first: &[u8], second: &[u8], said: &[u8], later: u64) {
     let (Some(one), Some(two)) = (fit(first), fit(second)) else { return };
     let mut cache = roomy();
@@ -187,7 +187,7 @@ fn share(
     }
 }
 
-/// When clients ask, in seconds since 1970.
+/// Time of the requests, in seconds since 1970.
 const NOW: u64 = 1_000_000_000;
 
 fn roomy() -> Cache<Vec<u8>> {
@@ -211,8 +211,8 @@ fn ask(
     cache.handle_request(now, key, request, *framing, client)
 }
 
-/// A client's request, and what its server says. The first two bytes are the length of the request, the
-/// third selects how the rest is cut into pieces. The same bytes are a file of the cache.
+/// A client's request and its server's response. The first two bytes are the length of the request, the
+/// third selects the size of the pieces. The same bytes are also decoded as a file of the cache.
 ///
 /// # Panics
 /// On a bug in this crate.
@@ -226,8 +226,8 @@ pub fn http(bytes: &[u8]) {
     bounded(bytes, (100_000, 64), || converse(asked, said, piece));
 }
 
-/// Two clients that ask for the same at the same time, and what the server says to the first. The first
-/// four bytes are the lengths of their requests, the fifth when its answer comes, in seconds.
+/// Two clients that ask for the same response at the same time, and the server's response to the first. The
+/// first four bytes are the lengths of the requests, the fifth is the delay of the response in seconds.
 ///
 /// # Panics
 /// On a bug in this crate.

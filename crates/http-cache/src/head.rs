@@ -1,35 +1,36 @@
-//! Heads of requests and responses, and where their bodies end (RFC 9112).
+//! Heads of requests and responses, and the framing of their bodies (RFC 9112).
 
 use httparse::{EMPTY_HEADER, Status};
 use pep::cost;
 
 use super::fields::Fields;
 
-/// The longest head that is read, in bytes; and the most fields.
+/// Longest head that is parsed, in bytes.
 pub const LONGEST_HEAD: usize = 64 << 10;
+/// Most fields of a head that is parsed.
 const MOST_FIELDS: usize = 128;
 
-/// What a reader of heads has found.
+/// Result of parsing a head.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Parsed<H> {
-    /// More bytes are needed.
+    /// The head is not complete.
     Incomplete,
-    /// A head, and its length in bytes.
+    /// The head, and its length in bytes.
     Head(H, usize),
-    /// No HTTP, or longer than we read.
+    /// Not HTTP/1.x, or longer than the limits.
     Malformed,
 }
 
 /// The head of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RequestHead {
-    /// The method.
+    /// The method, in its original case.
     pub method: String,
-    /// The target as it was sent (RFC 9112 §3.2).
+    /// The request target as received (RFC 9112 §3.2).
     pub target: String,
-    /// The minor version: 0 or 1.
+    /// The minor version of HTTP/1: 0 or 1.
     pub minor: u8,
-    /// The fields.
+    /// The header fields in their order.
     pub fields: Fields,
 }
 
@@ -40,49 +41,49 @@ pub struct ResponseHead {
     pub status: u16,
     /// The reason phrase.
     pub reason: String,
-    /// The minor version: 0 or 1.
+    /// The minor version of HTTP/1: 0 or 1.
     pub minor: u8,
-    /// The fields.
+    /// The header fields in their order.
     pub fields: Fields,
 }
 
-/// How long a body is.
+/// Framing of a message body, which determines its end (RFC 9112 §6.3).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Framing {
-    /// There is none.
+    /// There is no body.
     None,
-    /// So many bytes.
+    /// A body of this many bytes.
     Length(u64),
-    /// In chunks (RFC 9112 §7.1).
+    /// The chunked coding (RFC 9112 §7.1).
     Chunked,
-    /// All that comes until the connection ends; responses only.
+    /// Everything until the connection closes; responses only.
     UntilClose,
 }
 
-/// Why a message is not for a cache, but may be for whoever it was sent to: it passes as it came, on
-/// a connection that carries nothing of others.
+/// Why the cache does not handle a message. Its connection is passed through unchanged, and is not shared
+/// with other clients.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Unfit {
-    /// It can be framed in more than one way, as in request smuggling (RFC 9112 §11.2).
+    /// The body can be framed in more than one way, as in request smuggling (RFC 9112 §11.2).
     #[error("ambiguous framing")]
     Framing,
-    /// Its host is missing, repeated, or not the name of one.
-    #[error("no single host")]
+    /// `Host` is missing, repeated or malformed.
+    #[error("Host missing, repeated or malformed")]
     Host,
-    /// The target is not a path.
-    #[error("the target is no path")]
+    /// The target is not in origin form (a path).
+    #[error("the target is not a path")]
     Target,
-    /// The connection becomes another protocol's.
-    #[error("another protocol")]
+    /// The connection switches to another protocol.
+    #[error("switch to another protocol")]
     Protocol,
-    /// The user is known by the connection (NTLM, Negotiate), which must not be shared.
-    #[error("a user is known by the connection")]
+    /// The connection itself is authenticated (NTLM, Negotiate), so it must not be shared.
+    #[error("the connection is authenticated")]
     Authentication,
 }
 
 impl RequestHead {
-    /// Reads a head at the beginning of `bytes`. Empty lines before it are skipped (RFC 9112 §2.2).
+    /// Parses a head at the beginning of `bytes`. Leading empty lines are skipped (RFC 9112 §2.2).
     pub fn parse(bytes: &[u8]) -> Parsed<Self> {
         let mut fields = [EMPTY_HEADER; MOST_FIELDS];
         let mut request = httparse::Request::new(&mut fields);
@@ -98,10 +99,10 @@ impl RequestHead {
         found(parsed, bytes.len(), head)
     }
 
-    /// Where the body ends, if the request is one that a cache may handle.
+    /// The framing of the body, if the request is one that a cache may handle.
     ///
     /// # Errors
-    /// Why it is not.
+    /// The reason why the cache must not handle it.
     pub fn framing(&self) -> Result<Framing, Unfit> {
         if self.method == "CONNECT"
             || self.fields.has("upgrade")
@@ -119,14 +120,15 @@ impl RequestHead {
         if self.fields.all().any(|(name, _)| resembles_framing(name)) {
             return Err(Unfit::Framing);
         }
+        // A request without a length has no body (RFC 9112 §6.3).
         match body(&self.fields, self.minor)? {
             Framing::UntilClose => Ok(Framing::None),
             framing => Ok(framing),
         }
     }
 
-    /// The host, in lower case; empty in an HTTP/1.0 request without one. [`None`] if there is no
-    /// single one, or it could not be that of a URI.
+    /// The host in lower case; empty in an HTTP/1.0 request without one. [`None`] if `Host` is missing in
+    /// HTTP/1.1, repeated, or not a host of a URI.
     pub fn host(&self) -> Option<String> {
         let mut hosts = self.fields.values("host");
         let Some(host) = hosts.next() else { return (self.minor == 0).then(String::new) };
@@ -136,25 +138,24 @@ impl RequestHead {
         Some(host.to_ascii_lowercase())
     }
 
-    /// Whether the sender leaves the connection open (RFC 9112 §9.3).
+    /// Returns `true` if the client wants the connection to stay open (RFC 9112 §9.3).
     pub fn keeps_alive(&self) -> bool {
         keeps_alive(&self.fields, self.minor)
     }
 
-    /// Whether the method is defined not to change anything (RFC 9110 §9.2.1).
+    /// Returns `true` if the method is safe: defined not to change anything (RFC 9110 §9.2.1).
     pub fn is_safe(&self) -> bool {
         ["GET", "HEAD", "OPTIONS", "TRACE"].contains(&self.method.as_str())
     }
 
-    /// The request with the fields that its server will see: without those that `Connection` names
-    /// (RFC 9110 §7.6.1).
+    /// The request as its server receives it: without the fields that `Connection` names (RFC 9110 §7.6.1).
     pub(super) fn end_to_end(&self) -> Self {
         let mut head = self.clone();
         head.fields.remove_named();
         head
     }
 
-    /// As it is sent on.
+    /// Appends the head in wire format.
     pub fn write(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(
             format!("{} {} HTTP/1.{}\r\n", self.method, self.target, self.minor).as_bytes(),
@@ -164,7 +165,8 @@ impl RequestHead {
     }
 }
 
-/// Whether credentials are a connection's: of NTLM, Negotiate or Kerberos.
+/// Returns `true` if credentials authenticate the connection instead of the request: NTLM, Negotiate,
+/// Kerberos.
 fn is_of_connection(credentials: &[u8]) -> bool {
     let mut words = credentials.trim_ascii().split(u8::is_ascii_whitespace);
     let scheme = words.next().unwrap_or_default();
@@ -172,13 +174,13 @@ fn is_of_connection(credentials: &[u8]) -> bool {
 }
 
 impl ResponseHead {
-    /// A response of our own, without a body.
+    /// A response of the cache's own, without fields.
     pub fn own(status: u16, reason: &str) -> Self {
         let fields = Fields::default();
         Self { status, reason: reason.to_owned(), minor: 1, fields }
     }
 
-    /// Reads a head at the beginning of `bytes`.
+    /// Parses a head at the beginning of `bytes`.
     pub fn parse(bytes: &[u8]) -> Parsed<Self> {
         let mut fields = [EMPTY_HEADER; MOST_FIELDS];
         let mut response = httparse::Response::new(&mut fields);
@@ -194,10 +196,10 @@ impl ResponseHead {
         found(parsed, bytes.len(), head)
     }
 
-    /// Where the body ends (RFC 9112 §6.3), if this answers a request with `method`.
+    /// The framing of the body (RFC 9112 §6.3) of a response to a request with `method`.
     ///
     /// # Errors
-    /// [`Unfit::Framing`]; [`Unfit::Protocol`] if the connection is another protocol's from here on.
+    /// [`Unfit::Framing`] if it is ambiguous; [`Unfit::Protocol`] if the connection switches to another protocol.
     pub fn framing(&self, method: &str) -> Result<Framing, Unfit> {
         if self.status == 101 {
             return Err(Unfit::Protocol);
@@ -208,19 +210,20 @@ impl ResponseHead {
         body(&self.fields, self.minor)
     }
 
-    /// Whether this is no final response (RFC 9110 §15.2).
+    /// Returns `true` for an interim response (RFC 9110 §15.2).
     pub fn is_interim(&self) -> bool {
         (100..200).contains(&self.status)
     }
 
-    /// Whether the sender leaves the connection open.
+    /// Returns `true` if the server leaves the connection open (RFC 9112 §9.3).
     pub fn keeps_alive(&self) -> bool {
         keeps_alive(&self.fields, self.minor)
     }
 
-    /// As it is sent on.
+    /// Appends the head in wire format, as HTTP/1.1.
     pub fn write(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(
+            // An intermediary sends its own version (RFC 9112 §2.3).
             format!("HTTP/1.1 {:03} {}\r\n", self.status, self.reason).as_bytes(),
         );
         self.fields.write(out);
@@ -249,8 +252,8 @@ fn collect(parsed: &[httparse::Header<'_>]) -> Fields {
     fields
 }
 
-/// What fields say about the body. Whatever two implementations might read differently is refused:
-/// both lengths, several of one, codings that we do not know, chunks from HTTP/1.0.
+/// The framing that the fields describe. Ambiguous ones are refused: both lengths, duplicates, unknown
+/// codings, the chunked coding in HTTP/1.0.
 fn body(fields: &Fields, minor: u8) -> Result<Framing, Unfit> {
     let mut lengths = fields.values("content-length");
     let length = lengths.next();
@@ -270,14 +273,14 @@ fn body(fields: &Fields, minor: u8) -> Result<Framing, Unfit> {
     }
 }
 
-/// Whether servers that read `_` as `-`, as CGI makes them (RFC 3875 §4.1.18), may find the body's framing in
-/// a field of this name. They would find another body than we do.
+/// Returns `true` if servers that map `_` to `-`, as CGI does (RFC 3875 §4.1.18), could take a field of
+/// this name for the body's length or coding, and so find another body.
 fn resembles_framing(name: &str) -> bool {
     let is_same = |other: &str| name.replace('_', "-").eq_ignore_ascii_case(other);
     name.contains('_') && (is_same("content-length") || is_same("transfer-encoding"))
 }
 
-/// Digits only: no sign, no space, no list.
+/// Parses a length: digits only, without sign, spaces or list.
 fn number(text: &[u8]) -> Option<u64> {
     let is_number = (1..=18).contains(&text.len()) && text.iter().all(u8::is_ascii_digit);
     core::str::from_utf8(text).ok().filter(|_| is_number)?.parse().ok()

@@ -1,14 +1,14 @@
-//! HTTP: what a gateway does with its clients' cleartext requests.
+//! HTTP cache of a gateway, for its clients' cleartext requests.
 //!
-//! At the terminal, [`Cache`] answers what it has stored as RFC 9111 lets a shared cache; other
-//! requests go to the hub or the server. Whatever is not plainly HTTP/1.x, or could be read in two ways
-//! ([`Unfit`]), is left alone: its connection passes as it came.
+//! At the terminal, [`Cache`] answers from stored responses as RFC 9111 permits a shared cache to; other
+//! requests go to the hub or the server. A connection that is not plainly HTTP/1.x, or whose messages are
+//! ambiguous ([`Unfit`]), is passed through unchanged.
 //!
-//! Heads are read by `httparse`, dates by `httpdate`. Times are those of the calendar, because servers'
-//! are, and because responses outlive the process.
+//! Heads are parsed by `httparse`, dates by `httpdate`. Times are calendar times, because those of servers
+//! are and because stored responses outlive the process.
 //!
-//! Not modelled: parts of responses ([RFC 9111 §3.4]; a part is served from a whole, never stored),
-//! answers to POST, warnings, and trailers, which pass but are not stored.
+//! Not modelled: storing partial responses ([RFC 9111 §3.4]; ranges are served from complete ones),
+//! responses to POST, warnings, and storing trailers, which are only passed on.
 //!
 //! [RFC 9111 §3.4]: https://www.rfc-editor.org/rfc/rfc9111#section-3.4
 

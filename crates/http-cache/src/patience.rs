@@ -1,38 +1,39 @@
-//! How long a server may take that is asked without the hop, while something stored would do instead.
+//! Time limit for a server that is asked without the hop, while a stored response could be used instead.
 //!
-//! Without the hop the link itself is often gone, and then a connection takes half a minute to fail. A page
-//! of expired objects must not take that long for each of them.
+//! Without the hop the link itself is often down, and connecting then fails only after half a minute. A
+//! page of expired objects must not wait that long for each of them.
 
 use core::time::Duration;
 
 use units::Instant;
 
-/// Time for an answer. A connection and a request take two round trips, 1.2 s over a geostationary link.
+/// Time limit of a request. Connecting and asking take two round trips, 1.2 s over a geostationary link.
 const LIMIT: Duration = Duration::from_secs(3);
-/// How long no server is waited for after one that was silent: that of names (`RECHECK` in
+/// Time for which no server is waited for after one did not answer: the same as for names (`RECHECK` in
 /// `names/resolver.rs`).
 const SILENT: Duration = Duration::from_secs(30);
 
-/// What is known of the way to servers without the hop.
+/// Experience with servers that are asked without the hop.
 #[derive(Debug, Default)]
 pub struct Patience {
     silent_until: Option<Instant>,
 }
 
 impl Patience {
-    /// How long to wait for an answer: not at all if no server answered shortly before.
+    /// Time to wait for a response; zero shortly after a server did not answer.
     pub fn limit(&self, now: Instant) -> Duration {
         if self.silent_until.is_some_and(|until| now < until) { Duration::ZERO } else { LIMIT }
     }
 
-    /// A server has not answered within the limit.
+    /// A server did not answer within the limit.
     pub fn handle_silence(&mut self, now: Instant) {
+        // Servers that were waited for at the same time do not prolong the pause.
         if self.silent_until.is_none_or(|until| until <= now) {
             self.silent_until = Some(now + SILENT);
         }
     }
 
-    /// A server has answered.
+    /// A server has answered: the path works.
     pub fn handle_answer(&mut self) {
         self.silent_until = None;
     }

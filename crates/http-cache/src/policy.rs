@@ -1,5 +1,5 @@
-//! What may be stored, how long it is fresh, and when it may be used (RFC 9111 §3 and §4, RFC 5861),
-//! for a cache that several users share.
+//! Rules of a shared cache: which responses may be stored, how long they are fresh, and when they may be
+//! used (RFC 9111 §3 and §4, RFC 5861).
 
 use core::time::Duration;
 use std::time::UNIX_EPOCH;
@@ -10,17 +10,17 @@ use super::directives::Directives;
 use super::fields::Fields;
 use super::head::{RequestHead, ResponseHead};
 
-/// Heuristically cacheable status codes (RFC 9110 §15.1) without 206: parts are not stored.
+/// Heuristically cacheable status codes (RFC 9110 §15.1) without 206: partial responses are not stored.
 const HEURISTIC: [u16; 11] = [200, 203, 204, 300, 301, 308, 404, 405, 410, 414, 501];
-/// Status codes whose caching is understood, for `must-understand` (RFC 9111 §5.2.2.3).
+/// Status codes whose caching requirements are implemented, for `must-understand` (RFC 9111 §5.2.2.3).
 const UNDERSTOOD: [u16; 16] =
     [200, 203, 204, 300, 301, 302, 303, 307, 308, 404, 405, 410, 414, 421, 451, 501];
-/// Part of the time since the last change for which a response counts as fresh that does not say itself
-/// (RFC 9111 §4.2.2), and the longest such time.
+/// Heuristic freshness (RFC 9111 §4.2.2): a tenth of the time since the last change, and at most
+/// `LONGEST_HEURISTIC`.
 const HEURISTIC_PART: u32 = 10;
 const LONGEST_HEURISTIC: Duration = Duration::from_secs(24 * 3600);
-/// Fields by which a request may ask some servers for something else than it seems to: what they answer
-/// would be stored for others who do not ask so.
+/// Fields that make some servers answer for another host, path or method than the request names. The
+/// response would be stored for clients that do not send them (cache poisoning).
 const OVERRIDES: [&str; 12] = [
     "forwarded",
     "x-forwarded-for",
@@ -35,40 +35,40 @@ const OVERRIDES: [&str; 12] = [
     "x-original-url",
     "x-rewrite-url",
 ];
-/// How far a clock may be set back before ages mean nothing.
+/// Seconds that the clock may be set back before ages are meaningless.
 const STEP: u64 = 5;
 const NEVER: Duration = Duration::from_secs(1 << 40);
 
 /// A stored response without its body.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Stored {
-    /// Its head, without the fields of its connection.
+    /// The head without connection-specific fields.
     pub head: ResponseHead,
-    /// Fields of the request that selected it, named by `Vary`: in lower case, with their values.
+    /// The request fields named by `Vary`, in lower case, with the values of the request that was answered.
     pub selecting: Vec<(String, Option<Vec<u8>>)>,
-    /// When it was asked for, by our clock.
+    /// Time of the request by the local clock.
     pub requested: UnixTime,
-    /// When it came.
+    /// Time of the response by the local clock.
     pub received: UnixTime,
 }
 
-/// How a stored response may serve a request.
+/// Permitted use of a stored response for a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Reuse {
-    /// As it is.
+    /// Without asking the server.
     Fresh,
-    /// As it is, but it must be validated meanwhile (RFC 5861 §3).
+    /// At once, while it is revalidated in the background (RFC 5861 §3).
     WhileRevalidating,
-    /// Only if the server confirms it.
+    /// Only after the server has validated it.
     Validated,
 }
 
-/// Whether a response may be stored (RFC 9111 §3). Besides, nothing is stored that would never be used:
-/// that is neither fresh for a while nor can be validated.
+/// Returns `true` if a response may be stored (RFC 9111 §3) and could be used later: it is fresh for some
+/// time, can be validated, or has `stale-if-error`.
 pub(super) fn is_storable(request: &RequestHead, response: &ResponseHead) -> bool {
     let asked = Directives::of(&request.fields);
     let said = Directives::of(&response.fields);
-    // §3: a final response; 206 is for those who put parts together, 304 is no response of its own.
+    // §3: only final responses. Neither a partial response nor a 304 is complete by itself.
     let is_whole = response.status >= 200 && !matches!(response.status, 206 | 304);
     if request.method != "GET" || !is_whole || asked.no_store || forbids_storing(response) {
         return false;
@@ -76,12 +76,12 @@ pub(super) fn is_storable(request: &RequestHead, response: &ResponseHead) -> boo
     if said.must_understand && !UNDERSTOOD.contains(&response.status) {
         return false;
     }
-    // §3.5.
+    // §3.5: responses to authenticated requests need explicit permission.
     let shared = said.public || said.s_maxage.is_some();
     if request.fields.has("authorization") && !(shared || said.must_revalidate) {
         return false;
     }
-    // `*` is none either.
+    // `*` never matches a request, and is no field name either.
     let selects = response.fields.members("vary").all(|name| name.iter().all(is_of_name));
     if sets_cookie(response) || !selects || overrides(&request.fields) {
         return false;
@@ -89,8 +89,8 @@ pub(super) fn is_storable(request: &RequestHead, response: &ResponseHead) -> boo
     let explicit =
         said.max_age.is_some() || said.s_maxage.is_some() || response.fields.has("expires");
     let lasts = lifetime(response, UnixTime::from_seconds(0)) > Duration::ZERO;
-    // Many servers say nothing of what they make for one user, but give it a tag. It would be another's
-    // while the server cannot be reached.
+    // Many servers tag what they make for one user without restricting its storage. While the server cannot
+    // be reached, another user would get it.
     if request.fields.has("cookie") && !(shared || explicit && lasts) {
         return false;
     }
@@ -98,27 +98,28 @@ pub(super) fn is_storable(request: &RequestHead, response: &ResponseHead) -> boo
     (explicit || said.public || HEURISTIC.contains(&response.status)) && is_of_use
 }
 
-/// Whether a byte may be part of a field's name (RFC 9110 §5.6.2), but for `*`, which no name has.
+/// Returns `true` for a byte of a field name (RFC 9110 §5.6.2), except `*`, which `Vary` uses as a
+/// wildcard.
 fn is_of_name(byte: &u8) -> bool {
     byte.is_ascii_alphanumeric() || b"!#$%&'+-.^_`|~".contains(byte)
 }
 
-/// Whether a response says that it must not be stored, or not for others.
+/// Returns `true` if a response must not be stored, or not be shared.
 fn forbids_storing(response: &ResponseHead) -> bool {
     let said = Directives::of(&response.fields);
-    // A response with `must-understand` means its `no-store` for those who do not.
+    // Where `must-understand` is present, `no-store` is for caches that do not understand the status code.
     let understood = said.must_understand && UNDERSTOOD.contains(&response.status);
     said.private || said.no_store && !understood
 }
 
-/// Whether a response sets a cookie, and does not say that it is for all. §7.3 leaves it to servers to
-/// forbid storing it. Many do not, and one user's session would be another's.
+/// Returns `true` if a response sets a cookie and is not marked as shareable. RFC 9111 §7.3 leaves it to
+/// servers to forbid storing such a response. Many do not, and one user's session would reach another.
 pub(super) fn sets_cookie(response: &ResponseHead) -> bool {
     let said = Directives::of(&response.fields);
     response.fields.has("set-cookie") && !(said.public || said.s_maxage.is_some())
 }
 
-/// Whether a request may ask its server for something else than it seems to.
+/// Returns `true` if a request may make its server answer for something else than its target.
 pub(super) fn overrides(fields: &Fields) -> bool {
     OVERRIDES.iter().any(|name| fields.has(name))
 }
@@ -127,7 +128,7 @@ fn has_validator(fields: &Fields) -> bool {
     fields.has("etag") || fields.has("last-modified")
 }
 
-/// A date (RFC 9110 §5.6.7).
+/// Parses a date (RFC 9110 §5.6.7).
 pub(super) fn date(text: &str) -> Option<UnixTime> {
     let time = httpdate::parse_http_date(text).ok()?;
     Some(UnixTime::from_seconds(time.duration_since(UNIX_EPOCH).ok()?.as_secs()))
@@ -137,7 +138,7 @@ fn between(earlier: UnixTime, later: UnixTime) -> Duration {
     Duration::from_secs(later.seconds().saturating_sub(earlier.seconds()))
 }
 
-/// For how long a response is fresh (RFC 9111 §4.2.1). `received` stands for a missing `Date`.
+/// Freshness lifetime (RFC 9111 §4.2.1). `received` is used if `Date` is missing.
 fn lifetime(response: &ResponseHead, received: UnixTime) -> Duration {
     let said = Directives::of(&response.fields);
     if let Some(time) = said.s_maxage.or(said.max_age) {
@@ -146,7 +147,7 @@ fn lifetime(response: &ResponseHead, received: UnixTime) -> Duration {
     let made = response.fields.parsed("date", date);
     let mut expires = response.fields.values("expires");
     if let Some(first) = expires.next() {
-        // What is no date is past (§5.3); so is what is two.
+        // A malformed or repeated `Expires` means already expired (§5.3).
         let text = core::str::from_utf8(first).ok().filter(|_| expires.next().is_none());
         let at = text.and_then(|text| date(text.trim()));
         return at.map_or(Duration::ZERO, |at| between(made.unwrap_or(received), at));
@@ -160,7 +161,7 @@ fn lifetime(response: &ResponseHead, received: UnixTime) -> Duration {
 }
 
 impl Stored {
-    /// What is stored of an answer to `request`.
+    /// Prepares the response to `request` for storage. The times are those of request and response.
     pub fn new(
         request: &RequestHead,
         response: &ResponseHead,
@@ -181,12 +182,12 @@ impl Stored {
         Self { head, selecting, requested, received }
     }
 
-    /// Whether the request selects this response among those with its key (RFC 9111 §4.1).
+    /// Returns `true` if the request's fields match those named by `Vary` (RFC 9111 §4.1).
     pub(super) fn is_selected_by(&self, request: &RequestHead) -> bool {
         self.selecting.iter().all(|(name, value)| selecting_value(&request.fields, name) == *value)
     }
 
-    /// How old it is (RFC 9111 §4.2.3). A clock that was set back makes it older than anything.
+    /// Current age (RFC 9111 §4.2.3). A clock that was set back makes it older than any limit.
     pub fn age(&self, now: UnixTime) -> Duration {
         if now.seconds() + STEP < self.received.seconds() {
             return NEVER;
@@ -197,7 +198,7 @@ impl Stored {
         apparent.max(corrected) + between(self.received, now)
     }
 
-    /// What other caches said (§5.1): of a list, the first.
+    /// Value of the `Age` field (RFC 9111 §5.1); of a list, the first.
     fn age_value(&self) -> Duration {
         let text = self.head.fields.members("age").next().unwrap_or_default();
         let is_number = !text.is_empty() && text.iter().all(u8::is_ascii_digit);
@@ -206,19 +207,19 @@ impl Stored {
         Duration::from_secs(seconds.min(1 << 31))
     }
 
-    /// For how long it is fresh, from its beginning.
+    /// Freshness lifetime, counted from the response's origination.
     pub(super) fn lifetime(&self) -> Duration {
         lifetime(&self.head, self.received)
     }
 
-    /// For how long it has not been fresh; zero if it is.
+    /// Time since the response became stale; zero while it is fresh.
     fn staleness(&self, now: UnixTime) -> Duration {
         let (age, lifetime) = (self.age(now), self.lifetime());
-        // Fresh is what has lived less than its time (§4.2).
+        // A response whose age equals its lifetime is stale (§4.2).
         if lifetime > age { Duration::ZERO } else { (age - lifetime).max(Duration::from_nanos(1)) }
     }
 
-    /// How it may serve a request that selects it (RFC 9111 §4).
+    /// The permitted use of the response for a request that it matches (RFC 9111 §4).
     pub(super) fn reuse(&self, now: UnixTime, request: &RequestHead) -> Reuse {
         let asked = Directives::of_request(&request.fields);
         let said = Directives::of(&self.head.fields);
@@ -234,6 +235,7 @@ impl Stored {
         if stale.is_zero() {
             return Reuse::Fresh;
         }
+        // A client that limits the age does not accept stale responses (§5.2.1.1).
         if self.forbids_stale() || asked.max_age.is_some() {
             return Reuse::Validated;
         }
@@ -246,15 +248,15 @@ impl Stored {
         }
     }
 
-    /// Whether it may only be used fresh or validated, whatever happens (RFC 9111 §4.2.4).
+    /// Returns `true` if the response must not be used stale under any circumstances (RFC 9111 §4.2.4).
     fn forbids_stale(&self) -> bool {
         let said = Directives::of(&self.head.fields);
         said.must_revalidate || said.proxy_revalidate || said.no_cache || said.s_maxage.is_some()
     }
 
-    /// Whether it may serve a request whose validation has failed: the server answers with an error, or
-    /// (`disconnected`) cannot be reached. A response or request that says for how long has the last
-    /// word (RFC 5861 §4); without it, `usual` holds while disconnected (RFC 9111 §4.2.4).
+    /// Returns `true` if the response may be used although its validation failed: the server returned an
+    /// error, or (`disconnected`) cannot be reached. A limit in the response or the request decides (RFC
+    /// 5861 §4); without one, `usual` applies while disconnected (RFC 9111 §4.2.4).
     pub(super) fn serves_on_error(
         &self,
         now: UnixTime,
@@ -278,12 +280,12 @@ impl Stored {
         }
     }
 
-    /// Whether the server can be asked if it is still valid.
+    /// Returns `true` if a conditional request can validate it.
     pub(super) fn has_validator(&self) -> bool {
         has_validator(&self.head.fields)
     }
 
-    /// Takes over the fields of a 304 that confirms it (RFC 9111 §3.2, §4.3.4).
+    /// Updates the response from a 304 that confirms it (RFC 9111 §3.2, §4.3.4).
     pub(super) fn confirm(
         &mut self,
         confirmation: &ResponseHead,
@@ -291,11 +293,11 @@ impl Stored {
     ) {
         let mut new = confirmation.fields.clone();
         new.remove_of_connection();
-        // They describe the body, which is the old one.
+        // These fields describe the body, which is still the old one.
         ["content-length", "content-encoding", "content-range", "content-type", "trailer"]
             .iter()
             .for_each(|name| new.remove(name));
-        // What other caches said of the old response says nothing about this one.
+        // The stored `Age` was counted by other caches from the old response.
         self.head.fields.remove("age");
         let names: Vec<String> = new.all().map(|(name, _)| name.to_owned()).collect();
         names.iter().for_each(|name| self.head.fields.remove(name));
@@ -303,8 +305,8 @@ impl Stored {
         (self.requested, self.received) = (requested, received);
     }
 
-    /// What others may have of it after this confirmation: all but a cookie that was set for one client.
-    /// [`None`] if the confirmation says that it is not for others, or not to be stored.
+    /// The part of a confirmed response that may be stored for others: without a cookie set for one client.
+    /// [`None`] if the confirmation forbids storing or sharing it.
     pub(super) fn for_others(mut self, confirmation: &ResponseHead) -> Option<Self> {
         if forbids_storing(&self.head) {
             return None;
@@ -315,7 +317,7 @@ impl Stored {
         Some(self)
     }
 
-    /// Memory that it takes, in bytes.
+    /// Approximate memory of the head, in bytes.
     pub(super) fn size(&self) -> usize {
         let selecting = self.selecting.iter();
         let selecting = selecting
@@ -325,8 +327,8 @@ impl Stored {
     }
 }
 
-/// The value by which a request selects: all fields of a name as one list, without spaces around its
-/// members (RFC 9111 §4.1).
+/// The normalised value of a field named by `Vary`: all fields of the name as one list, without spaces
+/// around the members (RFC 9111 §4.1).
 fn selecting_value(fields: &Fields, name: &str) -> Option<Vec<u8>> {
     if !fields.has(name) {
         return None;

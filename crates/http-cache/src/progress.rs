@@ -1,29 +1,29 @@
-//! When to parse a head that arrives in pieces.
+//! Decides when to parse a head that arrives in pieces.
 
 use pep::cost;
 
 use super::head::LONGEST_HEAD;
 
-/// Bytes that are parsed in vain before a piece no longer causes an attempt by itself: those of usual
-/// heads in many pieces.
+/// Bytes that may be parsed in vain before attempts are spaced out: enough for ordinary heads in many
+/// pieces.
 const IN_VAIN: usize = 256 << 10;
 
-/// How far a head has come. A parser starts anew each time; attempts after each piece of a long head
-/// would take quadratic time.
+/// Progress of a head that is arriving. The parser starts anew at each attempt, so an attempt for each
+/// piece of a long head would take quadratic time.
 #[derive(Debug, Default)]
 pub struct HeadProgress {
-    /// Leading empty lines (RFC 9112 §2.2), which a parser skips.
+    /// Leading empty lines (RFC 9112 §2.2), which the parser skips.
     skipped: usize,
-    /// Bytes that were searched for the empty line.
+    /// Bytes already searched for the empty line at the end.
     searched: usize,
-    /// Bytes parsed by the last attempt, and by all.
+    /// Bytes parsed by the last attempt, and by all attempts.
     last: usize,
     all: usize,
 }
 
 impl HeadProgress {
-    /// Whether to parse now that these bytes have arrived. It is so as soon as a head is complete. Until
-    /// then, the attempts together parse no more than `IN_VAIN` and three times the bytes.
+    /// Returns `true` if `bytes`, all that has arrived, should be parsed now: at once if the head is
+    /// complete. Until then, all attempts together parse at most `IN_VAIN` bytes and three times the head.
     pub fn is_due(&mut self, bytes: &[u8]) -> bool {
         let is_due = self.is_complete(bytes)
             || bytes.len() >= LONGEST_HEAD
@@ -36,7 +36,7 @@ impl HeadProgress {
         is_due
     }
 
-    /// Whether the empty line after a head has come.
+    /// Returns `true` if the empty line behind a head has arrived.
     fn is_complete(&mut self, bytes: &[u8]) -> bool {
         if self.skipped == self.searched {
             let is_line_end = |byte: &u8| matches!(byte, b'\r' | b'\n');
@@ -45,7 +45,7 @@ impl HeadProgress {
             cost::count(self.skipped - self.searched);
             self.searched = self.skipped;
         }
-        // An empty line may have begun in what was searched before.
+        // The empty line may begin in the bytes searched before.
         let from = self.searched.saturating_sub(2).max(self.skipped);
         let new = &bytes[from..];
         self.searched = bytes.len();

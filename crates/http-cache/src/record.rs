@@ -1,5 +1,5 @@
-//! The head of a stored response as a file: two heads as HTTP has them, ours with the key and what a
-//! body must be, and the response's.
+//! File format of a stored response's head: two HTTP heads, one with the key and the properties of the
+//! body, and that of the response.
 
 use std::net::IpAddr;
 
@@ -10,26 +10,26 @@ use super::head::{Parsed, RequestHead, ResponseHead};
 use super::policy::{Stored, sets_cookie};
 use super::store::Key;
 
-/// Names the format, with its version.
+/// The method of the first head names the format and its version.
 const METHOD: &str = "SKYHOP-1";
 
-/// A response in a file.
+/// A stored response as it is kept in a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Record {
-    /// What it is stored for.
+    /// The key under which it is stored.
     pub key: Key,
     /// The response without its body.
     pub stored: Stored,
     /// The length of the body, in bytes.
     pub length: u64,
-    /// A digest of the body, which says whether its file is whole.
+    /// Digest of the body, by which a damaged or incomplete body file is recognised.
     pub digest: String,
-    /// The client that asked.
+    /// The client on whose account it is stored.
     pub owner: IpAddr,
 }
 
 impl Record {
-    /// As a file. Not everything can be read again: a head may have become too long.
+    /// Encodes the file. A head that has become too long cannot be decoded again.
     pub fn encode(&self) -> Vec<u8> {
         let Self { key, stored, length, digest, owner } = self;
         let mut fields = Fields::default();
@@ -53,14 +53,14 @@ impl Record {
         out
     }
 
-    /// Reads a file; [`None`] if it is not one of ours.
+    /// Decodes a file; [`None`] if its format is not this one, or it must not be shared.
     pub fn decode(bytes: &[u8]) -> Option<Self> {
         let Parsed::Head(ours, length) = RequestHead::parse(bytes) else { return None };
         let Parsed::Head(head, rest) = ResponseHead::parse(&bytes[length..]) else { return None };
         if ours.method != METHOD || length + rest != bytes.len() {
             return None;
         }
-        // Earlier versions kept the cookies of a 304, which are one client's.
+        // Earlier versions kept the cookies of a 304, which belong to one client.
         if sets_cookie(&head) {
             return None;
         }
@@ -73,7 +73,7 @@ impl Record {
         for (name, value) in ours.fields.all() {
             match name {
                 "Selected" => {
-                    // A name has no `=`: others are not stored.
+                    // A field name contains no `=`: `is_storable` refuses other names in `Vary`.
                     let end = value.iter().position(|byte| *byte == b'=')?;
                     let (name, value) = (&value[..end], &value[end + 1..]);
                     selecting.push((name_of(name)?, Some(value.to_owned())));
@@ -82,6 +82,7 @@ impl Record {
                 _ => {}
             }
         }
+        // The order in which `Stored::new` has them.
         selecting.sort_unstable();
         let (requested, received) = (time("Requested")?, time("Received")?);
         Some(Self {

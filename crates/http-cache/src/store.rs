@@ -1,4 +1,4 @@
-//! What is stored, and what gives way when memory or disk are full.
+//! Storage of responses, and eviction when memory or disk are full.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::IpAddr;
@@ -8,22 +8,22 @@ use units::ByteCount;
 use super::head::RequestHead;
 use super::policy::Stored;
 
-/// What an entry takes beyond its head and body, in bytes.
+/// Memory of an entry beyond its head and body, in bytes.
 const OVERHEAD: usize = 400;
-/// What files take on a disk, in bytes: a multiple of this.
+/// Block size of the disk, in bytes: files are counted in multiples of it.
 const BLOCK: u64 = 4096;
-/// The most responses with one key, which different requests select.
+/// Most responses stored for one key (`Vary`).
 const MOST_VARIANTS: usize = 16;
 
-/// What a response is stored for. The destination is that of the client's connection: nobody can store
-/// an answer of a server of theirs for a host that is somebody else's.
+/// Key of a stored response. It contains the destination of the client's connection, so that a response of
+/// a client's own server cannot be stored for another host (cache poisoning).
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Key {
-    /// Address or name, and port, of the server.
+    /// Address or name of the server, with its port.
     pub destination: String,
-    /// The `Host` field, in lower case.
+    /// The `Host` field in lower case.
     pub host: String,
-    /// The target of the request.
+    /// The request target.
     pub target: String,
 }
 
@@ -33,27 +33,27 @@ impl Key {
     }
 }
 
-/// A response in the store; also names its files.
+/// Identifies an entry of the store, and its files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct EntryId(pub u64);
 
 /// Bounds of a store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StoreLimits {
-    /// The most memory.
+    /// Memory for heads and bodies.
     pub memory: ByteCount,
-    /// The most bytes of files; zero without a disk.
+    /// Disk space for files; zero without a disk.
     pub disk: ByteCount,
     /// The longest body that is stored.
     pub object: ByteCount,
 }
 
-/// What the store wants done with files, in this order.
+/// File operations of the store, to be carried out in order.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum FileOutput<B> {
-    /// Write the head of an entry, with its body unless that is there already.
+    /// Write the head of an entry, and its body if given.
     Write(EntryId, Option<B>),
-    /// Remove an entry's files.
+    /// Remove the files of an entry.
     Remove(EntryId),
 }
 
@@ -61,15 +61,15 @@ pub enum FileOutput<B> {
 struct Entry<B> {
     key: Key,
     stored: Stored,
-    /// Of the body, in bytes.
+    /// Length of the body, in bytes.
     length: u64,
     owner: IpAddr,
-    /// Its place in the order of use.
+    /// Position in the order of use.
     mark: u64,
     /// The body, if it is in memory.
     body: Option<B>,
     on_disk: bool,
-    /// Whether it is being validated while it is used.
+    /// `true` while a background request revalidates the entry.
     revalidating: bool,
 }
 
@@ -78,19 +78,19 @@ impl<B> Entry<B> {
         (OVERHEAD + self.key.size() + self.stored.size()) as u64
     }
 
-    /// What its two files take.
+    /// Disk space of the two files.
     fn file_size(&self) -> u64 {
         self.head_size().next_multiple_of(BLOCK) + self.length.next_multiple_of(BLOCK)
     }
 }
 
-/// Responses by key. Bodies (`B`) are in memory, on disk, or both.
+/// Stored responses by key. Bodies of type `B` are in memory, on disk, or both.
 #[derive(Debug)]
 pub struct Store<B> {
     limits: StoreLimits,
     entries: BTreeMap<EntryId, Entry<B>>,
     by_key: BTreeMap<Key, Vec<EntryId>>,
-    /// The heads of all entries, bodies in memory, and files.
+    /// Usage by heads, by bodies in memory, and by files.
     heads: Queue,
     bodies: Queue,
     on_disk: Queue,
@@ -115,7 +115,8 @@ impl<B: Clone> Store<B> {
         }
     }
 
-    /// The longest body that fits: no more than half of memory or disk, so that nothing empties the store.
+    /// The longest body that is stored: at most half of memory or disk, so that one response never empties
+    /// the store.
     pub fn longest(&self) -> u64 {
         let room = self.limits.memory.get().max(self.limits.disk.get()) / 2;
         self.limits.object.get().min(room)
@@ -126,27 +127,27 @@ impl<B: Clone> Store<B> {
         self.heads.bytes + self.bodies.bytes
     }
 
-    /// Bytes of files.
+    /// Disk space in use by files, in bytes.
     pub fn disk(&self) -> u64 {
         self.on_disk.bytes
     }
 
-    /// Responses.
+    /// Number of stored responses.
     pub fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// Whether nothing is stored.
+    /// Returns `true` if nothing is stored.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
 
-    /// The next wish about files.
+    /// Returns the next file operation.
     pub fn poll_output(&mut self) -> Option<FileOutput<B>> {
         self.outputs.pop_front()
     }
 
-    /// The response that a request selects: of several, the latest. It counts as used.
+    /// Finds the response that matches a request, the latest if there are several, and marks it as used.
     pub fn select(&mut self, key: &Key, request: &RequestHead) -> Option<EntryId> {
         let ids = self.by_key.get(key)?;
         let of = |id: &EntryId| &self.entries[id].stored;
@@ -156,25 +157,25 @@ impl<B: Clone> Store<B> {
         Some(id)
     }
 
-    /// The response, its body if in memory, and the length of that.
+    /// The response, its body if that is in memory, and the length of the body in bytes.
     pub fn get(&self, id: EntryId) -> Option<(&Stored, Option<&B>, u64)> {
         let entry = self.entries.get(&id)?;
         Some((&entry.stored, entry.body.as_ref(), entry.length))
     }
 
-    /// The key of a response, and the client that asked.
+    /// The key of a response, and the client on whose account it is stored.
     pub fn origin(&self, id: EntryId) -> Option<(&Key, IpAddr)> {
         let entry = self.entries.get(&id)?;
         Some((&entry.key, entry.owner))
     }
 
-    /// Leaves the names up to this one to files that are there already.
+    /// Reserves the identifiers up to `last` for files that exist already.
     pub fn reserve(&mut self, last: EntryId) {
         self.next = self.next.max(last.0.saturating_add(1));
     }
 
-    /// Stores a response in place of those that the same request selects. `owner` is the client that
-    /// asked. Returns whether it fits.
+    /// Stores a response in place of those that match the same request. `owner` is the client on whose
+    /// account it is stored. Returns `false` if it does not fit.
     pub fn insert(
         &mut self,
         key: Key,
@@ -186,11 +187,13 @@ impl<B: Clone> Store<B> {
         let old = self.by_key.get(&key).map_or(&[][..], Vec::as_slice);
         let replaced = old.iter().filter(|id| self.entries[id].stored.is_selected_by(request));
         let mut replaced: Vec<EntryId> = replaced.copied().collect();
+        // `by_key` is in the order of storage, so the variants stored longest ago give way.
         if let Some(excess) = (old.len() + 1 - replaced.len()).checked_sub(MOST_VARIANTS) {
             let others = old.iter().filter(|id| !replaced.contains(id)).take(excess);
             let others: Vec<EntryId> = others.copied().collect();
             replaced.extend(others);
         }
+        // Also if the new response does not fit: these are outdated.
         replaced.into_iter().for_each(|id| self.remove(id));
         if length > self.longest()
             || stored.size() as u64 + key.size() as u64 > self.limits.memory.get() / 8
@@ -208,8 +211,8 @@ impl<B: Clone> Store<B> {
         self.entries.contains_key(&id)
     }
 
-    /// Takes back a response whose files were found at the start. Returns whether it is welcome: if not,
-    /// they are to be removed.
+    /// Restores a response whose files were found at the start. Returns `false` if it is not accepted: the
+    /// caller removes its files.
     pub fn restore(
         &mut self,
         id: EntryId,
@@ -244,7 +247,7 @@ impl<B: Clone> Store<B> {
         self.entries.insert(id, entry);
     }
 
-    /// Counts an entry for its owner.
+    /// Adds an entry to the usage of its owner.
     fn weigh(&mut self, id: EntryId, entry: &Entry<B>) {
         let (owner, mark) = (entry.owner, entry.mark);
         self.heads.add(owner, mark, id, entry.head_size());
@@ -256,7 +259,7 @@ impl<B: Clone> Store<B> {
         }
     }
 
-    /// The opposite.
+    /// Removes an entry from the usage of its owner.
     fn unweigh(&mut self, entry: &Entry<B>) {
         let (owner, mark) = (entry.owner, entry.mark);
         self.heads.take(owner, mark, entry.head_size());
@@ -268,13 +271,13 @@ impl<B: Clone> Store<B> {
         }
     }
 
-    /// Sets whether an entry is being validated; returns whether it was.
+    /// Sets whether a background request revalidates the entry; returns the previous value.
     pub fn set_revalidating(&mut self, id: EntryId, revalidating: bool) -> bool {
         let entry = self.entries.get_mut(&id);
         entry.is_some_and(|entry| std::mem::replace(&mut entry.revalidating, revalidating))
     }
 
-    /// Changes the head of a response.
+    /// Changes the head of a response, in memory and on disk.
     pub fn update(&mut self, id: EntryId, change: impl FnOnce(&mut Stored)) {
         let Some(mut entry) = self.take(id) else { return };
         change(&mut entry.stored);
@@ -286,7 +289,7 @@ impl<B: Clone> Store<B> {
         self.make_room();
     }
 
-    /// A body has been read from its file: it is in memory from now on.
+    /// Keeps a body that was read from its file in memory.
     pub fn loaded(&mut self, id: EntryId, body: B) {
         let Some(entry) = self.entries.get_mut(&id).filter(|entry| entry.body.is_none()) else {
             return;
@@ -296,7 +299,8 @@ impl<B: Clone> Store<B> {
         self.make_room();
     }
 
-    /// The files of a response could not be written or read.
+    /// Handles files of a response that could not be written or read. Without the body the entry is
+    /// removed.
     pub fn lost(&mut self, id: EntryId) {
         let Some(entry) = self.entries.get_mut(&id).filter(|entry| entry.on_disk) else { return };
         entry.on_disk = false;
@@ -306,13 +310,13 @@ impl<B: Clone> Store<B> {
         }
     }
 
-    /// Removes all responses with a key (RFC 9111 §4.4).
+    /// Removes all responses for a key (RFC 9111 §4.4).
     pub fn invalidate(&mut self, key: &Key) {
         let ids = self.by_key.get(key).cloned().unwrap_or_default();
         ids.into_iter().for_each(|id| self.remove(id));
     }
 
-    /// Removes a response.
+    /// Removes a response and its files.
     pub fn remove(&mut self, id: EntryId) {
         if self.take(id).is_some_and(|entry| entry.on_disk) {
             self.outputs.push_back(FileOutput::Remove(id));
@@ -340,19 +344,20 @@ impl<B: Clone> Store<B> {
         self.entries.insert(id, entry);
     }
 
-    /// What gives way in memory: of the owner whose heads and bodies take the most, the oldest body, or
-    /// the oldest head if there are none.
+    /// Chooses the entry to evict from memory: of the owner whose heads and bodies take the most, the least
+    /// recently used body, or the least recently used head if it has no body in memory.
     fn victim(&self) -> Option<EntryId> {
         let taken = |owner: &IpAddr| self.heads.of(owner) + self.bodies.of(owner);
         let owner = self.heads.owners.keys().copied().max_by_key(taken)?;
         self.bodies.oldest(&owner).or_else(|| self.heads.oldest(&owner))
     }
 
-    /// Lets go of what is too much. What is on disk needs no memory but its head.
+    /// Evicts entries until the limits hold. In memory an entry on disk gives up its body only.
     fn make_room(&mut self) {
         while self.disk() > self.limits.disk.get() {
             let Some(id) = self.on_disk.victim() else { break };
             let Some(entry) = self.entries.get(&id) else { break };
+            // The body in memory stays usable without its files.
             if entry.body.is_some() {
                 self.outputs.push_back(FileOutput::Remove(id));
             }
@@ -376,8 +381,8 @@ impl<B: Clone> Store<B> {
     }
 }
 
-/// Entries in the order of their use, of each owner. The owner whose entries take the most gives one up:
-/// nobody can fill the store for others.
+/// Entries of each owner in the order of use. The owner that takes the most is evicted first, so that one
+/// client cannot displace the entries of others.
 #[derive(Debug, Default)]
 struct Queue {
     owners: BTreeMap<IpAddr, (u64, BTreeMap<u64, EntryId>)>,
@@ -409,12 +414,12 @@ impl Queue {
         entries.values().next().copied()
     }
 
-    /// The bytes of an owner.
+    /// Bytes counted for an owner.
     fn of(&self, owner: &IpAddr) -> u64 {
         self.owners.get(owner).map_or(0, |(bytes, _)| *bytes)
     }
 
-    /// The entry of an owner that was not used for the longest time.
+    /// The least recently used entry of an owner.
     fn oldest(&self, owner: &IpAddr) -> Option<EntryId> {
         self.owners.get(owner)?.1.values().next().copied()
     }

@@ -1,4 +1,4 @@
-//! Answers to clients: their question, with the records of a reply to the same question.
+//! Builds the answers to clients: their question with the records of a reply to the same question.
 
 use core::time::Duration;
 
@@ -15,27 +15,28 @@ const STALE_TTL: u32 = 30;
 const EDE_STALE: [u8; 2] = [0, 3];
 const EDE: EdnsCode = EdnsCode::Unknown(15);
 
-/// The answer to a request that is not served here: REFUSED, or NOTIMP for another operation than a
-/// question.
+/// Builds the answer to a request that is not served here: REFUSED, or NOTIMP for an opcode other than
+/// QUERY. [`None`] if `request` is itself a response, or shorter than a header.
 pub fn failure(request: &[u8]) -> Option<Vec<u8>> {
     let header = request.first_chunk::<HEADER>()?;
+    // Opcode 0 is QUERY (RFC 1035 §4.1.1).
     let is_question = header[2] & 0b0111_1000 == 0;
     let code = if is_question { ResponseCode::Refused } else { ResponseCode::NotImp };
     let asked = Message::from_vec(request).map(|message| message.queries).unwrap_or_default();
     (header[2] & 0b1000_0000 == 0).then(|| error(header, code, asked.first(), None))
 }
 
-/// How old the records of an answer are.
+/// Age of the records in an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Age {
-    /// This long since the hub sent them.
+    /// The hub sent them this long ago.
     Since(Duration),
-    /// Expired.
+    /// They have expired.
     Stale,
 }
 
 impl Question {
-    /// The answer with the records of `reply`, for this client.
+    /// Builds this client's answer from the records of `reply`.
     pub(super) fn answer(&self, reply: Message, age: Age, over_tcp: bool) -> Vec<u8> {
         let mut answer = self.empty(reply.metadata.response_code);
         answer.metadata.authentic_data = reply.metadata.authentic_data
@@ -51,7 +52,7 @@ impl Question {
         self.written(&answer, over_tcp)
     }
 
-    /// An answer with this one record, or none.
+    /// Builds an answer with this record, or without records.
     pub(super) fn with_address(&self, address: Option<RData>, ttl: u32, over_tcp: bool) -> Vec<u8> {
         let mut answer = self.empty(ResponseCode::NoError);
         let record = |data| Record::from_rdata(self.query.name().clone(), ttl, data);
@@ -59,13 +60,14 @@ impl Question {
         self.written(&answer, over_tcp)
     }
 
-    /// The answer that says that there is none now.
+    /// Builds a SERVFAIL answer.
     pub(super) fn no_answer(&self, over_tcp: bool) -> Vec<u8> {
         self.written(&self.empty(ResponseCode::ServFail), over_tcp)
     }
 
     fn empty(&self, code: ResponseCode) -> Message {
-        // A code that only EDNS can carry.
+        // The upper bits of an extended code travel in the OPT record (RFC 6891 §6.1.3), which this client
+        // does not get.
         let lost = code.high() > 0 && self.payload.is_none();
         let code = if lost { ResponseCode::ServFail } else { code };
         let mut message = Message::error_msg(self.id, OpCode::Query, code);
@@ -81,8 +83,8 @@ impl Question {
         message
     }
 
-    /// A record with the time that is left of it. Names equal to the one asked for get the client's
-    /// case, which some compare to recognise forgeries.
+    /// Adjusts a record for the client: its TTL is the time that is left. A name equal to the one in the
+    /// question gets the client's spelling, which some clients compare to recognise forgeries.
     fn fit(&self, mut record: Record, age: Age) -> Record {
         match age {
             Age::Since(age) => {
@@ -91,24 +93,25 @@ impl Question {
             }
             Age::Stale => record.ttl = STALE_TTL,
         }
+        // Names compare without regard to case.
         if record.name == *self.query.name() {
             record.name.clone_from(self.query.name());
         }
         record
     }
 
-    /// The bytes, with TC and no records if the client cannot take them all (RFC 2181 §9).
+    /// Encodes an answer; without records and with TC if it is too long for the client (RFC 2181 §9).
     fn written(&self, message: &Message, over_tcp: bool) -> Vec<u8> {
         let longest = usize::from(self.longest_answer(over_tcp));
         match message.to_vec() {
             Ok(bytes) if bytes.len() <= longest => bytes,
-            // Unreadable once written: no client could use it.
+            // An answer that cannot be encoded is of no use to any client.
             Err(_) => self.empty(ResponseCode::ServFail).to_vec().unwrap_or_default(),
             Ok(_) => message.truncate().to_vec().unwrap_or_default(),
         }
     }
 
-    /// A reply whose records we cannot read, for the client: with its identifier and case.
+    /// Adapts a reply whose records cannot be parsed: it gets the client's identifier and spelling.
     pub(super) fn pass(&self, mut reply: Vec<u8>, over_tcp: bool) -> Vec<u8> {
         let name = wire_name(self.query.name(), false);
         let end = HEADER + name.len();
@@ -116,6 +119,7 @@ impl Question {
         let same = reply.get(HEADER..end).is_some_and(|it| it.eq_ignore_ascii_case(&name));
         if !fits || !same {
             let mut message = self.empty(ResponseCode::ServFail);
+            // The question matches, so TC makes the client ask again over TCP.
             if same {
                 message.metadata.response_code = ResponseCode::NoError;
                 message.metadata.truncation = true;
@@ -127,7 +131,7 @@ impl Question {
         reply
     }
 
-    /// Reads a reply to this question.
+    /// Classifies a reply to this question.
     pub(super) fn reply(&self, bytes: &[u8]) -> Reply {
         match read_reply(bytes) {
             Some(message) if self.is_answered_by(&message) => Reply::Read(message),
@@ -147,7 +151,7 @@ impl Question {
             && wire_name(query.name(), true) == self.key.name
     }
 
-    /// Whether a reply has this question, as far as it can be read.
+    /// Returns `true` if an unparsable reply has a header and a question that match this one.
     fn begins(&self, bytes: &[u8]) -> bool {
         let (Some(header), Some(rest)) = (bytes.first_chunk::<HEADER>(), bytes.get(HEADER..))
         else {
@@ -160,12 +164,12 @@ impl Question {
     }
 }
 
-/// What a reply is.
+/// Classification of a reply.
 pub(super) enum Reply {
-    /// An answer to the question.
+    /// It answers the question.
     Read(Message),
-    /// An answer to the question, with records that cannot be read.
+    /// It answers the question, but its records cannot be parsed.
     Unreadable,
-    /// Something else.
+    /// It is not a reply to the question.
     Foreign,
 }

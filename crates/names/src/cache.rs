@@ -1,5 +1,5 @@
-//! Replies of the hub, bounded in number and bytes. When the cache is full, the client whose entries
-//! take the most gives up the one it has not used for longest: nobody can fill it for others.
+//! Cache of the hub's replies, bounded in number and bytes. When it is full, the client whose entries take
+//! the most gives up its least recently used one, so that one client cannot displace the entries of others.
 
 use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet};
@@ -9,43 +9,43 @@ use units::{ByteCount, Instant};
 
 use super::question::Key;
 
-/// What an entry takes beyond its key and reply, in bytes: the nodes of five trees.
+/// Memory of an entry beyond its key and reply, in bytes: the nodes of five trees.
 const OVERHEAD: usize = 400;
-/// The shortest time before its end at which a reply is fetched again: a few round trips.
+/// Shortest time before its expiry at which an entry is prefetched: a few round trips.
 const LEAST_LEAD: Duration = Duration::from_secs(2);
 const MOST_LEAD: Duration = Duration::from_secs(60);
 
-/// Bounds of a cache.
+/// Limits of the cache.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CacheLimits {
-    /// The most that entries take, in bytes of memory.
+    /// Memory of all entries.
     pub bytes: ByteCount,
-    /// The most entries.
+    /// Number of entries.
     pub entries: usize,
 }
 
-/// A reply that is kept.
+/// A cached reply.
 #[derive(Debug, Clone)]
 pub(super) struct Entry {
-    /// The reply as the hub sent it.
+    /// The reply in wire format, as the hub sent it.
     pub(super) reply: Box<[u8]>,
     pub(super) stored: Instant,
     pub(super) expires: Instant,
-    /// Whether it says something about the name.
+    /// `true` for an answer about the name, positive or negative; `false` for a failure.
     pub(super) is_answer: bool,
-    /// Until then, the hub's failure to refresh it stands (RFC 8767 §5).
+    /// Until then the reply is not asked for again, because the last attempt failed (RFC 8767 §5).
     pub(super) recheck: Instant,
-    /// Whether it was used since it came.
+    /// `true` if it was used since it arrived: only then is it prefetched.
     pub(super) used: bool,
     owner: IpAddr,
-    /// Its place in the order of use.
+    /// Position in the order of use.
     mark: u64,
-    /// When to fetch it again, if it is in use.
+    /// Time of the prefetch; [`None`] if it is not worth one, or was taken by [`Cache::take_due`].
     due: Option<Instant>,
 }
 
 impl Entry {
-    /// A reply that came now, caused by `owner`.
+    /// An entry that arrives now, counted for `owner`.
     pub(super) fn new(
         now: Instant,
         reply: &[u8],
@@ -68,11 +68,11 @@ impl Entry {
     }
 }
 
-/// Entries of one client.
+/// Usage of one client.
 #[derive(Debug, Default)]
 struct Owner {
     bytes: u64,
-    /// In the order of use.
+    /// Positions of its entries in the order of use.
     marks: BTreeSet<u64>,
 }
 
@@ -80,12 +80,12 @@ struct Owner {
 pub(super) struct Cache {
     limits: CacheLimits,
     entries: BTreeMap<Key, Entry>,
-    /// Keys in the order of use.
+    /// Keys by position in the order of use.
     order: BTreeMap<u64, Key>,
     owners: BTreeMap<IpAddr, Owner>,
-    /// Owners by what they take.
+    /// Clients by the bytes that their entries take.
     largest: BTreeSet<(u64, IpAddr)>,
-    /// When entries are to be fetched again.
+    /// Times of prefetches.
     dues: BTreeSet<(Instant, Key)>,
     next_mark: u64,
     bytes: u64,
@@ -109,17 +109,17 @@ impl Cache {
         self.entries.len()
     }
 
-    /// What the entries take, in bytes of memory.
+    /// Memory of the entries.
     pub(super) fn bytes(&self) -> ByteCount {
         ByteCount::new(self.bytes)
     }
 
-    /// The entry, without using it.
+    /// Looks up an entry without marking it as used.
     pub(super) fn peek(&self, key: &Key) -> Option<&Entry> {
         self.entries.get(key)
     }
 
-    /// Uses the entry.
+    /// Looks up an entry and marks it as the most recently used.
     pub(super) fn touch(&mut self, key: &Key) -> Option<&mut Entry> {
         let entry = self.entries.get_mut(key)?;
         let owner = self.owners.get_mut(&entry.owner)?;
@@ -132,8 +132,9 @@ impl Cache {
         Some(entry)
     }
 
-    /// Keeps a reply, in the place of an earlier one.
+    /// Stores a reply in place of an earlier one. A reply that exceeds the limits by itself is dropped.
     pub(super) fn put(&mut self, key: &Key, mut entry: Entry) {
+        // Also if the new reply is too large to keep: the old one is outdated.
         self.remove(key);
         let bytes = size(key, &entry);
         if bytes > self.limits.bytes.get() || self.limits.entries == 0 {
@@ -168,12 +169,12 @@ impl Cache {
         });
     }
 
-    /// When the next entry is to be fetched again.
+    /// Time of the next prefetch.
     pub(super) fn next_due(&self) -> Option<Instant> {
         self.dues.first().map(|(due, _)| *due)
     }
 
-    /// An entry that is to be fetched again now. Each comes once.
+    /// Takes an entry whose prefetch is due. Each is returned once.
     pub(super) fn take_due(&mut self, now: Instant) -> Option<Key> {
         if self.next_due()? > now {
             return None;
@@ -192,7 +193,7 @@ impl Cache {
         self.remove(&key);
     }
 
-    /// Changes what an owner takes.
+    /// Changes the usage of an owner and keeps the indices consistent.
     fn grow(&mut self, of: IpAddr, change: impl FnOnce(&mut Owner)) {
         let owner = self.owners.entry(of).or_default();
         self.largest.remove(&(owner.bytes, of));

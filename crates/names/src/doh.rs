@@ -1,4 +1,4 @@
-//! DNS over HTTPS (RFC 8484): the question in a request, and how long its answer may be kept.
+//! DNS over HTTPS (RFC 8484): finds the question of a request, and the freshness of an answer.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -7,36 +7,36 @@ use thiserror::Error;
 
 use super::lifetime;
 
-/// Where questions are asked.
+/// Path of the DNS service.
 pub const PATH: &str = "/dns-query";
-/// What questions and answers are (RFC 8484 §6).
+/// Media type of questions and answers (RFC 8484 §6).
 pub const MEDIA_TYPE: &str = "application/dns-message";
-/// The longest question that is taken, in bytes: none that clients ask is as long.
+/// Longest question that is accepted, in bytes; longer than any that clients send.
 pub const LONGEST_QUESTION: usize = 4096;
 
-/// Why a request has no question.
+/// Why a request contains no question.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum NoQuestion {
-    /// It is for something else.
-    #[error("nothing is here: questions go to {PATH}")]
+    /// The request is for another path.
+    #[error("not found: DNS queries go to {PATH}")]
     Path,
     /// It is neither GET nor POST.
-    #[error("questions come by GET or POST")]
+    #[error("DNS queries use GET or POST")]
     Method,
-    /// What it carries is no message of DNS.
+    /// The body of a POST is not a DNS message.
     #[error("expected {MEDIA_TYPE}")]
     MediaType,
-    /// Without exactly one `dns`, or with one that is not base64url without padding (RFC 8484 §4.1.1).
-    #[error("expected a single `dns` in base64url")]
+    /// The query has not exactly one `dns`, or it is not base64url without padding (RFC 8484 §4.1.1).
+    #[error("expected one parameter `dns` in base64url")]
     Query,
-    /// It is longer than [`LONGEST_QUESTION`].
-    #[error("the question is too long")]
+    /// The question is longer than [`LONGEST_QUESTION`].
+    #[error("the DNS query is too long")]
     TooLong,
 }
 
 impl NoQuestion {
-    /// The status code of the response (RFC 9110 §15).
+    /// HTTP status code of the response (RFC 9110 §15).
     pub fn status(self) -> u16 {
         match self {
             Self::Query => 400,
@@ -48,19 +48,19 @@ impl NoQuestion {
     }
 }
 
-/// What of a request has the question.
+/// Location of the question in a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Place {
-    /// It was in the target.
+    /// The decoded message from the target.
     Target(Vec<u8>),
-    /// It is the body.
+    /// The body is the message.
     Body,
 }
 
-/// Finds the question of a request, by its method, path, query and the field `Content-Type`.
+/// Finds the question of a request from its method, path, query and `Content-Type`.
 ///
 /// # Errors
-/// Why it has none.
+/// The reason why the request has no question.
 pub fn question(
     method: &str,
     path: &str,
@@ -81,21 +81,21 @@ pub fn question(
 fn in_query(query: &str) -> Result<Vec<u8>, NoQuestion> {
     let mut given = query.split('&').filter_map(|pair| pair.strip_prefix("dns="));
     let (Some(text), None) = (given.next(), given.next()) else { return Err(NoQuestion::Query) };
-    // Four characters are three bytes.
+    // Base64 codes three bytes as four characters; checked before decoding allocates.
     if text.len() > LONGEST_QUESTION / 3 * 4 + 4 {
         return Err(NoQuestion::TooLong);
     }
     URL_SAFE_NO_PAD.decode(text).map_err(|_| NoQuestion::Query)
 }
 
-/// Whether a media type is that of messages, with or without parameters.
+/// Returns `true` for the media type of DNS messages, with or without parameters.
 fn is_message(content_type: &[u8]) -> bool {
     let essence = content_type.split(|byte| *byte == b';').next().unwrap_or_default();
     essence.trim_ascii().eq_ignore_ascii_case(MEDIA_TYPE.as_bytes())
 }
 
-/// How many seconds HTTP may keep an answer: no longer than the shortest of its records lives (RFC 8484
-/// §5.1); 0 for anything that is no answer.
+/// Seconds that HTTP caches may keep an answer: at most the shortest TTL of its records (RFC 8484 §5.1); 0
+/// for a failure or an unparsable message.
 pub fn freshness(answer: &[u8]) -> u64 {
     let Ok(message) = Message::from_vec(answer) else { return 0 };
     let kind = message.queries.first().map(|query| query.query_type());

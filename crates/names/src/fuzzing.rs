@@ -1,4 +1,4 @@
-//! A client, a hub and a server that say anything, for the fuzzer.
+//! Fuzz targets: a client, a hub and a server that send arbitrary bytes.
 
 use core::net::{IpAddr, SocketAddr};
 use core::time::Duration;
@@ -11,7 +11,7 @@ use super::{
     ATTEMPTS, Asked, CacheLimits, Lookup, LookupStep, NamesConfig, Output, PoolConfig, Resolver,
 };
 
-/// The longest message over UDP that is not fragmented, in bytes.
+/// Longest message over UDP that is not fragmented, in bytes.
 const LONGEST: usize = 1232;
 
 fn resolver() -> Resolver<u8> {
@@ -27,8 +27,8 @@ fn resolver() -> Resolver<u8> {
     resolver
 }
 
-/// A client asks `message`, twice and by another way, and whoever is asked replies with `reply`, as it
-/// is or behind the question.
+/// A client asks `message` twice, then over TCP; the upstream replies with `reply`, alone or appended
+/// to the question.
 fn resolve(message: &[u8], reply: &[u8], behind: bool) {
     let mut resolver = resolver();
     let mut now = Instant::ZERO;
@@ -51,7 +51,7 @@ fn resolve(message: &[u8], reply: &[u8], behind: bool) {
     assert!(stats.entries <= 4 && stats.bytes <= ByteCount::new(20_000), "{stats:?}");
 }
 
-/// Does what the resolver wants, and counts its answers.
+/// Carries out the resolver's outputs, and counts its answers.
 fn drain(resolver: &mut Resolver<u8>, now: Instant, reply: &[u8], behind: bool) -> usize {
     let mut answers = 0;
     while let Some(output) = resolver.poll_output() {
@@ -70,7 +70,7 @@ fn drain(resolver: &mut Resolver<u8>, now: Instant, reply: &[u8], behind: bool) 
     answers
 }
 
-/// `said` as the records of a reply to this message, whose counts are its first six bytes.
+/// Appends `said` to the question as the records of a reply. Their counts are in its first six bytes.
 fn after(message: &[u8], said: &[u8]) -> Vec<u8> {
     let Some((counts, records)) = said.split_first_chunk::<6>() else { return said.to_vec() };
     let mut reply = message.to_vec();
@@ -85,8 +85,7 @@ fn after(message: &[u8], said: &[u8]) -> Vec<u8> {
     reply
 }
 
-/// A hub asks what a terminal sent, and its server replies with `reply`, as it is or behind the
-/// question.
+/// A hub looks up a terminal's message; its server replies with `reply`, alone or appended to the question.
 fn look_up(message: &[u8], reply: &[u8], behind: bool) {
     let Ok(mut lookup) = Lookup::new(Instant::ZERO, message, 2, [0x5a5a; ATTEMPTS]) else { return };
     let mut steps = 0;
@@ -107,8 +106,8 @@ fn look_up(message: &[u8], reply: &[u8], behind: bool) {
     }
 }
 
-/// A DNS question, and the reply to it. The first byte is the length of the question; the lowest bit of
-/// the second puts the question before the reply.
+/// A DNS question and its reply. The first byte is the length of the question; the lowest bit of the second
+/// appends the reply to the question.
 ///
 /// # Panics
 /// On a bug in this crate.
@@ -116,14 +115,14 @@ pub fn names(bytes: &[u8]) {
     let Some(([length, behind], said)) = bytes.split_first_chunk() else { return };
     let (message, reply) = said.split_at(said.len().min(usize::from(*length)));
     let behind = behind & 1 != 0;
-    // Each is asked three times and more, and its reply has the question before it.
+    // Each question is asked three times or more, and its reply contains the question.
     bounded(said, (10_000, 100), || {
         resolve(message, reply, behind);
         look_up(message, reply, behind);
     });
 }
 
-/// A request of DNS over HTTPS (method, target and media type, a line each), then what is answered.
+/// A request of DNS over HTTPS (method, target and media type, a line each), then an answer.
 ///
 /// # Panics
 /// On a bug in this crate.

@@ -1,16 +1,15 @@
-//! Names: what a gateway does with the DNS questions of its clients.
+//! DNS of a gateway's clients.
 //!
-//! At the terminal, [`Resolver`] answers from its cache what it can, and asks the hub for the rest:
-//! each question once for all who wait for it, and those in use again before their answers expire.
-//! At the hub, a [`Lookup`] asks the hub's own resolvers. With a [`Pool`], a client gets an address of
-//! ours at once; the name itself crosses the hop with the opening of its connection.
+//! At the terminal, [`Resolver`] answers from its cache, and asks the hub for the rest: clients with the
+//! same question wait for one query, and answers in use are fetched again before they expire. At the hub,
+//! [`Lookup`] asks the hub's own resolvers. With a [`Pool`], a client gets a placeholder address at once;
+//! the name itself crosses the hop in the message that opens the connection.
 //!
-//! Messages are read and written by `hickory-proto`. Only what the hub says enters the cache, over
-//! its session; what a client or another resolver sends never does.
+//! Messages are parsed and written by `hickory-proto`. Only replies from the hub's session enter the cache,
+//! never messages of clients or of other resolvers.
 //!
-//! Not modelled: validation of DNSSEC (those who want it set the DO bit and get everything they need,
-//! [RFC 4035 §3.2]), iteration from the root, zones of our own, and client subnets (RFC 7871), which are
-//! not passed on.
+//! Not modelled: DNSSEC validation (a client that validates sets the DO bit and gets all records, [RFC 4035
+//! §3.2]), iteration from the root, local zones, and client subnets (RFC 7871), which are not forwarded.
 //!
 //! [RFC 4035 §3.2]: https://www.rfc-editor.org/rfc/rfc4035#section-3.2
 

@@ -1,28 +1,29 @@
-//! How long a reply may be kept.
+//! Time for which a reply may be cached.
 
 use core::time::Duration;
 
 use hickory_proto::op::{Message, ResponseCode};
 use hickory_proto::rr::{RData, Record, RecordType};
 
-/// The longest that any records are kept (RFC 8767 §4).
+/// Longest time in seconds that any record is kept (RFC 8767 §4).
 const LONGEST: u32 = 7 * 86_400;
-/// The longest that a negative answer is kept (RFC 2308 §5).
+/// Longest time in seconds that a negative answer is kept (RFC 2308 §5).
 const LONGEST_NEGATIVE: u32 = 3 * 3_600;
-/// How long a failure is kept: RFC 9520 §3.2 asks for a second to five minutes.
+/// Time in seconds that a failure is kept: RFC 9520 §3.2 asks for one second to five minutes.
 const FAILURE: u32 = 5;
 
-/// A reply that may be kept.
+/// Cacheability of a reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Lifetime {
-    /// How long it may be used; not zero.
+    /// Time for which it is fresh; not zero.
     pub(super) fresh: Duration,
-    /// Whether it says something about the name, and not only that the resolver has failed.
+    /// `true` for an answer about the name, positive or negative; `false` if the resolver failed.
     pub(super) is_answer: bool,
 }
 
-/// How long a reply to a question for `kind` may be kept; [`None`] if not at all.
+/// The time for which a reply to a question of type `kind` may be cached; [`None`] if not at all.
 pub(super) fn of(reply: &Message, kind: RecordType) -> Option<Lifetime> {
+    // A truncated reply is to be ignored (RFC 2181 §9).
     if reply.metadata.truncation {
         return None;
     }
@@ -40,8 +41,8 @@ fn has_answer(reply: &Message, kind: RecordType) -> bool {
     reply.answers.iter().any(wanted) || (kind == RecordType::ANY && !reply.answers.is_empty())
 }
 
-/// The time of a negative answer, which its SOA record gives (RFC 2308 §3, §5); without one it is not
-/// kept. The aliases that lead to it last no longer than they say.
+/// TTL of a negative answer from its SOA record (RFC 2308 §3, §5); without one it is not cached. The TTLs
+/// of the aliases that lead to it are a further bound.
 fn negative(reply: &Message) -> Option<u32> {
     let soa = |record: &Record| match &record.data {
         RData::SOA(soa) => Some(ttl(record.ttl).min(ttl(soa.minimum))),

@@ -1,8 +1,8 @@
-//! A question of a terminal, put to the hub's own resolvers.
+//! Lookup of a terminal's question at the hub's own resolvers.
 //!
-//! They are asked in turn, over UDP, or over TCP if an answer was cut off. An answer counts if its
-//! identifier, which is random for each attempt, and its question are ours (RFC 5452 §9); the driver
-//! takes it only from the server that was asked, at a port that is random too.
+//! The resolvers are asked in turn, over UDP, and over TCP if an answer was truncated. An answer is
+//! accepted if its identifier, which is random for each attempt, and its question match (RFC 5452 §9). The
+//! driver accepts it only from the server that was asked, at a port that is also random.
 
 use core::net::IpAddr;
 use core::time::Duration;
@@ -19,9 +19,9 @@ use super::answer::Reply;
 use super::message::{HEADER, PAYLOAD};
 use super::question::{Question, read_reply};
 
-/// How often a question is asked at most.
+/// Most attempts for a question.
 pub const ATTEMPTS: usize = 4;
-/// How long each attempt waits: ten seconds in all.
+/// Time limit of each attempt: ten seconds in all.
 const WAITS: [Duration; ATTEMPTS] = [
     Duration::from_secs(1),
     Duration::from_secs(2),
@@ -29,14 +29,14 @@ const WAITS: [Duration; ATTEMPTS] = [
     Duration::from_secs(4),
 ];
 
-/// Why a lookup wants to be woken.
+/// Why a lookup asks to be woken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LookupWake {
-    /// The server has not answered in time.
+    /// The server has not answered within the time limit of the attempt.
     NoAnswer,
 }
 
-/// What to do next. Servers are given by their index.
+/// The next step of a lookup. A server is given by its index.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LookupStep {
     /// Send this datagram to a server, from a new port.
@@ -49,7 +49,7 @@ pub enum LookupStep {
     Failed,
 }
 
-/// The message cannot be asked.
+/// Why a lookup cannot start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum LookupError {
@@ -61,7 +61,7 @@ pub enum LookupError {
     NoServer,
 }
 
-/// The question for a host's addresses of a version.
+/// Builds the query for a host's addresses of an IP version; [`None`] if the name cannot be encoded.
 pub fn question_for(host: &HostName, version: Version) -> Option<Vec<u8>> {
     let kind = match version {
         Version::V4 => RecordType::A,
@@ -78,7 +78,7 @@ pub fn question_for(host: &HostName, version: Version) -> Option<Vec<u8>> {
     message.to_vec().ok()
 }
 
-/// The addresses in an answer.
+/// Extracts the addresses from an answer, including those behind aliases.
 pub fn addresses_in(answer: &[u8]) -> Vec<IpAddr> {
     let records = read_reply(answer).map(|message| message.answers).unwrap_or_default();
     let address = |record: Record| match record.data {
@@ -89,27 +89,28 @@ pub fn addresses_in(answer: &[u8]) -> Vec<IpAddr> {
     records.into_iter().filter_map(address).collect()
 }
 
-/// One question. Drain [`Self::poll_step`] after every input.
+/// State machine of one lookup. Drain [`Self::poll_step`] after every input.
 #[derive(Debug)]
 pub struct Lookup {
     question: Question,
     message: Message,
     servers: usize,
     identifiers: [u16; ATTEMPTS],
-    /// The attempt that waits, or is next.
+    /// Index of the current attempt.
     attempt: usize,
     over_tcp: bool,
     until: Option<Instant>,
     next: Option<LookupStep>,
-    /// An answer that says that the server cannot answer.
+    /// The last answer with an error code, which is returned if every attempt fails.
     refusal: Option<Vec<u8>>,
 }
 
 impl Lookup {
-    /// A lookup of what `message` asks, at any of `servers` resolvers. The identifiers are random.
+    /// Starts a lookup of `message` at resolvers 0 to `servers` - 1. The identifiers must be random (RFC
+    /// 5452 §9).
     ///
     /// # Errors
-    /// If there is nothing or nobody to ask.
+    /// [`LookupError`] if the message is not a question for a resolver, or there is no resolver.
     pub fn new(
         now: Instant,
         message: &[u8],
@@ -136,17 +137,17 @@ impl Lookup {
         Ok(lookup)
     }
 
-    /// What to do next.
+    /// Returns the next step.
     pub fn poll_step(&mut self) -> Option<LookupStep> {
         self.next.take()
     }
 
-    /// Whether there is something to do.
+    /// Returns `true` if a step is waiting.
     pub fn has_step(&self) -> bool {
         self.next.is_some()
     }
 
-    /// A message has come from the server that was asked last.
+    /// Handles a message from the server that was asked last.
     pub fn handle_message(&mut self, now: Instant, bytes: &[u8]) {
         if self.until.is_none() || !self.is_ours(bytes) {
             return;
@@ -160,13 +161,14 @@ impl Lookup {
             Some(ResponseCode::FormErr) if self.message.edns.take().is_some() => self.ask(now),
             Some(ResponseCode::NoError | ResponseCode::NXDomain) => self.end(bytes),
             _ => {
+                // Another resolver may know the answer: an error counts only if every attempt fails.
                 self.refusal = Some(bytes.to_vec());
                 self.ask_next(now);
             }
         }
     }
 
-    /// The server that was asked last cannot be reached.
+    /// Handles a failure to reach the server that was asked last.
     pub fn handle_failure(&mut self, now: Instant) {
         if self.until.is_some() {
             self.ask_next(now);
@@ -197,7 +199,7 @@ impl Lookup {
     fn ask(&mut self, now: Instant) {
         self.until = Some(now + WAITS[self.attempt]);
         self.message.metadata.id = self.identifiers[self.attempt];
-        // What was read can be written.
+        // A message that was parsed can be written.
         let message = self.message.to_vec().unwrap_or_default();
         let server = self.attempt % self.servers;
         self.next = Some(if self.over_tcp {
@@ -209,6 +211,7 @@ impl Lookup {
 
     fn end(&mut self, answer: &[u8]) {
         let mut answer = answer.to_vec();
+        // On a stream of its own a message needs no identifier (RFC 9250 §4.2.1).
         answer[..2].fill(0);
         self.until = None;
         self.next = Some(LookupStep::Done(answer));
@@ -229,19 +232,20 @@ impl Machine for Lookup {
     }
 }
 
-/// A header alone, with which old servers answer EDNS: FORMERR or NOTIMP.
+/// Returns `true` for an error that consists of a header only, with which old servers answer EDNS: FORMERR
+/// or NOTIMP.
 fn is_bare_error(bytes: &[u8]) -> bool {
     let code = rcode(bytes);
     let is_error = matches!(code, Some(ResponseCode::FormErr | ResponseCode::NotImp));
     bytes.len() == HEADER && bytes[2] & 0b1000_0000 != 0 && is_error
 }
 
-/// TC (RFC 1035 §4.1.1).
+/// The TC flag (RFC 1035 §4.1.1).
 fn is_cut_off(bytes: &[u8]) -> bool {
     bytes.get(2).is_some_and(|flags| flags & 0b10 != 0)
 }
 
-/// The response code, without its part in EDNS.
+/// The response code without its upper bits in the OPT record.
 fn rcode(bytes: &[u8]) -> Option<ResponseCode> {
     let mut decoder = BinDecoder::new(bytes.get(..HEADER)?);
     let header = hickory_proto::op::Header::read(&mut decoder).ok()?;

@@ -1,31 +1,31 @@
-//! Messages that say that a question cannot be answered.
+//! Error messages, and requests that are not answered by the resolver.
 
 use hickory_proto::op::{Edns, Message, OpCode, Query, ResponseCode};
 
-/// Size of a message's header, in bytes (RFC 1035 §4.1.1).
+/// Length of a message's header, in bytes (RFC 1035 §4.1.1).
 pub(super) const HEADER: usize = 12;
 /// The largest UDP payload that is not fragmented on common paths (DNS flag day 2020), in bytes.
 pub(super) const PAYLOAD: u16 = 1232;
 
-/// What to do with a message that is no question for a resolver.
+/// Handling of a message that is not a question for a resolver.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Unanswerable {
-    /// Ignore it: an answer, or shorter than a header.
+    /// Ignore it: it is a response, or shorter than a header.
     Nothing,
-    /// A request that only the server it is meant for can answer: an update, a transfer, a question
-    /// without recursion, a signed one.
+    /// Only the server it is meant for can answer it: an update, a zone transfer, a question without
+    /// recursion desired, or a signed message.
     Foreign,
-    /// Answer with this.
+    /// Answer with this message.
     Answer(Vec<u8>),
 }
 
 impl Unanswerable {
-    /// The message cannot be read (RFC 1035 §4.1.1, FORMERR).
+    /// Answers FORMERR to a message that cannot be parsed (RFC 1035 §4.1.1).
     pub(super) fn malformed(header: &[u8; HEADER]) -> Self {
         Self::Answer(error(header, ResponseCode::FormErr, None, None))
     }
 
-    /// The client speaks a later version of EDNS (RFC 6891 §6.1.3).
+    /// Answers BADVERS to a client with a later version of EDNS (RFC 6891 §6.1.3).
     pub(super) fn version(header: &[u8; HEADER], query: &Query) -> Self {
         let mut edns = Edns::new();
         edns.set_max_payload(PAYLOAD);
@@ -33,7 +33,7 @@ impl Unanswerable {
     }
 }
 
-/// A message with this code instead of an answer.
+/// Builds an answer with this response code and without records.
 pub(super) fn error(
     header: &[u8; HEADER],
     code: ResponseCode,

@@ -1,11 +1,10 @@
-//! Addresses that stand for names: a client gets one at once, and the name crosses the hop with the
-//! opening of its connection to it.
+//! Placeholder addresses: a client gets one for a name at once, and the name crosses the hop in the message
+//! that opens its connection.
 //!
-//! Name and address stay together for a time after the last use, so that a client that keeps the
-//! address longer than its TTL says still gets there. No other name gets the address before, since
-//! other clients may use it, too, and would reach another host. A client with its share of the
-//! addresses gets no more, and nobody does when all are taken: they wait for the real answer. An
-//! address that is free again is the last to be given.
+//! A name keeps its address for a time after the last use, so that a client that remembers the address
+//! beyond its TTL still reaches the right host. Until then no other name gets the address. A client with
+//! its share of the addresses gets no more, and no client does while all are taken: their questions wait
+//! for real answers. A freed address goes to the back of the queue.
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use core::time::Duration;
@@ -15,46 +14,46 @@ use pep::traffic::{Prefix, Version};
 use slacp::HostName;
 use units::Instant;
 
-/// The most names that have addresses at a time: about 8 MB.
+/// Most names with addresses at a time: about 8 MB.
 const MOST_NAMES: u32 = 32_768;
-/// The share of the names that one client may have.
+/// One client may have this fraction of the names: a quarter.
 const SHARE: u32 = 4;
 
-/// Which addresses stand for names, and for how long.
+/// Placeholder addresses, and how long they stay assigned.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PoolConfig {
-    /// At most one prefix of each version, not longer than /24 or /120. Key `pool`.
+    /// At most one prefix of each IP version, not longer than /24 or /120. Key `pool`.
     pub prefixes: Vec<Prefix>,
-    /// How long a name keeps its address after the last use. Key `pool_time`, default 1 h.
+    /// Time that a name keeps its address after the last use. Key `pool_time`, default 1 h.
     pub time: Duration,
 }
 
 impl PoolConfig {
-    /// The prefix of a version.
+    /// The prefix of an IP version.
     pub fn of(&self, version: Version) -> Option<Prefix> {
         self.prefixes.iter().copied().find(|it| Version::of(it.address()) == version)
     }
 }
 
-/// The addresses of names.
+/// Assignments of placeholder addresses to names.
 #[derive(Debug)]
 pub struct Pool {
     config: PoolConfig,
-    /// Numbers that may be used, from 1 on: the host parts of the addresses.
+    /// Number of usable addresses. An address is its prefix and a number from 1 to this.
     size: u32,
-    /// The highest number used so far.
+    /// The highest number assigned so far.
     highest: u32,
-    /// Numbers that are free again, the one that was used last at the back.
+    /// Freed numbers, the most recently freed at the back.
     free: VecDeque<u32>,
     names: BTreeMap<Box<str>, u32>,
     places: BTreeMap<u32, Held>,
-    /// Numbers in the order of their use.
+    /// Numbers by time of the last use.
     order: BTreeSet<(Instant, u32)>,
-    /// Numbers that each client has.
+    /// Number of names assigned for each client.
     clients: BTreeMap<IpAddr, u32>,
 }
 
-/// A name that has an address.
+/// The assignment of a number.
 #[derive(Debug)]
 struct Held {
     name: HostName,
@@ -63,11 +62,11 @@ struct Held {
 }
 
 impl Pool {
-    /// A pool of which no address is used yet.
+    /// Creates a pool without assignments.
     pub fn new(config: PoolConfig) -> Self {
         let hosts = |prefix: &Prefix| {
             let bits = if prefix.address().is_ipv4() { 32 } else { 128 } - prefix.length();
-            // Without the first and the last, which have meanings of their own (RFC 1122 §3.2.1.3).
+            // The first and last address of a subnet are reserved (RFC 1122 §3.2.1.3).
             1_u32.checked_shl(bits.into()).map_or(u32::MAX, |hosts| hosts.saturating_sub(2))
         };
         let size = config.prefixes.iter().map(hosts).min().unwrap_or(0).min(MOST_NAMES);
@@ -83,22 +82,23 @@ impl Pool {
         }
     }
 
-    /// Names that have addresses.
+    /// Number of names with addresses.
     pub fn len(&self) -> usize {
         self.places.len()
     }
 
-    /// Whether no name has an address.
+    /// Returns `true` if no name has an address.
     pub fn is_empty(&self) -> bool {
         self.places.is_empty()
     }
 
-    /// Whether names have addresses of this version.
+    /// Returns `true` if the pool has addresses of this IP version.
     pub fn has(&self, version: Version) -> bool {
         self.config.of(version).is_some()
     }
 
-    /// The number of a name's addresses; [`None`] if all are taken, or the client's share.
+    /// Returns the number assigned to a name, or assigns one; [`None`] if all are taken or the client has
+    /// its share.
     pub(super) fn number(&mut self, now: Instant, client: IpAddr, name: &HostName) -> Option<u32> {
         self.expire(now);
         if let Some(number) = self.names.get(name.as_str()).copied() {
@@ -113,7 +113,7 @@ impl Pool {
         Some(number)
     }
 
-    /// The address with this number.
+    /// The address of an IP version with this number.
     pub(super) fn address(&self, version: Version, number: u32) -> Option<IpAddr> {
         Some(match self.config.of(version)?.address() {
             IpAddr::V4(first) => Ipv4Addr::from_bits(first.to_bits() | number).into(),
@@ -121,7 +121,7 @@ impl Pool {
         })
     }
 
-    /// The name that an address stands for, which this uses.
+    /// Returns the name that an address stands for, and marks it as used.
     pub fn name(&mut self, now: Instant, address: IpAddr) -> Option<HostName> {
         self.expire(now);
         let prefix = self.config.of(Version::of(address)).filter(|it| it.contains(address))?;
@@ -143,7 +143,7 @@ impl Pool {
         held.used = now;
     }
 
-    /// A number for another name of this client, and one that has rested for as long as possible.
+    /// Chooses the number for a new name of this client: an unused one, or the one freed longest ago.
     fn take(&mut self, client: IpAddr) -> Option<u32> {
         let share = (self.size / SHARE).max(1);
         if self.clients.get(&client).is_some_and(|count| *count >= share) {

@@ -1,4 +1,4 @@
-//! A client's question.
+//! Parses clients' questions.
 
 use core::fmt;
 use core::str::FromStr;
@@ -10,35 +10,35 @@ use thiserror::Error;
 
 use super::message::{HEADER, PAYLOAD, Unanswerable};
 
-/// The largest answer over UDP to a client without EDNS, in bytes (RFC 1035 §4.2.1).
+/// Largest answer over UDP to a client without EDNS, in bytes (RFC 1035 §4.2.1).
 const USUAL_PAYLOAD: u16 = 512;
 
-/// What a question asks for: equal questions have equal answers.
+/// Cache key of a question: questions with equal keys have the same answer.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Key {
     /// The name in wire form, in lower case.
     pub(super) name: Box<[u8]>,
     pub(super) kind: u16,
-    /// DNSSEC records are wanted (RFC 3225).
+    /// DO: DNSSEC records are requested (RFC 3225).
     pub(super) dnssec_ok: bool,
-    /// The client validates by itself (RFC 4035 §3.2.2).
+    /// CD: the client validates by itself (RFC 4035 §3.2.2).
     pub(super) checking_disabled: bool,
 }
 
 impl Key {
-    /// Size in memory beyond its own, in bytes.
+    /// Memory beyond the key's own size, in bytes.
     pub(super) fn bytes(&self) -> usize {
         self.name.len()
     }
 }
 
-/// The most records of a question: OPT, a signature, the SOA record of a transfer. And of a reply: the
-/// largest sets in use have some hundreds.
+/// Most records of a request, such as OPT, a signature, or the SOA record of a transfer.
 const MOST_ASKED: u32 = 8;
+/// Most records of a reply: the largest sets in use have some hundreds.
 const MOST_REPLIED: u32 = 512;
 
-/// Whether a message has one question, and at most so many records. Each name takes up to 127 steps to read,
-/// in two bytes: 64 kB of them would take tens of milliseconds.
+/// Returns `true` if a message has one question and at most `most_records` records. Two bytes of a
+/// compressed name can take 127 steps to parse: 64 kB of them would take tens of milliseconds.
 fn is_short(message: &[u8], most_records: u32) -> bool {
     let count =
         |at: usize| message.get(at..at + 2).map(|it| u32::from(it[0]) << 8 | u32::from(it[1]));
@@ -47,7 +47,7 @@ fn is_short(message: &[u8], most_records: u32) -> bool {
         && counts[1..].iter().fold(0_u32, |sum, it| sum.saturating_add(*it)) <= most_records
 }
 
-/// Reads a reply, unless it has more records than one has.
+/// Parses a reply, unless it has more than `MOST_REPLIED` records.
 pub(super) fn read_reply(bytes: &[u8]) -> Option<Message> {
     if !is_short(bytes, MOST_REPLIED) {
         return None;
@@ -56,7 +56,7 @@ pub(super) fn read_reply(bytes: &[u8]) -> Option<Message> {
     Message::from_vec(bytes).ok()
 }
 
-/// Kinds of questions that are treated differently.
+/// Question types, as far as they are treated differently.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// IPv4 addresses.
@@ -67,29 +67,30 @@ pub enum Kind {
     Other,
 }
 
-/// A standard question, by one who wants recursion.
+/// A question of class IN with recursion desired.
 #[derive(Debug, Clone)]
 pub struct Question {
     pub(super) key: Key,
     pub(super) id: u16,
-    /// As asked, in the client's case.
+    /// The question in the client's spelling.
     pub(super) query: Query,
-    /// The largest answer over UDP that the client takes; [`None`] without EDNS (RFC 6891).
+    /// Largest UDP payload that the client accepts; [`None`] without EDNS (RFC 6891).
     pub(super) payload: Option<u16>,
-    /// The client wants to know whether the answer was validated (RFC 6840 §5.7).
+    /// AD: the client asks whether the answer was validated (RFC 6840 §5.7).
     pub(super) authentic: bool,
 }
 
 impl Question {
-    /// Reads a client's message.
+    /// Parses a client's message.
     ///
     /// # Errors
-    /// What to do with one that is no such question.
+    /// The handling of a message that is not such a question.
     pub fn parse(message: &[u8]) -> Result<Self, Unanswerable> {
         let Some(header) = message.first_chunk::<HEADER>() else {
             return Err(Unanswerable::Nothing);
         };
-        // QR, opcode and RD. Without recursion, an authority is asked (RFC 1034 §4.3.1).
+        // QR, opcode and RD. Without recursion desired the client asks an authoritative server (RFC 1034
+        // §4.3.1).
         match header[2] & 0b1111_1001 {
             0b0000_0001 => {}
             flags if flags & 0b1000_0000 != 0 => return Err(Unanswerable::Nothing),
@@ -131,13 +132,13 @@ impl Question {
         })
     }
 
-    /// The question that this reply answers.
+    /// Recovers the question from a cached reply to it.
     pub(super) fn again(reply: &[u8], key: Key) -> Option<Self> {
         let query = Message::from_vec(reply).ok()?.queries.into_iter().next()?;
         Some(Self { key, id: 0, query, payload: None, authentic: false })
     }
 
-    /// What is asked for.
+    /// The type of the question.
     pub fn kind(&self) -> Kind {
         match self.query.query_type() {
             RecordType::A => Kind::A,
@@ -146,56 +147,60 @@ impl Question {
         }
     }
 
-    /// The name as text, in lower case without a dot at the end; [`None`] for one that is no host
-    /// name.
+    /// The name in lower case without the final dot; [`None`] if it is not a host name.
     pub(super) fn host(&self) -> Option<slacp::HostName> {
         let name = self.query.name().to_lowercase().to_ascii();
         slacp::HostName::new(name.strip_suffix('.').unwrap_or(&name))
     }
 
-    /// Whether the client checks signatures itself.
+    /// Returns `true` if the client validates signatures itself.
     pub(super) fn validates(&self) -> bool {
         self.key.dnssec_ok || self.key.checking_disabled
     }
 
-    /// The longest answer, in bytes. Over UDP it is short enough not to be fragmented.
+    /// Longest answer in bytes. Over UDP it is limited so that it is not fragmented.
     pub(super) fn longest_answer(&self, over_tcp: bool) -> u16 {
         match self.payload {
             _ if over_tcp => u16::MAX,
             None => USUAL_PAYLOAD,
+            // Smaller sizes count as 512 (RFC 6891 §6.2.3).
             Some(payload) => payload.clamp(USUAL_PAYLOAD, PAYLOAD),
         }
     }
 
-    /// The question as the hub gets it.
+    /// Encodes the question for the hub, with identifier 0.
     pub(super) fn to_hub(&self) -> Vec<u8> {
         let mut message = Message::new(0, MessageType::Query, OpCode::Query);
         message.metadata.recursion_desired = true;
+        // The cached reply also serves clients that ask for AD (RFC 6840 §5.7); `answer` clears it for the
+        // others.
         message.metadata.authentic_data = true;
         message.metadata.checking_disabled = self.key.checking_disabled;
         message.add_query(self.query.clone());
         let mut edns = Edns::new();
         edns.set_max_payload(PAYLOAD).set_dnssec_ok(self.key.dnssec_ok);
         message.set_edns(edns);
-        // What was read can be written.
+        // A message that was parsed can be written.
         message.to_vec().unwrap_or_default()
     }
 }
 
-/// Signatures of whole messages (RFC 8945, RFC 2931), which an answer of ours would not have.
+/// Returns `true` for a signature over the whole message (RFC 8945, RFC 2931), which an answer of the
+/// resolver would lack.
 fn is_signature(kind: RecordType) -> bool {
     matches!(kind, RecordType::TSIG | RecordType::SIG)
 }
 
-/// Zone transfers (RFC 5936, RFC 1995).
+/// Returns `true` for zone transfers (RFC 5936, RFC 1995).
 fn is_transfer(kind: RecordType) -> bool {
     matches!(kind, RecordType::AXFR | RecordType::IXFR)
 }
 
-/// A name in wire form without compression.
+/// Encodes a name in wire format without compression.
 pub(super) fn wire_name(name: &Name, lower_case: bool) -> Box<[u8]> {
     let mut wire = Vec::with_capacity(name.len() + 1);
     for label in name.iter() {
+        // A label has at most 63 bytes (RFC 1035 §2.3.4).
         wire.push(label.len() as u8);
         let start = wire.len();
         wire.extend_from_slice(label);
@@ -207,7 +212,7 @@ pub(super) fn wire_name(name: &Name, lower_case: bool) -> Box<[u8]> {
     wire.into()
 }
 
-/// A domain: a name with everything below it.
+/// A domain: a name and all names below it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Domain(String);
 
@@ -234,19 +239,19 @@ impl fmt::Display for Domain {
 }
 
 impl Domain {
-    /// Whether a name in lower case is this one or below it.
+    /// Returns `true` if a name in lower case is this domain or below it.
     pub(super) fn has(&self, name: &str) -> bool {
         is_in(name, &self.0)
     }
 }
 
-/// Names that no resolver of the world knows, or that each machine knows for itself (RFC 6761,
-/// RFC 6762, RFC 7686, RFC 8375, RFC 9476).
+/// Domains that public resolvers do not know, or that have a local meaning (RFC 6761, RFC 6762, RFC 7686,
+/// RFC 8375, RFC 9476).
 const SPECIAL: [&str; 9] =
     ["localhost", "local", "invalid", "test", "onion", "home.arpa", "internal", "alt", "arpa"];
 
-/// Whether a connection may be opened by this name, in lower case: not a name of the site alone, nor one
-/// of a domain that is listed.
+/// Returns `true` if a connection may be opened by this name, in lower case: it is neither local nor in a
+/// domain of `real`.
 pub(super) fn may_be_opened_by(name: &str, real: &[Domain]) -> bool {
     let special = |domain: &&str| is_in(name, domain);
     name.contains('.')

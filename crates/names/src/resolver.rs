@@ -1,14 +1,14 @@
-//! The terminal's resolver.
+//! DNS resolver of a terminal's clients.
 //!
-//! | the question | the answer |
+//! | question | answer |
 //! |---|---|
-//! | is in the cache | from there |
-//! | is new, its name may have an address of the pool, and the hub can be reached | that address; the hub is asked too |
-//! | is asked already | that of the one who asked |
-//! | is new | the hub's, over the hop; straight from a resolver if the hub cannot be reached or gives none |
-//! | has expired, and nobody answers for 1.8 s, or could not within the last 30 s | the expired one, for 30 s more (RFC 8767) |
+//! | in the cache | from the cache |
+//! | new, its name may get an address of the pool, and the hub can be reached | that address; the hub is asked as well |
+//! | being asked already | the reply to the pending query |
+//! | new | the hub's, over the hop; without the hop that of a resolver, if the hub cannot be reached or gives no answer |
+//! | expired in the cache, and no answer for 1.8 s, or no success within the last 30 s | the expired one, with a TTL of 30 s (RFC 8767) |
 //!
-//! Answers that come straight from a resolver pass through and are not kept.
+//! Answers that come from a resolver without the hop are passed on and not cached.
 
 use core::net::{IpAddr, SocketAddr};
 use core::time::Duration;
@@ -29,170 +29,171 @@ use super::message::Unanswerable;
 use super::pool::{Pool, PoolConfig};
 use super::question::{Domain, Key, Kind, Question, may_be_opened_by};
 
-/// How long a client waits before it gets a stale answer (RFC 8767 §5, client response timer).
+/// Time that a client waits before it gets a stale answer (RFC 8767 §5, client response timer).
 const PATIENCE: Duration = Duration::from_millis(1800);
-/// How long a failure to refresh an answer stands (RFC 8767 §5, failure recheck timer).
+/// Pause after a failed refresh, during which stale answers are given at once (RFC 8767 §5, failure recheck
+/// timer).
 const RECHECK: Duration = Duration::from_secs(30);
-/// How long a question may take (RFC 8767 §5, query resolution timer).
+/// Time limit of a question (RFC 8767 §5, query resolution timer).
 const GIVE_UP: Duration = Duration::from_secs(10);
-/// TTL of an address of the pool, in seconds: the real answer is there a round trip later.
+/// TTL of an address of the pool, in seconds: the real answer arrives a round trip later.
 const POOL_TTL: u32 = 2;
-/// Questions that may wait: in all, and of one client.
+/// Most questions that wait, in total and of one client.
 const MOST_WAITING: usize = 4096;
 const MOST_OF_CLIENT: usize = 256;
-/// Questions of one client that are asked ahead at once: a page asks for the names of about twenty
+/// Most questions of one client that are asked ahead at once: a page asks for the names of about twenty
 /// hosts.
 const MOST_AHEAD: usize = 64;
-/// Prefetches at once, in seconds of their rate.
+/// Burst of prefetches, in seconds of their rate.
 const PREFETCH_BURST: u32 = 10;
-/// How a terminal resolves names.
+/// Settings of a terminal's resolver.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NamesConfig {
-    /// Bounds of the cache. Key `cache`.
+    /// Limits of the cache. Key `cache`.
     pub cache: CacheLimits,
-    /// How long an answer may be used after it has expired, while there is no other. Key `stale`.
+    /// Time after its expiry during which an answer may be used if there is no other. Key `stale`.
     pub stale: Duration,
-    /// Answers fetched again before they expire, per second; 0 for none. Key `prefetch`.
+    /// Prefetches per second; 0 disables them. Key `prefetch`.
     pub prefetch: u32,
-    /// Domains whose names never have addresses of the pool. Key `real`.
+    /// Domains whose names never get addresses of the pool. Key `real`.
     pub real: Vec<Domain>,
-    /// Addresses that stand for names; [`None`] without. Key `answer`.
+    /// Placeholder addresses; [`None`] gives real answers only. Key `answer`.
     pub pool: Option<PoolConfig>,
 }
 
-/// A question as it came.
+/// The origin of a client's message.
 #[derive(Debug, Clone)]
 pub struct Asked<A> {
-    /// Where the answer goes. One who asks again the same way waits once.
+    /// Destination of the answer. An asker that repeats its question waits only once.
     pub asker: A,
-    /// The client, for its share of what is bounded.
+    /// The client, for limits per client.
     pub client: IpAddr,
-    /// The resolver that the client meant, if it was not this one.
+    /// The resolver that the client addressed, if its message was intercepted.
     pub resolver: Option<SocketAddr>,
-    /// The client takes long answers.
+    /// `true` if the message came over TCP, and so the answer may be long.
     pub over_tcp: bool,
-    /// The client's connections to addresses of the pool come here.
+    /// `true` if the client's connections to addresses of the pool are intercepted here.
     pub by_name: bool,
 }
 
-/// Names a question that was handed out.
+/// Identifies a query that was handed out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct AskId(u64);
 
-/// Whom to ask.
+/// Destination of a query.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Upstream {
     /// The hub, over the hop.
     Hub,
-    /// This resolver, or this machine's own, without the hop.
+    /// This resolver, or the machine's own, without the hop.
     Straight(Option<SocketAddr>),
 }
 
-/// A question to ask.
+/// A query to send.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ask {
-    /// Goes with the reply.
+    /// To be returned with the reply.
     pub id: AskId,
-    /// The DNS message.
+    /// The DNS message to send.
     pub message: Vec<u8>,
-    /// Whom to ask.
+    /// Where to send it.
     pub to: Upstream,
     /// The client that asked first.
     pub client: IpAddr,
 }
 
-/// What the resolver wants done.
+/// Action for the resolver's driver.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Output<A> {
     /// Send this message to a client.
     Answer(A, Vec<u8>),
-    /// Ask this.
+    /// Send this query.
     Ask(Ask),
 }
 
-/// Why a resolver wants to be woken.
+/// Why a resolver asks to be woken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ResolverWake {
-    /// Clients have waited long enough.
+    /// A client has waited for its time limit.
     Waiting,
     /// An answer in use is about to expire.
     Prefetch,
 }
 
-/// Counts since the start, and what is held now.
+/// Counters since the start, and the present contents.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct NamesStats {
     /// Questions of clients.
     pub questions: u64,
-    /// Answered from the cache, before they expired.
+    /// Answers from the cache before they expired.
     pub hits: u64,
-    /// Answered from the cache after they expired.
+    /// Answers from the cache after they expired.
     pub stale: u64,
-    /// Answered with an address of the pool.
+    /// Answers with an address of the pool.
     pub instant: u64,
-    /// Clients that waited for another's question.
+    /// Questions that waited for the query of another client.
     pub coalesced: u64,
-    /// Questions that crossed the hop, prefetches among them.
+    /// Queries sent over the hop, including prefetches.
     pub asked: u64,
     /// Answers fetched again before they expired.
     pub prefetched: u64,
-    /// Questions asked without the hop.
+    /// Queries sent without the hop.
     pub straight: u64,
-    /// Questions without an answer.
+    /// Questions that got no answer, or SERVFAIL.
     pub failed: u64,
-    /// Questions refused because too many wait.
+    /// Questions refused because too many were waiting.
     pub refused: u64,
     /// Entries of the cache.
     pub entries: u64,
-    /// What they take, in bytes.
+    /// Memory of the cache entries.
     pub bytes: ByteCount,
-    /// Names that have addresses of the pool.
+    /// Names with addresses of the pool.
     pub names: u64,
 }
 
 impl NamesStats {
-    /// Round trips over the hop that clients did not wait for.
+    /// Round trips over the hop that clients did not have to wait for.
     pub fn saved_round_trips(&self) -> u64 {
         self.hits + self.stale + self.instant
     }
 }
 
-/// The terminal's resolver. Drain [`Self::poll_output`] after every input.
+/// State machine of the resolver. Drain [`Self::poll_output`] after every input.
 #[derive(Debug)]
 pub struct Resolver<A> {
     config: NamesConfig,
     cache: Cache,
     pool: Option<Pool>,
     budget: Option<Bucket>,
-    /// Whether the hub answers questions now.
+    /// `true` while the hub answers questions.
     hub: bool,
     pending: BTreeMap<AskId, Pending<A>>,
     by_key: BTreeMap<(Key, Upstream), AskId>,
-    /// Timers of pending questions.
+    /// Timers of pending queries.
     timers: BTreeSet<(Instant, AskId)>,
-    /// Waiting questions of each client.
+    /// Number of waiting questions of each client.
     waiting: BTreeMap<IpAddr, usize>,
     waiters: usize,
-    /// Questions of each client that the hub is asked ahead.
+    /// Number of queries for each client that no client waits for.
     ahead: BTreeMap<IpAddr, usize>,
     next_id: u64,
     outputs: VecDeque<Output<A>>,
     stats: NamesStats,
 }
 
-/// A question that waits for its reply.
+/// A query that waits for its reply.
 #[derive(Debug)]
 struct Pending<A> {
-    /// [`None`] for a request that passes through as it is.
+    /// [`None`] for a request that is passed on unchanged.
     question: Option<Question>,
     to: Upstream,
     waiters: Vec<Waiter<A>>,
-    /// For whom the reply is kept.
+    /// The client on whose account the reply is cached.
     owner: IpAddr,
-    /// Asked without anybody who waited.
+    /// Sent ahead, without a client that waits.
     ahead: bool,
     until: Instant,
-    /// When the waiters get a stale answer, if there is one.
+    /// Time at which the waiters get a stale answer, if there is one.
     late: Option<Instant>,
 }
 
@@ -205,12 +206,12 @@ impl<A> Pending<A> {
 #[derive(Debug)]
 struct Waiter<A> {
     asked: Asked<A>,
-    /// [`None`] for a request that passes through.
+    /// [`None`] for a request that is passed on unchanged.
     question: Option<Question>,
 }
 
 impl<A: Clone + PartialEq> Resolver<A> {
-    /// A resolver that knows nothing, without a hub.
+    /// Creates a resolver with an empty cache; the hub counts as unreachable until [`Self::set_hub`].
     pub fn new(config: NamesConfig) -> Self {
         let bucket = |rate| Bucket::new(rate, rate.saturating_mul(PREFETCH_BURST));
         Self {
@@ -231,12 +232,12 @@ impl<A: Clone + PartialEq> Resolver<A> {
         }
     }
 
-    /// The next thing to do.
+    /// Returns the next output.
     pub fn poll_output(&mut self) -> Option<Output<A>> {
         self.outputs.pop_front()
     }
 
-    /// Counts, and what is held.
+    /// Returns the counters and the present contents.
     pub fn stats(&self) -> NamesStats {
         NamesStats {
             entries: self.cache.len() as u64,
@@ -246,12 +247,13 @@ impl<A: Clone + PartialEq> Resolver<A> {
         }
     }
 
-    /// The name that an address of the pool stands for.
+    /// Returns the name that an address of the pool stands for, and marks it as used.
     pub fn name_of(&mut self, now: Instant, address: IpAddr) -> Option<HostName> {
         self.pool.as_mut()?.name(now, address)
     }
 
-    /// Whether the hub answers questions from now on. What it was asked before goes to others.
+    /// Sets whether the hub answers questions. If it no longer does, its pending questions go to other
+    /// resolvers.
     pub fn set_hub(&mut self, now: Instant, answers: bool) {
         if std::mem::replace(&mut self.hub, answers) == answers || answers {
             return;
@@ -264,7 +266,7 @@ impl<A: Clone + PartialEq> Resolver<A> {
         }
     }
 
-    /// Lets those who wait for the hub wait for the resolvers that they meant.
+    /// Moves the waiters of a query to the hub to the resolvers that they addressed.
     fn ask_others(&mut self, now: Instant, pending: Pending<A>) {
         for waiter in pending.waiters {
             let Some(question) = waiter.question else { continue };
@@ -273,12 +275,13 @@ impl<A: Clone + PartialEq> Resolver<A> {
         }
     }
 
-    /// A client's message.
+    /// Handles a client's message.
     pub fn handle_message(&mut self, now: Instant, asked: Asked<A>, message: &[u8]) {
         match Question::parse(message) {
             Ok(question) => self.handle_question(now, asked, question),
             Err(Unanswerable::Nothing) => {}
             Err(Unanswerable::Answer(answer)) => self.answer(asked.asker, answer),
+            // Only an intercepted request shows which server can answer it.
             Err(Unanswerable::Foreign) if asked.resolver.is_some() => {
                 self.pass_on(now, asked, message);
             }
@@ -288,7 +291,7 @@ impl<A: Clone + PartialEq> Resolver<A> {
         }
     }
 
-    /// The reply to an [`Ask`]; [`None`] if there was none. Late ones are ignored.
+    /// Handles the reply to an [`Ask`]; [`None`] if there was none. Late replies are ignored.
     pub fn handle_reply(&mut self, now: Instant, id: AskId, reply: Option<&[u8]>) {
         let Some(pending) = self.remove(id) else { return };
         let Some(question) = &pending.question else { return self.passed(pending, reply) };
@@ -301,7 +304,7 @@ impl<A: Clone + PartialEq> Resolver<A> {
                 }
             }
             Some((Reply::Foreign, _)) => self.failed(now, &pending),
-            // The session is lost, or the hub has no room: others may answer.
+            // The session is lost or the hub has no room: another resolver may answer.
             None if pending.to == Upstream::Hub && !pending.waiters.is_empty() => {
                 self.ask_others(now, pending);
             }
@@ -323,7 +326,7 @@ impl<A: Clone + PartialEq> Resolver<A> {
         self.wait(now, asked, question, to);
     }
 
-    /// The answer that the cache has, if no better one can be had now.
+    /// Answers from the cache if the entry is fresh, or if asking again is pointless now.
     fn cached(&mut self, now: Instant, asked: &Asked<A>, question: &Question) -> Option<Vec<u8>> {
         let entry = self.cache.peek(&question.key)?;
         if now.saturating_since(entry.expires) > self.config.stale && !entry.is_fresh(now) {
@@ -333,6 +336,7 @@ impl<A: Clone + PartialEq> Resolver<A> {
         if entry.is_fresh(now) {
             self.stats.hits += 1;
             let entry = self.cache.touch(&question.key)?;
+            // Only answers in use are prefetched.
             entry.used = true;
             let age = Age::Since(now.saturating_since(entry.stored));
             let reply = Message::from_vec(&entry.reply).ok()?;
@@ -341,7 +345,7 @@ impl<A: Clone + PartialEq> Resolver<A> {
         if now < entry.recheck { self.stale(now, asked, question) } else { None }
     }
 
-    /// An expired answer, if it may be used still.
+    /// Answers with an expired entry that may still be used.
     fn stale(&mut self, now: Instant, asked: &Asked<A>, question: &Question) -> Option<Vec<u8>> {
         if !self.has_stale(now, &question.key) {
             return None;
@@ -358,7 +362,7 @@ impl<A: Clone + PartialEq> Resolver<A> {
         !until.is_zero() && entry.is_some_and(|it| now.saturating_since(it.expires) <= until)
     }
 
-    /// An address of the pool.
+    /// Answers with an address of the pool.
     fn pooled(&mut self, now: Instant, asked: &Asked<A>, question: &Question) -> Option<Vec<u8>> {
         let version = match question.kind() {
             Kind::A => Version::V4,
@@ -372,7 +376,7 @@ impl<A: Clone + PartialEq> Resolver<A> {
         let name =
             question.host().filter(|name| may_be_opened_by(name.as_str(), &self.config.real))?;
         let number = pool.number(now, asked.client, &name)?;
-        // Without addresses of this version there are none: the connection takes the other.
+        // Without addresses of this version the answer is empty: the client connects by the other version.
         let data = pool.address(version, number).map(|address| match address {
             IpAddr::V4(address) => RData::A(A(address)),
             IpAddr::V6(address) => RData::AAAA(AAAA(address)),
@@ -380,7 +384,7 @@ impl<A: Clone + PartialEq> Resolver<A> {
         Some(question.with_address(data, POOL_TTL, asked.over_tcp))
     }
 
-    /// Asks the hub without anybody who waits.
+    /// Asks the hub although no client waits for the reply.
     fn ask_ahead(&mut self, now: Instant, question: Question, owner: IpAddr) {
         let is_asked = self.by_key.contains_key(&(question.key.clone(), Upstream::Hub));
         let of_client = self.ahead.get(&owner).copied().unwrap_or(0);
@@ -407,11 +411,13 @@ impl<A: Clone + PartialEq> Resolver<A> {
             None => self.ask(now, Some(question.clone()), to, client),
         };
         let Some(pending) = self.pending.get_mut(&id) else { return };
+        // A repeated question waits for the same reply.
         if pending.waiters.iter().any(|it| it.asked.asker == asked.asker) {
             return;
         }
         self.stats.coalesced += u64::from(!pending.waiters.is_empty());
         self.timers.remove(&(pending.timer(), id));
+        // The client that has waited longest decides.
         pending.late = pending.late.or(late);
         self.timers.insert((pending.timer(), id));
         pending.waiters.push(Waiter { asked, question: Some(question) });
@@ -456,7 +462,7 @@ impl<A: Clone + PartialEq> Resolver<A> {
         id
     }
 
-    /// Hands a request that only its server can answer to that server.
+    /// Passes a request that only its server can answer on to that server.
     fn pass_on(&mut self, now: Instant, asked: Asked<A>, message: &[u8]) {
         let client = asked.client;
         if !self.has_room(client) {
@@ -483,6 +489,7 @@ impl<A: Clone + PartialEq> Resolver<A> {
         if pending.to == Upstream::Hub {
             let life = lifetime::of(message, question.query.query_type());
             match life {
+                // A failure must not replace an expired answer that can still be used.
                 Some(life) if !life.is_answer && self.has_stale(now, &question.key) => {
                     return self.failed(now, pending);
                 }
@@ -490,6 +497,7 @@ impl<A: Clone + PartialEq> Resolver<A> {
                     let kept = (life.fresh, life.is_answer);
                     self.cache.put(&question.key, Entry::new(now, bytes, kept, pending.owner));
                 }
+                // A reply that must not be cached still supersedes an older one.
                 None => self.cache.remove(&question.key),
             }
         }
@@ -501,7 +509,7 @@ impl<A: Clone + PartialEq> Resolver<A> {
         }
     }
 
-    /// Nobody has answered: stale answers, or none.
+    /// Handles a query without an answer: waiters get stale answers, or SERVFAIL.
     fn failed(&mut self, now: Instant, pending: &Pending<A>) {
         if let Some(question) = &pending.question
             && let Some(entry) = self.cache.touch(&question.key)
@@ -543,8 +551,7 @@ impl<A: Clone + PartialEq> Resolver<A> {
         self.outputs.push_back(Output::Answer(to, message));
     }
 
-    /// Clients have waited long enough for a fresh answer: they get the stale one. The question
-    /// stays, to refresh the cache.
+    /// Gives stale answers to the waiters of a query. The query goes on, to refresh the cache.
     fn handle_late(&mut self, now: Instant, id: AskId) {
         let Some(pending) = self.pending.get_mut(&id) else { return };
         self.timers.remove(&(pending.timer(), id));
@@ -552,7 +559,7 @@ impl<A: Clone + PartialEq> Resolver<A> {
         self.timers.insert((pending.timer(), id));
         let waiters = std::mem::take(&mut pending.waiters);
         let key = pending.question.as_ref().map(|question| &question.key);
-        // Those who ask meanwhile need not wait as well.
+        // Clients that ask meanwhile get the stale answer at once.
         if let Some(entry) = key.and_then(|key| self.cache.touch(key)) {
             entry.recheck = entry.recheck.max(pending.until);
         }
@@ -565,7 +572,7 @@ impl<A: Clone + PartialEq> Resolver<A> {
         }
     }
 
-    /// Fetches answers in use again before they expire, within the budget.
+    /// Fetches answers in use again shortly before they expire, within the budget.
     fn prefetch(&mut self, now: Instant) {
         while let Some(key) = self.cache.take_due(now) {
             let Some(entry) = self.cache.peek(&key).filter(|entry| entry.used) else { continue };
@@ -579,7 +586,7 @@ impl<A: Clone + PartialEq> Resolver<A> {
     }
 }
 
-/// Counts one question of a client less.
+/// Decrements the count of a client.
 fn discount(counts: &mut BTreeMap<IpAddr, usize>, client: IpAddr) {
     if let Some(count) = counts.get_mut(&client) {
         *count -= 1;

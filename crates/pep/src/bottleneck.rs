@@ -1,20 +1,20 @@
-//! What holds a connection up: the TCP connection here, or the stream.
+//! Finds the bottleneck of a connection: the TCP connection here, or the stream.
 
 use std::time::Duration;
 
 use units::Instant;
 
-/// Time constant of the estimate of which end holds a direction up.
+/// Time constant of the moving average.
 const MEMORY: Duration = Duration::from_secs(2);
 /// A direction that has moved nothing for this long is idle.
 const IDLE: Duration = Duration::from_secs(3);
 
-/// One direction of a connection.
+/// Meter of one direction of a connection.
 #[derive(Debug, Clone)]
 pub struct DirectionMeter {
     /// Bytes moved so far.
     pub bytes: u64,
-    /// Which side it waits for, and since when.
+    /// The end that it waits for, and since when.
     waits_for: End,
     since: Instant,
     moved: Instant,
@@ -32,12 +32,12 @@ pub enum End {
 }
 
 impl DirectionMeter {
-    /// A direction that has moved nothing yet, and waits.
+    /// Starts a direction that has moved nothing and waits for this end.
     pub fn new(now: Instant, waits_for: End) -> Self {
         Self { bytes: 0, waits_for, since: now, moved: now, for_socket: 0.5 }
     }
 
-    /// Records what the direction waits for from now on.
+    /// Records which end the direction waits for from now on.
     pub fn wait(&mut self, now: Instant, waits_for: End) {
         let past = now.saturating_since(self.since).as_secs_f64();
         let kept = (-past / MEMORY.as_secs_f64()).exp();
@@ -46,7 +46,7 @@ impl DirectionMeter {
         (self.waits_for, self.since) = (waits_for, now);
     }
 
-    /// When bytes were last moved; before, when it began.
+    /// Time at which bytes were last moved; the start if there were none.
     pub fn last_moved(&self) -> Instant {
         self.moved
     }
@@ -57,11 +57,12 @@ impl DirectionMeter {
         self.moved = now;
     }
 
-    /// The end that has recently held the direction up; `None` if nothing has moved for a while.
+    /// The end that recently limited the direction; `None` if it is idle.
     pub fn bottleneck(&self, now: Instant) -> Option<End> {
         if self.bytes == 0 || now.saturating_since(self.moved) > IDLE {
             return None;
         }
+        // Counts the present wait without ending it.
         let mut seen = self.clone();
         seen.wait(now, self.waits_for);
         Some(if seen.for_socket > 0.5 { End::Socket } else { End::Stream })

@@ -1,10 +1,11 @@
-//! What carries a terminal's packets to its hub: UDP, or TCP where UDP is blocked.
+//! Chooses what carries a terminal's packets to its hub: UDP, or TCP where UDP is blocked.
 //!
-//! A hub that does not answer may be blocked, out of sight (a fade), or down. Only TCP that connects
-//! tells them apart, so this is tried after 2 s, and again as long as the silence lasts. A connection
-//! on which the hub is silent for longer is replaced. On TCP, UDP is asked now and then, beside the session, and taken back when it answers. While nothing
-//! answers, nothing changes: a fade costs neither a session nor its carrier. When another process takes the hub's place, a
-//! connection to it is made at once.
+//! A hub that does not answer may be blocked, out of sight (a fade) or down. Only a TCP connection that is
+//! accepted tells these apart, so one is tried after 2 s, and again as long as the silence lasts. A
+//! connection on which the hub is silent for longer is replaced. On TCP, UDP is tested from time to time
+//! beside the session, and used again when it answers. While nothing answers, nothing changes: a fade costs
+//! neither the session nor its carrier. When another process takes the hub's place, a connection to it is
+//! made at once.
 //!
 //! ```text
 //!          silent for 2 s, and TCP connects
@@ -27,73 +28,72 @@ use std::collections::VecDeque;
 
 use units::Instant;
 
-/// How long a hub is silent before TCP is tried.
+/// Silence of the hub after which TCP is tried.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// How long a hub is silent on a connection before another is tried: longer than TCP takes to repair
-/// a loss whose repair was lost, too, over 600 ms. Doubled for each connection on which it stays
-/// silent, because what was on its way there is lost, and the hub has to find the terminal again.
+/// Silence on a connection after which another is tried: longer than TCP takes to repair a loss whose
+/// repair was also lost, over 600 ms. It doubles with each connection that stays silent, because packets
+/// under way on it are lost and the hub has to find the terminal again.
 const TCP_PATIENCE: Duration = Duration::from_secs(8);
 const TCP_PATIENCE_MOST: Duration = Duration::from_secs(60);
-/// Pauses between attempts to connect, which double while they fail.
+/// First and longest pause between attempts to connect; pauses double while they fail.
 const RETRY_FIRST: Duration = Duration::from_secs(1);
 const RETRY_MOST: Duration = Duration::from_secs(30);
-/// Pauses between questions over UDP, which double while they stay unanswered.
+/// First and longest pause between tests of UDP; pauses double while they fail.
 const ASK_FIRST: Duration = Duration::from_secs(5);
 const ASK_MOST: Duration = Duration::from_secs(300);
-/// UDP that carried for this long without silence counts as open again.
+/// UDP that has worked for this long counts as unblocked again.
 const STEADY: Duration = Duration::from_secs(300);
 
-/// What carries the packets.
+/// Transport below the session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Carriage {
-    /// Datagrams.
+    /// UDP datagrams.
     #[default]
     Udp,
     /// Frames on a TCP connection.
     Tcp,
 }
 
-/// What the owner has to do.
+/// Action for the owner.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Step {
     /// Connect to the hub, then call [`Fallback::handle_connected`] or
     /// [`Fallback::handle_refused`].
     Connect,
-    /// Ask the hub over UDP whether it answers, beside the session, then call
-    /// [`Fallback::handle_asked`].
+    /// Test over UDP, beside the session, whether the hub answers; then call [`Fallback::handle_asked`].
     Ask,
-    /// Send the session's packets this way from now on. For [`Carriage::Tcp`] that is the newest
+    /// Send the session's packets by this transport from now on. [`Carriage::Tcp`] means the newest
     /// connection; all others are closed.
     Use(Carriage),
 }
 
-/// Decides what carries a terminal's packets.
+/// State machine that chooses the transport.
 ///
 /// After each input, and when [`Self::poll_timeout`] has come, drain [`Self::poll_step`].
 #[derive(Debug)]
 pub struct Fallback {
     carriage: Carriage,
-    /// Since when the hub has not answered.
+    /// Start of the hub's silence; `None` while it answers.
     silent: Option<Instant>,
-    /// Whether a connection is being set up.
+    /// `true` while a connection is being set up.
     connecting: bool,
-    /// Whether the present connection leads to a process that has a successor.
+    /// `true` if the current connection leads to a process that has a successor.
     outdated: bool,
-    /// The earliest time of the next attempt to connect.
+    /// Earliest time of the next attempt to connect.
     connect_at: Instant,
     retry: Duration,
-    /// How long the hub may be silent on this connection.
+    /// Silence permitted on this connection.
     patience: Duration,
-    /// When to ask over UDP; `None` on UDP, or while the question is out.
+    /// Time of the next test of UDP; `None` on UDP, or while a test is running.
     ask_at: Option<Instant>,
     ask: Duration,
-    /// When UDP was taken back.
+    /// Time at which UDP was used again.
     returned: Option<Instant>,
     steps: VecDeque<Step>,
 }
 
 impl Fallback {
-    /// Begins on UDP, with a hub that has not answered yet.
+    /// Starts on UDP with a hub that has not answered yet.
     pub fn new(now: Instant) -> Self {
         Self {
             carriage: Carriage::Udp,
@@ -110,24 +110,24 @@ impl Fallback {
         }
     }
 
-    /// What carries the packets now.
+    /// The transport in use.
     pub fn carriage(&self) -> Carriage {
         self.carriage
     }
 
-    /// The hub no longer answers.
+    /// Handles the start of the hub's silence.
     pub fn handle_silence(&mut self, now: Instant) {
         self.silent.get_or_insert(now);
     }
 
-    /// The hub answers.
+    /// Handles an answer of the hub.
     pub fn handle_answer(&mut self, now: Instant) {
         (self.silent, self.patience) = (None, TCP_PATIENCE);
         (self.connect_at, self.retry) = (now, RETRY_FIRST);
     }
 
-    /// Another process takes the place of the hub's, whose sessions stay on the present connection. Returns
-    /// whether there is one, so that a new one is needed.
+    /// Another process takes the place of the hub's, whose sessions stay on the current connection. Returns
+    /// `true` on TCP: a new connection is needed.
     pub fn handle_successor(&mut self, now: Instant) -> bool {
         self.outdated = self.carriage == Carriage::Tcp;
         if self.outdated {
@@ -136,7 +136,7 @@ impl Fallback {
         self.outdated
     }
 
-    /// A connection to the hub is open.
+    /// Handles a connection to the hub that was opened.
     pub fn handle_connected(&mut self, now: Instant) {
         self.connecting = false;
         if core::mem::take(&mut self.outdated) {
@@ -144,7 +144,7 @@ impl Fallback {
             return self.steps.push_back(Step::Use(Carriage::Tcp));
         }
         if self.silent.is_none() {
-            // It answered meanwhile.
+            // The hub answered while the connection was being set up, so the transport stays.
             return self.steps.push_back(Step::Use(self.carriage));
         }
         if self.carriage == Carriage::Udp {
@@ -157,18 +157,18 @@ impl Fallback {
             self.patience = (self.patience * 2).min(TCP_PATIENCE_MOST);
         }
         self.carriage = Carriage::Tcp;
-        // It is to answer over this connection now.
+        // The hub has to answer over this connection now.
         (self.silent, self.connect_at) = (Some(now), now + self.retry);
         self.steps.push_back(Step::Use(Carriage::Tcp));
     }
 
-    /// The hub could not be connected to.
+    /// Handles a failed attempt to connect.
     pub fn handle_refused(&mut self, now: Instant) {
         self.connecting = false;
         self.pause(now);
     }
 
-    /// The connection that carried the packets has ended.
+    /// Handles the end of the connection that carried the packets.
     pub fn handle_ended(&mut self, now: Instant) {
         if self.carriage == Carriage::Udp {
             return;
@@ -179,7 +179,7 @@ impl Fallback {
         self.steps.push_back(Step::Use(Carriage::Udp));
     }
 
-    /// The hub was asked over UDP.
+    /// Handles the result of a test of UDP.
     pub fn handle_asked(&mut self, now: Instant, answered: bool) {
         if self.carriage == Carriage::Udp {
             return;
@@ -193,12 +193,12 @@ impl Fallback {
         self.steps.push_back(Step::Use(Carriage::Udp));
     }
 
-    /// When to call [`Self::poll_step`] without another input.
+    /// Time at which to call [`Self::poll_step`] without another input.
     pub fn poll_timeout(&self) -> Option<Instant> {
         [self.connect_due(), self.ask_at].into_iter().flatten().min()
     }
 
-    /// The next step, if one is due.
+    /// Returns the next step if one is due.
     pub fn poll_step(&mut self, now: Instant) -> Option<Step> {
         if self.connect_due().is_some_and(|at| at <= now) {
             self.connecting = true;
@@ -210,7 +210,7 @@ impl Fallback {
         self.steps.pop_front()
     }
 
-    /// When to connect, if the hub stays silent until then.
+    /// Time to connect if the hub stays silent until then.
     fn connect_due(&self) -> Option<Instant> {
         if self.outdated && !self.connecting {
             return Some(self.connect_at);

@@ -1,6 +1,6 @@
-//! Counts the work that foreign bytes cause, for tests and fuzz targets: bytes that a parser looks at,
-//! moves or keeps. Time depends on the machine; this does not, so that a test can state a bound of work
-//! per byte received. Other builds count nothing.
+//! Counts the work caused by foreign bytes, for tests and fuzz targets: bytes that a parser reads, moves or
+//! keeps. Unlike time it does not depend on the machine, so a test can assert a bound of work per byte
+//! received. Other builds count nothing.
 
 #[cfg(any(test, feature = "fuzzing", feature = "testkit"))]
 mod counted {
@@ -10,12 +10,12 @@ mod counted {
         static COUNT: Cell<u64> = const { Cell::new(0) };
     }
 
-    /// Counts work on so many bytes.
+    /// Counts work on this many bytes.
     pub fn count(bytes: usize) {
         COUNT.set(COUNT.get() + bytes as u64);
     }
 
-    /// Returns the result of `work`, and how much the calling thread has counted meanwhile.
+    /// Returns the result of `work`, and the amount that the calling thread counted meanwhile.
     pub fn of<T>(work: impl FnOnce() -> T) -> (T, u64) {
         let before = COUNT.get();
         let result = work();
@@ -26,7 +26,7 @@ mod counted {
 #[cfg(any(test, feature = "fuzzing", feature = "testkit"))]
 pub use counted::{count, of};
 
-/// Counts nothing.
+/// Does nothing in this build.
 #[cfg(not(any(test, feature = "fuzzing", feature = "testkit")))]
 #[inline]
 pub fn count(_bytes: usize) {}

@@ -1,14 +1,13 @@
-//! Egress rules: which destinations each side lets the other reach.
+//! Egress rules: destinations that each side lets the other reach.
 //!
 //! The same rules hold on both sides, for split connections, the tunnel and names:
 //!
-//! 1. What `deny` lists is refused.
-//! 2. What `reach` does not list is refused. A hub's default lists every address, a
-//!    terminal's none.
-//! 3. Special addresses (`special`) are refused unless a line of `reach` lies inside
-//!    their range; this machine's own, and those that the gateways on the other side of the hop
-//!    have there, unless a line is that address alone. So
-//!    `0.0.0.0/0` opens neither, nor does `10.0.0.0/8` open our own `10.0.0.1`: an
+//! 1. Destinations listed in `deny` are refused.
+//! 2. Destinations not listed in `reach` are refused. A hub's default lists every address, a terminal's
+//!    none.
+//! 3. Special addresses (`special`) are refused unless a line of `reach` lies inside their range. This
+//!    machine's own addresses, and those of the gateways on the other side of the hop, are refused unless a
+//!    line is exactly that address. So neither `0.0.0.0/0` nor `10.0.0.0/8` opens our own `10.0.0.1`: an
 //!    operator who lists a network does not mean this machine.
 //!
 //! Not modelled: an address that NAT elsewhere maps to this machine. Such a connection arrives from
@@ -34,7 +33,7 @@ pub struct Egress {
     pub deny: Vec<Target>,
 }
 
-/// Why a destination is refused.
+/// Reason why a destination is refused.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Refusal {
     /// Port 0 is invalid.
@@ -43,7 +42,7 @@ pub enum Refusal {
     Denied(Target),
     /// No line of `reach` matches.
     NotListed,
-    /// A special address that no line of `reach` opens.
+    /// A special address that no line of `reach` opens; its range is named.
     Special(&'static str),
     /// An address of this gateway, or of one on the other side of the hop, that no line of `reach`
     /// opens.
@@ -89,12 +88,12 @@ impl Egress {
         self
     }
 
-    /// Checks a connection to `to`. `is_own` tells whether an address is a gateway's, [`None`]
-    /// if unknown; it is called at most once for each form of the address, and only if nothing else
+    /// Checks a connection to `to`. `is_own` returns whether an address belongs to a gateway, or [`None`]
+    /// if unknown. It is called at most once for each form of the address, and only if nothing else
     /// refuses.
     ///
     /// # Errors
-    /// Why the destination is refused.
+    /// The reason why the destination is refused.
     pub fn check(
         &self,
         to: SocketAddr,
@@ -104,6 +103,7 @@ impl Egress {
             return Err(Refusal::NoPort);
         }
         let views = special::views(to.ip());
+        // `deny` covers every form of an address, `reach` only the one in which it is reached.
         let named = |target: &&Target| views.iter().any(|it| target.has(TCP, *it, to.port()));
         if let Some(target) = self.deny.iter().find(named) {
             return Err(Refusal::Denied(target.clone()));
@@ -121,6 +121,7 @@ impl Egress {
                     return Err(Refusal::Special(what));
                 }
             }
+            // A loopback address got here only by a line inside its range, which is explicit enough.
             if view.is_loopback() || lists(&Prefix::is_host) {
                 continue;
             }

@@ -1,30 +1,31 @@
-//! Capacity to ask for ahead: the next message of a connection on which messages alternate.
+//! Forecasts the next message of a connection on which messages alternate, to request capacity for it
+//! ahead.
 //!
-//! On a link with capacity on demand a request waits for its grant, about a second and more. Whoever
-//! sends request after request on one connection sends the next one soon after the reply. So when a
-//! message leaves on a connection on which the two sides have taken turns, its next one is foreseen
-//! and counted into what waits, before the reply is there: a grant takes longer than a reply. What is
-//! foreseen includes the acknowledgement of that reply.
+//! On a link with capacity on demand a request waits for its grant, about a second and more. A client that
+//! sends one request after another on a connection sends the next one soon after the reply. So when a
+//! message leaves on a connection on which the two sides have taken turns, the next one is foreseen, and
+//! counted into the backlog before the reply arrives: a grant takes longer than a reply. The foreseen bytes
+//! include the acknowledgement of that reply.
 //!
-//! The second message of a connection follows no pair to go by. It is expected when that of the last
-//! connection with two came, or after `FIRST_GAP`. Such forecasts leave half of the initial budget to
-//! the others. Of the first messages of connections is also learned how many follow (`Habits`): where
-//! connections end after two, no third one is asked for. The first message has waited for its grant and
-//! the second has not, so that the third comes sooner after it.
+//! The second message of a connection has no earlier pair to go by. It is expected after the time that it
+//! took on the last connection with two messages, or after `FIRST_GAP`. Its forecast leaves half of the
+//! initial budget to others. `Habits` also learns from the first messages of connections whether more
+//! follow: where connections end after two, no third one is requested. The first message had to wait for
+//! its grant and the second did not, so the third follows the second sooner.
 //!
-//! The message is expected after as much time as lay between the two before. It is asked for from a
-//! round of request and grant before that on. A forecast comes true when the message comes, and fails
-//! when it is late by such a round, or when the connection ends. The budget bounds what failed forecasts cost: asking takes
-//! what is asked for from it, a forecast that comes true gives it back and the size of the message, one
-//! that fails nothing. So the bytes foreseen in vain are at most [`INITIAL_BUDGET`] more than those that came
-//! true. While the budget is spent, or the last forecast of the connection has failed, forecasts are
-//! made without asking, and one that comes true counts.
+//! A message is expected after as much time as passed between the two before it, and requested one round of
+//! request and grant earlier. A forecast comes true when the message leaves, and fails when it is late by
+//! such a round, or when the connection ends. The budget bounds the cost of failed forecasts: a request
+//! takes its bytes from the budget; a forecast that comes true returns them together with the size of the
+//! message, and one that fails returns nothing. So the bytes requested in vain exceed those that came true
+//! by at most [`INITIAL_BUDGET`]. While the budget is spent, or after the last forecast of a connection has
+//! failed, forecasts are made without a request, and count if they come true.
 //!
-//! A forecast holds until it comes true or fails, and the modem asks again when the grant has passed
-//! unused: about once in a round trip of request and grant. So that a message meets a grant sooner, its
-//! size is asked for twice, half such a round trip apart.
+//! A forecast holds until it comes true or fails, and the modem requests again when the grant has passed
+//! unused: about once in a round of request and grant. So that a message meets a grant sooner, its size is
+//! requested twice, half such a round apart.
 //!
-//! Not modelled: what the messages say; connections that one application opens one after the other.
+//! Not modelled: contents of messages; connections that an application opens one after the other.
 
 #[cfg(test)]
 mod tests;
@@ -34,64 +35,63 @@ use std::time::Duration;
 
 use units::{ByteCount, Instant, Machine};
 
-/// The budget at the beginning, in bytes.
+/// Initial budget in bytes.
 pub const INITIAL_BUDGET: u64 = 8_192;
-/// The greatest budget, in bytes.
+/// Upper bound of the budget, in bytes.
 const MOST_BUDGET: u64 = 16_384;
-/// Bytes of a message that are foreseen at most, one packet: the rest is there when it has left.
+/// Most bytes of a message that are foreseen: one packet. The rest waits by itself once it has left.
 const MOST_MESSAGE: u64 = 1_280;
-/// Bytes on the hop beyond the message: the headers of its packet, a packet that acknowledges the
-/// reply before it, and the last cell of each. A few cells less, and the end of the message waits for
-/// another grant.
+/// Bytes on the hop beyond the message: the headers of its packet, a packet that acknowledges the reply
+/// before it, and the rest of the last cell of each. With a few cells less, the end of the message waits
+/// for another grant.
 const OVERHEAD: u64 = 300;
-/// A round of request and grant on a geostationary link, with everything that may delay it.
+/// A round of request and grant on a geostationary link, with all delays that may add to it.
 const ROUND: Duration = Duration::from_millis(1_300);
-/// The time from the first message of a connection to its second, as long as none had two: the wait for
-/// the first grant, a round trip, and no more for the server.
+/// Assumed time from the first message of a connection to its second while none is known: the wait for the
+/// first grant and a round trip, with no time for the server.
 const FIRST_GAP: Duration = Duration::from_millis(1_800);
-/// How much longer the first message of a connection takes, whose grant was not foreseen, than the
-/// second, whose grant was: the third follows the second so much sooner than that followed the first.
+/// Additional time of the first message of a connection, whose grant was not foreseen: the third follows
+/// the second sooner than that followed the first by this much.
 const FIRST_WAIT: Duration = Duration::from_millis(800);
-/// Of the budget, what second messages leave to later ones.
+/// Part of the budget that second messages leave to later ones.
 const RESERVE: u64 = INITIAL_BUDGET / 2;
-/// A first message of more bytes than this is an upload, after which no second one is foreseen.
+/// A longer first message, in bytes, is an upload: no second one is foreseen.
 const LONG_FIRST: u64 = 4_096;
-/// How many connections decide whether a message is foreseen.
+/// Number of connections that decide whether a message is foreseen.
 const REMEMBERED: i8 = 3;
-/// The messages of a connection of which is learned whether another one follows: the first ones.
+/// Number of first messages for which `Habits` learns whether another one follows.
 const LEARNED: usize = 3;
-/// When a message is asked for a second time: half of the time that a round takes at least, so that
-/// the grants of both come in turn.
+/// Delay of the second request: half of the shortest round, so that the grants of both alternate.
 const SECOND: Duration = Duration::from_millis(300);
-/// A message is not foreseen further ahead than this.
+/// Messages further ahead than this are not foreseen.
 const FURTHEST: Duration = Duration::from_secs(10);
-/// While more than this waits, nothing is asked for ahead: what waits gets the grants.
+/// Backlog above which nothing is requested ahead: the backlog gets the grants.
 const LOADED: ByteCount = ByteCount::new(3_000);
-/// Connections that are followed at most; further ones get no forecast.
+/// Most connections that are tracked; further ones get no forecast.
 const MOST_CONNECTIONS: usize = 1_024;
 
-/// Why a forecast wants to be woken.
+/// Why a forecast asks to be woken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Wake {
-    /// A foreseen message has not come, or is to be asked for a second time.
+    /// A foreseen message is late, or a request for it is due.
     Forecast,
 }
 
-/// Forecasts since the start.
+/// Counters of forecasts since the start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Forecasts {
-    /// How often capacity was asked for, and the message came.
+    /// Forecasts with a request that came true.
     pub used: u64,
-    /// How often capacity was asked for, and the message did not come in time.
+    /// Forecasts with a request that failed.
     pub unused: u64,
-    /// Bytes of the messages that came as foreseen, asked for or not.
+    /// Bytes of foreseen messages that came true, requested or not.
     pub true_bytes: ByteCount,
-    /// Bytes of the messages that were asked for and did not come.
+    /// Bytes that were requested for messages that did not come.
     pub unused_bytes: ByteCount,
 }
 
 impl Forecasts {
-    /// The sums of two parts of a hub.
+    /// Adds the counters of two parts of a hub.
     #[must_use]
     pub fn plus(self, other: Self) -> Self {
         let add = |one: ByteCount, other: ByteCount| ByteCount::new(one.get() + other.get());
@@ -104,29 +104,29 @@ impl Forecasts {
     }
 }
 
-/// What the connections of a gateway will send next, by connection `K`.
+/// Forecasts of what the connections of a gateway, identified by `K`, will send next.
 ///
 /// After each input, read [`Self::foreseen`]; call [`Machine::handle_timeout`] when
 /// [`Machine::poll_timeout`] says so.
 #[derive(Debug)]
 pub struct Forecast<K> {
     connections: BTreeMap<K, Connection>,
-    /// When forecasts are due ([`Next::due`]).
+    /// Times at which forecasts are due ([`Next::due`]).
     dues: BTreeSet<(Instant, K)>,
     budget: u64,
-    /// Bytes asked for ahead now.
+    /// Bytes requested ahead at present.
     asked: u64,
     habits: Habits,
     counts: Forecasts,
 }
 
-/// What connections do after their first messages.
+/// Learnt behaviour of connections after their first messages.
 #[derive(Debug, Clone, Copy, Default)]
 struct Habits {
-    /// For each of the first messages: connections that sent another one after it, less those that
-    /// were expected to and did not; of the last few.
+    /// For each of the first messages: connections on which another one followed, minus those on which an
+    /// expected one did not. Limited to ±`REMEMBERED`, so that the last few connections count.
     scores: [i8; LEARNED],
-    /// The time between the first two messages of the last connection that had two.
+    /// Time between the first two messages of the last connection that had two.
     first_gap: Option<Duration>,
 }
 
@@ -135,7 +135,7 @@ impl Habits {
         self.scores.get_mut((messages as usize).wrapping_sub(1))
     }
 
-    /// Another one came after so many messages.
+    /// Records that another message followed after this many.
     fn came(&mut self, messages: u32, gap: Duration) {
         if messages == 1 {
             self.first_gap = Some(gap);
@@ -143,55 +143,55 @@ impl Habits {
         self.score(messages).into_iter().for_each(|score| *score = (*score + 1).min(REMEMBERED));
     }
 
-    /// None came in time.
+    /// Records that an expected message did not follow.
     fn failed(&mut self, messages: u32) {
         self.score(messages).into_iter().for_each(|score| *score = (*score - 1).max(-REMEMBERED));
     }
 
-    /// Whether another one is to be expected after so many.
+    /// Returns `true` if another message is expected after this many.
     fn follows(&self, messages: u32) -> bool {
         self.scores.get((messages as usize).wrapping_sub(1)).is_none_or(|score| *score >= 0)
     }
 }
 
-/// A connection on which we have sent something.
+/// A connection on which this side has sent something.
 #[derive(Debug, Clone, Copy)]
 struct Connection {
-    /// When the last message of ours began.
+    /// Time at which this side's last message began.
     began: Instant,
-    /// Its bytes so far.
+    /// Bytes of that message so far.
     bytes: u64,
-    /// Messages of ours, this one included.
+    /// Messages of this side, including the last one.
     messages: u32,
-    /// Whether the other side has spoken since.
+    /// `true` if the other side has sent something since.
     answered: bool,
-    /// The time between the last two messages of ours that the other side's came between.
+    /// Time between this side's last two messages with one of the other side between them.
     gap: Option<Duration>,
     next: Option<Next>,
-    /// The last forecast has failed.
+    /// `true` if the last forecast has failed.
     failed: bool,
 }
 
 /// A foreseen message.
 #[derive(Debug, Clone, Copy)]
 struct Next {
-    /// When it fails.
+    /// Time at which the forecast fails.
     until: Instant,
-    /// When to ask next, the first or the second time.
+    /// Time of the next request for it, the first or the second.
     ask: Option<Instant>,
-    /// Size on the hop.
+    /// Bytes on the hop.
     bytes: u64,
-    /// How often it is asked for.
+    /// Number of requests made for it.
     asked: u64,
 }
 
 impl Next {
-    /// When something is to be done about it.
+    /// Time at which it must be handled next.
     fn due(&self) -> Instant {
         self.ask.map_or(self.until, |ask| ask.min(self.until))
     }
 
-    /// Bytes that are asked for.
+    /// Bytes requested for it.
     fn all(&self) -> u64 {
         self.bytes * self.asked
     }
@@ -211,8 +211,9 @@ impl<K> Default for Forecast<K> {
 }
 
 impl<K: Copy + Ord> Forecast<K> {
-    /// We send `bytes` on a connection.
+    /// Handles `bytes` sent by this side on a connection.
     pub fn handle_sent(&mut self, now: Instant, key: K, bytes: usize) {
+        // Late forecasts fail before this message can make them true.
         self.handle_timeout(now);
         let bytes = bytes as u64;
         let new = Connection::new(now, bytes);
@@ -227,7 +228,7 @@ impl<K: Copy + Ord> Forecast<K> {
             None => {}
             Some(known) if !known.answered => {
                 known.bytes = known.bytes.saturating_add(bytes);
-                // A longer message than it was taken for: the next one may be, too.
+                // The message is longer than it seemed, so the next one may be longer too.
                 self.resize(key);
             }
             Some(known) => {
@@ -236,6 +237,7 @@ impl<K: Copy + Ord> Forecast<K> {
                 self.habits.came(known.messages, gap);
                 let messages = known.messages.saturating_add(1);
                 let failed = failed && next.is_none();
+                // The second message did not wait for a grant if one had been requested for it.
                 let is_sooner = messages == 2 && next.is_some_and(|next| next.asked > 0);
                 let ahead = if is_sooner { ROUND + FIRST_WAIT } else { ROUND };
                 *known = Connection { gap: Some(gap), failed, messages, ..new };
@@ -245,7 +247,7 @@ impl<K: Copy + Ord> Forecast<K> {
         }
     }
 
-    /// The other side of a connection has sent something.
+    /// Handles data from the other side of a connection.
     pub fn handle_received(&mut self, now: Instant, key: K) {
         self.handle_timeout(now);
         let Some(known) = self.connections.get_mut(&key).filter(|known| !known.answered) else {
@@ -254,29 +256,29 @@ impl<K: Copy + Ord> Forecast<K> {
         known.answered = true;
         if let Some(next) = &mut known.next {
             self.dues.remove(&(next.due(), key));
+            // The next message follows this reply, however late the reply is.
             next.until = next.until.max(now + ROUND);
             self.dues.insert((next.due(), key));
         }
     }
 
-    /// A connection has ended.
+    /// Handles the end of a connection.
     pub fn remove(&mut self, key: K) {
         self.fail(key);
         self.connections.remove(&key);
     }
 
-    /// What to ask for ahead while so much waits.
+    /// Bytes to request ahead while `waiting` bytes wait.
     pub fn foreseen(&self, waiting: ByteCount) -> ByteCount {
         ByteCount::new(if waiting > LOADED { 0 } else { self.asked })
     }
 
-    /// Forecasts that were made since the start.
+    /// Counters since the start.
     pub fn counts(&self) -> Forecasts {
         self.counts
     }
 
-    /// Foresees the next message of a connection, a time after the one now, and asks for it so much
-    /// before that.
+    /// Foresees the next message of a connection `gap` from now; it is requested `ahead` of that time.
     fn foresee(&mut self, now: Instant, key: K, gap: Option<Duration>, ahead: Duration) {
         let Some(known) = self.connections.get_mut(&key) else { return };
         let Some(gap) = gap.filter(|gap| *gap <= FURTHEST) else { return };
@@ -285,10 +287,11 @@ impl<K: Copy + Ord> Forecast<K> {
         let next = Next { until: now + gap + ROUND, ask, bytes: known.size(), asked: 0 };
         known.next = Some(next);
         self.dues.insert((next.due(), key));
+        // The first request may be due at once.
         self.handle_timeout(now);
     }
 
-    /// Asks for a foreseen message, the first or the second time.
+    /// Requests capacity for a foreseen message, for the first or the second time.
     fn ask(&mut self, now: Instant, key: K) {
         let Some(known) = self.connections.get_mut(&key) else { return };
         let is_upload = known.gap.is_none() && known.bytes > LONG_FIRST;
@@ -306,7 +309,7 @@ impl<K: Copy + Ord> Forecast<K> {
         self.dues.insert((next.due(), key));
     }
 
-    /// Adapts a forecast to the size of the message before.
+    /// Adapts a forecast to the size of the message before it.
     fn resize(&mut self, key: K) {
         let Some(known) = self.connections.get_mut(&key) else { return };
         let size = known.size();
@@ -319,7 +322,7 @@ impl<K: Copy + Ord> Forecast<K> {
         }
     }
 
-    /// A foreseen message has come.
+    /// Handles a foreseen message that was sent.
     fn succeed(&mut self, key: K, next: Next) {
         self.dues.remove(&(next.due(), key));
         self.counts.true_bytes = sum(self.counts.true_bytes, next.bytes);
@@ -328,11 +331,11 @@ impl<K: Copy + Ord> Forecast<K> {
         self.budget = (self.budget + next.all() + next.bytes).min(MOST_BUDGET);
     }
 
-    /// The foreseen message of a connection, if any, has not come.
+    /// Handles a foreseen message that did not come, if there is one.
     fn fail(&mut self, key: K) {
         let Some(known) = self.connections.get_mut(&key) else { return };
         let Some(next) = known.next.take() else { return };
-        // That there was no second message says nothing about a third.
+        // A missing second message says nothing about a third.
         known.failed = known.gap.is_some();
         self.habits.failed(known.messages);
         self.dues.remove(&(next.due(), key));
@@ -351,7 +354,7 @@ impl Connection {
         Self { began, bytes, messages: 1, answered: false, gap: None, next: None, failed: false }
     }
 
-    /// Bytes to ask for, for a message like the last one.
+    /// Bytes to request for a message like the last one.
     fn size(&self) -> u64 {
         self.bytes.min(MOST_MESSAGE) + OVERHEAD
     }

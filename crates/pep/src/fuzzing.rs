@@ -1,21 +1,21 @@
-//! Entry points for fuzzing: every parser of untrusted bytes in this crate.
+//! Fuzz targets for every parser of untrusted bytes in this crate.
 
 use crate::cost;
 use crate::dlep;
 use crate::proxy::fuzzing::converse;
 use crate::traffic::{Packet, Syn, clamped};
 
-/// Does `work` on an input, and fails if that costs more than `per_byte` for each of its bytes, and `once`.
+/// Runs `work` on an input, and fails if its counted cost exceeds `once` plus `per_byte` for each byte.
 ///
 /// # Panics
-/// If it costs more, or `work` does.
+/// If the cost exceeds the bound, or `work` panics.
 pub fn bounded(input: &[u8], (once, per_byte): (u64, u64), work: impl FnOnce()) {
     let ((), cost) = cost::of(work);
     let most = once + per_byte * input.len() as u64;
     assert!(cost <= most, "{} bytes cost {cost}, more than {most}", input.len());
 }
 
-/// An IP packet from a client, as delivered by the kernel.
+/// An IP packet from a client as the kernel delivers it.
 ///
 /// # Panics
 /// On a bug in this crate.
@@ -33,7 +33,7 @@ pub fn intercepted(bytes: &[u8]) {
     }
 }
 
-/// A request to the proxy; the first byte selects how it is cut into pieces.
+/// A request to the proxy; the first byte selects the size of the pieces.
 ///
 /// # Panics
 /// On a bug in this crate.
@@ -46,15 +46,15 @@ pub fn proxy(bytes: &[u8]) {
     });
 }
 
-/// A DLEP modem: an offer, and then the bytes on the connection. The first byte is the length of
-/// the offer, the second selects how the rest is cut into pieces.
+/// A DLEP modem: an offer, then the bytes on its connection. The first byte is the length of the offer, the
+/// second selects the size of the pieces.
 ///
 /// # Panics
 /// On a bug in this crate.
 pub fn dlep(bytes: &[u8]) {
     let Some(([offer, pieces], said)) = bytes.split_first_chunk() else { return };
     let (offer, said) = said.split_at(said.len().min(usize::from(*offer)));
-    // The valid messages before these take their part.
+    // The valid messages before these cost something, too.
     bounded(said, (2000, 12), || {
         let whole = dlep::fuzzing::converse(offer, said, said.len().max(1));
         let in_pieces = dlep::fuzzing::converse(offer, said, usize::from(*pieces) + 1);

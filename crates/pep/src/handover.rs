@@ -1,32 +1,33 @@
-//! How two processes of a hub share its rate while one takes the other's place.
+//! Divides a hub's rate between two of its processes while one takes the other's place.
 //!
-//! Each may use a portion of the rate. The former tells the next twice a second what it uses, and learns
-//! its portion from the answer. The portions never exceed the whole together, whatever is lost: the next
-//! process takes nothing that the former may still use, and gives nothing that it still uses itself.
+//! Each process may use a portion of the rate. The former process reports its usage to the next one twice a
+//! second, and gets its portion in the answer. Together the portions never exceed the whole, whatever is
+//! lost: the next process takes nothing that the former may still use, and gives nothing that it still uses
+//! itself.
 //!
-//! Does not model rates that the sessions of either process measure: these find their shares.
+//! Not modelled: rates that the sessions of either process measure; these find their shares by themselves.
 
 use core::time::Duration;
 
 use units::Instant;
 
-/// The portion with which both begin.
+/// Initial portion of both processes.
 pub const HALF: f64 = 0.5;
-/// A process that uses this much of its portion wants more of it.
+/// A process that uses this much of its portion wants more.
 const SHORT: f64 = 0.9;
-/// What one that has enough gets: what it uses, more by this factor and this portion, so that it shows
-/// when it wants more.
+/// A process that has enough gets its usage times this factor, plus `RESERVE`, so that it can show when it
+/// wants more.
 const MORE: f64 = 1.25;
 const RESERVE: f64 = 0.05;
-/// The least portion, so that handshakes and acknowledgements pass.
+/// Smallest portion, so that handshakes and acknowledgements pass.
 const LEAST: f64 = 0.05;
 
-/// What a process uses of the rate.
+/// Usage of the rate by a process.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Need {
-    /// The portion that it may use now, 0 to 1.
+    /// Portion that it may use at present, 0 to 1.
     pub portion: f64,
-    /// The portion that it has used lately.
+    /// Portion that it has used recently, 0 to 1.
     pub used: f64,
     /// Number of connections that it carries.
     pub connections: u64,
@@ -42,8 +43,8 @@ impl Need {
     }
 }
 
-/// The portions that the former and the next process should have; together they are the whole. If both
-/// want more, each gets its share by connections.
+/// The portions of the former and the next process; their sum is 1. If both want more, they are in
+/// proportion to the connections.
 fn divide(former: &Need, next: &Need) -> [f64; 2] {
     let of_former = match (former.is_short(), next.is_short()) {
         (true, true) => {
@@ -58,7 +59,7 @@ fn divide(former: &Need, next: &Need) -> [f64; 2] {
     [of_former, 1.0 - of_former]
 }
 
-/// The next process's side.
+/// State of the next process.
 #[derive(Debug)]
 pub struct Sharing {
     own: f64,
@@ -71,31 +72,33 @@ impl Default for Sharing {
 }
 
 impl Sharing {
-    /// The portion that this process may use now.
+    /// Portion that this process may use at present.
     pub fn own(&self) -> f64 {
         self.own
     }
 
-    /// Handles what the former process uses, beside what this one does: `used` of the rate, for this many
-    /// connections. Returns what the former may use from now on; [`Self::own`] holds at once.
+    /// Handles a report of the former process. `used` and `connections` are this process's own. Returns the
+    /// portion that the former may use from now on; [`Self::own`] changes at once.
     pub fn handle(&mut self, former: Need, used: f64, connections: u64) -> f64 {
+        // The report comes from another process, possibly of another version.
         let good = |portion: f64| if portion.is_finite() { portion.clamp(0.0, 1.0) } else { HALF };
         let former = Need { portion: good(former.portion), used: good(former.used), ..former };
         let [of_former, own] = divide(&former, &Need { portion: self.own, used, connections });
+        // The former process may use its old portion until it gets this answer.
         self.own = own.min(1.0 - former.portion).max(0.0);
         of_former.min(1.0 - self.own)
     }
 }
 
-/// Measures what a process uses.
+/// Measures the usage of the rate by a process.
 #[derive(Debug, Default)]
 pub struct Use {
     last: Option<(Instant, Duration)>,
 }
 
 impl Use {
-    /// The part of the time since the last call in which the link was used, if it was used for `spent`
-    /// so far; 0 at first.
+    /// Fraction of the time since the last call in which the link was in use; `spent` is the total so far.
+    /// Zero at the first call.
     pub fn since(&mut self, now: Instant, spent: Duration) -> f64 {
         let Some((before, had)) = self.last.replace((now, spent)) else { return 0.0 };
         let time = now.saturating_since(before).as_secs_f64();

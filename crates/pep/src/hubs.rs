@@ -1,29 +1,29 @@
-//! Which of its hubs a terminal uses.
+//! Chooses the hub that a terminal uses.
 //!
-//! A terminal uses the first of its hubs, in the order of [`ranking`], and has a session with another
-//! one only while it needs one:
+//! A terminal uses the first of its hubs in the order of [`ranking`]. It has sessions with others only
+//! while it needs them:
 //!
 //! ```text
-//!  in use     what it does                       the terminal
+//!  in use     state                              the terminal
 //!  ─────────  ─────────────────────────────────  ──────────────────────────────────────────────────
-//!  answers                                       asks better-ranked hubs now and then; one that stays
+//!  answers                                       asks better-ranked hubs from time to time; one that stays
 //!                                                up for a while gets new connections
-//!  silent     nobody answers: a fade             keeps everything, and asks the others, too
-//!             another one answers                asks the silent one once more; if that stays silent,
-//!                                                goes over and gives its connections up
-//!  leaves     (drain)                            asks the next; once it is up, new connections go
+//!  silent     no hub answers: a fade             keeps everything, and asks the others too
+//!             another hub answers                asks the silent one once more; if it stays silent,
+//!                                                moves over and gives up its connections
+//!  leaves     (drain)                            asks the next; once that is up, new connections go
 //!                                                there and the old ones end where they are
-//!  gone       session over                       asks it and the next, and uses whichever is up first
+//!  gone       session over                       asks it and the next, and uses the first that is up
 //! ```
 //!
 //! A hub that is left without having failed keeps its session until its last connection ends.
 //!
-//! A hub may be replaced by another process at its address. The terminal then has two sessions with it:
-//! the one in use, and the *former* one, whose connections go on where they are. The former process is
-//! given up when it stays silent although the next one, at the same address, answers.
+//! A hub may be replaced by another process at its address. The terminal then has two sessions with it: the
+//! one in use, and the *former* one, whose connections continue. The former process is given up when it
+//! stays silent although the next one, at the same address, answers.
 //!
-//! Not modelled: load of the hubs (the ranking spreads terminals evenly), and paths of different
-//! quality: a hub that answers is as good as another.
+//! Not modelled: the load of hubs (the ranking spreads terminals evenly) and differences in path quality:
+//! all hubs that answer count as equal.
 
 #[cfg(test)]
 mod tests;
@@ -34,40 +34,40 @@ use std::collections::VecDeque;
 use slacp::PublicKey;
 use units::Instant;
 
-/// How long a hub is waited for before the next one is asked as well. Longer than the slowest round
-/// trip, two hops over geostationary satellites.
+/// Time to wait for a hub before the next one is asked as well. Longer than the slowest round trip, two
+/// hops over geostationary satellites.
 const STAGGER: Duration = Duration::from_secs(2);
-/// How long a silent hub is given to answer once more when another one has answered, in round trips of
-/// its session, and at least: after a fade both are heard again, but not at the same moment.
+/// Time for a silent hub to answer once more after another one has answered, in round trips of its session,
+/// with a minimum: after a fade both are heard again, but not at the same moment.
 const CHANCE_RTTS: f64 = 1.5;
 const CHANCE_LEAST: Duration = Duration::from_millis(500);
-/// How long a better-ranked hub that has been asked may take to answer.
+/// Time for a better-ranked hub to answer when it is asked.
 const ANSWER: Duration = Duration::from_secs(6);
-/// Pauses between questions to better-ranked hubs, which double while they do not answer.
+/// First and longest pause between attempts at a better-ranked hub; pauses double while it does not answer.
 const ASK_FIRST: Duration = Duration::from_secs(15);
 const ASK_MOST: Duration = Duration::from_secs(300);
-/// How long a better-ranked hub must have been up to be used again; doubles each time that it fails
-/// within [`FLAP`] of being used.
+/// Time that a better-ranked hub must have been up before it is used again. It doubles each time that the
+/// hub fails within [`FLAP`] of being used.
 const STEADY_FIRST: Duration = Duration::from_secs(30);
 const STEADY_MOST: Duration = Duration::from_secs(600);
 const FLAP: Duration = Duration::from_secs(600);
-/// How long a former process may be silent while the next one answers: both are heard again after a
-/// fade, the one at most two probes later.
+/// Silence of a former process, while the next one answers, after which it is given up. After a fade both
+/// are heard again, one of them at most two probes later.
 const FORMER_SILENT: Duration = Duration::from_secs(10);
-/// How long a former session stays, whatever it carries: what it opens may be under way.
+/// Shortest time that a former session is kept, even without connections: openings may be under way.
 const FORMER_LEAST: Duration = Duration::from_secs(2);
-/// How long a hub that has left is not asked, if there is another.
+/// Time during which a hub that has left is asked only if there is no other.
 const LEFT: Duration = Duration::from_secs(10);
 
-/// A hub, by its place in the configuration.
+/// A hub by its index in the configuration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct HubId(pub usize);
 
-/// In which order hubs are tried. Key `hub_order`.
+/// Order in which hubs are tried. Key `hub_order`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum HubOrder {
-    /// By a rendezvous hash of terminal and hub, which spreads terminals evenly over hubs: if one
-    /// fails, its terminals spread over the others, and no other terminal moves.
+    /// By a rendezvous hash of terminal and hub, which spreads terminals evenly over hubs. If a hub fails,
+    /// its terminals spread over the others, and no other terminal moves.
     #[default]
     Spread,
     /// As listed.
@@ -83,8 +83,8 @@ pub fn ranking(order: HubOrder, terminal: &PublicKey, hubs: &[PublicKey]) -> Vec
     ranking
 }
 
-/// The highest-random-weight score of a hub for a terminal (Thaler and Ravishankar 1998). Public keys
-/// are uniformly distributed, so any good mixing function will do: this is that of SplitMix64.
+/// Highest-random-weight score of a hub for a terminal (Thaler and Ravishankar 1998). Public keys are
+/// uniformly distributed, so any well-mixing function will do: this is that of SplitMix64.
 fn score(terminal: &PublicKey, hub: &PublicKey) -> u64 {
     let mut score = 0u64;
     for (ours, theirs) in terminal.0.chunks_exact(8).zip(hub.0.chunks_exact(8)) {
@@ -103,13 +103,13 @@ fn mix(word: u64) -> u64 {
     word ^ word >> 31
 }
 
-/// What the owner has to do.
+/// Action for the owner.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Step {
-    /// Set up a session with this hub, and again if it is lost; or no longer. An existing session
-    /// goes on.
+    /// Set up a session with this hub, again if it is lost (`true`), or no longer (`false`). An existing
+    /// session continues.
     Want(HubId, bool),
-    /// Ask this hub over its session whether it is there.
+    /// Probe this hub over its session.
     Ask(HubId),
     /// Use this hub for new connections.
     Use(HubId),
@@ -119,22 +119,22 @@ pub enum Step {
     CloseFormer(HubId),
 }
 
-/// A terminal's relation to one hub.
+/// State of one hub.
 #[derive(Debug)]
 struct Hub {
     contact: Contact,
-    /// Its session with the process before.
+    /// The session with its previous process.
     former: Option<Former>,
-    /// What the owner was told last ([`Step::Want`]).
+    /// The value of the last [`Step::Want`].
     wanted: bool,
-    /// Its session is kept for the connections that it still carries.
+    /// `true` if its session is kept only for the connections that it still carries.
     retiring: bool,
-    /// The earliest time to ask it, if another one is in use, or may be.
+    /// Earliest time to ask it while another hub is, or may be, in use.
     ask_at: Instant,
     pause: Duration,
-    /// How long it must be up before it is used again.
+    /// Time that it must be up before it is used again.
     steady: Duration,
-    /// When it was first used since it was up.
+    /// Time at which it came into use; `None` if it has not since it was up.
     used: Option<Instant>,
 }
 
@@ -142,20 +142,20 @@ struct Hub {
 #[derive(Debug, Clone, Copy)]
 struct Former {
     since: Instant,
-    /// Since when it has not answered.
+    /// Start of its silence.
     silent: Option<Instant>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Contact {
-    /// No session, and none is wanted.
+    /// There is no session, and none is wanted.
     None,
-    /// A session is wanted since then.
+    /// A session has been wanted since this time.
     Asked(Instant),
-    /// A session.
+    /// There is a session.
     Up {
         since: Instant,
-        /// Since when it has not answered.
+        /// Start of its silence.
         silent: Option<Instant>,
         leaving: bool,
     },
@@ -166,7 +166,7 @@ impl Contact {
         matches!(self, Self::Up { .. })
     }
 
-    /// Whether there is a session for new connections.
+    /// Returns `true` if the session can take new connections.
     fn is_good(self) -> bool {
         matches!(self, Self::Up { silent: None, leaving: false, .. })
     }
@@ -176,27 +176,27 @@ impl Contact {
     }
 }
 
-/// Decides which hubs have a session and which one is used.
+/// State machine that decides which hubs have a session and which one is used.
 ///
 /// After each input, and when [`Self::poll_timeout`] has come, drain [`Self::poll_step`].
 #[derive(Debug)]
 pub struct Hubs {
-    /// By their place in the configuration.
+    /// Indexed by [`HubId`].
     hubs: Vec<Hub>,
     /// The best first.
     ranking: Vec<HubId>,
-    /// The hub for new connections.
+    /// The hub used for new connections.
     current: Option<HubId>,
-    /// When the next hub is asked, while one is needed.
+    /// Time at which the next hub is asked, while one is needed.
     next_ask: Instant,
-    /// Until when the silent hub in use may answer, now that another one has.
+    /// Deadline for the silent hub in use to answer, once another one has.
     chance: Option<Instant>,
     chance_for: Duration,
     steps: VecDeque<Step>,
 }
 
 impl Hubs {
-    /// A terminal without sessions. `ranking` lists each hub once, the best first.
+    /// Starts without sessions. `ranking` contains each hub once, the best first.
     pub fn new(now: Instant, ranking: Vec<HubId>) -> Self {
         let hub = || Hub {
             contact: Contact::None,
@@ -227,25 +227,25 @@ impl Hubs {
         self.current
     }
 
-    /// Whether the hub in use answers and takes new connections.
+    /// Returns `true` if the hub in use answers and takes new connections.
     pub fn is_good(&self) -> bool {
         self.current.is_some_and(|id| self.hubs[id.0].contact.is_good())
     }
 
-    /// Whether the hub in use is about to stop.
+    /// Returns `true` if the hub in use is about to stop.
     pub fn is_leaving(&self) -> bool {
         let leaving =
             |id: HubId| matches!(self.hubs[id.0].contact, Contact::Up { leaving, .. } if leaving);
         self.current.is_some_and(leaving)
     }
 
-    /// Whether a hub is to answer and does not: it is asked, or its session is silent.
+    /// Returns `true` if a hub should answer and does not: it is being asked, or its session is silent.
     pub fn is_waited_for(&self, id: HubId) -> bool {
         let contact = self.hubs[id.0].contact;
         matches!(contact, Contact::Asked(_)) || contact.is_silent()
     }
 
-    /// Since when a hub without a session has been asked for one; `None` if it is not.
+    /// Time at which a hub without a session was asked for one; `None` if it is not being asked.
     pub fn asked_since(&self, id: HubId) -> Option<Instant> {
         match self.hubs[id.0].contact {
             Contact::Asked(since) => Some(since),
@@ -253,7 +253,7 @@ impl Hubs {
         }
     }
 
-    /// What a hub is to the terminal, in a word or two.
+    /// State of a hub for the status display, in a word or two.
     pub fn state(&self, id: HubId) -> &'static str {
         let used = self.current == Some(id);
         match (self.hubs[id.0].contact, self.hubs[id.0].retiring) {
@@ -267,26 +267,28 @@ impl Hubs {
         }
     }
 
-    /// The hubs whose sessions are kept for the connections that they still carry.
+    /// Hubs whose sessions are kept only for the connections that they still carry.
     pub fn retiring(&self) -> impl Iterator<Item = HubId> {
         self.ranking.iter().copied().filter(|id| self.hubs[id.0].retiring)
     }
 
-    /// A session with this hub is up.
+    /// Handles a new session with a hub.
     pub fn handle_up(&mut self, now: Instant, id: HubId) {
         let hub = &mut self.hubs[id.0];
         (hub.contact, hub.retiring) =
             (Contact::Up { since: now, silent: None, leaving: false }, false);
+        // It answers again, so it may be asked often.
         hub.pause = ASK_FIRST;
         self.decide(now);
     }
 
-    /// A session with the next process of a hub is up, beside the one that it has.
+    /// Handles a session with the next process of a hub, beside the existing one.
     pub fn handle_next_process(&mut self, now: Instant, id: HubId) {
         let silent = match self.hubs[id.0].contact {
             Contact::Up { silent, .. } => silent,
             Contact::None | Contact::Asked(_) => None,
         };
+        // The session becomes the former one in the state that it had.
         self.hubs[id.0].former = Some(Former { since: now, silent });
         if self.current == Some(id) {
             self.steps.push_back(Step::Use(id));
@@ -294,19 +296,19 @@ impl Hubs {
         self.handle_up(now, id);
     }
 
-    /// The former process of a hub answers on its session, or does not.
+    /// Handles the start or the end of a former process's silence.
     pub fn handle_former(&mut self, now: Instant, id: HubId, answers: bool) {
         if let Some(former) = &mut self.hubs[id.0].former {
             former.silent = (!answers).then_some(now);
         }
     }
 
-    /// The session with the former process of a hub is over.
+    /// Handles the end of the session with a former process.
     pub fn handle_former_down(&mut self, id: HubId) {
         self.hubs[id.0].former = None;
     }
 
-    /// The session with the former process of a hub carries nothing any more.
+    /// Handles a session with a former process that no longer carries anything.
     pub fn handle_former_idle(&mut self, now: Instant, id: HubId) {
         let linger = |former: &mut Former| former.since + FORMER_LEAST <= now;
         if self.hubs[id.0].former.take_if(linger).is_some() {
@@ -314,29 +316,31 @@ impl Hubs {
         }
     }
 
-    /// A hub does not answer on its session, whose round-trip time is `rtt`.
+    /// Handles the start of a hub's silence; `rtt` is the round-trip time of its session.
     pub fn handle_silence(&mut self, now: Instant, id: HubId, rtt: Duration) {
         if let Contact::Up { silent, .. } = &mut self.hubs[id.0].contact {
             silent.get_or_insert(now);
         }
         if self.current == Some(id) {
+            // Only another hub that answers tells a failure from a fade.
             (self.next_ask, self.chance) = (now, None);
             self.chance_for = rtt.mul_f64(CHANCE_RTTS).max(CHANCE_LEAST);
         }
         self.decide(now);
     }
 
-    /// A hub answers again.
+    /// Handles an answer of a hub after silence.
     pub fn handle_answer(&mut self, now: Instant, id: HubId) {
         if let Contact::Up { since, silent, .. } = &mut self.hubs[id.0].contact
             && silent.take().is_some()
         {
+            // The time for which it is steady starts anew.
             *since = now;
         }
         self.decide(now);
     }
 
-    /// A hub says that it is about to stop.
+    /// Handles a hub's announcement that it is about to stop.
     pub fn handle_leaving(&mut self, now: Instant, id: HubId) {
         if let Contact::Up { leaving, .. } = &mut self.hubs[id.0].contact {
             *leaving = true;
@@ -347,7 +351,7 @@ impl Hubs {
         self.decide(now);
     }
 
-    /// The session with a hub is over.
+    /// Handles the end of the session with a hub.
     pub fn handle_down(&mut self, now: Instant, id: HubId) {
         let left = matches!(self.hubs[id.0].contact, Contact::Up { leaving: true, .. });
         let hub = &mut self.hubs[id.0];
@@ -362,7 +366,7 @@ impl Hubs {
         self.decide(now);
     }
 
-    /// A session that was kept for its connections carries none any more.
+    /// Handles the end of the last connection on a session kept for them.
     pub fn handle_idle(&mut self, now: Instant, id: HubId) {
         if self.hubs[id.0].retiring {
             self.close(id);
@@ -371,13 +375,13 @@ impl Hubs {
         self.decide(now);
     }
 
-    /// When to call [`Self::poll_step`] without another input.
+    /// Time at which to call [`Self::poll_step`] without another input.
     pub fn poll_timeout(&self) -> Option<Instant> {
         let formers = (0..self.hubs.len()).map(HubId).filter_map(|id| self.former_due(id)).min();
         self.choice_due().into_iter().chain(formers).min()
     }
 
-    /// When to decide again about the hub in use.
+    /// Time at which to reconsider the hub in use.
     fn choice_due(&self) -> Option<Instant> {
         if !self.is_good() {
             let more = self.next_to_ask(Instant::MAX).is_some();
@@ -386,7 +390,7 @@ impl Hubs {
         self.better().filter_map(|id| self.due(id)).min()
     }
 
-    /// The next step, if one is due.
+    /// Returns the next step if one is due.
     pub fn poll_step(&mut self, now: Instant) -> Option<Step> {
         if self.steps.is_empty() && self.poll_timeout().is_some_and(|at| at <= now) {
             self.decide(now);
@@ -394,7 +398,7 @@ impl Hubs {
         self.steps.pop_front()
     }
 
-    /// When a silent former process is given up.
+    /// Time at which a silent former process is given up.
     fn former_due(&self, id: HubId) -> Option<Instant> {
         let hub = &self.hubs[id.0];
         let silent = hub.former.and_then(|former| former.silent)?;
@@ -421,7 +425,7 @@ impl Hubs {
         self.go_over(now);
     }
 
-    /// Asks one hub after the other while the one in use is of no use.
+    /// Asks one hub after the other while the hub in use cannot take connections.
     fn ask_around(&mut self, now: Instant) {
         while self.next_ask <= now {
             let Some(id) = self.next_to_ask(now) else { return };
@@ -430,7 +434,7 @@ impl Hubs {
         }
     }
 
-    /// The next hub to ask: by rank, those that have left recently last.
+    /// The next hub to ask: in the order of the ranking, those that left recently last.
     fn next_to_ask(&self, now: Instant) -> Option<HubId> {
         let idle = |id: &&HubId| self.hubs[id.0].contact == Contact::None;
         let mut candidates = self.ranking.iter().filter(idle);
@@ -438,16 +442,17 @@ impl Hubs {
         ready.or_else(|| candidates.next()).copied()
     }
 
-    /// Goes over to the best hub that can be used, if the one in use cannot.
+    /// Moves over to the best usable hub if the one in use is not.
     fn go_over(&mut self, now: Instant) {
         let good = |id: &&HubId| self.hubs[id.0].contact.is_good();
         let Some(next) = self.ranking.iter().find(good).copied() else {
+            // No other hub answers, so this may be a fade.
             self.chance = None;
             return;
         };
         let Some(old) = self.current else { return self.use_hub(now, next) };
         if !self.hubs[old.0].contact.is_silent() {
-            // It leaves: what it carries may end there.
+            // It is about to stop: its connections may end there.
             self.retire(old);
             return self.use_hub(now, next);
         }
@@ -475,7 +480,7 @@ impl Hubs {
         self.settle();
     }
 
-    /// Ends what was begun while a hub was needed.
+    /// Drops sessions and attempts that are no longer needed.
     fn settle(&mut self) {
         self.chance = None;
         let Some(current) = self.current else { return };
@@ -489,12 +494,12 @@ impl Hubs {
         }
     }
 
-    /// The hubs that are better than the one in use.
+    /// Hubs ranked better than the one in use.
     fn better(&self) -> impl Iterator<Item = HubId> {
         self.ranking.iter().copied().take_while(|id| Some(*id) != self.current)
     }
 
-    /// When something is due for a hub that is better than the one in use.
+    /// Time at which a better-ranked hub must be handled.
     fn due(&self, id: HubId) -> Option<Instant> {
         let hub = &self.hubs[id.0];
         match hub.contact {
@@ -505,7 +510,7 @@ impl Hubs {
         }
     }
 
-    /// Asks better hubs from time to time, and returns to one that has been up for long enough.
+    /// Asks better-ranked hubs from time to time, and returns to one that has been up for long enough.
     fn return_to_better(&mut self, now: Instant) {
         for id in self.better().collect::<Vec<_>>() {
             if self.due(id).is_none_or(|at| at > now) {
@@ -527,8 +532,8 @@ impl Hubs {
         }
     }
 
-    /// Notes that the hub in use has failed. One that fails soon after it was used again must be up
-    /// for longer the next time.
+    /// Records that the hub in use has failed. If it fails soon after it came into use, it must be up for
+    /// longer the next time.
     fn failed(&mut self, now: Instant, id: HubId) {
         let hub = &mut self.hubs[id.0];
         let flaps = hub.used.take().is_some_and(|used| now.saturating_since(used) < FLAP);
@@ -545,7 +550,8 @@ impl Hubs {
         self.set_wanted(id, false);
     }
 
-    /// Only the last wish counts, and a handshake that is wanted again is not to begin again.
+    /// Replaces a pending [`Step::Want`]: only the last one counts, and a handshake under way must not
+    /// start again.
     fn set_wanted(&mut self, id: HubId, wanted: bool) {
         if std::mem::replace(&mut self.hubs[id.0].wanted, wanted) == wanted {
             return;
@@ -557,7 +563,7 @@ impl Hubs {
         }
     }
 
-    /// Keeps a session for the connections that it still carries.
+    /// Keeps a session only for the connections that it still carries.
     fn retire(&mut self, id: HubId) {
         self.hubs[id.0].retiring = true;
         self.set_wanted(id, false);
@@ -570,7 +576,7 @@ impl Hubs {
         self.steps.push_back(Step::Close(id));
     }
 
-    /// Forgets a session that is over, of a hub that is no longer wanted.
+    /// Forgets a session that is over if it is no longer wanted.
     fn forget(&mut self, id: HubId) {
         self.hubs[id.0].retiring = false;
         if self.hubs[id.0].contact.is_up() {

@@ -2,9 +2,9 @@
 
 use crate::cost;
 
-/// A buffer that is filled at the end and used from the front. The cost per byte does not depend on
-/// how small the parts are that are used: the space of used bytes is reclaimed only once they are at
-/// least as many as those that have to be moved for it.
+/// A buffer that is filled at the end and consumed from the front. The cost per byte does not depend on the
+/// size of the parts consumed: the space of consumed bytes is reclaimed only when they are at least as many
+/// as the bytes that have to be moved.
 #[derive(Debug, Default)]
 pub struct Inbox {
     bytes: Vec<u8>,
@@ -19,7 +19,7 @@ impl Inbox {
         cost::count(bytes.len());
     }
 
-    /// Where to append bytes. Nothing else may be done with it.
+    /// The buffer to append bytes to. It must not be changed in any other way.
     pub fn room(&mut self) -> &mut Vec<u8> {
         let unused = self.bytes.len() - self.used;
         if self.used >= unused {
@@ -30,7 +30,7 @@ impl Inbox {
         &mut self.bytes
     }
 
-    /// The bytes that are not used yet.
+    /// Bytes that are not used yet.
     pub fn unused(&self) -> &[u8] {
         &self.bytes[self.used..]
     }
@@ -38,7 +38,7 @@ impl Inbox {
     /// Marks the first `count` unused bytes as used. An inbox without unused bytes holds no memory.
     ///
     /// # Panics
-    /// If there are not so many.
+    /// If fewer bytes are unused.
     pub fn consume(&mut self, count: usize) {
         self.used += count;
         assert!(self.used <= self.bytes.len(), "more is used than there is");
@@ -52,12 +52,12 @@ impl Inbox {
         self.unused().len()
     }
 
-    /// Whether all bytes are used.
+    /// Returns `true` if all bytes are used.
     pub fn is_empty(&self) -> bool {
         self.unused().is_empty()
     }
 
-    /// The unused bytes; nothing stays.
+    /// Takes the unused bytes and leaves the inbox empty.
     pub fn take(&mut self) -> Vec<u8> {
         let Self { mut bytes, used } = std::mem::take(self);
         bytes.drain(..used);

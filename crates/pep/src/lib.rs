@@ -1,7 +1,7 @@
-//! What a gateway decides, as state machines that are handed the time.
+//! Decisions of a gateway, as state machines that are passed the time.
 //!
-//! `gateway` drives them with sockets, `sim` with its own TCP endpoints in virtual time. Nothing
-//! here does I/O or reads a clock.
+//! `gateway` drives them with sockets, `sim` with its own TCP endpoints in virtual time. Nothing here does
+//! I/O or reads a clock.
 
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), warn(clippy::print_stderr, clippy::print_stdout))]

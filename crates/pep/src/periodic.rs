@@ -1,10 +1,10 @@
-//! Work that is done every so often.
+//! Timing of periodic work.
 
 use std::time::Duration;
 
 use units::Instant;
 
-/// Says when periodic work is due. Work that is late is done once, not made up for.
+/// Decides when periodic work is due. Work that is late is done once, not made up for.
 #[derive(Debug, Clone, Copy)]
 pub struct Periodic {
     every: Duration,
@@ -12,12 +12,12 @@ pub struct Periodic {
 }
 
 impl Periodic {
-    /// Due every so often, the first time at `first`.
+    /// Work that is due at `first`, and then `every` so long after it was last done.
     pub fn new(every: Duration, first: Instant) -> Self {
         Self { every, next: first }
     }
 
-    /// Whether the work is due; it is then taken as done.
+    /// Returns `true` if the work is due, and records it as done.
     pub fn is_due(&mut self, now: Instant) -> bool {
         let due = now >= self.next;
         if due {

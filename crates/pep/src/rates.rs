@@ -1,4 +1,4 @@
-//! Rates that modems (DLEP) and operators report, and the sessions that they are for.
+//! Rates reported by modems (DLEP) and operators, and the sessions that they apply to.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -9,21 +9,21 @@ use units::{BitRate, Instant};
 
 use crate::dlep::Report;
 
-/// The reported rates of a gateway's sessions, identified by `S`.
+/// Reported rates of a gateway's sessions, identified by `S`.
 ///
-/// Each method returns the changes that follow from it. The owner applies them to the endpoint, and
-/// confirms each with [`Self::applied`] if it was accepted.
+/// Each method returns the changes that follow. The owner applies them to the endpoint, and confirms those
+/// that were accepted with [`Self::applied`].
 #[derive(Debug)]
 pub struct ReportedRates<S = SessionId> {
     /// Upper limit on a reported rate.
     maximum: Option<BitRate>,
-    /// Whether the link has no other peer.
+    /// `true` if the link has a single peer.
     alone: bool,
-    /// The rate while a modem grants nothing, on a link with capacity on demand.
+    /// Rate while a modem grants nothing, on a link with capacity on demand.
     floor: Option<BitRate>,
     sessions: BTreeMap<S, Session>,
-    /// The operator's rate for all sessions, and its expiry. A session that comes up later gets it
-    /// too.
+    /// The operator's rate for all sessions, and its expiry. It also applies to sessions that come up
+    /// later.
     operator: Option<(BitRate, Instant)>,
     /// The latest DLEP report.
     modem: Report,
@@ -32,10 +32,10 @@ pub struct ReportedRates<S = SessionId> {
 #[derive(Debug)]
 struct Session {
     address: IpAddr,
-    /// When the rate that was set last expires.
+    /// Expiry of the rate set last.
     until: Option<Instant>,
     by_modem: bool,
-    /// What was reported, and when.
+    /// The reported rate, and the time of the report.
     reported: Option<(BitRate, Instant)>,
 }
 
@@ -44,53 +44,54 @@ struct Session {
 pub struct RateChange<S = SessionId> {
     /// The session.
     pub session: S,
-    /// The new rate; `None` if the last one expires at once.
+    /// The new rate; `None` lets the current one expire at once.
     pub rate: Option<BitRate>,
-    /// What was reported, before limits and floor, and when.
+    /// The reported rate before limit and floor, and the time of the report.
     pub reported: (BitRate, Instant),
-    /// When it expires.
+    /// Expiry of the rate.
     pub until: Instant,
-    /// Whether the modem itself reported it (DLEP).
+    /// `true` if the modem itself reported it (DLEP).
     pub by_modem: bool,
 }
 
-/// The state of a session's reported rate.
+/// Validity of a session's reported rate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Validity {
-    /// What was reported; the session sends faster if it is 0 on a link with capacity on demand,
-    /// and never faster than the configured maximum.
+    /// The reported rate. On a link with capacity on demand the session sends faster if it is 0; it never
+    /// exceeds the configured maximum.
     pub reported: BitRate,
-    /// Time since it was reported.
+    /// Time since the report.
     pub age: Duration,
-    /// Remaining time.
+    /// Time until the expiry.
     pub left: Duration,
-    /// Whether the modem itself reported it (DLEP).
+    /// `true` if the modem itself reported it (DLEP).
     pub by_modem: bool,
 }
 
 impl<S: Copy + Ord> ReportedRates<S> {
-    /// No sessions yet. Reported rates are limited to `maximum`; `alone` means that the link has no
-    /// more than one peer.
+    /// Starts without sessions. Reported rates are limited to `maximum`; `alone` means that the link has at
+    /// most one peer.
     pub fn new(maximum: Option<BitRate>, alone: bool) -> Self {
         let (sessions, modem) = (BTreeMap::new(), Report::default());
         Self { maximum, alone, floor: None, sessions, operator: None, modem }
     }
 
-    /// Limits rates reported from now on.
+    /// Sets the limit for rates reported from now on.
     pub fn set_maximum(&mut self, maximum: Option<BitRate>) {
         self.maximum = maximum;
     }
 
-    /// The link gives capacity on demand: while the modem reports a rate of 0 for a destination that
-    /// is up, sessions send at this rate, or their next packets would never raise a request.
+    /// Sets the floor of a link with capacity on demand. Sessions send at this rate while the modem reports
+    /// 0 for a destination that is up; otherwise their next packets would never cause a request.
     pub fn set_floor(&mut self, floor: BitRate) {
         self.floor = Some(floor);
     }
 
-    /// A session with the peer at this address came up.
+    /// Handles a new session with the peer at this address.
     pub fn add(&mut self, now: Instant, session: S, address: IpAddr) -> Option<RateChange<S>> {
         let new = Session { address, until: None, by_modem: false, reported: None };
         self.sessions.insert(session, new);
+        // A modem would overwrite an operator's rate within seconds.
         if self.modem.until.is_some() {
             return self.by_modem(now, session);
         }
@@ -98,14 +99,14 @@ impl<S: Copy + Ord> ReportedRates<S> {
         Some(self.adopt(now, session, rate, until))
     }
 
-    /// A session follows what was reported otherwise.
+    /// Builds the change for a session that adopts a rate reported in another way.
     pub fn adopt(&self, now: Instant, session: S, rate: BitRate, until: Instant) -> RateChange<S> {
         let reported = (rate, now);
         let rate = Some(self.limited(rate));
         RateChange { session, rate, reported, until, by_modem: false }
     }
 
-    /// The peer of a session has another address.
+    /// Handles a change of the address of a session's peer.
     pub fn set_address(
         &mut self,
         now: Instant,
@@ -116,25 +117,25 @@ impl<S: Copy + Ord> ReportedRates<S> {
         self.by_modem(now, session)
     }
 
-    /// A session has ended.
+    /// Handles the end of a session.
     pub fn remove(&mut self, session: S) {
         self.sessions.remove(&session);
     }
 
-    /// The modem has sent a report. When it no longer has a rate for a session, the rate expires at
-    /// once.
+    /// Handles a report of the modem. If it no longer contains a rate for a session, the session's rate
+    /// expires at once.
     pub fn handle_report(&mut self, now: Instant, report: Report) -> Vec<RateChange<S>> {
         self.modem = report;
         let sessions: Vec<S> = self.sessions.keys().copied().collect();
         sessions.into_iter().filter_map(|session| self.by_modem(now, session)).collect()
     }
 
-    /// Whether a modem reports the rates, so that an operator need not.
+    /// Returns `true` while a modem reports rates.
     pub fn has_modem(&self) -> bool {
         self.modem.until.is_some()
     }
 
-    /// An operator sets the rate of these sessions, or of all, including later ones.
+    /// Sets an operator's rate for these sessions, or for all, including later ones.
     pub fn set_by_operator(
         &mut self,
         now: Instant,
@@ -158,7 +159,7 @@ impl<S: Copy + Ord> ReportedRates<S> {
         sessions.unwrap_or(&all).iter().map(change).collect()
     }
 
-    /// The endpoint has accepted a change.
+    /// Records a change that the endpoint has accepted.
     pub fn applied(&mut self, change: &RateChange<S>) {
         if let Some(session) = self.sessions.get_mut(&change.session) {
             (session.until, session.by_modem) =
@@ -167,7 +168,7 @@ impl<S: Copy + Ord> ReportedRates<S> {
         }
     }
 
-    /// How long a session's reported rate is valid; `None` without one.
+    /// Validity of a session's reported rate; `None` without one.
     pub fn validity(&self, now: Instant, session: S) -> Option<Validity> {
         let session = self.sessions.get(&session)?;
         let until = session.until.filter(|until| *until > now)?;
@@ -187,6 +188,7 @@ impl<S: Copy + Ord> ReportedRates<S> {
                 let rate = Some(self.limited(self.raised(rate, peer.address)));
                 Some(RateChange { session, rate, reported, until, by_modem: true })
             }
+            // An operator's rate stays until it expires; only the modem's own ends with its reports.
             None if peer.by_modem => {
                 let reported = (BitRate::default(), at);
                 Some(RateChange { session, rate: None, reported, until: now, by_modem: true })
@@ -195,7 +197,7 @@ impl<S: Copy + Ord> ReportedRates<S> {
         }
     }
 
-    /// The floor instead of 0, if the peer can be reached.
+    /// Raises a rate to the floor if the peer is reachable.
     fn raised(&self, rate: BitRate, peer: IpAddr) -> BitRate {
         let is_up = || self.modem.base.is_up(peer.to_canonical(), self.alone);
         match self.floor {

@@ -1,20 +1,19 @@
-//! Joins the two legs of a split connection, and ends each as the other was ended.
+//! Joins the two legs of a split connection, and ends each leg in the way the other has ended.
 //!
-//! The end of the data is passed on as an end, a reset as a reset, and a slow reader slows the
-//! sender down. No byte is lost, repeated or cut off by the way in which a connection ends:
+//! The end of the data is passed on as an end, a reset as a reset, and a slow reader slows the sender down.
+//! No byte is lost, repeated or cut off by the way in which a connection ends:
 //!
-//! | what happens | what the relay does |
+//! | event | action |
 //! |---|---|
 //! | a leg's data ends | finishes the other leg; the opposite direction goes on (half-close) |
 //! | both directions have ended | keeps each leg until its peer has acknowledged everything |
-//! | a leg fails before its data has ended | passes on what it sent before, waits until the other leg's peer has acknowledged it, and then resets that leg, with the reason; what that peer sends meanwhile is discarded |
+//! | a leg fails before its data has ended | passes on the data sent before, waits until the other leg's peer has acknowledged it, and then resets that leg with the reason; data from that peer in the meantime is discarded |
 //! | a leg fails after its end was passed on | nothing, until there is data for it; then as below |
-//! | a leg accepts no more data, but what it sent has not all been passed on | goes on passing it on, and discards what the other side sends: two hosts that have both closed would otherwise wait for each other, each gateway for room that the other does not make |
-//! | a leg accepts no more data, after its end was passed on | discards what the other side still sends, until it ends too, for at most [`HALF_CLOSED_TIMEOUT`]: a reset would destroy data still in flight to it |
+//! | a leg accepts no more data, but what it sent has not all been passed on | continues to pass it on, and discards the other side's data: otherwise two hosts that have both closed would wait for each other, each gateway for room that the other does not make |
+//! | a leg accepts no more data, after its end was passed on | discards the other side's data until that side ends too, for at most [`HALF_CLOSED_TIMEOUT`]: a reset would destroy data still in flight to it |
 //! | a stream is reset | resets the other leg as after a failure, whatever has ended before |
 //!
-//! A reader that takes nothing for [`HALF_CLOSED_TIMEOUT`] loses what precedes a reset, which does not
-//! wait any longer.
+//! A reader that takes nothing for [`HALF_CLOSED_TIMEOUT`] loses the data that precedes a reset.
 //!
 //! The driver moves the bytes ([`Legs`]); the same relay runs over sockets in the gateway and over
 //! simulated connections in virtual time.
@@ -34,24 +33,23 @@ pub use self::dial::{Dial, alternating};
 use self::ending::{Ending, Next};
 pub use self::legs::{Failure, Legs, Side, Step};
 
-/// How long the far side may keep sending to a peer that has closed, without taking anything that
-/// peer has left to be sent, before it is reset; and how long the reader of what was sent before a
-/// reset may take nothing of it: several round trips of the slowest hop.
+/// Time that the far side may keep sending to a peer that has closed, without taking any of the data left
+/// for it, before it is reset; also the time that a reader of data before a reset may take none of it.
+/// Several round trips of the slowest hop.
 pub const HALF_CLOSED_TIMEOUT: Duration = Duration::from_secs(30);
-/// Interval between polls for the last acknowledgement of a finished connection: short at first,
-/// then longer.
+/// First and longest interval between checks for the last acknowledgement of a finished connection.
 const FIRST_POLL: Duration = Duration::from_millis(2);
 const LAST_POLL: Duration = Duration::from_secs(1);
 
-/// The state of one direction.
+/// State of one direction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum DirectionState {
     Open,
     /// The source has ended; the sink is not finished yet.
     Ended,
-    /// The end was passed on.
+    /// The end was passed on to the sink.
     Passed,
-    /// The sink accepts no more data, so what the source sends is discarded; why, for the counters.
+    /// The sink accepts no more data, so the source's data is discarded; with the reason for the counters.
     Refused(ResetReason),
 }
 
@@ -59,25 +57,25 @@ enum DirectionState {
 enum Phase {
     /// Data may move.
     Carrying,
-    /// One leg is gone; what the other still sends is dropped.
+    /// One leg is gone; data of the other is discarded.
     Discarding {
         leg: Side,
         until: Instant,
     },
-    /// All data has moved; these legs wait for their last acknowledgement.
+    /// All data has moved; `legs` await their last acknowledgement.
     Delivering {
         legs: [bool; 2],
         look: Instant,
         pause: Duration,
     },
-    /// The connection is broken: a leg is reset once its peer has what was sent before that.
+    /// The connection is broken: a leg is reset once its peer has the data sent before.
     Ending(Ending),
-    /// The destination was not reached; the client is not told yet.
+    /// The destination was not reached; the client has not been told yet.
     Refused(ResetReason),
     Over,
 }
 
-/// How a connection ended.
+/// End of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
     /// Both sides ended their data, and all of it was passed on.
@@ -86,47 +84,46 @@ pub enum Outcome {
     Reset(ResetReason),
 }
 
-/// What a driver does after a call.
+/// Instruction for the driver after a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Progress {
     /// Call again, after serving others.
     Busy,
     /// Call again when a leg that was blocked can move, or at [`Relay::poll_timeout`].
     Waiting,
-    /// The client, which was answered early, is about to be reset for this reason because its
-    /// destination was not reached. Call [`Relay::abort`] once further connections to that
-    /// destination pass unaccelerated, so that a client that retries hears the destination.
+    /// The client was answered early and is about to be reset for this reason, because its destination was
+    /// not reached. Call [`Relay::abort`] once further connections to that destination pass unaccelerated,
+    /// so that a client that retries gets the destination's own answer.
     Refused(ResetReason),
     /// Both legs are released; the relay is done.
     Over,
 }
 
-/// Why a relay wants to be woken.
+/// Why a relay asks to be woken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Wake {
-    /// To check whether everything is acknowledged.
+    /// To check for the last acknowledgement.
     Delivery,
-    /// To end a side that keeps sending although nothing reads it.
+    /// To end a side that keeps sending although its data is discarded.
     HalfClosed,
-    /// To see whether what precedes a reset is acknowledged, or to give its reader up.
+    /// To check whether the data before a reset is acknowledged, or to give up its reader.
     Reset,
 }
 
 /// The relay of one connection.
 ///
-/// Call [`Self::handle`] whenever a leg may have data or room, [`Self::handle_failure`] when a leg
-/// fails that is not being read or written, and [`Self::handle`] again at [`Self::poll_timeout`].
+/// Call [`Self::handle`] whenever a leg may have data or room and at [`Self::poll_timeout`], and
+/// [`Self::handle_failure`] when a leg fails that is not being read or written.
 #[derive(Debug)]
 pub struct Relay {
     /// The directions, indexed by the side of their source.
     from: [DirectionState; 2],
     phase: Phase,
     outcome: Option<Outcome>,
-    /// Whether the far gateway has yet to connect to the destination, although the client is
-    /// already answered.
+    /// `true` if the client was answered and the far gateway has not connected to the destination yet.
     is_early: bool,
-    /// While one direction is refused: when to give up the other, which the first discarded data
-    /// since it last moved has set.
+    /// While one direction is refused: deadline for the other one, set by the first discarded data since it
+    /// last moved.
     discarding_until: Option<Instant>,
 }
 
@@ -150,27 +147,27 @@ impl Relay {
         Self { is_early: true, ..Self::default() }
     }
 
-    /// The far gateway has connected to the destination.
+    /// Handles the far gateway's success in connecting to the destination.
     pub fn handle_accepted(&mut self) {
         self.is_early = false;
     }
 
-    /// How the connection ended, as soon as that is certain: usually before its legs are released.
+    /// The way in which the connection ended; known as soon as it is certain, usually before the legs are released.
     pub fn outcome(&self) -> Option<Outcome> {
         self.outcome
     }
 
-    /// Whether data may still move.
+    /// Returns `true` while data may move.
     pub fn is_carrying(&self) -> bool {
         matches!(self.phase, Phase::Carrying)
     }
 
-    /// Whether this leg's data has ended, and the end was passed on.
+    /// Returns `true` if this leg's data has ended and the end was passed on.
     pub fn is_passed(&self, leg: Side) -> bool {
         self.from[leg as usize] == DirectionState::Passed
     }
 
-    /// When to call [`Self::handle`] at the latest, and why.
+    /// Latest time for the next call of [`Self::handle`], and the reason.
     pub fn poll_timeout(&self) -> Option<(Instant, Wake)> {
         match self.phase {
             Phase::Delivering { look, .. } => Some((look, Wake::Delivery)),
@@ -180,7 +177,7 @@ impl Relay {
         }
     }
 
-    /// Does what is possible now: moves data, passes ends on, releases legs.
+    /// Does everything that is possible now: moves data, passes ends on, releases legs.
     pub fn handle(&mut self, now: Instant, legs: &mut impl Legs) -> Progress {
         loop {
             let progress = match self.phase {
@@ -200,10 +197,9 @@ impl Relay {
 
     /// Handles the failure of a leg that was neither being read nor written.
     ///
-    /// An error after its end was passed on does not count: the kernel of a server that has sent
-    /// its reply and closed soon forgets the connection, and answers the next probe with a RST
-    /// while a slow client is still reading. It matters only if there is data for the server, and
-    /// then writing fails.
+    /// An error after the leg's end was passed on is ignored. A server that has sent its reply and closed
+    /// is soon forgotten by its kernel, which answers the next probe with a RST while a slow client is
+    /// still reading. The error matters only if there is data for the server, and then writing fails.
     pub fn handle_failure(&mut self, now: Instant, leg: Side, failure: Failure) {
         let counts = match failure {
             Failure::Closed => false,
@@ -240,13 +236,14 @@ impl Relay {
         self.is_carrying().then_some(progress)
     }
 
-    /// Lets one direction proceed; returns whether more may be possible at once.
+    /// Lets one direction proceed; returns `true` if more may be possible at once.
     fn pass(&mut self, now: Instant, from: Side, legs: &mut impl Legs) -> bool {
         if self.from[from as usize] == DirectionState::Open {
             let step = legs.pass(from);
             match step {
                 Step::Moved(bytes) | Step::Drained(bytes) => {
                     debug_assert!(bytes > 0, "a step without progress must block");
+                    // The reader makes progress, so the other direction is not given up.
                     self.discarding_until = None;
                     return matches!(step, Step::Moved(_));
                 }
@@ -273,7 +270,7 @@ impl Relay {
         false
     }
 
-    /// Reads and drops what a refused direction's source sends; returns whether there was any.
+    /// Reads and drops data of a refused direction; returns `true` if there was any.
     fn drop_refused(&mut self, now: Instant, from: Side, legs: &mut impl Legs) -> bool {
         match legs.discard(from) {
             Step::Moved(_) | Step::Drained(_) => {
@@ -289,11 +286,12 @@ impl Relay {
         false
     }
 
-    /// Decides what a failed leg means for the connection.
+    /// Decides how a failed leg affects the connection.
     fn fail(&mut self, now: Instant, leg: Side, failure: Failure) {
         let to_leg = leg.other() as usize;
         match failure {
             Failure::Closed => self.from[to_leg] = DirectionState::Refused(ResetReason::Reset),
+            // Its own data has ended in order, so only data for it is lost.
             Failure::Broken(reason) if self.is_passed(leg) => {
                 self.from[to_leg] = DirectionState::Refused(reason);
             }
@@ -338,7 +336,7 @@ impl Relay {
                 None
             }
             Step::Moved(_) | Step::Drained(_) | Step::Blocked(_) if now >= until => {
-                // All was passed on to this leg, but a slow reader may not have it yet.
+                // Everything was passed on to this leg, but a slow reader may not have it yet.
                 self.begin_ending(Ending::of(now, leg, ResetReason::Reset));
                 None
             }
@@ -373,8 +371,8 @@ impl Relay {
         self.phase = Phase::Delivering { legs, look: now, pause: FIRST_POLL };
     }
 
-    /// Keeps a leg until its peer has acknowledged everything: a kernel abandons a connection that
-    /// no process holds if its peer keeps its window closed, and a slow reader would lose the end.
+    /// Keeps a leg until its peer has acknowledged everything: a kernel gives up a connection without a
+    /// process if its peer keeps the window closed, and a slow reader would lose the end.
     fn deliver(&mut self, now: Instant, legs: &mut impl Legs) -> Option<Progress> {
         let Phase::Delivering { legs: left, look, pause } = &mut self.phase else { return None };
         if now < *look {

@@ -1,16 +1,16 @@
-//! Reports of a trouble that lasts.
+//! Timing of reports about a problem that lasts.
 
 use std::time::Duration;
 
-/// When a trouble is first reported.
+/// Duration of a problem at its first report.
 const FIRST: Duration = Duration::from_secs(10);
-/// The longest time between two reports.
+/// Longest time between two reports.
 const SELDOM: Duration = Duration::from_secs(3600);
 
-/// Says when to report a lasting trouble: soon, and then at intervals that double up to an hour.
+/// Decides when to report a lasting problem: soon, and then at intervals that double up to an hour.
 #[derive(Debug, Clone, Copy)]
 pub struct Reminder {
-    /// How long the trouble will have lasted at the next report.
+    /// Duration of the problem at the next report.
     next: Duration,
 }
 
@@ -21,7 +21,8 @@ impl Default for Reminder {
 }
 
 impl Reminder {
-    /// Whether to report a trouble that has lasted this long; `None` if there is none.
+    /// Returns `true` if a problem that has lasted this long is to be reported; `None` means that there is
+    /// none.
     pub fn is_due(&mut self, lasted: Option<Duration>) -> bool {
         let Some(lasted) = lasted else {
             *self = Self::default();

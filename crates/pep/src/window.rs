@@ -1,12 +1,12 @@
-//! Windows instead of splits: a gateway that changes the acknowledgements of connections which it
-//! does not split, so that their senders let little wait before its link (the cross-layer proxy of
-//! Giambene and Hadzic 2008, after the survey of ENAC).
+//! Window limits in place of splits: a gateway lowers the windows in acknowledgements of connections that
+//! it does not split, so that their senders let little wait for its link (the cross-layer proxy of Giambene
+//! and Hadzic 2008, after the survey of ENAC).
 //!
-//! The link says how much waits for it. Each acknowledgement of new data lets the sender go on up to
-//! its connection's part of the room that is left, beyond what it has sent. What is under way needs no
-//! room, so neither the rate nor the round trip has to be known. A window is only ever lowered, its
-//! right edge never moves back (RFC 9293 §3.8.6), duplicates stay duplicates (RFC 5681 §2), and there
-//! are always two segments to send, so that the receiver acknowledges at once.
+//! The link reports its backlog. Each acknowledgement of new data lets the sender send its connection's
+//! part of the room that is left, beyond what it has sent already. Data under way needs no room, so neither
+//! the rate nor the round-trip time has to be known. A window is only ever lowered, its right edge never
+//! moves back (RFC 9293 §3.8.6), duplicate acknowledgements stay duplicates (RFC 5681 §2), and a sender may
+//! always send two segments, so that the receiver acknowledges at once.
 //!
 //! Not modelled: connections whose SYN was not seen, which pass unchanged.
 
@@ -18,48 +18,48 @@ use std::collections::BTreeMap;
 use tcp::{Payload, Segment, SeqNr};
 use units::ByteCount;
 
-/// Connections that are limited at most; further ones pass unchanged.
+/// Most connections that are limited; further ones pass unchanged.
 const MOST: usize = 4_096;
-/// What a sender may always send, in bytes: two full segments.
+/// Bytes that a sender may always send: two full segments.
 const LEAST: u64 = 2 * 1_460;
-/// The greatest shift of windows (RFC 7323 §2.3).
+/// Largest shift of scaled windows (RFC 7323 §2.3).
 const MOST_SHIFT: u8 = 14;
 
-/// Limits what the senders behind a gateway let wait for its link, by connection `K`.
+/// Limits the backlog that senders behind a gateway cause at its link, by connection `K`.
 #[derive(Debug)]
 pub struct Windows<K> {
     flows: BTreeMap<K, Flow>,
     room: ByteCount,
-    /// Connections with data that is not acknowledged.
+    /// Number of connections with unacknowledged data.
     busy: u64,
 }
 
-/// A connection.
+/// State of a connection.
 #[derive(Debug, Clone, Copy)]
 struct Flow {
-    /// The end of what the sender has sent.
+    /// End of the data that the sender has sent.
     sent: SeqNr,
-    /// The end of what was acknowledged.
+    /// End of the acknowledged data.
     acked: SeqNr,
-    /// Up to where it may send, as far as it knows.
+    /// Right edge of the window known to the sender.
     edge: SeqNr,
-    /// The receiver's own window field when it was told so.
+    /// The receiver's own window field in the last acknowledgement.
     offered: u16,
-    /// Whether the sender offers scaled windows.
+    /// `true` if the sender offers window scaling.
     scales: bool,
-    /// The shift of the receiver's windows.
+    /// Shift of the receiver's windows.
     shift: u8,
-    /// The sender's FIN is part of what was sent.
+    /// `true` if the sent data includes the FIN.
     ends: bool,
 }
 
 impl<K: Copy + Ord> Windows<K> {
-    /// At most about `room` bytes are to wait for the link.
+    /// Limits the backlog of the link to about `room` bytes.
     pub fn new(room: ByteCount) -> Self {
         Self { flows: BTreeMap::new(), room, busy: 0 }
     }
 
-    /// A segment of the sender, on its way to the link.
+    /// Handles a segment of the sender on its way to the link.
     pub fn handle_sent<P: Payload>(&mut self, key: K, segment: &Segment<P>) {
         let end = segment.seq.advance(segment.payload.len() as u64 + u64::from(segment.flags.fin));
         if segment.flags.rst {
@@ -79,7 +79,7 @@ impl<K: Copy + Ord> Windows<K> {
         }
     }
 
-    /// A segment to the sender, while this much waits for the link. Lowers its window.
+    /// Handles a segment to the sender while `waiting` bytes wait for the link, and lowers its window.
     pub fn handle_received<P: Payload>(
         &mut self,
         key: K,
@@ -119,13 +119,13 @@ impl Flow {
         Self { sent: start, acked: start, edge: start, offered: 0, scales, shift: 0, ends: false }
     }
 
-    /// Whether a segment acknowledges something between the last acknowledgement and what was sent.
+    /// Returns `true` if `ack` lies between the last acknowledgement and the end of the sent data.
     fn can_acknowledge(&self, ack: SeqNr) -> bool {
         !self.acked.is_after(ack) && !ack.is_after(self.sent)
     }
 
-    /// The window field of an acknowledgement with which the receiver offers `window`, if the sender
-    /// may send `part` bytes more than it has.
+    /// The window field for an acknowledgement with which the receiver offers `window`, if the sender may
+    /// send `part` bytes more than it has.
     fn limit(&mut self, ack: SeqNr, window: u16, part: u64) -> u16 {
         let is_duplicate = ack == self.acked && window == self.offered;
         let unit = 1 << self.shift;
@@ -134,6 +134,7 @@ impl Flow {
         let least = distance(self.edge).max(LEAST);
         let wanted = if is_duplicate { distance(self.edge) } else { distance(self.sent) + part };
         let size = if is_duplicate { wanted } else { wanted.max(least) }.min(most);
+        // Rounded up, so that the right edge never moves back.
         let field = u16::try_from(size.div_ceil(unit)).unwrap_or(u16::MAX).min(window);
         let edge = ack.advance(u64::from(field) * unit);
         if edge.is_after(self.edge) {

@@ -1,35 +1,36 @@
-//! Shares of the processor: how much work each session may cause between two turns of the thread's driver.
+//! Fair shares of the processor: bounds the work that each session may cause between two turns of a
+//! thread's driver.
 //!
 //! A driver sends and receives for all sessions, and everything that it wakes runs on its thread. Work is
 //! counted where it is done, in units of about a nanosecond of an ordinary processor. A session that has
-//! used its share waits for the driver's next turn; the others go on. What is not counted: the work of
-//! packets themselves, which the link's rate bounds.
+//! used its share waits for the driver's next turn; the others continue. Not counted: the work of packets
+//! themselves, which the link's rate bounds.
 
 use std::collections::BTreeMap;
 
-/// What sessions share between two turns, in units, and what all may do together at most: sessions that begin
-/// in one turn do not know of each other, and a piece of work may exceed a share.
+/// Work that all sessions share in a turn, in units, and the bound for all together: sessions that begin in
+/// the same turn do not know of each other, and a piece of work may exceed a share.
 const TURN: u64 = 2_000_000;
 const MOST: u64 = 2 * TURN;
 
-/// Work per call that moves data of a stream, and per byte of it.
+/// Work of a call that moves data of a stream; each byte adds one unit.
 pub const CALL: u64 = 20_000;
-/// Work of a stream that a peer opens: a connection is made, or something is looked up.
+/// Work of a stream that a peer opens: a connection is made, or a name is looked up.
 pub const OPENING: u64 = 100_000;
 
-/// The shares of sessions `K`.
+/// Shares of sessions identified by `K`.
 ///
-/// Commands: [`WorkShares::charge`] after work, [`WorkShares::wait`] if a session that wants to work may
-/// not. The driver calls [`WorkShares::begin_turn`]. What a piece of work takes beyond the share is taken
-/// from the session's next ones.
+/// Call [`WorkShares::charge`] after work, and [`WorkShares::wait`] if a session that wants to work may
+/// not. The driver calls [`WorkShares::begin_turn`]. Work beyond a share is deducted from the session's
+/// next ones.
 #[derive(Debug)]
 pub struct WorkShares<K> {
     share: u64,
-    /// What all have done in this turn.
+    /// Work of all sessions in this turn.
     done: u64,
-    /// What sessions have done in this turn, and what they owe from earlier ones; 0 if they only wait.
+    /// Work of sessions in this turn and debts from earlier ones; 0 for a session that only waits.
     spent: BTreeMap<K, u64>,
-    /// Whether a session waits.
+    /// `true` if a session waits.
     waits: bool,
 }
 
@@ -40,26 +41,26 @@ impl<K> Default for WorkShares<K> {
 }
 
 impl<K: Ord + Copy> WorkShares<K> {
-    /// Whether a session may work in this turn.
+    /// Returns `true` if a session may work in this turn.
     pub fn permits(&self, session: K) -> bool {
         self.done < MOST && self.spent.get(&session).is_none_or(|spent| *spent < self.share)
     }
 
-    /// Notes work of a session.
+    /// Records work of a session.
     pub fn charge(&mut self, session: K, work: u64) {
         let spent = self.spent.entry(session).or_default();
         *spent = spent.saturating_add(work);
         self.done = self.done.saturating_add(work);
     }
 
-    /// Notes that a session waits for the next turn.
+    /// Records that a session waits for the next turn.
     pub fn wait(&mut self, session: K) {
         self.spent.entry(session).or_default();
         self.waits = true;
     }
 
-    /// Begins the driver's next turn. The sessions that have worked or waited in the last one share this
-    /// one equally. Returns whether some have waited.
+    /// Begins the driver's next turn. The sessions that worked or waited in the last one share it equally.
+    /// Returns `true` if one has waited.
     pub fn begin_turn(&mut self) -> bool {
         let (share, sessions) = (self.share, self.spent.len().max(1) as u64);
         self.spent.retain(|_, spent| {

@@ -1,4 +1,4 @@
-//! The bundles in the store, and those remembered.
+//! Index of the bundles in the store and of those remembered.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,11 +7,11 @@ use units::Instant;
 use super::{Fate, PeerId, Place, Record, Whereabouts};
 use crate::BundleId;
 
-/// Where a bundle is on its way.
+/// Processing state of a bundle.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum State {
     Waiting,
-    /// The next node does not want it now.
+    /// The next node does not accept it at present.
     Paused(Instant),
     Sending(PeerId),
     Delivering,
@@ -27,25 +27,24 @@ pub(super) enum State {
 pub(super) struct Held {
     pub(super) record: Record,
     place: Place,
-    /// Its place in the order of arrival.
+    /// Position in the order of arrival.
     order: u64,
     pub(super) state: State,
 }
 
-/// The bundles in the store and those remembered. Each lookup takes a time that grows with the
-/// logarithm of their number.
+/// The bundles in the store and those remembered. Each lookup takes logarithmic time.
 #[derive(Debug, Default)]
 pub(super) struct Index {
     held: BTreeMap<BundleId, Held>,
     known: BTreeMap<BundleId, (Fate, u64)>,
-    /// Those known, by the end of their time.
+    /// Remembered bundles by expiry.
     ends: BTreeSet<(u64, BundleId)>,
     arrivals: BTreeMap<u64, BundleId>,
     waiting: BTreeSet<(Place, u64, BundleId)>,
     paused: BTreeSet<(Instant, BundleId)>,
     leaving: BTreeSet<BundleId>,
     expiring: BTreeSet<(u64, BundleId)>,
-    /// Bundles for each place, and their bytes.
+    /// Number and bytes of the bundles for each place.
     shares: BTreeMap<Place, (usize, u64)>,
     next: u64,
     bytes: u64,
@@ -60,7 +59,7 @@ impl Index {
         self.bytes
     }
 
-    /// Bundles for a place, and their bytes.
+    /// Number and bytes of the bundles for a place.
     pub(super) fn share(&self, place: Place) -> (usize, u64) {
         self.shares.get(&place).copied().unwrap_or_default()
     }
@@ -78,7 +77,7 @@ impl Index {
         self.held.get(id)
     }
 
-    /// Whether a bundle is here, or was.
+    /// Returns `true` if a bundle is in the store or remembered.
     pub(super) fn knows(&self, id: &BundleId) -> bool {
         self.held.contains_key(id) || self.known.contains_key(id)
     }
@@ -95,13 +94,14 @@ impl Index {
         *share = (share.0 + 1, share.1 + record.length);
         self.arrivals.insert(order, id);
         self.expiring.insert((record.expires, id));
+        // `Delivering` is in none of the ordered sets; `set` enters the bundle into the one of its state.
         let replaced =
             self.held.insert(id, Held { record, place, order, state: State::Delivering });
         debug_assert!(replaced.is_none(), "a bundle is here once");
         self.set(&id, state);
     }
 
-    /// Moves a bundle to another state.
+    /// Moves a bundle to another state, and between the sets that are ordered by state.
     pub(super) fn set(&mut self, id: &BundleId, state: State) {
         let Some(held) = self.held.get_mut(id) else { return };
         let (place, order) = (held.place, held.order);
@@ -121,7 +121,7 @@ impl Index {
 
     pub(super) fn take(&mut self, id: &BundleId) -> Option<Held> {
         let state = self.held.get(id)?.state;
-        // Out of all orders.
+        // Removes it from all ordered sets.
         self.set(id, State::Delivering);
         let held = self.held.remove(id)?;
         self.bytes -= held.record.length;
@@ -143,7 +143,7 @@ impl Index {
         self.first(Place::Peer(peer)).next()
     }
 
-    /// The first that waits for a service of this node, or for the node itself.
+    /// The first bundle that waits for a service of this node, or for the node itself (`None`).
     pub(super) fn first_here(&self, service: Option<&str>) -> Option<&Record> {
         let is_for =
             |it: &&Record| it.part.is_none() && it.destination.service().as_deref() == service;
@@ -160,7 +160,7 @@ impl Index {
         self.paused.first().map(|(at, _)| *at)
     }
 
-    /// Ends pauses.
+    /// Ends the pauses that are over.
     pub(super) fn unpause(&mut self, now: Instant) {
         while let Some((at, id)) = self.paused.first().copied()
             && at <= now
@@ -172,7 +172,7 @@ impl Index {
         }
     }
 
-    /// Those whose time is over and that nobody is sending or taking.
+    /// Bundles that have expired and are not being sent or delivered.
     pub(super) fn expired(&self, wall: u64) -> Vec<BundleId> {
         let over = self.expiring.iter().take_while(|(end, _)| *end <= wall);
         let idle = |id: &BundleId| matches!(self.held[id].state, State::Waiting | State::Paused(_));
@@ -186,7 +186,7 @@ impl Index {
         self.ends.insert((until, id));
     }
 
-    /// Forgets those whose time is over: nobody who keeps to the time of bundles sends them again.
+    /// Forgets bundles that have expired: nodes that respect lifetimes do not send them again.
     pub(super) fn forget(&mut self, wall: u64) {
         while let Some((end, id)) = self.ends.first().copied()
             && end <= wall

@@ -1,4 +1,4 @@
-//! The parts of bundles for this node, which wait to be joined.
+//! Fragments of bundles for this node, which wait to be joined.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,28 +8,28 @@ use super::{Agent, Fate, Incoming, JOINING, Part, Place, Record, State};
 use crate::parts::{MOST_PARTS, needed};
 use crate::{BundleId, Fragment, Refusal, Summary};
 
-/// A whole, and its length: parts that do not agree on that are not of the same.
+/// Identity and total length of a whole: fragments with different totals do not belong together.
 type Key = (BundleId, u64);
-/// Parts in the order of their places, with their lengths.
+/// Fragments in the order of their offsets, with their lengths.
 type Group = BTreeMap<(Fragment, BundleId), u64>;
 
-/// Parts to join.
+/// Fragments to join.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Join {
     /// The identity of the whole.
     pub whole: BundleId,
-    /// The parts that it takes, in the order of their places.
+    /// The fragments needed, in the order of their offsets.
     pub parts: Vec<BundleId>,
     key: Key,
 }
 
-/// The parts for this node, by the wholes that they belong to.
+/// Fragments for this node, grouped by the whole that they belong to.
 #[derive(Debug, Default)]
 pub(super) struct Groups {
     groups: BTreeMap<Key, Group>,
-    /// Those that may be complete.
+    /// Groups that may be complete.
     ready: BTreeSet<Key>,
-    /// Those that could not be joined, and when to try again.
+    /// Groups that could not be joined, and the time of the next attempt.
     later: BTreeSet<(Instant, Key)>,
     joining: Option<Key>,
 }
@@ -50,7 +50,7 @@ impl Groups {
         }
     }
 
-    /// Whether every byte of a part is here.
+    /// Returns `true` if every byte of a fragment has arrived already.
     fn covers(&self, part: &Part) -> bool {
         let Some(group) = self.groups.get(&(part.whole, part.place.total)) else { return false };
         let (mut until, end) = (part.place.offset, part.place.end(part.length));
@@ -81,7 +81,7 @@ impl Groups {
 }
 
 impl Part {
-    /// Which part of which whole a bundle is.
+    /// Describes a bundle as a fragment, if it is one.
     pub(super) fn of(bundle: &Summary) -> Option<Self> {
         let length = bundle.payload.len() as u64;
         bundle.fragment.map(|place| Self { whole: bundle.whole, place, length })
@@ -89,10 +89,10 @@ impl Part {
 }
 
 impl Agent {
-    /// Whether a part for this node is of use.
+    /// Returns `true` if a fragment for this node contains new bytes, or the bundle is no such fragment.
     ///
     /// # Errors
-    /// Why it is not taken.
+    /// The reason why it is refused.
     pub(super) fn is_new_part(&self, place: Place, bundle: &Summary) -> Result<bool, Refusal> {
         let Some(part) = Part::of(bundle).filter(|_| place == Place::Here) else { return Ok(true) };
         if self.index.knows(&part.whole) || self.groups.covers(&part) {
@@ -110,21 +110,22 @@ impl Agent {
         }
     }
 
-    /// Parts to join, one bundle at a time: until [`Self::joined`] or [`Self::not_joined`], or
-    /// [`Self::offer_joined`] has none of it. The whole takes room in the store that may be beyond its
-    /// limit, until the parts are removed.
+    /// Returns fragments to join, of one whole at a time until [`Self::joined`] or [`Self::not_joined`], or
+    /// until [`Self::offer_joined`] returns [`None`]. The whole may exceed the limit of the store until its
+    /// fragments are removed.
     pub fn poll_join(&mut self) -> Option<Join> {
         if self.groups.joining.is_some() {
             return None;
         }
         while let Some(key) = self.groups.ready.pop_first() {
+            // The whole has arrived by itself meanwhile.
             if self.index.knows(&key.0) {
                 self.end_joining(key);
                 continue;
             }
             let is_whole = |it: &Incoming| it.place.is_some() && it.id == Some(key.0);
             if self.incoming.values().any(is_whole) {
-                // It comes in another way, and the disk may take it or not.
+                // The whole is also arriving by itself, and the disk may or may not accept it.
                 self.groups.ready.insert(key);
                 return None;
             }
@@ -138,8 +139,9 @@ impl Agent {
         None
     }
 
-    /// Parts have become this bundle. Returns what to store; [`None`] if it is not theirs, or has come in
-    /// another way: the parts then leave. `now` is in milliseconds since 1970.
+    /// Handles the bundle made of the fragments. Returns the record to store; [`None`] if it is not the
+    /// expected whole or has arrived by itself: its fragments are then removed. `now` is in milliseconds
+    /// since 1970.
     pub fn offer_joined(&mut self, join: &Join, now: u64, bundle: &Summary) -> Option<Record> {
         let is_theirs = bundle.id == join.whole && bundle.fragment.is_none();
         if !is_theirs || self.index.knows(&bundle.id) {
@@ -149,26 +151,27 @@ impl Agent {
         Some(Record::new(bundle, now))
     }
 
-    /// The disk has the whole: its parts leave.
+    /// Records that the disk has the whole: its fragments are removed.
     pub fn joined(&mut self, join: &Join, record: Record) {
         self.stats.joined += 1;
         self.place(record);
         self.end_joining(join.key);
     }
 
-    /// The disk did not take the whole, or did not give a part. It is tried again.
+    /// Handles a whole that could not be stored, or a fragment that could not be read; it is tried again
+    /// later.
     pub fn not_joined(&mut self, now: Instant, join: &Join) {
         join.parts.iter().for_each(|id| self.index.set(id, State::Waiting));
         self.groups.later.insert((now + JOINING, join.key));
         self.groups.joining = None;
     }
 
-    /// Whether parts are becoming this bundle.
+    /// Returns `true` while fragments of this bundle are being joined.
     pub(super) fn is_joining(&self, id: &BundleId) -> bool {
         self.groups.joining.is_some_and(|(whole, _)| whole == *id)
     }
 
-    /// The parts of a whole leave: they were delivered with it.
+    /// Removes the fragments of a whole: they were delivered with it.
     fn end_joining(&mut self, key: Key) {
         self.groups.joining.take_if(|joining| *joining == key);
         for (_, id) in self.groups.groups.remove(&key).unwrap_or_default().into_keys() {

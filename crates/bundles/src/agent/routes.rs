@@ -1,4 +1,4 @@
-//! Which bundles a node takes, and where each goes.
+//! Decides which bundles a node takes, and where each goes.
 
 use core::time::Duration;
 
@@ -8,85 +8,85 @@ use units::ByteCount;
 use super::Origin;
 use crate::{Endpoint, Fragment, Node, Summary};
 
-/// How far the clocks of nodes may differ.
+/// Largest permitted difference between the clocks of nodes.
 const CLOCKS: Duration = Duration::from_secs(3600);
 
-/// A node that this one exchanges bundles with, by its place in [`AgentConfig::peers`].
+/// A neighbour of this node by its index in [`AgentConfig::peers`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct PeerId(pub usize);
 
-/// Where a bundle goes next.
+/// Next hop of a bundle.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Place {
     /// To an endpoint of this node.
     Here,
     /// To another node.
     Peer(PeerId),
-    /// There is no route any more.
+    /// No route at present.
     Nowhere,
 }
 
-/// What an agent is and may keep.
+/// Settings of an agent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AgentConfig {
-    /// This node.
+    /// The node itself.
     pub node: Node,
-    /// The nodes that it exchanges bundles with.
+    /// The neighbours.
     pub peers: Vec<Neighbour>,
-    /// What it may keep.
+    /// Limits of the store and of transfers.
     pub limits: Limits,
-    /// Whether it reports to those whom bundles name what happened to these.
+    /// `true` if status reports are sent to the endpoints that bundles name.
     pub reports: bool,
 }
 
-/// A node that bundles are exchanged with.
+/// A node with which bundles are exchanged directly.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Neighbour {
-    /// Itself.
+    /// Its node ID.
     pub node: Node,
-    /// Nodes behind it, whose bundles it may hand over, and to which it passes bundles on.
+    /// Nodes behind it: it may hand over their bundles, and forwards bundles to them.
     pub behind: Vec<Node>,
-    /// Whether everything is behind it that is nowhere else.
+    /// `true` if all nodes that are not listed elsewhere are behind it (default route).
     pub everything: bool,
 }
 
-/// What an agent may keep.
+/// Limits of the store and of transfers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
     /// Bytes in the store.
     pub bytes: ByteCount,
     /// Bundles in the store.
     pub bundles: usize,
-    /// Bytes of one bundle.
+    /// Bytes of a single bundle.
     pub largest: ByteCount,
-    /// Bundles in the store and remembered.
+    /// Bundles in the store and past ones remembered.
     pub remembered: usize,
-    /// The longest lifetime of a bundle.
+    /// Longest lifetime of a bundle.
     pub lifetime: Duration,
-    /// Bundles sent to a node and not acknowledged.
+    /// Bundles sent to a node and not acknowledged yet.
     pub window: usize,
-    /// Their bytes, unless it is one bundle.
+    /// Bytes of these; a single bundle may exceed it.
     pub window_bytes: ByteCount,
 }
 
-/// Why a bundle is not taken.
+/// Reason why a bundle is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum Refusal {
     /// The store is full.
     #[error("the store is full")]
     Full,
-    /// The disk does not take it.
+    /// The disk could not store it.
     #[error("the disk does not take it")]
     Disk,
-    /// The same bundle is coming in another way, or too many are.
-    #[error("the same bundle, or too many others, are coming in")]
+    /// The same bundle is arriving by another way, or too many bundles are arriving.
+    #[error("the same bundle, or too many others, are arriving")]
     Busy,
     /// No more bundles can be remembered.
     #[error("no more bundles can be remembered until others expire")]
     Memory,
     /// It has arrived damaged.
-    #[error("it has arrived damaged")]
+    #[error("it arrived damaged")]
     Damaged,
     /// It is larger than permitted.
     #[error("it is larger than permitted")]
@@ -94,35 +94,35 @@ pub enum Refusal {
     /// Its lifetime is longer than permitted.
     #[error("its lifetime is longer than permitted")]
     Lifetime,
-    /// It is of no more use.
+    /// Its lifetime has ended.
     #[error("it has expired")]
     Expired,
     /// It was made in the future: one of the clocks is wrong.
-    #[error("it was made in the future")]
+    #[error("its creation time is in the future")]
     Future,
-    /// No node that this one knows leads to its destination.
+    /// This node has no route to its destination.
     #[error("no route leads to its destination")]
     NoRoute,
-    /// The node that hands it over may not hand over bundles of its source.
+    /// Its source is not behind the node that hands it over.
     #[error("its source is not behind the node that sends it")]
     Source,
-    /// It is a record for a service, or anything else for the node itself.
-    #[error("a node itself takes administrative records only, and its services take all others")]
+    /// It is an administrative record for a service, or another bundle for the node itself.
+    #[error("the node's own endpoint accepts administrative records only, its services none")]
     Endpoint,
-    /// It is not what was announced, or no bundle.
+    /// It differs from what was announced, or is not a bundle.
     #[error("it is malformed")]
     Malformed,
 }
 
 impl Refusal {
-    /// Whether the same bundle may be taken later.
+    /// Returns `true` if the same bundle may be accepted later.
     pub fn is_passing(self) -> bool {
         matches!(self, Self::Full | Self::Disk | Self::Busy | Self::Memory | Self::Damaged)
     }
 }
 
 impl AgentConfig {
-    /// Where bundles for an endpoint go; never back to where they come from.
+    /// The next hop of bundles for an endpoint; never the node that they come from.
     pub(super) fn route(&self, to: &Endpoint, from: Option<PeerId>) -> Option<Place> {
         let node = to.node();
         if *node == self.node {
@@ -135,7 +135,7 @@ impl AgentConfig {
         (Some(peer) != from).then_some(Place::Peer(peer))
     }
 
-    /// Where a bundle goes, if it is taken. `now` is in milliseconds since 1970.
+    /// Checks a bundle and finds its next hop. `now` is in milliseconds since 1970.
     pub(super) fn check(&self, from: Origin, bundle: &Summary, now: u64) -> Result<Place, Refusal> {
         let peer = match from {
             Origin::Here => None,
@@ -162,7 +162,8 @@ impl AgentConfig {
         }
         match self.route(&bundle.destination, peer) {
             None | Some(Place::Nowhere) => Err(Refusal::NoRoute),
-            // A node takes records, its services do not.
+            // The node's own endpoint accepts administrative records only, and services accept all other
+            // bundles.
             Some(Place::Here)
                 if bundle.is_administrative == bundle.destination.service().is_some() =>
             {
@@ -173,7 +174,7 @@ impl AgentConfig {
         }
     }
 
-    /// Whether a bundle for this node is a part of one that it may take.
+    /// Checks a fragment of a bundle for this node.
     fn check_part(&self, bundle: &Summary) -> Result<(), Refusal> {
         let Some(Fragment { total, .. }) = bundle.fragment else { return Ok(()) };
         if bundle.is_administrative || bundle.payload.is_empty() {
@@ -185,7 +186,7 @@ impl AgentConfig {
         Ok(())
     }
 
-    /// Whether a node may hand over bundles of this source.
+    /// Returns `true` if a node may hand over bundles of this source; `None` is this node itself.
     fn may_hand_over(&self, from: Option<PeerId>, source: &Node) -> bool {
         let Some(PeerId(number)) = from else { return *source == self.node };
         let Some(peer) = self.peers.get(number) else { return false };
@@ -198,7 +199,8 @@ impl AgentConfig {
     }
 }
 
-/// Whether a part ends within its whole. No node can use one that does not, and its end may be no number.
+/// Returns `true` if a fragment ends within its whole. No node could use another one, and its end may
+/// overflow.
 fn is_within_whole(bundle: &Summary) -> bool {
     bundle.fragment.is_none_or(|Fragment { offset, total }| {
         offset.checked_add(bundle.payload.len() as u64).is_some_and(|end| end <= total)

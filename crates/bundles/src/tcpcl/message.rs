@@ -4,7 +4,7 @@ use thiserror::Error;
 
 const MAGIC: [u8; 4] = *b"dtn!";
 const VERSION: u8 = 4;
-/// Contact header flag: TLS is possible (RFC 9174 §4.2).
+/// Contact header flag CAN_TLS (RFC 9174 §4.2).
 const CAN_TLS: u8 = 1;
 
 const XFER_SEGMENT: u8 = 1;
@@ -20,57 +20,57 @@ const END: u8 = 1;
 const START: u8 = 2;
 /// Session termination flag (RFC 9174 §6.1).
 const REPLY: u8 = 1;
-/// Extension item flag: the receiver must understand it (RFC 9174 §4.8).
+/// Extension item flag: the receiver must support it (RFC 9174 §4.8).
 const CRITICAL: u8 = 1;
-/// The type of the transfer extension that tells the length (RFC 9174 §5.2.5.1).
+/// Type of the Transfer Length extension (RFC 9174 §5.2.5.1).
 const LENGTH_ITEM: u16 = 1;
 
-/// The longest node ID that is read, in bytes.
+/// Longest node ID that is accepted, in bytes.
 const LONGEST_NODE: usize = 1024;
-/// The most bytes of extension items that are read.
+/// Most bytes of extension items that are accepted.
 const LONGEST_ITEMS: usize = 4096;
 
-/// Bytes of a contact header.
+/// Length of a contact header, in bytes.
 pub const CONTACT: usize = 6;
 
-/// The first bytes of each side.
+/// Contact header, with which each side begins (RFC 9174 §4.2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ContactHeader {
     /// Protocol version.
     pub version: u8,
-    /// Whether the sender would use TLS.
+    /// `true` if the sender is able to use TLS.
     pub can_tls: bool,
 }
 
 impl ContactHeader {
-    /// Ours, without TLS.
+    /// Contact header of this implementation, without TLS.
     pub const OURS: Self = Self { version: VERSION, can_tls: false };
 
-    /// As bytes.
+    /// Encodes the header.
     pub fn encode(self) -> [u8; CONTACT] {
         let [a, b, c, d] = MAGIC;
         [a, b, c, d, self.version, if self.can_tls { CAN_TLS } else { 0 }]
     }
 
-    /// Reads one; [`None`] if the magic string is another.
+    /// Parses a header; [`None`] if it has another magic string.
     pub fn read(bytes: &[u8; CONTACT]) -> Option<Self> {
         let [magic @ .., version, flags] = bytes;
         (*magic == MAGIC).then_some(Self { version: *version, can_tls: flags & CAN_TLS != 0 })
     }
 }
 
-/// Why a session ends (RFC 9174 §9.6).
+/// Reason for the end of a session (RFC 9174 §9.6).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TermReason {
-    /// Unknown, or not said.
+    /// Unknown or not specified.
     Unknown,
-    /// Nothing was to be done.
+    /// The session was idle.
     IdleTimeout,
-    /// The version does not match.
+    /// Incompatible version.
     VersionMismatch,
-    /// Too busy.
+    /// The node is too busy.
     Busy,
-    /// The contact header or the session's parameters do not suit.
+    /// The contact header or session parameters are not acceptable.
     ContactFailure,
     /// Out of resources.
     ResourceExhaustion,
@@ -100,78 +100,78 @@ impl TermReason {
     }
 }
 
-/// A message.
+/// A TCPCLv4 message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Message<'a> {
-    /// Parameters of a session.
+    /// SESS_INIT: parameters of a session.
     SessInit {
-        /// The longest time between messages, in seconds; 0 for any.
+        /// Longest time between messages, in seconds; 0 for no limit.
         keepalive: u16,
-        /// The longest segment that the sender takes, in bytes.
+        /// Longest segment that the sender accepts, in bytes.
         segment_mru: u64,
-        /// The longest bundle that the sender takes, in bytes.
+        /// Longest bundle that the sender accepts, in bytes.
         transfer_mru: u64,
-        /// The sender's node; empty if it does not say.
+        /// Node ID of the sender; may be empty.
         node: &'a str,
-        /// Whether an extension is critical: none is known here.
+        /// `true` if an extension is critical; none is supported here.
         critical: bool,
     },
-    /// The end of the session.
+    /// SESS_TERM: the end of a session.
     SessTerm {
-        /// Whether it answers another.
+        /// `true` if it answers the peer's SESS_TERM.
         reply: bool,
-        /// Why.
+        /// The reason.
         reason: TermReason,
     },
-    /// The beginning of a part of a bundle: `length` bytes follow.
+    /// XFER_SEGMENT: header of a segment; `length` bytes of data follow.
     XferSegment {
-        /// Whether it is the first.
+        /// `true` for the first segment of a transfer.
         start: bool,
-        /// Whether it is the last.
+        /// `true` for the last segment of a transfer.
         end: bool,
-        /// The transfer.
+        /// Transfer ID.
         id: u64,
-        /// The length of the whole bundle, if the first says it.
+        /// Length of the whole bundle, if the first segment contains it.
         total: Option<u64>,
-        /// Whether an extension is critical that is not known here.
+        /// `true` if an unsupported extension is critical.
         critical: bool,
-        /// Bytes of the part.
+        /// Bytes of data.
         length: u64,
     },
-    /// So much of a transfer has come.
+    /// XFER_ACK: acknowledges a segment.
     XferAck {
-        /// Flags of the segment.
+        /// START flag of the segment.
         start: bool,
-        /// Flags of the segment.
+        /// END flag of the segment.
         end: bool,
-        /// The transfer.
+        /// Transfer ID.
         id: u64,
-        /// Bytes of the transfer so far.
+        /// Bytes of the transfer received so far.
         length: u64,
     },
-    /// A transfer is not taken.
+    /// XFER_REFUSE: refuses a transfer.
     XferRefuse {
-        /// Why (RFC 9174 §9.4).
+        /// Reason code (RFC 9174 §9.4).
         reason: u8,
-        /// The transfer.
+        /// Transfer ID.
         id: u64,
     },
-    /// The sender is there.
+    /// KEEPALIVE: shows that the sender is alive.
     Keepalive,
-    /// A message was not understood.
+    /// MSG_REJECT: a message was not understood.
     MsgReject {
-        /// Why (RFC 9174 §9.7).
+        /// Reason code (RFC 9174 §9.7).
         reason: u8,
-        /// Its first byte.
+        /// First byte of the rejected message.
         header: u8,
     },
 }
 
-/// What comes is no message.
+/// The bytes are not a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum MessageError {
-    /// Its type is unknown, so its length is, too.
+    /// Unknown type, and so an unknown length.
     #[error("a message of an unknown type, {0}")]
     Type(u8),
     /// A field is too long or not text.
@@ -179,7 +179,7 @@ pub enum MessageError {
     Malformed(u8),
 }
 
-/// Reads numbers from the front of what has come so far.
+/// Reader of big-endian numbers from the front of the received bytes.
 struct Reader<'a>(&'a [u8]);
 
 impl<'a> Reader<'a> {
@@ -194,7 +194,7 @@ impl<'a> Reader<'a> {
         Some(bytes.iter().fold(0, |sum, byte| sum << 8 | u64::from(*byte)))
     }
 
-    /// Extension items: their bytes. An error if they are too long.
+    /// Reads the bytes of extension items; an error if they are too long.
     fn items(&mut self, kind: u8) -> Result<Option<&'a [u8]>, MessageError> {
         let Some(length) = self.number::<4>() else { return Ok(None) };
         if length > LONGEST_ITEMS as u64 {
@@ -204,7 +204,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// What extension items say: the length of the transfer, and whether one is critical and not known.
+/// Parses extension items: the length of the transfer, and `true` if an unsupported item is critical.
 fn items(bytes: &[u8], transfer: bool, kind: u8) -> Result<(Option<u64>, bool), MessageError> {
     let (mut reader, mut total, mut critical) = (Reader(bytes), None, false);
     while !reader.0.is_empty() {
@@ -224,11 +224,11 @@ fn items(bytes: &[u8], transfer: bool, kind: u8) -> Result<(Option<u64>, bool), 
 }
 
 impl<'a> Message<'a> {
-    /// Reads a message from the front of `bytes`; of a segment all but its data. [`None`] if it is not
-    /// whole yet. Returns what follows.
+    /// Parses a message at the front of `bytes`, of a segment all but its data. Returns it with the bytes
+    /// behind it; [`None`] if it is incomplete.
     ///
     /// # Errors
-    /// If it is none.
+    /// [`MessageError`] if the bytes are not a message.
     pub fn read(bytes: &'a [u8]) -> Result<Option<(Self, &'a [u8])>, MessageError> {
         let Some((kind, rest)) = bytes.split_first() else { return Ok(None) };
         let mut reader = Reader(rest);
@@ -295,7 +295,7 @@ impl<'a> Message<'a> {
         Some(Self::XferAck { start: flags & START != 0, end: flags & END != 0, id, length })
     }
 
-    /// Appends the message; of a segment all but its data.
+    /// Appends the encoded message, of a segment all but its data.
     pub fn write(&self, out: &mut Vec<u8>) {
         let flags =
             |start: bool, end: bool| (if start { START } else { 0 }) | if end { END } else { 0 };
@@ -335,7 +335,7 @@ impl<'a> Message<'a> {
     }
 }
 
-/// Appends the extension items of a first segment: the length of the transfer, if it is said.
+/// Appends the extension items of a first segment: the length of the transfer, if given.
 fn write_length(out: &mut Vec<u8>, total: Option<u64>) {
     let item = total.map(|total| {
         let number = LENGTH_ITEM.to_be_bytes();

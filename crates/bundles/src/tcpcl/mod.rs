@@ -1,11 +1,11 @@
-//! Bundles over TCP: TCPCLv4 (RFC 9174), within TLS if the node is to use it.
+//! Bundles over TCP: TCPCLv4 (RFC 9174), over TLS if the node is configured so.
 //!
-//! [`Session`] is the state machine of one connection: bytes and the time in, bytes and events out.
+//! [`Session`] is the state machine of one connection: received bytes and the time in, bytes to send and events out.
 //!
-//! TLS itself is the owner's: the session says when the connection becomes TLS, and refuses a peer that
-//! offers none. Without TLS on this side, one that requires it ends the session.
+//! TLS itself is left to the owner: the session reports when the connection becomes TLS, and rejects a peer
+//! that does not offer it. A peer that requires TLS ends the session if this side has none.
 //!
-//! Not modelled: extensions of sessions and transfers other than the length of a transfer (§5.2.5.1).
+//! Not modelled: session extensions, and transfer extensions other than the Transfer Length (§5.2.5.1).
 
 mod message;
 mod session;

@@ -1,4 +1,4 @@
-//! One connection, from the contact header to its end.
+//! State machine of one connection, from the contact header to its end.
 
 use core::time::Duration;
 use std::collections::VecDeque;
@@ -11,18 +11,18 @@ use units::{Instant, Machine, earliest_timer};
 use super::message::{CONTACT, ContactHeader, Message, MessageError, TermReason};
 use crate::Node;
 
-/// What we offer: the longest time between messages, in seconds.
+/// Keepalive interval that this side offers, in seconds.
 pub const KEEPALIVE: u16 = 30;
-/// Segments that we take and send, in bytes: an acknowledgement each (RFC 9174 §5.2.3).
+/// Longest segment that this side accepts and sends, in bytes; each is acknowledged (RFC 9174 §5.2.3).
 pub const SEGMENT: u64 = 64 << 10;
-/// Time until the session is established, and from the end of it to that of the connection.
+/// Time limit for the establishment of a session, and for the end of the connection after its termination.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// The longest message without the data of its segment.
+/// Longest message without segment data, in bytes.
 const LONGEST: usize = 8 << 10;
-/// Bytes that wait to be sent before we take no more of a bundle from the owner.
+/// Unsent bytes above which no more of a bundle is requested from the owner.
 const AHEAD: usize = 256 << 10;
 
-/// Reasons of refusals (RFC 9174 §9.4).
+/// Reason codes of refusals (RFC 9174 §9.4).
 mod refusal {
     pub(super) const COMPLETED: u8 = 1;
     pub(super) const NO_RESOURCES: u8 = 2;
@@ -30,82 +30,83 @@ mod refusal {
     pub(super) const EXTENSION_FAILURE: u8 = 5;
 }
 
-/// Who has connected.
+/// The side that opened the connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Role {
-    /// We did.
+    /// This node.
     Active,
-    /// The peer did.
+    /// The peer.
     Passive,
 }
 
-/// What a session says of this node.
+/// Settings of this node in a session.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SessionConfig {
-    /// This node.
+    /// Node ID of this node.
     pub node: Node,
-    /// The largest bundle that it takes, in bytes.
+    /// Largest bundle that it accepts, in bytes.
     pub largest: u64,
-    /// Whether the session must be within TLS (RFC 9174 §4.4).
+    /// `true` if sessions must use TLS (RFC 9174 §4.4).
     pub tls: bool,
 }
 
-/// Why a session is over.
+/// Why a session has ended.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum SessionEnd {
-    /// The peer has ended it, with this reason.
-    #[error("the peer has ended it ({0:?})")]
+    /// The peer has terminated it with this reason.
+    #[error("the peer has ended the session ({0:?})")]
     ByPeer(TermReason),
-    /// We have.
+    /// This node has terminated it.
     #[error("ended")]
     Ended,
-    /// The connection ended.
+    /// The connection was closed.
     #[error("the connection has ended")]
     Closed,
-    /// It is no TCPCLv4.
+    /// The peer does not speak TCPCLv4.
     #[error("the peer does not speak TCPCLv4")]
     Foreign,
-    /// The peer offers no TLS, which this node requires.
+    /// The peer does not offer TLS, which this node requires.
     #[error("the peer offers no TLS")]
     NoTls,
-    /// The peer says something that is no message, or not now.
+    /// The peer has sent an invalid or unexpected message.
     #[error("{0}")]
     Violation(String),
-    /// The peer is silent.
+    /// The peer has been silent for too long.
     #[error("the peer is silent")]
     Silent,
 }
 
-/// What a session tells its owner.
+/// Event for the owner.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SessionEvent {
-    /// Once the output is sent, the connection becomes TLS, of which the active side is the client. The
-    /// owner calls [`Session::secured`]; nothing is read before.
+    /// Once the output is sent, the connection becomes TLS, with the active side as client. The owner then
+    /// calls [`Session::secured`]; nothing is read before.
     Tls,
-    /// The peer has said who it is. The owner calls [`Session::accept`], or [`Session::end`].
+    /// The peer has sent its node ID; [`None`] if that is empty or of an unsupported form. The owner calls
+    /// [`Session::accept`] or [`Session::end`].
     Peer(Option<Node>),
-    /// A bundle of this length at most begins to come. The owner may call [`Session::refuse`].
+    /// A bundle of at most this length begins to arrive. The owner may call [`Session::refuse`].
     Begins(u64),
-    /// More of it.
+    /// More bytes of the bundle.
     Data(Vec<u8>),
-    /// It is whole. The owner calls [`Session::stored`] or [`Session::refuse`]; nothing else is read
-    /// before.
+    /// The bundle is complete. The owner calls [`Session::stored`] or [`Session::refuse`]; nothing else is
+    /// read before.
     Whole,
-    /// The peer has given it up.
+    /// The peer has given up the transfer, or the bundle is too long.
     Broken,
-    /// The bundle that we send is stored by the peer.
+    /// The peer has stored the bundle that was sent.
     Stored,
-    /// The peer does not take it: for now, or never.
+    /// The peer refuses the bundle that was sent.
     Refused {
-        /// Whether it may be sent again later.
+        /// `true` if it may be accepted later.
         passing: bool,
     },
-    /// Nothing more comes. Close the connection once all is sent.
+    /// The session is over. The owner closes the connection once the output is sent.
     Over(SessionEnd),
 }
 
-/// Why a [`Session`] wants to be woken.
+/// Why a [`Session`] asks to be woken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SessionWake {
     /// To send a keepalive.
@@ -116,34 +117,34 @@ pub enum SessionWake {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
-    /// Waits for the contact header.
+    /// Waits for the peer's contact header.
     Contact,
-    /// The owner makes the connection TLS.
+    /// Waits for the owner to establish TLS.
     Securing,
-    /// Waits for the peer's parameters.
+    /// Waits for the peer's SESS_INIT.
     Init,
-    /// The owner decides on the peer.
+    /// Waits for the owner's decision about the peer.
     Asked,
     Open,
-    /// We have said that we end.
+    /// This side has sent SESS_TERM.
     Ending,
     Over,
 }
 
-/// A bundle that is coming.
+/// A bundle that is arriving.
 #[derive(Debug)]
 struct Incoming {
     id: u64,
     came: u64,
-    /// Of the segment that is coming: bytes left, and its flags.
+    /// Bytes left of the current segment, and its flags.
     left: u64,
     start: bool,
     end: bool,
-    /// It was refused: its data is not kept.
+    /// `true` if it was refused: its data is dropped.
     refused: bool,
 }
 
-/// A bundle that we send.
+/// A bundle that is being sent.
 #[derive(Debug)]
 struct Outgoing {
     id: u64,
@@ -166,11 +167,11 @@ pub struct Session {
     output: Vec<u8>,
     events: VecDeque<SessionEvent>,
     incoming: Option<Incoming>,
-    /// A whole bundle waits for the owner's word.
+    /// `true` while a complete bundle awaits the owner's decision.
     judging: bool,
     outgoing: Option<Outgoing>,
     next_id: u64,
-    /// What the peer takes, in bytes.
+    /// Longest segment and longest bundle that the peer accepts, in bytes.
     segment: u64,
     largest: u64,
     keepalive: Option<Duration>,
@@ -180,7 +181,7 @@ pub struct Session {
 }
 
 impl Session {
-    /// A session on a new connection.
+    /// Starts a session on a new connection.
     pub fn new(now: Instant, role: Role, config: SessionConfig) -> Self {
         let mut session = Self {
             role,
@@ -200,7 +201,7 @@ impl Session {
             heard: now,
             said: now,
         };
-        // The passive side answers (RFC 9174 §4.1).
+        // The passive side sends its header after the peer's (RFC 9174 §4.1).
         if role == Role::Active {
             session.say_contact();
         }
@@ -212,7 +213,7 @@ impl Session {
         self.output.extend(header.encode());
     }
 
-    /// Bytes have come from the peer.
+    /// Handles bytes from the peer.
     pub fn handle_bytes(&mut self, now: Instant, bytes: &[u8]) {
         if self.state != State::Over && !bytes.is_empty() {
             self.heard = now;
@@ -221,22 +222,23 @@ impl Session {
         }
     }
 
-    /// Whether more should be read from the connection: not while a bundle or the peer is judged.
+    /// Returns `true` if more should be read from the connection, which is not while the owner has to
+    /// decide.
     pub fn wants_bytes(&self) -> bool {
         !self.judging && !matches!(self.state, State::Securing | State::Asked | State::Over)
     }
 
-    /// The peer has closed the connection.
+    /// Handles the end of the connection.
     pub fn handle_close(&mut self) {
         self.over(SessionEnd::Closed);
     }
 
-    /// Bytes to send, all that there are.
+    /// Takes all bytes to send.
     pub fn take_output(&mut self) -> Vec<u8> {
         std::mem::take(&mut self.output)
     }
 
-    /// What has happened.
+    /// Returns the next event.
     pub fn poll_event(&mut self) -> Option<SessionEvent> {
         self.events.pop_front()
     }
@@ -246,7 +248,7 @@ impl Session {
         self.input.len()
     }
 
-    /// Whether the session is established.
+    /// Returns `true` while the session is established.
     pub fn is_open(&self) -> bool {
         self.state == State::Open
     }
@@ -261,6 +263,7 @@ impl Session {
             return;
         }
         self.state = State::Over;
+        // While the owner decides, it has the complete bundle already.
         if self.incoming.take().is_some_and(|it| !it.refused) && !self.judging {
             self.events.push_back(SessionEvent::Broken);
         }
@@ -268,7 +271,7 @@ impl Session {
         self.events.push_back(SessionEvent::Over(end));
     }
 
-    /// Ends the session because of the peer's fault.
+    /// Ends the session because of a fault of the peer.
     fn fail(&mut self, now: Instant, end: SessionEnd) {
         if !matches!(self.state, State::Contact | State::Securing) {
             let reason = TermReason::Unknown;
@@ -277,7 +280,7 @@ impl Session {
         self.over(end);
     }
 
-    /// Ends the session, for this reason. The peer may still acknowledge.
+    /// Terminates the session with this reason. The peer may still acknowledge transfers.
     pub fn end(&mut self, now: Instant, reason: TermReason) {
         match self.state {
             State::Over | State::Ending => {}
@@ -285,7 +288,7 @@ impl Session {
             State::Init | State::Asked | State::Open => {
                 self.say(now, &Message::SessTerm { reply: false, reason });
                 (self.state, self.began) = (State::Ending, now);
-                // Its answer may be here already.
+                // The peer's SESS_TERM may be in the input already.
                 self.read(now);
             }
         }
@@ -293,6 +296,7 @@ impl Session {
 
     fn read(&mut self, now: Instant) {
         while self.wants_bytes() {
+            // Moved out for a moment, because `step` borrows the session.
             let input = std::mem::take(&mut self.input);
             let step = self.step(now, input.unused());
             self.input = input;
@@ -307,7 +311,7 @@ impl Session {
         }
     }
 
-    /// Takes one thing from the front of what has come. [`None`] if it is not whole yet.
+    /// Handles the first item of the received bytes, and returns its length. [`None`] if it is incomplete.
     fn step(&mut self, now: Instant, input: &[u8]) -> Result<Option<usize>, SessionEnd> {
         if self.incoming.as_ref().is_some_and(|incoming| incoming.left > 0) {
             return Ok(self.data(now, input));
@@ -325,7 +329,7 @@ impl Session {
             Ok(None) => Ok(None),
             Err(error) => {
                 if let MessageError::Type(header) = error {
-                    // Unknown type (RFC 9174 §9.7).
+                    // Reason 1: message type unknown (RFC 9174 §9.7).
                     self.say(now, &Message::MsgReject { reason: 1, header });
                 }
                 Err(SessionEnd::Violation(error.to_string()))
@@ -346,7 +350,7 @@ impl Session {
             return Ok(());
         }
         if !theirs.can_tls {
-            // RFC 9174 §4.3.
+            // Without an agreement on TLS the session is terminated (RFC 9174 §4.3).
             let reason = TermReason::ContactFailure;
             self.say(now, &Message::SessTerm { reply: false, reason });
             self.over(SessionEnd::NoTls);
@@ -357,13 +361,13 @@ impl Session {
         Ok(())
     }
 
-    /// The connection has become TLS.
+    /// Records that the connection has become TLS.
     pub fn secured(&mut self, now: Instant) {
         if self.state != State::Securing {
             return;
         }
         if !self.input.is_empty() {
-            // It came before TLS, from anybody.
+            // These bytes were not authenticated: an attacker could have injected them.
             return self.over(SessionEnd::Violation("bytes before TLS".to_owned()));
         }
         self.begin_init(now);
@@ -388,7 +392,7 @@ impl Session {
         self.say(now, &init);
     }
 
-    /// The peer is one to exchange bundles with.
+    /// Accepts the peer as a node to exchange bundles with.
     pub fn accept(&mut self, now: Instant) {
         if self.state != State::Asked {
             return;
@@ -396,6 +400,7 @@ impl Session {
         if self.role == Role::Passive {
             self.say_init(now);
         }
+        // Messages behind SESS_INIT have waited in the input.
         self.state = State::Open;
         self.read(now);
     }
@@ -425,7 +430,7 @@ impl Session {
             (_, Message::MsgReject { header, .. }) => {
                 Err(SessionEnd::Violation(format!("the peer rejects a message of type {header}")))
             }
-            _ => Err(SessionEnd::Violation("a message that does not belong here".to_owned())),
+            _ => Err(SessionEnd::Violation("an unexpected message".to_owned())),
         }
     }
 
@@ -435,32 +440,32 @@ impl Session {
             return Ok(());
         };
         if *critical {
-            return Err(SessionEnd::Violation("an extension that is not known".to_owned()));
+            return Err(SessionEnd::Violation("an unsupported critical extension".to_owned()));
         }
-        // The shorter of both; 0 is none (RFC 9174 §4.7).
+        // Both sides use the shorter interval; 0 disables keepalives (RFC 9174 §4.7).
         let seconds = (*keepalive).min(KEEPALIVE);
         self.keepalive = (seconds > 0).then(|| Duration::from_secs(seconds.into()));
         self.segment = (*segment_mru).min(SEGMENT);
         self.largest = *transfer_mru;
         if self.segment == 0 {
-            return Err(SessionEnd::Violation("it takes no bytes".to_owned()));
+            return Err(SessionEnd::Violation("the peer accepts no bytes".to_owned()));
         }
         self.state = State::Asked;
         self.events.push_back(SessionEvent::Peer(node.parse().ok()));
         Ok(())
     }
 
-    /// The beginning of a segment.
+    /// Handles the header of a segment.
     fn segment(&mut self, now: Instant, message: &Message<'_>) -> Result<(), SessionEnd> {
         let Message::XferSegment { start, end, id, total, critical, length } = *message else {
             return Ok(());
         };
         let violation = |what: &str| Err(SessionEnd::Violation(what.to_owned()));
         if length > SEGMENT {
-            return violation("a segment that is too long");
+            return violation("segment too long");
         }
         if start {
-            // The peer gives up what was refused, and only that.
+            // Only a refused transfer may be given up by the start of another one.
             if self.incoming.as_ref().is_some_and(|incoming| !incoming.refused) {
                 return violation("a transfer within another");
             }
@@ -479,7 +484,7 @@ impl Session {
                 Some(incoming) if incoming.id == id => {
                     (incoming.left, incoming.start, incoming.end) = (length, start, end);
                 }
-                _ => return violation("a segment of no transfer"),
+                _ => return violation("a segment without a transfer"),
             }
         }
         if length == 0 {
@@ -488,7 +493,7 @@ impl Session {
         Ok(())
     }
 
-    /// Takes data of the segment that is coming.
+    /// Handles data of the current segment; returns its length.
     fn data(&mut self, now: Instant, input: &[u8]) -> Option<usize> {
         let incoming = self.incoming.as_mut()?;
         let count = usize::try_from(incoming.left).unwrap_or(usize::MAX).min(input.len());
@@ -511,7 +516,7 @@ impl Session {
         Some(count)
     }
 
-    /// A segment is whole. The last one is acknowledged when the bundle is stored.
+    /// Handles the end of a segment. The last one is acknowledged when the bundle is stored.
     fn segment_ends(&mut self, now: Instant) {
         let Some(incoming) = &self.incoming else { return };
         let Incoming { id, came, start, end, refused, .. } = *incoming;
@@ -528,7 +533,7 @@ impl Session {
         }
     }
 
-    /// The bundle that was whole is stored.
+    /// Records that the complete bundle was stored.
     pub fn stored(&mut self, now: Instant) {
         if std::mem::take(&mut self.judging)
             && let Some(Incoming { id, came, start, end, .. }) = self.incoming.take()
@@ -538,7 +543,7 @@ impl Session {
         self.read(now);
     }
 
-    /// The bundle that is coming is not taken, for now or never.
+    /// Refuses the arriving bundle, for now (`passing`) or for good.
     pub fn refuse(&mut self, now: Instant, passing: bool) {
         let why = if passing { refusal::NO_RESOURCES } else { refusal::NOT_ACCEPTABLE };
         self.refuse_as(now, why);
@@ -557,18 +562,18 @@ impl Session {
         }
     }
 
-    /// The largest bundle that the peer takes, in bytes, once it is known.
+    /// Largest bundle that the peer accepts, in bytes; 0 until it is known.
     pub fn largest(&self) -> u64 {
         self.largest
     }
 
-    /// Whether a bundle may be sent now.
+    /// Returns `true` if a bundle may be sent now.
     pub fn can_send(&self) -> bool {
         self.state == State::Open && self.outgoing.is_none()
     }
 
-    /// Begins to send a bundle of this length. The owner hands over its bytes with
-    /// [`Self::send_part`]. Returns whether the peer takes one of this length.
+    /// Starts to send a bundle of this length, whose bytes are passed to [`Self::send_part`]. Returns
+    /// `false` if the peer accepts no bundle of this length.
     pub fn send(&mut self, length: u64) -> bool {
         debug_assert!(self.can_send());
         if length > self.largest || length == 0 {
@@ -579,8 +584,8 @@ impl Session {
         true
     }
 
-    /// How many bytes of the bundle to hand over now, from where on; [`None`] if there is nothing to
-    /// send, or enough waits.
+    /// Offset and number of the bytes to pass to [`Self::send_part`] now; [`None`] if nothing is being
+    /// sent, or enough is waiting.
     pub fn wanted(&self) -> Option<(u64, u64)> {
         let outgoing = self.outgoing.as_ref()?;
         let left = outgoing.total - outgoing.sent;
@@ -588,7 +593,7 @@ impl Session {
             .then_some((outgoing.sent, left.min(self.segment)))
     }
 
-    /// Sends a part of the bundle, of the length of [`Self::wanted`].
+    /// Sends the bytes that [`Self::wanted`] asked for.
     pub fn send_part(&mut self, now: Instant, part: &[u8]) {
         let Some(outgoing) = &mut self.outgoing else { return };
         let length = part.len() as u64;
@@ -601,15 +606,15 @@ impl Session {
         self.output.extend_from_slice(part);
     }
 
-    /// The flags of an acknowledgement should be those of its segment (RFC 9174 §5.2.3), and are none in
-    /// some implementations: the length says as much.
+    /// Handles an acknowledgement. Its flags should be those of the segment (RFC 9174 §5.2.3), but some
+    /// implementations send none, and the length suffices.
     fn ack(&mut self, id: u64, length: u64) -> Result<(), SessionEnd> {
         let Some(outgoing) = &self.outgoing else { return Ok(()) };
         if outgoing.id != id {
             return Ok(());
         }
         if length > outgoing.sent {
-            return Err(SessionEnd::Violation("it acknowledges what was not sent".to_owned()));
+            return Err(SessionEnd::Violation("bytes acknowledged that were not sent".to_owned()));
         }
         if length == outgoing.total {
             self.outgoing = None;
@@ -619,7 +624,7 @@ impl Session {
     }
 
     fn refused(&mut self, reason: u8, id: u64) {
-        // Without an end: the next transfer begins instead (RFC 9174 §5.2.4).
+        // No further segment follows: the next transfer begins instead (RFC 9174 §5.2.4).
         if self.outgoing.take_if(|outgoing| outgoing.id == id).is_none() {
             return;
         }
@@ -630,14 +635,14 @@ impl Session {
         });
     }
 
-    /// When the peer counts as gone.
+    /// Time at which the peer counts as gone.
     fn patience(&self) -> Option<Instant> {
         match self.state {
             State::Over => None,
             State::Contact | State::Securing | State::Init | State::Asked | State::Ending => {
                 Some(self.began + PATIENCE)
             }
-            // While a bundle is judged, nothing is read.
+            // Nothing is read while the owner decides about a bundle, so silence means nothing.
             State::Open if self.judging => None,
             State::Open => self.keepalive.map(|every| self.heard + 2 * every),
         }

@@ -1,4 +1,4 @@
-//! The accounts of all terminals, and their quotas.
+//! Accounts of all terminals, and their volume quotas.
 
 use std::collections::BTreeMap;
 
@@ -6,41 +6,41 @@ use slacp::PublicKey;
 
 use super::{Exhausted, Period, Usage, VolumeQuota};
 
-/// Maximum number of accounts. Beyond it, those go first of terminals that are served no more, the
-/// one that was used least recently first.
+/// Maximum number of accounts. Beyond it, accounts of terminals without a quota are dropped, the least
+/// recently used first.
 const ACCOUNTS_MAX: usize = 65_536;
-/// Maximum number of classes in an account; further ones count as [`OTHER_CLASSES`]. A hub has at
-/// most 32 at a time, and classes may be renamed.
+/// Maximum number of classes in an account; further ones count as [`OTHER_CLASSES`]. A hub has at most 32
+/// at a time, but classes may be renamed.
 pub const CLASSES_MAX: usize = 64;
 /// Name for classes beyond the maximum.
 pub const OTHER_CLASSES: &str = "(others)";
 
-/// The account of a terminal.
+/// Account of a terminal.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Account {
-    /// What each class has carried, by name, since the account was opened.
+    /// Usage by class name since the account was opened.
     pub classes: BTreeMap<String, Usage>,
-    /// When it was last used, in Unix seconds.
+    /// Time of the last use, in Unix seconds.
     pub last_used: u64,
-    /// The period that is being counted, if there is a quota.
+    /// The quota period being counted; `None` without a quota.
     pub counted: Option<Entry>,
 }
 
-/// What was used in a period.
+/// Usage in a quota period.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Entry {
     /// The kind of period.
     pub period: Period,
-    /// Its number ([`Period::number`]).
+    /// Number of the period ([`Period::number`]).
     pub number: u64,
-    /// Bytes used in it, both directions.
+    /// Bytes used in the period, in both directions.
     pub used: u64,
-    /// The number and the use of the period before, in case that the clock returns to it.
+    /// Number and usage of the previous period, in case the clock returns to it.
     pub before: Option<(u64, u64)>,
 }
 
 impl Account {
-    /// What all classes together have carried.
+    /// Usage of all classes together.
     pub fn total(&self) -> Usage {
         let mut total = Usage::default();
         self.classes.values().for_each(|usage| total.add(usage));
@@ -49,11 +49,11 @@ impl Account {
 }
 
 impl Entry {
-    /// Moves on to the period of the clock.
+    /// Moves on to the period that the clock shows.
     ///
-    /// A clock may step. If it was ahead and returns, what the wrong period has counted belongs to
-    /// the one it returns to. If it is behind, as on a machine without a clock of its own until it
-    /// hears the time, the period stays: a restart does not renew a quota.
+    /// The clock may step. If it was ahead and returns, usage counted in the wrong period is added to the
+    /// one it returns to. If it is behind, as on a machine without a battery-backed clock before it has
+    /// synchronised, the period stays: a restart does not renew a quota.
     fn follow(&mut self, number: u64) {
         if number > self.number {
             self.before = Some((self.number, self.used));
@@ -73,12 +73,12 @@ impl Entry {
     }
 }
 
-/// A terminal whose quota is used up from now on, or no longer.
+/// A terminal whose quota has just been used up, or renewed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Change {
     /// The terminal.
     pub key: PublicKey,
-    /// What it gets; `None` for its usual share.
+    /// Treatment of the terminal; `None` restores its usual share.
     pub now: Option<Exhausted>,
 }
 
@@ -89,23 +89,24 @@ pub struct Ledger {
     quotas: BTreeMap<PublicKey, VolumeQuota>,
     /// Terminals whose quota is used up.
     exhausted: BTreeMap<PublicKey, Exhausted>,
-    /// Whether there is anything that the last [`Self::changed_accounts`] did not have.
+    /// `true` if an account has changed since the last [`Self::changed_accounts`].
     changed: bool,
 }
 
 impl Ledger {
-    /// The accounts of an earlier run.
+    /// Continues the accounts of an earlier run.
     pub fn new(accounts: BTreeMap<PublicKey, Account>) -> Self {
         Self { accounts, ..Self::default() }
     }
 
-    /// Replaces the quotas.
+    /// Replaces the quotas of all terminals.
     pub fn configure(&mut self, quotas: BTreeMap<PublicKey, VolumeQuota>) {
         self.quotas = quotas;
     }
 
-    /// Adds what was carried for a terminal in a class, at this time of the wall clock.
+    /// Adds what a terminal has used in a class. `unix_seconds` is the wall-clock time.
     pub fn record(&mut self, unix_seconds: u64, key: PublicKey, class: &str, usage: &Usage) {
+        // An idle terminal needs no account.
         if *usage == Usage::default() {
             return;
         }
@@ -122,7 +123,7 @@ impl Ledger {
         }
     }
 
-    /// Follows the calendar; returns the terminals for which something changes. Each change is
+    /// Advances to this wall-clock time. Returns the terminals whose treatment changes; each change is
     /// returned once.
     pub fn follow(&mut self, unix_seconds: u64) -> Vec<Change> {
         let mut changes = Vec::new();
@@ -139,7 +140,7 @@ impl Ledger {
         changes
     }
 
-    /// What a terminal gets instead of its share, because its quota is used up.
+    /// Treatment of a terminal whose quota is used up; `None` while it is not.
     pub fn exhausted(&self, key: &PublicKey) -> Option<&Exhausted> {
         self.exhausted.get(key)
     }
@@ -154,7 +155,7 @@ impl Ledger {
         &self.accounts
     }
 
-    /// All accounts, if any has changed since the last call.
+    /// All accounts, if one has changed since the last call.
     pub fn changed_accounts(&mut self) -> Option<&BTreeMap<PublicKey, Account>> {
         core::mem::take(&mut self.changed).then_some(&self.accounts)
     }
@@ -169,10 +170,10 @@ impl Ledger {
     }
 }
 
-/// What is counted of a period, which is that of the clock or a later one.
+/// The entry for the period of the clock. It may be of a later period if the clock was set back.
 fn count(account: &mut Account, period: Period, unix_seconds: u64) -> &mut Entry {
     let number = period.number(unix_seconds);
-    // Another kind of period begins with nothing.
+    // Usage of another kind of period is not comparable, so counting starts anew.
     account.counted = account.counted.filter(|entry| entry.period == period);
     let fresh = Entry { period, number, used: 0, before: None };
     let entry = account.counted.get_or_insert(fresh);

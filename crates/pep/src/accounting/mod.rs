@@ -1,9 +1,6 @@
-//! Who has used how much of a hub: volume per terminal and class, and quotas of it.
+//! Accounting at a hub: volume per terminal and class, and volume quotas.
 //!
-//! [`Tally`] counts what the sessions carry; [`Ledger`] adds that up per terminal, in periods of the
-//! calendar, and decides whose quota is used up. The wall-clock time is handed in as Unix seconds.
-//! What counts is what clients send and receive: bytes of connections and of packets carried whole,
-//! without the hop's headers, repairs and retransmissions.
+//! [`Tally`] counts what the sessions carry; [`Ledger`] adds it up per terminal and calendar period, and decides whose quota is used up. Wall-clock time is passed in as Unix seconds. Counted is what clients send and receive: bytes of connections and of packets carried whole, without the hop's headers, repairs and retransmissions.
 
 use core::convert::Infallible;
 use core::fmt;
@@ -18,18 +15,18 @@ pub use period::Period;
 pub use tally::{Direction, Taken, Tally};
 use units::{BitRate, ByteCount};
 
-/// What was carried.
+/// Traffic carried for a terminal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Usage {
-    /// Bytes of connections and packets to the terminal.
+    /// Bytes of connections and packets towards the terminal.
     pub bytes_to: u64,
-    /// The same from the terminal.
+    /// Bytes of connections and packets from the terminal.
     pub bytes_from: u64,
-    /// Packets carried whole to the terminal.
+    /// Packets carried whole towards the terminal.
     pub packets_to: u64,
-    /// The same from the terminal.
+    /// Packets carried whole from the terminal.
     pub packets_from: u64,
-    /// Connections, whoever opened them.
+    /// Connections, opened by either side.
     pub connections: u64,
 }
 
@@ -39,7 +36,7 @@ impl Usage {
         self.bytes_to.saturating_add(self.bytes_from)
     }
 
-    /// Adds what else was carried.
+    /// Adds further usage; counters saturate.
     pub fn add(&mut self, more: &Self) {
         let Self { bytes_to, bytes_from, packets_to, packets_from, connections } = more;
         self.bytes_to = self.bytes_to.saturating_add(*bytes_to);
@@ -50,25 +47,25 @@ impl Usage {
     }
 }
 
-/// A quota of volume, both directions together.
+/// A volume quota; both directions count together.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct VolumeQuota {
     /// Bytes per period. Key `quota`.
     pub volume: ByteCount,
-    /// When it starts anew. Key `quota_period`, default `"month"`.
+    /// When the quota is renewed. Key `quota_period`, default `"month"`.
     pub period: Period,
-    /// What happens when it is used up. Key `quota_then`, default `"block"`.
+    /// Treatment when it is used up. Key `quota_then`, default `"block"`.
     pub then: Exhausted,
 }
 
-/// The quota of volume of terminals that have none of their own, as far as there is one.
+/// Volume quota of terminals without one of their own.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct VolumeDefaults {
-    /// Bytes per period; `None` is no quota.
+    /// Bytes per period; `None` for no quota.
     pub quota: Option<ByteCount>,
-    /// When it starts anew.
+    /// When the quota is renewed.
     pub period: Period,
-    /// What happens when it is used up.
+    /// Treatment when it is used up.
     pub then: Exhausted,
 }
 
@@ -81,7 +78,7 @@ impl Default for VolumeDefaults {
 impl FromStr for Exhausted {
     type Err = Infallible;
 
-    /// Reads `block`, a rate, or else the name of a class.
+    /// Parses `block`, a rate, or else the name of a class.
     fn from_str(text: &str) -> Result<Self, Infallible> {
         Ok(match (text, text.parse()) {
             ("block", _) => Self::Block,
@@ -101,13 +98,13 @@ impl fmt::Display for Exhausted {
     }
 }
 
-/// What a terminal gets when its quota is used up, until the period ends.
+/// Treatment of a terminal whose quota is used up, until the period ends.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Exhausted {
-    /// Nothing: its connections end, and the hub carries no more for it.
+    /// Its connections end, and the hub carries nothing more for it.
     Block,
     /// At most this rate towards the terminal.
     Rate(BitRate),
-    /// All of its traffic is in the class of this name.
+    /// All of its traffic goes to the class of this name.
     Class(String),
 }

@@ -1,4 +1,4 @@
-//! Periods of quotas.
+//! Periods of volume quotas.
 
 use core::fmt;
 use core::str::FromStr;
@@ -8,23 +8,23 @@ use units::{UnixTime, format_duration, parse_duration};
 
 const DAY: u64 = 86_400;
 
-/// When quotas start anew, in UTC.
+/// Period of a quota, in UTC.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Period {
-    /// Each day at 0:00.
+    /// Renewed each day at 0:00.
     Day,
-    /// On the first of each month at 0:00.
+    /// Renewed on the first of each month at 0:00.
     Month,
-    /// So often, counted from 1970-01-01; whole seconds, at least a minute.
+    /// Renewed at this interval, counted from 1970-01-01; whole seconds, at least a minute.
     Every(Duration),
 }
 
-/// The shortest period.
+/// Shortest interval that is accepted.
 const SHORTEST: Duration = Duration::from_secs(60);
 
 impl Period {
-    /// The number of the period that contains this time. Later periods have higher numbers, but no month
-    /// begins after the year 9999.
+    /// Number of the period that contains this time. Later periods have higher numbers, but no month begins
+    /// after the year 9999.
     pub fn number(self, unix_seconds: u64) -> u64 {
         match self {
             Self::Day => unix_seconds / DAY,

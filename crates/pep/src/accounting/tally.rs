@@ -1,4 +1,4 @@
-//! Counts what sessions carry, per class, until it is taken.
+//! Counts per class what sessions carry, until the ledger takes it.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use slacp::{ClassId, PublicKey};
 
 use super::Usage;
 
-/// Which way bytes go.
+/// Direction of traffic, seen from the hub.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Direction {
     /// To the terminal.
@@ -15,14 +15,14 @@ pub enum Direction {
     From,
 }
 
-/// What was carried for a terminal since the last time.
+/// Usage of a terminal in a class since the last [`Tally::take`].
 pub type Taken = (PublicKey, ClassId, Usage);
 
-/// What sessions, identified by `S`, have carried.
+/// Usage of sessions identified by `S`.
 #[derive(Debug)]
 pub struct Tally<S> {
     sessions: BTreeMap<S, Counts>,
-    /// Of sessions that are over.
+    /// Usage of sessions that have ended.
     over: Vec<Taken>,
 }
 
@@ -39,19 +39,19 @@ impl<S> Default for Tally<S> {
 }
 
 impl<S: Copy + Ord> Tally<S> {
-    /// Counts a session with this peer from now on.
+    /// Starts counting a session with this peer.
     pub fn begin(&mut self, session: S, peer: PublicKey) {
         self.end(session);
         self.sessions.insert(session, Counts { peer, classes: BTreeMap::new() });
     }
 
-    /// The session is over. What it has carried is still to be taken.
+    /// Ends a session. Its usage is kept for the next [`Self::take`].
     pub fn end(&mut self, session: S) {
         let counts = self.sessions.remove(&session);
         self.over.extend(counts.into_iter().flat_map(Counts::take));
     }
 
-    /// Bytes of a connection.
+    /// Counts bytes of a connection.
     pub fn moved(&mut self, session: S, class: ClassId, direction: Direction, bytes: usize) {
         let Some(usage) = self.usage(session, class) else { return };
         match direction {
@@ -60,7 +60,7 @@ impl<S: Copy + Ord> Tally<S> {
         }
     }
 
-    /// A packet carried whole.
+    /// Counts a packet carried whole.
     pub fn packet(&mut self, session: S, class: ClassId, direction: Direction, bytes: usize) {
         self.moved(session, class, direction, bytes);
         let Some(usage) = self.usage(session, class) else { return };
@@ -70,14 +70,14 @@ impl<S: Copy + Ord> Tally<S> {
         }
     }
 
-    /// A connection was opened.
+    /// Counts a connection that was opened.
     pub fn opened(&mut self, session: S, class: ClassId) {
         if let Some(usage) = self.usage(session, class) {
             usage.connections += 1;
         }
     }
 
-    /// Takes everything counted since the last time.
+    /// Takes the usage counted since the last call.
     pub fn take(&mut self) -> Vec<Taken> {
         let mut taken = core::mem::take(&mut self.over);
         taken.extend(self.sessions.values_mut().flat_map(|counts| {

@@ -1,13 +1,14 @@
-//! Notices that SYNs which were redirected to the gateway are never answered: something between the
-//! redirection and the listener drops them (a firewall, the kernel's bridge). Its rules are in place then,
-//! but carry nothing, and clients must pass unaccelerated instead.
+//! Detects that SYNs redirected to the gateway are never answered: a firewall or the kernel's bridge drops
+//! them between the redirection and the listener. The interception rules are then in place but carry
+//! nothing, and clients must pass unaccelerated.
 //!
-//! A client's word is a SYN that it repeats while no SYN-ACK was sent to it in between. It counts for the
-//! client itself, which passes from then on. All clients pass on the word of [`SEVERAL`], if nobody was
-//! answered meanwhile: one host can make SYNs that the kernel does not answer (a wrong checksum, an
-//! impossible source), and bare SYNs by the thousand, but those that are answered prove that all is well.
+//! The evidence is a SYN that a client repeats while no SYN-ACK was sent to it in between. It counts for
+//! that client, whose connections then pass. All clients pass on the evidence of [`SEVERAL`] clients, if
+//! no client was answered meanwhile: a single host can send SYNs that the kernel does not answer (a wrong
+//! checksum, an impossible source), and bare SYNs by the thousand, but an answered SYN proves that
+//! interception works.
 //!
-//! Not modelled: answers that are lost on their way to the client, which no gateway sees.
+//! Not modelled: answers lost on their way to the client, which no gateway sees.
 
 use core::net::{IpAddr, SocketAddr};
 use core::time::Duration;
@@ -17,19 +18,19 @@ use units::Instant;
 
 use crate::traffic::Prefix;
 
-/// A SYN is repeated if it comes again after this time. Systems wait 1 s or longer (RFC 6298 §2.1); two
-/// copies of one SYN, as some networks make, arrive together.
+/// A SYN that arrives again after at least this time was retransmitted. Systems wait 1 s or longer (RFC
+/// 6298 §2.1); copies made by the network arrive together.
 const AGAIN: Duration = Duration::from_millis(800);
-/// Time for the answer to the repeated SYN, and for the report of it.
+/// Time allowed for the answer to the retransmitted SYN and for its report.
 const GRACE: Duration = Duration::from_millis(400);
-/// A SYN that is not repeated within this time is forgotten; clients double their pauses from 1 s.
+/// A SYN that is not retransmitted within this time is forgotten; clients double their time-outs from 1 s.
 const FORGOTTEN: Duration = Duration::from_secs(10);
-/// Clients whose word counts for all.
+/// Number of clients whose evidence counts for all.
 const SEVERAL: usize = 3;
-/// First time for which clients pass. Doubles if nothing has changed after it, up to [`LONGEST`].
+/// First period for which clients pass. It doubles up to `LONGEST` while interception stays broken.
 const FIRST: Duration = Duration::from_secs(60);
 const LONGEST: Duration = Duration::from_secs(960);
-/// Most SYNs without an answer to remember, and most clients. Others are intercepted as ever.
+/// Most unanswered SYNs and clients that are remembered. Others are intercepted as before.
 const MOST_SYNS: usize = 4096;
 const MOST_CLIENTS: usize = 64;
 
@@ -41,18 +42,18 @@ type Ends = (SocketAddr, SocketAddr);
 pub struct AnswerWatch {
     pending: BTreeMap<Ends, PendingAnswer>,
     clients: BTreeMap<ClientNetwork, Unanswered>,
-    /// When an answer was last sent to anybody.
+    /// Time of the last answer to any client.
     answered: Option<Instant>,
-    /// End of the last time for which all clients passed, and its length.
+    /// End and length of the last period for which all clients passed.
     everyone: Option<(Instant, Duration)>,
-    /// The clients that the interception knows.
+    /// Clients that the interception lets pass, as last reported.
     known: Vec<Prefix>,
     pause: Option<Duration>,
-    /// When the next SYN is to be judged or forgotten, or the next client's time ends.
+    /// Time at which a SYN is judged or forgotten, or a client's period ends.
     due: Option<Instant>,
 }
 
-/// A SYN without an answer.
+/// A SYN that was not answered yet.
 #[derive(Debug)]
 struct PendingAnswer {
     first: Instant,
@@ -60,27 +61,27 @@ struct PendingAnswer {
 }
 
 impl PendingAnswer {
-    /// When it is judged, or forgotten.
+    /// Time at which it is judged or forgotten.
     fn due(&self) -> Instant {
         self.repeated.map_or(self.first + FORGOTTEN, |at| at + GRACE)
     }
 }
 
-/// A client's address, or its /64 of IPv6: hosts change the rest of it.
+/// Address of a client, or its IPv6 /64: hosts change the rest of their addresses.
 type ClientNetwork = (IpAddr, u8);
 
-/// A client that was not answered.
+/// A client whose SYNs were not answered.
 #[derive(Debug)]
 struct Unanswered {
-    /// When its SYN came that was not answered.
+    /// Arrival of the SYN that was not answered.
     since: Instant,
-    /// End of the time for which it passes, and its length.
+    /// End and length of the period for which the client passes.
     until: Instant,
     lasting: Duration,
 }
 
 impl AnswerWatch {
-    /// A SYN from a client was redirected.
+    /// Handles a client's SYN that was redirected.
     pub fn handle_syn(&mut self, now: Instant, source: SocketAddr, destination: SocketAddr) {
         let ends = (source, destination);
         if self.pending.len() >= MOST_SYNS && !self.pending.contains_key(&ends) {
@@ -95,29 +96,29 @@ impl AnswerWatch {
         self.due = Some(self.due.map_or(due, |earlier| earlier.min(due)));
     }
 
-    /// A SYN of `source` was answered in the name of `destination`.
+    /// Handles an answer to a SYN of `source`, sent from the address `destination`.
     pub fn handle_answer(&mut self, now: Instant, source: SocketAddr, destination: SocketAddr) {
         self.answered = Some(now);
         self.pending.remove(&(source, destination));
     }
 
-    /// Some answers were not seen, so nothing follows from their absence.
+    /// Forgets the pending SYNs: some answers may have been missed.
     pub fn forget(&mut self) {
         self.pending.clear();
     }
 
-    /// Everything may have changed: begins anew.
+    /// Starts anew, because everything may have changed.
     pub fn reset(&mut self) {
         let known = std::mem::take(&mut self.known);
         *self = Self { known, ..Self::default() };
     }
 
-    /// When [`Self::handle_timeout`] is due.
+    /// Time at which [`Self::handle_timeout`] is due.
     pub fn next_timeout(&self) -> Option<Instant> {
         self.due
     }
 
-    /// Judges the SYNs that had time for an answer.
+    /// Judges the SYNs whose time for an answer has passed.
     pub fn handle_timeout(&mut self, now: Instant) {
         if self.due.is_none_or(|due| due > now) {
             return;
@@ -133,6 +134,7 @@ impl AnswerWatch {
         let repeated = due.filter(|(_, pending)| pending.repeated.is_some());
         let complaints: Vec<(IpAddr, Instant)> =
             repeated.map(|((source, _), pending)| (source.ip(), pending.first)).collect();
+        // Kept for another period, so that a client that is still not answered passes for longer.
         self.clients.retain(|_, client| client.until + client.lasting > now);
         let has_complaints = !complaints.is_empty();
         for (client, since) in complaints {
@@ -150,7 +152,7 @@ impl AnswerWatch {
         }
         let fresh = Unanswered { since, until: now, lasting: FIRST };
         let client = self.clients.entry(network).and_modify(|client| {
-            // It was intercepted again, in vain.
+            // The client was intercepted again after its period, and still not answered.
             if client.until <= now {
                 client.lasting = (client.lasting * 2).min(LONGEST);
                 client.since = since;
@@ -164,7 +166,8 @@ impl AnswerWatch {
         let mut complaints: Vec<Instant> =
             self.clients.values().filter(|it| it.until > now).map(|it| it.since).collect();
         complaints.sort_unstable();
-        // The latest of them: earlier clients may have been told otherwise since.
+        // The earliest of the latest complaints: clients that complained before may have been answered
+        // since.
         let several = complaints.iter().rev().nth(SEVERAL - 1);
         let Some(since) = several.filter(|since| self.answered.is_none_or(|at| at < **since))
         else {
@@ -179,12 +182,12 @@ impl AnswerWatch {
         self.pause = Some(lasting);
     }
 
-    /// For how long all clients are to pass from now on, once.
+    /// Takes the period for which all clients pass from now on; it is returned once.
     pub fn take_pause(&mut self) -> Option<Duration> {
         self.pause.take()
     }
 
-    /// The clients to let pass, if they have changed since the last call.
+    /// The clients to let pass, if the list has changed since the last call.
     pub fn take_change(&mut self, now: Instant) -> Option<Vec<Prefix>> {
         let passing = self.clients.iter().filter(|(_, client)| client.until > now);
         let passing: Vec<Prefix> = passing
@@ -197,7 +200,7 @@ impl AnswerWatch {
         Some(passing)
     }
 
-    /// Number of clients that pass.
+    /// Number of clients that pass now.
     pub fn clients(&self) -> usize {
         self.known.len()
     }

@@ -1,23 +1,23 @@
-//! How long connections pass unaccelerated after the far side had no room.
+//! Pauses of the acceleration after the far side had no room for connections.
 
 use std::time::Duration;
 
 use units::Instant;
 
-/// The first and the longest pause.
+/// First and longest pause.
 const FIRST: Duration = Duration::from_secs(2);
 const LONGEST: Duration = Duration::from_secs(60);
 
-/// Pauses that double while the far side keeps refusing.
+/// Computes pauses that double while the far side keeps refusing.
 #[derive(Debug, Default)]
 pub struct Backoff {
-    /// Refusals seen so far.
+    /// Total number of refusals at the last call.
     seen: u64,
     last: Option<(Instant, Duration)>,
 }
 
 impl Backoff {
-    /// Takes the total number of refusals so far, and returns the pause they call for.
+    /// Handles the total number of refusals so far. Returns the pause that new refusals require.
     pub fn handle_refusals(&mut self, now: Instant, refused: u64) -> Option<Duration> {
         if refused <= std::mem::replace(&mut self.seen, refused) {
             return None;

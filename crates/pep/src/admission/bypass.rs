@@ -1,4 +1,4 @@
-//! Tracks why and for how long connections pass unaccelerated.
+//! Tracks why connections pass unaccelerated, and for how long.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -23,7 +23,7 @@ pub enum Bypass {
     Connections,
     /// `total_memory` is in use.
     Memory,
-    /// The peer has no room for another connection.
+    /// The peer reports that it has no room for another connection.
     PeerFull,
     /// The session's connections leave too little of its `memory` for another.
     SessionMemory,
@@ -61,7 +61,7 @@ impl Bypass {
     }
 }
 
-/// Whether connections pass unaccelerated; time and number of bypasses, by reason.
+/// Current bypass and pause, with duration and number of bypasses by reason.
 #[derive(Debug)]
 pub struct BypassClock {
     why: Option<Bypass>,
@@ -77,12 +77,12 @@ impl BypassClock {
         Self { why: Some(why), since: now, past: [(why, (Duration::ZERO, 1))].into(), paused: None }
     }
 
-    /// Lets connections pass for a while, whatever [`Self::set`] says.
+    /// Enters a bypass for a limited time, in addition to the one given to [`Self::set`].
     pub fn pause(&mut self, now: Instant, pause: Duration, why: Bypass) {
         self.paused = Some((now + pause, why));
     }
 
-    /// Ends the current pause, if this is its reason.
+    /// Ends the current pause if it has this reason.
     pub fn resume(&mut self, why: Bypass) {
         self.paused = self.paused.filter(|(_, paused)| *paused != why);
     }
@@ -92,8 +92,8 @@ impl BypassClock {
         self.paused.map(|(until, _)| until)
     }
 
-    /// Enters a bypass for this reason, or ends it. Returns why connections pass from now on: the
-    /// reason given, or else that of a pause.
+    /// Enters a bypass for this reason, or ends it. Returns the reason why connections pass from now on:
+    /// the given one, or else that of a pause.
     pub fn set(&mut self, now: Instant, why: Option<Bypass>) -> Option<Bypass> {
         self.paused = self.paused.filter(|(until, _)| *until > now);
         let why = why.or(self.paused.map(|(_, why)| why));
@@ -114,7 +114,7 @@ impl BypassClock {
         (self.why, self.since) = (why, now);
     }
 
-    /// What happened until now.
+    /// Durations and numbers of bypasses until now.
     pub fn history(&self, now: Instant) -> BypassHistory {
         let since = now.saturating_since(self.since);
         let mut bypasses = self.past.clone();
@@ -125,12 +125,12 @@ impl BypassClock {
     }
 }
 
-/// Bypasses since the start.
+/// History of bypasses since the start.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BypassHistory {
-    /// Why connections pass unaccelerated now; `None` if they do not.
+    /// Reason of the current bypass; `None` if connections are accelerated.
     pub why: Option<Bypass>,
-    /// Time since that last changed.
+    /// Time since the reason last changed.
     pub since: Duration,
     /// Total duration and number of bypasses, by reason.
     pub bypasses: BTreeMap<Bypass, (Duration, u64)>,

@@ -1,18 +1,18 @@
-//! Slots for the connections of a listener. When all are taken, the oldest idle connection of the
-//! client that has most of them gives way, so that no client shuts others out. No I/O, no clock.
+//! Slots for the connections of a listener. When all are taken, the client with most connections gives up
+//! its longest idle one, so that no client shuts others out. No I/O, no clock.
 
 use std::collections::BTreeMap;
 
 use units::Instant;
 
-/// Names a taken slot.
+/// Identifies a slot that is taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct SlotId(u64);
 
-/// The slots of clients identified by `K`.
+/// Slots of clients identified by `K`.
 #[derive(Debug)]
 pub struct ClientSlots<K> {
-    /// Number of slots for all clients together, and for one.
+    /// Number of slots in total, and of one client.
     most: usize,
     share: usize,
     slots: BTreeMap<SlotId, Slot<K>>,
@@ -22,27 +22,28 @@ pub struct ClientSlots<K> {
 #[derive(Debug)]
 struct Slot<K> {
     client: K,
-    /// `None` while the connection is busy.
+    /// Start of the idle time; `None` while the connection is busy.
     idle_since: Option<Instant>,
 }
 
-/// A slot just taken.
+/// Result of taking a slot.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Taken {
-    /// Its name.
+    /// The slot that was taken.
     pub slot: SlotId,
-    /// The slot whose connection gives way to this one; it is free already.
+    /// The slot whose connection must be closed for it; it is free already.
     pub evicted: Option<SlotId>,
 }
 
 impl<K: Ord + Clone> ClientSlots<K> {
-    /// For `most` connections at once, of which one client may have `share`.
+    /// Creates `most` slots, of which one client may have `share`.
     pub fn new(most: usize, share: usize) -> Self {
         Self { most, share, slots: BTreeMap::new(), next: 0 }
     }
 
-    /// Takes a slot for a new connection, which is idle at first. `None` if no connection may give
-    /// way: all of the client, if it has its share; else all of clients that have as many as it.
+    /// Takes a slot for a new connection, which is idle at first. `None` if no connection can be evicted. A
+    /// client at its share evicts only its own connections, any other also those of clients with at least
+    /// as many.
     pub fn take(&mut self, now: Instant, client: K) -> Option<Taken> {
         let mut counts = BTreeMap::<&K, usize>::new();
         self.slots.values().for_each(|slot| *counts.entry(&slot.client).or_default() += 1);
@@ -83,7 +84,7 @@ impl<K: Ord + Clone> ClientSlots<K> {
         self.slots.len()
     }
 
-    /// Whether no slot is taken.
+    /// Returns `true` if no slot is taken.
     pub fn is_empty(&self) -> bool {
         self.slots.is_empty()
     }

@@ -1,5 +1,5 @@
-//! Shares the connections that a gateway may carry among clients, and chooses those that give way when
-//! there are too many. No I/O, no clock.
+//! Divides a gateway's connections among its clients, and chooses idle ones to close when there are too
+//! many. No I/O, no clock.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -7,14 +7,14 @@ use std::time::Duration;
 
 use units::Instant;
 
-/// A client may have this many times as many connections as are free: alone, seven eighths of all.
+/// A client may have this many times as many connections as are free: a single client gets seven eighths of
+/// all.
 const GREEDIEST: u64 = 7;
-/// Connections give way when they have been idle for longer than this: then a client expects that an
-/// address translator on the way may have forgotten them (RFC 5382 §5 asks for two hours, many keep
-/// them for minutes).
+/// Connections idle for longer than this may be closed: clients have to expect that an address translator
+/// on the path forgets them (RFC 5382 §5 requires two hours, many keep them for minutes).
 const IDLE: Duration = Duration::from_secs(60);
 
-/// The connections of clients, which are addresses or networks ([`slacp::client_network`]).
+/// Connections per client, which is an address or a network ([`slacp::client_network`]).
 #[derive(Debug, Default)]
 pub struct ConnectionShares {
     all: u64,
@@ -44,13 +44,13 @@ impl ConnectionShares {
         self.all
     }
 
-    /// Whether a client may have another connection if there may be `most`.
+    /// Returns `true` if a client may open another connection when `most` are allowed in total.
     pub fn admits(&self, client: IpAddr, most: u64) -> bool {
         self.of(client) < most.saturating_sub(self.all).saturating_mul(GREEDIEST)
     }
 
-    /// Whether a client has most of the connections, while others have some too: then the far side's
-    /// refusal to carry more of them says nothing about others.
+    /// Returns `true` if one client has more than half of the connections, and others have some. A far side
+    /// that refuses more of them then says nothing about other clients.
     pub fn is_dominated_by(&self, client: IpAddr) -> bool {
         let held = self.of(client);
         held < self.all && 2 * held > self.all
@@ -61,19 +61,19 @@ impl ConnectionShares {
     }
 }
 
-/// A connection that may give way.
+/// A connection that may be closed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct IdleConnection {
-    /// Its number in the gateway's register.
+    /// Number of the connection in the gateway's register.
     pub id: u64,
     /// Its client.
     pub client: IpAddr,
-    /// When it last carried something.
+    /// Time at which it last carried data.
     pub since: Instant,
 }
 
-/// Chooses up to `count` connections to give way at `now`: those of the clients that have most of them,
-/// the longest idle first.
+/// Chooses up to `count` connections to close at `now`: those of the clients with most connections, the
+/// longest idle first.
 pub fn give_way(
     now: Instant,
     connections: impl Iterator<Item = IdleConnection>,
@@ -87,7 +87,7 @@ pub fn give_way(
             idle.push((since, id));
         }
     }
-    // The longest idle last.
+    // Sorted so that `pop` takes the longest idle.
     clients.values_mut().for_each(|(_, idle)| idle.sort_unstable_by(|a, b| b.cmp(a)));
     let mut chosen = Vec::new();
     while chosen.len() < count {

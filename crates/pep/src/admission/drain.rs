@@ -1,27 +1,27 @@
-//! The end of a gateway that exits after its last connection.
+//! Drain of a gateway that exits after its last connection.
 
 use std::time::Duration;
 
 use units::Instant;
 
-/// A gateway that takes no new connections.
+/// State of a gateway that accepts no new connections.
 #[derive(Debug, Clone, Copy)]
 pub struct Drain {
     until: Option<Instant>,
 }
 
 impl Drain {
-    /// Begins now, and ends after `within` at the latest.
+    /// Starts the drain; it ends after `within` at the latest.
     pub fn new(now: Instant, within: Option<Duration>) -> Self {
         Self { until: within.map(|within| now + within) }
     }
 
-    /// Whether the gateway may exit while `live` connections are left.
+    /// Returns `true` if the gateway may exit while `live` connections are left.
     pub fn is_over(&self, now: Instant, live: usize) -> bool {
         live == 0 || self.until.is_some_and(|until| until <= now)
     }
 
-    /// Time until the remaining connections are reset; zero without a time limit.
+    /// Time until the remaining connections are reset; zero if they never are.
     pub fn left(&self, now: Instant) -> Duration {
         self.until.map_or(Duration::ZERO, |until| until.saturating_since(now))
     }

@@ -1,59 +1,58 @@
-//! Shares few slots fairly among askers, who come in groups: each asker and each group has a maximum
-//! share, and among those waiting the group with fewest slots in use goes first, and of its askers
-//! the one with fewest. No I/O, no clock.
+//! Divides a few slots fairly among askers, which form groups. Each asker and each group has a maximum
+//! share; among those waiting, the group with fewest slots in use is served first, and within it the asker
+//! with fewest. No I/O, no clock.
 
 use std::collections::{BTreeMap, VecDeque};
 
-/// A group may have this many times its share of requests waiting.
+/// Limit on the waiting requests of a group, as a multiple of its share.
 const WAITING: usize = 4;
 
-/// The slots of askers identified by `K` in groups identified by `G`; `T` represents a waiting
-/// request.
+/// Slots of askers identified by `K` in groups identified by `G`; `T` is a waiting request.
 #[derive(Debug)]
 pub struct FairSlots<G, K, T> {
     /// Number of slots for all askers together.
     most: usize,
     served: usize,
     groups: BTreeMap<G, Group<K, T>>,
-    /// Number of requests that have had to wait, for ordering.
+    /// Counter of requests that had to wait, which orders them by arrival.
     arrivals: u64,
 }
 
-/// State of a group; removed when it has nothing served or waiting.
+/// A group that has slots in use or requests waiting.
 #[derive(Debug)]
 struct Group<K, T> {
-    /// Its maximum slots, as given last.
+    /// Its maximum number of slots, as last given.
     share: usize,
     served: usize,
     askers: BTreeMap<K, Asker<T>>,
 }
 
-/// State of an asker; removed when it has nothing served or waiting.
+/// An asker that has slots in use or requests waiting.
 #[derive(Debug)]
 struct Asker<T> {
-    /// Its maximum slots, as given last.
+    /// Its maximum number of slots, as last given.
     share: usize,
     served: usize,
     waiting: VecDeque<(u64, T)>,
 }
 
-/// Maximum number of slots that are used at once.
+/// Maximum numbers of slots in use at once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SlotShare {
-    /// By the askers of a group together.
+    /// For all askers of a group together.
     pub group: usize,
-    /// By one asker, who may have as many requests waiting.
+    /// For one asker, which may also have this many requests waiting.
     pub asker: usize,
 }
 
 impl SlotShare {
-    /// Three quarters of a group's share for each asker, so that one alone is hardly limited and
-    /// leaves some slots to the others.
+    /// Gives each asker three quarters of its group's share, so that a lone asker is hardly limited and
+    /// still leaves slots for others.
     pub const fn of_group(group: usize) -> Self {
         Self { group, asker: group - group / 4 }
     }
 
-    /// A share of an asker whose group is not limited.
+    /// Limits each asker only, not its group.
     pub const fn each(asker: usize) -> Self {
         Self { group: usize::MAX, asker }
     }
@@ -62,7 +61,7 @@ impl SlotShare {
 /// Result of a request.
 #[derive(Debug, PartialEq, Eq)]
 pub enum SlotOutcome<T> {
-    /// Served now, until [`FairSlots::done`].
+    /// The slot is in use until [`FairSlots::done`].
     Granted(T),
     /// Waiting.
     Queued,
@@ -79,7 +78,7 @@ impl<K: Ord, T> Group<K, T> {
         self.askers.values().map(|asker| asker.waiting.len()).sum()
     }
 
-    /// The asker whose turn it is: its slots in use, when its request came, and who it is.
+    /// The asker to serve next: its slots in use, the arrival number of its request, and its key.
     fn next(&self) -> Option<(usize, u64, &K)> {
         let waiting = self.askers.iter().filter(|(_, asker)| asker.served < asker.share);
         let waiting =
@@ -93,7 +92,7 @@ impl<K: Ord, T> Group<K, T> {
 }
 
 impl<G: Ord + Clone, K: Ord + Clone, T> FairSlots<G, K, T> {
-    /// For at most `most` slots in use at once.
+    /// Creates `most` slots.
     pub fn new(most: usize) -> Self {
         Self { most, served: 0, groups: BTreeMap::new(), arrivals: 0 }
     }
@@ -120,6 +119,7 @@ impl<G: Ord + Clone, K: Ord + Clone, T> FairSlots<G, K, T> {
         }
         let is_full = waiting >= share.group.saturating_mul(WAITING);
         if is_full || asker.waiting.len() >= share.asker {
+            // This request may have created the group and the asker.
             group.forget_idle();
             self.groups.retain(|_, group| !group.is_idle());
             return SlotOutcome::Rejected(request);
@@ -129,7 +129,7 @@ impl<G: Ord + Clone, K: Ord + Clone, T> FairSlots<G, K, T> {
         SlotOutcome::Queued
     }
 
-    /// Frees a slot of an asker. Returns the waiting request that gets it, if any.
+    /// Frees a slot of an asker. Returns the waiting request that gets the slot, if any.
     pub fn done(&mut self, (group, key): &(G, K)) -> Option<((G, K), T)> {
         if let Some(group) = self.groups.get_mut(group)
             && let Some(asker) = group.askers.get_mut(key)

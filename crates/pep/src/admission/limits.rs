@@ -7,7 +7,7 @@ use super::bypass::Bypass;
 /// Descriptors for other purposes: the hop, listeners, control clients.
 const OTHER_DESCRIPTORS: u64 = 64;
 
-/// What the machine gives a gateway.
+/// Resources that the machine gives to a gateway.
 #[derive(Debug, Clone, Copy)]
 pub struct Resources {
     /// Memory in bytes.
@@ -26,8 +26,8 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// The configured limits; by default half of the memory, and as many connections as there are
-    /// descriptors for. More connections than that are never permitted.
+    /// Computes the limits: half of the memory unless configured, and as many connections as there are
+    /// descriptors for, which `connections` can only lower.
     pub fn new(memory: Option<ByteCount>, connections: Option<u64>, has: Resources) -> Self {
         let free = has.descriptors.saturating_sub(OTHER_DESCRIPTORS);
         let possible = (free / has.descriptors_each.max(1)).max(1);
@@ -37,7 +37,7 @@ impl Limits {
         }
     }
 
-    /// The limit that these connections, which hold this many bytes, have reached.
+    /// The limit that this number of connections, holding this many bytes, has reached.
     pub fn exceeded(&self, connections: usize, held: u64) -> Option<Bypass> {
         if connections as u64 >= self.connections {
             return Some(Bypass::Connections);
@@ -45,8 +45,7 @@ impl Limits {
         (held >= self.memory).then_some(Bypass::Memory)
     }
 
-    /// Whether hardly any room is left beside these connections, which hold this many bytes: less than
-    /// a sixteenth.
+    /// Returns `true` if less than a sixteenth of a limit is left.
     pub fn is_near(&self, connections: usize, held: u64) -> bool {
         let is_near = |used: u64, most: u64| used >= most - most / 16;
         is_near(connections as u64, self.connections) || is_near(held, self.memory)

@@ -1,4 +1,5 @@
-//! Which connections and requests are let in, how many, and for how long others pass unaccelerated.
+//! Admission of connections and requests: limits, fair shares, and periods in which connections pass
+//! unaccelerated.
 
 mod answers;
 mod backoff;

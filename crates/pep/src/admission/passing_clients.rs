@@ -1,5 +1,5 @@
 //! Clients whose new connections pass unaccelerated for a while, because they have their share of the
-//! gateway's, or most of those that the far side can carry. No I/O, no clock.
+//! gateway's connections, or most of those that the far side can carry. No I/O, no clock.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -7,21 +7,21 @@ use std::time::Duration;
 
 use units::Instant;
 
-/// How long a client's connections pass. Each change rebuilds the interception table.
+/// Period for which a client's connections pass. Each change rebuilds the interception table.
 const PAUSE: Duration = Duration::from_secs(5);
-/// Maximum number of clients that pass.
+/// Maximum number of clients that pass at a time.
 const MOST: usize = 64;
 
-/// The clients that pass.
+/// The clients that pass, and until when.
 #[derive(Debug, Default)]
 pub struct PassingClients {
     until: BTreeMap<IpAddr, Instant>,
-    /// Those that the interception knows.
+    /// The list as last reported.
     known: Vec<IpAddr>,
 }
 
 impl PassingClients {
-    /// Lets a client pass for a while. Returns whether the interception has to be told.
+    /// Lets a client pass for a while. Returns `true` if the interception has to be updated.
     pub fn pass(&mut self, now: Instant, client: IpAddr) -> bool {
         self.until.retain(|_, until| *until > now);
         if self.until.len() >= MOST && !self.until.contains_key(&client) {
@@ -30,12 +30,12 @@ impl PassingClients {
         self.until.insert(client, now + PAUSE).is_none()
     }
 
-    /// When the next one passes no longer.
+    /// Time at which the next client stops passing.
     pub fn next_end(&self) -> Option<Instant> {
         self.known.iter().filter_map(|client| self.until.get(client)).min().copied()
     }
 
-    /// The clients to let pass, if they have changed since the last call.
+    /// The clients to let pass, if the list has changed since the last call.
     pub fn take_change(&mut self, now: Instant) -> Option<Vec<IpAddr>> {
         let passing = self.until.iter().filter(|(_, until)| **until > now);
         let passing: Vec<IpAddr> = passing.map(|(client, _)| *client).collect();

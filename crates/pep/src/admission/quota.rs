@@ -1,5 +1,5 @@
-//! Quotas of terminals on a hub, so that no terminal, and no client behind one, takes what the
-//! others need. Handed the time.
+//! Quotas of a hub's terminals, so that no terminal, and no client behind one, takes what others need. Time
+//! is passed in.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -11,7 +11,7 @@ use units::{ByteCount, Instant};
 
 use super::connection_shares::ConnectionShares;
 
-/// Seconds' worth of new connections allowed in a burst: after an outage all clients of a terminal
+/// Burst of new connections, in seconds of the permitted rate: after an outage all clients of a terminal
 /// return at once.
 const BURST_SECONDS: u32 = 10;
 
@@ -50,7 +50,7 @@ impl Default for Quota {
     }
 }
 
-/// Usage of all terminals of a hub.
+/// Usage of a hub by all terminals.
 pub struct Quotas {
     peers: BTreeMap<PublicKey, Peer>,
 }
@@ -61,7 +61,7 @@ struct Peer {
     shares: Shares,
 }
 
-/// The connections of a terminal, by client.
+/// Connections of a terminal by client.
 #[derive(Debug, Clone, Default)]
 struct Shares(Arc<Mutex<ConnectionShares>>);
 
@@ -71,7 +71,7 @@ impl Shares {
     }
 }
 
-/// A connection's permit in its terminal's quota, until dropped.
+/// Permit for a connection within its terminal's quota; dropping it ends the connection's count.
 #[derive(Debug)]
 pub struct QuotaPermit {
     shares: Shares,
@@ -84,7 +84,7 @@ impl Drop for QuotaPermit {
     }
 }
 
-/// The limit that a terminal has reached.
+/// Limit that a terminal has reached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Exceeded {
     /// Concurrent connections.
@@ -96,14 +96,14 @@ pub enum Exceeded {
 }
 
 impl Quotas {
-    /// Tracks terminals with these limits at a hub that carries at most `total` connections.
+    /// Creates the quotas of terminals at a hub that carries at most `total` connections.
     pub fn new(terminals: &BTreeMap<PublicKey, Quota>, total: u64) -> Self {
         let mut quotas = Self { peers: BTreeMap::new() };
         quotas.configure(terminals, total);
         quotas
     }
 
-    /// Applies new limits; existing connections are kept.
+    /// Applies new limits. Existing connections keep their permits.
     pub fn configure(&mut self, terminals: &BTreeMap<PublicKey, Quota>, total: u64) {
         let usual = if terminals.len() == 1 { total } else { (total / 2).max(1) };
         let mut before = std::mem::take(&mut self.peers);
@@ -121,11 +121,11 @@ impl Quotas {
         }
     }
 
-    /// Takes a permit for a new connection of a client of a terminal, which the terminal names: it
-    /// shares among its clients what it may have.
+    /// Takes a permit for a new connection. `client` is the address that the terminal gives; the terminal's
+    /// quota is divided among its clients.
     ///
     /// # Errors
-    /// The limit that the terminal, or its client, has reached.
+    /// The limit that the terminal or its client has reached.
     pub fn admit(
         &mut self,
         now: Instant,
@@ -140,6 +140,7 @@ impl Quotas {
         if !shares.admits(client, peer.most) {
             return Err(Exceeded::ConnectionsOfClient);
         }
+        // Last, so that a connection refused for another reason does not use up the rate.
         if !peer.bucket.take(now) {
             return Err(Exceeded::Pace);
         }

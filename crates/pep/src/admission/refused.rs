@@ -1,7 +1,7 @@
-//! Remembers destinations that refused connections. A client that is answered at once sees only a
-//! reset, and does not try its server's next address (Happy Eyeballs, RFC 8305). So further
-//! connections to the destination pass unaccelerated for a while: the client then hears the
-//! destination itself. Deferring the answer would do as well, but needs CAP_NET_RAW.
+//! Remembers destinations that refused connections. A client that was answered at once sees only a reset,
+//! and does not try its server's next address (Happy Eyeballs, RFC 8305). So further connections to the
+//! destination pass unaccelerated for a while, and the client gets the refusal of the destination itself.
+//! Deferring the answer would do as well, but needs CAP_NET_RAW.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -10,22 +10,22 @@ use std::time::Duration;
 use slacp::ResetReason;
 use units::Instant;
 
-/// First period for which connections pass; short, because a server may just be starting. Doubles
-/// with each further refusal up to [`LONGEST`].
+/// First period for which connections pass: short, because the server may just be starting. It doubles with
+/// each further refusal up to [`LONGEST`].
 const FIRST: Duration = Duration::from_secs(5);
-/// Maximum period. A destination is forgotten this long after its last period ended.
+/// Longest period. A destination is forgotten this long after its last period has ended.
 const LONGEST: Duration = Duration::from_secs(60);
-/// Maximum remembered destinations. Each new one rebuilds the interception table, and a port scan
-/// yields many.
+/// Maximum number of destinations. Each new one rebuilds the interception table, and a port scan yields
+/// many.
 const MOST: usize = 64;
 
-/// The destinations that have refused connections of late.
+/// Destinations that have refused connections recently.
 #[derive(Debug, Default)]
 pub struct RefusedDestinations {
-    /// Whether the interception acts on refusals. Nothing is remembered before.
+    /// `true` once the interception acts on refusals; nothing is remembered before.
     is_enabled: bool,
     refusals: BTreeMap<SocketAddr, Refusal>,
-    /// The destinations that the interception knows.
+    /// The list as last reported.
     known: Vec<SocketAddr>,
 }
 
@@ -38,13 +38,13 @@ struct Refusal {
 }
 
 impl RefusedDestinations {
-    /// From now on the interception acts on refusals.
+    /// Starts remembering refusals: the interception can act on them.
     pub fn enable(&mut self) {
         self.is_enabled = true;
     }
 
-    /// Records that `destination` could not be connected to. Returns whether the next connection
-    /// passes unaccelerated as soon as the interception has taken the change.
+    /// Records that a connection to `to` failed for this reason. Returns `true` if the next connection will
+    /// pass unaccelerated once the interception has applied the change.
     pub fn remember(&mut self, now: Instant, to: SocketAddr, reason: ResetReason) -> bool {
         let is_of_destination = matches!(
             reason,
@@ -67,13 +67,13 @@ impl RefusedDestinations {
         !self.known.contains(&to)
     }
 
-    /// When the next period ends.
+    /// Time at which the next period ends.
     pub fn next_end(&self) -> Option<Instant> {
         let passing = self.known.iter().filter_map(|destination| self.refusals.get(destination));
         passing.map(|refusal| refusal.until).min()
     }
 
-    /// The destinations to let pass, if they have changed since the last call.
+    /// The destinations to let pass, if the list has changed since the last call.
     pub fn take_change(&mut self, now: Instant) -> Option<Vec<SocketAddr>> {
         let passing = self.refusals.iter().filter(|(_, refusal)| refusal.until > now);
         let passing: Vec<SocketAddr> = passing.map(|(destination, _)| *destination).collect();

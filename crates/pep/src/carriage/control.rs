@@ -1,33 +1,32 @@
-//! Which congestion control the kernel's TCP has under a session.
+//! Chooses the congestion control of the kernel's TCP below a session.
 //!
-//! BBR bears the losses of a satellite link. But every 10 s it measures the delay, for which it sends
-//! next to nothing for about a round trip and 200 ms (`PROBE_RTT`): over 600 ms this is an eighth of
-//! the rate. CUBIC goes on, but takes each loss for congestion. As the session paces itself, CUBIC
-//! has no queue to fill. So it is CUBIC while nothing is lost, and BBR otherwise.
+//! BBR tolerates the losses of a satellite link. But every 10 s it measures the delay, and sends next to
+//! nothing for about a round trip and 200 ms (`PROBE_RTT`): over 600 ms this costs an eighth of the rate.
+//! CUBIC has no such pause, but takes each loss for congestion. As the session paces itself, CUBIC has no
+//! queue to fill. So CUBIC is used while nothing is lost, and BBR otherwise.
 
 use core::time::Duration;
 
 use units::Instant;
 
-/// How long nothing must be lost before CUBIC; doubled each time that CUBIC lasts for less than
-/// [`STEADY`].
+/// Loss-free time before a change to CUBIC; doubled each time that CUBIC lasts for less than [`STEADY`].
 const PATIENCE: Duration = Duration::from_secs(10);
 const MOST_PATIENCE: Duration = Duration::from_secs(60);
 const STEADY: Duration = Duration::from_secs(60);
-/// Segments without a loss that say anything: a loss rate below 0.1 %.
+/// Segments without a loss that are significant: the loss rate is below 0.1 %.
 const ENOUGH: u32 = 1000;
 
-/// A congestion control.
+/// A congestion control of the kernel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Control {
     /// For paths that lose packets.
     Bbr,
-    /// For those that do not.
+    /// For paths without losses.
     Cubic,
 }
 
 impl Control {
-    /// The kernel's name for it.
+    /// Its name in the kernel.
     pub fn name(self) -> &'static str {
         match self {
             Self::Bbr => "bbr",
@@ -36,38 +35,38 @@ impl Control {
     }
 }
 
-/// The kernel's figures of a connection, in segments. Counters may wrap.
+/// Counters of a connection from the kernel, in segments. They may wrap.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Figures {
-    /// Sent so far.
+    /// Segments sent so far.
     pub sent: u32,
-    /// Sent again so far.
+    /// Segments retransmitted so far.
     pub resent: u32,
-    /// Congestion window.
+    /// Congestion window in segments.
     pub window: u32,
 }
 
-/// Follows a connection that begins with BBR.
+/// Chooses the congestion control of a connection that starts with BBR.
 #[derive(Debug)]
 pub struct ControlChoice {
     control: Control,
-    /// Since when this control is used, or, with BBR, nothing has been lost.
+    /// Start of the use of this control; with BBR, time of the last loss.
     since: Instant,
     before: Figures,
-    /// The widest window so far.
+    /// Widest congestion window so far.
     widest: u32,
     patience: Duration,
 }
 
 impl ControlChoice {
-    /// A connection that has just been made.
+    /// Starts with BBR on a new connection.
     pub fn new(now: Instant) -> Self {
         let (control, before) = (Control::Bbr, Figures::default());
         Self { control, since: now, before, widest: 0, patience: PATIENCE }
     }
 
-    /// Takes the kernel's figures of this moment, a second after the last or later. Returns what the
-    /// connection is to have from now on, if that changes.
+    /// Handles new counters, at least a second after the last. Returns the congestion control to set, if it
+    /// changes.
     pub fn look(&mut self, now: Instant, figures: Figures) -> Option<Control> {
         let calm = now.saturating_since(self.since);
         self.widest = self.widest.max(figures.window);
@@ -81,7 +80,7 @@ impl ControlChoice {
             return self.change(Control::Bbr);
         }
         let sent = figures.sent.wrapping_sub(self.before.sent);
-        // CUBIC begins with the window that it finds, which is small while BBR measures.
+        // CUBIC starts with the current window, which is small while BBR measures the delay.
         let is_wide = figures.window >= self.widest / 2;
         if self.control == Control::Bbr && calm >= self.patience && sent >= ENOUGH && is_wide {
             self.since = now;

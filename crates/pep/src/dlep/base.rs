@@ -1,5 +1,4 @@
-//! What a modem has reported about its link (the information base of RFC 8175 §4): destinations and
-//! rates.
+//! Information base (RFC 8175 §4): destinations and rates that a modem has reported.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -25,7 +24,7 @@ pub struct Base {
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 struct Destination {
-    /// A destination that is down is kept: nothing can be sent to it.
+    /// A destination that is down stays in the base, so that the rate to it is 0.
     up: bool,
     /// The destination's own Current Data Rate (Transmit), if reported.
     rate: Option<BitRate>,
@@ -33,12 +32,12 @@ struct Destination {
     networks: Vec<Prefix>,
 }
 
-/// One destination, for the status.
+/// A destination as shown in the status.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Row {
     /// Link-layer address.
     pub mac: String,
-    /// Whether it is reachable.
+    /// `true` if it is reachable.
     pub up: bool,
     /// Rate towards it, if it differs from the link's.
     pub rate: Option<BitRate>,
@@ -107,8 +106,8 @@ impl Base {
         }
     }
 
-    /// Whether the peer at this address is behind a destination that is up, so that a rate of 0
-    /// means that nothing is granted now.
+    /// Returns `true` if the peer at this address is behind a destination that is up: a rate of 0 then
+    /// means that no capacity is granted now.
     pub fn is_up(&self, peer: IpAddr, alone: bool) -> bool {
         self.towards(peer, alone).is_some_and(|destination| destination.up)
     }
@@ -119,7 +118,7 @@ impl Base {
         up.next().filter(|_| up.next().is_none()).map(|(mac, _)| *mac)
     }
 
-    /// The destination that a peer is behind; see [`Self::rate`].
+    /// The destination of a peer; see [`Self::rate`].
     fn towards(&self, peer: IpAddr, alone: bool) -> Option<&Destination> {
         let by_address = self.destinations.values().filter_map(|destination| {
             let around = destination.networks.iter().filter(|prefix| prefix.contains(peer));
@@ -160,6 +159,7 @@ impl Destination {
         self.rate = current_rate(message).or(self.rate);
         for item in &message.items {
             let Item::Network { add, prefix, .. } = item else { continue };
+            // Also when adding, so that no network is stored twice.
             self.networks.retain(|known| known != prefix);
             if *add && self.networks.len() < MOST_NETWORKS {
                 self.networks.push(*prefix);

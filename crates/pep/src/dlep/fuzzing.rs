@@ -1,4 +1,4 @@
-//! DLEP sessions for the fuzzer.
+//! DLEP sessions with fuzzed peers.
 
 use std::net::SocketAddr;
 use std::time::Duration;

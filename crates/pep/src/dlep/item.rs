@@ -8,10 +8,9 @@ use crate::traffic::Prefix;
 
 use super::Status;
 
-/// Type and length, in bytes.
+/// Length of an item's type and length fields, in bytes.
 const HEADER: usize = 4;
-/// Set: the address or subnet is added; clear: it is removed. Other items have their first flag in
-/// the same bit.
+/// The first flag of every item. For an address or subnet it means that it is added, otherwise removed.
 const FLAG: u8 = 1;
 
 /// Type codes (RFC 8175 §13, Table 3).
@@ -92,15 +91,15 @@ impl fmt::Debug for Mac {
 /// A parsed item.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Item {
-    /// Outcome of a message, with text for people (§13.1).
+    /// Outcome of a message, with explanatory text (§13.1).
     Status(Status, String),
-    /// Where the modem accepts a session, and whether over TLS (§13.2, §13.3).
+    /// Address at which the modem accepts a session (§13.2, §13.3).
     ConnectionPoint {
         /// The modem's address.
         address: IpAddr,
         /// Its TCP port; `None` for the default, 854.
         port: Option<u16>,
-        /// Whether sessions are accepted over TLS only.
+        /// `true` if sessions are accepted over TLS only.
         tls: bool,
     },
     /// Description of the peer (§13.4).
@@ -114,9 +113,9 @@ pub enum Item {
     /// An address of a destination, as a prefix of full length, or a subnet behind it (§13.8 to
     /// §13.11).
     Network {
-        /// Whether it is a subnet behind the destination.
+        /// `true` for a subnet behind the destination, `false` for an address of it.
         subnet: bool,
-        /// Whether it is added, or removed.
+        /// `true` if it is added, `false` if it is removed.
         add: bool,
         /// The address or subnet.
         prefix: Prefix,
@@ -139,6 +138,7 @@ impl Item {
                 .split_first()
                 .map(|(status, text)| Self::Status(Status::from(*status), words(text))),
             IPV4_CONNECTION_POINT | IPV6_CONNECTION_POINT => connection_point(code, value),
+            // The flags only tell whether the medium is secured (§13.4).
             PEER_TYPE => value.split_first().map(|(_, text)| Self::PeerType(words(text))),
             HEARTBEAT_INTERVAL => heartbeat_interval(value),
             EXTENSIONS_SUPPORTED => value.len().is_multiple_of(2).then(|| {

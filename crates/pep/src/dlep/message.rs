@@ -101,7 +101,7 @@ impl Kind {
         }
     }
 
-    /// Whether a message of this type may contain this item in addition to the required ones.
+    /// Returns `true` if a message of this type may contain this item in addition to the required ones.
     fn permits(self, code: u16) -> bool {
         use code::*;
         let link = matches!(code, IPV4_ADDRESS..=MAXIMUM_TRANSMISSION_UNIT);
@@ -119,7 +119,7 @@ impl Kind {
     }
 }
 
-/// Items that may be repeated.
+/// Returns `true` for items that may be repeated.
 fn may_repeat(code: u16) -> bool {
     matches!(code, code::IPV4_ADDRESS..=code::IPV6_ATTACHED_SUBNET)
 }
@@ -133,8 +133,8 @@ pub struct Message {
     pub items: Vec<Item>,
 }
 
-/// What was received on a connection and not yet handled: an incomplete message at most, once all
-/// complete ones are taken.
+/// Bytes received on a connection and not yet handled: at most one incomplete message once all complete
+/// ones are taken.
 #[derive(Debug, Default)]
 pub(super) struct MessageInbox(Inbox);
 
@@ -143,7 +143,7 @@ impl MessageInbox {
         self.0.push(bytes);
     }
 
-    /// The next complete message.
+    /// Takes the next complete message.
     pub(super) fn next(&mut self) -> Option<Vec<u8>> {
         let message = first(self.0.unused())?.to_vec();
         cost::count(message.len());
@@ -191,20 +191,20 @@ impl Message {
         good.then_some(message).ok_or(Status::INVALID_DATA)
     }
 
-    /// Whether the message may contain another item of this type.
+    /// Returns `true` if the message may contain another item of this type.
     fn takes(&self, code: u16) -> bool {
         (self.kind.permits(code) || self.kind.required().contains(&code))
             && (may_repeat(code) || self.items.iter().all(|item| item.code() != code))
     }
 
-    /// A refusal need not contain the metrics.
+    /// Returns `true` if all required items are present. A refusal need not contain the metrics.
     fn is_complete(&self) -> bool {
         let refusal = self.status().is_some_and(|(status, _)| status != Status::SUCCESS);
         let has = |code: &u16| self.items.iter().any(|item| item.code() == *code);
         refusal || self.kind.required().iter().all(has)
     }
 
-    /// §12.6: items of extensions may appear here; we support none, so all are unknown.
+    /// §12.6: items of extensions may appear here. No extension is supported, so all of them are unknown.
     fn may_have_unknown(&self) -> bool {
         let announces =
             |item: &Item| matches!(item, Item::ExtensionsSupported(all) if !all.is_empty());
@@ -212,7 +212,7 @@ impl Message {
             && self.items.iter().any(announces)
     }
 
-    /// The destination that it concerns.
+    /// The destination that the message concerns.
     pub(super) fn mac(&self) -> Option<Mac> {
         self.items.iter().find_map(|item| match item {
             Item::MacAddress(mac) => Some(*mac),
@@ -269,7 +269,7 @@ fn signal(kind: u16, items: &[Item]) -> Vec<u8> {
     out
 }
 
-/// Whether a datagram is a valid Peer Discovery.
+/// Returns `true` if a datagram is a valid Peer Discovery.
 pub(super) fn is_discovery(datagram: &[u8]) -> bool {
     let items = signal_items(PEER_DISCOVERY, datagram);
     items.is_some_and(|items| matches!(items[..], [] | [Item::PeerType(_)]))
@@ -281,7 +281,7 @@ pub(super) fn offer(datagram: &[u8]) -> Option<Vec<Item>> {
     signal_items(PEER_OFFER, datagram)
 }
 
-/// The items of a signal of this type; none that signals cannot have.
+/// Parses a signal of this type; `None` if it contains items that signals cannot have.
 fn signal_items(kind: u16, datagram: &[u8]) -> Option<Vec<Item>> {
     let rest = datagram.strip_prefix(SIGNAL)?;
     let (header, mut rest) = rest.split_at_checked(HEADER)?;

@@ -1,11 +1,9 @@
 //! DLEP (RFC 8175), by which a modem reports its rate to a router.
 //!
-//! [`Router`] and [`Modem`] are the state machines of the two sides, [`Base`] what a modem has
-//! reported: a rate for the whole link, and rates for destinations. [`Message`] and [`Item`] are the
-//! codec.
+//! [`Router`] and [`Modem`] are the state machines of the two sides; [`Base`] holds what a modem has reported: a rate for the whole link, and rates for destinations. [`Message`] and [`Item`] are the codec.
 //!
-//! A router on a link with capacity on demand tells its modem what waits, by the rate that it
-//! requests ([`DRAIN_TIME`]).
+//! A router on a link with capacity on demand reports its backlog to the modem by the rate that it requests
+//! ([`DRAIN_TIME`]).
 //!
 //! Not supported: TLS (§9), credit windows and other extensions, sessions with more than one peer,
 //! requests for a received rate or a latency, and for one of several destinations.

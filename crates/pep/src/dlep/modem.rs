@@ -1,16 +1,15 @@
-//! The modem's side of a DLEP session (RFC 8175): accepts a router, and keeps it informed of the
-//! link and its destinations. A state machine without clock and sockets
-//! (`docs/state-machines.md`); it serves one router at a time.
+//! The modem's side of a DLEP session (RFC 8175): accepts a router, and keeps it informed of the link and
+//! its destinations. A state machine without clock and sockets (`docs/state-machines.md`); it serves one
+//! router at a time.
 //!
 //! - Inputs: [`Modem::handle_discovery`], [`Modem::handle_connected`], [`Modem::handle_bytes`],
 //!   [`Modem::handle_closed`], the time; and what changes on the link: [`Modem::set_link`],
 //!   [`Modem::set_destination`], [`Modem::remove_destination`].
 //! - Outputs: [`Modem::poll_output`], to be carried out in order; then [`Modem::poll_request`].
 //!
-//! The owner sets the state of the link whenever it changes. The modem compares it with what the
-//! router was told, and sends the difference as soon as the standard allows: one request at a time
-//! may await its response for each destination, and one for the session (§5). Whatever changes
-//! meanwhile is sent once.
+//! The owner sets the state of the link whenever it changes. The modem compares it with what the router was
+//! told, and sends the difference as soon as the standard allows: one request at a time may await its
+//! response for each destination, and one for the session (§5). Changes in the meantime are sent together.
 
 #[cfg(test)]
 mod tests;
@@ -30,33 +29,33 @@ use crate::traffic::Prefix;
 
 /// Time limit for the first message of a router that has connected.
 const INITIALIZATION_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long to wait for the response to a Session Termination, in heartbeat intervals (§7.4).
+/// Time limit of the response to a Session Termination, in heartbeat intervals (§7.4).
 const TERMINATION: u32 = 4;
 
-/// What a modem says of itself.
+/// Settings of a modem.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settings {
-    /// Its description, for people.
+    /// Description for people (Peer Type).
     pub peer_type: String,
     /// Interval of its heartbeats, at least 1 ms.
     pub heartbeat: Duration,
-    /// The highest rates of the link.
+    /// Highest rates of the link.
     pub maximum: Rates,
 }
 
-/// Rates as the router sees them.
+/// Rates from the router's point of view.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rates {
-    /// At which the router can send.
+    /// Rate at which the router can send.
     pub transmit: BitRate,
-    /// At which it may receive.
+    /// Rate at which the router may receive.
     pub receive: BitRate,
 }
 
-/// The metrics of the link, or of a destination.
+/// Metrics of the link or of a destination.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Metrics {
-    /// The current rates.
+    /// Current rates.
     pub rates: Rates,
     /// One-way delay.
     pub latency: Duration,
@@ -73,7 +72,7 @@ impl Metrics {
     }
 }
 
-/// A destination that can be reached.
+/// State of a reachable destination.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Reachable {
     /// Its metrics.
@@ -84,15 +83,15 @@ pub struct Reachable {
 
 #[derive(Debug, Default)]
 struct Destination {
-    /// How it is; `None` if it cannot be reached.
+    /// Current state; `None` if the destination is unreachable.
     wanted: Option<Reachable>,
-    /// What the router knows, or will know once it has read what was sent.
+    /// State that was sent to the router.
     told: Option<Reachable>,
-    /// Whether a request awaits its response.
+    /// `true` while a request awaits its response.
     pending: bool,
-    /// The router does not want to hear of it (§12.12).
+    /// `true` if the router does not want information about it (§12.12).
     declined: bool,
-    /// What the router has requested (§12.18), until the owner has taken it.
+    /// The router's latest request (§12.18), until the owner takes it.
     requested: Option<Wanted>,
 }
 
@@ -104,7 +103,7 @@ enum State {
     Ending { until: Instant },
 }
 
-/// The state machine.
+/// State machine of the modem.
 #[derive(Debug)]
 pub struct Modem {
     settings: Settings,
@@ -112,14 +111,14 @@ pub struct Modem {
     inbox: MessageInbox,
     outputs: VecDeque<Output>,
     link: Metrics,
-    /// What the router was told of the link, and whether it has yet to respond.
+    /// Metrics that were sent to the router, and `true` while its response is awaited.
     told: Metrics,
     pending: bool,
     destinations: BTreeMap<Mac, Destination>,
 }
 
 impl Modem {
-    /// A modem that waits for a router, with these metrics of its link.
+    /// Creates a modem that waits for a router; `link` are the metrics of its link.
     pub fn new(settings: Settings, link: Metrics) -> Self {
         Self {
             settings,
@@ -133,13 +132,13 @@ impl Modem {
         }
     }
 
-    /// The next action.
+    /// Returns the next action.
     pub fn poll_output(&mut self) -> Option<Output> {
         self.outputs.pop_front()
     }
 
-    /// What the router has requested next for a destination; only the latest request of each. A rate of 0
-    /// withdraws it. All requests end with the session.
+    /// Takes a request of the router: the latest one for a destination. A rate of 0 withdraws it, and so
+    /// does the end of the session.
     pub fn poll_request(&mut self) -> Option<(Mac, Wanted)> {
         let mut all = self.destinations.iter_mut();
         all.find_map(|(mac, destination)| Some((*mac, destination.requested.take()?)))
@@ -155,14 +154,14 @@ impl Modem {
         }
     }
 
-    /// Bytes buffered.
+    /// Bytes buffered from the connection.
     #[cfg(any(test, feature = "fuzzing"))]
     pub(super) fn held(&self) -> usize {
         self.inbox.len()
     }
 
-    /// The Peer Offer (§12.4) for a datagram from a router, if it is a valid Peer Discovery and no
-    /// router is served: sessions are accepted at `point`.
+    /// Builds the Peer Offer (§12.4) for a Peer Discovery, with the connection point `point`. `None` if the
+    /// datagram is anything else, or another router is served.
     pub fn handle_discovery(&self, datagram: &[u8], point: SocketAddr) -> Option<Vec<u8>> {
         let free = matches!(self.state, State::Listening);
         let point =
@@ -171,7 +170,8 @@ impl Modem {
         (free && message::is_discovery(datagram)).then(offer)
     }
 
-    /// A router has connected. Returns false if another one is served: close the new connection.
+    /// Handles a new connection of a router. Returns `false` if another one is served: the new one must be
+    /// closed.
     pub fn handle_connected(&mut self, now: Instant) -> bool {
         let free = matches!(self.state, State::Listening);
         if free {
@@ -180,12 +180,13 @@ impl Modem {
         free
     }
 
-    /// The connection has ended.
+    /// Handles the end of the connection.
     pub fn handle_closed(&mut self) {
         self.state = State::Listening;
         self.inbox = MessageInbox::default();
         self.pending = false;
         self.destinations.retain(|_, destination| {
+            // The next router has been told nothing.
             let wanted = destination.wanted.take();
             *destination = Destination { wanted, ..Destination::default() };
             destination.wanted.is_some()
@@ -202,19 +203,19 @@ impl Modem {
         }
     }
 
-    /// Sets the metrics of the link. They hold for all destinations at first (§12.7).
+    /// Sets the metrics of the link. A session update sets those of all destinations as well (§12.7).
     pub fn set_link(&mut self, metrics: Metrics) {
         self.link = metrics;
         self.tell();
     }
 
-    /// Sets how a destination can be reached.
+    /// Sets the state of a reachable destination.
     pub fn set_destination(&mut self, mac: Mac, how: Reachable) {
         self.destinations.entry(mac).or_default().wanted = Some(how);
         self.tell();
     }
 
-    /// A destination can no longer be reached.
+    /// Marks a destination as unreachable.
     pub fn remove_destination(&mut self, mac: Mac) {
         if let Some(destination) = self.destinations.get_mut(&mac) {
             destination.wanted = None;
@@ -222,7 +223,7 @@ impl Modem {
         self.tell();
     }
 
-    /// Ends the session in order, if there is one. A router may then connect again.
+    /// Ends the session in an orderly way, if there is one. A router may then connect again.
     pub fn stop(&mut self, now: Instant) {
         if matches!(self.state, State::Initializing { .. } | State::Up { .. }) {
             self.terminate(now, Status::SHUTTING_DOWN);
@@ -259,7 +260,7 @@ impl Modem {
     /// Handles a message that is expected.
     ///
     /// # Errors
-    /// Why the session must end.
+    /// The status with which the session must be terminated.
     fn apply(&mut self, now: Instant, message: &Message) -> Result<(), Status> {
         let success = Item::Status(Status::SUCCESS, String::new());
         match (message.kind, message.mac()) {
@@ -292,6 +293,7 @@ impl Modem {
                 let known = self.destinations.get_mut(&mac).filter(|it| it.told.is_some());
                 if let (Some(rate), Some(destination)) = (rate, known) {
                     let rate = BitRate::from_bits_per_second(rate);
+                    // Only requests for foreseen data contain a latency; see `request`.
                     let is_foreseen = message.metric(code::LATENCY).is_some();
                     destination.requested = Some(Wanted { rate, is_foreseen });
                 }
@@ -318,19 +320,20 @@ impl Modem {
         ];
         items.extend(self.link.items());
         self.send(Kind::SessionInitializationResponse, &items);
+        // The response contains them.
         self.told = self.link;
         let interval = interval.unwrap_or_default();
         self.state = State::Up { heard: now, interval, beat: now + self.settings.heartbeat };
     }
 
-    /// The destination whose request was answered.
+    /// The destination whose pending request is answered by this message.
     fn answered(&mut self, mac: Mac) -> Result<&mut Destination, Status> {
         let destination = self.destinations.get_mut(&mac).ok_or(Status::INVALID_DESTINATION)?;
         let expected = std::mem::take(&mut destination.pending);
         expected.then_some(destination).ok_or(Status::UNEXPECTED_MESSAGE)
     }
 
-    /// Answers a question about a destination: with its metrics, or that it is not there.
+    /// Answers a request about a destination: with its metrics, or with Request Denied.
     fn respond_of(&mut self, kind: Kind, mac: Mac) {
         let told = self.destinations.get(&mac).and_then(|it| it.told.as_ref());
         let status = if told.is_some() { Status::SUCCESS } else { Status::REQUEST_DENIED };
@@ -339,7 +342,7 @@ impl Modem {
         self.send(kind, &items);
     }
 
-    /// Sends what has changed since the router was told, as far as no request is pending.
+    /// Sends changes that the router does not know, as far as no request is pending.
     fn tell(&mut self) {
         if !matches!(self.state, State::Up { .. }) {
             return;
@@ -354,6 +357,7 @@ impl Modem {
         for (mac, destination) in &mut self.destinations {
             self.outputs.extend(destination.tell(*mac).map(Output::Send));
         }
+        // An unreachable destination is kept until the router has confirmed that it is down.
         let is_known = |it: &Destination| it.pending || it.told.is_some() && !it.declined;
         self.destinations.retain(|_, it| it.wanted.is_some() || is_known(it));
     }
@@ -369,7 +373,7 @@ impl Modem {
         self.handle_closed();
     }
 
-    /// When a silent router counts as lost: half an interval after its second missed heartbeat.
+    /// Time at which a silent router counts as lost: half an interval after its second missed heartbeat.
     fn silence(&self) -> Option<Instant> {
         match self.state {
             State::Up { heard, interval, .. } if !interval.is_zero() => {
@@ -385,7 +389,7 @@ impl Modem {
 }
 
 impl Destination {
-    /// The next message about it, if one is due.
+    /// Builds the next message about the destination, if one is due.
     fn tell(&mut self, mac: Mac) -> Option<Vec<u8>> {
         if self.pending || self.declined || self.wanted == self.told {
             return None;
@@ -395,6 +399,7 @@ impl Destination {
             (Some(old), Some(new)) => (Kind::DestinationUpdate, changes(Some(old), new)),
             (_, None) => (Kind::DestinationDown, Vec::new()),
         };
+        // A Destination Update has no response (§12.17).
         self.pending = kind != Kind::DestinationUpdate;
         self.told.clone_from(&self.wanted);
         let items: Vec<Item> = [Item::MacAddress(mac)].into_iter().chain(items).collect();
@@ -402,7 +407,7 @@ impl Destination {
     }
 }
 
-/// The items that lead from what a router knows of a destination to what it should know.
+/// Items that change the state known to the router into the current one.
 fn changes(old: Option<&Reachable>, new: &Reachable) -> Vec<Item> {
     let known: &[Prefix] = old.map_or(&[], |old| &old.networks);
     let network =

@@ -1,47 +1,46 @@
-//! When a router asks its modem for capacity (Link Characteristics Request, RFC 8175 §12.18), and
-//! what the requested rate means.
+//! Requests for capacity from a modem (Link Characteristics Request, RFC 8175 §12.18): the meaning of the
+//! requested rate, and the times of requests.
 //!
-//! A link with capacity on demand grants what is asked for, and asks for what its modem holds. If
-//! the router keeps the queue, the modem must learn how much waits. The standard has no item for
-//! that. An item of our own would need an extension that both sides announce (§13.6): everything
-//! unknown ends the session (§12.1). The request for a Current Data Rate (Transmit) is understood by
-//! every modem, so we use it, with a rule for the value: the rate that sends everything that waits
-//! within [`DRAIN_TIME`].
+//! A link with capacity on demand grants what is requested, and requests what its modem holds. If the
+//! router keeps the queue, the modem has to learn the backlog, for which the standard has no item. An item
+//! of our own would need an extension that both sides announce (§13.6), since unknown items end the session
+//! (§12.1). Every modem understands a request for a Current Data Rate (Transmit), so we use it with a rule
+//! for the value: the rate that sends the whole backlog within [`DRAIN_TIME`].
 //!
-//! If nothing waits, and all of it is foreseen, the request has a Latency of [`LATER`], too: a modem that
-//! understands it asks only for capacity that nobody else needs. A modem that refuses such a request is
-//! asked without.
+//! If nothing waits and the whole request is for foreseen data, it also contains a Latency of [`LATER`]: a
+//! modem that understands this requests only spare capacity. A modem that refuses it is asked without a
+//! latency.
 
 use std::time::Duration;
 
 use units::{BitRate, ByteCount, Instant};
 
-/// The requested rate is the one at which everything that waits is sent within this time.
+/// The requested rate sends the whole backlog within this time.
 pub const DRAIN_TIME: Duration = Duration::from_secs(1);
-/// Minimum time between two requests, unless something begins or ends to wait.
+/// Minimum time between two requests, unless the backlog becomes empty or ceases to be.
 const INTERVAL: Duration = Duration::from_millis(100);
-/// A request that has not changed is repeated after this time: a modem may forget it.
+/// Time after which an unchanged request is repeated, because a modem may forget it.
 const RENEWAL: Duration = Duration::from_secs(1);
 
-/// The latency of a request for what is foreseen: a round of request and grant on a geostationary link.
+/// Latency in a request for foreseen data: a round of request and grant on a geostationary link.
 pub const LATER: Duration = Duration::from_millis(1_300);
 
-/// The rate to request if this much waits.
+/// Rate to request for this backlog.
 pub fn rate_to_request(waiting: ByteCount) -> BitRate {
     BitRate::from_bits_per_second(waiting.get().saturating_mul(8 / DRAIN_TIME.as_secs()))
 }
 
-/// What a modem is asked for.
+/// A request for capacity.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Wanted {
-    /// The rate (Transmit); 0 for nothing more.
+    /// Requested rate (Transmit); 0 for nothing more.
     pub rate: BitRate,
-    /// Whether nothing waits for it yet.
+    /// `true` if the data does not wait yet.
     pub is_foreseen: bool,
 }
 
 impl Wanted {
-    /// What to ask for if so much waits, and so much more is foreseen.
+    /// The request for this backlog and this much foreseen data.
     pub fn of(waiting: ByteCount, foreseen: ByteCount) -> Self {
         let none = ByteCount::default();
         let all = ByteCount::new(waiting.get().saturating_add(foreseen.get()));
@@ -54,40 +53,40 @@ impl Wanted {
     }
 }
 
-/// How much waits at a router that requests this rate.
+/// Backlog of a router that requests this rate.
 pub fn backlog_of(rate: BitRate) -> ByteCount {
     rate.bytes_in(DRAIN_TIME)
 }
 
-/// The requests of one session.
+/// Requests of one session.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Requests {
-    /// What the modem is to know.
+    /// The request that the modem should know.
     wanted: Wanted,
-    /// Whether it was set since the last request.
+    /// `true` if it was set since the last request was sent.
     is_new: bool,
-    /// What it was asked for last, and when.
+    /// The last request that was sent, and its time.
     asked: Option<(Wanted, Instant)>,
-    /// Whether the last request awaits its response (§5: one at a time).
+    /// `true` while the last request awaits its response (§5: one at a time).
     pending: bool,
-    /// The modem refuses requests, or those with a latency.
+    /// `true` if the modem refuses all requests, or those with a latency.
     refused: bool,
     refused_latency: bool,
 }
 
 impl Requests {
-    /// Sets what to request. Setting the same again repeats the request like a change: the modem has
-    /// taken off what was sent meanwhile.
+    /// Sets the request. Setting an equal one again sends it like a change, because the modem has deducted
+    /// what was sent meanwhile.
     pub(super) fn set(&mut self, wanted: Wanted) {
         (self.wanted, self.is_new) = (wanted, true);
     }
 
-    /// The session has ended, and with it what was asked for.
+    /// Forgets what was requested in a session that has ended.
     pub(super) fn forget(&mut self) {
         *self = Self { wanted: self.wanted, ..Self::default() };
     }
 
-    /// When the next request is due; a time in the past means now.
+    /// Time of the next request; a time in the past means now.
     pub(super) fn due(&self) -> Option<Instant> {
         if self.pending || self.refused {
             return None;
@@ -96,14 +95,14 @@ impl Requests {
         match (last.is_nothing(), self.wanted.is_nothing()) {
             (true, true) => None,
             (true, false) | (false, true) => Some(Instant::ZERO),
-            // What was foreseen is there.
+            // Foreseen data has arrived, and now needs capacity in any case.
             (false, false) if last.is_foreseen && !self.wanted.is_foreseen => Some(Instant::ZERO),
             (false, false) if !self.is_new => Some(at + RENEWAL),
             (false, false) => Some(at + INTERVAL),
         }
     }
 
-    /// What to request now.
+    /// Returns the request to send now, and records it as sent.
     pub(super) fn ask(&mut self, now: Instant) -> Wanted {
         let is_foreseen = self.wanted.is_foreseen && !self.refused_latency;
         let asked = Wanted { is_foreseen, ..self.wanted };
@@ -111,7 +110,7 @@ impl Requests {
         asked
     }
 
-    /// The modem has responded; `false` if nothing was asked.
+    /// Handles the modem's response; `false` if no request was pending.
     pub(super) fn answered(&mut self, refused: bool) -> bool {
         let had_latency = self.asked.is_some_and(|(asked, _)| asked.is_foreseen);
         self.refused |= refused && !had_latency;

@@ -1,14 +1,12 @@
-//! The router's side of a DLEP session (RFC 8175 §7): discovers a modem, keeps a session with it,
-//! and holds what it reports. A state machine without clock and sockets (`docs/state-machines.md`).
+//! The router's side of a DLEP session (RFC 8175 §7): discovers a modem, keeps a session with it, and holds
+//! what it reports. A state machine without clock and sockets (`docs/state-machines.md`).
 //!
-//! - Inputs: [`Router::handle_offer`], [`Router::handle_connected`],
-//!   [`Router::handle_bytes`], [`Router::handle_closed`], the time; and what to ask the modem for:
-//!   [`Router::request`].
-//! - Outputs: [`Router::poll_output`], to be carried out in order; then
-//!   [`Router::poll_report`].
+//! - Inputs: [`Router::handle_offer`], [`Router::handle_connected`], [`Router::handle_bytes`],
+//!   [`Router::handle_closed`], the time; and the capacity to request: [`Router::request`].
+//! - Outputs: [`Router::poll_output`], to be carried out in order; then [`Router::poll_report`].
 //!
-//! Both reply size and memory are bounded: the reply to received bytes is at most half as large
-//! again, and at most one message is buffered.
+//! Both reply size and memory are bounded: the reply to received bytes is at most half as large again, and
+//! at most one message is buffered.
 
 #[cfg(test)]
 mod tests;
@@ -29,11 +27,11 @@ use super::{Base, PORT, Status};
 const PEER_TYPE: &str = "skyhop";
 /// Discovery interval. §7.1 requires at least one second.
 const DISCOVERY_INTERVAL: Duration = Duration::from_secs(5);
-/// Delay before the first discovery after losing a modem. It doubles while sessions end soon, up to the
-/// second: a modem that refuses is not asked every second.
+/// Delay before the first discovery after losing a modem. It doubles up to `LONGEST_DELAY` while sessions
+/// end soon, so that a modem that refuses is not asked every second.
 const RECOVERY_DELAY: Duration = Duration::from_secs(1);
 const LONGEST_DELAY: Duration = Duration::from_secs(60);
-/// A session that lasted this long did not end soon.
+/// A session that lasts this long did not end soon.
 const LASTING: Duration = Duration::from_secs(60);
 /// Time limit for the connection, and for the first answer on it.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(10);
@@ -55,7 +53,7 @@ pub enum Output {
     Close,
 }
 
-/// Why a router must be woken.
+/// Why a DLEP state machine must be woken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Wake {
     /// To look for a modem.
@@ -133,7 +131,7 @@ enum State {
     Stopped,
 }
 
-/// The state machine.
+/// State machine of the router.
 #[derive(Debug)]
 pub struct Router {
     /// The configured modem; `None` to use discovery.
@@ -141,9 +139,9 @@ pub struct Router {
     heartbeat: Duration,
     state: State,
     stopping: bool,
-    /// When the session came up, until it is over.
+    /// Start of the session; `None` without one.
     up_since: Option<Instant>,
-    /// Delay after the next session that ends.
+    /// Delay before the next discovery after a session ends.
     delay: Duration,
     /// Connection points still to try, in order.
     points: VecDeque<SocketAddr>,
@@ -183,26 +181,26 @@ impl Router {
         std::mem::take(&mut self.changed).then(|| self.report.clone())
     }
 
-    /// Requests this from the modem, in this session and in later ones. It is sent by
-    /// [`Machine::handle_timeout`]: a change from or to a rate of 0 at once, or when what was foreseen is
-    /// there, others after 100 ms; unchanged ones again after 1 s. Ignored unless exactly one destination
-    /// is up.
+    /// Sets the request for capacity, for this session and later ones. [`Machine::handle_timeout`] sends
+    /// it: at once if it changes from or to a rate of 0 or if foreseen data has arrived, after 100 ms for
+    /// other changes, and again after 1 s if it stays the same. It is ignored unless exactly one
+    /// destination is up.
     pub fn request(&mut self, wanted: Wanted) {
         self.requests.set(wanted);
     }
 
-    /// Whether Peer Offers are wanted.
+    /// Returns `true` while Peer Offers are wanted.
     pub fn wants_offers(&self) -> bool {
         self.configured.is_none() && matches!(self.state, State::Looking { .. })
     }
 
-    /// Bytes buffered.
+    /// Bytes buffered from the connection.
     #[cfg(any(test, feature = "fuzzing"))]
     pub(super) fn held(&self) -> usize {
         self.inbox.len()
     }
 
-    /// Handles a datagram from `from` whose TTL was checked (§12.1).
+    /// Handles a datagram from `from` whose TTL has been checked (§12.1).
     pub fn handle_offer(&mut self, now: Instant, from: SocketAddr, datagram: &[u8]) {
         if !self.wants_offers() {
             return;
@@ -231,7 +229,7 @@ impl Router {
         self.enter(now, Phase::Connecting, State::Connecting { until: now + RESPONSE_TIMEOUT });
     }
 
-    /// The connection is open.
+    /// Handles a connection that was opened.
     pub fn handle_connected(&mut self, now: Instant) {
         if !matches!(self.state, State::Connecting { .. }) {
             return;
@@ -242,7 +240,7 @@ impl Router {
         self.enter(now, Phase::Initializing, State::Initializing { until: now + RESPONSE_TIMEOUT });
     }
 
-    /// The connection has ended, or could not be opened.
+    /// Handles a connection that has ended or could not be opened.
     pub fn handle_closed(&mut self, now: Instant, why: &str) {
         match self.state {
             State::Looking { .. } | State::Stopped => return,
@@ -333,13 +331,13 @@ impl Router {
         }
     }
 
-    /// Handles the modem's answer to a request (§12.19): the metrics as they are now.
+    /// Handles the modem's response to a request (§12.19): the metrics as they are now.
     fn handle_response(&mut self, now: Instant, mac: Mac, message: &Message) {
         let refused = message.status().is_some_and(|(status, _)| status != Status::SUCCESS);
         if !self.requests.answered(refused) {
             return self.terminate(now, Status::UNEXPECTED_MESSAGE);
         }
-        // The destination may have gone meanwhile.
+        // The destination may have become unreachable meanwhile.
         self.base().update(mac, message);
     }
 
@@ -354,7 +352,7 @@ impl Router {
         self.send(Kind::LinkCharacteristicsRequest, &items);
     }
 
-    /// When the next request is due.
+    /// Time of the next request.
     fn request_at(&self) -> Option<Instant> {
         self.requests.due().filter(|_| self.report.base.only_up().is_some())
     }
@@ -412,7 +410,7 @@ impl Router {
         }
     }
 
-    /// A modem's reports are only valid for its session.
+    /// Drops the modem's reports, which are valid for its session only.
     fn forget(&mut self) {
         self.report.base = Arc::default();
         (self.report.until, self.report.rate_at) = (None, None);
@@ -420,7 +418,7 @@ impl Router {
         self.report.peer_type.clear();
     }
 
-    /// Ends the session in order; the router is done when its phase is `Stopped`.
+    /// Ends the session in an orderly way; the router is done when its phase is [`Phase::Stopped`].
     pub fn stop(&mut self, now: Instant) {
         self.stopping = true;
         match self.state {
@@ -446,7 +444,7 @@ impl Router {
         }
     }
 
-    /// When a silent modem counts as lost: half an interval after its second missed heartbeat
+    /// Time at which a silent modem counts as lost: half an interval after its second missed heartbeat
     /// (§7.3.1: not before two).
     fn silence(&self) -> Option<Instant> {
         match self.state {
@@ -456,6 +454,7 @@ impl Router {
     }
 
     fn base(&mut self) -> &mut Base {
+        // Copies the base if a report that was handed out still shares it.
         Arc::make_mut(&mut self.report.base)
     }
 
@@ -513,12 +512,12 @@ impl Machine for Router {
     }
 }
 
-/// §7.2
+/// Messages that may answer a Session Initialization (§7.2).
 fn is_expected_first(kind: Kind) -> bool {
     matches!(kind, Kind::SessionInitializationResponse | Kind::SessionTermination)
 }
 
-/// Messages that a modem may send, the last one only as an answer.
+/// Messages that a modem may send in a session; the last one only as a response.
 fn is_expected_in_session(kind: Kind) -> bool {
     matches!(
         kind,
@@ -532,14 +531,15 @@ fn is_expected_in_session(kind: Kind) -> bool {
     )
 }
 
-/// The address where a modem that answered from `from` accepts sessions, and whether it needs TLS.
+/// The address at which a modem that offered from `from` accepts sessions; the second value is `true` for
+/// TLS.
 fn connection_point(item: &Item, from: SocketAddr) -> Option<(SocketAddr, bool)> {
     let Item::ConnectionPoint { address, port, tls } = item else { return None };
     let usable = !address.is_unspecified() && !address.is_multicast() && *port != Some(0);
     usable.then(|| (at(*address, port.unwrap_or(PORT), from), *tls))
 }
 
-/// The address with its scope: a link-local one is on the same link as `from`.
+/// Builds an address with its scope: a link-local one is on the same link as `from`.
 fn at(address: IpAddr, port: u16, from: SocketAddr) -> SocketAddr {
     let mut point = SocketAddr::new(address, port);
     if let (SocketAddr::V6(v6), SocketAddr::V6(from)) = (&mut point, from)

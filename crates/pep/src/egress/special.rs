@@ -1,5 +1,5 @@
-//! Addresses of this machine itself, of its link, or of a cloud's metadata service, in every form
-//! in which they can be written.
+//! Addresses of this machine itself, of its link, or of a cloud's metadata service, in all forms in which
+//! they can be written.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -8,7 +8,7 @@ use crate::traffic::Prefix;
 /// A range of special addresses.
 #[derive(Debug, Clone, Copy)]
 pub struct Special {
-    /// Its addresses.
+    /// Prefix of the addresses.
     pub range: Prefix,
     /// Name for the log.
     pub what: &'static str,
@@ -72,8 +72,8 @@ const TRANSLATED: [u16; 6] = [0, 0, 0, 0, 0xffff, 0];
 /// 6to4 (RFC 3056 §2): bits 16 to 47 are the IPv4 address.
 const SIX_TO_FOUR: u16 = 0x2002;
 
-/// The address as it is reached, then the IPv4 address that a translator on the path would make of
-/// it, if any.
+/// The address in canonical form, and the IPv4 address that a translator on the path would derive from it,
+/// if any.
 pub(super) fn views(address: IpAddr) -> Vec<IpAddr> {
     let address = address.to_canonical();
     let inside = match address {
@@ -91,7 +91,7 @@ pub(super) fn views(address: IpAddr) -> Vec<IpAddr> {
     [address].into_iter().chain(inside).collect()
 }
 
-/// All prefixes whose addresses have one in `prefix` among their `views`.
+/// All prefixes whose addresses have an address of `prefix` among their `views`.
 pub fn forms(prefix: Prefix) -> Vec<Prefix> {
     let IpAddr::V4(v4) = prefix.address() else { return vec![prefix] };
     let [high, low] = [(v4.to_bits() >> 16) as u16, v4.to_bits() as u16];

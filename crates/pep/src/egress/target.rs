@@ -1,4 +1,4 @@
-//! A line in a list of destinations: a prefix, optionally with ports.
+//! An element of a list of destinations: a prefix, optionally with ports.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -12,7 +12,7 @@ use crate::traffic::{Ports, Prefix, PrefixError};
 /// `[2001:db8::/32]:8000-8080`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Target {
-    /// Addresses.
+    /// Addresses that match.
     pub prefix: Prefix,
     /// `None` matches all ports, and protocols without ports such as ICMP.
     pub ports: Option<Ports>,
@@ -34,7 +34,7 @@ pub enum TargetError {
 }
 
 impl Target {
-    /// Whether a connection or packet of this protocol to this address matches.
+    /// Returns `true` if a connection or packet of this protocol to this address and port matches.
     pub fn has(&self, protocol: u8, address: IpAddr, port: u16) -> bool {
         self.prefix.contains(address) && self.ports.is_none_or(|ports| ports.has(protocol, port))
     }

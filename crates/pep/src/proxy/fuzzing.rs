@@ -1,9 +1,9 @@
-//! A proxy handshake for the fuzzer.
+//! A proxy handshake with a fuzzed client.
 
 use super::handshake::{Handshake, Step};
 
-/// The result of a handshake in which the client sends these `pieces`: accepted or refused, `None`
-/// if incomplete.
+/// Runs a handshake in which the client sends these `pieces`. Returns `true` if it is accepted, `false` if
+/// it is refused, `None` if it is incomplete.
 pub(crate) fn converse<'a>(pieces: impl Iterator<Item = &'a [u8]>) -> Option<bool> {
     let mut handshake = Handshake::default();
     for piece in pieces {

@@ -1,5 +1,5 @@
-//! The handshake of a proxy client: SOCKS5 or HTTP CONNECT, told apart by the first byte. No I/O,
-//! no clock: bytes in, actions out.
+//! Handshake with a client of the proxy: SOCKS5 or HTTP CONNECT, told apart by the first byte. No I/O, no
+//! clock: bytes in, actions out.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -20,7 +20,7 @@ pub(super) fn destination(host: &str, port: u16) -> Option<Destination> {
     HostName::new(host).map(|name| Destination::Name(name, port))
 }
 
-/// The protocol that the client uses.
+/// Protocol of a proxy client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Dialect {
     /// SOCKS5.
@@ -30,7 +30,7 @@ pub enum Dialect {
 }
 
 impl Dialect {
-    /// The answer to a client: connected, or the reason why not.
+    /// Builds the answer to a client: connected, or the reason of the failure.
     pub fn answer(self, outcome: Result<(), ResetReason>) -> Vec<u8> {
         match self {
             Self::Socks => socks::reply(outcome.map_or_else(socks::code, |()| socks::SUCCEEDED)),
@@ -39,10 +39,10 @@ impl Dialect {
     }
 }
 
-/// The next action.
+/// Next action of the driver.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Step {
-    /// Read more.
+    /// Read more bytes.
     Read,
     /// Send this and continue.
     Write(Vec<u8>),
@@ -55,21 +55,21 @@ pub enum Step {
 /// A complete request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Request {
-    /// Where to.
+    /// The destination to connect to.
     pub destination: Destination,
-    /// The protocol for the answer.
+    /// The protocol in which to answer.
     pub dialect: Dialect,
     /// Data that the client has already sent for its destination.
     pub first: Vec<u8>,
 }
 
-/// State of a handshake.
+/// State machine of a handshake.
 #[derive(Debug, Default)]
 pub struct Handshake {
     heard: Vec<u8>,
-    /// How much of `heard` holds no end of an HTTP head.
+    /// Length of the part of `heard` that is known to contain no end of an HTTP head.
     searched: usize,
-    /// Whether a SOCKS client's greeting was answered.
+    /// `true` once a SOCKS client's greeting was answered.
     greeted: bool,
 }
 

@@ -9,7 +9,8 @@ use crate::cost;
 pub(super) const LONGEST_HEAD: usize = 8 << 10;
 pub(super) const ESTABLISHED: &[u8] = b"HTTP/1.1 200 Connection established\r\n\r\n";
 
-/// Parses a request head. Its fields are ignored. The head does not end in the first `searched` bytes.
+/// Parses a request head; its fields are ignored. The first `searched` bytes are known not to contain its
+/// end.
 pub(super) fn request(bytes: &[u8], searched: usize) -> Parsed<Destination> {
     let Some(length) = head_length(bytes, searched) else {
         if bytes.len() < LONGEST_HEAD {
@@ -39,10 +40,10 @@ pub(super) fn request(bytes: &[u8], searched: usize) -> Parsed<Destination> {
     }
 }
 
-/// Length including the empty line. Bare line feeds are accepted (RFC 9112 §2.2).
+/// Length of the head with its empty line. Bare line feeds are accepted (RFC 9112 §2.2).
 fn head_length(bytes: &[u8], searched: usize) -> Option<usize> {
     let head = &bytes[..bytes.len().min(LONGEST_HEAD)];
-    // An empty line may have begun in what was searched.
+    // The empty line may begin in the part already searched.
     let mut from = searched.saturating_sub(2).min(head.len());
     cost::count(head.len() - from);
     while let Some(at) = head[from..].iter().position(|byte| *byte == b'\n') {
@@ -71,7 +72,7 @@ fn malformed() -> Vec<u8> {
     response("400 Bad Request", "expected a request like CONNECT server:443 HTTP/1.1")
 }
 
-/// The response for a client that cannot be connected.
+/// Builds the response for a client that cannot be connected.
 pub(super) fn refusal(reason: ResetReason) -> Vec<u8> {
     let (status, text) = match reason {
         ResetReason::Refused => ("502 Bad Gateway", "the server refused the connection"),

@@ -1,4 +1,4 @@
-//! What a client of the proxy asks for: SOCKS5 and HTTP CONNECT on one port.
+//! Handshake of the proxy: SOCKS5 and HTTP CONNECT on one port.
 
 #[cfg(feature = "fuzzing")]
 pub(crate) mod fuzzing;

@@ -8,10 +8,10 @@ use super::handshake::{Parsed, destination};
 
 pub(super) const VERSION: u8 = 5;
 pub(super) const VERSION_4: u8 = 4;
-/// A refusal that a SOCKS4 client understands.
+/// A rejection in the format of SOCKS4.
 pub(super) const REFUSAL_4: [u8; 8] = [0, 0x5b, 0, 0, 0, 0, 0, 0];
 
-/// Methods (RFC 1928 §3).
+/// Authentication methods (RFC 1928 §3).
 const NO_AUTHENTICATION: u8 = 0;
 const NO_ACCEPTABLE_METHOD: u8 = 0xff;
 /// Commands and address types (RFC 1928 §4, §5).
@@ -30,7 +30,7 @@ const EXPIRED: u8 = 6;
 const COMMAND_NOT_SUPPORTED: u8 = 7;
 const ADDRESS_NOT_SUPPORTED: u8 = 8;
 
-/// Parses the greeting. Returns its answer.
+/// Parses the greeting. Returns the answer to it.
 pub(super) fn greeting(bytes: &[u8]) -> Parsed<Vec<u8>> {
     let Some(&count) = bytes.get(1) else { return Parsed::Partial };
     let length = 2 + usize::from(count);
@@ -75,12 +75,12 @@ pub(super) fn request(bytes: &[u8]) -> Parsed<Destination> {
     }
 }
 
-/// A reply, without the bound address: clients have no use for the far side's.
+/// Builds a reply with an empty bound address: clients have no use for that of the far side.
 pub(super) fn reply(code: u8) -> Vec<u8> {
     vec![VERSION, code, 0, IPV4, 0, 0, 0, 0, 0, 0]
 }
 
-/// The reply code for a reason.
+/// The reply code for a reset reason.
 pub(super) fn code(reason: ResetReason) -> u8 {
     match reason {
         ResetReason::Refused => REFUSED,

@@ -1,35 +1,34 @@
-//! Deferred answers: a SYN is answered only after the far end has answered.
+//! Deferred answers: a SYN is answered only after the far end has connected.
 //!
-//! While the far side connects, a withheld SYN is a [`PendingSyn`]. Depending on the answer, it is
-//! let in and accepted here, or the client learns why not. A retransmitted SYN is the same
-//! [`PendingSyn`].
+//! While the far side connects, a withheld SYN is a [`PendingSyn`]. Then it is let in and accepted here, or
+//! the client gets the reason of the failure. A retransmitted SYN is the same [`PendingSyn`].
 
 use core::net::SocketAddr;
 use std::collections::BTreeMap;
 
-/// Maximum number of pending SYNs and of connections that resulted from them: as many as a
-/// session has streams.
+/// Maximum number of pending SYNs and of connections that resulted from them: the number of streams of a
+/// session.
 const MAX_FLOWS: usize = 65_536;
 
 /// Source and destination of a connection.
 type Ends = (SocketAddr, SocketAddr);
 
-/// One withheld SYN. A new SYN between the same ends, after this one was forgotten, is another one.
+/// A withheld SYN. A SYN between the same ends after this one was forgotten is another [`PendingSyn`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct PendingSyn {
     ends: Ends,
     number: u64,
 }
 
-/// What to do with a SYN.
+/// Action for a SYN.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SynAction {
-    /// Ask the far side. Call [`PendingSyns::end`] when the connection is over.
+    /// Ask the far side to connect. Call [`PendingSyns::end`] when the connection is over.
     New(PendingSyn),
-    /// Let it in. Either the first SYN or its answer was lost; or it is an old SYN; or the client
-    /// has forgotten a connection that still exists here.
+    /// Let it in. The first SYN or its answer was lost, or the SYN is an old one, or the client has
+    /// forgotten a connection that still exists here.
     LetIn,
-    /// Drop it: it is already pending, or too many are.
+    /// Drop it: it is already pending, or too many others are.
     Drop,
 }
 
@@ -43,14 +42,14 @@ pub struct PendingSyns {
 #[derive(Debug)]
 struct Flow {
     number: u64,
-    /// The far end has answered, so the kernel handles further SYNs.
+    /// `true` once the far end has answered: the kernel handles further SYNs.
     is_answered: bool,
-    /// Its connection was accepted here.
+    /// `true` once its connection was accepted here.
     is_accepted: bool,
 }
 
 impl PendingSyns {
-    /// Takes a SYN from `source` to `destination`.
+    /// Handles a SYN from `source` to `destination`.
     pub fn handle_syn(&mut self, source: SocketAddr, destination: SocketAddr) -> SynAction {
         let ends = (source, destination);
         match self.flows.get(&ends) {
@@ -65,18 +64,19 @@ impl PendingSyns {
         SynAction::New(PendingSyn { ends, number })
     }
 
-    /// The far side has connected. Returns whether to let the SYN in: not if it was forgotten.
+    /// Handles the far side's success. Returns `true` if the SYN must be let in, `false` if it was
+    /// forgotten.
     pub fn answer(&mut self, pending: PendingSyn) -> bool {
         let flow = self.flow(pending);
         flow.map(|flow| flow.is_answered = true).is_some()
     }
 
-    /// Whether the SYN is still pending, so that its client may learn of a failure.
+    /// Returns `true` while the SYN is pending, so that its client can be told of a failure.
     pub fn contains(&mut self, pending: PendingSyn) -> bool {
         self.flow(pending).is_some()
     }
 
-    /// A connection was accepted. Returns its SYN, once.
+    /// Handles a connection that was accepted. Returns its SYN, once.
     pub fn accept(&mut self, source: SocketAddr, destination: SocketAddr) -> Option<PendingSyn> {
         let ends = (source, destination);
         let flow = self.flows.get_mut(&ends).filter(|flow| !flow.is_accepted)?;
@@ -84,15 +84,15 @@ impl PendingSyns {
         Some(PendingSyn { ends, number: flow.number })
     }
 
-    /// The connection is over, or was never established.
+    /// Handles the end of the connection, or a connection that was not established.
     pub fn end(&mut self, pending: PendingSyn) {
         if self.flow(pending).is_some() {
             self.flows.remove(&pending.ends);
         }
     }
 
-    /// Forgets the pending SYNs. From here on SYNs pass unaccelerated, and a client that connects
-    /// that way must not be answered twice.
+    /// Forgets the pending SYNs. From now on SYNs pass unaccelerated, and a client that connects that way
+    /// must not be answered a second time.
     pub fn forget(&mut self) {
         self.flows.retain(|_, flow| flow.is_answered);
     }

@@ -1,4 +1,4 @@
-//! Connecting to a destination that has several addresses (RFC 8305).
+//! Connects to a destination with several addresses (RFC 8305).
 
 use core::net::SocketAddr;
 use core::time::Duration;
@@ -7,14 +7,15 @@ use std::vec;
 use slacp::ResetReason;
 use units::Instant;
 
-/// An attempt without a result for this long is joined by one to the next address (RFC 8305 §5).
+/// Time without a result after which the next address is tried as well (RFC 8305 §5).
 const NEXT: Duration = Duration::from_millis(250);
 
-/// Addresses of a destination that are tried.
+/// Most addresses of a destination that are tried.
 const MOST: usize = 4;
 
-/// Up to four of a name's addresses in the order to try them: the families alternate, beginning with the first address's
-/// (RFC 8305 §4), so that a family which leads nowhere does not hold up the other.
+/// Returns up to four of a name's addresses in the order to try them. The address families alternate,
+/// beginning with that of the first address (RFC 8305 §4), so that a broken family does not hold up the
+/// other.
 pub fn alternating(addresses: impl IntoIterator<Item = SocketAddr>) -> Vec<SocketAddr> {
     let mut addresses = addresses.into_iter().peekable();
     let is_v4 = addresses.peek().is_some_and(SocketAddr::is_ipv4);
@@ -32,24 +33,25 @@ pub fn alternating(addresses: impl IntoIterator<Item = SocketAddr>) -> Vec<Socke
     }
 }
 
-/// The attempts to connect to one destination: its addresses in order, each beside those that have no result yet.
+/// Attempts to connect to one destination: its addresses in order, each in parallel with those that have no
+/// result yet.
 #[derive(Debug)]
 pub struct Dial {
     untried: vec::IntoIter<SocketAddr>,
-    /// Attempts without a result.
+    /// Number of attempts without a result.
     running: usize,
-    /// When the next address is tried, whatever the others do.
+    /// Time of the next attempt, whatever becomes of the others.
     next: Instant,
     until: Instant,
 }
 
 impl Dial {
-    /// With a time limit for all `addresses` together.
+    /// Starts with a common time limit for all `addresses`.
     pub fn new(now: Instant, addresses: Vec<SocketAddr>, time_limit: Duration) -> Self {
         Self { untried: addresses.into_iter(), running: 0, next: now, until: now + time_limit }
     }
 
-    /// An address to connect to now, until [`Self::until`], if it is time for one.
+    /// Returns an address to connect to now if an attempt is due; its time limit is [`Self::until`].
     pub fn poll(&mut self, now: Instant) -> Option<SocketAddr> {
         if now < self.next || now >= self.until {
             return None;
@@ -60,20 +62,20 @@ impl Dial {
         Some(address)
     }
 
-    /// When [`Self::poll`] may have the next address; `None` if there is none.
+    /// Time at which [`Self::poll`] returns the next address; `None` if no address is left.
     pub fn poll_timeout(&self) -> Option<Instant> {
         (!self.untried.as_slice().is_empty()).then_some(self.next)
     }
 
-    /// When all attempts end.
+    /// Time limit of all attempts.
     pub fn until(&self) -> Instant {
         self.until
     }
 
-    /// An attempt has failed: it is time for the next address.
+    /// Handles a failed attempt: the next address is due at once.
     ///
     /// # Errors
-    /// The given reason if nothing is left to try or to wait for.
+    /// The given reason if no address is left and no attempt is running.
     pub fn handle_failure(&mut self, now: Instant, reason: ResetReason) -> Result<(), ResetReason> {
         self.running -= 1;
         self.next = now;

@@ -1,8 +1,8 @@
-//! The end of a broken connection: what was sent before a reset is delivered before it.
+//! The end of a broken connection: data sent before a reset is delivered before it.
 //!
-//! A kernel keeps what it has received when a RST arrives, and its process still reads that. So a
-//! host that answers, and closes its socket while there is data for it that it has not read, has
-//! answered. A relay that passed the RST on at once would destroy the answer.
+//! A kernel keeps received data when a RST arrives, and its process can still read it. A host that answers
+//! and closes its socket with unread data in it (which sends a RST) has answered. A relay that passed the
+//! RST on at once would destroy that answer.
 
 use core::time::Duration;
 
@@ -12,47 +12,47 @@ use units::Instant;
 use super::legs::{Legs, Side, Step};
 use super::{FIRST_POLL, HALF_CLOSED_TIMEOUT, LAST_POLL};
 
-/// A leg that is to be reset once its peer has everything that was sent to it before.
+/// Reset of a leg once its peer has all data sent to it before.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Ending {
     pub(super) reason: ResetReason,
     /// The leg to reset.
     sink: Side,
-    /// Whether the failed leg, the other one, may still hold data for it.
+    /// `true` while the failed leg, the other one, may still hold data for it.
     is_passing: bool,
-    /// Bytes that the sink's peer had not acknowledged at the last look.
+    /// Bytes not acknowledged by the sink's peer at the last check.
     left: u64,
-    /// When the reader is given up, unless it takes something.
+    /// Time at which the reader is given up; it is extended when the reader takes something.
     until: Instant,
-    /// When to look for acknowledgements again, and the pause after that.
+    /// Time of the next check for acknowledgements, and the pause after it.
     look: Instant,
     pause: Duration,
 }
 
-/// What comes next.
+/// Result of a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Next {
     /// More may be possible at once.
     Busy,
-    /// A leg is blocked, or it is not time to look for acknowledgements yet.
+    /// A leg is blocked, or the next check is not due.
     Waiting,
-    /// Whatever is left of the legs is reset.
+    /// Both legs are to be reset now.
     Over,
 }
 
 impl Ending {
-    /// The end of a connection of which `leg` has failed.
+    /// The ending of a connection of which `leg` has failed.
     pub(super) fn after_failure(now: Instant, leg: Side, reason: ResetReason) -> Self {
         Self { is_passing: true, ..Self::of(now, leg.other(), reason) }
     }
 
-    /// The end of a leg to which everything was passed on.
+    /// The ending of a leg to which all data was passed on.
     pub(super) fn of(now: Instant, sink: Side, reason: ResetReason) -> Self {
         let until = now + HALF_CLOSED_TIMEOUT;
         Self { reason, sink, is_passing: false, left: 0, until, look: now, pause: FIRST_POLL }
     }
 
-    /// When to call [`Self::handle`] at the latest.
+    /// Latest time for the next call of [`Self::handle`].
     pub(super) fn poll_timeout(&self) -> Instant {
         self.until.min(self.look)
     }
@@ -72,12 +72,12 @@ impl Ending {
         if now < self.until {
             return self.discard(legs);
         }
-        // A stream keeps what it has taken: it may be held up by a fade.
+        // A stream keeps the data that it has taken: it may be held up by a fade.
         legs.reset_after_data(self.sink, self.reason);
         Next::Over
     }
 
-    /// Passes on what the failed leg holds. Returns `None` if the sink is blocked or nothing is left.
+    /// Passes on data of the failed leg. Returns `None` if the sink is blocked or nothing is left.
     fn pass(&mut self, now: Instant, legs: &mut impl Legs) -> Option<Next> {
         let source = self.sink.other();
         let step = legs.pass(source);
@@ -87,7 +87,7 @@ impl Ending {
         match step {
             Step::Moved(_) => Some(Next::Busy),
             Step::Drained(_) | Step::Blocked(_) => None,
-            // A kernel reports its error once; from then on, what it has left ends with an end.
+            // A kernel reports the error once; then its remaining data ends with an ordinary end.
             Step::End => self.end_passing(now, legs),
             Step::Failed(leg, _) if leg == source => self.end_passing(now, legs),
             Step::Failed(..) => Some(Next::Over),
@@ -101,8 +101,8 @@ impl Ending {
         None
     }
 
-    /// Looks whether the reader goes on, and sets the time of the next look. A leg is writable again
-    /// only when much of its buffer is free, which may take a slow reader longer than it has.
+    /// Checks whether the reader makes progress. Room on the leg would not show it: a leg becomes writable
+    /// only when much of its buffer is free, which may take a slow reader longer than the time limit.
     fn look(&mut self, now: Instant, legs: &mut impl Legs) {
         let left = legs.unacknowledged(self.sink);
         if left < self.left {
@@ -113,8 +113,7 @@ impl Ending {
         self.pause = LAST_POLL.min(self.pause * 2);
     }
 
-    /// Discards what the sink's peer sends: many programs read no answer before their request is
-    /// written.
+    /// Discards data of the sink's peer: many programs read no answer before their request is written.
     fn discard(&self, legs: &mut impl Legs) -> Next {
         match legs.discard(self.sink) {
             Step::Moved(_) => Next::Busy,

@@ -1,15 +1,14 @@
-//! What a relay needs from its driver: two legs that can be read, written and ended without
-//! blocking.
+//! Interface between a relay and its driver: two legs that can be read, written and ended without blocking.
 
 use slacp::ResetReason;
 use tcp::Abort;
 
-/// A leg of a split connection, named after the host it leads to.
+/// A leg of a split connection, named after the host that it leads to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Side {
     /// Towards the host that opened the connection.
     Client,
-    /// Towards the host that the client connects to.
+    /// Towards the host to which the client connects.
     Server,
 }
 
@@ -26,15 +25,15 @@ impl Side {
     }
 }
 
-/// The result of moving data from one leg (the source) to the other (the sink).
+/// Result of moving data from one leg (the source) to the other (the sink).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Step {
     /// This many bytes have moved, at least one; more may be possible at once.
     Moved(usize),
     /// This many bytes have moved, at least one, and now a leg is blocked as in [`Self::Blocked`].
     Drained(usize),
-    /// This leg has no more data, if it is the source, or no more room, if it is the sink. The
-    /// driver calls [`super::Relay::handle`] again when it has.
+    /// This leg has no more data if it is the source, or no more room if it is the sink. The driver calls
+    /// [`super::Relay::handle`] again when that changes.
     Blocked(Side),
     /// The source has ended, and everything before its end has moved.
     End,
@@ -42,7 +41,7 @@ pub enum Step {
     Failed(Side, Failure),
 }
 
-/// How a leg has failed.
+/// Failure of a leg.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Failure {
     /// The TCP peer has sent its FIN and then answered with a RST: it accepts no more data. What it
@@ -55,8 +54,8 @@ pub enum Failure {
 }
 
 impl Failure {
-    /// What the end of a connection of `tcp` means to its relay. `after_end` says whether the peer's
-    /// stream had ended before: a RST after a FIN is `EPIPE` in Linux.
+    /// The failure that corresponds to the end of a connection of `tcp`. `after_end` is `true` if the
+    /// peer's data had ended before: Linux reports a RST after a FIN as `EPIPE`.
     pub const fn of_connection(abort: Abort, after_end: bool) -> Self {
         match abort {
             Abort::Refused => Self::Broken(ResetReason::Refused),
@@ -70,40 +69,40 @@ impl Failure {
 
 /// The two legs of a split connection: TCP connections, or streams of the hop. No call blocks.
 pub trait Legs {
-    /// Moves data from the leg `from` to the other one, as much as the driver lets one connection
-    /// move before it serves others.
+    /// Moves data from the leg `from` to the other one, as much as one connection may move before others
+    /// are served.
     ///
-    /// A driver may hold data that it has read and could not write, but reads no more before that
-    /// is written: this is how back-pressure passes from leg to leg.
+    /// A driver may hold data that it has read and could not write, but must not read more before that is
+    /// written: this is how back-pressure passes from leg to leg.
     fn pass(&mut self, from: Side) -> Step;
 
-    /// Reads from the leg `from` and drops what it reads. After the end it says so every time.
+    /// Reads data from the leg `from` and drops it. After the end it returns [`Step::End`] every time.
     fn discard(&mut self, from: Side) -> Step;
 
-    /// Ends the data sent on the leg `to`: a FIN, or the end of a stream. Returns false if that is
-    /// not possible yet; the relay then tries again.
+    /// Ends the data sent on the leg `to`: a FIN, or the end of a stream. Returns `false` if that is not
+    /// possible yet; the relay then tries again.
     ///
     /// # Errors
-    /// How the leg has failed.
+    /// The failure of the leg.
     fn finish(&mut self, to: Side) -> Result<bool, Failure>;
 
-    /// Whether the peer has acknowledged everything sent on a leg whose directions have both ended.
-    /// From the first such call on, letting go of the leg must close it, not reset it.
+    /// Returns `true` if the peer has acknowledged everything sent on a leg whose directions have both
+    /// ended. After the first such call, dropping the leg must close it, not reset it.
     fn is_delivered(&mut self, leg: Side) -> bool;
 
-    /// Lets go of a leg whose directions have both ended.
+    /// Releases a leg whose directions have both ended.
     fn close(&mut self, leg: Side);
 
-    /// Ends a leg at once: a RST, or the reset of a stream with this reason. Does nothing if the
-    /// leg is already gone.
+    /// Resets a leg at once: a RST, or the reset of a stream with this reason. Does nothing if the leg is
+    /// already gone.
     fn reset(&mut self, leg: Side, reason: ResetReason);
 
-    /// Bytes sent on a leg that its peer has not acknowledged.
+    /// Number of bytes sent on a leg that its peer has not acknowledged.
     fn unacknowledged(&mut self, leg: Side) -> u64;
 
-    /// Resets a leg once its peer has acknowledged what was sent on it, since a RST destroys what
-    /// has not arrived. Returns false if it is too early; the relay then tries again. A stream,
-    /// which delivers what it holds before its reset, takes it at once.
+    /// Resets a leg once its peer has acknowledged everything sent on it, since a RST destroys data that
+    /// has not arrived. Returns `false` if it is too early; the relay then tries again. A stream, which
+    /// delivers its data before a reset, is reset at once.
     fn reset_after_data(&mut self, leg: Side, reason: ResetReason) -> bool;
 }
 

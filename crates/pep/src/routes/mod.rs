@@ -1,5 +1,5 @@
-//! Which session leads where: for connections ([`Sites`]) and for packets ([`Paths`]); and from which
-//! of our addresses peers are answered ([`Sources`]).
+//! Routing: sessions for connections ([`Sites`]) and for packets ([`Paths`]), and source addresses of
+//! answers ([`Sources`]).
 
 mod paths;
 mod sites;

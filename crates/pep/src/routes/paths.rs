@@ -1,4 +1,4 @@
-//! Maps addresses to sessions: where packets go, and which sources a session may send from.
+//! Maps addresses to sessions: for the destinations of packets, and for the sources that a session may use.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -7,13 +7,13 @@ use slacp::SessionId;
 
 use crate::traffic::{Prefix, PrefixMap};
 
-/// The sessions that carry packets, identified by `S`.
+/// Sessions that carry packets, identified by `S`.
 #[derive(Debug)]
 pub struct Paths<S = SessionId> {
     sessions: BTreeMap<S, Path>,
-    /// The sessions of each network, open or not.
+    /// The sessions of each network, open or closed.
     owners: PrefixMap<BTreeSet<S>>,
-    /// Whether packets may pass between sessions.
+    /// `true` if packets may pass between sessions.
     mesh: bool,
 }
 
@@ -30,7 +30,7 @@ impl Path {
 }
 
 impl<S: Copy + Ord> Paths<S> {
-    /// With `mesh`, packets may pass between sessions.
+    /// Starts without sessions. With `mesh`, packets may pass between sessions.
     pub fn new(mesh: bool) -> Self {
         Self { sessions: BTreeMap::new(), owners: PrefixMap::default(), mesh }
     }
@@ -49,18 +49,18 @@ impl<S: Copy + Ord> Paths<S> {
         self.sessions.len()
     }
 
-    /// Whether a session was added and not removed.
+    /// Returns `true` if a session was added and not removed.
     pub fn has(&self, session: S) -> bool {
         self.sessions.contains_key(&session)
     }
 
-    /// Opens or closes a session. Returns whether that changed anything.
+    /// Opens or closes a session. Returns `true` if that is a change.
     pub fn set_open(&mut self, session: S, open: bool) -> bool {
         let Some(path) = self.sessions.get_mut(&session) else { return false };
         std::mem::replace(&mut path.open, open) != open
     }
 
-    /// Removes a session. Returns whether it was open.
+    /// Removes a session. Returns `true` if it was open.
     pub fn remove(&mut self, session: S) -> bool {
         let Some(path) = self.sessions.remove(&session) else { return false };
         for network in path.networks {
@@ -87,19 +87,18 @@ impl<S: Copy + Ord> Paths<S> {
             .collect()
     }
 
-    /// Whether a packet may arrive on this session: its source must be behind the session, and
+    /// Returns `true` if a packet may arrive on this session: its source must be behind the session, and
     /// without `mesh` its destination must not be behind another one.
     pub fn permits(&self, session: S, source: IpAddr, destination: IpAddr) -> bool {
         let Some(path) = self.sessions.get(&session) else { return false };
-        // Where this session does not have the destination, whoever does is another one.
+        // The destination is not behind this session, so any owner is another session.
         let crosses = !self.mesh
             && !path.has(destination)
             && self.owners.containing(destination).next().is_some();
         path.has(source) && !crosses
     }
 
-    /// The session for `destination`: the longest matching prefix, and among equals the newest
-    /// session.
+    /// The session for `destination`: that of the longest matching prefix, and among equals the newest.
     pub fn to(&self, destination: IpAddr) -> Option<S> {
         let is_open = |session: &&S| self.sessions.get(session).is_some_and(|path| path.open);
         let mut fits = self.owners.containing(destination);

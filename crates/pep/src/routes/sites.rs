@@ -1,4 +1,4 @@
-//! The hub's terminals: their sessions, and the networks behind them.
+//! Terminals of a hub: their sessions, and the networks behind them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -8,29 +8,29 @@ use slacp::{Open, PublicKey, ResetReason, SessionId};
 use super::PermittedTerminal;
 use crate::traffic::{Prefix, PrefixMap};
 
-/// All permitted terminals, and the current sessions, identified by `S`.
+/// The permitted terminals and the current sessions, identified by `S`.
 pub struct Sites<S = SessionId> {
     terminals: Vec<PermittedTerminal>,
-    /// Indices of the terminals by key, and by network: these do not overlap.
+    /// Indices of the terminals by key, and by network; networks of different terminals do not overlap.
     by_key: BTreeMap<PublicKey, usize>,
     by_network: PrefixMap<usize>,
     sessions: BTreeMap<S, Session>,
     /// The sessions of each terminal.
     of_terminal: BTreeSet<(usize, S)>,
-    /// Whether terminals may reach each other.
+    /// `true` if terminals may reach each other.
     mesh: bool,
-    /// Whether the hub connects with the clients' addresses.
+    /// `true` if the hub connects with the clients' addresses.
     transparent: bool,
 }
 
 /// A session with a terminal.
 struct Session {
-    /// Index in the list of terminals; `None` if no longer in the list.
+    /// Index in the list of terminals; `None` if the terminal is no longer permitted.
     terminal: Option<usize>,
     reachable: bool,
 }
 
-/// What to do with a stream that a terminal has opened.
+/// Decision about a stream that a terminal has opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Route<S = SessionId> {
     /// Connect from the hub.
@@ -42,8 +42,8 @@ pub enum Route<S = SessionId> {
 }
 
 impl<S: Copy + Ord> Sites<S> {
-    /// With `mesh`, terminals may reach each other; with `transparent`, the hub connects with the
-    /// clients' addresses.
+    /// Creates the sites. With `mesh`, terminals may reach each other; with `transparent`, the hub connects
+    /// with the clients' addresses.
     pub fn new(terminals: Vec<PermittedTerminal>, mesh: bool, transparent: bool) -> Self {
         let mut sites = Self {
             terminals: Vec::new(),
@@ -83,14 +83,14 @@ impl<S: Copy + Ord> Sites<S> {
         self.terminals.len()
     }
 
-    /// A terminal has a new session.
+    /// Handles a new session of a terminal.
     pub fn add(&mut self, session: S, key: &PublicKey) {
         let terminal = self.by_key.get(key).copied();
         self.of_terminal.extend(terminal.map(|place| (place, session)));
         self.sessions.insert(session, Session { terminal, reachable: true });
     }
 
-    /// A session has ended.
+    /// Handles the end of a session.
     pub fn remove(&mut self, session: S) {
         let removed = self.sessions.remove(&session);
         if let Some(place) = removed.and_then(|session| session.terminal) {
@@ -98,14 +98,14 @@ impl<S: Copy + Ord> Sites<S> {
         }
     }
 
-    /// A terminal has become reachable or unreachable.
+    /// Sets whether a session's terminal is reachable.
     pub fn set_reachable(&mut self, session: S, reachable: bool) {
         if let Some(session) = self.sessions.get_mut(&session) {
             session.reachable = reachable;
         }
     }
 
-    /// Whether a session's terminal is reachable.
+    /// Returns `true` if a session's terminal is reachable.
     pub fn is_reachable(&self, session: S) -> bool {
         self.sessions.get(&session).is_some_and(|session| session.reachable)
     }
@@ -120,8 +120,7 @@ impl<S: Copy + Ord> Sites<S> {
         self.of(session).map_or(Vec::new(), |terminal| terminal.networks.clone())
     }
 
-    /// Networks of all terminals that are reachable by a session that `has_room` for another
-    /// connection.
+    /// Networks of all terminals that are reachable by a session that `has_room` for another connection.
     pub fn open_networks(&self, has_room: impl Fn(S) -> bool) -> Vec<Prefix> {
         let open = self.sessions.iter().filter(|(id, it)| it.reachable && has_room(**id));
         let here: BTreeSet<usize> = open.filter_map(|(_, session)| session.terminal).collect();
@@ -129,23 +128,24 @@ impl<S: Copy + Ord> Sites<S> {
         terminals.flat_map(|(_, terminal)| terminal.networks.clone()).collect()
     }
 
-    /// The session that currently reaches an address behind a terminal.
+    /// The reachable session of the terminal that an address is behind.
     pub fn behind(&self, address: IpAddr) -> Option<S> {
         let owner = self.owner(address)?;
-        // The newest session, if a terminal has reconnected before its old one ended.
+        // If a terminal has reconnected before its old session ended, the newest session is used.
+        // The bounds are needed because `S` has no smallest or largest value.
         let (first, last) = (self.sessions.keys().next()?, self.sessions.keys().next_back()?);
         let mut sessions = self.of_terminal.range((owner, *first)..=(owner, *last)).rev();
         let is_reachable = |id: &S| self.sessions.get(id).is_some_and(|session| session.reachable);
         sessions.find(|(_, id)| is_reachable(id)).map(|(_, id)| *id)
     }
 
-    /// Whether an address is behind a session's terminal.
+    /// Returns `true` if an address is behind a session's terminal.
     pub fn is_behind(&self, address: IpAddr, session: S) -> bool {
         self.of(session).is_some_and(|terminal| is_in(address, &terminal.networks))
     }
 
-    /// Decides about a stream from a terminal. If the source address is shown to others, it must be
-    /// behind that terminal.
+    /// Decides about a stream from a terminal. If its source address is shown to others, it must be behind
+    /// that terminal.
     pub fn route(&self, from: S, open: Open) -> Route<S> {
         let destination = open.destination.ip();
         let is_own = self.is_behind(open.source.ip(), from);
@@ -160,7 +160,7 @@ impl<S: Copy + Ord> Sites<S> {
         self.behind(destination).map_or(Route::Reset(ResetReason::Unreachable), Route::Forward)
     }
 
-    /// The terminal of a session, if still permitted.
+    /// The terminal of a session, if it is still permitted.
     pub fn of(&self, session: S) -> Option<&PermittedTerminal> {
         self.terminals.get(self.sessions.get(&session)?.terminal?)
     }

@@ -1,19 +1,19 @@
-//! Chooses our source address for a peer: the address that the peer wrote to.
+//! Chooses the source address towards a peer: the address that the peer wrote to.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, SocketAddr};
 
 use slacp::SessionId;
 
-/// Maximum senders outside any session that are remembered. At most as many answers are queued, and
-/// an answer leaves soon after its request.
+/// Most senders outside sessions that are remembered. At most as many answers are queued, and an answer
+/// leaves soon after its request.
 const STRANGERS: usize = 2048;
 
-/// Source addresses towards the peers.
+/// Source addresses towards peers.
 pub enum Sources<S = SessionId> {
-    /// Chosen by routing: on a terminal, whose addresses may change.
+    /// Chosen by routing, on a terminal: its addresses may change.
     Routed,
-    /// The address that the peer wrote to.
+    /// The address that the peer wrote to, on a hub.
     AsAddressed(Addressed<S>),
 }
 
@@ -23,8 +23,8 @@ impl<S: Copy + Ord> Sources<S> {
         Self::AsAddressed(Addressed::new())
     }
 
-    /// Records that a datagram from `peer` arrived at the address `ours`, with its `session` if it
-    /// was authentic.
+    /// Records that a datagram from `peer` arrived at the address `ours`, with its `session` if it was
+    /// authentic.
     pub fn remember(&mut self, peer: SocketAddr, ours: Option<IpAddr>, session: Option<S>) {
         let (Self::AsAddressed(known), Some(ours)) = (self, ours) else { return };
         match session {
@@ -33,14 +33,14 @@ impl<S: Copy + Ord> Sources<S> {
         }
     }
 
-    /// Drops a session that has ended.
+    /// Forgets a session that has ended.
     pub fn forget(&mut self, session: S) {
         if let Self::AsAddressed(known) = self {
             known.forget(session);
         }
     }
 
-    /// The source address for `peer`; `None` leaves it to routing.
+    /// The source address towards `peer`; `None` leaves the choice to routing.
     pub fn of(&self, peer: Option<SocketAddr>) -> Option<IpAddr> {
         match self {
             Self::Routed => None,
@@ -49,16 +49,15 @@ impl<S: Copy + Ord> Sources<S> {
     }
 }
 
-/// Remembers peers as long as their sessions live. Other senders, which an attacker can multiply,
-/// only displace each other, never a peer.
+/// Remembers peers as long as their sessions live. Senders outside sessions, which an attacker can
+/// multiply, displace only each other.
 pub struct Addressed<S> {
-    /// The last two addresses of each session's peer, the newest first: while it moves, both are
-    /// used.
+    /// The last two addresses of each session's peer, the newest first: both are in use while it moves.
     sessions: BTreeMap<S, [Option<Peer>; 2]>,
-    /// Our address towards each of these, and the session that set it.
+    /// Our address towards each peer, and the session that set it.
     peers: BTreeMap<SocketAddr, (IpAddr, S)>,
     strangers: BTreeMap<SocketAddr, IpAddr>,
-    /// Senders outside sessions, in order of arrival.
+    /// Senders outside sessions in order of arrival.
     order: VecDeque<SocketAddr>,
 }
 
@@ -91,7 +90,7 @@ impl<S: Copy + Ord> Addressed<S> {
         gone.into_iter().for_each(|gone| self.remove(gone.at, session));
     }
 
-    /// Another session may now own the address.
+    /// Removes a peer's address, unless another session has taken it over.
     fn remove(&mut self, at: SocketAddr, session: S) {
         if self.peers.get(&at).is_some_and(|(_, owner)| *owner == session) {
             self.peers.remove(&at);

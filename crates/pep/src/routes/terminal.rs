@@ -1,4 +1,4 @@
-//! What a hub knows of a terminal that it serves.
+//! Settings of a terminal that a hub serves.
 
 use std::collections::BTreeMap;
 
@@ -26,24 +26,24 @@ pub struct PermittedTerminal {
     /// The forward link that it shares with other terminals of the same name; `None` shares none.
     /// Matters with `rate = "auto"`. Key `carrier`, by default the hub's `carrier`.
     pub carrier: Option<String>,
-    /// Whose responses in the hub's cache it shares: those of terminals with the same name. `None` shares
-    /// with nobody. Key `cache`, default none.
+    /// Name of the part of the hub's cache that it shares with the terminals of the same name; `None`
+    /// shares with no other terminal. Key `cache`, default none.
     pub cache: Option<String>,
     /// Limits on its use of the hub. Keys `max_connections`, `connections_per_second`, `lookups`,
     /// by default those of section `limits`; and `memory`.
     pub quota: Quota,
-    /// Rates of classes towards it, by name, instead of those of their sections `class`; what is `None`
-    /// is as there. Key `classes`, default none.
+    /// Rates of classes towards it, by name, in place of those of their sections `class`; `None` in a rate
+    /// keeps the section's value. Key `classes`, default none.
     pub classes: BTreeMap<String, ClassRates>,
-    /// The rates at which the hub sends to it on links, by name, instead of those of their sections
-    /// `link`. Key `links`, default none.
+    /// Rates at which the hub sends to it on links, by name, in place of those of their sections `link`.
+    /// Key `links`, default none.
     pub links: BTreeMap<String, Rate>,
-    /// How much it may move in a period. Keys `quota`, `quota_period` and `quota_then`, by default
-    /// those of section `limits`; default none.
+    /// Volume quota. Keys `quota`, `quota_period` and `quota_then`, by default those of section `limits`;
+    /// default none.
     pub volume: Option<VolumeQuota>,
-    /// When it is no longer served. Key `expires`, default never.
+    /// Time from which it is no longer served. Key `expires`, default never.
     pub expires: Option<UnixTime>,
-    /// Whether the key is that of an invitation: whoever has it can do nothing but replace it with the
-    /// terminal's own. Key `invite` instead of `key`.
+    /// `true` if the key is that of an invitation: its holder can only replace it with the terminal's own.
+    /// Key `invite` in place of `key`.
     pub invited: bool,
 }

@@ -1,9 +1,9 @@
 //! Assigns packets and connections to classes, and classes to packet channels.
 //!
-//! A gateway's classes are those of its `slacp` configuration. Each has a packet channel, which it
-//! keeps across reloads as long as its name stays: packets are ordered per channel, so a change of
-//! channel would reorder flows. A gateway classifies only what it sends; it receives every channel,
-//! however many classes the peer has.
+//! A gateway's classes are those of its `slacp` configuration. Each has a packet channel, which it keeps
+//! across reloads as long as its name stays: packets are ordered per channel, so a change of channel would
+//! reorder flows. A gateway classifies only what it sends; it receives on all channels, however many
+//! classes the peer has.
 
 use core::time::Duration;
 
@@ -25,7 +25,7 @@ pub const DEFAULT_CHANNEL: ChannelId = match ChannelId::new(0) {
     None => unreachable!(),
 };
 
-/// Selects traffic: anything that matches one of the lists.
+/// Selector of traffic, which matches anything that is in one of the lists.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Traffic {
     /// Code points, 0 to 63.
@@ -46,8 +46,8 @@ impl Traffic {
 }
 
 impl PacketQueue {
-    /// The default on a link with capacity on demand. A packet waits there for its request, the grant
-    /// and a superframe, 1.3 s on a geostationary link, whatever the load: that is no reason to drop it.
+    /// The default on a link with capacity on demand. There a packet waits for its request, the grant and a
+    /// superframe, 1.3 s on a geostationary link whatever the load, which is no reason to drop it.
     pub fn on_demand() -> Self {
         let time = Duration::from_secs(3);
         Self { time, discipline: QueueDiscipline::DropTail, ..Self::default() }
@@ -59,35 +59,35 @@ impl PacketQueue {
 pub struct Definition {
     /// Unique name, which identifies the class across reloads.
     pub name: String,
-    /// What belongs to the class.
+    /// Traffic that belongs to the class.
     pub traffic: Traffic,
     /// Weight, guaranteed and maximum rate.
     pub share: ClassConfig,
-    /// How its packets are protected; streams are always reliable.
+    /// Protection of its packets; streams are always reliable.
     pub error_control: ErrorControl,
-    /// How its packets wait.
+    /// Queue of its packets.
     pub queue: PacketQueue,
-    /// Whether the headers of its packets are compressed, if the peer understands that.
+    /// Compresses the headers of its packets, if the peer supports it.
     pub compress_headers: bool,
-    /// Whether its streams are compressed if that pays and the peer understands it.
+    /// Compresses its streams where it pays, if the peer supports it.
     pub compress_streams: bool,
 }
 
 /// The queue of a class's packets. Streams wait at their clients instead.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PacketQueue {
-    /// The most that waits, over all flows.
+    /// Most bytes that wait, over all flows.
     pub bytes: ByteCount,
-    /// The longest wait of a packet.
+    /// Longest wait of a packet.
     pub time: Duration,
-    /// What is dropped, and when.
+    /// Queue discipline: which packets are dropped, and when.
     pub discipline: QueueDiscipline,
-    /// How long a packet may wait for others, to share a packet of the hop with them.
+    /// Time that a packet may wait for others, to share a packet of the hop with them.
     pub gather: Duration,
 }
 
 impl Default for PacketQueue {
-    /// That of any channel of SLACP.
+    /// The queue of any channel of SLACP.
     fn default() -> Self {
         let ChannelConfig { queue, queue_time, discipline, gather, .. } =
             ChannelConfig::new(ErrorControl::FecArq);
@@ -112,7 +112,7 @@ impl Definition {
         }
     }
 
-    /// The class's packet channel, in the default class.
+    /// Configuration of the class's packet channel; it is in the default class.
     fn channel(&self) -> ChannelConfig {
         let PacketQueue { bytes, time, discipline, gather } = self.queue;
         let usual = ChannelConfig::new(self.error_control);
@@ -126,8 +126,8 @@ impl Definition {
     }
 }
 
-/// Traffic marked as able to wait (RFC 8622, RFC 3662). Comes first, because ssh marks its file
-/// transfers this way and uses its usual port.
+/// Traffic marked as able to wait (RFC 8622, RFC 3662). It comes before interactive traffic, because ssh
+/// marks its file transfers this way and uses its usual port.
 fn usual_bulk() -> Definition {
     const LE: u8 = 1;
     const CS1: u8 = 8;
@@ -176,11 +176,11 @@ impl Default for Classes {
 }
 
 impl Classes {
-    /// Installs the classes in `link`; the one called [`DEFAULT_CLASS`] takes all other traffic.
-    /// `packets` gives each a channel.
+    /// Installs the classes in `link`; the one called [`DEFAULT_CLASS`] takes all other traffic. With
+    /// `packets`, each gets a channel.
     ///
     /// # Errors
-    /// Those of `slacp`, with the class that it rejects.
+    /// The error of `slacp`, with the name of the class that it rejects.
     pub fn install(
         definitions: Vec<Definition>,
         packets: bool,
@@ -189,11 +189,11 @@ impl Classes {
         Self::default().succeeded_by(definitions, packets, link)
     }
 
-    /// Installs new classes in place of these. Classes that keep their name keep their channel, and
-    /// so the order of their packets.
+    /// Installs new classes in place of these. Classes that keep their name keep their channel, and so the
+    /// order of their packets.
     ///
     /// # Errors
-    /// Those of `slacp`, with the class that it rejects.
+    /// The error of `slacp`, with the name of the class that it rejects.
     pub fn succeeded_by(
         &self,
         definitions: Vec<Definition>,
@@ -203,6 +203,7 @@ impl Classes {
         let mut next = Self::default();
         let kept: Vec<ChannelId> =
             definitions.iter().filter_map(|class| Some(self.named(&class.name)?.channel)).collect();
+        // Channel 0 is that of the default class.
         let mut free = (1..).map_while(ChannelId::new).filter(|channel| !kept.contains(channel));
         for definition in definitions {
             let failed = |error| (definition.name.clone(), error);
@@ -212,6 +213,7 @@ impl Classes {
                 continue;
             }
             let id = link.add_class(definition.share).map_err(failed)?;
+            // Packets are ordered per channel, so another one would reorder flows.
             let channel = self.named(&definition.name).map(|class| class.channel);
             let channel = channel.or_else(|| free.next());
             let channel = channel.ok_or(ConfigError::TooManyClasses { most: MOST_CLASSES });
@@ -226,7 +228,7 @@ impl Classes {
     }
 
     fn add_channels(&self, link: &mut slacp::Config) -> Result<(), ConfigError> {
-        // Channels without a class of ours still receive what the peer sends.
+        // Channels without a class here still receive the peer's packets.
         for channel in (0..).map_while(ChannelId::new) {
             link.add_channel(channel, self.default.channel())?;
         }
@@ -251,13 +253,13 @@ impl Classes {
         listed.chain([(&self.default, ClassId::DEFAULT)])
     }
 
-    /// The class that continues one of `before`: the one of the same name.
+    /// The class that continues class `id` of `before`: the one with the same name.
     pub fn successor(&self, before: &Self, id: ClassId) -> Option<ClassId> {
         let (old, _) = before.all().find(|(_, old)| *old == id)?;
         self.all().find(|(class, _)| class.name == old.name).map(|(_, id)| id)
     }
 
-    /// The class that sends on a channel.
+    /// Name of the class that sends on a channel.
     pub fn on_channel(&self, channel: ChannelId) -> Option<&str> {
         let class = self.classes.iter().find(|class| class.channel == channel);
         let default = (channel == DEFAULT_CHANNEL).then_some(&self.default);
@@ -269,7 +271,7 @@ impl Classes {
         self.all().find(|(class, _)| class.name == name).map(|(_, id)| id)
     }
 
-    /// The class whose packets use a channel; the default one if none does.
+    /// The class whose packets use a channel; the default class if there is no such class.
     pub fn class_of(&self, channel: ChannelId) -> ClassId {
         let class = self.classes.iter().find(|class| class.channel == channel);
         class.map_or(ClassId::DEFAULT, |class| class.id)
@@ -294,7 +296,8 @@ impl Classes {
         class.map_or(ClassId::DEFAULT, |class| class.id)
     }
 
-    /// Whether a split connection to this port is compressed.
+    /// Returns `true` if a split connection to this port is compressed; `dscp` is that of its SYN, if
+    /// known.
     pub fn compresses(&self, port: u16, dscp: Option<u8>) -> bool {
         let class = self.find(dscp, TCP, &[port]).map(|class| &class.definition);
         class.unwrap_or(&self.default).compress_streams

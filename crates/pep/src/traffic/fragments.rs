@@ -1,7 +1,7 @@
-//! The channels of fragmented packets. Only the first fragment has ports, and a class may go by ports: the
-//! others follow the first.
+//! Channels of fragmented packets. Only the first fragment has ports, and a class may depend on ports:
+//! later fragments follow the first.
 //!
-//! Not modelled: fragments that overtake the first one, which go by what they have.
+//! Not modelled: fragments that overtake the first one, which are classified by their own fields.
 
 use std::collections::VecDeque;
 use std::net::IpAddr;
@@ -12,13 +12,13 @@ use units::Instant;
 
 use super::Packet;
 
-/// Maximum packets whose fragments are awaited; the oldest gives way.
+/// Maximum number of packets whose fragments are awaited; the oldest gives way.
 const MOST: usize = 64;
-/// How long fragments are awaited. Identifications are used again: 2^16 small packets at 100 Mbit/s take
-/// this long.
+/// Time for which fragments are awaited. Identifications repeat: 2^16 small packets at 100 Mbit/s take this
+/// long.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// What the fragments of a packet have in common (RFC 791 §3.2, RFC 8200 §4.5).
+/// Fields that all fragments of a packet have in common (RFC 791 §3.2, RFC 8200 §4.5).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Whole {
     source: IpAddr,
@@ -27,20 +27,22 @@ struct Whole {
     id: u32,
 }
 
-/// Channels of packets of which the first fragment has passed.
+/// Channels of packets whose first fragment has passed.
 #[derive(Debug, Default)]
 pub struct Fragments {
-    /// The latest last.
+    /// In order of arrival.
     firsts: VecDeque<(Whole, ChannelId, Instant)>,
 }
 
 impl Fragments {
-    /// The channel for a packet that by itself belongs to `own`: that of the first fragment for a later one.
+    /// Returns the channel for a packet that by itself belongs to `own`; a later fragment gets that of the
+    /// first.
     pub fn channel(&mut self, now: Instant, packet: &Packet, own: ChannelId) -> ChannelId {
         let Some(fragment) = packet.fragment else { return own };
         let Packet { source, destination, protocol, .. } = *packet;
         let whole = Whole { source, destination, protocol, id: fragment.id };
         if fragment.is_first {
+            // The identification may have been used before.
             self.firsts.retain(|(other, ..)| *other != whole);
             if self.firsts.len() == MOST {
                 self.firsts.pop_front();

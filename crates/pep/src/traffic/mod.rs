@@ -1,5 +1,5 @@
-//! What the traffic is: packets and SYNs as parsed, prefixes and port ranges that select them, and
-//! the class that each belongs to.
+//! Parsing, selection and classification of traffic: packets and SYNs, prefixes and port ranges, policies
+//! and classes.
 
 mod class;
 mod fragments;

@@ -9,15 +9,15 @@ const RST: u8 = 0x04;
 const END: u8 = 0;
 const NOTHING: u8 = 1;
 const MSS: [u8; 2] = [2, 4];
-/// What every host takes without the option over IPv4 (RFC 9293 §3.7.1). A path that carries less cuts
-/// packets instead.
+/// MSS that every host accepts over IPv4 without the option (RFC 9293 §3.7.1). A path that carries less
+/// fragments the packets.
 const LEAST: usize = 536;
 
-/// A copy of a SYN, or of the SYN that answers one, whose MSS option (RFC 9293 §3.7.1) lets segments
-/// grow up to IP packets of `longest` bytes; its checksum is changed accordingly. `None` if the packet
-/// is anything else, or its option is small enough or missing. `longest` is asked only for a SYN.
+/// Returns a copy of a SYN or SYN-ACK whose MSS option (RFC 9293 §3.7.1) limits segments to IP packets of
+/// `longest` bytes, with an adjusted checksum. `None` if the packet is anything else, or its option is
+/// missing or small enough. `longest` is called only for a SYN.
 ///
-/// A checksum that was wrong remains so. Options are read up to the first that is malformed.
+/// A wrong checksum stays wrong. Options are read up to the first malformed one.
 pub fn clamped(packet: &[u8], longest: impl FnOnce() -> Option<usize>) -> Option<Vec<u8>> {
     let headers = TCP_HEADER + if packet.first()? >> 4 == 4 { IPV4_HEADER } else { IPV6_HEADER };
     let segment = segment_of(packet)?;
@@ -38,7 +38,7 @@ pub fn clamped(packet: &[u8], longest: impl FnOnce() -> Option<usize>) -> Option
     clamped
 }
 
-/// Where the values of MSS options are. A receiver may take the last of several.
+/// Offsets of the values of all MSS options: a receiver may use the last of several.
 fn announced(tcp: &[u8], options: core::ops::Range<usize>) -> Vec<usize> {
     let (mut found, mut at) = (Vec::new(), options.start);
     while at < options.end && tcp[at] != END {
@@ -63,7 +63,7 @@ fn replace(tcp: &mut [u8], at: usize, new: u16) {
     let old = u16::from_be_bytes([tcp[at], tcp[at + 1]]);
     tcp[at..at + 2].copy_from_slice(&new.to_be_bytes());
     let checksum = u16::from_be_bytes([tcp[CHECKSUM], tcp[CHECKSUM + 1]]);
-    // Bytes at an odd place count in the other halves of two words.
+    // A value at an odd offset spans two words of the checksum, with its bytes swapped.
     let in_words = |value: u16| if at.is_multiple_of(2) { value } else { value.swap_bytes() };
     let mut sum = u32::from(!checksum) + u32::from(!in_words(old)) + u32::from(in_words(new));
     while sum > 0xffff {

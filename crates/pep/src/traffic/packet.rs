@@ -1,19 +1,19 @@
-//! Parses the IP packets that a gateway carries unsplit.
+//! Parses the IP packets that a gateway carries whole.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use super::ports::{TCP, UDP};
 
-/// IPv6 extension headers to skip (RFC 8200 §4): hop-by-hop options, routing, destination options.
-/// Each contains its own length.
+/// IPv6 extension headers to skip (RFC 8200 §4): hop-by-hop options, routing, destination options. Each
+/// contains its own length.
 const SKIPPED: [u8; 3] = [0, 43, 60];
 const FRAGMENT: u8 = 44;
-/// Longest chain of extension headers followed. Honest packets have fewer.
+/// Longest chain of extension headers that is followed. Ordinary packets have fewer.
 const MOST_EXTENSIONS: usize = 8;
 const V4_HEADER: usize = 20;
 const V6_HEADER: usize = 40;
 
-/// The fields by which an IP packet is classified and routed.
+/// Fields by which an IP packet is classified and routed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Packet {
     /// Source address.
@@ -26,16 +26,16 @@ pub struct Packet {
     pub protocol: u8,
     /// Source and destination port of TCP and UDP; `None` in all fragments but the first.
     pub ports: Option<[u16; 2]>,
-    /// Which fragment it is; `None` if it is whole.
+    /// The fragment that it is; `None` for a whole packet.
     pub fragment: Option<Fragment>,
 }
 
-/// A part of a packet (RFC 791 §3.2, RFC 8200 §4.5).
+/// A fragment of a packet (RFC 791 §3.2, RFC 8200 §4.5).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Fragment {
-    /// Identification of the packet.
+    /// Identification that all fragments of the packet share.
     pub id: u32,
-    /// Whether it begins the packet.
+    /// `true` if it is the first fragment.
     pub is_first: bool,
 }
 
@@ -49,7 +49,7 @@ impl Packet {
         }
     }
 
-    /// Whether routers forward such a packet: unicast, and not link-local.
+    /// Returns `true` if routers forward a packet with these addresses: unicast, and not link-local.
     pub fn is_routable(&self) -> bool {
         [self.source, self.destination].into_iter().all(|address| match address {
             IpAddr::V4(v4) => {
@@ -70,6 +70,7 @@ fn v4(bytes: &[u8]) -> Option<Packet> {
         IpAddr::V4(Ipv4Addr::new(header[at], header[at + 1], header[at + 2], header[at + 3]))
     };
     let protocol = header[9];
+    // Identification, then the fragment offset with its flags (RFC 791 §3.1).
     let [id, part] = [4, 6].map(|at| u16::from_be_bytes([header[at], header[at + 1]]));
     let (is_first, is_last) = (part & 0x1fff == 0, part & 0x2000 == 0);
     let payload = bytes.get(usize::from(header[0] & 0x0f) * 4..).filter(|_| is_first);
@@ -93,6 +94,7 @@ fn v6(bytes: &[u8]) -> Option<Packet> {
     Some(Packet {
         source: address(8),
         destination: address(24),
+        // The traffic class straddles two bytes (RFC 8200 §3); the DSCP is its upper six bits.
         dscp: (header[0] << 2 | header[1] >> 6) & 0x3f,
         protocol,
         ports: ports(protocol, payload),
@@ -100,8 +102,7 @@ fn v6(bytes: &[u8]) -> Option<Packet> {
     })
 }
 
-/// The protocol after the extension headers, as much of its payload as is present, and which fragment
-/// this is.
+/// The protocol after the extension headers, the part of its payload that is present, and the fragment.
 fn behind_extensions(
     mut next: u8,
     mut payload: Option<&[u8]>,
@@ -113,6 +114,7 @@ fn behind_extensions(
             FRAGMENT => {
                 let part = u16::from_be_bytes([head[2], head[3]]);
                 let id = u32::from_be_bytes([head[4], head[5], head[6], head[7]]);
+                // Fragment offset and flag M (RFC 8200 §4.5).
                 let (is_first, is_last) = (part & !0x7 == 0, part & 1 == 0);
                 fragment = (!(is_first && is_last)).then_some(Fragment { id, is_first });
                 if !is_first {

@@ -7,7 +7,7 @@ use super::prefix::{Prefix, Version};
 /// Maximum number of rules for all policies of a gateway.
 pub const MOST_RULES: usize = 1000;
 
-/// What to do with traffic. Sections `[[policy]]`, key `action`.
+/// Treatment of traffic. Sections `[[policy]]`, key `action`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Action {
     /// The default: split TCP, and tunnel other packets if there is a tunnel.
@@ -45,7 +45,7 @@ pub struct Policy {
     pub ports: Vec<Ports>,
     /// Code points, 0 to 63.
     pub dscp: Vec<u8>,
-    /// What to do with what matches.
+    /// Treatment of matching traffic.
     pub action: Action,
 }
 
@@ -75,16 +75,17 @@ impl Policy {
         Self { name, to: vec![], from: vec![], ports: vec![], dscp: vec![], action }
     }
 
-    /// Whether it matches everything.
+    /// Returns `true` if it matches everything.
     pub fn fits_all(&self) -> bool {
         *self == Self::new(&self.name, self.action)
     }
 
-    /// The rules that together match what the policy matches.
+    /// Expands the policy into rules that together match the same traffic.
     ///
-    /// Its lists expand to single rules rather than to sets: the kernel refuses sets with
-    /// overlapping elements, and a TCP connection passes the rules only once.
+    /// Lists expand to single rules instead of sets: the kernel refuses sets with overlapping elements, and
+    /// a TCP connection passes the rules only once.
     pub fn matches(&self, subject: Subject) -> Vec<Match> {
+        // Ports of packets other than TCP are those of UDP.
         let protocol = if subject == Subject::Connections { TCP } else { UDP };
         let ports = choices(&self.ports, |ports| ports.of(protocol));
         let ports: Vec<_> = ports
@@ -109,16 +110,16 @@ impl Policy {
         matches
     }
 
-    /// Whether it can match TCP.
+    /// Returns `true` if it can match TCP.
     pub fn fits_tcp(&self) -> bool {
         self.ports.is_empty() || self.ports.iter().any(|ports| ports.of(TCP))
     }
 }
 
-/// A rule: matches traffic that has all of its fields that are given.
+/// A rule, which matches traffic that has all of the given fields.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Match {
-    /// IP version; given with addresses and code points, which each version has in its own form.
+    /// IP version; given with addresses and code points, whose encoding depends on the version.
     pub version: Option<Version>,
     /// Destination.
     pub to: Option<Prefix>,
@@ -130,7 +131,7 @@ pub struct Match {
     pub ports: Option<Ports>,
 }
 
-/// The elements that fit, one of which must match; [`None`] alone if nothing is listed.
+/// The elements that fit, one of which must match; a single [`None`] if the list is empty.
 fn choices<T: Copy>(list: &[T], fits: impl Fn(&T) -> bool) -> Vec<Option<T>> {
     match list {
         [] => vec![None],
@@ -138,7 +139,7 @@ fn choices<T: Copy>(list: &[T], fits: impl Fn(&T) -> bool) -> Vec<Option<T>> {
     }
 }
 
-/// Number of rules for all policies: the larger one of both subjects.
+/// Number of rules that all policies take: the larger of both subjects.
 pub fn policy_rules(policies: &[Policy]) -> usize {
     let of = |subject| policies.iter().map(|policy| policy.matches(subject).len()).sum::<usize>();
     of(Subject::Connections).max(of(Subject::Packets))

@@ -19,17 +19,17 @@ pub struct Ports {
 }
 
 impl Ports {
-    /// Whether the range applies to this protocol.
+    /// Returns `true` if the range applies to this protocol.
     pub fn of(&self, protocol: u8) -> bool {
         self.protocol.is_none_or(|only| only == protocol)
     }
 
-    /// Whether the range includes this port of this protocol.
+    /// Returns `true` if the range includes this port of this protocol.
     pub fn has(&self, protocol: u8, port: u16) -> bool {
         self.of(protocol) && (self.first..=self.last).contains(&port)
     }
 
-    /// Ports from `first` to `last`; `None` if the range is empty.
+    /// Ports from `first` to `last`; `None` if the range is empty or contains port 0.
     pub fn range(protocol: Option<u8>, first: u16, last: u16) -> Option<Self> {
         (0 < first && first <= last).then_some(Self { protocol, first, last })
     }

@@ -44,7 +44,7 @@ pub enum PrefixError {
     /// The address or the prefix length is invalid.
     #[error("expected a prefix, like \"10.0.0.0/8\" or \"2001:db8::/32\"")]
     Malformed,
-    /// The address has bits set after the prefix, most likely by mistake.
+    /// Bits are set after the prefix, most likely by mistake.
     #[error("expected {meant}, or a longer prefix: there are bits beyond this one")]
     HostBits {
         /// The prefix that contains the address.
@@ -74,7 +74,7 @@ impl Prefix {
         (length <= most).then(|| Self { address: first_address(address, length), length })
     }
 
-    /// What belongs to a client that [`slacp::client_network`] names: an address, or a /64.
+    /// The addresses of a client as [`slacp::client_network`] defines it: a single address, or an IPv6 /64.
     pub fn of_client(client: IpAddr) -> Self {
         let whole = Self::host(client);
         Self { length: whole.length.min(if client.is_ipv4() { 32 } else { 64 }), ..whole }
@@ -90,12 +90,12 @@ impl Prefix {
         self.address
     }
 
-    /// Whether it is a single address.
+    /// Returns `true` if it is a single address.
     pub fn is_host(self) -> bool {
         self == Self::host(self.address)
     }
 
-    /// Whether it contains all of `other`.
+    /// Returns `true` if it contains all of `other`.
     pub fn covers(self, other: Self) -> bool {
         self.length <= other.length && self.contains(other.address)
     }
@@ -105,13 +105,13 @@ impl Prefix {
         self.length
     }
 
-    /// Whether it contains `address`.
+    /// Returns `true` if it contains `address`.
     pub fn contains(self, address: IpAddr) -> bool {
         self.address.is_ipv4() == address.is_ipv4()
             && first_address(address, self.length) == self.address
     }
 
-    /// Whether the two prefixes have an address in common.
+    /// Returns `true` if the two prefixes have an address in common.
     pub fn overlaps(self, other: Self) -> bool {
         self.contains(other.address) || other.contains(self.address)
     }
@@ -162,6 +162,7 @@ fn first_address(address: IpAddr, length: u8) -> IpAddr {
 }
 
 fn mask4(length: u8) -> u32 {
+    // A prefix of length 0 would shift by the full width, which overflows.
     u32::MAX.checked_shl(32 - u32::from(length)).unwrap_or(0)
 }
 

@@ -1,4 +1,4 @@
-//! Values by address prefix: a hub finds the terminal of an address among ten thousand.
+//! Map from address prefixes to values, for a hub that finds the terminal of an address among ten thousand.
 
 use core::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -6,8 +6,8 @@ use std::net::IpAddr;
 
 use super::prefix::Prefix;
 
-/// A map from prefixes to values. A search costs O(log n) for each prefix length in use: networks of
-/// terminals have few different ones.
+/// A map from prefixes to values. A search costs O(log n) for each prefix length in use; networks of
+/// terminals have few different lengths.
 #[derive(Debug, Clone)]
 pub struct PrefixMap<V> {
     /// By length, the longest first, then by first address.
@@ -21,7 +21,7 @@ impl<V> Default for PrefixMap<V> {
 }
 
 impl<V> PrefixMap<V> {
-    /// The value of exactly this prefix; a default one is entered if it has none.
+    /// The value of exactly this prefix; inserts a default value if it has none.
     pub fn entry(&mut self, prefix: Prefix) -> &mut V
     where
         V: Default,
@@ -30,7 +30,7 @@ impl<V> PrefixMap<V> {
         same_length.entry(prefix.address()).or_default()
     }
 
-    /// Sets the value of exactly this prefix; returns the one that it replaces.
+    /// Sets the value of exactly this prefix; returns the previous one.
     pub fn insert(&mut self, prefix: Prefix, value: V) -> Option<V> {
         let same_length = self.lengths.entry(Reverse(prefix.length())).or_default();
         same_length.insert(prefix.address(), value)

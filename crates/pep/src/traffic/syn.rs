@@ -1,4 +1,4 @@
-//! SYNs as delivered by the kernel, and the packets that refuse them. No I/O.
+//! SYNs as the kernel delivers them, and packets that refuse them. No I/O.
 
 use core::ops::Range;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -31,7 +31,7 @@ pub struct Syn {
 }
 
 impl Syn {
-    /// Parses an IP packet; `None` if it is not a SYN, or damaged.
+    /// Parses an IP packet; `None` if it is not a SYN or is damaged.
     pub fn parse(packet: &[u8]) -> Option<Self> {
         let (source, destination, segment, length) = parse(packet)?;
         let mut packet = packet.get(..length)?.to_vec();
@@ -60,7 +60,7 @@ impl Syn {
         &self.packet
     }
 
-    /// The IP packet that refuses the connection in the destination's name: a RST that acknowledges
+    /// Builds the IP packet that refuses the connection in the destination's name: a RST that acknowledges
     /// the SYN and its data (RFC 9293 §3.10.7.1).
     pub fn refusal(&self) -> Vec<u8> {
         let tcp = &self.packet[self.segment..];
@@ -79,8 +79,8 @@ impl Syn {
         [ip_header(from, to), rst.to_vec()].concat()
     }
 
-    /// The ICMP message (without IP header) for an unreachable host, or for a denied one if
-    /// `prohibited`. RFC 792; RFC 4443 §3.1, whose checksum the kernel computes.
+    /// Builds the ICMP message, without IP header, for an unreachable host, or for a denied one if
+    /// `prohibited` (RFC 792, RFC 4443 §3.1). The kernel computes the checksum of ICMPv6.
     pub fn unreachable(&self, prohibited: bool) -> Vec<u8> {
         let (kind, code) = match (self.open.source.is_ipv4(), prohibited) {
             (true, false) => (3, 1),
@@ -108,19 +108,19 @@ fn parse(packet: &[u8]) -> Option<Parsed> {
     }
 }
 
-/// Where the TCP segment of an IP packet is that is no fragment, by its headers. The packet may be cut
-/// off before.
+/// Byte range of the TCP segment of an IP packet, according to its headers; `None` for fragments and other
+/// protocols. The packet may be truncated before the end of the range.
 pub fn segment_of(packet: &[u8]) -> Option<Range<usize>> {
     let (.., begin, end) = parse(packet)?;
     Some(begin..end)
 }
 
-/// Source, destination, offset of TCP, and end of the packet.
+/// Source, destination, offset of the TCP header, and end of the packet.
 fn parse_v4(packet: &[u8]) -> Option<Parsed> {
     let header = packet.first_chunk::<IPV4_HEADER>()?;
     let length = usize::from(u16::from_be_bytes([header[2], header[3]]));
     let begin = usize::from(header[0] & 0xf) * 4;
-    // A fragment, which cannot be intercepted.
+    // A connection whose SYN is fragmented cannot be intercepted.
     let is_fragment = u16::from_be_bytes([header[6], header[7]]) & 0x3fff != 0;
     if begin < IPV4_HEADER || header[9] != TCP || is_fragment {
         return None;
@@ -147,8 +147,8 @@ fn parse_v6(packet: &[u8]) -> Option<Parsed> {
     (next == TCP).then_some((address(8)?, address(24)?, begin, length))
 }
 
-/// Verifies the checksum. Completes a partial one, which covers only the pseudo-header: the rest
-/// was left to a network device that the packet has not reached.
+/// Verifies the checksum. A partial one, which covers only the pseudo-header, is completed: the rest was
+/// left to a network device that the packet has not reached.
 fn complete_checksum(tcp: &mut [u8], source: IpAddr, destination: IpAddr) -> Option<()> {
     let pseudo = pseudo_header(source, destination, tcp.len());
     let given = u16::from_be_bytes([tcp[CHECKSUM], tcp[CHECKSUM + 1]]);
