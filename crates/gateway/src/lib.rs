@@ -20,11 +20,11 @@
 //! | `intercept` | how connections come in: tables, rules, routes, listeners, deferred answers |
 //! | `relay` | connections and their sockets: dialling, copying, splicing, name lookups |
 //! | `hop` | the endpoint's driver, its UDP socket, and what is known of peers |
-//! | `tunnel` | packets that are not split |
+//! | `tun` | a network device of our own, and the routes into it |
 //! | `figures` | what is counted and known of connections, and the status made of it |
 //! | `operate` | control socket, metrics, log, service manager |
 //! | `doctor` | checks of machine and configuration |
-//! | `services` | the features: names, HTTP, bundles, proxy, DLEP, enrolment, key rotation |
+//! | `services` | the features: names, HTTP, bundles, proxy, tunnel, DLEP, enrolment, key rotation |
 //! | `roles` | hub, terminal and solo, and what runs them |
 //! | `presence` | addresses and interfaces that are not there yet |
 //! | `runtime` | how often their threads wake up |
@@ -60,7 +60,7 @@ mod socket_options;
 mod stack;
 #[cfg(test)]
 mod testkit;
-mod tunnel;
+mod tun;
 mod whole_file;
 
 pub use self::config::keys;

@@ -232,6 +232,11 @@ impl Hubs {
         self.current.is_some_and(|id| self.hubs[id.0].contact.is_good())
     }
 
+    /// Returns `true` if the hub in use has a session and does not answer.
+    pub fn is_silent(&self) -> bool {
+        self.current.is_some_and(|id| self.hubs[id.0].contact.is_silent())
+    }
+
     /// Returns `true` if the hub in use is about to stop.
     pub fn is_leaving(&self) -> bool {
         let leaving =

@@ -221,13 +221,13 @@ fn classes_are_replaced_and_shown_per_session() {
         let definitions = (0..count).map(named).collect();
         Classes::install(definitions, false, &mut slacp::Config::new(slacp::Rate::auto()))
     };
-    hub.configure_classes(hops.now, &classes(2).unwrap(), false).unwrap();
+    hub.configure_classes(hops.now, &classes(2).unwrap()).unwrap();
     assert_ne!(names(session), before);
     assert_eq!(names(session)[..2], ["class-0", "class-1"]);
     assert_eq!(names(hops.sessions[1]).len(), names(session).len());
     // Packets need channels, of which there are only so many.
     let many = classes(64);
-    assert!(many.is_err() || hub.configure_classes(hops.now, &many.unwrap(), true).is_err());
+    assert!(many.is_err() || hub.configure_classes(hops.now, &many.unwrap()).is_err());
     assert_eq!(names(session)[..2], ["class-0", "class-1"], "then nothing changes");
     drop(terminal);
     hops.run();
@@ -262,7 +262,7 @@ fn all_traffic_of_a_session_can_be_put_into_a_class() {
     let classes = Classes::install(definitions, false, &mut link).unwrap();
     let (mut hops, alarm) = (Hops::with(link), Arc::<Alarm>::default());
     let (hub, session) = (hops.hops[0].clone(), hops.sessions[0]);
-    hub.configure_classes(hops.now, &classes, false).unwrap();
+    hub.configure_classes(hops.now, &classes).unwrap();
     hub.keep_tally();
     hub.part(0).tally.as_mut().unwrap().begin(session, Hops::key(1));
     let [_near, far] = hops.open();

@@ -53,14 +53,24 @@ pub(crate) fn counters(policies: &[Policy], subject: Subject) -> Vec<String> {
 
 /// Counts of each policy, from the counters of our tables.
 pub(crate) fn status(policies: &[Policy], counts: &BTreeMap<String, u64>) -> Vec<PolicyStatus> {
-    let count = |index, subject| counts.get(&counter(index, subject)).copied().unwrap_or(0);
-    let row = |(index, policy): (usize, &Policy)| PolicyStatus {
+    let row = |policy: &Policy| PolicyStatus {
         name: policy.name.clone(),
         action: policy.action.as_str().to_owned(),
-        connections: count(index, Subject::Connections),
-        packets: count(index, Subject::Packets),
+        connections: 0,
+        packets: 0,
     };
-    policies.iter().enumerate().map(row).collect()
+    let mut rows: Vec<PolicyStatus> = policies.iter().map(row).collect();
+    add_counts(&mut rows, counts);
+    rows
+}
+
+/// Adds the counts of another table of ours.
+pub(crate) fn add_counts(policies: &mut [PolicyStatus], counts: &BTreeMap<String, u64>) {
+    let count = |index, subject| counts.get(&counter(index, subject)).copied().unwrap_or(0);
+    for (index, policy) in policies.iter_mut().enumerate() {
+        policy.connections += count(index, Subject::Connections);
+        policy.packets += count(index, Subject::Packets);
+    }
 }
 
 #[cfg(test)]

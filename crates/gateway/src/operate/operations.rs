@@ -42,7 +42,6 @@ use crate::hop::path_store::PathStore;
 use crate::hop::peers::Peers;
 use crate::intercept::intake::Intake;
 use crate::intercept::policy;
-use crate::tunnel::Tunnel;
 
 /// Interval of periodic housekeeping, which also restores routes that the kernel removed. Two
 /// requests that find everything in place cost less than following notifications of addresses,
@@ -102,19 +101,13 @@ pub(crate) struct RoleStatus {
 }
 
 impl RoleStatus {
-    /// Collects the counters of interception and tunnel for these policies.
-    pub(crate) fn of(
-        now: Instant,
-        intake: Option<&Intake>,
-        tunnel: Option<&Tunnel>,
-        policies: &[Policy],
-    ) -> Self {
-        let mut counts = intake.map(Intake::counts).unwrap_or_default();
-        counts.extend(tunnel.map(Tunnel::counts).unwrap_or_default());
+    /// Collects the counters of the interception for these policies.
+    pub(crate) fn of(now: Instant, intake: Option<&Intake>, policies: &[Policy]) -> Self {
+        let counts = intake.map(Intake::counts).unwrap_or_default();
         Self {
             interception: intake.map(|intake| intake.status(now)),
             policies: policy::status(policies, &counts),
-            tunnel: tunnel.map(|tunnel| tunnel.status(&counts)),
+            tunnel: None,
             hubs: Vec::new(),
             dns: None,
             http: None,
@@ -385,6 +378,11 @@ impl Operations {
     /// The terms of a terminal whose quota is used up; `None` if it is not.
     pub(crate) fn exhausted(&self, key: &PublicKey) -> Option<&Exhausted> {
         self.known_accounts()?.exhausted(key)
+    }
+
+    /// The peers, and what is known of the terminals' accounts.
+    pub(crate) fn peers_and_accounts(&mut self) -> (&mut Peers, Option<&Accounts>) {
+        (&mut self.peers, self.accounts.as_ref().or(self.left.as_ref()))
     }
 
     fn known_accounts(&self) -> Option<&Accounts> {

@@ -22,7 +22,7 @@ use pep::admission::{Bypass, Quotas};
 use pep::handover::Need;
 use pep::periodic::Periodic;
 use pep::routes::Sites;
-use pep::traffic::{Policy, Prefix};
+use pep::traffic::Prefix;
 use slacp::{Endpoint, Event, PublicKey, SessionId};
 use tokio::task::JoinSet;
 use units::Instant;
@@ -53,9 +53,9 @@ use crate::roles::pair::{self, PairEvent, Parts, Setup};
 use crate::roles::workers::Workers;
 use crate::roles::{RunningRole, workers};
 use crate::services::names::hub::HubResolver;
+use crate::services::tunnel::{self, HubSelection, HubTunnel};
 use crate::services::{self, HubSide, Ready, Services, Surroundings};
-use crate::tunnel::{Admitted, Selection, Traffic, Tunnel};
-use crate::{clock, intercept, roles, tunnel};
+use crate::{clock, intercept, roles};
 
 /// How often permits are looked at, besides when their directory tells of a change.
 const LOOK: Duration = Duration::from_secs(10);
@@ -131,8 +131,12 @@ pub async fn run(
         endpoint.set_link_rates(link_rates(&terminals, &config.links));
         endpoint.set_aggregates(clock::now(), aggregates(&terminals));
     }
-    let selection =
-        selection(local.port(), config.intercept.is_some(), (&config.policies, &terminals));
+    let selection = HubSelection {
+        port: local.port(),
+        intercepts: config.intercept.is_some(),
+        policies: config.policies.clone(),
+    };
+    let tunnel = config.tunnel.as_ref();
     let setup = Setup {
         side: Side::Hub,
         key: config.identity.public(),
@@ -147,12 +151,13 @@ pub async fn run(
         policies: config.policies.clone(),
         classes: config.classes.clone(),
         names: None,
-        tunnel: config.tunnel.as_ref().map(|tunnel| (tunnel, selection, config.mesh)),
+        tunnel: tunnel.map(|tunnel| (tunnel, selection.of(&terminals), config.mesh)),
         device,
     };
-    let (mut ops, parts) = setup.start(clock::now())?;
+    let (mut ops, parts, tunnel) = setup.start(clock::now())?;
+    let tunnel = tunnel.map(|tunnel| HubTunnel { tunnel, selection });
     let names = config.dns.clone().map(|dns| HubResolver::new(dns, parts.gateway.counters()));
-    let services = services::of_hub(clock::now(), &config, names.clone()).await?;
+    let services = services::of_hub(clock::now(), &config, names.clone(), tunnel).await?;
     ops.configure_accounts(&terminals);
     parts.gateway.hop().keep_tally();
     let threads = if count > 1 { format!(" with {count} workers") } else { String::new() };
@@ -183,12 +188,10 @@ pub async fn run(
         watch,
         shared,
         look: Periodic::new(LOOK, clock::now() + LOOK),
-        intercepts: config.intercept.is_some(),
         mesh: config.mesh,
         is_stale: false,
         fresh: Periodic::new(PERMITS_EVERY, clock::now()),
         scope: Periodic::new(SCOPE_EVERY, clock::now()),
-        port: local.port(),
         lookups: Lookups::new(names),
     };
     hub.with_services(clock::now(), &mut ops, |services, role| services.start(role));
@@ -235,42 +238,10 @@ pub fn print_rules(config: &HubConfig) -> String {
     let hop = config.listen.map_or(PORT, |address| address.port());
     let networks: Vec<Prefix> =
         config.terminals.iter().flat_map(|terminal| terminal.networks.clone()).collect();
-    rules += &tunnel::print(
-        tunnel,
-        &selection(hop, config.intercept.is_some(), (&config.policies, &config.terminals)),
-        &networks,
-    );
+    let (intercepts, policies) = (config.intercept.is_some(), config.policies.clone());
+    let selection = HubSelection { port: hop, intercepts, policies }.of(&config.terminals);
+    rules += &tunnel::print(tunnel, &selection, &networks);
     rules
-}
-
-/// What goes through a hub's tunnel. Without interception, only the tunnel's table can count
-/// connections for the policies.
-fn selection(
-    hop: u16,
-    intercepts: bool,
-    (policies, terminals): (&[Policy], &[PermittedTerminal]),
-) -> Selection {
-    Selection {
-        traffic: Traffic::ToTerminals { hop },
-        policies: policies.to_vec(),
-        admitted: admitted(terminals),
-        counts_connections: !intercepts,
-    }
-}
-
-/// What terminals may send through the tunnel. Terminals with the same rights share one rule set.
-pub(crate) fn admitted(terminals: &[PermittedTerminal]) -> Vec<Admitted> {
-    let mut others = terminals.iter().map(|terminal| &terminal.egress);
-    if let Some(first) = others.next()
-        && others.all(|other| other == first)
-    {
-        return Admitted::from_anyone(first);
-    }
-    let of = |it: &PermittedTerminal| Admitted {
-        sources: it.networks.clone(),
-        egress: it.egress.clone(),
-    };
-    terminals.iter().map(of).collect()
 }
 
 struct Hub {
@@ -302,15 +273,12 @@ struct Hub {
     /// housekeeping reads them, so that thousands that come together are not read thousands of times.
     is_stale: bool,
     fresh: Periodic,
-    intercepts: bool,
     mesh: bool,
     /// When to compute what is intercepted, with many sessions.
     scope: Periodic,
     sites: Sites,
     links: Vec<LinkConfig>,
     quotas: Quotas,
-    /// Local UDP port of the hop.
-    port: u16,
     /// Name lookups for streams.
     lookups: Lookups,
 }
@@ -354,8 +322,9 @@ impl RunningRole for Hub {
     ) -> R {
         let Self { parts, services, sites, permits, is_stale, .. } = self;
         let dial = parts.gateway.dial_policy();
-        let hub = HubSide { sites, permits, is_permit_changed: is_stale, dial };
-        let role = parts.gateway.surroundings(now, &mut ops.peers);
+        let (peers, accounts) = ops.peers_and_accounts();
+        let hub = HubSide { sites, permits, is_permit_changed: is_stale, dial, accounts };
+        let role = parts.gateway.surroundings(now, peers);
         work(services, &mut Surroundings { hub: Some(hub), ..role })
     }
 
@@ -443,7 +412,7 @@ impl RunningRole for Hub {
         self.permits.configure(&config).map_err(|error| error.to_string())?;
         self.watch = self.permits.directory().and_then(watch);
         self.shared.configure(&config);
-        let Parts { gateway, intake, tunnel, policies } = &mut self.parts;
+        let Parts { gateway, intake, policies } = &mut self.parts;
         gateway.set_connect_timeout(config.connect_timeout);
         if let (Some(intake), Some(intercept)) = (intake, &config.intercept) {
             intake.configure(intercept, &config.policies).map_err(|error| error.to_string())?;
@@ -451,7 +420,7 @@ impl RunningRole for Hub {
         // What was carried so far counts in the classes that it had.
         let hop = gateway.hop();
         let changes = ops.account(now, hop);
-        hop.configure_classes(now, &config.classes, tunnel.is_some())?;
+        hop.configure_classes(now, &config.classes)?;
         policies.clone_from(&config.policies);
         gateway.counters().keepalive.set(config.operation.keepalive);
         let mut notes = ops.configure(config.operation.clone());
@@ -476,8 +445,8 @@ impl RunningRole for Hub {
         if self.successor.as_mut().is_some_and(|it| matches!(it.try_wait(), Ok(None))) {
             return Err("another process is starting already".to_owned());
         }
-        let device = self.parts.tunnel.as_ref().map(Tunnel::share).transpose();
-        let successor = ops.start_successor(device.map_err(|error| error.to_string())?)?;
+        let device = self.services.share_device().map_err(|error| error.to_string())?;
+        let successor = ops.start_successor(device.map(|device| device.descriptor))?;
         let line = format!("started pid {}", successor.id());
         (self.successor, self.within) = (Some(successor), within);
         Ok(Answer::Done(vec![line]))
@@ -485,12 +454,13 @@ impl RunningRole for Hub {
 
     fn hand_over(&mut self, now: Instant, ops: &Operations) -> Result<Answer, String> {
         self.may_hand_over()?;
+        let device = self.services.share_device().map_err(|error| error.to_string())?;
         self.stage = Some(Stage::Prepared { since: now, within: self.within });
         Ok(Answer::HandOver(HandOver {
             pid: std::process::id(),
             sockets: self.parts.gateway.hop().parts(),
             second_half: self.second_half,
-            tunnel: self.parts.tunnel.as_ref().map(|tunnel| tunnel.name().to_owned()),
+            tunnel: device.map(|device| device.name),
             sessions: self.parts.gateway.hop().names(),
             tokens: by_key_text(self.parts.gateway.hop().succession_tokens()),
             rates: in_bits(ops.peers.reported(now)),
@@ -540,14 +510,7 @@ impl Hub {
         let wall = clock::unix_time();
         self.expired = self.permits.expired(wall);
         let terminals = self.permits.served(wall);
-        let Parts { gateway, tunnel, policies, .. } = &mut self.parts;
-        if let Some(tunnel) = tunnel {
-            let selection = selection(self.port, self.intercepts, (policies, &terminals));
-            if let Err(error) = tunnel.configure(selection) {
-                tracing::error!("the tunnel keeps its rules: {error}");
-            }
-        }
-        let hop = gateway.hop();
+        let hop = self.parts.gateway.hop();
         hop.set_memory(&memory_limits(&terminals));
         hop.set_link_rates(&link_rates(&terminals, &self.links));
         hop.set_aggregates(now, &aggregates(&terminals));
@@ -559,6 +522,7 @@ impl Hub {
         self.quotas.configure(&quotas(&terminals), ops.most_connections());
         let (before, count) = (self.sites.count(), terminals.len());
         self.sites.configure(terminals, self.mesh);
+        self.with_services(now, ops, |services, role| services.follow_permits(role));
         if before != count {
             tracing::info!("serving {}", counted(count));
         }
@@ -594,9 +558,6 @@ impl Hub {
             self.sites.add(session, peer);
             self.set_share(now, ops, session);
             tracing::info!("session up with {} at {address}", self.sites.name(session));
-            self.open_tunnel(ops, session);
-        } else {
-            self.set_tunnel(session, event);
         }
         self.with_services(now, ops, |services, role| {
             services.handle_session(role, session, event);
@@ -617,17 +578,6 @@ impl Hub {
                 pair::log_end(&format!("session with {name} over ({why})"), lost);
                 self.sites.remove(session);
             }
-            _ => {}
-        }
-    }
-
-    /// Stops tunnelling packets for a terminal while it is unreachable.
-    fn set_tunnel(&self, session: SessionId, event: &Event) {
-        let Some(tunnel) = &self.parts.tunnel else { return };
-        match event {
-            Event::Unreachable => tunnel.set_open(session, false),
-            Event::Reachable => tunnel.set_open(session, true),
-            Event::Down(_) => tunnel.remove(session),
             _ => {}
         }
     }

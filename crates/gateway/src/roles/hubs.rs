@@ -117,15 +117,6 @@ pub(super) enum Done {
     Resolved(io::Result<Vec<SocketAddr>>),
 }
 
-/// What the terminal has to follow.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) enum Change {
-    /// New connections and packets go to this session.
-    Use(SessionId),
-    /// The session in use answers, or no longer does.
-    Open(SessionId, bool),
-}
-
 impl KnownHubs {
     pub(super) fn new(
         now: Instant,
@@ -173,6 +164,11 @@ impl KnownHubs {
         self.choice.current().and_then(|id| self.hubs[id.0].session)
     }
 
+    /// Whether the hub in use answers.
+    pub(super) fn answers(&self) -> bool {
+        self.session().is_some() && !self.choice.is_silent()
+    }
+
     /// Whether the hub in use answers and takes new connections.
     pub(super) fn is_good(&self) -> bool {
         self.choice.is_good() && self.session().is_some()
@@ -202,7 +198,7 @@ impl KnownHubs {
     }
 
     /// Handles what [`Self::next`] has returned.
-    pub(super) fn handle(&mut self, now: Instant, done: Option<(HubId, Done)>) -> Vec<Change> {
+    pub(super) fn handle(&mut self, now: Instant, done: Option<(HubId, Done)>) {
         match done {
             Some((id, Done::Carrier(link, done))) => {
                 let has_tried = matches!(done, fallback::Done::Connected(_));
@@ -210,18 +206,18 @@ impl KnownHubs {
                 if let Some(fallback) = fallbacks.find(|fallback| fallback.link() == link) {
                     fallback.handle(now, done);
                 }
-                let changes = self.follow(now);
+                self.follow(now);
                 let hub = &mut self.hubs[id.0];
                 if hub.reconnects && has_tried {
                     hub.reconnects = false;
                     self.hop.want_hub(hub.key, true);
                 }
-                return changes;
+                return;
             }
             Some((id, Done::Resolved(addresses))) => self.handle_resolved(now, id, addresses),
             None => {}
         }
-        self.follow(now)
+        self.follow(now);
     }
 
     /// Follows a hub to the key with which its session was set up.
@@ -263,19 +259,14 @@ impl KnownHubs {
     }
 
     /// A connection that carried datagrams has ended.
-    pub(super) fn handle_ended(&mut self, now: Instant, id: ConnectionId) -> Vec<Change> {
+    pub(super) fn handle_ended(&mut self, now: Instant, id: ConnectionId) {
         let fallbacks = self.hubs.iter_mut().flat_map(|hub| &mut hub.fallbacks);
         fallbacks.for_each(|fallback| fallback.handle_ended(now, id));
-        self.follow(now)
+        self.follow(now);
     }
 
     /// Handles an event of a session.
-    pub(super) fn handle_session(
-        &mut self,
-        now: Instant,
-        session: SessionId,
-        event: &Event,
-    ) -> Vec<Change> {
+    pub(super) fn handle_session(&mut self, now: Instant, session: SessionId, event: &Event) {
         if let Event::Up { peer, address } = event {
             return self.handle_up(now, session, peer, *address);
         }
@@ -284,18 +275,15 @@ impl KnownHubs {
             return self.handle_former(now, session, event);
         };
         let (name, used) = (&self.hubs[id.0].name, self.choice.current() == Some(id));
-        let mut changes = Vec::new();
         match event {
             Event::Unreachable => {
                 tracing::warn!("{name} unreachable{}", if used { PASSING } else { "" });
                 let rtt = self.hop.stats(session).map_or(Duration::ZERO, |stats| stats.rtt);
                 self.choice.handle_silence(now, id, rtt);
-                changes.push(Change::Open(session, false));
             }
             Event::Reachable => {
                 tracing::info!("{name} reachable again");
                 self.choice.handle_answer(now, id);
-                changes.push(Change::Open(session, true));
             }
             Event::Leaving => {
                 tracing::info!("{name} is about to stop, and takes no new connections");
@@ -314,8 +302,7 @@ impl KnownHubs {
             }
             _ => {}
         }
-        changes.extend(self.follow(now));
-        changes
+        self.follow(now);
     }
 
     fn handle_up(
@@ -324,11 +311,9 @@ impl KnownHubs {
         session: SessionId,
         peer: &PublicKey,
         address: SocketAddr,
-    ) -> Vec<Change> {
+    ) {
         let has = |hub: &KnownHub| self.keys.all(&hub.configured).any(|key| key == *peer);
-        let Some(id) = self.hubs.iter().position(has).map(HubId) else {
-            return Vec::new();
-        };
+        let Some(id) = self.hubs.iter().position(has).map(HubId) else { return };
         self.follow_key(id, *peer);
         tracing::info!("session up with {} at {address}", self.called(id));
         let hub = &mut self.hubs[id.0];
@@ -341,7 +326,7 @@ impl KnownHubs {
             }
             None => self.choice.handle_up(now, id),
         }
-        self.follow(now)
+        self.follow(now);
     }
 
     /// Where the session is over TCP, the next process is asked over a connection to it: the present one
@@ -356,9 +341,9 @@ impl KnownHubs {
     }
 
     /// Handles an event of a session with a former process.
-    fn handle_former(&mut self, now: Instant, session: SessionId, event: &Event) -> Vec<Change> {
+    fn handle_former(&mut self, now: Instant, session: SessionId, event: &Event) {
         let is_its = |hub: &KnownHub| hub.former == Some(session);
-        let Some(id) = self.hubs.iter().position(is_its).map(HubId) else { return Vec::new() };
+        let Some(id) = self.hubs.iter().position(is_its).map(HubId) else { return };
         match event {
             Event::Unreachable => self.choice.handle_former(now, id, false),
             Event::Reachable => self.choice.handle_former(now, id, true),
@@ -371,7 +356,7 @@ impl KnownHubs {
             }
             _ => {}
         }
-        self.follow(now)
+        self.follow(now);
     }
 
     fn report_silence(&mut self, now: Instant) {
@@ -409,7 +394,7 @@ impl KnownHubs {
 
     /// Closes sessions that were kept for connections that have all ended, and reports hubs that do not
     /// answer.
-    pub(super) fn housekeep(&mut self, now: Instant) -> Vec<Change> {
+    pub(super) fn housekeep(&mut self, now: Instant) {
         self.report_silence(now);
         for id in (0..self.hubs.len()).map(HubId) {
             let former = self.hubs[id.0].former;
@@ -423,12 +408,11 @@ impl KnownHubs {
                 self.choice.handle_idle(now, id);
             }
         }
-        self.follow(now)
+        self.follow(now);
     }
 
     /// Does what has been decided.
-    fn follow(&mut self, now: Instant) -> Vec<Change> {
-        let mut changes = Vec::new();
+    fn follow(&mut self, now: Instant) {
         while let Some(step) = self.choice.poll_step(now) {
             match step {
                 Step::Want(id, wanted) => self.want(id, wanted),
@@ -436,14 +420,13 @@ impl KnownHubs {
                     let session = self.hubs[id.0].session;
                     session.into_iter().for_each(|session| self.hop.ask(now, session));
                 }
-                Step::Use(id) => changes.extend(self.use_hub(id)),
+                Step::Use(id) => self.log_use(id),
                 Step::Close(id) => self.close(now, id),
                 Step::CloseFormer(id) => self.close_former(now, id),
             }
         }
         self.follow_carriers(now);
         self.follow_names(now);
-        changes
     }
 
     /// The name of a hub within a sentence.
@@ -460,12 +443,11 @@ impl KnownHubs {
         self.hop.want_hub(hub.key, wanted);
     }
 
-    fn use_hub(&self, id: HubId) -> Option<Change> {
+    fn log_use(&self, id: HubId) {
         let hub = &self.hubs[id.0];
         if self.hubs.len() > 1 {
             tracing::info!("using {}", hub.name);
         }
-        hub.session.map(Change::Use)
     }
 
     fn close(&mut self, now: Instant, id: HubId) {

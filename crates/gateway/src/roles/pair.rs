@@ -24,7 +24,7 @@ use crate::intercept::{Arrival, IntakeEvent, Interception};
 use crate::operate::{Operations, RoleStatus};
 use crate::relay::terms::DialPolicy;
 use crate::role::Role;
-use crate::tunnel::{Selection, Tunnel};
+use crate::services::tunnel::{Selection, Tunnel};
 
 /// What one side of a pair is made of.
 pub(super) struct Setup<'a> {
@@ -55,8 +55,6 @@ pub(super) struct Parts {
     pub(super) gateway: Gateway,
     /// Intercepts connections, and the replies to transparent ones.
     pub(super) intake: Option<Intake>,
-    /// Carries packets that are not split.
-    pub(super) tunnel: Option<Tunnel>,
     pub(super) policies: Vec<Policy>,
 }
 
@@ -69,11 +67,14 @@ pub(super) enum PairEvent {
 }
 
 impl Setup<'_> {
-    /// Starts everything.
+    /// Starts everything but the tunnel, which takes no packets yet.
     ///
     /// # Errors
     /// If the kernel refuses something.
-    pub(super) fn start(self, now: Instant) -> Result<(Operations, Parts), RunError> {
+    pub(super) fn start(
+        self,
+        now: Instant,
+    ) -> Result<(Operations, Parts, Option<Tunnel>), RunError> {
         let interception = match self.intercept {
             Some(intercept) => Some(Interception::install(intercept, &self.policies, self.names)?),
             None if self.dial.transparent => Some(Interception::of_replies()?),
@@ -92,7 +93,7 @@ impl Setup<'_> {
             let (classes, counters) = (classes.clone(), counters.clone());
             Tunnel::install(tunnel, selection, mesh, classes, counters, self.device)
         };
-        let mut tunnel = self.tunnel.map(install).transpose()?;
+        let tunnel = self.tunnel.map(install).transpose()?;
         let context = TrafficContext {
             classes,
             counters,
@@ -106,13 +107,10 @@ impl Setup<'_> {
             terms,
             context,
         )?;
-        if let Some(tunnel) = &mut tunnel {
-            tunnel.start(gateway.hop().clone());
-        }
         ops.remember(now, gateway.hop());
         ops.foresee(gateway.hop());
         let intake = interception.map(|it| Intake::new(now, it, gateway.counters()));
-        Ok((ops, Parts { gateway, intake, tunnel, policies: self.policies }))
+        Ok((ops, Parts { gateway, intake, policies: self.policies }, tunnel))
     }
 }
 
@@ -141,18 +139,17 @@ impl Parts {
 
     /// The part of the status that is not of the hop.
     pub(super) fn role_status(&self, now: Instant) -> RoleStatus {
-        RoleStatus::of(now, self.intake.as_ref(), self.tunnel.as_ref(), &self.policies)
+        RoleStatus::of(now, self.intake.as_ref(), &self.policies)
     }
 
-    /// Restores routes that the kernel removed, and applies what was gathered for the tunnel.
+    /// Restores routes that the kernel removed.
     pub(super) fn follow_routes(&mut self) {
         self.intake.iter_mut().for_each(Intake::follow_routes);
-        self.tunnel.iter_mut().for_each(Tunnel::housekeep);
     }
 
-    /// Ends interception and tunnel, then all connections.
+    /// Ends interception, then all connections.
     pub(super) async fn stop(self) {
-        drop((self.intake, self.tunnel));
+        drop(self.intake);
         self.gateway.stop().await;
     }
 }

@@ -6,12 +6,11 @@ use std::future::Future;
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::sync::Arc;
 
-use config::{InterceptConfig, KnownHub, TerminalConfig, TunnelConfig};
+use config::{KnownHub, TerminalConfig, TunnelConfig};
 use pep::admission::{Backoff, Bypass};
 use pep::egress::Egress;
 use pep::hubs::HubId;
-use pep::traffic::Policy;
-use slacp::{Destination, Endpoint, Event, PublicKey, ResetReason, SessionId};
+use slacp::{Destination, Endpoint, Event, PublicKey, ResetReason};
 use units::Instant;
 
 use crate::clock;
@@ -33,14 +32,14 @@ use crate::relay::names::Resolver;
 use crate::relay::route::Upstreams;
 use crate::relay::terms::{Admission, DialPolicy};
 use crate::roles::gateway::{Report, Side, bind};
-use crate::roles::hubs::{Change, Done, KnownHubs, Resolved};
+use crate::roles::hubs::{Done, KnownHubs, Resolved};
 use crate::roles::pair::{PairEvent, Parts, Setup};
 use crate::roles::workers::Workers;
 use crate::roles::{self, RunningRole};
 use crate::services::names;
 use crate::services::rotation::HubKeys;
+use crate::services::tunnel::{self, Selection, terminal_selection};
 use crate::services::{self, LearnKeys, Ready, Services, Surroundings, Uplink};
-use crate::tunnel::{self, Selection};
 
 /// A terminal does not know which networks are behind a hub, so the client's address stays
 /// unverified.
@@ -70,7 +69,6 @@ pub async fn run(
         .with_links(&config.links);
     let (hub, addresses) = hubs.of_hub(config.ranking()[0]);
     let (hop, identity) = (config.link.clone(), config.identity.clone());
-    let tunnel = tunnel_of(&config.tunnel, &config.intercept, (&config.policies, &config.accept));
     let proxy = services::listen_as_proxy(&config.proxy).await?;
     let dns = services::open_doors(config.dns.clone()).await?;
     let setup = Setup {
@@ -87,10 +85,10 @@ pub async fn run(
         policies: config.policies.clone(),
         classes: config.classes.clone(),
         names: dns.as_ref().and_then(|(doors, dns)| doors.rules(dns)),
-        tunnel: tunnel.map(|(tunnel, selection)| (tunnel, selection, true)),
+        tunnel: tunnel_of(&config).map(|(tunnel, selection)| (tunnel, selection, true)),
         device: None,
     };
-    let (mut ops, parts) = setup.start(clock::now())?;
+    let (mut ops, parts, tunnel) = setup.start(clock::now())?;
     tracing::info!(
         "looking for the hub at {looking}: connections pass unaccelerated until it answers"
     );
@@ -110,16 +108,10 @@ pub async fn run(
         resolver: Resolver::default(),
         counters: parts.gateway.counters(),
     };
-    let services = services::of_terminal(&config, (proxy, dns), upstreams).await?;
+    let services = services::of_terminal(&config, (proxy, dns), tunnel, upstreams).await?;
     let hubs = KnownHubs::new(clock::now(), &config, (hubs, keys), hop, mark);
-    let mut terminal = Terminal {
-        parts,
-        full: Backoff::default(),
-        accept: config.accept,
-        services,
-        session: None,
-        hubs,
-    };
+    let mut terminal =
+        Terminal { parts, full: Backoff::default(), accept: config.accept, services, hubs };
     terminal.with_services(clock::now(), &mut ops, |services, role| services.start(role));
     roles::run(ops, terminal, shutdown).await
 }
@@ -139,21 +131,15 @@ fn sockets(config: &TerminalConfig, local: SocketAddr) -> Result<Sockets, RunErr
 pub fn print_rules(config: &TerminalConfig) -> String {
     let names = config.dns.as_ref().and_then(names::printed_rules);
     let mut rules = intercept::print_rules(config, names);
-    if let Some((tunnel, selection)) =
-        tunnel_of(&config.tunnel, &config.intercept, (&config.policies, &config.accept))
-    {
+    if let Some((tunnel, selection)) = tunnel_of(config) {
         rules += &tunnel::print(tunnel, &selection, &tunnel::everywhere());
     }
     rules
 }
 
 /// The tunnel, and the rules for what goes through it.
-fn tunnel_of<'a>(
-    tunnel: &'a Option<TunnelConfig>,
-    intercept: &Option<InterceptConfig>,
-    (policies, accept): (&[Policy], &Egress),
-) -> Option<(&'a TunnelConfig, Selection)> {
-    Some((tunnel.as_ref()?, tunnel::of_clients(intercept.as_ref()?, policies, accept)))
+fn tunnel_of(config: &TerminalConfig) -> Option<(&TunnelConfig, Selection)> {
+    config.tunnel.as_ref().zip(terminal_selection(config))
 }
 
 struct Terminal {
@@ -163,8 +149,6 @@ struct Terminal {
     /// Destinations permitted to the hub's side.
     accept: Egress,
     services: Services,
-    /// The session that has the tunnel.
-    session: Option<SessionId>,
     hubs: KnownHubs,
 }
 
@@ -197,6 +181,7 @@ impl RunningRole for Terminal {
     ) -> R {
         let uplink = Uplink {
             session: self.hubs.session(),
+            answers: self.hubs.answers(),
             is_good: self.hubs.is_good(),
             is_open: self.bypass_reason(ops).is_none(),
         };
@@ -232,10 +217,7 @@ impl RunningRole for Terminal {
                 let arrival = self.parts.admit(now, arrived);
                 arrival.into_iter().for_each(|arrival| self.carry(now, ops, arrival));
             }
-            TerminalEvent::Hubs(done) => {
-                let changes = self.hubs.handle(now, done);
-                self.follow(changes);
-            }
+            TerminalEvent::Hubs(done) => self.hubs.handle(now, done),
             TerminalEvent::Service(ready) => {
                 self.with_services(now, ops, |services, role| services.work(role, ready));
             }
@@ -268,21 +250,21 @@ impl RunningRole for Terminal {
         let session = self.hubs.session();
         let is_short = session.is_some_and(|session| !self.parts.gateway.hop().has_room(session));
         ops.relieve(now, self.parts.gateway.view(), is_short);
-        let changes = self.hubs.housekeep(now);
-        self.follow(changes);
+        self.hubs.housekeep(now);
     }
 
     fn reload(&mut self, now: Instant, ops: &mut Operations) -> Result<Vec<String>, String> {
         let config = read_terminal(&ops.file()?).map_err(|error| error.to_string())?;
-        let Parts { gateway, intake, tunnel, policies } = &mut self.parts;
+        let Parts { gateway, intake, .. } = &mut self.parts;
         if let (Some(intake), Some(intercept)) = (intake, &config.intercept) {
             intake.configure(intercept, &config.policies).map_err(|error| error.to_string())?;
-            if let Some(tunnel) = tunnel {
-                let selection = tunnel::of_clients(intercept, &config.policies, &config.accept);
-                tunnel.configure(selection).map_err(|error| error.to_string())?;
-            }
         }
-        gateway.hop().configure_classes(now, &config.classes, tunnel.is_some())?;
+        gateway.hop().configure_classes(now, &config.classes)?;
+        self.with_services(now, ops, |services, role| {
+            services.configure(role, services::Config::Terminal(&config))
+        })
+        .map_err(|error| error.to_string())?;
+        let Parts { gateway, policies, .. } = &mut self.parts;
         let mut names = names(&config);
         names.extend(self.hubs.names());
         *policies = config.policies;
@@ -326,51 +308,8 @@ impl Terminal {
                     }
                 }
             },
-            HopEvent::TcpEnded(address) => {
-                let changes = self.hubs.handle_ended(now, address);
-                self.follow(changes);
-            }
-            HopEvent::Session(session, event) => {
-                if let Event::Down(_) = event {
-                    self.end_tunnel_to(session);
-                }
-                let changes = self.hubs.handle_session(now, session, &event);
-                self.follow(changes);
-            }
-        }
-    }
-
-    /// Follows the choice of the hub. The tunnel leads to the one in use.
-    fn follow(&mut self, changes: Vec<Change>) {
-        for change in changes {
-            match change {
-                Change::Use(session) if self.session != Some(session) => {
-                    self.session.into_iter().for_each(|old| self.end_tunnel_to(old));
-                    self.session = Some(session);
-                    self.tunnel_to(session);
-                }
-                Change::Use(_) => {}
-                Change::Open(session, open) => {
-                    if let Some(tunnel) = &self.parts.tunnel {
-                        tunnel.set_open(session, open);
-                    }
-                }
-            }
-        }
-    }
-
-    /// Routes packets that are not split to this session, if the hub accepts them.
-    fn tunnel_to(&self, session: SessionId) {
-        let Some(tunnel) = &self.parts.tunnel else { return };
-        if !tunnel.add(self.parts.gateway.hop(), session, tunnel::everywhere()) {
-            tracing::warn!("the hub has no tunnel: traffic that is not split passes unaccelerated");
-        }
-    }
-
-    fn end_tunnel_to(&mut self, session: SessionId) {
-        self.session.take_if(|used| *used == session);
-        if let Some(tunnel) = &self.parts.tunnel {
-            tunnel.remove(session);
+            HopEvent::TcpEnded(address) => self.hubs.handle_ended(now, address),
+            HopEvent::Session(session, event) => self.hubs.handle_session(now, session, &event),
         }
     }
 

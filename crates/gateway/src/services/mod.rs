@@ -9,6 +9,7 @@ pub(crate) mod names;
 pub(crate) mod proxy;
 pub(crate) mod rotation;
 mod service;
+pub(crate) mod tunnel;
 
 use config::{BundlesConfig, DnsConfig, HubConfig, ProxyConfig, TerminalConfig};
 use units::Instant;
@@ -23,8 +24,10 @@ use self::names::{Doors, Names};
 use self::proxy::{Otherwise, Proxy, ProxyService, Upstream};
 use self::rotation::{KeyListener, NextKey};
 pub(crate) use self::service::{
-    Admitted, Config, HubSide, LearnKeys, Ready, Service, Services, Surroundings, Uplink,
+    Admitted, Config, HubSide, LearnKeys, Ready, Service, Services, SharedDevice, Surroundings,
+    Uplink,
 };
+use self::tunnel::{HubTunnel, TerminalTunnel, Tunnel};
 use crate::error::RunError;
 use crate::relay::route::Upstreams;
 
@@ -36,9 +39,11 @@ pub(crate) async fn of_hub(
     now: Instant,
     config: &HubConfig,
     names: Option<HubResolver>,
+    tunnel: Option<HubTunnel>,
 ) -> Result<Services, RunError> {
     let http = config.http.clone().map(HubHttp::new).transpose();
     let mut services = Services::default();
+    services.add(tunnel);
     services.add(config.operation.dlep.clone().map(Dlep::start).transpose()?);
     services.add(Some(Enrolments::default()));
     services.add(Some(NextKey::new(now, config)));
@@ -55,6 +60,7 @@ pub(crate) async fn of_hub(
 pub(crate) async fn of_terminal(
     config: &TerminalConfig,
     (proxy, dns): (Option<Proxy>, Option<(Doors, DnsConfig)>),
+    tunnel: Option<Tunnel>,
     upstreams: impl Fn() -> Upstreams,
 ) -> Result<Services, RunError> {
     let http = config.http.clone().map(|http| Http::start(http, upstreams())).transpose();
@@ -67,6 +73,7 @@ pub(crate) async fn of_terminal(
         ProxyService::new(proxy, upstream, Otherwise::Direct)
     });
     let mut services = Services::default();
+    services.add(tunnel.map(TerminalTunnel::new));
     services.add(config.operation.dlep.clone().map(Dlep::start).transpose()?);
     services.add(Some(KeyListener::default()));
     services.add(proxy);

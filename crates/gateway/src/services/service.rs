@@ -1,13 +1,16 @@
 //! What a feature needs from the role that has it.
 
 use std::future::{Future, pending};
+use std::io;
 use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use config::{HubConfig, PermittedTerminal, SoloConfig};
+use config::{HubConfig, PermittedTerminal, SoloConfig, TerminalConfig};
 use futures_util::future::select_all;
+use pep::accounting::Exhausted;
 use pep::routes::Sites;
 use slacp::{Destination, Event, Open, PublicKey, ResetReason, SessionId};
 use tokio::task::JoinSet;
@@ -20,6 +23,7 @@ use crate::hop::peers::Peers;
 use crate::hop::{Hop, Stream};
 use crate::intercept::Arrival;
 use crate::operate::RoleStatus;
+use crate::operate::accounts::Accounts;
 use crate::operate::control::Call;
 use crate::relay;
 use crate::relay::dial::Dialer;
@@ -63,6 +67,12 @@ pub(crate) trait Service: Send {
     /// Follows an event of a session with a terminal.
     fn handle_session(&mut self, _: &mut Surroundings<'_>, _: SessionId, _: &Event) {}
 
+    /// Follows a change of whether the quota of a session's terminal is used up. On a hub only.
+    fn follow_quota(&mut self, _: &mut Surroundings<'_>, _: SessionId) {}
+
+    /// Follows a change of the permitted terminals. On a hub only.
+    fn follow_permits(&mut self, _: &mut Surroundings<'_>) {}
+
     /// Follows a terminal's uplink. Called after every event, so mostly nothing has changed.
     fn follow_uplink(&mut self, _: &mut Surroundings<'_>) {}
 
@@ -105,6 +115,18 @@ pub(crate) trait Service: Send {
     fn release(&mut self, _: &mut Surroundings<'_>, _: Duration) -> bool {
         true
     }
+
+    /// A network device that another process is to have when it takes this one's place, while both use it.
+    ///
+    /// # Errors
+    /// If the process has no descriptor left.
+    fn share_device(&self) -> io::Result<Option<SharedDevice>> {
+        Ok(None)
+    }
+
+    /// Leaves to another process, which has taken this one's place, everything but the connections that this
+    /// one carries for at most that long.
+    fn give_way(&mut self, _: Duration) {}
 
     /// Begins to stop, before all connections end. Returns whether it takes until these have ended.
     fn stop(&mut self) -> bool {
@@ -150,6 +172,8 @@ impl<'a> Surroundings<'a> {
 pub(crate) struct Uplink {
     /// The session with the hub in use.
     pub(crate) session: Option<SessionId>,
+    /// Whether that hub answers.
+    pub(crate) answers: bool,
     /// Whether that hub answers and takes new connections.
     pub(crate) is_good: bool,
     /// Whether new connections are carried: nothing of this gateway's is full, and it is not about to stop.
@@ -174,6 +198,22 @@ pub(crate) struct HubSide<'a> {
     /// Set by whoever has changed a permit.
     pub(crate) is_permit_changed: &'a mut bool,
     pub(crate) dial: DialPolicy,
+    pub(crate) accounts: Option<&'a Accounts>,
+}
+
+impl HubSide<'_> {
+    /// Whether a session's terminal gets nothing, because its quota is used up.
+    pub(crate) fn is_blocked(&self, session: SessionId) -> bool {
+        let account = self.accounts.zip(self.sites.of(session));
+        let exhausted = account.and_then(|(accounts, terminal)| accounts.exhausted(&terminal.key));
+        exhausted == Some(&Exhausted::Block)
+    }
+}
+
+/// A network device that two processes use.
+pub(crate) struct SharedDevice {
+    pub(crate) name: String,
+    pub(crate) descriptor: OwnedFd,
 }
 
 /// The keys of a terminal's hubs.
@@ -203,6 +243,7 @@ pub(crate) struct Admitted {
 #[derive(Clone, Copy)]
 pub(crate) enum Config<'a> {
     Hub(&'a HubConfig),
+    Terminal(&'a TerminalConfig),
     Solo {
         config: &'a SoloConfig,
         /// How servers are connected to.
@@ -285,6 +326,14 @@ impl Services {
         self.each(|service| service.handle_session(role, session, event));
     }
 
+    pub(crate) fn follow_quota(&mut self, role: &mut Surroundings<'_>, session: SessionId) {
+        self.each(|service| service.follow_quota(role, session));
+    }
+
+    pub(crate) fn follow_permits(&mut self, role: &mut Surroundings<'_>) {
+        self.each(|service| service.follow_permits(role));
+    }
+
     pub(crate) fn follow_uplink(&mut self, role: &mut Surroundings<'_>) {
         self.each(|service| service.follow_uplink(role));
     }
@@ -329,6 +378,15 @@ impl Services {
 
     pub(crate) fn release(&mut self, role: &mut Surroundings<'_>, within: Duration) {
         self.services.retain_mut(|service| service.release(role, within));
+    }
+
+    pub(crate) fn share_device(&self) -> io::Result<Option<SharedDevice>> {
+        let mut devices = self.services.iter().map(|service| service.share_device());
+        devices.find(|device| !matches!(device, Ok(None))).unwrap_or(Ok(None))
+    }
+
+    pub(crate) fn give_way(&mut self, within: Duration) {
+        self.each(|service| service.give_way(within));
     }
 
     /// Ends the services but for those that take until all connections have ended.

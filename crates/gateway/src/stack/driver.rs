@@ -22,8 +22,8 @@ use super::flow::Flow;
 use super::mtu::PathMtus;
 use crate::clock;
 use crate::figures::counters::{Counter, Counters};
-use crate::tunnel::LONGEST_PACKET;
-use crate::tunnel::device::Device;
+use crate::tun::LONGEST_PACKET;
+use crate::tun::device::Device;
 
 /// Maximum packets per turn from the device, so that other tasks get their turn.
 const PACKETS_PER_TURN: usize = 64;

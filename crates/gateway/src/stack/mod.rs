@@ -45,8 +45,8 @@ use crate::figures::status::StackStatus;
 use crate::intercept::routing::{self, PROTOCOL};
 use crate::presence;
 use crate::refusal::{Operation, Refusal};
-use crate::tunnel::device::Device;
-use crate::tunnel::route::{self, Route, Slot};
+use crate::tun::device::Device;
+use crate::tun::route::{self, Route, Slot};
 
 /// Addresses of the stack where it shows no client's. They never leave this machine: the first is
 /// from the prefix for that purpose (RFC 7335), the second a unique local one (RFC 4193).

@@ -15,7 +15,7 @@ use crate::intercept::netfilter::{self, SLOTS};
 use crate::intercept::nft_table::{self, Chain, Hook, NftTable, Rule};
 use crate::intercept::policy;
 use crate::intercept::rule::{Mark, Term};
-use crate::tunnel::route::Slot;
+use crate::tun::route::Slot;
 
 const HOOK_CHAIN: &str = "prerouting";
 const OUTPUT_CHAIN: &str = "output";

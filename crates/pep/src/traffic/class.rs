@@ -160,6 +160,8 @@ pub struct Classes {
     classes: Vec<Class>,
     /// The default class.
     default: Definition,
+    /// Each class has a packet channel.
+    has_channels: bool,
 }
 
 #[derive(Debug, Clone)]
@@ -171,7 +173,8 @@ struct Class {
 
 impl Default for Classes {
     fn default() -> Self {
-        Self { classes: Vec::new(), default: Definition::new(DEFAULT_CLASS) }
+        let default = Definition::new(DEFAULT_CLASS);
+        Self { classes: Vec::new(), default, has_channels: false }
     }
 }
 
@@ -186,7 +189,7 @@ impl Classes {
         packets: bool,
         link: &mut slacp::Config,
     ) -> Result<Self, (String, ConfigError)> {
-        Self::default().succeeded_by(definitions, packets, link)
+        Self { has_channels: packets, ..Self::default() }.succeeded_by(definitions, link)
     }
 
     /// Installs new classes in place of these. Classes that keep their name keep their channel, and so the
@@ -197,10 +200,9 @@ impl Classes {
     pub fn succeeded_by(
         &self,
         definitions: Vec<Definition>,
-        packets: bool,
         link: &mut slacp::Config,
     ) -> Result<Self, (String, ConfigError)> {
-        let mut next = Self::default();
+        let mut next = Self { has_channels: self.has_channels, ..Self::default() };
         let kept: Vec<ChannelId> =
             definitions.iter().filter_map(|class| Some(self.named(&class.name)?.channel)).collect();
         // Channel 0 is that of the default class.
@@ -220,7 +222,7 @@ impl Classes {
             let channel = channel.map_err(failed)?;
             next.classes.push(Class { definition, id, channel });
         }
-        if packets {
+        if self.has_channels {
             let failed = |error| (DEFAULT_CLASS.to_owned(), error);
             next.add_channels(link).map_err(failed)?;
         }
@@ -364,7 +366,7 @@ mod tests {
         let before = usual();
         let mut link = slacp::Config::new(BitRate::from_mbit(10));
         let named = ["voice", "interactive", DEFAULT_CLASS].map(Definition::new).to_vec();
-        let after = before.succeeded_by(named, true, &mut link).unwrap();
+        let after = before.succeeded_by(named, &mut link).unwrap();
         let channel = |classes: &Classes, name| classes.named(name).unwrap().channel;
         assert_eq!(channel(&after, "interactive"), channel(&before, "interactive"));
         // The channel of the class that was removed.

@@ -56,13 +56,6 @@ impl Peer {
         Self { endpoint, session: None, socket, begin: Instant::now(), sent: 0 }
     }
 
-    /// Whether the hub has sent anything in its session. Before that the hub may have another one in mind.
-    pub(crate) fn is_served(&mut self) -> bool {
-        let session = if self.is_up() { self.session } else { None };
-        let stats = session.and_then(|it| self.endpoint.stats(it));
-        stats.is_some_and(|stats| stats.packets_received > 0)
-    }
-
     pub(crate) fn session(&self) -> SessionId {
         self.session.expect("it is up")
     }

@@ -268,7 +268,13 @@ fn ask_again_and_again(keys: &Keys, attack: &Attack) {
 /// A second machine with the first terminal's key asks for a session again and again, and keeps one that it
 /// gets.
 fn steal(keys: &Keys, attack: &Attack) {
-    while ask_once(&mut Peer::begin(keys, 1), attack, Duration::from_millis(60), Peer::is_served) {}
+    while ask_once(&mut Peer::begin(keys, 1), attack, Duration::from_millis(60), is_served) {}
+}
+
+/// Whether the hub has sent anything in the peer's session. Before that the hub may serve another machine.
+fn is_served(peer: &mut Peer) -> bool {
+    peer.is_up()
+        && peer.endpoint.stats(peer.session()).is_some_and(|stats| stats.packets_received > 0)
 }
 
 /// Asks for a session for a `time`, and then as long as `stays`. Returns whether the attack goes on.

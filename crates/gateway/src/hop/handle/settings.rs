@@ -57,17 +57,12 @@ impl Hop {
     ///
     /// # Errors
     /// What is wrong with a class; then nothing changes.
-    pub(crate) fn configure_classes(
-        &self,
-        now: Instant,
-        given: &Classes,
-        packets: bool,
-    ) -> Result<(), String> {
+    pub(crate) fn configure_classes(&self, now: Instant, given: &Classes) -> Result<(), String> {
         let before = self.0.classes.read().clone();
         // Only its classes and channels are used.
         let mut link = slacp::Config::new(BitRate::from_bits_per_second(0));
         let classes = before
-            .succeeded_by(given.definitions(), packets, &mut link)
+            .succeeded_by(given.definitions(), &mut link)
             .map_err(|(name, error)| format!("class {name:?}: {error}"))?;
         let successor = |id| classes.successor(&before, id);
         for mut state in self.each() {

@@ -8,6 +8,7 @@ use units::Instant;
 
 use super::Hub;
 use crate::operate::Operations;
+use crate::roles::RunningRole;
 
 impl Hub {
     /// Gives a session what its terminal gets now: its share and the rates of its classes, or what is
@@ -39,7 +40,7 @@ impl Hub {
     }
 
     /// Gives terminals what they get now that their quota is used up, or no longer.
-    pub(super) fn apply(&self, now: Instant, ops: &Operations, changes: &[Change]) {
+    pub(super) fn apply(&mut self, now: Instant, ops: &mut Operations, changes: &[Change]) {
         for Change { key, now } in changes {
             let name = ops.account_name(key);
             match now {
@@ -51,12 +52,12 @@ impl Hub {
         let is_changed = |session: &SessionId| {
             self.sites.of(*session).is_some_and(|terminal| changed.contains(&terminal.key))
         };
-        for session in self.sites.sessions().filter(is_changed) {
+        for session in self.sites.sessions().filter(is_changed).collect::<Vec<_>>() {
             self.set_share(now, ops, session);
             if self.is_blocked(ops, session) {
                 self.parts.gateway.hop().end_streams(session, ResetReason::Prohibited);
             }
-            self.open_tunnel(ops, session);
+            self.with_services(now, ops, |services, role| services.follow_quota(role, session));
         }
     }
 
@@ -65,16 +66,5 @@ impl Hub {
         let terminal = self.sites.of(session);
         let exhausted = terminal.and_then(|terminal| ops.exhausted(&terminal.key));
         exhausted == Some(&Exhausted::Block)
-    }
-
-    /// Lets packets pass between the tunnel and a session, unless its terminal is blocked.
-    pub(super) fn open_tunnel(&self, ops: &Operations, session: SessionId) {
-        let Some(tunnel) = &self.parts.tunnel else { return };
-        if self.is_blocked(ops, session) {
-            tunnel.remove(session);
-        } else if !tunnel.has(session) {
-            tunnel.add(self.parts.gateway.hop(), session, self.sites.networks(session));
-            tunnel.set_open(session, self.sites.is_reachable(session));
-        }
     }
 }

@@ -35,7 +35,6 @@ use crate::operate::Operations;
 use crate::operate::control::{Answer, Control, HandOver, Request};
 use crate::role::Role;
 use crate::roles::{RESTART, RunningRole};
-use crate::tunnel::Tunnel;
 
 /// How long the new process may take to be there.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -117,7 +116,7 @@ impl Hub {
                 let hop = self.parts.gateway.hop();
                 ops.give_way(now, hop, within, COME_OVER);
                 self.rate_sharing.begin(now, hop);
-                self.parts.tunnel.iter_mut().for_each(Tunnel::stop_reading);
+                self.services.give_way(within);
                 self.stage = Some(Stage::Leaving);
             }
             Stage::Released { .. } if stage.is_late(now) => {

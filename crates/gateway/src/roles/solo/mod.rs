@@ -23,7 +23,7 @@ use crate::config::read_solo;
 use crate::error::RunError;
 use crate::figures::connections::Arriving;
 use crate::figures::counters::Counters;
-use crate::figures::status::{PolicyStatus, Role};
+use crate::figures::status::Role;
 use crate::hop::peers::Peers;
 use crate::intercept::intake::{self, Intake};
 use crate::intercept::netfilter::Scope;
@@ -109,10 +109,10 @@ impl RunningRole for Solo {
     }
 
     fn role_status(&self, now: Instant) -> RoleStatus {
-        let mut status = RoleStatus::of(now, self.intake.as_ref(), None, &self.policies);
+        let mut status = RoleStatus::of(now, self.intake.as_ref(), &self.policies);
         if let Some(stack) = &self.stack {
             status.stack = Some(stack.status());
-            status.policies = self.policies_with(stack);
+            policy::add_counts(&mut status.policies, &stack.counts());
         }
         status
     }
@@ -256,15 +256,6 @@ impl Solo {
             counters,
         };
         Ok((ops, solo))
-    }
-
-    /// The policies, with what both tables have counted.
-    fn policies_with(&self, stack: &WanStack) -> Vec<PolicyStatus> {
-        let mut counts = self.intake.as_ref().map(Intake::counts).unwrap_or_default();
-        for (name, count) in stack.counts() {
-            *counts.entry(name).or_default() += count;
-        }
-        policy::status(&self.policies, &counts)
     }
 
     fn carry(&mut self, arrival: Arrival) {

@@ -12,12 +12,12 @@ use std::io;
 use pep::traffic::{Action, Policy, Prefix, Subject};
 
 use super::admit::{self, Admitted};
-use super::route::Slot;
 use crate::intercept::lan_routes::LanRoutes;
 use crate::intercept::netfilter::{SLOTS, to};
 use crate::intercept::nft_table::{self, Chain, Hook, NftTable, Rule};
 use crate::intercept::policy;
 use crate::intercept::rule::{Mark, REFUSED, Term};
+use crate::tun::route::Slot;
 
 /// Chain that selects traffic by source and destination.
 const CHAIN: &str = "tunnel";

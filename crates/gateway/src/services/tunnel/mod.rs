@@ -12,8 +12,7 @@
 //! terminal, and the destination must not be behind another one unless `mesh` is on.
 
 mod admit;
-pub(crate) mod device;
-pub(crate) mod route;
+mod service;
 mod table;
 
 use std::collections::BTreeMap;
@@ -39,17 +38,19 @@ use crate::hop::Hop;
 use crate::hop::PacketSink;
 use crate::hop::class::LiveClasses;
 use crate::intercept::lan_routes::{LanRoutes, LanWatch, Nearby};
+use crate::intercept::policy;
 use crate::intercept::rule::REFUSED;
+use crate::operate::RoleStatus;
 use crate::refusal::{Operation, Refusal};
-use device::Device;
-use route::{Route, Slot};
+use crate::tun::LONGEST_PACKET;
+use crate::tun::device::Device;
+use crate::tun::route::{self, Route, Slot};
 use table::Table;
 
 pub(crate) use admit::Admitted;
+pub(crate) use service::{HubSelection, HubTunnel, TerminalTunnel, terminal_selection};
 pub(crate) use table::{Selection, Traffic};
 
-/// Maximum size of an IP packet.
-pub(crate) const LONGEST_PACKET: usize = 65_535;
 /// Maximum packets per turn from the device, so that other tasks get their turn.
 const PACKETS_PER_TURN: usize = 32;
 
@@ -207,8 +208,15 @@ impl Tunnel {
         configured.map_err(Refusal::of(Operation::Nftables)).map_err(RunError::Interception)
     }
 
+    /// Adds the tunnel's counters, and what its table has counted for the policies.
+    fn add_status(&self, status: &mut RoleStatus) {
+        let counts = self.counts();
+        status.tunnel = Some(self.status(&counts));
+        policy::add_counts(&mut status.policies, &counts);
+    }
+
     /// The tunnel's counters, with those of our table (`counts`).
-    pub(crate) fn status(&self, counts: &BTreeMap<String, u64>) -> TunnelStatus {
+    fn status(&self, counts: &BTreeMap<String, u64>) -> TunnelStatus {
         let counters = &self.port.counters;
         TunnelStatus {
             to_hop: counters.packets_to_hop.get(),
@@ -220,7 +228,7 @@ impl Tunnel {
     }
 
     /// Connections and packets decided by each policy, and the number of prohibited packets.
-    pub(crate) fn counts(&self) -> BTreeMap<String, u64> {
+    fn counts(&self) -> BTreeMap<String, u64> {
         self.port.table().counts().unwrap_or_else(|error| {
             tracing::debug!("cannot read the policies' counters: {error}");
             BTreeMap::new()
