@@ -25,7 +25,7 @@ pub(crate) fn write(out: &mut Vec<u8>, value: u64) {
     }
 }
 
-/// Reads a value from the front of `input`; `None` if it is truncated.
+/// Takes a value from the front of `input`; `None` if it is truncated.
 pub(crate) fn read(input: &mut &[u8]) -> Option<u64> {
     let first = *input.first()?;
     let size = 1usize << (first >> 6);
