@@ -40,6 +40,7 @@ impl IndexShare {
     /// The range of the first byte, in network byte order, of its indices. The ranges of all hubs
     /// are about equal and cover all bytes.
     pub fn first_bytes(self) -> RangeInclusive<u8> {
+        // Each share ends where the next begins, so that together they cover all bytes.
         let begin = |number: u8| (256 * u16::from(number)).div_ceil(self.of.into());
         begin(self.number) as u8..=(begin(self.number + 1) - 1) as u8
     }

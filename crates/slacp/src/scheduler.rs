@@ -143,6 +143,7 @@ impl Class {
     fn side(&self, waiting: &Waiting) -> Option<Side> {
         let ready = |side: &usize| waiting[*side].flows > 0;
         let sparse = |side: &usize| ready(side) && waiting[*side].sparse;
+        // A sparse flow goes first, of whichever kind it is.
         let first = self.sides.first((0..2).filter(sparse));
         let side = first.or_else(|| self.sides.first((0..2).filter(ready)))?;
         Some(if side == 0 { Side::Streams } else { Side::Packets })
@@ -193,6 +194,7 @@ impl Scheduler {
     /// The time from which on the guarantee of a class with data lets it go before others.
     pub(crate) fn claims_at(&self, waits: impl Fn(usize) -> bool) -> Option<Instant> {
         let waiting = self.classes.iter().zip(0..).filter(|(_, index)| waits(*index));
+        // A guarantee does not lift the maximum.
         let claims = |class: &Class| Some(class.claims_at()?.max(class.open_at()));
         waiting.filter_map(|(class, _)| claims(class)).min()
     }
@@ -291,6 +293,8 @@ impl Scheduler {
         }
         class.sides.sent(side as usize, bytes, flows as u64);
         let claimed = class.has_claim(now);
+        // Each packet counts in one of the two: what the guarantee did not cover is shared by
+        // weight.
         match &mut class.guaranteed {
             Some(guaranteed) if claimed => {
                 class.stats.guaranteed_bytes_sent += bytes as u64;

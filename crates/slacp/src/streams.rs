@@ -293,6 +293,7 @@ impl Streams {
             gaps: 0,
             control: VecDeque::new(),
             retransmit: RemovableQueue::default(),
+            // With this quantum a short exchange ends within its turn (docs/slacp.md, Scheduling).
             ready: (0..classes).map(|_| FairQueue::new(mtu.max(SPARSE))).collect(),
             writers: BTreeSet::new(),
             looked_at: [0; 2],
@@ -401,6 +402,7 @@ impl Streams {
     /// Memory besides the data, in bytes: the streams themselves, gaps in received data, and
     /// waiting frames.
     pub(crate) fn overhead(&self) -> usize {
+        // Reset streams take less than a whole one, which stands for their map entries, too.
         self.map.len() * size_of::<Stream>()
             + self.gaps * GAP_COST as usize
             + (self.resetting.len() + self.drains.len()) * size_of::<Stream>()

@@ -75,6 +75,7 @@ impl CoDel {
                 self.dropping = None;
                 false
             }
+            // The sender has not reacted to the drops so far.
             Some(since)
                 if now >= since + law.interval * PATIENCE && wait > law.target + law.slack =>
             {

@@ -203,6 +203,7 @@ impl Inbound {
     fn release(&mut self, now: Instant, channel: ChannelId, id: u8, log: &mut EventLog) {
         let Some(receiver) = self.channels.get_mut(&channel) else { return };
         let patience = receiver.patience();
+        // Without a deadline packets are delivered as they come, each once.
         let in_order = !receiver.deadline.is_zero();
         let Some(lane) = receiver.lanes.get_mut(id) else { return };
         while let Some((sequence, packet)) = lane.pop(in_order) {

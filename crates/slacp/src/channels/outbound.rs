@@ -248,6 +248,7 @@ impl Outbound {
             // The receiver must hear of another deadline.
             sender.announced &= config.deadline == sender.config.deadline;
             sender.config = config;
+            // Gathered packets get their turns below, with all others.
             sender.gathered_since = None;
             let waiting = sender.lanes.iter().filter(|(_, lane)| !lane.queue.is_empty());
             let turns = &mut self.turns[usize::from(config.class.0)];
@@ -366,6 +367,7 @@ impl Outbound {
         let Some(sender) = self.channels.get_mut(&channel) else { return };
         let stats = &mut sender.stats;
         stats.compressed += u64::from(written < plain);
+        // The first context costs more than has been saved by then.
         let saved = (stats.header_bytes_saved + plain as u64).saturating_sub(written as u64);
         stats.header_bytes_saved = saved;
     }
@@ -409,6 +411,7 @@ impl Outbound {
         loop {
             let piece = self.urgent.pieces.front()?;
             let sender = self.channels.get_mut(&piece.channel)?;
+            // The receiver waits for it no longer.
             if piece.again && now.saturating_since(piece.first_sent) > wait(&sender.config) {
                 sender.give_up(now, piece, log);
                 self.urgent.pop_front();
@@ -461,6 +464,7 @@ impl Outbound {
             self.turns[class].sent(id, bytes, more);
             match fit {
                 Fit::Cut(size) => self.urgent.push_front(piece.cut(size)),
+                // It is dropped, or it would block its lane.
                 Fit::Never => continue,
                 Fit::Whole | Fit::Later => {}
             }

@@ -196,6 +196,7 @@ impl Decoder {
             self.bytes -= ENTRY + entry.remove().len();
         }
         self.empty.remove(0..floor);
+        // The sender settles no packet of a block whose repairs are yet to come.
         while let Some((&(last, block), _)) = self.blocks.first_key_value()
             && last < floor
         {
@@ -222,6 +223,7 @@ impl Decoder {
             return false;
         }
         let Some(known) = self.blocks.get_mut(&key(block)) else { return false };
+        // All repairs of a block agree in their number and size (docs/slacp.md, FEC).
         let contradicts = known.total != repair.repairs || known.size != repair.shard.len();
         if contradicts || known.shards.iter().any(|(index, _)| *index == repair.index) {
             return false;

@@ -256,6 +256,7 @@ impl Planner {
         for block in blocks(numbers.start, numbers.end) {
             // There are `stride` blocks, and each may fail.
             let lone = repairs_for(block.count, outlook.loss.lone_rate(), RESIDUAL / stride as f64);
+            // As many repairs as packets restore all of them.
             let more = struck.div_ceil(stride as usize).min(block.count);
             let mut repairs = encode(block, (lone + more).min(MAX_REPAIRS), source);
             later.extend(repairs.split_off(lone.min(repairs.len())));
@@ -368,6 +369,7 @@ impl Span {
 /// repairs. `None` if there is no source.
 fn sources(numbers: Range<u64>, sent: &SentPackets) -> Option<Range<u64>> {
     let is_source = |number: &u64| sent.source(*number).is_some_and(|source| !source.is_empty());
+    // A repair needs the frames of every packet of its block.
     let mut numbers = numbers.start.max(sent.kept_from())..numbers.end;
     let first = numbers.find(is_source)?;
     let last = numbers.rfind(is_source).unwrap_or(first);

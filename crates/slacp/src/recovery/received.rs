@@ -125,6 +125,7 @@ impl Received {
             self.waiting_since.get_or_insert(now);
             self.waiting_bytes += size;
         }
+        // Three packets after the gap it is rather lost than late.
         if self.unreported_gap.is_some_and(|gap| number >= gap + REORDER_THRESHOLD) {
             self.unreported_gap = None;
             self.urgent = true;
@@ -145,6 +146,7 @@ impl Received {
 
     /// Records the arrival of a packet with a MARK frame, whose arrival time is to be reported.
     pub(crate) fn marked(&mut self, now: Instant, number: u64) {
+        // The newest count (docs/slacp.md, Violations).
         if self.marks.len() == MAX_MARKS {
             self.marks.pop_front();
         }
@@ -162,6 +164,7 @@ impl Received {
             self.restored.first().into_iter().for_each(|lowest| self.restored.remove(lowest));
         }
         self.insert(number);
+        // No bytes have come, so that neither the budget nor `waiting_bytes` grows.
         self.waiting_since.get_or_insert(now);
     }
 
@@ -240,6 +243,7 @@ impl Received {
             *left -= 1;
         }
         self.marks.retain(|(_, _, left)| *left > 0);
+        // Microseconds modulo 2^32 (docs/slacp.md, Arrival times).
         ReportedTimes { clock: (now.as_nanos() / 1000) as u32, marks }
     }
 

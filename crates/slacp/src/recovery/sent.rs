@@ -356,6 +356,7 @@ impl SentPackets {
             }
             self.told.insert(range);
         }
+        // One that a later acknowledgement has overtaken changes neither.
         if ack.largest >= self.acked_end {
             self.acked_end = ack.largest + 1;
             self.told_from = ack.ranges().last().map_or(0, |range| range.start);
@@ -434,6 +435,7 @@ impl SentPackets {
             self.missed.remove(&number);
         }
         let mut lost = Vec::new();
+        // Only packets sent before an acknowledged one can be lost (RFC 9002 §6.1).
         for number in self.first..self.acked_end {
             #[cfg(test)]
             {
@@ -464,6 +466,7 @@ impl SentPackets {
     /// The time at which [`Self::take_lost`] finds the next lost packet, without an acknowledgement
     /// before then.
     pub(crate) fn loss_time(&self, delay: Duration) -> Option<Instant> {
+        // A link layer detects losses by later packets only.
         let timed = self.recovery == Recovery::Reordering && self.first < self.acked_end;
         let oldest = self.oldest().filter(|_| timed)?;
         Some(self.lost_at(self.first, oldest, delay))
@@ -521,6 +524,7 @@ impl SentPackets {
         };
         let packet = &mut self.records[*record];
         let mut cargo = packet.cargo.clone();
+        // CHANNEL goes with each PACKET until it is acknowledged, and needs no copy of its own.
         cargo.retain(|cargo| {
             !matches!(cargo, Cargo::Gone(_) | Cargo::Last(_) | Cargo::Announced(..))
         });
@@ -539,6 +543,7 @@ impl SentPackets {
     /// retransmitted only once.
     pub(crate) fn doubted_cargo(&self, ack: Option<&Ack>) -> [Vec<Cargo>; 2] {
         let mut ranges: Vec<Range<u64>> = ack.into_iter().flat_map(Ack::ranges).collect();
+        // In ascending order, for the binary search.
         ranges.reverse();
         let has = |number: u64| {
             let next = ranges.partition_point(|range| range.end <= number);

@@ -46,6 +46,7 @@ const FEW: usize = 16;
 impl<K: Copy + Ord> FairQueue<K> {
     pub(crate) fn new(quantum: usize) -> Self {
         Self {
+            // With a quantum of 0, `front` would search without end.
             quantum: quantum.max(1) as u32,
             fresh: VecDeque::new(),
             old: VecDeque::new(),
@@ -137,6 +138,7 @@ impl<K: Copy + Ord> FairQueue<K> {
                     return Some((key, flow.sparse));
                 }
                 Some(flow) if flow.backlogged => {
+                    // It has overdrawn its turn, and gets another quantum in the next round.
                     flow.deficit += i64::from(self.quantum);
                     self.old.push_back(key);
                 }

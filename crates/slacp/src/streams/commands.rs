@@ -53,6 +53,7 @@ impl Streams {
         // It counts until the first STREAM_CREDIT (docs/slacp.md, Flow control, rule 5).
         let opening = Usage::part(window, true);
         self.openings.replace(client, Usage::default(), opening);
+        // Services of the acceptor, such as its resolver, are not connected by ACCEPT.
         let connected = !open.destination.is_connected_to();
         let new = Stream::new(window, credit, true);
         let stream = Stream { client, opening, compressed, connected, is_small, ..new };
@@ -232,6 +233,7 @@ impl Streams {
             self.end_reset(id);
         }
         self.grant_session();
+        // The memory that it held is free for others.
         self.wake_writers();
         Ok(())
     }

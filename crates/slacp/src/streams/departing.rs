@@ -34,6 +34,7 @@ impl Streams {
             Some(stream) if stream.departure.is_some() => return Err(StreamError::NoStream),
             Some(stream) if stream.send.held() > 0 => {
                 stream.departure = Some(Departure { reason, until });
+                // Its owner has let go of it and gets no more events.
                 stream.reader_waits = false;
             }
             _ => return self.reset(id, reason),

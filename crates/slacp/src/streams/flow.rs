@@ -34,6 +34,7 @@ pub(crate) struct Limits {
 
 impl Limits {
     pub(crate) fn new(memory: u64, stream_window: u64, max_streams: u32) -> Self {
+        // The credit of the session bounds each stream anyway.
         let stream_window = stream_window.min(memory);
         Self {
             memory,

@@ -66,6 +66,7 @@ impl Streams {
     fn wanted_window(&self, client: IpAddr) -> u64 {
         let is_first = self.granted.is_fresh(client) && self.pace.is_peer_unknown(self.flight);
         let wanted = if is_first { u64::MAX } else { self.pace.window(self.flight) };
+        // 64 kB at least, however slow the peer is (Flow control, rule 2).
         wanted.max(4 * self.limits.least_window())
     }
 
@@ -131,6 +132,7 @@ impl Streams {
         let Some(stream) = self.map.get(&id).filter(|stream| stream.opened) else { return };
         let held = stream.recv.highest() - stream.recv.read_offset();
         let is_held_up = stream.reader_waits && !stream.recv.is_readable();
+        // Rule 4: an eighth, but half of a window that lasts through four round trips already.
         let enough = if stream.window < LOSSY * flight { 8 } else { 2 };
         if is_held_up && held >= stream.window / enough {
             self.widen(id, (LOSSY * flight).max(stream.window * 2));

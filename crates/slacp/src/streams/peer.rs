@@ -135,6 +135,7 @@ impl Streams {
         }
         self.gaps = self.gaps + more_gaps - gaps;
         self.measure(now, data.len() as u64);
+        // From now on a server may take longer to answer, and should find its window.
         if asks {
             self.rest(now, id);
         }

@@ -264,6 +264,7 @@ impl RecvBuffer {
     /// Drops everything after the first gap. Returns the number of bytes left to read.
     pub(crate) fn cut(&mut self) -> u64 {
         let ready = self.ready_to();
+        // After a reset the peer does not send again what is missing.
         self.pieces.split_off(&ready);
         self.gaps = 0;
         self.highest = ready;

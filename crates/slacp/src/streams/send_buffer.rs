@@ -117,6 +117,7 @@ impl SendBuffer {
     /// little would be given up that the credit is kept.
     pub(crate) fn give_back(&mut self, kept: u64) -> Option<u64> {
         let limit = self.next + kept;
+        // A RETURN of less than that is not worth its frame.
         let is_worth_it = self.credit >= limit + kept / 2;
         is_worth_it.then(|| self.credit = limit)?;
         Some(limit)
@@ -168,6 +169,7 @@ impl SendBuffer {
     }
 
     fn take_fin(&mut self, sent_to: u64) -> bool {
+        // The end goes with the last byte, never ahead of it.
         let now = self.fin == Fin::Pending && sent_to == self.end() && self.next == self.end();
         if now {
             self.fin = Fin::Sent;
@@ -188,6 +190,7 @@ impl SendBuffer {
         }
         debug_assert!(range.end <= self.next, "only what was sent is acknowledged");
         let range = range.start.max(self.base)..range.end;
+        // A packet declared lost may have been late: its data need not be sent again.
         self.lost.remove(range.clone());
         if range.start > self.base {
             self.acked.insert(range);

@@ -69,6 +69,7 @@ impl Streams {
         };
         // While nothing can be sent, each probe queues the frames of the oldest packet again.
         if !self.control.iter().take(LOOKED_AT).any(|waiting| *waiting == frame) {
+            // The contents of lost packets go first (docs/slacp.md, Loss).
             self.control.push_front(frame);
         }
     }
@@ -187,6 +188,7 @@ impl Streams {
         let id = self.retransmit.front()?;
         let stream = self.map.get_mut(&id)?;
         let compact = !self.full_offsets && stream.send.held() <= COMPACT_SPAN;
+        // The head for the highest offset sent, since that of the lost data is not known yet.
         let max = room(frame::stream_head(id, stream.send.sent(), compact));
         if max == 0 {
             return None;
@@ -204,6 +206,7 @@ impl Streams {
     /// whose turn it is, and at most one if there are other streams.
     pub(crate) fn can_fill(&mut self, class: usize, room: usize) -> u64 {
         let ready = &mut self.ready[class];
+        // Beside other streams its turn may end with any packet.
         let most = if ready.len() == 1 { u64::MAX } else { 1 };
         let front = ready.front().and_then(|(id, _)| self.map.get(&id));
         let sendable = front.map_or(0, |stream| stream.send.sendable());

@@ -264,6 +264,7 @@ impl Frame<'_> {
             }
             Frame::Repair(repair) => {
                 write_numbers(out, REPAIR, &[repair.distance, repair.stride]);
+                // 255 at most each: `MAX_BLOCK`, `MAX_REPAIRS`.
                 out.extend([repair.count as u8, repair.repairs as u8, repair.index as u8]);
                 out.extend_from_slice(repair.shard);
             }
@@ -466,6 +467,7 @@ fn read_data<'a>(input: &mut &'a [u8], has_length: bool) -> Option<&'a [u8]> {
 fn read_compact<'a>(kind: u8, input: &mut &'a [u8]) -> Option<Frame<'a>> {
     let mut stream = u64::from(kind) % (COMPACT_STREAMS + 1);
     if stream == COMPACT_STREAMS {
+        // The sum may exceed the range of identifiers.
         stream =
             varint::read(input)?.checked_add(COMPACT_STREAMS).filter(|id| *id <= varint::MAX)?;
     }

@@ -157,6 +157,7 @@ pub(crate) fn parse(datagram: &[u8]) -> Option<Datagram> {
             (!ours).then_some(Datagram::Versions { echo: *datagram.get(1..)?.first_chunk()? })
         }
         UNKNOWN => {
+            // It has no flags: the length of the number follows from that of the datagram.
             let number_len = datagram.len().checked_sub(Header::NUMBER + MAC)?;
             let fits = (1..=4).contains(&number_len);
             fits.then(|| header(datagram, number_len, 0)).flatten().map(Datagram::Unknown)

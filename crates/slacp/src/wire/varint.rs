@@ -32,6 +32,7 @@ pub(crate) fn read(input: &mut &[u8]) -> Option<u64> {
     let (bytes, rest) = input.split_at_checked(size)?;
     let value = bytes.iter().fold(0u64, |value, byte| value << 8 | u64::from(*byte));
     *input = rest;
+    // Without the two bits of the length.
     Some(value & (u64::MAX >> (66 - 8 * size as u32)))
 }
 

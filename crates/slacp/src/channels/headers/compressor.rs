@@ -274,6 +274,7 @@ impl Flow {
         self.misses = 0;
         let cost = varint::len(present.distance) + present.changes.len();
         self.compare(place, packet, cost);
+        // A new context must already have paid for itself.
         self.saved > present.header + RENEWAL_COST && self.may_renew(now)
     }
 
@@ -286,6 +287,7 @@ impl Flow {
     fn compare(&mut self, (channel, lane, sequence): Place, packet: &[u8], cost: usize) {
         /// A new context's distances take one byte at first, and two for a long time.
         const DISTANCE: usize = 2;
+        // A new context could not make it shorter.
         if cost <= DISTANCE {
             return;
         }

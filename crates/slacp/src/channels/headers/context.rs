@@ -156,6 +156,7 @@ impl Context {
         let sum =
             if self.layout.sum.is_some() && next() { Some(take_u16(&mut data)?) } else { None };
         let total = header.len() + data.len();
+        // Bits are left of items that this layout does not have.
         if mask != 0 || total > MAX_PACKET {
             return None;
         }
@@ -180,6 +181,7 @@ impl Context {
 
     /// Sets the lengths, and the checksum of IPv4, for a packet of this size.
     fn complete(&self, header: &mut [u8], total: usize) {
+        // The lengths of UDP and IPv6 do not include the IP header.
         let payload = (total - self.layout.ip) as u16;
         if self.layout.has_udp {
             write_u16(header, self.layout.ip + UDP_LENGTH, payload);
@@ -206,6 +208,7 @@ impl Context {
         };
         let length = ((header.len() - self.layout.ip + payload.len()) as u32).to_be_bytes();
         let (before, after) = (&header[self.layout.ip..sum.at], &header[sum.at + 2..]);
+        // The pseudo-headers of IPv4 and IPv6 differ only in zeros and order, so their sum is one.
         let pseudo = [&header[addresses], &length, &[0, protocol]];
         let value = checksum(&[pseudo[0], pseudo[1], pseudo[2], before, after, payload]);
         // RFC 768: 0 stands for no checksum, so a computed 0 is sent as all ones.

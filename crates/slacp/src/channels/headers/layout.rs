@@ -157,6 +157,7 @@ impl Layout {
 
     fn of_ip(packet: &[u8]) -> Option<Self> {
         let (is_v4, ip) = match packet.first()? {
+            // Version 4, no options.
             0x45 => (true, IPV4),
             first if first >> 4 == 6 => (false, IPV6),
             _ => return None,
@@ -249,6 +250,7 @@ pub(super) fn is_rtp(before: &[u8], packet: &[u8]) -> Option<Rtp> {
     let start = Layout::of_ip(packet)?.ip + UDP_HEADER;
     let [before, now] = [before, packet].map(|packet| packet.get(start..start + RTP_HEADER));
     let (before, now) = (before?, now?);
+    // The marker bit may differ from packet to packet.
     let same = before[0] == now[0]
         && before[1] & 0x7f == now[1] & 0x7f
         && before[RTP_SOURCE..] == now[RTP_SOURCE..];

@@ -140,6 +140,7 @@ impl Lane {
 
     /// Handles a packet or a part. Returns its sequence number and its use.
     pub(super) fn insert(&mut self, now: Instant, packet: &Packet) -> (u64, Outcome) {
+        // Completed to the value nearest to the next one (docs/slacp.md, Frames).
         let sequence = packet.sequence.expand(self.next);
         if sequence >= MOST_NUMBERS {
             return (sequence, Outcome::Late);

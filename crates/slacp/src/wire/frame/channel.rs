@@ -69,6 +69,7 @@ pub(crate) struct Part {
 
 impl Announcement {
     pub(super) fn write(&self, out: &mut Vec<u8>) {
+        // A longer deadline would end the session as malformed.
         let ms = u64::try_from(self.deadline.min(MAX_DEADLINE).as_millis()).unwrap_or(0);
         super::write_numbers(out, CHANNEL, &[u64::from(self.channel.0), ms]);
     }
