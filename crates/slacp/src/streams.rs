@@ -402,7 +402,7 @@ impl Streams {
     /// Memory besides the data, in bytes: the streams themselves, gaps in received data, and
     /// waiting frames.
     pub(crate) fn overhead(&self) -> usize {
-        // Reset streams take less than a whole one, which stands for their map entries, too.
+        // A reset stream counts as a whole one, which is more than its record and map entry take.
         self.map.len() * size_of::<Stream>()
             + self.gaps * GAP_COST as usize
             + (self.resetting.len() + self.drains.len()) * size_of::<Stream>()

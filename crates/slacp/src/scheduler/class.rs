@@ -67,7 +67,7 @@ impl ClassConfig {
         if !(1..=1000).contains(&self.weight) {
             return Err(ConfigError::Weight { weight: self.weight });
         }
-        // A rate of 0 would count as none (`Class::set_rates`), not as nothing.
+        // A maximum of 0 would count as no maximum (`Class::set_rates`).
         let is_zero = |rate: Option<BitRate>| rate.is_some_and(|rate| rate.bits_per_second() == 0);
         if is_zero(self.guaranteed) || is_zero(self.maximum) {
             return Err(ConfigError::NoRate);
