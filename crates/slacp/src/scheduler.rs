@@ -174,7 +174,7 @@ impl Scheduler {
     /// Gives a class other rates than those of its configuration; `false` if it does not exist.
     pub(crate) fn set_rates(&mut self, class: ClassId, rates: ClassRates) -> bool {
         let Some(class) = self.classes.get_mut(usize::from(class.0)) else { return false };
-        // Pacers made anew would forget what is saved up or overdrawn.
+        // New pacers would forget what is saved up or overdrawn.
         if class.rates != rates {
             class.set_rates(rates);
             self.weigh_claims();

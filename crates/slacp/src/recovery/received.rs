@@ -125,7 +125,7 @@ impl Received {
             self.waiting_since.get_or_insert(now);
             self.waiting_bytes += size;
         }
-        // Three packets after the gap it is rather lost than late.
+        // Three packets later, the missing one is probably lost rather than late.
         if self.unreported_gap.is_some_and(|gap| number >= gap + REORDER_THRESHOLD) {
             self.unreported_gap = None;
             self.urgent = true;

@@ -447,7 +447,7 @@ impl SentPackets {
                 match self.recovery {
                     // Those after it were sent later, and are lost later.
                     Recovery::Reordering => break,
-                    // Data is judged by acknowledged data only, control by any packet.
+                    // Data is lost by later data only, control by any later packet.
                     Recovery::Ordered => continue,
                 }
             }

@@ -29,7 +29,7 @@ impl Shares {
     /// Charges `party`, of this `weight`, for `bytes`.
     pub(crate) fn sent(&mut self, party: usize, bytes: usize, weight: u64) {
         let start = self.start(party);
-        // The virtual time of the whole is the start of the piece in service.
+        // The common virtual time is the start of the piece in service.
         self.now = start;
         self.next[party] = start + bytes as u64 * STEPS / weight.max(1);
     }

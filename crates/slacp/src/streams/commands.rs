@@ -53,7 +53,7 @@ impl Streams {
         // It counts until the first STREAM_CREDIT (docs/slacp.md, Flow control, rule 5).
         let opening = Usage::part(window, true);
         self.openings.replace(client, Usage::default(), opening);
-        // Services of the acceptor, such as its resolver, are not connected by ACCEPT.
+        // Services of the acceptor, such as its resolver, send no ACCEPT.
         let connected = !open.destination.is_connected_to();
         let new = Stream::new(window, credit, true);
         let stream = Stream { client, opening, compressed, connected, is_small, ..new };

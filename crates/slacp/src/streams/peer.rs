@@ -135,7 +135,7 @@ impl Streams {
         }
         self.gaps = self.gaps + more_gaps - gaps;
         self.measure(now, data.len() as u64);
-        // From now on a server may take longer to answer, and should find its window.
+        // It may be a request, whose answer may take longer and should find its window.
         if asks {
             self.rest(now, id);
         }
@@ -170,14 +170,14 @@ impl Streams {
         let Some(stream) = self.remove(id) else { return Ok(()) };
         let (highest, milestones) = (stream.recv.highest(), Milestones::default());
         let (charged, client) = (Usage::default(), stream.client);
-        // Counts the bytes up to `sent`, which will never come, as a reset by this side would.
+        // As after a reset by this side: the bytes up to `sent` count, though they will never come.
         self.resetting.insert(id, Resetting { highest, milestones, charged, client });
         self.discard_to(id, sent)?;
         self.end_reset(id);
         self.send_reset(id, reason, stream.send.sent());
         self.wake_writers();
         let Stream { mut recv, opened, departure, .. } = *stream;
-        // Without an OPEN, or after a reset by the owner, nobody is left to read or to be told.
+        // Without OPEN, or after a reset by the owner, no owner reads the data or gets the event.
         let has_owner = opened && departure.is_none();
         let came = recv.highest() - recv.read_offset();
         let left = if has_owner { recv.cut() } else { 0 };

@@ -156,7 +156,7 @@ impl Context {
         let sum =
             if self.layout.sum.is_some() && next() { Some(take_u16(&mut data)?) } else { None };
         let total = header.len() + data.len();
-        // Bits are left of items that this layout does not have.
+        // Bits remain for items that this layout does not have.
         if mask != 0 || total > MAX_PACKET {
             return None;
         }
