@@ -1,6 +1,6 @@
-//! How streams and sessions end, and what the two sides tell each other about it.
+//! Reasons for the end of streams and sessions, and announcements of it.
 
-/// Why a stream was reset. Sent to the peer.
+/// The reason for which a stream was reset. Sent to the peer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum ResetReason {
@@ -20,7 +20,7 @@ pub enum ResetReason {
     SessionLost,
 }
 
-/// Why a side closes a session. Sent to the peer.
+/// The reason for which a side closes a session. Sent to the peer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum CloseReason {
@@ -32,13 +32,13 @@ pub enum CloseReason {
     Prohibited,
 }
 
-/// Why a session ended.
+/// The reason for which a session ended, as reported to the owner.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum DownReason {
-    /// This side closed it.
+    /// This side closed the session.
     Closed(CloseReason),
-    /// The peer closed it.
+    /// The peer closed the session.
     ClosedByPeer(CloseReason),
     /// The peer was unreachable for longer than [`Config::give_up`](crate::Config::give_up).
     GivenUp,
@@ -57,8 +57,7 @@ impl core::fmt::Display for DownReason {
                 "the other side reports a protocol violation"
             }
             Self::ClosedByPeer(CloseReason::Prohibited) => {
-                "the other side no longer serves this \
-                                                            one"
+                "the other side no longer serves this gateway"
             }
             Self::GivenUp => "the other side has been silent for too long",
             Self::Replaced => "the other side had lost the session",
@@ -67,12 +66,12 @@ impl core::fmt::Display for DownReason {
     }
 }
 
-/// How a side announces that it is about to stop.
+/// The announcement of a side that it is about to stop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Farewell {
-    /// It takes no new streams.
+    /// The side takes no new streams.
     Leaving,
-    /// Another process at its address takes new sessions, and new streams with them. A peer that does
-    /// not understand this hears [`Self::Leaving`].
+    /// Another process at its address takes new sessions, and new streams with them. Peers that do
+    /// not understand this get [`Self::Leaving`].
     Successor,
 }

@@ -1,6 +1,6 @@
 //! Entry points of the fuzz targets (`fuzz/`) and of the replay of their corpora
-//! (`tests/corpus.rs`): every way in which untrusted bytes enter. None of them may panic, loop or
-//! take unbounded memory.
+//! (`tests/corpus.rs`), one for each way in which untrusted bytes enter. No input may cause a
+//! panic, an endless loop or unbounded memory.
 
 mod adversary;
 mod checked;
@@ -37,8 +37,8 @@ pub use choices::Choices;
 pub use duel::adversary;
 pub use owner::Owner;
 
-/// Makes a session acknowledge all packets up to `ahead` beyond the largest that has arrived,
-/// whether they have arrived or not.
+/// Makes a session acknowledge all packets up to `ahead` beyond the largest that has arrived, even
+/// those that have not arrived.
 pub fn acknowledge_all(endpoint: &mut Endpoint, now: Instant, session: SessionId, ahead: u64) {
     endpoint.core.with(session, |session| session.pretend(now, ahead));
 }
@@ -46,7 +46,7 @@ pub fn acknowledge_all(endpoint: &mut Endpoint, now: Instant, session: SessionId
 /// A function that processes untrusted bytes.
 pub type Target = fn(&[u8]);
 
-/// The targets by the names of their corpora.
+/// The targets with the names of their corpora.
 pub const TARGETS: [(&str, Target); 7] = [
     ("datagram", datagram),
     ("knocked", knocked),
@@ -71,7 +71,7 @@ fn config() -> Config {
     config
 }
 
-/// A datagram to a hub, and to a terminal that waits for an answer.
+/// Target: a datagram to a hub, and to a terminal that waits for an answer.
 pub fn datagram(bytes: &[u8]) {
     let _ = packet::parse(bytes);
     let now = Instant::from_nanos(1_000_000_000);
@@ -84,8 +84,8 @@ pub fn datagram(bytes: &[u8]) {
     terminal.handle_datagram(now, address(), &mut bytes.to_vec());
 }
 
-/// Datagrams from before a session with a correct knock or tag: initiations to a hub if the first
-/// byte is even, short answers to a terminal if it is odd.
+/// Target: handshake datagrams with a correct knock or tag. Initiations to a hub if the first byte
+/// is even, answers to a terminal if it is odd.
 pub fn knocked(bytes: &[u8]) {
     let Some((side, body)) = bytes.split_first() else { return };
     let now = Instant::from_nanos(1_000_000_000);
@@ -120,8 +120,8 @@ pub fn knocked(bytes: &[u8]) {
     while terminal.poll_transmit(now, &mut first).is_some() {}
 }
 
-/// The frames of a packet: whatever parses must parse the same after it is written in its shortest
-/// form.
+/// Target: the frames of a packet. A frame that parses must parse to the same after it is written
+/// in its shortest form.
 pub fn frames(mut bytes: &[u8]) {
     while let Ok(Some(read)) = frame::read(&mut bytes) {
         let mut out = Vec::new();
@@ -134,7 +134,7 @@ pub fn frames(mut bytes: &[u8]) {
     }
 }
 
-/// Repairs for packets that are partly present. The first byte selects which.
+/// Target: repairs of blocks of which some packets are present. The first byte selects which.
 pub fn repair(bytes: &[u8]) {
     let Some((present, mut rest)) = bytes.split_first() else { return };
     let mut decoder = Decoder::new(1 << 16);
@@ -148,9 +148,9 @@ pub fn repair(bytes: &[u8]) {
     }
 }
 
-/// IP packets, each after two bytes: a length, of which bit 15 says that the packet is lost on the way,
-/// bit 14 that it is sent again, and bit 13 that what follows are frames for the decompressor instead.
-/// Packets that arrive must be what was sent.
+/// Target: header compression of IP packets, each after a length in two bytes. Bit 15 of it says
+/// that the packet is lost, bit 14 that it is sent again, and bit 13 that frames for the
+/// decompressor follow instead. Packets must arrive as they were sent.
 pub fn headers(mut bytes: &[u8]) {
     let mut hop = HeaderHop::default();
     while let Some((length, rest)) = bytes.split_first_chunk::<2>() {
@@ -166,8 +166,8 @@ pub fn headers(mut bytes: &[u8]) {
     }
 }
 
-/// Packets of an authentic but malicious peer: each is two bytes of length and that many bytes of
-/// frames. The owner meanwhile acts like a normal one.
+/// Target: packets of an authentic but malicious peer, each as two bytes of length and that many
+/// bytes of frames. The owner of the session meanwhile behaves normally.
 pub fn session(mut bytes: &[u8]) {
     let mut session = set_up();
     let mut known = RangeSet::default();
@@ -217,7 +217,8 @@ fn set_up() -> Session {
     Session::new(Instant::ZERO, &config(), keys, peer, true, None, &Secret::new([8; 32]))
 }
 
-/// Reads and writes whatever it can, echoes packets, refuses every third stream and ends others.
+/// Acts as the owner: reads and writes whatever it can, echoes packets, refuses every third stream
+/// and ends others.
 fn own(session: &mut Session, now: Instant, known: &mut RangeSet) {
     let mut buffer = [0; 512];
     while let Some(event) = session.poll_event() {

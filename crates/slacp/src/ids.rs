@@ -22,12 +22,12 @@ impl ChannelId {
         if number < CHANNELS { Some(Self(number)) } else { None }
     }
 
-    /// The channel's number.
+    /// The channel's number, 0 to 31.
     pub const fn number(self) -> u8 {
         self.0
     }
 
-    /// The channel's bit in a channel mask.
+    /// The channel's bit in a mask of channels (parameter 8).
     pub(crate) const fn bit(self) -> u32 {
         1 << self.0
     }
@@ -48,6 +48,7 @@ pub struct PublicKey(pub [u8; 32]);
 
 impl core::fmt::Debug for PublicKey {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        // Four bytes identify a gateway in logs.
         for byte in &self.0[..4] {
             write!(f, "{byte:02x}")?;
         }

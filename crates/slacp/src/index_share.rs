@@ -1,6 +1,6 @@
-//! Hubs with one identity behind one address: each draws the receiver indices of its sessions from a
-//! share of its own, so that a balancer before them knows a packet's hub by its index, whatever
-//! address it comes from.
+//! Hubs with one identity behind one address. Each draws the receiver indices of its sessions from
+//! a share of its own, so that a load balancer in front of them finds a packet's hub by its index,
+//! whatever address the packet comes from.
 
 use core::fmt;
 use core::ops::RangeInclusive;
@@ -11,39 +11,41 @@ use crate::wire::packet::Index;
 /// Maximum number of hubs behind one address.
 pub const MOST_SHARES: u8 = 64;
 
-/// Which of the hubs behind one address this is. As text: `1 of 2`.
+/// The number of a hub among those behind one address. As text: `1 of 2`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct IndexShare {
-    /// From 0.
+    /// The hub's number, from 0.
     number: u8,
+    /// Number of hubs.
     of: u8,
 }
 
 impl IndexShare {
-    /// An endpoint that shares its address with no other.
+    /// The share of an endpoint that is alone at its address.
     pub const WHOLE: Self = Self { number: 0, of: 1 };
 
-    /// The hub with this number, from 1, `of` so many; `None` unless 1 ≤ `number` ≤ `of` ≤
+    /// The share of hub `number`, from 1, among `of` hubs. `None` unless 1 ≤ `number` ≤ `of` ≤
     /// [`MOST_SHARES`].
     pub fn new(number: u8, of: u8) -> Option<Self> {
         let is_one = (1..=of).contains(&number) && of <= MOST_SHARES;
         is_one.then(|| Self { number: number - 1, of })
     }
 
-    /// A half of it: the first one, or the second.
+    /// The first half of this share, or the second: one for each process during an upgrade.
     #[must_use]
     pub fn half(self, second: bool) -> Self {
         Self { number: 2 * self.number + u8::from(second), of: 2 * self.of }
     }
 
-    /// The first bytes of its indices, in network byte order. The shares of all hubs are about
-    /// equal and cover all bytes.
+    /// The range of the first byte, in network byte order, of its indices. The ranges of all hubs
+    /// are about equal and cover all bytes.
     pub fn first_bytes(self) -> RangeInclusive<u8> {
+        // Each share ends where the next begins, so that together they cover all bytes.
         let begin = |number: u8| (256 * u16::from(number)).div_ceil(self.of.into());
         begin(self.number) as u8..=(begin(self.number + 1) - 1) as u8
     }
 
-    /// The index of this share that a random number stands for.
+    /// Maps a random number to an index of this share.
     pub(crate) fn place(self, random: u32) -> Index {
         let bytes = self.first_bytes();
         let count = u32::from(bytes.end() - bytes.start()) + 1;
@@ -64,7 +66,7 @@ impl FromStr for IndexShare {
             Self::new(number.trim().parse().ok()?, of.trim().parse().ok()?)
         });
         share.ok_or_else(|| {
-            format!("{text:?}: expected which hub of how many, at most {MOST_SHARES}: \"1 of 2\"")
+            format!("{text:?}: expected this hub's number among at most {MOST_SHARES}: \"1 of 2\"")
         })
     }
 }

@@ -5,23 +5,25 @@ use core::time::Duration;
 
 use rand_core::Rng;
 
-/// A random part of `most`, uniformly distributed.
+/// A random duration below `most`, uniformly distributed.
 pub(crate) fn part_of(most: Duration, rng: &mut impl Rng) -> Duration {
     most * (rng.next_u32() >> 16) / (1 << 16)
 }
 
-/// Exponential backoff between unanswered questions (RFC 9002 §6.2.1).
+/// Exponential backoff between probes that are not answered (RFC 9002 §6.2.1).
 #[derive(Debug, Default)]
 pub(crate) struct Backoff {
+    /// Number of probes since the last answer.
     questions: u32,
     /// Jitter of the next interval, in 65,536ths.
     longer: u32,
 }
 
 impl Backoff {
-    /// Maximum number of doublings; after these an interval exceeds any silence that is waited for.
+    /// Maximum number of doublings. After these an interval is longer than any silence that the
+    /// session tolerates.
     const DOUBLINGS: u32 = 10;
-    /// Maximum jitter: an interval is longer by at most one eighth.
+    /// Divisor of an interval for its maximum jitter: it becomes longer by at most one eighth.
     const LONGER: u32 = 8;
 
     /// Restarts the backoff after an answer.
@@ -29,17 +31,18 @@ impl Backoff {
         self.questions = 0;
     }
 
-    /// Records another question.
+    /// Records that another probe was sent, and draws the jitter of the next interval.
     pub(crate) fn ask(&mut self, rng: &mut impl Rng) {
         self.questions = (self.questions + 1).min(Self::DOUBLINGS);
         self.longer = rng.next_u32() >> 16;
     }
 
-    /// How long to wait for an answer that takes at most `delay`. After the first question the
-    /// jitter is up to a good third of it, so as not to be in step with anything that happens once
-    /// per round trip; then the wait doubles each time.
+    /// Time to wait before the next probe, if an answer takes at most `delay`: `delay` before the
+    /// first probe, 3/8 of it before the second one, then twice the previous pause each time, with
+    /// jitter.
     pub(crate) fn pause(&self, delay: Duration) -> Duration {
         let Some(doublings) = self.questions.checked_sub(1) else { return delay };
+        // 3/8: out of step with anything that recurs every round trip (docs/slacp.md, Loss).
         let pause = delay * 3 / 8 * 2u32.pow(doublings);
         pause + pause / Self::LONGER * self.longer / (1 << 16)
     }

@@ -1,42 +1,44 @@
-//! Which link of a session carries what: earliest completion first (ECF, Lim et al., CoNEXT 2017).
+//! Divides the traffic of a session among its links: earliest completion first (ECF, Lim et al.,
+//! CoNEXT 2017).
 //!
 //! Data that waits takes a link only if it would arrive later on the quicker ones. For the `n`-th
 //! link in the order of delay, that is so once more waits than the quicker links carry in the time
-//! by which it is slower. So a small request takes the quick link, and a transfer uses all; near its
-//! end the slow links stop first, and all finish together.
+//! by which it is slower. So a small request takes the quick link, and a transfer uses all links;
+//! near its end the slow ones stop first, and all finish together.
 //!
-//! Delays are half of the round-trip times: two clocks cannot tell the directions apart, and on links
-//! of which one is asymmetric the error is half of the asymmetry.
+//! Delays are taken as half of the round-trip times, because two clocks cannot tell the directions
+//! apart. On an asymmetric link the error is half of the asymmetry.
 
 use core::time::Duration;
 
 use units::BitRate;
 
-/// What is known of a link.
+/// The measured state of a link.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct View {
-    /// Expected one-way delay.
+    /// Expected one-way delay, half of the RTT.
     pub(crate) delay: Duration,
-    /// Rate towards the peer; 0 if nothing is known yet.
+    /// Rate towards the peer; 0 if unknown.
     pub(crate) rate: BitRate,
     /// Share of packets lost, 0 to 1.
     pub(crate) loss: f64,
-    /// Whether packets arrive on it, as far as is known.
+    /// False while the sender doubts that packets arrive on the link.
     pub(crate) works: bool,
 }
 
-/// What a link may carry now. Acknowledgements, probes and repairs of its own it always may.
+/// The traffic that a link may carry now, besides its own acknowledgements, probes and repairs,
+/// which it always may.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Turn {
-    /// Everything.
+    /// All kinds of traffic.
     All,
-    /// New data while more than this waits, in bytes, and nobody waits for a small piece of it.
+    /// New data while more than this number of bytes waits, except that of sparse flows.
     Beyond(u64),
-    /// Nothing.
+    /// No traffic of streams and channels.
     Nothing,
 }
 
-/// The turn of each link. One that works and is the quickest carries everything; if none works, all
+/// The turn of each link. The quickest link that works carries everything. If no link works, all
 /// try.
 pub(crate) fn turns(links: &[View]) -> Vec<Turn> {
     let works: Vec<&View> = links.iter().filter(|link| link.works).collect();
@@ -64,7 +66,7 @@ pub(crate) fn turns(links: &[View]) -> Vec<Turn> {
     links.iter().map(turn).collect()
 }
 
-/// How much must be able to wait for all links to be used, in bytes.
+/// Number of bytes that must be able to wait so that all links can be used.
 pub(crate) fn most_waiting(turns: &[Turn]) -> u64 {
     let beyond = |turn: &Turn| if let Turn::Beyond(bytes) = turn { *bytes } else { 0 };
     turns.iter().map(beyond).max().unwrap_or(0)

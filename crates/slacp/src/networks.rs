@@ -1,8 +1,9 @@
-//! Which addresses count as one network or one client.
+//! The addresses that count as one network or as one client.
 
 use std::net::IpAddr;
 
-/// The /24 or /48 of an address: a sender with one address may have many of its network.
+/// The /24 (IPv4) or /48 (IPv6) of an address. A sender that has one address may have many of its
+/// network, so limits apply to networks.
 pub fn network(ip: IpAddr) -> IpAddr {
     match ip {
         IpAddr::V4(ip) => IpAddr::V4((ip.to_bits() & !0xff).into()),
@@ -10,8 +11,8 @@ pub fn network(ip: IpAddr) -> IpAddr {
     }
 }
 
-/// What counts as one client: an IPv4 address, or the /64 of an IPv6 address, since a client chooses
-/// the rest (RFC 4291 §2.5.1).
+/// The address that stands for a client: its IPv4 address, or the /64 of its IPv6 address, since a
+/// client chooses the rest itself (RFC 4291 §2.5.1).
 pub fn client_network(client: IpAddr) -> IpAddr {
     match client.to_canonical() {
         v4 @ IpAddr::V4(_) => v4,

@@ -5,19 +5,20 @@ use core::time::Duration;
 use shaping::Schedule;
 use units::{BitRate, ByteCount, Instant};
 
-/// Maximum time one packet occupies the link, whatever the rate: a full packet at 1,200 bit/s,
-/// slower than any link that carries IP. Sessions of a hub share a pacer, so a wrong rate for one
-/// must not stop the others.
+/// Maximum time that one packet occupies the link, whatever the rate: that of a full packet at
+/// 1,200 bit/s, slower than any link that carries IP. Sessions of a hub share a pacer, so a wrong
+/// rate of one must not stop the others.
 const LONGEST: Duration = Duration::from_secs(10);
 
-/// How much a late wake-up may send at once to catch up: long enough for the timers of a
-/// general-purpose kernel, short enough not to build a queue.
+/// Maximum burst after a late wake-up: long enough for the timers of a general-purpose kernel,
+/// short enough not to build a queue.
 pub(crate) const BURST: Duration = Duration::from_millis(4);
 
 /// Size of a full packet, in bytes.
 const FULL: u64 = 1500;
 
-/// A portion of a rate; of a rate above 0, at least 1 bit/s.
+/// A portion of a rate, rounded down, but at least 1 bit/s of a rate above 0. A portion of 1 and
+/// above is the rate itself.
 pub(crate) fn portion_of(rate: BitRate, portion: f64) -> BitRate {
     if portion >= 1.0 {
         return rate;
@@ -26,17 +27,17 @@ pub(crate) fn portion_of(rate: BitRate, portion: f64) -> BitRate {
     BitRate::from_bits_per_second(((bits as f64 * portion) as u64).max(bits.min(1)))
 }
 
-/// Spaces packets so that they leave at no more than the rate. After a pause, a burst of up to
-/// `burst` times the rate may leave at once.
+/// Spaces packets so that they leave at no more than the rate. After a pause, as much as the rate
+/// carries in the time `burst` may leave at once.
 ///
 /// Does not model layer-2 overhead: the rate is that of IP packets.
 #[derive(Debug)]
 pub(crate) struct Pacer {
     rate: BitRate,
     burst: Duration,
-    /// What may leave at once at most, whatever the rate.
+    /// Maximum number of bytes that leave at once, whatever the rate.
     most: Option<ByteCount>,
-    /// When the link has finished everything sent so far.
+    /// The time at which the link has finished everything sent so far.
     link: Schedule,
 }
 
@@ -45,20 +46,20 @@ impl Pacer {
         Self { rate, burst, most: None, link: Schedule::default() }
     }
 
-    /// The same, but no more than `most` leaves at once.
+    /// The same pacer with bursts of at most `most` bytes.
     pub(crate) fn limited(self, most: Option<ByteCount>) -> Self {
         Self { most, ..self }
     }
 
-    /// When the next packet may leave.
+    /// The time at which the next packet may leave.
     pub(crate) fn ready_at(&self) -> Instant {
         self.link.free_at()
     }
 
-    /// Changes the rate. What the link has yet to send takes as long as the new rate says.
+    /// Changes the rate, also for the bytes that the link has yet to send.
     ///
-    /// Rate 0 stops only the session it applies to. The pacer ignores it, so that the others who
-    /// share the link go on.
+    /// The pacer ignores rate 0: it stops only the session it applies to, and the others that share
+    /// the link go on.
     pub(crate) fn set_rate(&mut self, now: Instant, rate: BitRate) {
         if rate.bits_per_second() == 0 || rate == self.rate {
             return;
@@ -67,27 +68,29 @@ impl Pacer {
         let backlog = self.ready_at().saturating_since(now);
         if backlog > Duration::ZERO {
             let owed = rate.time_to_send(old.bytes_in(backlog));
+            // A new rate that is far too low must not block the link for others.
             self.link.set_free_at(now + owed.min(LONGEST.max(backlog)));
         }
         debug_assert!(self.ready_at() < Instant::MAX, "the link comes free again");
     }
 
-    /// Number of bytes that may leave `now` in one burst.
+    /// Number of bytes that may leave in one burst at the time `now`.
     pub(crate) fn left(&self, now: Instant) -> ByteCount {
         self.rate.bytes_in(now.saturating_since(self.start(now)))
     }
 
-    /// The same link, as far as others have used it.
+    /// Takes over the time at which other pacers of the same link expect it to be free.
     pub(crate) fn follow(&mut self, free_at: Instant) {
         self.link.set_free_at(free_at);
     }
 
-    /// Limits the burst that a pause has earned so far to `most` times the rate.
+    /// Limits the burst that the pause has earned so far to what the rate carries in `most`.
     pub(crate) fn forget(&mut self, now: Instant, most: Duration) {
         self.link.set_free_at(self.link.start(now, most));
     }
 
-    /// Charges an IP packet of `size` bytes that leaves `now`; returns for how long it occupies the link.
+    /// Charges an IP packet of `size` bytes that leaves `now`. Returns the time that it occupies
+    /// the link.
     pub(crate) fn sent(&mut self, now: Instant, size: ByteCount) -> Duration {
         // Before any rate is known, only handshakes and probes leave; they are not charged.
         if self.rate.bits_per_second() == 0 {
@@ -98,15 +101,15 @@ impl Pacer {
         time
     }
 
-    /// From when on the time that the link was free counts.
+    /// The time from which on a free link earns a burst.
     pub(crate) fn start(&self, now: Instant) -> Instant {
         self.link.start(now, self.earned())
     }
 
-    /// How much of the time that the link was free may be used later.
+    /// Maximum time of a free link that may be made up for later.
     fn earned(&self) -> Duration {
         self.most.map_or(self.burst, |most| {
-            // The packet that leaves when the link comes free is not earned.
+            // The packet that leaves when the link becomes free belongs to the burst unearned.
             let rest = most.get().saturating_sub(FULL);
             self.rate.time_to_send(ByteCount::new(rest)).min(self.burst)
         })
@@ -128,7 +131,8 @@ mod tests {
         count
     }
 
-    /// A bucket of two packets that is filled at the rate, and drops what finds it empty (RFC 2697 §3).
+    /// A bucket of two packets that is filled at the rate, and drops what finds it empty (RFC 2697
+    /// §3).
     #[test]
     fn a_limited_burst_passes_a_policer_of_that_size() {
         for (most, late_us, dropped) in

@@ -1,11 +1,11 @@
-//! What was sent and received, and how losses are repaired: ARQ records and FEC.
+//! Loss recovery: records of sent and received packets (ARQ), and FEC.
 
 pub(crate) mod fec;
 pub(crate) mod planner;
 pub(crate) mod received;
 pub(crate) mod sent;
 
-/// How a loss is told from reordering.
+/// The rule that distinguishes a loss from reordering.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum Recovery {
     /// Packets may overtake each other: a loss is assumed after three later packets, or a while.

@@ -1,7 +1,7 @@
-//! Divides a session's rate: among classes by guarantee and weight, and within a class between
+//! Divides a session's rate among classes by guarantee and weight, and within a class between
 //! streams and packet channels (`docs/slacp.md`, Scheduling).
 //!
-//! Which stream or flow is next is up to each of them: they keep a [`FairQueue`] per class.
+//! Streams and channels choose among their own flows: each side keeps a [`FairQueue`] per class.
 
 mod class;
 mod fair;
@@ -22,20 +22,21 @@ pub(crate) use class::{MAX_CLASSES, control_dscp};
 pub(crate) use fair::FairQueue;
 pub(crate) use queue::{RemovableQueue, Ticket};
 
-/// Maximum guarantee a class may save up: longer than a few packets of others, so that a class
-/// served late still gets its full guarantee.
+/// Maximum guarantee that a class may save up: longer than a few packets of others take, so that a
+/// class that is served late still gets its full guarantee.
 const SAVED: Duration = Duration::from_millis(20);
-/// How far a class may exceed its maximum in one burst, like the pacer.
+/// Burst by which a class may exceed its maximum, as in the pacer.
 const BURST: Duration = Duration::from_millis(4);
-/// How long a guarantee counts as in use after a packet that it has covered: the pause of a call.
+/// Time for which a guarantee counts as in use after a packet that was sent by it: the length of a
+/// pause in a call.
 const IN_USE: Duration = Duration::from_secs(1);
 
-/// The backlog of a class, of one kind of traffic.
+/// The backlog of one kind of traffic in a class.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Backlog {
     /// Number of flows with data.
     pub(crate) flows: usize,
-    /// Whether one of them was quiet until now.
+    /// Set if one of them is sparse: it has not used up a quantum since it was quiet.
     pub(crate) sparse: bool,
 }
 
@@ -49,12 +50,12 @@ pub(crate) enum Side {
 /// The backlog of a class: streams, then packet channels.
 pub(crate) type Waiting = [Backlog; 2];
 
-/// Whose turn it is to send.
+/// The class and the kind of traffic to send next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Next {
     pub(crate) class: usize,
     pub(crate) side: Side,
-    /// How many flows of that kind are waiting in the class.
+    /// Number of flows of that kind that wait in the class.
     pub(crate) flows: usize,
 }
 
@@ -62,11 +63,11 @@ pub(crate) struct Next {
 #[derive(Debug)]
 pub(crate) struct Scheduler {
     classes: Vec<Class>,
-    /// Shares of the guarantees when these exceed the rate.
+    /// Shares among classes that have not had their guarantees.
     claims: Shares,
-    /// Shares of what the guarantees leave.
+    /// Shares of the rate that the guarantees leave.
     shares: Shares,
-    /// All guarantees together, in bit/s.
+    /// Sum of all guarantees, in bit/s.
     guaranteed: u64,
     /// Code point of packets without new data.
     control_dscp: u8,
@@ -77,14 +78,14 @@ struct Class {
     weight: u64,
     dscp: u8,
     link: Option<u8>,
-    /// Its fraction of all guarantees, in thousandths.
+    /// Its part of all guarantees, in thousandths: its weight in `Scheduler::claims`.
     claim: u64,
     rates: ClassRates,
     guaranteed: Option<Pacer>,
     maximum: Option<Pacer>,
-    /// When a packet was last sent by the guarantee.
+    /// The last time that a packet was sent by the guarantee.
     claimed: Option<Instant>,
-    /// Shares of streams and packet channels.
+    /// Shares of streams and of packet channels, in this order.
     sides: Shares,
     stats: ClassStats,
 }
@@ -107,7 +108,7 @@ impl Class {
         class
     }
 
-    /// Changes the rates. What was saved up or is owed is forgotten.
+    /// Changes the rates. Saved and overdrawn amounts are forgotten.
     fn set_rates(&mut self, rates: ClassRates) {
         let bucket = |rate: Option<BitRate>, burst| {
             let rate = rate.filter(|rate| rate.bits_per_second() > 0);
@@ -118,29 +119,31 @@ impl Class {
         self.maximum = bucket(rates.maximum, BURST);
     }
 
-    /// Its guarantee in bit/s; 0 for none.
+    /// The class's guarantee in bit/s, 0 if it has none.
     fn bits(&self) -> u64 {
         self.rates.guaranteed.map_or(0, BitRate::bits_per_second)
     }
 
-    /// When the class may send.
+    /// The time from which on its maximum lets the class send.
     fn open_at(&self) -> Instant {
         self.maximum.as_ref().map_or(Instant::ZERO, Pacer::ready_at)
     }
 
-    /// From when on its guarantee lets it go first, if it has one.
+    /// The time from which on its guarantee lets the class go first, if it has one.
     fn claims_at(&self) -> Option<Instant> {
         self.guaranteed.as_ref().map(Pacer::ready_at)
     }
 
-    /// Whether the class has not yet had its guarantee.
+    /// Returns `true` if the class has a guarantee that is not used up.
     fn has_claim(&self, now: Instant) -> bool {
         self.claims_at().is_some_and(|at| at <= now)
     }
 
+    /// The kind of traffic to send next: one with a sparse flow if there is any.
     fn side(&self, waiting: &Waiting) -> Option<Side> {
         let ready = |side: &usize| waiting[*side].flows > 0;
         let sparse = |side: &usize| ready(side) && waiting[*side].sparse;
+        // A sparse flow goes first, of whichever kind it is.
         let first = self.sides.first((0..2).filter(sparse));
         let side = first.or_else(|| self.sides.first((0..2).filter(ready)))?;
         Some(if side == 0 { Side::Streams } else { Side::Packets })
@@ -148,7 +151,7 @@ impl Class {
 }
 
 impl Scheduler {
-    /// A scheduler for these classes, of which there must be at least one.
+    /// A scheduler for these classes. There must be at least one.
     pub(crate) fn new(classes: &[ClassConfig]) -> Self {
         let mut scheduler = Self {
             classes: classes.iter().map(Class::new).collect(),
@@ -168,9 +171,10 @@ impl Scheduler {
         }
     }
 
-    /// Gives a class other rates than those of its configuration. `false` if there is no such class.
+    /// Gives a class other rates than those of its configuration; `false` if it does not exist.
     pub(crate) fn set_rates(&mut self, class: ClassId, rates: ClassRates) -> bool {
         let Some(class) = self.classes.get_mut(usize::from(class.0)) else { return false };
+        // New pacers would forget what is saved up or overdrawn.
         if class.rates != rates {
             class.set_rates(rates);
             self.weigh_claims();
@@ -182,36 +186,38 @@ impl Scheduler {
         Some(self.classes.get(usize::from(class.0))?.rates)
     }
 
-    /// What is guaranteed to all classes together, in bit/s.
+    /// Sum of the guarantees of all classes, in bit/s.
     pub(crate) fn guaranteed(&self) -> u64 {
         self.guaranteed
     }
 
-    /// From when on the guarantee of a class with data lets it go before others.
+    /// The time from which on the guarantee of a class with data lets it go before others.
     pub(crate) fn claims_at(&self, waits: impl Fn(usize) -> bool) -> Option<Instant> {
         let waiting = self.classes.iter().zip(0..).filter(|(_, index)| waits(*index));
+        // A guarantee does not lift the maximum.
         let claims = |class: &Class| Some(class.claims_at()?.max(class.open_at()));
         waiting.filter_map(|(class, _)| claims(class)).min()
     }
 
-    /// What is guaranteed to classes that have data, or lately had, in bit/s.
+    /// Sum of the guarantees of classes that have data, or have used their guarantee within
+    /// [`IN_USE`], in bit/s.
     pub(crate) fn guaranteed_in_use(&self, now: Instant, waits: impl Fn(usize) -> bool) -> u64 {
         let lately = |class: &Class| class.claimed.is_some_and(|at| now < at + IN_USE);
         let used = |(class, index): &(&Class, usize)| waits(*index) || lately(class);
         self.classes.iter().zip(0..).filter(used).map(|(class, _)| class.bits()).sum()
     }
 
-    /// The code point of packets with new data of a class.
+    /// The code point (DSCP) of packets with new data of a class.
     pub(crate) fn dscp(&self, index: usize) -> u8 {
         self.classes[index].dscp
     }
 
-    /// Whether a class has a maximum.
+    /// Returns `true` if the class has a maximum rate.
     pub(crate) fn is_limited(&self, index: usize) -> bool {
         self.classes[index].maximum.is_some()
     }
 
-    /// The link that a class is bound to.
+    /// The number of the link that a class is bound to.
     pub(crate) fn link(&self, index: usize) -> Option<u8> {
         self.classes[index].link
     }
@@ -221,12 +227,14 @@ impl Scheduler {
         self.control_dscp
     }
 
-    /// Whether packets are marked, so that those of different code points must not be mixed.
+    /// Returns `true` if packets are marked, so that new data of classes with different code points
+    /// must not share a packet.
     pub(crate) fn marks(&self) -> bool {
         self.control_dscp != 0
     }
 
-    /// Replaces the classes. A class named by `successor` inherits the state of the old one.
+    /// Replaces the classes. The class named by `successor` inherits the statistics of the old one,
+    /// and its shares of streams and channels.
     pub(crate) fn configure(
         &mut self,
         classes: &[ClassConfig],
@@ -241,7 +249,6 @@ impl Scheduler {
         }
     }
 
-    /// The number of classes.
     pub(crate) fn classes(&self) -> usize {
         self.classes.len()
     }
@@ -250,16 +257,17 @@ impl Scheduler {
         Some(self.classes.get(usize::from(class.0))?.stats.clone())
     }
 
-    /// When a class with data may send it.
+    /// The time at which a class with data may send.
     pub(crate) fn ready_at(&self, waits: impl Fn(usize) -> bool) -> Option<Instant> {
         let waiting = self.classes.iter().enumerate().filter(|(index, _)| waits(*index));
         waiting.map(|(_, class)| class.open_at()).min()
     }
 
-    /// What to send next: of the class with the earliest virtual time, of those first that have not
-    /// had their guarantees.
+    /// Chooses the class with the earliest virtual time among those with data, at first among those
+    /// that have not had their guarantees.
     pub(crate) fn next(&self, now: Instant, waiting: impl Fn(usize) -> Waiting) -> Option<Next> {
         let waiting = self.classes.iter().enumerate().map(|(index, class)| {
+            // `false` sorts first: the two kinds of virtual time are never compared.
             let start = match class.has_claim(now) {
                 true => (false, self.claims.start(index)),
                 false => (true, self.shares.start(index)),
@@ -274,7 +282,7 @@ impl Scheduler {
         Some(Next { class, side, flows: waiting[side as usize].flows })
     }
 
-    /// Charges a class for `bytes` of an IP packet in its turn.
+    /// Charges a class for `bytes` of an IP packet that it sent in turn `next`.
     pub(crate) fn sent(&mut self, now: Instant, next: Next, bytes: usize) {
         let Next { class: index, side, flows } = next;
         let class = &mut self.classes[index];
@@ -285,6 +293,8 @@ impl Scheduler {
         }
         class.sides.sent(side as usize, bytes, flows as u64);
         let claimed = class.has_claim(now);
+        // Each packet counts in one of the two: what the guarantee did not cover is shared by
+        // weight.
         match &mut class.guaranteed {
             Some(guaranteed) if claimed => {
                 class.stats.guaranteed_bytes_sent += bytes as u64;

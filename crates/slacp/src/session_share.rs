@@ -1,19 +1,19 @@
-//! What a session gets of the link that the sessions of a hub share.
+//! The share of a session in the link of a hub.
 
 use units::BitRate;
 
-/// The part of a session in the link that the sessions of a hub share. Rates count whole IP packets,
-/// those without data included.
+/// The share of a session in the link that all sessions of a hub use. Rates count whole IP packets,
+/// including packets without data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SessionShare {
-    /// Bytes it sends for each byte of a session of weight 1, in what the guarantees leave; in an
-    /// aggregate, its part of the measured rate. Default 1; 0 counts as 1.
+    /// Weight against other sessions in the rate that the guarantees leave, or in the measured rate
+    /// of an aggregate. Default 1; 0 counts as 1.
     pub weight: u32,
-    /// Rate served before other sessions while it has something to send. If the guarantees exceed
-    /// the link's rate, they share it in proportion. What is guaranteed to its classes is part of it,
-    /// if it is not more. Default none.
+    /// Rate served before other sessions while the session has something to send. If the guarantees
+    /// exceed the link's rate, they share it in proportion. The guarantees of its classes are part
+    /// of it, unless they are larger. Default none.
     ///
-    /// Without effect on a session with a measured rate outside of an aggregate.
+    /// Has no effect on a session with a measured rate outside of an aggregate.
     pub guaranteed: Option<BitRate>,
     /// Maximum rate, even when the link is otherwise idle; 4 ms of it may leave at once. Default
     /// none.
@@ -21,7 +21,7 @@ pub struct SessionShare {
 }
 
 impl SessionShare {
-    /// The same, with at most this rate.
+    /// The same share with a maximum of at most this rate, and a guarantee of at most as much.
     #[must_use]
     pub fn at_most(self, rate: BitRate) -> Self {
         let maximum = Some(self.maximum.map_or(rate, |maximum| maximum.min(rate)));

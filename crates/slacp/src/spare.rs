@@ -1,4 +1,4 @@
-//! Memory of collections: what an entry takes, and what is kept after they have been larger.
+//! Memory of collections: the cost of an entry, and freeing of unused capacity.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -6,11 +6,10 @@ use units::RangeSet;
 
 /// Assumed overhead of a map entry, in bytes. A node of a `BTreeMap` has room for 11 entries and is
 /// half full after insertions in order: 24 bytes of number and box take 48, and the allocator adds
-/// 16 for what the box holds.
+/// 16 for the contents of the box.
 pub(crate) const ENTRY: usize = 64;
 
-/// Gives back what is allocated beyond the present contents, down to nothing for an empty collection:
-/// an empty `BTreeMap` or `BTreeSet` keeps a node for eleven entries.
+/// Frees memory beyond the present contents, all of it if the collection is empty.
 pub(crate) trait Spare {
     fn free_spare(&mut self);
 }
@@ -29,6 +28,7 @@ impl<T> Spare for VecDeque<T> {
 
 impl<K, V> Spare for BTreeMap<K, V> {
     fn free_spare(&mut self) {
+        // An empty map keeps a node for eleven entries.
         if self.is_empty() {
             *self = Self::new();
         }
@@ -37,6 +37,7 @@ impl<K, V> Spare for BTreeMap<K, V> {
 
 impl<T> Spare for BTreeSet<T> {
     fn free_spare(&mut self) {
+        // An empty set keeps a node for eleven entries.
         if self.is_empty() {
             *self = Self::new();
         }

@@ -1,4 +1,4 @@
-//! All streams of a session: their life cycle, their credit, and which sends next.
+//! All streams of a session: their life cycle, their credit, and the order in which they send.
 
 use core::ops::Range;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -37,7 +37,7 @@ mod tests;
 #[cfg(test)]
 mod wire;
 
-/// The peer broke the protocol; the session must end.
+/// A violation of the protocol by the peer, which ends the session (`docs/slacp.md`, Violations).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub(crate) enum ProtocolError {
     #[error("stream {stream:?}: {violation}")]
@@ -52,59 +52,63 @@ pub(crate) enum ProtocolError {
     Compact,
 }
 
-/// The state of one stream. It is dropped once both directions are done or the stream is reset.
+/// The state of one stream, until both directions are done or the stream is reset.
 #[derive(Debug)]
 struct Stream {
     send: SendBuffer,
     recv: RecvBuffer,
-    /// How far the peer may send ahead of the reader. Reserved for the stream until its end is
-    /// known.
+    /// Number of bytes that the peer may send ahead of the reader. Reserved for the stream until
+    /// its end is known.
     window: u64,
-    /// The part of it that is counted in `Streams::granted`.
+    /// The memory charged for the stream in `Streams::granted`.
     charged: Usage,
     /// The client that the stream's connection comes from.
     client: IpAddr,
-    /// The acceptor has connected it, or has nothing to connect.
+    /// Set once the acceptor has connected the stream, or if there is nothing to connect.
     connected: bool,
-    /// Something has been read, so the window is needed.
+    /// Set once something has been read, which shows that the window is needed.
     proven: bool,
-    /// When the reader started on the current window, and at which offset.
+    /// Time and offset at which the reader began with the current window.
     measured: Option<(Instant, u64)>,
-    /// What is counted in `Streams::openings` until the peer grants the first credit.
+    /// The memory charged in `Streams::openings` until the peer grants the first credit.
     opening: Usage,
-    /// How often the peer has returned its window, whether it has less than a first window, and how
-    /// often this side has returned its own.
+    /// Number of RETURN frames of the peer.
     taken_back: u64,
+    /// Set if the peer has less than a first window, because it has returned its window or because
+    /// its client held too much.
     is_small: bool,
+    /// Number of RETURN frames of this side.
     returned: u64,
-    /// When this side's window is returned unless something is sent or received.
+    /// The time at which this side returns its window, unless data is sent or received before.
     rest_ends: Option<Instant>,
-    /// Data has come and nothing has been written since.
+    /// Set if data has come and nothing has been written since.
     owes_answer: bool,
     /// Reference points for completing compact offsets.
     milestones: Milestones,
-    /// False while data has come but the opening frame has not.
+    /// False while data has come but the OPEN frame has not.
     opened: bool,
-    /// Whether its data is sent in segments.
+    /// Set if data is sent in segments, some of which may be compressed.
     compressed: bool,
-    /// The owner has read everything and waits for more.
+    /// Set if the owner has read everything and waits for more.
     reader_waits: bool,
-    /// The owner has read the end of the stream.
+    /// Set once the owner has read the end of the stream.
     end_told: bool,
-    /// The owner has reset the stream, after what it had written.
+    /// The reset by the owner that waits until everything written before it is acknowledged.
     departure: Option<Departure>,
     /// The class whose share of the rate the stream uses.
     class: ClassId,
-    /// Whether the stream is in `Streams::ready` (new data) and in `Streams::retransmit`.
+    /// Set while the stream is in `Streams::ready`, that is, has new data to send.
     ready: bool,
+    /// Its place in `Streams::retransmit`.
     retransmit: Option<Ticket>,
-    /// Bytes retransmitted, and bytes received in packets that FEC restored.
+    /// Number of bytes retransmitted.
     resent: u64,
+    /// Number of bytes received in packets that FEC restored.
     recovered: u64,
 }
 
 impl Stream {
-    /// A stream with these initial credits, both counted from its beginning.
+    /// A stream with these initial limits for sending and receiving, as offsets.
     fn new(send_credit: u64, recv_limit: u64, opened: bool) -> Self {
         Self {
             window: recv_limit,
@@ -146,32 +150,32 @@ pub(crate) struct Chunk {
     pub(crate) stream: StreamId,
     pub(crate) range: Range<u64>,
     pub(crate) fin: bool,
-    /// The stream does not fill the link, so somebody is waiting for this data.
+    /// Set if the stream is sparse: it sends little, such as a reply that a user waits for.
     pub(crate) sparse: bool,
-    /// Whether so few bytes are held that the offset fits a compact frame.
+    /// Set if so few bytes are held that the offset fits a compact frame.
     pub(crate) compact: bool,
 }
 
-/// The client of a stream whose opening has not come yet.
+/// The client of a stream whose OPEN frame has not come yet.
 const UNKNOWN: IpAddr = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
 
-/// How much a stream may send in one turn, and ahead of others if it was quiet: enough for a reply
-/// that somebody waits for, but not a download. Takes 5 ms at 50 Mbit/s.
+/// Number of bytes that a stream may send in one turn, and ahead of others after a pause: enough
+/// for a reply, but not for a download. Takes 5 ms at 50 Mbit/s.
 const SPARSE: usize = 32 * 1024;
 
-/// What is kept of a stream that this side reset.
+/// The remaining state of a stream that this side reset, until the peer's RESET or FIN.
 #[derive(Debug)]
 struct Resetting {
     /// One more than the highest offset received.
     highest: u64,
     milestones: Milestones,
-    /// What the peer may still be sending, as counted in `Streams::granted`.
+    /// The bytes that the peer may still be sending, as charged in `Streams::granted`.
     charged: Usage,
     client: IpAddr,
 }
 
-/// What is left of a stream that the peer reset. It is read to the end first, as from the kernel's
-/// buffer of a TCP connection.
+/// Received data of a stream that the peer reset. The owner reads it before it learns of the reset,
+/// as from the kernel's buffer of a TCP connection.
 #[derive(Debug)]
 struct Drain {
     recv: RecvBuffer,
@@ -180,10 +184,11 @@ struct Drain {
     until: Instant,
 }
 
-/// Control frames allowed to wait however few streams there are: those of the session, and those
-/// sent twice by mistake.
+/// Number of control frames that may wait however few streams there are: those of the session, and
+/// those sent twice by mistake.
 const SPARE_FRAMES: u64 = 1024;
 
+/// The streams of a session, with their shared credit and queues.
 #[derive(Debug)]
 pub(crate) struct Streams {
     /// 0 if this side opens even stream identifiers, 1 if odd.
@@ -199,33 +204,34 @@ pub(crate) struct Streams {
     unsent_limit: u64,
     /// Boxed because the map's nodes have room for eleven streams each.
     map: BTreeMap<StreamId, Box<Stream>>,
-    /// Streams opened by the peer that are over.
+    /// Streams opened by the peer that are over, by half their identifiers.
     retired: RangeSet,
     /// Streams this side reset while the peer may still be sending.
     resetting: BTreeMap<StreamId, Resetting>,
     /// Streams the peer reset that still have data to read.
     drains: BTreeMap<StreamId, Drain>,
-    /// When the reader of each drain is given up.
+    /// The time at which the unread data of each drain is dropped.
     drain_ends: BTreeSet<(Instant, StreamId)>,
-    /// When each departing stream is reset at the latest.
+    /// The time at which each departing stream is reset at the latest.
     departures: BTreeSet<(Instant, StreamId)>,
     send_credit: SendCredit,
     recv_credit: RecvCredit,
-    /// The windows of all streams, and the rest of those of reset streams.
+    /// Memory for the windows of all streams, and for what peers may still send on reset ones.
     granted: Budget,
-    /// Memory the peer reserves for streams that this side opened, until it grants them their first
-    /// credit.
+    /// Memory that the peer reserves for streams that this side opened, until it grants them their
+    /// first credit.
     openings: Budget,
-    /// What the peer granted the stream that each client opened last.
+    /// The first credit of the newest stream of each client, as granted by the peer.
     offered: BTreeMap<IpAddr, u64>,
-    /// Offsets are sent in full, and must come so: packets come over several links, and each numbers
-    /// its own.
+    /// Set if offsets are sent in full and must come so: a session over several links has several
+    /// sequences of packet numbers, and compact offsets need one.
     full_offsets: bool,
-    /// Streams at rest, by the time their windows are returned.
+    /// Streams at rest, by the time at which their windows are returned.
     resting: BTreeSet<(Instant, StreamId)>,
     pace: Pace,
     /// Start of the current round trip, and bytes received in it.
     round: (Instant, u64),
+    /// The most bytes received in a round trip so far.
     flight: u64,
     /// Bytes held in all send buffers.
     held: u64,
@@ -233,22 +239,23 @@ pub(crate) struct Streams {
     gaps: usize,
     /// Frames that must arrive; sent before any stream data.
     control: VecDeque<Frame<'static>>,
+    /// Streams with lost data to retransmit, in order.
     retransmit: RemovableQueue<StreamId>,
     /// Streams with new data to send, per class.
     ready: Vec<FairQueue<StreamId>>,
     /// Streams whose last write did not fit.
     writers: BTreeSet<StreamId>,
-    /// What a stream could hold when all writers were last looked at, or the least since: its share
-    /// of the memory, and unsent.
+    /// The limits of what a stream may hold, in all and unsent, when all writers were last checked
+    /// for room, or the lowest since then.
     looked_at: [u64; 2],
-    /// How often a writer was looked at.
+    /// Number of times that a writer was checked for room.
     #[cfg(test)]
     looks: usize,
     events: VecDeque<Event>,
 }
 
 impl Streams {
-    /// The streams of a session with this many `classes`, for packets of `mtu` bytes.
+    /// The streams of a session with `classes` classes and packets of `mtu` bytes.
     pub(crate) fn new(
         parity: u64,
         limits: Limits,
@@ -286,6 +293,7 @@ impl Streams {
             gaps: 0,
             control: VecDeque::new(),
             retransmit: RemovableQueue::default(),
+            // With this quantum a short exchange ends within its turn (docs/slacp.md, Scheduling).
             ready: (0..classes).map(|_| FairQueue::new(mtu.max(SPARSE))).collect(),
             writers: BTreeSet::new(),
             looked_at: [0; 2],
@@ -295,7 +303,7 @@ impl Streams {
         }
     }
 
-    /// Sends offsets in full from now on, and expects them so.
+    /// Sends offsets in full from now on, and takes compact ones as violations.
     pub(crate) fn send_full_offsets(&mut self) {
         self.full_offsets = true;
     }
@@ -316,6 +324,7 @@ impl Streams {
     ) {
         let new = || FairQueue::new(mtu.max(SPARSE));
         let mut ready: Vec<Option<FairQueue<StreamId>>> = (0..classes).map(|_| None).collect();
+        // Queues are kept, so that streams keep their order and stay sparse.
         for (class, queue) in (0..).map(ClassId).zip(self.ready.drain(..)) {
             match &mut ready[usize::from(successor(class).0)] {
                 Some(others) => queue.backlogged().for_each(|id| others.push(id)),
@@ -334,7 +343,7 @@ impl Streams {
         self.events.pop_front()
     }
 
-    /// Frees what is not in use. Each stream does so when its window is returned.
+    /// Frees memory that is not in use. Each stream frees its own when its window is returned.
     pub(crate) fn free_spare(&mut self) {
         self.map.free_spare();
         self.retired.free_spare();
@@ -350,12 +359,12 @@ impl Streams {
         self.ready.iter_mut().for_each(FairQueue::free_spare);
     }
 
-    /// Number of live streams.
+    /// Number of live streams, with those that are reset but not read to the end.
     pub(crate) fn len(&self) -> usize {
         self.map.len() + self.drains.len()
     }
 
-    /// Statistics of a stream.
+    /// Statistics of a stream; `None` if it is over or reset.
     pub(crate) fn stats(&self, id: StreamId) -> Option<StreamStats> {
         let Stream { send, recv, resent, recovered, .. } = &**self.map.get(&id)?;
         let unsent = send.unsent();
@@ -370,28 +379,30 @@ impl Streams {
         })
     }
 
-    /// Counts bytes of a stream that came in a packet restored by FEC.
+    /// Counts bytes of a stream that were received in a packet restored by FEC.
     pub(crate) fn on_recovered(&mut self, id: StreamId, bytes: usize) {
         if let Some(stream) = self.map.get_mut(&id) {
             stream.recovered += bytes as u64;
         }
     }
 
-    /// Bytes held for streams, to send and to read.
+    /// Bytes held for all streams: to be sent or acknowledged, and to be read.
     pub(crate) fn held(&self) -> (u64, u64) {
         (self.held, self.recv_credit.held())
     }
 
-    /// Whether more control frames wait than a well-behaved peer can cause. Each stream that exists
-    /// or may be opened by the peer accounts for at most an opening, an answer, some credit, a
-    /// returned window and an end.
+    /// Returns `true` if more control frames wait than a well-behaved peer can cause. Each stream
+    /// that exists or may be opened by the peer accounts for at most five: an OPEN, an ACCEPT, a
+    /// STREAM_CREDIT, a RETURN and a RESET.
     pub(crate) fn owes_too_much(&self) -> bool {
         let streams = u64::from(self.limits.max_streams) + u64::from(self.own_open);
         self.control.len() as u64 > 5 * streams + SPARE_FRAMES
     }
 
-    /// Further memory: the streams themselves, gaps in received data, waiting frames.
+    /// Memory besides the data, in bytes: the streams themselves, gaps in received data, and
+    /// waiting frames.
     pub(crate) fn overhead(&self) -> usize {
+        // A reset stream counts as a whole one, which is more than its record and map entry take.
         self.map.len() * size_of::<Stream>()
             + self.gaps * GAP_COST as usize
             + (self.resetting.len() + self.drains.len()) * size_of::<Stream>()
@@ -401,7 +412,7 @@ impl Streams {
     }
 }
 
-/// Ending streams.
+/// The end of streams.
 impl Streams {
     fn retire_if_done(&mut self, id: StreamId) {
         if self.map.get(&id).is_some_and(|stream| stream.is_done()) {
@@ -413,6 +424,7 @@ impl Streams {
 
     /// Removes a stream from every structure that refers to it.
     fn remove(&mut self, id: StreamId) -> Option<Box<Stream>> {
+        // While the stream is still there: it knows the time by which it is listed as resting.
         self.stir(id);
         let stream = self.map.remove(&id)?;
         if let Some(Departure { until, .. }) = stream.departure {
@@ -434,6 +446,7 @@ impl Streams {
             self.own_open -= 1;
         } else {
             self.peer_open -= 1;
+            // The peer's identifiers have one parity: halved, those in a row are one range.
             self.retired.insert_one(id.0 / 2);
         }
     }

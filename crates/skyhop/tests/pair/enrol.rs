@@ -113,7 +113,7 @@ pub(crate) fn inside_a_terminal_joins() {
     assert!(site.enrol("list", &[]).contains("joined"));
 
     site.enrol("revoke", &["ship-1"]);
-    terminal.wait_for("the other side no longer serves this one");
+    terminal.wait_for("the other side no longer serves this gateway");
     assert_reset(&held);
     // One that was intercepted just before is reset.
     let next = (0..3).find_map(|_| mirror.try_connect(PATIENCE));
@@ -169,7 +169,7 @@ pub(crate) fn inside_an_invitation() {
 
     fs::write(&permit, format!("invite = \"{key}\"\nexpires = \"2026-01-01\"\n")).unwrap();
     hub.wait_for("serving 0 terminals");
-    terminal.wait_for("the other side no longer serves this one");
+    terminal.wait_for("the other side no longer serves this gateway");
     terminal.end_by(Signal::SIGTERM);
     hub.end_by(Signal::SIGTERM);
 }

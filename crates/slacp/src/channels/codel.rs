@@ -1,12 +1,13 @@
-//! Decides when to drop the head of a lane's queue: CoDel (RFC 8289 §5), plus a limit for
+//! Decides when to drop the head of a lane's queue: CoDel (RFC 8289 §5), and a limit for
 //! unresponsive senders.
 //!
-//! CoDel tolerates queues that absorb bursts, and drops at an increasing rate when the wait never
-//! falls below its target. With a sender that does not slow down on loss, that takes minutes over a
-//! hop of 600 ms. So when the wait has stayed too long for [`PATIENCE`] intervals of dropping,
+//! CoDel tolerates queues that absorb bursts, and drops at an increasing rate while the wait stays
+//! above its target. If a sender does not slow down on loss, the queue takes minutes to shrink over
+//! a hop of 600 ms. So once the wait has been too long for [`PATIENCE`] intervals of dropping,
 //! every packet that has waited for the target plus [`SLACK`] is dropped.
 //!
-//! Not modelled: marking instead of dropping. The ECN bits of the packets inside are not touched.
+//! Not modelled: marking instead of dropping. The ECN bits of the packets in the tunnel are not
+//! changed.
 
 use core::time::Duration;
 
@@ -14,27 +15,27 @@ use units::Instant;
 
 /// Number of ineffective dropping intervals after which a sender counts as unresponsive.
 const PATIENCE: u32 = 4;
-/// How much longer than the target a packet of an unresponsive sender may wait, at least.
+/// Minimum time beyond the target that a packet of an unresponsive sender may wait.
 const SLACK: Duration = Duration::from_millis(20);
-/// A queue of this many packets is not standing: each of them waits for the one before it, however
-/// short the queue is kept (RFC 8289 §4.4).
+/// A queue of this many packets is no standing queue: each packet waits for the one before it,
+/// however short the queue is kept (RFC 8289 §4.4).
 const FEW: u32 = 3;
 
 /// The two parameters of RFC 8289 §4, and the slack.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct CoDelParams {
-    /// Acceptable standing wait.
+    /// Acceptable wait in a standing queue.
     pub(crate) target: Duration,
-    /// Round-trip time of the flows inside.
+    /// Estimated round-trip time of the flows in the channel.
     pub(crate) interval: Duration,
-    /// How much longer than the target a packet of an unresponsive sender may wait.
+    /// Time beyond the target that a packet of an unresponsive sender may wait.
     slack: Duration,
 }
 
 impl CoDelParams {
     /// Parameters for flows over a hop with this round-trip time, on which a full packet takes
-    /// `packet_time`: the RTT is the interval, but at least the RFC's 100 ms, and a twentieth of it
-    /// is the target, but at least the time of [`FEW`] packets.
+    /// `packet_time`. The interval is the RTT, at least the RFC's 100 ms. The target is a twentieth
+    /// of it, at least the time of [`FEW`] packets.
     pub(crate) fn new(rtt: Duration, packet_time: Duration) -> Self {
         let interval = rtt.max(Duration::from_millis(100));
         let target = (interval / 20).max(packet_time * FEW);
@@ -45,9 +46,9 @@ impl CoDelParams {
 /// The state of RFC 8289 §5.1, per queue.
 #[derive(Debug, Default)]
 pub(crate) struct CoDel {
-    /// When the wait will have exceeded the target for a full interval.
+    /// The time at which the wait will have exceeded the target for a full interval.
     first_above: Option<Instant>,
-    /// When dropping started.
+    /// The time at which dropping started, while it lasts.
     dropping: Option<Instant>,
     drop_next: Instant,
     count: u64,
@@ -55,8 +56,8 @@ pub(crate) struct CoDel {
 }
 
 impl CoDel {
-    /// Whether to drop the head of the queue, which has waited for `wait`. The `last` packet in the
-    /// queue is never dropped.
+    /// Returns `true` if the head of the queue, which has waited for `wait`, is to be dropped. The
+    /// `last` packet in the queue is never dropped.
     pub(crate) fn drops(
         &mut self,
         now: Instant,
@@ -74,6 +75,7 @@ impl CoDel {
                 self.dropping = None;
                 false
             }
+            // The sender has not reacted to the drops so far.
             Some(since)
                 if now >= since + law.interval * PATIENCE && wait > law.target + law.slack =>
             {
@@ -88,7 +90,7 @@ impl CoDel {
         }
     }
 
-    /// §5.4, `dodequeue`.
+    /// §5.4, `dodequeue`: returns `true` if the wait has been above the target for an interval.
     fn is_bad(&mut self, now: Instant, wait: Duration, last: bool, law: &CoDelParams) -> bool {
         if wait < law.target || last {
             self.first_above = None;
@@ -101,6 +103,7 @@ impl CoDel {
     fn enter(&mut self, now: Instant, law: &CoDelParams) {
         self.dropping = Some(now);
         let delta = self.count.saturating_sub(self.last_count);
+        // Within 16 intervals the previous drop rate is a good estimate (RFC 8289 §5.5).
         let recent = now.saturating_since(self.drop_next) < law.interval * 16;
         self.count = if delta > 1 && recent { delta } else { 1 };
         self.last_count = self.count;

@@ -1,4 +1,4 @@
-//! Packet channels as configured by the owner.
+//! Packet channels as the owner of an endpoint configures them.
 
 use core::time::Duration;
 
@@ -7,16 +7,16 @@ use units::ByteCount;
 use crate::ClassId;
 use crate::wire::frame::MAX_DEADLINE;
 
-/// How a channel handles losses.
+/// The handling of losses on a channel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ErrorControl {
-    /// Losses are not repaired.
+    /// Lost packets are not repaired.
     None,
-    /// Repairs follow the packets; what they cannot restore is lost.
+    /// FEC repairs follow the packets. A packet that they cannot restore is lost.
     Fec,
     /// A lost packet is retransmitted once.
     Arq,
-    /// Repairs and one retransmission.
+    /// FEC repairs follow the packets, and a packet that they cannot restore is retransmitted once.
     FecArq,
 }
 
@@ -30,7 +30,7 @@ impl ErrorControl {
     }
 }
 
-/// How a channel's queue drops packets.
+/// The rule by which a channel's queue drops packets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum QueueDiscipline {
     /// Each flow's queue is kept short by CoDel (RFC 8289). When the channel's queue is full, the
@@ -41,34 +41,35 @@ pub enum QueueDiscipline {
     DropTail,
 }
 
-/// How a channel carries what this side sends on it. The peer configures its own direction.
+/// The settings of a channel for packets that this side sends. The peer configures its own
+/// direction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ChannelConfig {
-    /// How losses are handled.
+    /// Retransmission and FEC of lost packets.
     pub error_control: ErrorControl,
     /// The class whose share of the rate the channel uses.
     pub class: ClassId,
-    /// How long the receiver waits for a missing packet before it delivers the ones after it, at
+    /// Time that the receiver waits for a missing packet before it delivers the ones after it, at
     /// most 10 s. At zero, packets are delivered as they arrive.
     pub deadline: Duration,
     /// Maximum number of bytes waiting to be sent, over all flows.
     pub queue: ByteCount,
-    /// What is dropped, and when.
+    /// The rule by which waiting packets are dropped.
     pub discipline: QueueDiscipline,
-    /// Maximum time a packet waits to be sent.
+    /// Maximum time that a packet waits to be sent.
     pub queue_time: Duration,
-    /// Whether headers are compressed, if the peer understands that. Costs some processing, and no
-    /// packet gets longer by more than a few bytes once in a while.
+    /// Compress headers if the peer understands that. Costs some processing; now and then a packet
+    /// becomes longer by a few bytes.
     pub compress: bool,
-    /// How long a packet may wait for others, to share a packet of the hop with them. At zero nothing
-    /// waits; packets that are waiting anyway share one in any case.
+    /// Maximum time that a packet waits for others, to share a packet of the hop with them. At zero
+    /// packets do not wait for that; those that wait anyway share a packet in any case.
     pub gather: Duration,
 }
 
 impl ChannelConfig {
     /// The defaults for an error control: deadlines of 0 (none), 100 ms (FEC) and 1 s (ARQ: a
-    /// geostationary round trip plus time to detect the loss); queues of 1 MB and 500 ms; headers as
-    /// they are, and nothing gathered.
+    /// geostationary round trip plus time to detect the loss); queues of 1 MB and 500 ms; no header
+    /// compression and no gathering.
     pub fn new(error_control: ErrorControl) -> Self {
         let deadline = match error_control {
             ErrorControl::None => Duration::ZERO,
@@ -89,7 +90,7 @@ impl ChannelConfig {
 
     /// A channel of a session that runs as a link layer ([`Config::link_layer`]), as in the SLACP
     /// paper (§2, §4): losses are repaired by one retransmission, which FEC protects, and packets
-    /// wait in a drop-tail queue of this many bytes until the link below takes them. The receiver
+    /// wait in a drop-tail queue of `queue` bytes until the link below takes them. The receiver
     /// waits for a missing packet until the sender reports that it has given it up; the deadline of
     /// 10 s only ends a wait for a sender that has vanished.
     ///

@@ -1,4 +1,4 @@
-//! Maps IP packets to flows.
+//! Maps IP packets to the lanes of a channel, by their flows.
 
 use crate::wire::frame::LANES;
 
@@ -24,12 +24,13 @@ pub(crate) fn lane(packet: &[u8]) -> u8 {
     (hash ^ hash >> 32) as u8 % LANES
 }
 
-/// Addresses, protocol, ports.
+/// The parts of a packet that identify its flow: addresses, protocol, ports.
 type Parts<'a> = [&'a [u8]; 3];
 
 fn v4(packet: &[u8]) -> Option<Parts<'_>> {
     let header = usize::from(packet[0] & 0x0f) * 4;
     let protocol = packet.get(9..10)?;
+    // More fragments, or an offset: only the first fragment has ports.
     let fragmented = u16::from_be_bytes([*packet.get(6)?, *packet.get(7)?]) & 0x3fff != 0;
     let ports = if fragmented { &[] } else { ports(protocol[0], packet.get(header..)) };
     Some([packet.get(12..20)?, protocol, ports])

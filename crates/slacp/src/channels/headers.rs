@@ -1,12 +1,13 @@
 //! Compression of packet headers (`docs/slacp.md`, Header compression).
 //!
 //! A packet that is carried whole may become a *context*: its headers are the template of later
-//! packets of its flow, which then carry only what the template does not predict. The sender uses a
-//! context once the peer has acknowledged it, and each packet says how it differs from the context
-//! itself, not from the packet before it: whatever is lost, repeated or overtaken, every packet that
-//! arrives can be rebuilt, byte for byte. There is nothing to repair.
+//! packets of its flow, which then carry only the fields that the template does not predict. The
+//! sender uses a context once the peer has acknowledged it, and each packet carries its difference
+//! from the context, not from the packet before it: whatever is lost, repeated or overtaken, every
+//! packet that arrives can be rebuilt, byte for byte, and no context is ever damaged.
 //!
-//! Not compressed: IP options and extension headers, fragments, and what is encrypted.
+//! Not compressed: packets with IPv4 options or IPv6 extension headers, fragments, and encrypted
+//! headers.
 
 mod checksum;
 mod compressor;

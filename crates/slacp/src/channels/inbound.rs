@@ -16,33 +16,35 @@ use crate::stats::ChannelStats;
 use crate::wire::frame::{Announcement, Gone, Packet, TruncatedOffset};
 use lane::{Lanes, Outcome};
 
-/// How long a channel without a deadline remembers what is missing, so that no packet is delivered
+/// Time for which a channel without a deadline remembers missing packets, so that none is delivered
 /// twice.
 const REMEMBERED: Duration = Duration::from_secs(5);
 
-/// Everything received on packet channels.
+/// The receiving side of all packet channels of a session.
 #[derive(Debug)]
 pub(crate) struct Inbound {
     /// Boxed because a map's nodes have room for eleven values each.
     channels: BTreeMap<ChannelId, Box<Receiver>>,
-    /// When the first missing packet of each lane is given up.
+    /// The time at which the first missing packet of each lane is given up.
     deadlines: BTreeSet<(Instant, ChannelId, u8)>,
     /// Packets in order, for the owner to take.
     ready: VecDeque<(ChannelId, Box<[u8]>)>,
+    /// Memory of `ready`, in bytes.
     ready_bytes: usize,
-    /// Bytes held by all lanes.
+    /// Memory of the packets, parts and gaps in all lanes, in bytes.
     held: usize,
-    /// Maximum of both together, with [`ENTRY`] per packet, part and gap. On top of that come at
-    /// most 64 lanes for each of the owner's channels.
+    /// Maximum of `held` and `ready_bytes` together, with [`ENTRY`] per packet, part and gap. The
+    /// lanes themselves, at most 64 for each of the owner's channels, are not counted.
     limit: usize,
+    /// Number of frames for channels that this side does not have.
     unknown: u64,
-    /// Compressed packets that could not be rebuilt.
+    /// Number of compressed packets that could not be rebuilt.
     without_context: u64,
 }
 
 #[derive(Debug, Default)]
 struct Receiver {
-    /// Zero until announced: packets are not waited for.
+    /// Zero until announced, that is, missing packets are not waited for.
     deadline: Duration,
     lanes: Lanes,
     stats: ChannelStats,
@@ -55,7 +57,7 @@ impl Receiver {
 }
 
 impl Inbound {
-    /// The receiver of these channels. It holds at most `limit` bytes.
+    /// A receiver of these channels that holds at most `limit` bytes.
     pub(crate) fn new(channels: &BTreeMap<ChannelId, ChannelConfig>, limit: usize) -> Self {
         Self {
             channels: channels.keys().map(|id| (*id, Box::default())).collect(),
@@ -88,7 +90,7 @@ impl Inbound {
         }
     }
 
-    /// Frees what is not in use.
+    /// Frees memory that is not in use.
     pub(crate) fn free_spare(&mut self) {
         self.channels.values_mut().for_each(|receiver| receiver.lanes.free_spare());
         self.deadlines.free_spare();
@@ -105,17 +107,17 @@ impl Inbound {
         self.without_context
     }
 
-    /// Memory in bytes: what is held for missing packets or for the owner.
+    /// Memory in bytes: packets that wait for missing ones or for the owner.
     pub(crate) fn held(&self) -> usize {
         self.held + self.ready_bytes
     }
 
-    /// Whether [`Self::poll`] would return a packet.
+    /// Returns `true` if [`Self::poll`] would return a packet.
     pub(crate) fn has_packet(&self) -> bool {
         !self.ready.is_empty()
     }
 
-    /// Returns the next packet in order, of any channel.
+    /// Takes the next packet in order, of any channel.
     pub(crate) fn poll(&mut self) -> Option<(ChannelId, Vec<u8>)> {
         let (channel, packet) = self.ready.pop_front()?;
         self.ready_bytes -= ENTRY + packet.len();
@@ -128,7 +130,7 @@ impl Inbound {
         }
     }
 
-    /// Handles a packet that came without its headers, if it could be rebuilt.
+    /// Handles a packet that came with compressed headers; `None` if it could not be rebuilt.
     pub(crate) fn rebuilt(
         &mut self,
         now: Instant,
@@ -176,7 +178,7 @@ impl Inbound {
         self.keep_within_limit(now, log);
     }
 
-    /// Handles the report that the sender has given a packet up.
+    /// Handles GONE: the sender has given a packet up.
     pub(crate) fn gone(&mut self, now: Instant, gone: Gone, log: &mut EventLog) {
         let Gone { channel, lane: id, sequence } = gone;
         let Some(receiver) = self.channels.get_mut(&channel) else {
@@ -197,10 +199,11 @@ impl Inbound {
         self.keep_within_limit(now, log);
     }
 
-    /// Delivers what a lane can deliver now, and sets its deadline.
+    /// Delivers the packets of a lane that are due, and sets its deadline.
     fn release(&mut self, now: Instant, channel: ChannelId, id: u8, log: &mut EventLog) {
         let Some(receiver) = self.channels.get_mut(&channel) else { return };
         let patience = receiver.patience();
+        // Without a deadline packets are delivered as they come, each once.
         let in_order = !receiver.deadline.is_zero();
         let Some(lane) = receiver.lanes.get_mut(id) else { return };
         while let Some((sequence, packet)) = lane.pop(in_order) {
@@ -219,8 +222,8 @@ impl Inbound {
         self.deadlines.extend(due.map(|due| (due, channel, id)));
     }
 
-    /// Stays within the limit: gives up the oldest gap first, then drops what the owner has not
-    /// taken.
+    /// Stays within the limit: first gives up gaps, those due first, then drops packets that the
+    /// owner has not taken, the newest first.
     fn keep_within_limit(&mut self, now: Instant, log: &mut EventLog) {
         while self.held() > self.limit {
             let Some((_, channel, lane)) = self.deadlines.first().copied() else { break };
@@ -229,6 +232,7 @@ impl Inbound {
         while self.held() > self.limit {
             let Some((channel, packet)) = self.ready.pop_back() else { break };
             self.ready_bytes -= ENTRY + packet.len();
+            // It was counted as delivered when it became ready.
             if let Some(receiver) = self.channels.get_mut(&channel) {
                 receiver.stats.delivered -= 1;
                 receiver.stats.bytes_delivered -= packet.len() as u64;
@@ -237,7 +241,7 @@ impl Inbound {
         }
     }
 
-    /// Gives up the first missing packets of a lane.
+    /// Gives up the first run of missing packets of a lane.
     fn give_up(&mut self, now: Instant, channel: ChannelId, id: u8, log: &mut EventLog) {
         let Some(receiver) = self.channels.get_mut(&channel) else { return };
         let Some(lane) = receiver.lanes.get_mut(id) else { return };
@@ -254,7 +258,7 @@ impl Inbound {
         self.release(now, channel, id, log);
     }
 
-    /// When [`Self::handle_timeout`] has something to do.
+    /// The time at which [`Self::handle_timeout`] has something to do.
     pub(crate) fn poll_timeout(&self) -> Option<Instant> {
         self.deadlines.first().map(|(due, ..)| *due)
     }

@@ -1,4 +1,4 @@
-//! The sending side of packet channels: queues, order, retransmissions.
+//! The sending side of packet channels: queues, their order, and retransmissions.
 
 use core::time::Duration;
 use std::collections::{BTreeMap, VecDeque};
@@ -19,7 +19,7 @@ use crate::{ChannelError, ChannelId, ClassId};
 /// Identifies a lane of a channel.
 type LaneId = (ChannelId, u8);
 
-/// Everything waiting to be sent on packet channels.
+/// The sending side of all packet channels of a session.
 #[derive(Debug)]
 pub(crate) struct Outbound {
     /// Boxed, like the lanes, because a map's nodes have room for eleven values each.
@@ -27,12 +27,12 @@ pub(crate) struct Outbound {
     /// Lanes with packets, per class.
     turns: Vec<FairQueue<LaneId>>,
     urgent: Urgent,
-    /// Gathered packets fill a packet of the hop from this many bytes on.
+    /// Number of gathered bytes that count as a full packet of the hop.
     full: usize,
 }
 
-/// Rests of partly sent packets, then retransmissions. Bounded by what was in flight, because a
-/// piece is retransmitted only once.
+/// Pieces that go before new packets: the rest of a packet that was sent in part, then
+/// retransmissions. Bounded by the packets in flight, because a piece is retransmitted only once.
 #[derive(Debug, Default)]
 struct Urgent {
     pieces: VecDeque<Piece>,
@@ -60,16 +60,17 @@ impl Urgent {
 #[derive(Debug)]
 struct Sender {
     config: ChannelConfig,
-    /// Whether the peer has acknowledged an announcement of the channel.
+    /// Set once the peer has acknowledged an announcement of the channel with its present deadline.
     announced: bool,
-    /// Bytes in all lanes.
+    /// Bytes of the packets in all lanes.
     bytes: usize,
     lanes: BTreeMap<u8, Box<Lane>>,
-    /// The next numbers of lanes that were empty when the session rested.
+    /// The next sequence numbers of lanes that were empty when the session rested.
     resting: BTreeMap<u8, u64>,
-    /// Since when packets are being gathered. They have no turns.
+    /// The time since which packets are gathered. Until they are released, their lanes have no
+    /// turns.
     gathered_since: Option<Instant>,
-    /// When gathered packets last got their turns: their wait in the queue began then.
+    /// The time at which gathered packets were last released: their wait in the queue began then.
     released: Instant,
     stats: ChannelStats,
 }
@@ -88,16 +89,17 @@ struct Queued {
     data: Arc<[u8]>,
 }
 
-/// A new piece, and what it costs its class.
+/// A new piece, and the bytes that its class is charged for.
 #[derive(Debug)]
 pub(crate) struct Taken {
     pub(crate) piece: Piece,
-    /// The whole packet with its frame, even if a part of it is sent later.
+    /// Size of the whole packet with its frame, even if a part of it is sent later.
     pub(crate) bytes: usize,
 }
 
 impl Sender {
-    /// The lane with this number, perhaps a new one, or one that continues after a rest.
+    /// The lane with this number, which is created if necessary. One that rested continues with its
+    /// sequence number.
     fn lane(&mut self, number: u8) -> &mut Lane {
         let resting = &mut self.resting;
         self.lanes.entry(number).or_insert_with(|| {
@@ -106,18 +108,19 @@ impl Sender {
         })
     }
 
-    /// Keeps of empty lanes only their next numbers.
+    /// Frees empty lanes, except for their next sequence numbers.
     fn free_spare(&mut self) {
         let empty = self.lanes.extract_if(.., |_, lane| lane.queue.is_empty());
         self.resting.extend(empty.map(|(number, lane)| (number, lane.next_sequence)));
         self.lanes.free_spare();
     }
 
+    /// Size of the announcement that must precede a packet, in bytes.
     fn announcement(&self) -> usize {
         if self.announced { 0 } else { CHANNEL_SIZE }
     }
 
-    /// Drops the oldest packet of a lane; `false` if there was none.
+    /// Drops the oldest packet of a lane. Returns `false` if the lane is empty.
     fn drop_head(&mut self, now: Instant, id: LaneId, why: DropReason, log: &mut EventLog) -> bool {
         let Some(lane) = self.lanes.get_mut(&id.1) else { return false };
         let Some(queued) = lane.queue.pop_front() else { return false };
@@ -132,7 +135,8 @@ impl Sender {
         true
     }
 
-    /// Whether a drop-tail queue has no room for the packet; it is then counted as dropped.
+    /// Returns `true` if a drop-tail queue has no room for the packet, which then counts as
+    /// dropped.
     fn refuses(
         &mut self,
         now: Instant,
@@ -154,10 +158,11 @@ impl Sender {
         self.lanes.iter().max_by_key(|(_, lane)| lane.bytes).map(|(lane, _)| *lane)
     }
 
-    /// Decides whether the head of the lane is dropped, and why.
+    /// The reason to drop the head of the lane now, if there is one.
     fn verdict(&mut self, now: Instant, lane: u8, law: &CoDelParams) -> Option<DropReason> {
         let lane = self.lanes.get_mut(&lane)?;
         let head = lane.queue.front()?;
+        // Time spent gathering was asked for, and is no sign of a standing queue.
         let since = head.since.max(self.released);
         let (wait, size) = (now.saturating_since(since), head.data.len());
         if wait > self.config.queue_time {
@@ -166,11 +171,12 @@ impl Sender {
         if self.config.discipline == QueueDiscipline::DropTail {
             return None;
         }
+        // RFC 8289 §5.4: no drop if what remains is at most one packet, here one of this size.
         let last = lane.bytes - size <= size;
         lane.codel.drops(now, wait, last, law).then_some(DropReason::Aqm)
     }
 
-    /// The head of a lane as a piece. It stays in the queue.
+    /// The head of a lane as a piece, which stays in the queue.
     fn peek(&self, now: Instant, id: LaneId) -> Option<Piece> {
         let lane = self.lanes.get(&id.1)?;
         let data = Arc::clone(&lane.queue.front()?.data);
@@ -186,7 +192,7 @@ impl Sender {
         })
     }
 
-    /// Removes the head of a lane; returns whether another packet follows.
+    /// Removes the head of a lane. Returns `true` if another packet follows.
     fn pop(&mut self, now: Instant, lane: u8) -> bool {
         let Some(lane) = self.lanes.get_mut(&lane) else { return false };
         let Some(queued) = lane.queue.pop_front() else { return false };
@@ -201,7 +207,7 @@ impl Sender {
 }
 
 impl Outbound {
-    /// The channels of a session with this many classes, for packets of `mtu` bytes.
+    /// The channels of a session with `classes` classes and packets of `mtu` bytes.
     pub(crate) fn new(
         channels: &BTreeMap<ChannelId, ChannelConfig>,
         classes: usize,
@@ -227,8 +233,8 @@ impl Outbound {
         }
     }
 
-    /// Applies new settings for existing channels and a new number of classes. A channel without
-    /// settings moves to the default class. Queued packets stay.
+    /// Applies new settings to existing channels, and a new number of classes. A channel without
+    /// new settings moves to the default class. Queued packets stay.
     pub(crate) fn configure(
         &mut self,
         channels: &BTreeMap<ChannelId, ChannelConfig>,
@@ -239,8 +245,10 @@ impl Outbound {
         for (id, sender) in &mut self.channels {
             let usual = ChannelConfig { class: ClassId::DEFAULT, ..sender.config };
             let config = channels.get(id).copied().unwrap_or(usual);
+            // The receiver must hear of another deadline.
             sender.announced &= config.deadline == sender.config.deadline;
             sender.config = config;
+            // Gathered packets get their turns below, with all others.
             sender.gathered_since = None;
             let waiting = sender.lanes.iter().filter(|(_, lane)| !lane.queue.is_empty());
             let turns = &mut self.turns[usize::from(config.class.0)];
@@ -255,15 +263,15 @@ impl Outbound {
         Some(ChannelStats { waiting: ByteCount::new(waiting as u64), ..sender.stats.clone() })
     }
 
-    /// Frees what is not in use.
+    /// Frees memory that is not in use.
     pub(crate) fn free_spare(&mut self) {
         self.channels.values_mut().for_each(|sender| sender.free_spare());
         self.turns.iter_mut().for_each(FairQueue::free_spare);
         self.urgent.pieces.free_spare();
     }
 
-    /// Queues a packet. If the queue is full, it is dropped, or the longest lane loses its oldest
-    /// packets.
+    /// Queues a packet. If the channel's queue is full, a drop-tail queue drops the packet;
+    /// otherwise the longest lane loses its oldest packets.
     pub(crate) fn send(
         &mut self,
         now: Instant,
@@ -286,6 +294,7 @@ impl Outbound {
         lane.queue.push_back(Queued { since: now, data: packet.into() });
         lane.bytes += size;
         let gathers = !sender.config.gather.is_zero();
+        // Once packets wait for a turn, others join them without being gathered.
         if gathers && (sender.bytes == 0 || sender.gathered_since.is_some()) {
             sender.gathered_since.get_or_insert(now);
         } else {
@@ -306,24 +315,25 @@ impl Outbound {
         Ok(())
     }
 
-    /// When gathered packets must get their turns at the latest.
+    /// The time at which gathered packets must be released at the latest.
     pub(crate) fn gathered_until(&self) -> Option<Instant> {
         let until = |sender: &Sender| Some(sender.gathered_since? + sender.config.gather);
         self.channels.values().filter_map(|sender| until(sender)).min()
     }
 
-    /// Whether no packet waits.
+    /// Returns `true` if no new packet waits.
     pub(crate) fn is_idle(&self) -> bool {
         self.channels.values().all(|sender| sender.bytes == 0)
     }
 
-    /// How long the next packets of a channel may wait for others, if some leave now that could.
+    /// Maximum time that the next packets may wait for others, if packets of a channel that gathers
+    /// are about to leave.
     pub(crate) fn gathers(&self) -> Option<Duration> {
         let waiting = self.channels.values().filter(|sender| sender.bytes > 0);
         waiting.map(|sender| sender.config.gather).max().filter(|gather| !gather.is_zero())
     }
 
-    /// Gives gathered packets their turns: those that have waited long enough, or `all`.
+    /// Releases gathered packets: those that have waited long enough, or `all`.
     pub(crate) fn release_gathered(&mut self, now: Instant, all: bool) {
         let is_due = |sender: &Sender| {
             sender.gathered_since.is_some_and(|since| all || since + sender.config.gather <= now)
@@ -333,6 +343,7 @@ impl Outbound {
         due.into_iter().for_each(|id| self.release(now, id));
     }
 
+    /// Gives the lanes of gathered packets their turns.
     fn release(&mut self, now: Instant, channel: ChannelId) {
         let Some(sender) = self.channels.get_mut(&channel) else { return };
         if sender.gathered_since.take().is_none() {
@@ -344,51 +355,53 @@ impl Outbound {
         waiting.for_each(|(lane, _)| turns.push((channel, *lane)));
     }
 
-    /// Whether the headers of a piece may be compressed: only those of whole packets are.
+    /// Returns `true` if the headers of a piece may be compressed: it must be a whole packet.
     pub(crate) fn compresses(&self, piece: &Piece) -> bool {
         let is_whole = piece.len() == piece.data.len();
         is_whole && self.channels.get(&piece.channel).is_some_and(|sender| sender.config.compress)
     }
 
-    /// Records how many bytes of a packet's headers were left out, or added for its context.
+    /// Counts the header bytes of a packet that were saved, or added for its context: the size with
+    /// plain headers, and the size written.
     pub(crate) fn on_compressed(&mut self, channel: ChannelId, plain: usize, written: usize) {
         let Some(sender) = self.channels.get_mut(&channel) else { return };
         let stats = &mut sender.stats;
         stats.compressed += u64::from(written < plain);
+        // The first context costs more than has been saved by then.
         let saved = (stats.header_bytes_saved + plain as u64).saturating_sub(written as u64);
         stats.header_bytes_saved = saved;
     }
 
-    /// Bytes waiting. Visits at most 32 channels.
+    /// Number of bytes waiting. Visits each channel, 32 at most.
     pub(crate) fn held(&self) -> usize {
         let queued = self.channels.values().map(|sender| sender.bytes).sum::<usize>();
         self.urgent.bytes + queued
     }
 
-    /// Whether anything waits that goes before new data.
+    /// Returns `true` if rests of packets or retransmissions wait, which go before new data.
     pub(crate) fn has_urgent(&self) -> bool {
         !self.urgent.pieces.is_empty()
     }
 
-    /// Whether anything waits.
+    /// Returns `true` if anything may be sent now.
     pub(crate) fn wants_to_send(&self) -> bool {
         self.has_urgent() || self.turns.iter().any(|class| !class.is_empty())
     }
 
-    /// What is waiting in a class.
+    /// The lanes of a class with packets that have turns.
     pub(crate) fn backlog(&self, class: usize) -> Backlog {
         let turns = &self.turns[class];
         Backlog { flows: turns.len(), sparse: turns.has_sparse() }
     }
 
-    /// Number of bytes waiting for a class's turn.
+    /// Number of bytes in a class that wait for its turn.
     pub(crate) fn waiting(&self, class: usize) -> u64 {
         let senders = self.channels.values();
         let of_class = senders.filter(|sender| usize::from(sender.config.class.0) == class);
         of_class.map(|sender| sender.bytes as u64).sum()
     }
 
-    /// Returns the next rest of a packet, or retransmission, if it fits in `room`.
+    /// Takes the next rest of a packet or retransmission, if it fits in `room`.
     pub(crate) fn next_urgent(
         &mut self,
         now: Instant,
@@ -398,6 +411,7 @@ impl Outbound {
         loop {
             let piece = self.urgent.pieces.front()?;
             let sender = self.channels.get_mut(&piece.channel)?;
+            // The receiver waits for it no longer.
             if piece.again && now.saturating_since(piece.first_sent) > wait(&sender.config) {
                 sender.give_up(now, piece, log);
                 self.urgent.pop_front();
@@ -420,8 +434,8 @@ impl Outbound {
         }
     }
 
-    /// Returns the next packet of a class that queue management lets through, if it fits in `room`.
-    /// If the packet is split, its rest follows in the next packets.
+    /// Takes the next packet of a class that queue management lets through, if it fits in `room`.
+    /// If the packet is cut, its rest follows in the next packets.
     pub(crate) fn next_new(
         &mut self,
         now: Instant,
@@ -437,6 +451,7 @@ impl Outbound {
                 sender.drop_head(now, id, why, log);
             }
             let Some(mut piece) = sender.peek(now, id) else {
+                // Queue management has emptied the lane.
                 self.turns[class].sent(id, 0, false);
                 continue;
             };
@@ -449,6 +464,7 @@ impl Outbound {
             self.turns[class].sent(id, bytes, more);
             match fit {
                 Fit::Cut(size) => self.urgent.push_front(piece.cut(size)),
+                // It is dropped, or it would block its lane.
                 Fit::Never => continue,
                 Fit::Whole | Fit::Later => {}
             }
@@ -465,6 +481,7 @@ impl Outbound {
     /// Records that the peer knows the channel with this deadline.
     pub(crate) fn on_announced(&mut self, channel: ChannelId, deadline: Duration) {
         if let Some(sender) = self.channels.get_mut(&channel) {
+            // The deadline may have changed since the acknowledged announcement.
             sender.announced = deadline == sender.config.deadline;
         }
     }
@@ -489,7 +506,8 @@ impl Outbound {
         log.record(now, || LogEvent::GivenUp { unit: Unit::Packet { channel, lane, sequence } });
     }
 
-    /// Retransmits a piece that was, or may have been, lost, unless it is too late.
+    /// Queues the retransmission of a piece that was, or may have been, lost, unless it is too
+    /// late.
     pub(crate) fn resend(&mut self, now: Instant, piece: Piece, log: &mut EventLog) {
         let Some(sender) = self.channels.get_mut(&piece.channel) else { return };
         if now.saturating_since(piece.first_sent) > wait(&sender.config) {
@@ -500,6 +518,7 @@ impl Outbound {
 }
 
 impl Sender {
+    /// Counts a piece as lost for good.
     fn give_up(&mut self, now: Instant, piece: &Piece, log: &mut EventLog) {
         self.stats.lost += 1;
         let unit = Unit::from(piece);
@@ -507,8 +526,8 @@ impl Sender {
     }
 }
 
-/// How long after the first transmission of a packet a retransmission is useful: as long as the
-/// receiver waits for it.
+/// Time after the first transmission of a packet during which a retransmission is useful: as long
+/// as the receiver waits for it.
 fn wait(config: &ChannelConfig) -> Duration {
     if config.deadline.is_zero() { MAX_DEADLINE } else { config.deadline }
 }

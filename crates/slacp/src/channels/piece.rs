@@ -1,4 +1,4 @@
-//! A packet in flight, or a part of one.
+//! A packet of a channel on its way to the peer, or a part of one.
 
 use core::ops::Range;
 use std::sync::Arc;
@@ -20,16 +20,17 @@ pub(crate) struct Piece {
     pub(crate) lane: u8,
     pub(crate) sequence: u64,
     pub(crate) error_control: ErrorControl,
-    /// When the packet was first sent.
+    /// The time at which the packet was first sent.
     pub(crate) first_sent: Instant,
-    /// Whether it is a retransmission.
+    /// Set if it is a retransmission.
     pub(crate) again: bool,
+    /// The bytes of the packet that it carries.
     pub(crate) range: Range<usize>,
-    /// The whole packet.
+    /// The whole packet, which its pieces share.
     pub(crate) data: Arc<[u8]>,
 }
 
-/// The room for a piece in a SLACP packet.
+/// The room for a piece in a SLACP packet, in bytes.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Room {
     /// Bytes left for frames in this packet.
@@ -38,15 +39,15 @@ pub(crate) struct Room {
     pub(crate) whole: usize,
 }
 
-/// How a piece fits.
+/// The result of fitting a piece into a SLACP packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Fit {
     Whole,
-    /// This many bytes of it fit. It would not fit in a packet of its own either.
+    /// This many bytes fit. The piece would not fit in a packet of its own either.
     Cut(usize),
-    /// It fits in the next packet.
+    /// It fits in the next packet, or more of it does.
     Later,
-    /// It fits in no packet on this path.
+    /// Not even the smallest part fits in a packet on this path.
     Never,
 }
 
@@ -55,13 +56,13 @@ impl Piece {
         self.range.len()
     }
 
-    /// Whether repairs protect the packet that carries it: true for every retransmission, and for
+    /// Returns `true` if FEC protects the packet that carries it: every retransmission, and
     /// everything on channels with FEC.
     pub(crate) fn is_source(&self) -> bool {
         self.again || self.error_control.has_fec()
     }
 
-    /// The packet, if it is given up.
+    /// The report that its packet is given up.
     pub(crate) fn gone(&self) -> Gone {
         Gone { channel: self.channel, lane: self.lane, sequence: self.sequence }
     }
@@ -78,7 +79,7 @@ impl Piece {
         }
     }
 
-    /// How the piece fits together with the `before` bytes that must precede it.
+    /// Fits the piece, and the `before` bytes that must precede it, into a packet.
     pub(crate) fn fit(&self, before: usize, room: Room) -> Fit {
         let size = before + self.frame().head() + self.len();
         if size <= room.left {
@@ -87,6 +88,7 @@ impl Piece {
         if size <= room.whole {
             return Fit::Later;
         }
+        // The head of a part is longer: it has the offset and the size of the packet.
         let head = before + self.part(self.range.start..self.range.end - 1).frame().head();
         match room.left.saturating_sub(head) {
             space if space >= SHORTEST_PART => Fit::Cut(space.min(self.len() - 1)),

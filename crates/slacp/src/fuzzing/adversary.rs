@@ -1,4 +1,4 @@
-//! A peer that holds a valid key and means harm.
+//! A malicious peer with a valid key.
 
 use core::time::Duration;
 use std::collections::{BTreeSet, VecDeque};
@@ -14,47 +14,47 @@ use super::tactics::Tactic;
 use crate::wire::frame::Frame;
 use crate::{KeyPair, PublicKey};
 
-/// Initiations under way at once: this many, or in a crowd one for every [`OPENINGS_SHARE`]
-/// sessions wanted.
+/// Maximum number of handshakes under way at once: this many, or in a crowd one for every
+/// [`OPENINGS_SHARE`] sessions wanted.
 const OPENINGS: usize = 8;
 const OPENINGS_SHARE: usize = 2;
-/// The time for each initiation: they cost the adversary as much as the hub, and
-/// a run of many sessions is to be short.
+/// Time between two initiations. They cost the adversary as much as the hub, and a run of many
+/// sessions should be short.
 const INITIATION: Duration = Duration::from_millis(20);
-/// The same for a crowd, and how far behind schedule it may catch up at once.
+/// The same time for a crowd, and the backlog that it may catch up with at once.
 const CROWD_INITIATION: Duration = Duration::from_millis(1);
 const CATCH_UP: Duration = Duration::from_millis(4);
-/// The rate of a crowd.
+/// Sending rate of a crowd.
 const CROWD_RATE: BitRate = BitRate::from_bits_per_second(40_000_000);
-/// Initiations of before, to be sent again.
+/// Number of earlier initiations kept, to be sent again.
 const RECORDED: usize = 16;
-/// What it says and nobody takes is forgotten beyond this.
+/// Maximum number of datagrams that wait to be sent.
 const OUTBOX: usize = 4_096;
-/// Datagrams that leave in one go, at most.
+/// Maximum number of datagrams that are sent at once.
 const BURST: u64 = 12;
-/// What a datagram counts for at least, in bytes on the link: a run of many seeds
-/// is to be short.
+/// Minimum number of bytes on the link that a datagram counts as: a run of many seeds should be
+/// short.
 const LEAST: u64 = 200;
-/// The headers of a datagram on the link: IPv4 and UDP.
+/// Size of the headers of a datagram on the link, IPv4 and UDP, in bytes.
 const HEADERS: u64 = 28;
 
-/// Addresses of the adversary. What is sent there arrives; its sessions are set
-/// up at the first, those of a crowd at one for each key.
+/// An address of the adversary, where it receives. Its sessions are set up at the first one, those
+/// of a crowd at one for each key.
 pub const fn own_address(n: usize) -> SocketAddr {
     address(1, n)
 }
 
-/// Addresses that the adversary only claims to have.
+/// An address that the adversary only claims to have.
 pub(super) const fn claimed_address(n: usize) -> SocketAddr {
     address(2, n)
 }
 
-/// Whether an address is the adversary's own.
+/// Returns `true` if an address is the adversary's own.
 pub fn is_own(address: SocketAddr) -> bool {
     net(address) == Some(1)
 }
 
-/// Whether the adversary only claims to have an address.
+/// Returns `true` if the adversary only claims to have an address.
 pub(super) fn is_claimed(address: SocketAddr) -> bool {
     net(address) == Some(2)
 }
@@ -64,24 +64,24 @@ fn net(address: SocketAddr) -> Option<u8> {
     Some(v4.ip().octets()[2])
 }
 
-/// Sixteen hosts are in one network of 256 addresses.
+/// An address of a host. Sixteen hosts are in one network of 256 addresses.
 const fn address(net: u8, host: usize) -> SocketAddr {
     SocketAddr::new(IpAddr::V4(Ipv4Addr::new(10, (host / 16) as u8, net, host as u8 % 16)), 5900)
 }
 
-/// Everything that the grammar allows to a terminal, or to a hub, and more; in
-/// virtual time. What it does follows from its [`Choices`] and its inputs.
+/// A malicious terminal or hub, which sends everything that the grammar allows, and more. Its
+/// actions follow from its [`Choices`] and its inputs, in virtual time.
 pub struct Adversary {
     role: Role,
     choices: Choices,
     contacts: Contacts,
-    /// Sessions at a time that it wants.
+    /// Number of sessions that it wants to have at a time.
     wanted: usize,
-    /// A crowd sends nothing but handshakes until nearly all its sessions are up.
+    /// Set once nearly all sessions of a crowd are up. Until then it sends only handshakes.
     assembled: bool,
     rate: BitRate,
     next_act: Instant,
-    /// With their sources.
+    /// Datagrams to be sent, with their source addresses.
     outbox: VecDeque<(SocketAddr, Vec<u8>)>,
     recorded: VecDeque<Vec<u8>>,
     initiation: Duration,
@@ -93,7 +93,8 @@ enum Role {
         keys: Vec<KeyPair>,
         hub: PublicKey,
         openings: VecDeque<Box<Opening>>,
-        /// Keys of a crowd without a session; any key may have another if this is no crowd.
+        /// Keys of a crowd that have no session. `None` if this is no crowd: then a key may have
+        /// several.
         idle: Option<BTreeSet<usize>>,
     },
     Hub {
@@ -102,7 +103,7 @@ enum Role {
 }
 
 impl Adversary {
-    /// Terminals with these keys, one after another and at once.
+    /// Terminals with these keys, one after another or several at once.
     pub fn terminals(keys: Vec<KeyPair>, hub: PublicKey, mut choices: Choices) -> Self {
         let most = keys.len() as u64;
         let wanted = if choices.one_in(4) { 1 + choices.below(most) } else { 1 };
@@ -110,7 +111,7 @@ impl Adversary {
         Self::new(Role::Terminal { keys, hub, openings, idle: None }, wanted as usize, choices)
     }
 
-    /// Terminals with these keys, all of them at any time.
+    /// Terminals with these keys, all of them at once.
     pub fn crowd(keys: Vec<KeyPair>, hub: PublicKey, choices: Choices) -> Self {
         let (openings, idle) = (VecDeque::new(), Some((0..keys.len()).collect()));
         let wanted = keys.len();
@@ -118,7 +119,7 @@ impl Adversary {
         Self { assembled: false, rate: CROWD_RATE, initiation: CROWD_INITIATION, ..crowd }
     }
 
-    /// A hub gone bad.
+    /// A malicious hub.
     pub fn hub(identity: KeyPair, choices: Choices) -> Self {
         Self::new(Role::Hub { identity }, 1, choices)
     }
@@ -140,19 +141,19 @@ impl Adversary {
         }
     }
 
-    /// What it does, for a report.
+    /// Describes its behaviour, for a report.
     pub fn describe(&self) -> String {
         let habits = self.contacts.iter().map(|contact| (&contact.tactics, contact.acks));
         let habits: Vec<_> = habits.take(4).collect();
         format!("{} sessions wanted, {}: {habits:?}", self.wanted, self.rate)
     }
 
-    /// Whether a fuzzer's bytes are used up.
+    /// Returns `true` if the fuzzer's bytes are used up.
     pub fn is_spent(&self) -> bool {
         self.choices.is_spent()
     }
 
-    /// Takes a datagram that was sent to one of its addresses.
+    /// Receives a datagram that was sent to one of its addresses.
     pub fn receive(&mut self, now: Instant, at: SocketAddr, datagram: &mut [u8]) {
         let (taken, ended) = self.contacts.receive(at, datagram);
         if let Role::Terminal { idle: Some(idle), .. } = &mut self.role {
@@ -178,7 +179,7 @@ impl Adversary {
         }
     }
 
-    /// Goes on with a handshake, if the datagram is an answer to it.
+    /// Continues a handshake if the datagram answers it.
     fn follow(&mut self, now: Instant, mut opening: Box<Opening>, datagram: &[u8]) {
         let again = opening.takes_cookie(now, datagram);
         let own = opening.home;
@@ -202,7 +203,7 @@ impl Adversary {
         }
     }
 
-    /// The next datagram to leave, and the source that it claims.
+    /// The next datagram to be sent, with the source address that it claims.
     pub fn transmit(&mut self) -> Option<(SocketAddr, Vec<u8>)> {
         self.outbox.pop_front()
     }
@@ -232,7 +233,7 @@ impl Adversary {
         missing || self.choices.one_in(1_000)
     }
 
-    /// Begins a handshake, several at once, or sends old initiations again.
+    /// Begins one handshake, or several at once, or sends old initiations again.
     fn initiate(&mut self, now: Instant) {
         self.next_initiation = self.next_initiation.max(now - CATCH_UP) + self.initiation;
         let Role::Terminal { keys, hub, openings, idle } = &mut self.role else { return };
@@ -243,7 +244,8 @@ impl Adversary {
             let key = idle.as_mut().and_then(BTreeSet::pop_first).unwrap_or(any);
             let home = own_address(if idle.is_some() { key } else { 0 });
             let identity = keys[key].clone();
-            // In a crowd each key has one session, and the adversary as many as it wants.
+            // Links are added to known sessions, but not in a crowd, where each key has one
+            // session.
             let of_key = |contact: &&Contact| contact.key == key;
             let known = self.contacts.iter().find(of_key).filter(|_| idle.is_none());
             let joined = known.map(|contact| contact.forger.name);
@@ -274,7 +276,7 @@ impl Adversary {
         }
     }
 
-    /// Says something on one of its sessions.
+    /// Sends a packet on one of its sessions.
     fn speak(&mut self) {
         let nth = self.choices.below(self.contacts.len() as u64) as usize;
         let Some(contact) = self.contacts.get_mut(nth) else { return };

@@ -1,4 +1,4 @@
-//! An endpoint whose every step is held against what no peer may make it do.
+//! An endpoint that is checked at every step against the limits of what a peer may cause.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -10,46 +10,46 @@ use crate::recovery::fec::{Block, Decoder, PendingRepair, encode};
 use crate::wire::frame::Repair;
 use crate::{Destination, Ecn, Endpoint, Event, Footprint, Open, SessionId, Wake};
 
-/// The most of what came from an unproven address that may go there (RFC 9000
+/// Maximum ratio of the bytes sent to an unproven address to those received from it (RFC 9000
 /// §8.1).
 const AMPLIFICATION: u64 = 3;
-/// A turn that changes nothing may be one that was asked for a moment too early;
-/// the next one is not.
+/// Maximum number of turns at one time without input or output. One of them may have been asked for
+/// a moment too early.
 const IDLE_TURNS: u32 = 2;
-/// Turns in a second for all of a session's timers: the shortest, 3 ms, is that
-/// of tails (`planner.rs`).
+/// Turns in a second for all timers of a session. The shortest, 3 ms, is that of tails
+/// (`planner.rs`).
 const TIMER_TURNS: u64 = 400;
 
-/// What is held takes up to three times what it counts for: maps are half empty after
-/// insertions in order, vectors double, and what they gave back is not given up.
+/// Maximum ratio of the memory allocated to the memory counted: maps are half empty after
+/// insertions in order, vectors double, and do not give back what they no longer need.
 const SLACK: usize = 3;
-/// What a session takes beside what it counts, in bytes: 64 lanes on each of four
-/// channels with half a kilobyte each, a kilobyte for each of 32 streams, the room that
-/// the queues of events and of frames keep, a thousand each, and itself.
+/// Memory that a session takes without counting it, in bytes: 64 lanes on each of four channels
+/// with half a kilobyte each, a kilobyte for each of 32 streams, the capacity that the queues of
+/// events and of frames keep, a thousand entries each, and the session itself.
 const FIXED: usize = 4 * 64 * 512 + 32 * 1024 + 2 * 1024 * 100 + 36_000;
 
-/// What a session's figures may show.
+/// Limits of the statistics of a session.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
-    /// Bytes of streams in each direction.
+    /// Maximum number of bytes of streams in each direction.
     pub memory: u64,
-    /// Streams alive.
+    /// Maximum number of live streams.
     pub streams: usize,
 }
 
-/// How much an endpoint may hold, in bytes.
+/// Maximum memory of an endpoint, in bytes.
 #[derive(Debug, Clone, Copy)]
 pub struct Bound {
-    /// Without sessions.
+    /// Memory without sessions.
     pub base: usize,
-    /// For each session, and each handshake under way.
+    /// Memory for each session, and for each handshake under way.
     pub session: usize,
-    /// For each session of an honest peer instead.
+    /// Memory for each session of an honest peer, instead of `session`.
     pub honest: usize,
 }
 
-/// The erasure code's tables, some megabytes, belong to the process, not to the
-/// endpoint that first needs them.
+/// Allocates the tables of the erasure code. They take some megabytes, belong to the process, and
+/// must not count for the endpoint that first needs them.
 fn fill_tables() {
     let block = Block { base: 0, stride: 1, count: 2 };
     let pending = encode(block, 1, |_| b"source");
@@ -61,33 +61,35 @@ fn fill_tables() {
     decoder.repair(2, &repair);
 }
 
-/// An endpoint that is called only through this.
+/// An endpoint with checks around each call.
 pub struct CheckedEndpoint {
     endpoint: Endpoint,
-    /// Bytes allocated and not freed in this thread.
+    /// Returns the number of bytes allocated and not freed in this thread.
     live: fn() -> isize,
     bound: Bound,
     held: isize,
-    /// Sessions of honest peers.
+    /// Number of sessions of honest peers.
     pub honest: usize,
-    /// The most held so far, in shares of the bound.
+    /// Maximum memory held so far, as a fraction of the bound.
     pub most: f64,
-    /// The same in shares of what its own figures explain.
+    /// Maximum memory held so far, as a fraction of the memory that its statistics explain.
     pub most_uncounted: f64,
-    /// Bytes from, and to, addresses that the adversary only claims.
+    /// Bytes received from, and sent to, addresses that the adversary only claims.
     claimed: BTreeMap<SocketAddr, [u64; 2]>,
-    /// Datagrams taken and given since the second began.
+    /// The present second. `work` and `turns` count from its beginning.
     second: u64,
+    /// Number of datagrams received and sent.
     work: u64,
+    /// Number of calls of [`Self::wake`].
     turns: u64,
-    /// Turns at one time without input or output.
+    /// Number of turns at one time without input or output.
     idle: u32,
     last_turn: Instant,
 }
 
 impl CheckedEndpoint {
-    /// Watches what `make` makes. `live` tells how much memory is in use; zero
-    /// always if that is not known.
+    /// Checks the endpoint that `make` makes. `live` returns the memory in use, in bytes, or always
+    /// 0 if it is not known.
     pub fn new(live: fn() -> isize, bound: Bound, make: impl FnOnce() -> Endpoint) -> Self {
         fill_tables();
         let before = live();
@@ -109,17 +111,17 @@ impl CheckedEndpoint {
         }
     }
 
-    /// What the endpoint holds, in bytes.
+    /// Memory held by the endpoint, in bytes.
     pub fn held(&self) -> isize {
         self.held
     }
 
-    /// The endpoint, to be looked at.
+    /// The endpoint, for reading.
     pub fn endpoint(&self) -> &Endpoint {
         &self.endpoint
     }
 
-    /// Calls the endpoint. What it returns must not own memory of the endpoint's.
+    /// Calls the endpoint. The result must not own memory that was allocated for the endpoint.
     pub fn with<R>(&mut self, call: impl FnOnce(&mut Endpoint) -> R) -> R {
         let before = (self.live)();
         let result = call(&mut self.endpoint);
@@ -128,7 +130,7 @@ impl CheckedEndpoint {
         result
     }
 
-    /// Hands over a datagram.
+    /// Hands a datagram to the endpoint.
     pub fn receive(&mut self, now: Instant, from: SocketAddr, datagram: &mut [u8]) {
         self.work += 1;
         self.idle = 0;
@@ -140,10 +142,10 @@ impl CheckedEndpoint {
         self.with(|endpoint| endpoint.handle_datagram_with_ecn(now, from, ecn, datagram));
     }
 
-    /// The next datagram to leave.
+    /// The next datagram to be sent.
     ///
     /// # Panics
-    /// When an address that has proved nothing gets more than it may.
+    /// If an unproven address gets more than three times the bytes that came from it.
     pub fn transmit(&mut self, now: Instant, buf: &mut Vec<u8>) -> Option<SocketAddr> {
         // Grown here, the buffer would count as the endpoint's.
         buf.reserve(2_000);
@@ -157,10 +159,10 @@ impl CheckedEndpoint {
         Some(to)
     }
 
-    /// Lets what is due happen.
+    /// Lets the endpoint handle its timeouts.
     ///
     /// # Panics
-    /// When the endpoint turns in circles.
+    /// If the endpoint is woken in vain, or too often.
     pub fn wake(&mut self, now: Instant) {
         self.idle = if now == self.last_turn { self.idle + 1 } else { 0 };
         self.last_turn = now;
@@ -181,7 +183,7 @@ impl CheckedEndpoint {
     /// The next event.
     pub fn poll_event(&mut self) -> Option<(SessionId, Event)> {
         let event = self.with(Endpoint::poll_event)?;
-        // The only memory that leaves with it.
+        // The only memory that leaves with an event.
         if let Event::Opened {
             open: Open { destination: Destination::Name(name, _), .. }, ..
         } = &event.1
@@ -191,13 +193,15 @@ impl CheckedEndpoint {
         Some(event)
     }
 
-    /// When to wake it.
+    /// The next time at which to call [`Self::wake`].
     pub fn poll_timeout(&self) -> Option<(Instant, Wake)> {
         self.endpoint.poll_timeout()
     }
 
+    /// Checks the memory held against the bound.
+    ///
     /// # Panics
-    /// When the endpoint holds more than its bound.
+    /// If the endpoint holds more.
     fn check_memory(&mut self) {
         let Footprint { sessions, handshakes, .. } = self.endpoint.footprint();
         let Bound { base, session, honest } = self.bound;
@@ -211,11 +215,11 @@ impl CheckedEndpoint {
         );
     }
 
-    /// Holds the figures of the endpoint against its limits, and against what it
-    /// really holds; `sessions` are all that its owner knows of.
+    /// Checks the statistics of the sessions against their limits, and the memory held against the
+    /// memory that they explain. `sessions` are all that the owner knows of.
     ///
     /// # Panics
-    /// When a limit is exceeded, or more is held than is accounted for.
+    /// If a limit is exceeded, or if more memory is held than is explained.
     pub fn check_figures(
         &mut self,
         sessions: impl Iterator<Item = SessionId> + Clone,

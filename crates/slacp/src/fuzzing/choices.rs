@@ -1,4 +1,4 @@
-//! Where an adversary's choices come from: a seed, or the bytes of a fuzzer.
+//! The source of an adversary's choices: a seed, or the bytes of a fuzzer.
 
 use std::collections::VecDeque;
 
@@ -7,7 +7,7 @@ use rand_core::{Rng, SeedableRng};
 
 use crate::wire::varint;
 
-/// A source of choices. The same source gives the same choices.
+/// A deterministic source of choices.
 pub struct Choices(Source);
 
 enum Source {
@@ -17,7 +17,7 @@ enum Source {
 }
 
 impl Choices {
-    /// Choices without end.
+    /// An endless source of pseudo-random choices.
     pub fn seeded(seed: u64) -> Self {
         Self(Source::Seeded(Box::new(ChaCha8Rng::seed_from_u64(seed))))
     }
@@ -27,12 +27,12 @@ impl Choices {
         Self(Source::Bytes(bytes.iter().copied().collect()))
     }
 
-    /// Whether every further choice is the first one.
+    /// Returns `true` if the fuzzer's bytes are used up: every further choice is zero.
     pub fn is_spent(&self) -> bool {
         matches!(&self.0, Source::Bytes(rest) if rest.is_empty())
     }
 
-    /// A number of as many random bits.
+    /// A number of this many random bits, at most 64.
     pub fn bits(&mut self, bits: u32) -> u64 {
         let all = match &mut self.0 {
             Source::Seeded(rng) if bits <= 32 => rng.next_u32().into(),
@@ -59,15 +59,15 @@ impl Choices {
         self.below(n) == n - 1
     }
 
-    /// One of several.
+    /// One of the given values.
     ///
     /// # Panics
-    /// If there is none.
+    /// If `from` is empty.
     pub fn pick<T: Copy>(&mut self, from: &[T]) -> T {
         from[self.below(from.len() as u64) as usize]
     }
 
-    /// A number that a varint can hold, of any size, often at an edge.
+    /// A number that a varint can hold, of any size, often at a limit.
     pub fn extreme(&mut self) -> u64 {
         let width = self.below(63) as u32;
         let number = match self.below(4) {
@@ -79,7 +79,7 @@ impl Choices {
         number.min(varint::MAX)
     }
 
-    /// A number close to `n`, or anything.
+    /// A number close to `n`, or any number.
     pub fn near(&mut self, n: u64) -> u64 {
         let number = match self.below(4) {
             0 => n.saturating_sub(self.below(300)),

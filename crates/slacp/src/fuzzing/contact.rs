@@ -1,5 +1,4 @@
-//! A session as an adversary uses it: what it knows of the other side, and what
-//! it says next.
+//! A session of an adversary: its knowledge of the other side, and its next packets.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
@@ -12,41 +11,42 @@ use crate::StreamId;
 use crate::wire::ecn::EcnCounts;
 use crate::wire::frame::{self, Frame, Report, TruncatedOffset};
 
-/// The frames of one packet take no more, so that it passes every path.
+/// Maximum size of the frames of a packet, in bytes, with which it passes every path.
 pub(super) const ROOM: usize = 1180;
-/// As many of the packets sent last are kept, to be sent again.
+/// Number of sent packets kept, to be sent again.
 const RECORDED: usize = 32;
-/// As many challenges wait for their answers.
+/// Maximum number of challenges that wait for their answers.
 const CHALLENGES: usize = 8;
 
-/// What an adversary acknowledges.
+/// The packets that an adversary acknowledges.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Acks {
     Honest,
     Never,
-    /// As if each second packet were lost.
+    /// Every second packet, as if the others were lost.
     Half,
-    /// Also what was never sent.
+    /// Any packets, also some that were never sent.
     Anything,
 }
 
 /// A stream that the adversary has opened.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Written {
-    /// Bytes of it sent so far, in order.
+    /// Number of bytes sent so far, in order.
     pub(super) sent: u64,
-    /// What it may take: the window that went with its opening, or more by now.
+    /// Number of bytes that may be sent: the window in its OPEN, or more by now.
     pub(super) limit: u64,
-    /// How often its window was given back.
+    /// Number of RETURN frames sent.
     pub(super) returned: u64,
-    /// What the other side may send on it.
+    /// Number of bytes that the other side may send on it.
     pub(super) credit: u64,
 }
 
+/// A session of an adversary.
 pub(super) struct Contact {
-    /// Which of the adversary's keys it is of; 0 for a hub.
+    /// Index of the adversary's key; 0 for a hub.
     pub(super) key: usize,
-    /// Where it was set up.
+    /// The address at which it was set up.
     pub(super) home: SocketAddr,
     pub(super) forger: Forger,
     pub(super) tactics: Vec<Tactic>,
@@ -54,26 +54,27 @@ pub(super) struct Contact {
     /// The identifier of the next stream opened here.
     pub(super) next_stream: u64,
     pub(super) written: BTreeMap<StreamId, Written>,
-    /// The bytes of all streams sent, and allowed.
+    /// Number of bytes sent on all streams.
     pub(super) sent: u64,
+    /// Number of bytes that may be sent on all streams.
     pub(super) credit: u64,
-    /// Streams of the other side with the highest offset that came.
+    /// Streams of the other side, each with the highest offset received.
     pub(super) theirs: BTreeMap<StreamId, u64>,
-    /// How often the other side gave back windows of streams.
+    /// Numbers of RETURN frames received.
     taken_back: BTreeMap<StreamId, u64>,
-    /// What it has counted of the codepoints that came, truly or not.
+    /// Counts of ECN codepoints, true or false, that it reports.
     pub(super) counted: EcnCounts,
-    /// Challenges to be answered, and the addresses that they came to.
+    /// Challenges to be answered, each with the address at which it arrived.
     pub(super) challenges: VecDeque<(SocketAddr, u64)>,
     pub(super) recorded: VecDeque<Vec<u8>>,
     /// REKEY frames to be sent.
     pub(super) rekeys: VecDeque<Frame<'static>>,
-    /// The other side has ended the session.
+    /// Set once the other side has ended the session.
     pub(super) closed: bool,
 }
 
 impl Contact {
-    /// A session of one of a terminal's keys and its address, or of a hub.
+    /// A session of a terminal with this key and address, or of a hub.
     pub(super) fn new(
         forger: Forger,
         terminal: Option<(usize, SocketAddr)>,
@@ -103,7 +104,7 @@ impl Contact {
         }
     }
 
-    /// Reads a packet of the other side; whether it was one.
+    /// Reads a packet of the other side. Returns `false` if it is not authentic.
     pub(super) fn receive(&mut self, at: SocketAddr, datagram: &mut [u8]) -> bool {
         let Some(mut frames) = self.forger.open(datagram) else { return false };
         while let Ok(Some(frame)) = frame::read(&mut frames) {
@@ -145,7 +146,7 @@ impl Contact {
         true
     }
 
-    /// Seals a packet that goes in order.
+    /// Seals a packet with the next number.
     pub(super) fn seal(&mut self, frames: &[u8], source: bool) -> Vec<u8> {
         let number = self.forger.sealed_end;
         self.seal_as(number, frames, source)
@@ -161,12 +162,12 @@ impl Contact {
         packet
     }
 
-    /// What the other side lets the stream have in all.
+    /// Number of bytes that the other side allows on the stream in all.
     pub(super) fn limit(&self, id: StreamId) -> u64 {
         self.written.get(&id).map_or(0, |written| written.limit)
     }
 
-    /// A stream opened here, or a new one.
+    /// A stream that was opened here, or a new one.
     pub(super) fn stream(&mut self, out: &mut Vec<u8>, choices: &mut Choices) -> StreamId {
         let most = self.forger.allowed.max_streams.min(8) as usize;
         if self.written.len() < most && (self.written.is_empty() || choices.one_in(8)) {
@@ -176,12 +177,12 @@ impl Contact {
         self.written.keys().nth(nth).copied().unwrap_or(StreamId(self.next_stream))
     }
 
-    /// How often the other side gave back what it could send on a stream.
+    /// Number of RETURN frames received for a stream.
     pub(super) fn taken_back(&self, id: StreamId) -> u64 {
         self.taken_back.get(&id).copied().unwrap_or(0)
     }
 
-    /// Opens a stream on which the other side may send a lot.
+    /// Opens a stream on which the other side may send a large amount.
     pub(super) fn open(&mut self, out: &mut Vec<u8>, choices: &mut Choices) -> StreamId {
         let credit = if choices.one_in(4) { choices.extreme() } else { 1 << 40 };
         self.open_for(credit, out, choices)
@@ -206,7 +207,7 @@ impl Contact {
         stream
     }
 
-    /// Writes the next bytes of a stream, as far as there is credit.
+    /// Writes the next bytes of a stream, within the credit.
     pub(super) fn write(&mut self, id: StreamId, size: u64, out: &mut Vec<u8>) {
         let offset = self.written.get(&id).map_or(0, |written| written.sent);
         let room = self.limit(id).saturating_sub(offset);
@@ -221,7 +222,7 @@ impl Contact {
         }
     }
 
-    /// Acknowledges as this adversary does.
+    /// Appends an acknowledgement in this adversary's manner.
     pub(super) fn acknowledge(&self, out: &mut Vec<u8>, choices: &mut Choices) {
         let heard = &self.forger.heard;
         if heard.is_empty() || self.acks == Acks::Never {

@@ -10,7 +10,7 @@ use crate::wire::packet::{self, Datagram, Index};
 #[derive(Default)]
 pub(super) struct Contacts {
     all: Vec<Contact>,
-    /// If two sessions have the same index, the later one.
+    /// Positions by index. If two sessions have the same index, that of the later one.
     places: BTreeMap<Index, usize>,
 }
 

@@ -1,4 +1,4 @@
-//! An adversary and an endpoint on a wire without delay, for fuzzers.
+//! An adversary and an endpoint on a link without delay, for fuzzers.
 
 use core::time::Duration;
 
@@ -10,17 +10,17 @@ use super::owner::Owner;
 use super::{Choices, config};
 use crate::{Config, Endpoint, KeyPair, Rate};
 
-/// Time passes in such steps: a few probes, keepalives and idle times happen
-/// before a fuzzer's bytes are used up.
+/// Time between two steps, long enough for a few probes, keepalives and idle times before a
+/// fuzzer's bytes are used up.
 const STEP: Duration = Duration::from_millis(20);
-/// One input in so many makes a jump: the machine was suspended.
+/// One step in this many is a jump of the clock, as when a machine was suspended.
 const JUMP: u64 = 200;
-/// No input lasts longer.
+/// Maximum number of steps per input.
 const STEPS: usize = 2_000;
 
-/// An adversary does what the bytes say: against a terminal if the first one is
-/// odd, else against a hub, with as many links as its next two bits say; the second one is the seed of
-/// the owner.
+/// Target: an adversary that acts by the bytes. If the first byte is odd, it attacks a terminal,
+/// otherwise a hub; the next two bits are the number of links. The second byte is the seed of the
+/// owner.
 pub fn adversary(bytes: &[u8]) {
     let [side, seed, bytes @ ..] = bytes else { return };
     let mut owner_choices = Choices::seeded((*seed).into());

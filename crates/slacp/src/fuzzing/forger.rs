@@ -1,5 +1,4 @@
-//! A session that was set up as the protocol demands, by a side that then seals
-//! whatever it likes.
+//! A session that was set up according to the protocol, by a side that then seals any content.
 
 use std::net::SocketAddr;
 
@@ -18,19 +17,19 @@ use crate::wire::open::Openings;
 use crate::wire::packet::{self, Datagram, Header, Index};
 use crate::{KeyPair, PublicKey};
 
-/// Authentic packets of any content and number.
+/// Makes authentic packets with any content and number.
 pub(super) struct Forger {
     pub(super) phases: Phases,
     /// The name of its session.
     pub(super) name: u64,
-    /// By which the other side names the session in its packets, and this side.
+    /// The index of the session in packets of the other side.
     pub(super) index: Index,
     peer_index: Index,
-    /// What the other side allows.
+    /// The limits that the other side has announced.
     pub(super) allowed: Limits,
     /// One more than the highest number sealed.
     pub(super) sealed_end: u64,
-    /// The numbers of the other side's packets.
+    /// Numbers of the packets received from the other side.
     pub(super) heard: RangeSet,
 }
 
@@ -49,8 +48,8 @@ impl Forger {
         Self { phases, name, index, peer_index, allowed, sealed_end: 0, heard }
     }
 
-    /// Seals a packet. Its number reaches the receiver whole if it is within
-    /// 2³¹ of the highest one there.
+    /// Seals a packet. The receiver completes its number correctly if it is within 2³¹ of the
+    /// highest one received there.
     pub(super) fn seal(&mut self, number: u64, source: bool, frames: &[u8]) -> Vec<u8> {
         let header = Header {
             receiver: self.peer_index,
@@ -67,7 +66,7 @@ impl Forger {
         out
     }
 
-    /// The frames of a packet of the other side.
+    /// Opens a packet of the other side and returns its frames.
     pub(super) fn open<'a>(&mut self, datagram: &'a mut [u8]) -> Option<&'a [u8]> {
         let Some(Datagram::Data(header)) = packet::parse(datagram) else { return None };
         if header.receiver != self.index {
@@ -87,7 +86,7 @@ impl Forger {
 
 /// A terminal's handshake under way.
 pub(super) struct Opening {
-    /// Which of the adversary's keys it is for.
+    /// Index of the adversary's key.
     pub(super) key: usize,
     pub(super) home: SocketAddr,
     identity: KeyPair,
@@ -98,7 +97,7 @@ pub(super) struct Opening {
 }
 
 impl Opening {
-    /// Begins one that promises whatever the choices say, perhaps of a further link of the session
+    /// Begins a handshake with arbitrary parameters, perhaps for another link of the session
     /// `joined`.
     pub(super) fn new(
         now: Instant,
@@ -123,7 +122,7 @@ impl Opening {
         self.initiator.poll(now)
     }
 
-    /// Takes the hub's answer; true if it asks for the initiation again.
+    /// Takes an answer of the hub. Returns `true` if it asks for the initiation again.
     pub(super) fn takes_cookie(&mut self, now: Instant, datagram: &[u8]) -> bool {
         let Some(Datagram::Cookie { receiver, cookie }) = packet::parse(datagram) else {
             return false;
@@ -151,7 +150,7 @@ impl Opening {
     }
 }
 
-/// A hub's answer to an initiation, and the session that it makes.
+/// A hub's answer to an initiation, and the session that it sets up.
 pub(super) fn respond(
     identity: &KeyPair,
     initiation: &[u8],
@@ -166,7 +165,7 @@ pub(super) fn respond(
     Some((answer, Forger::new(keys, false, index, sender, theirs.limits, &mut rng)))
 }
 
-/// Any parameters that a side may have, generous in the first place.
+/// Arbitrary parameters, most of them generous.
 fn promises(choices: &mut Choices) -> Params {
     let mut amount = |usual| if choices.one_in(4) { choices.extreme() } else { usual };
     let (memory, window) = (amount(1 << 40), amount(1 << 28));

@@ -14,8 +14,8 @@ use crate::wire::frame::{
 use crate::wire::profile::{Inner, Profile};
 use crate::{CloseReason, Destination, Host, HostName, Open, ResetReason, StreamId};
 
-/// Appends any frame at all of a side that has sealed and heard packets up to
-/// these numbers. It may be one that takes the rest of its packet.
+/// Appends any frame of a side that has sealed and received packets up to these numbers. It may be
+/// one that extends to the end of its packet.
 pub(super) fn any(sealed: u64, heard: u64, out: &mut Vec<u8>, choices: &mut Choices) {
     let stream = stream(choices);
     let data;
@@ -81,7 +81,7 @@ pub(super) fn any(sealed: u64, heard: u64, out: &mut Vec<u8>, choices: &mut Choi
     frame.write(out, choices.one_in(4));
 }
 
-/// A packet that may become a context: UDP, TCP, ESP or none of them.
+/// A packet that may become a compression context: UDP, TCP, ESP or another protocol.
 fn headers(choices: &mut Choices) -> Vec<u8> {
     let size = 20 + choices.below(80) as usize;
     let mut packet = vec![choices.bits(8) as u8; size];
@@ -122,18 +122,18 @@ fn compressed<'a>(data: &'a [u8], choices: &mut Choices) -> CompressedPacket<'a>
     }
 }
 
-/// Fewer bytes than `end`, all the same.
+/// Fewer bytes than `end`, all with the same value.
 fn bytes(end: u64, choices: &mut Choices) -> Vec<u8> {
     vec![choices.bits(8) as u8; choices.below(end) as usize]
 }
 
-/// Counts near the packets that there are, or anywhere.
+/// ECN counts near the number of packets, or anywhere.
 pub(super) fn counts(packets: u64, choices: &mut Choices) -> EcnCounts {
     EcnCounts { ect0: choices.near(packets), ce: choices.near(packets / 8) }
 }
 
-/// Appends an acknowledgement of what may never have been sent; `heard` is one
-/// more than the highest number that was.
+/// Appends an acknowledgement of packets that may never have been sent. `heard` is one more than
+/// the highest number received.
 pub(super) fn any_ack(heard: u64, out: &mut Vec<u8>, choices: &mut Choices) {
     let ranges = any_ranges(heard, choices);
     let every = 1 + choices.below(5) as usize;
@@ -165,7 +165,7 @@ fn any_ranges(heard: u64, choices: &mut Choices) -> Vec<Range<u64>> {
     ranges
 }
 
-/// What a stream is opened for.
+/// An opening with any destination.
 pub(super) fn destination(choices: &mut Choices) -> Open<Destination> {
     let address = SocketAddr::from(([192, 0, 2, choices.bits(8) as u8], 80));
     let destination = match HostName::new("server.example") {
@@ -178,7 +178,7 @@ pub(super) fn destination(choices: &mut Choices) -> Open<Destination> {
     Open { destination, source: address, dscp: Some(choices.bits(8) as u8) }
 }
 
-/// A stream that may be there, or not.
+/// A stream that may or may not exist.
 pub(super) fn stream(choices: &mut Choices) -> StreamId {
     StreamId(if choices.one_in(8) { choices.extreme() } else { choices.below(40) })
 }
@@ -210,7 +210,7 @@ pub(super) fn announcement(choices: &mut Choices) -> Announcement {
     Announcement { channel: channel(choices), deadline }
 }
 
-/// One of the channels there are, or another.
+/// Usually one of the configured channels.
 fn channel(choices: &mut Choices) -> ChannelId {
     let most = if choices.one_in(8) { 32 } else { 4 };
     ChannelId(choices.below(most) as u8)

@@ -1,4 +1,4 @@
-//! A compressor and a decompressor of headers, with foreign packets between them.
+//! A compressor and a decompressor of headers, joined by a hop that a fuzzer controls.
 
 use core::time::Duration;
 
@@ -15,7 +15,7 @@ pub(super) struct HeaderHop {
     number: u64,
     compressor: Compressor,
     decompressor: Decompressor,
-    /// A decompressor that hears nonsense, too.
+    /// A decompressor that also gets the fuzzer's frames.
     confused: Decompressor,
 }
 
@@ -28,7 +28,7 @@ impl Default for HeaderHop {
 }
 
 impl HeaderHop {
-    /// Sends a packet, which must come out as it went in unless it is `lost`.
+    /// Sends a packet, which must arrive unchanged unless it is `lost`.
     pub(super) fn carry(&mut self, packet: &[u8], lost: bool, again: bool) {
         self.now += Duration::from_millis(200);
         self.number += 1;
@@ -55,7 +55,7 @@ impl HeaderHop {
         }
     }
 
-    /// Hands frames to the decompressor.
+    /// Hands the fuzzer's frames to the second decompressor.
     pub(super) fn hear(&mut self, mut frames: &[u8]) {
         while let Ok(Some(frame)) = frame::read(&mut frames) {
             self.number += 1;

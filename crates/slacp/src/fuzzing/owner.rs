@@ -1,5 +1,5 @@
-//! The owner of an endpoint under attack: sometimes slow, sometimes
-//! deaf, never in the way of its other peers.
+//! The owner of an endpoint under attack: sometimes slow, sometimes without reaction, but never an
+//! obstacle to its other peers.
 
 use core::time::Duration;
 use std::collections::BTreeMap;
@@ -10,12 +10,12 @@ use units::{BitRate, Instant};
 use super::{CheckedEndpoint, Choices};
 use crate::{ChannelId, Event, Open, Read, ResetReason, SessionId, StreamId};
 
-/// Streams looked at in one go.
+/// Number of streams that it uses in one turn.
 const LOOKS: usize = 8;
-/// Streams that it opens towards the adversary.
+/// Number of streams that it opens to the adversary.
 const OPENED: usize = 6;
 
-/// What the owner does with a stream.
+/// The owner's use of a stream.
 #[derive(Debug, Clone, Copy)]
 struct Manner {
     reads: bool,
@@ -26,15 +26,15 @@ struct Manner {
 pub struct Owner {
     streams: BTreeMap<(SessionId, StreamId), Manner>,
     opened: usize,
-    /// The stream after which it goes on.
+    /// The stream that it used last.
     turn: Option<(SessionId, StreamId)>,
     sessions: Vec<SessionId>,
-    /// Whether it has anything to send to the adversary.
+    /// Set if it sends data to the adversary.
     generous: bool,
 }
 
 impl Owner {
-    /// An owner whose manners follow from the choices.
+    /// An owner whose behaviour follows from the choices.
     pub fn new(choices: &mut Choices) -> Self {
         Self {
             streams: BTreeMap::new(),
@@ -45,7 +45,7 @@ impl Owner {
         }
     }
 
-    /// Takes an event of the adversary's session.
+    /// Handles an event of one of the adversary's sessions.
     pub fn handle_event(
         &mut self,
         endpoint: &mut CheckedEndpoint,
@@ -83,7 +83,7 @@ impl Owner {
         self.streams.insert((session, stream), Manner { reads, writes });
     }
 
-    /// Does this and that. `rates` are what the modem may say.
+    /// Uses a session and some streams. `rates` are those that the modem may report.
     pub fn act(
         &mut self,
         now: Instant,

@@ -1,4 +1,4 @@
-//! What an adversary does with a session.
+//! The attacks of an adversary on a session.
 
 use super::Choices;
 use super::contact::{Contact, ROOM};
@@ -6,50 +6,50 @@ use super::grammar;
 use crate::StreamId;
 use crate::wire::frame::{Frame, TruncatedOffset};
 
-/// The kinds of harm. All but the last three break no rule that ends a session.
+/// The kinds of attack. All but the last three break no rule that ends a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Tactic {
-    /// Streams in order, up to the limits, whoever reads.
+    /// Sends stream data in order, up to the limits, whether it is read or not.
     Talk,
-    /// Opens streams and resets them, for ever.
+    /// Opens and resets streams without end.
     OpenReset,
-    /// One byte here and there.
+    /// Sends single bytes with gaps between them.
     Islands,
-    /// The last byte that there is credit for, and then a reset.
+    /// Sends the last byte within the credit, and then a reset.
     FarEnd,
-    /// Repairs of blocks that never complete, or contradict each other.
+    /// Sends repairs of blocks that never complete, or that contradict each other.
     Repairs,
-    /// Packets that nobody sends between those that come.
+    /// Skips packet numbers.
     Gaps,
-    /// Packets that must be acknowledged, as small as they can be.
+    /// Sends the smallest packets that must be acknowledged.
     Pings,
-    /// Nothing below some number, high or low, is cared for.
+    /// Settles packets below some number, high or low.
     Settle,
-    /// Credit, small and large.
+    /// Grants credit, small and large.
     Credits,
-    /// Writes a little and gives the window back, over and over.
+    /// Writes a little and returns the window, over and over.
     Return,
-    /// Opens streams to be sent something, and reads nothing, or next to it.
+    /// Opens streams so that the other side sends, and grants little or no credit.
     Stall,
-    /// Challenges, and answers to none.
+    /// Sends challenges, and answers to challenges that were not sent.
     Challenges,
-    /// New keys again and again.
+    /// Changes the keys again and again.
     Rekey,
-    /// Packets of channels that never become whole.
+    /// Sends parts of packets of channels that never become complete.
     Parts,
-    /// The same again: replayed, and out of order.
+    /// Sends packets again, or out of order.
     Replay,
-    /// From other addresses, some of which are its own.
+    /// Sends from other addresses, some of which are its own.
     Roam,
-    /// Listens only.
+    /// Sends nothing but acknowledgements.
     Silence,
-    /// Counts of ECN codepoints that rise by what may be true, or do not.
+    /// Sends ECN counts that may be true or not.
     Counts,
-    /// Acknowledgements of anything.
+    /// Acknowledges any packets.
     FalseAcks,
-    /// Any frames.
+    /// Sends frames of any type.
     AnyFrames,
-    /// Bytes that are no frames.
+    /// Sends bytes that are not frames.
     Garbage,
 }
 
@@ -78,7 +78,7 @@ impl Tactic {
         Self::Garbage,
     ];
 
-    /// The next packet that this does, if it does anything.
+    /// The next packet of this attack, if it sends one.
     pub(super) fn packet(self, contact: &mut Contact, choices: &mut Choices) -> Option<Vec<u8>> {
         let mut out = Vec::with_capacity(ROOM + 64);
         if self == Self::Counts {
@@ -170,7 +170,7 @@ impl Tactic {
     }
 }
 
-/// Counts a few more packets; once in a while any number.
+/// Reports a few more packets by ECN codepoint, now and then any number.
 fn count(contact: &mut Contact, out: &mut Vec<u8>, choices: &mut Choices) {
     contact.counted.ect0 += choices.below(4);
     contact.counted.ce += choices.below(2);
@@ -181,7 +181,7 @@ fn count(contact: &mut Contact, out: &mut Vec<u8>, choices: &mut Choices) {
     Frame::Ecn(counts).write(out, false);
 }
 
-/// Resets a stream of which as much was sent as was, or any lie.
+/// Resets a stream, with a true or a false number of bytes sent.
 fn reset(contact: &mut Contact, stream: StreamId, out: &mut Vec<u8>, choices: &mut Choices) {
     let written = contact.written.remove(&stream).unwrap_or_default();
     let limit = contact.limit(stream);
@@ -197,8 +197,8 @@ fn reset(contact: &mut Contact, stream: StreamId, out: &mut Vec<u8>, choices: &m
     Frame::Reset { stream, reason: grammar::reason(choices), sent }.write(out, false);
 }
 
-/// Writes a few bytes and gives back what may be sent beyond them, or some of it. Once in a
-/// while it is what was never granted, or out of turn.
+/// Writes a few bytes and returns all or some of the credit beyond them. Now and then it returns
+/// credit that was not granted, or skips a RETURN.
 fn give_back(contact: &mut Contact, out: &mut Vec<u8>, choices: &mut Choices) {
     let stream = contact.stream(out, choices);
     contact.write(stream, choices.below(20), out);
@@ -218,7 +218,7 @@ fn give_back(contact: &mut Contact, out: &mut Vec<u8>, choices: &mut Choices) {
     Frame::Return { stream, returns: written.returned, limit }.write(out, false);
 }
 
-/// A stream with a small window for what the other side sends, or a little more of it.
+/// Opens a stream with a small window for the other side, or grants a little more of it.
 fn stall(contact: &mut Contact, out: &mut Vec<u8>, choices: &mut Choices) {
     let most = contact.forger.allowed.max_streams as usize;
     if contact.written.len() < most {
@@ -233,7 +233,7 @@ fn stall(contact: &mut Contact, out: &mut Vec<u8>, choices: &mut Choices) {
     Frame::StreamCredit { stream, returns, limit: written.credit }.write(out, false);
 }
 
-/// A byte with nothing beside it, as far as there is credit.
+/// Sends a byte without its neighbours, within the credit.
 fn island(contact: &mut Contact, out: &mut Vec<u8>, choices: &mut Choices) {
     let stream = contact.stream(out, choices);
     let limit = contact.limit(stream);
@@ -248,7 +248,7 @@ fn island(contact: &mut Contact, out: &mut Vec<u8>, choices: &mut Choices) {
     byte_at(stream, next - 1, out);
 }
 
-/// The last byte that a new stream has credit for.
+/// Sends the last byte that a new stream has credit for.
 fn far_end(contact: &mut Contact, out: &mut Vec<u8>, choices: &mut Choices) {
     let stream = contact.open(out, choices);
     let end = contact.limit(stream).min(contact.credit.saturating_sub(contact.sent));
@@ -268,20 +268,20 @@ fn byte_at(stream: StreamId, offset: u64, out: &mut Vec<u8>) {
     Frame::Stream { stream, offset, fin: false, data: &[1] }.write(out, false);
 }
 
-/// A repair of any block, or of the same as ever but otherwise.
+/// Sends a repair of any block, or a contradicting one of always the same block.
 fn repairs(contact: &Contact, out: &mut Vec<u8>, choices: &mut Choices) {
     let number = contact.forger.sealed_end;
     let size = if choices.one_in(4) { choices.below(600) } else { ROOM as u64 };
     let shard = vec![choices.bits(8) as u8; (size as usize).min(ROOM.saturating_sub(out.len()))];
     let mut repair = grammar::repair(number, &shard, choices);
     if choices.one_in(4) {
-        // A block of long ago that never was, in all of its 255 repairs.
+        // An old block that never existed.
         repair = crate::wire::frame::Repair { distance: number, stride: 1, count: 200, ..repair };
     }
     Frame::Repair(repair).write(out, true);
 }
 
-/// A proper change of keys, or an improper one.
+/// Changes the keys, correctly or not.
 fn rekey(contact: &mut Contact, out: &mut Vec<u8>, choices: &mut Choices) {
     if choices.one_in(65_536) {
         let frame = Frame::Rekey { generation: choices.near(1), key: [choices.bits(8) as u8; 32] };
@@ -295,7 +295,7 @@ fn rekey(contact: &mut Contact, out: &mut Vec<u8>, choices: &mut Choices) {
     }
 }
 
-/// A packet of before, or another one with its number.
+/// Sends an earlier packet again, or another one with any number near the last.
 fn replay(contact: &mut Contact, frames: &[u8], choices: &mut Choices) -> Option<Vec<u8>> {
     if contact.recorded.is_empty() || choices.one_in(8) {
         let number = choices.near(contact.forger.sealed_end).min(contact.forger.sealed_end + 300);

@@ -14,7 +14,8 @@ use units::RangeSet;
 use crate::spare::{ENTRY, Spare as _};
 use crate::wire::frame::Repair;
 
-/// Maximum number of sources per block. Bounds the work of one decoding.
+/// Maximum number of sources per block, which bounds the work of one decoding. The count takes one
+/// byte in a REPAIR frame.
 pub(crate) const MAX_BLOCK: usize = 255;
 
 /// Maximum number of repairs per block.
@@ -61,8 +62,8 @@ pub(crate) struct PendingRepair {
     pub(crate) shard: Vec<u8>,
 }
 
-/// Computes `repairs` repairs of a block whose packets `source` returns; none if the block is
-/// empty.
+/// Computes `repairs` repairs of a block. `source` returns the frames of a packet, empty if the
+/// packet is not a source. Returns an empty vector if the block has no sources.
 pub(crate) fn encode<'a>(
     block: Block,
     repairs: usize,
@@ -72,6 +73,7 @@ pub(crate) fn encode<'a>(
     if longest == 0 || repairs == 0 {
         return Vec::new();
     }
+    // The code works on elements of 16 bits (docs/slacp.md, The erasure code).
     let size = (LENGTH + longest).next_multiple_of(2);
     let mut encoder = ReedSolomonEncoder::new(block.count, repairs, size)
         .expect("blocks of at most 255 + 255 packets are supported");
@@ -90,28 +92,28 @@ pub(crate) fn encode<'a>(
     encoded.recovery_iter().enumerate().map(pending).collect()
 }
 
-/// The receiving side: keeps recent packets, and restores missing ones once enough repairs have
-/// come.
+/// The receiving side: keeps recent packets, and restores missing ones as soon as enough repairs
+/// have arrived.
 ///
 /// Everything kept counts towards `memory`, plus [`ENTRY`] bytes per entry; beyond that, the oldest
-/// is dropped. A packet finds the blocks that wait for it in O(log n), and the decoding it triggers
-/// is bounded by [`WORK`].
+/// is dropped. The blocks that wait for a packet are found in O(log n), and the decoding that a
+/// packet triggers is bounded by [`WORK`].
 #[derive(Debug)]
 pub(crate) struct Decoder {
-    /// Sources received or restored.
+    /// Frames of the sources received or restored, by packet number.
     sources: BTreeMap<u64, Box<[u8]>>,
     /// Packets received that are not sources, and those restored as such.
     empty: RangeSet,
-    /// Incomplete blocks, by their last packet number.
+    /// Incomplete blocks with the repairs received, by the last packet number of the block.
     blocks: BTreeMap<(u64, Block), Repairs>,
-    /// The missing packets of these blocks.
+    /// The missing packets of these blocks: packet number and block.
     waiting: BTreeSet<(u64, Block)>,
-    /// The memory of all of these except `empty`, in bytes.
+    /// Memory of all fields above except `empty`, in bytes.
     bytes: usize,
     memory: usize,
-    /// Number of shards that may still be decoded.
+    /// Number of shards that may still be decoded; rises by [`WORK`] with each packet received.
     work: usize,
-    /// How often a block was checked for decoding.
+    /// Number of times that a block was checked for decoding.
     #[cfg(test)]
     looks: usize,
 }
@@ -120,7 +122,7 @@ pub(crate) struct Decoder {
 struct Repairs {
     total: usize,
     size: usize,
-    /// Number of packets of the block neither received nor restored.
+    /// Number of packets of the block that were neither received nor restored.
     missing: usize,
     /// Repair shards with their indices.
     shards: Vec<(usize, Box<[u8]>)>,
@@ -130,15 +132,15 @@ struct Repairs {
 /// half-full node, and the first four slots for shards.
 const BLOCK_ENTRY: usize = 5 * ENTRY;
 
-/// Maximum number of blocks that wait for one packet. A sender protects a packet in at most three:
-/// as part of a tail, as sparse, and as promised.
+/// Maximum number of blocks that wait for one packet. A sender protects a packet in at most three
+/// blocks: in the tail, as sparse, and as promised.
 const MAX_WAITING: usize = 8;
 
 /// Shards, original and repair, that may be decoded per received packet. An honest block has hardly
 /// more repairs than originals, and a packet is in at most the three blocks above: six.
 const WORK: usize = 8;
-/// Maximum decoding work saved up, because the repairs of a flight arrive together. 250 Mbit/s over
-/// 600 ms is 12,500 packets.
+/// Maximum decoding work saved up, in shards: the repairs of a flight arrive together, and a flight
+/// is 12,500 packets at 250 Mbit/s and 600 ms.
 const MAX_WORK: usize = 12_500 * WORK;
 
 /// Maximum number of decodings per received packet; each takes up to a millisecond. Further blocks
@@ -166,7 +168,7 @@ impl Decoder {
         self.bytes + self.empty.count() * ENTRY
     }
 
-    /// Frees what is not in use.
+    /// Frees memory that is not in use.
     pub(crate) fn free_spare(&mut self) {
         self.sources.free_spare();
         self.empty.free_spare();
@@ -174,9 +176,10 @@ impl Decoder {
         self.waiting.free_spare();
     }
 
-    /// Stores a received packet; `source` is empty if it is not a FEC source. Returns the packets
-    /// this restores.
+    /// Stores a received packet; `source` is empty if the packet is not a FEC source. Returns the
+    /// packets that this restores, with their numbers.
     pub(crate) fn keep(&mut self, number: u64, source: &[u8]) -> Vec<(u64, Vec<u8>)> {
+        // Received packets pay for decoding, or a peer could cause a decoding with every datagram.
         self.work = (self.work + WORK).min(MAX_WORK);
         self.enter(number, source);
         let completed = self.found(number);
@@ -193,6 +196,7 @@ impl Decoder {
             self.bytes -= ENTRY + entry.remove().len();
         }
         self.empty.remove(0..floor);
+        // The sender settles no packet of a block whose repairs are yet to come.
         while let Some((&(last, block), _)) = self.blocks.first_key_value()
             && last < floor
         {
@@ -212,12 +216,14 @@ impl Decoder {
         restored
     }
 
-    /// Stores a repair; `false` if it is of no use.
+    /// Stores a repair. Returns `false` if it is a duplicate, contradicts others of its block, or
+    /// its block needs none.
     fn add(&mut self, block: Block, repair: &Repair) -> bool {
         if !self.blocks.contains_key(&key(block)) && !self.begin(block, repair) {
             return false;
         }
         let Some(known) = self.blocks.get_mut(&key(block)) else { return false };
+        // All repairs of a block agree in their number and size (docs/slacp.md, FEC).
         let contradicts = known.total != repair.repairs || known.size != repair.shard.len();
         if contradicts || known.shards.iter().any(|(index, _)| *index == repair.index) {
             return false;
@@ -227,8 +233,8 @@ impl Decoder {
         true
     }
 
-    /// Starts an incomplete block; `false` if the block is complete, or if too many blocks already
-    /// wait for one of its packets.
+    /// Registers an incomplete block. Returns `false` if the block is complete, or if
+    /// [`MAX_WAITING`] blocks already wait for one of its packets.
     fn begin(&mut self, block: Block, repair: &Repair) -> bool {
         let missing: Vec<u64> = block.numbers().filter(|number| !self.has(*number)).collect();
         let wanted = |number: &u64| self.blocks_of(*number).count() < MAX_WAITING;
@@ -260,11 +266,12 @@ impl Decoder {
 
     /// The blocks that wait for a packet.
     fn blocks_of(&self, number: u64) -> impl Iterator<Item = Block> {
+        // Sorts before every valid block, so the range covers exactly those of this packet.
         let first = Block { base: 0, stride: 0, count: 0 };
         self.waiting.range((number, first)..(number + 1, first)).map(|(_, block)| *block)
     }
 
-    /// Marks a packet as present; returns the blocks that waited for it.
+    /// Marks a packet as present. Returns the blocks that waited for it.
     fn found(&mut self, number: u64) -> Vec<Block> {
         if self.waiting.is_empty() {
             return Vec::new();
@@ -280,7 +287,8 @@ impl Decoder {
         blocks
     }
 
-    /// Decodes the blocks that can be decoded, and those they complete in turn.
+    /// Decodes those of the blocks that have enough repairs, and the blocks that this completes in
+    /// turn, up to [`MAX_DECODINGS`].
     fn restore(&mut self, mut blocks: Vec<Block>) -> Vec<(u64, Vec<u8>)> {
         let (mut restored, mut decodings) = (Vec::new(), 0);
         while let Some(block) = blocks.pop() {
@@ -298,7 +306,8 @@ impl Decoder {
         restored
     }
 
-    /// Returns the missing packets of a block and drops it; `None` while it has too few repairs.
+    /// Drops a block that needs no more repairs and returns its missing packets. `None` while it
+    /// has too few repairs, or if it cannot or need not be decoded.
     fn complete(&mut self, block: Block) -> Option<Vec<(u64, Vec<u8>)>> {
         #[cfg(test)]
         {
@@ -309,9 +318,11 @@ impl Decoder {
             return None;
         }
         let repairs = self.forget(block)?;
+        // All packets arrived after the first repair: there is nothing to decode.
         if repairs.missing == 0 {
             return None;
         }
+        // A block beyond the budget stays dropped (docs/slacp.md, Violations).
         self.work = self.work.checked_sub(block.count + repairs.total)?;
         self.decode(block, &repairs)
     }
@@ -328,7 +339,7 @@ impl Decoder {
         while self.held() > self.memory && self.forget_oldest() {}
     }
 
-    /// Drops the oldest entry; `false` if there was none.
+    /// Drops the entry with the lowest packet number; `false` if there was none.
     fn forget_oldest(&mut self) -> bool {
         let block = self.blocks.first_key_value().map(|((_, block), _)| *block);
         let empty = self.empty.first();
@@ -347,10 +358,10 @@ impl Decoder {
         true
     }
 
-    /// Returns the missing packets; `None` if the shards contradict the stored packets, or if those
-    /// were dropped.
+    /// Decodes the missing packets of a block; `None` if the shards contradict the stored packets,
+    /// or if stored packets were dropped.
     fn decode(&self, block: Block, repairs: &Repairs) -> Option<Vec<(u64, Vec<u8>)>> {
-        // The repairs of a single packet are copies of it.
+        // The repairs of a single packet are copies of it, and decoding takes up to a millisecond.
         if let (1, [(_, shard), ..]) = (block.count, &repairs.shards[..]) {
             return Some(vec![(block.base, packet(shard)?)]);
         }
@@ -359,6 +370,7 @@ impl Decoder {
         for (index, number) in block.numbers().enumerate() {
             let source = match self.sources.get(&number) {
                 Some(source) => &source[..],
+                // Packets of the range that are not sources count as empty (docs/slacp.md, FEC).
                 None if self.empty.contains(number) => &[],
                 None => continue,
             };
@@ -375,12 +387,12 @@ impl Decoder {
     }
 }
 
-/// Sort key of a block: blocks are settled in this order.
+/// Sort key of a block. Its last packet comes first, because blocks are settled in that order.
 fn key(block: Block) -> (u64, Block) {
     (block.last(), block)
 }
 
-/// Writes a packet as a shard; `None` if it is too long.
+/// Writes a packet into a shard; `None` if the packet is too long for it.
 fn fill(shard: &mut [u8], packet: &[u8]) -> Option<()> {
     let (length, rest) = shard.split_first_chunk_mut::<LENGTH>()?;
     *length = u16::try_from(packet.len()).ok()?.to_be_bytes();
@@ -395,7 +407,7 @@ fn packet(shard: &[u8]) -> Option<Vec<u8>> {
     rest.get(..usize::from(u16::from_be_bytes(*length))).map(<[u8]>::to_vec)
 }
 
-/// The block of a repair, if it is valid.
+/// Validates a repair that came in packet `number` and returns its block.
 fn check(number: u64, repair: &Repair) -> Option<Block> {
     let base = number.checked_sub(repair.distance)?;
     let block = Block { base, stride: repair.stride, count: repair.count };
@@ -405,6 +417,7 @@ fn check(number: u64, repair: &Repair) -> Option<Block> {
         && (1..=MAX_STRIDE).contains(&repair.stride)
         && repair.shard.len() >= 2
         && repair.shard.len().is_multiple_of(2);
+    // Repairs are computed when all packets of their block have left.
     (sizes && block.last() < number).then_some(block)
 }
 

@@ -1,7 +1,7 @@
-//! Decides when and what to protect with FEC (`docs/slacp.md`, FEC): data whose loss somebody would
-//! otherwise wait a round trip for. In the middle of a large transfer, retransmission repairs a
-//! loss while the rest goes on. At the tail, or in a short exchange beside large ones, it would
-//! cost a round trip.
+//! Decides when FEC protects which packets (`docs/slacp.md`, FEC): those whose loss would delay
+//! their receiver by a round trip. In the middle of a large transfer, retransmission repairs a loss
+//! while the rest goes on. At the tail, or in a short exchange beside large ones, it costs a round
+//! trip.
 
 mod link_layer;
 
@@ -17,12 +17,12 @@ use crate::recovery::fec::{Block, MAX_REPAIRS, MAX_STRIDE, PendingRepair, encode
 use crate::recovery::sent::SentPackets;
 use crate::spare::Spare as _;
 
-/// A source counts as the tail if nothing follows for this long.
+/// Sources count as the tail of a transfer if nothing follows them for this long.
 const QUIET: Duration = Duration::from_millis(3);
 /// Maximum delay of promised repairs: half the deadline of a channel with FEC, so that they arrive
 /// in time.
 const PROMISE: Duration = Duration::from_millis(50);
-/// Maximum time that sparse packets beside other traffic wait for more of their kind.
+/// Maximum time that the repairs of sparse packets wait for more sparse packets to share them.
 const GATHER: Duration = Duration::from_millis(6);
 /// Approximate number of sources per block: more make repairs cheaper, fewer make decoding cheaper.
 const BLOCK: u64 = 200;
@@ -30,49 +30,51 @@ const BLOCK: u64 = 200;
 const BUDGET_SHARE: u64 = 20;
 /// … averaged over this time.
 const BUDGET_TIME: Duration = Duration::from_secs(3);
-/// On a loaded link, repairs take at most this multiple of the loss …
+/// On a loaded link, repairs per source are at most this multiple of the loss rate …
 const LOADED_SHARE: f64 = 2.5;
-/// … and at most this many packets are saved up.
+/// … of which at most this many repairs are saved up.
 const LOADED_SAVED: f64 = 40.0;
-/// Accepted probability that a protection fails against isolated losses.
+/// Accepted probability that the repairs of a range do not suffice for its isolated losses.
 const RESIDUAL: f64 = 5e-3;
-/// Bursts less probable than this are not provided for.
+/// Repairs cover bursts only if one is at least this probable.
 const IMPROBABLE: f64 = 1e-3;
-/// Approximate size of a repair's headers on the link.
+/// Approximate size of a repair's headers on the link, in bytes: IP and UDP, packet header, tag and
+/// REPAIR frame.
 const HEADERS: usize = 28 + 5 + 16 + 10;
 
-/// Size of a full packet on the link.
+/// Size of a full packet on the link, in bytes.
 const PACKET: usize = 1500;
 
 /// Decides which repairs to make and when to send them.
 #[derive(Debug)]
 pub(crate) struct Planner {
-    /// When the last unprotected source was sent.
+    /// Send time of the last source that is not protected yet.
     tail: Option<Instant>,
-    /// Packets below this number have been dealt with.
+    /// Packets below this number were part of an earlier tail.
     dealt_with: u64,
-    /// Unprotected packets of sparse streams.
+    /// Packets of sparse streams that are not protected yet.
     sparse: Option<Gathered>,
     /// Packets to be protected whatever follows them.
     promised: Option<Gathered>,
-    /// Retransmissions of a link layer.
+    /// Retransmissions of a link layer that are not protected yet.
     pub(super) again: Option<Gathered>,
     budget: Pacer,
     /// Number of repairs that may be sent on a loaded link.
     loaded: f64,
+    /// Repairs to be sent, in order.
     queue: VecDeque<PendingRepair>,
     /// Repairs held back until a burst has passed.
     later: Vec<(Instant, Vec<PendingRepair>)>,
     /// Copies of acknowledgements of a link layer, held back likewise.
     pub(super) copies: VecDeque<(Instant, PendingRepair)>,
-    /// Size of all three in bytes. Bounded by `budget`, a twentieth of the rate for 3 s, and by
-    /// what is retransmitted and acknowledged during a burst.
+    /// Size of `queue`, `later` and `copies`, in bytes. Bounded by `budget`, a twentieth of the
+    /// rate for 3 s, and by the retransmissions and acknowledgements sent during a burst.
     pub(super) held: usize,
-    /// How long a full packet takes on the link.
+    /// Time that a full packet takes on the link.
     pub(super) packet_time: Duration,
 }
 
-/// Sources to be protected together.
+/// A range of sources to be protected together, and the send times of the first and the last.
 #[derive(Debug)]
 pub(super) struct Gathered {
     numbers: Range<u64>,
@@ -97,27 +99,27 @@ impl Gathered {
     }
 }
 
-/// When a source is to be protected.
+/// The cases in which a source is to be protected.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Protection {
-    /// If nothing follows it.
+    /// If it turns out to be the tail of a transfer.
     pub(crate) tail: bool,
-    /// Soon, because somebody waits for it.
+    /// Soon, as data of a sparse stream, which a user probably waits for.
     pub(crate) sparse: bool,
-    /// In any case.
+    /// In every case, within [`PROMISE`].
     pub(crate) promised: bool,
-    /// On a link layer: it is a retransmission, and there will be no other.
+    /// As a retransmission on a link layer, which is not retransmitted again.
     pub(crate) again: bool,
 }
 
-/// The inputs of [`Planner::plan`].
+/// The state of a session that [`Planner::plan`] decides by.
 pub(crate) struct Outlook<'a> {
     pub(crate) sent: &'a SentPackets,
     pub(crate) loss: &'a LossMeter,
     pub(crate) rtt: Duration,
-    /// Nothing else is waiting to be sent.
+    /// Set if nothing else waits to be sent.
     pub(crate) idle: bool,
-    /// More retransmissions are waiting.
+    /// Set if more retransmissions wait to be sent.
     pub(crate) resends: bool,
 }
 
@@ -145,20 +147,20 @@ impl Planner {
         self.held
     }
 
-    /// Frees what is not in use.
+    /// Frees memory that is not in use.
     pub(crate) fn free_spare(&mut self) {
         self.queue.free_spare();
         self.later.free_spare();
         self.copies.free_spare();
     }
 
-    /// Changes the link rate.
+    /// Adapts the budget and the time of a packet to a new link rate.
     pub(crate) fn set_rate(&mut self, now: Instant, rate: BitRate) {
         self.budget.set_rate(now, share(rate));
         self.packet_time = packet_time(rate);
     }
 
-    /// Records that a source was sent.
+    /// Records that source `number` was sent.
     pub(crate) fn sent_source(
         &mut self,
         now: Instant,
@@ -169,6 +171,7 @@ impl Planner {
         if protection.tail {
             self.tail = Some(now);
         }
+        // The budget of a loaded link grows with each source, so it is a share of the packets.
         self.loaded = (self.loaded + LOADED_SHARE * loss.rate()).min(LOADED_SAVED);
         if protection.sparse {
             Gathered::add(&mut self.sparse, now, number);
@@ -181,13 +184,13 @@ impl Planner {
         }
     }
 
-    /// Whether there are sources that may still be protected.
+    /// Returns `true` if sources were sent that may yet be protected.
     pub(crate) fn gathers(&self) -> bool {
         let gathered = [&self.sparse, &self.promised, &self.again];
         self.tail.is_some() || gathered.into_iter().any(Option::is_some)
     }
 
-    /// When [`Self::plan`] is due if nothing is sent until then.
+    /// The time at which [`Self::plan`] is due if nothing is sent before then.
     pub(crate) fn due(&self, idle: bool, resends: bool) -> Option<Instant> {
         let tail = self.tail.filter(|_| idle).map(|last| last + QUIET);
         let sparse = self.sparse.as_ref().map(Gathered::sparse_due);
@@ -201,6 +204,7 @@ impl Planner {
     /// Makes the repairs that are due.
     pub(crate) fn plan(&mut self, now: Instant, outlook: &Outlook) {
         if outlook.idle && self.tail.is_some_and(|last| last + QUIET <= now) {
+            // The range of the tail includes the packets gathered for the other two.
             (self.tail, self.sparse, self.promised) = (None, None, None);
             let end = outlook.sent.next_number();
             let start = core::mem::replace(&mut self.dealt_with, end);
@@ -217,7 +221,8 @@ impl Planner {
         self.release_copies(now);
     }
 
-    /// Queues the repairs held back for a burst, unless they are no longer needed.
+    /// Queues the repairs held back for a burst whose time has come. Those of blocks without an
+    /// outstanding packet are dropped.
     fn release(&mut self, now: Instant, sent: &SentPackets) {
         let needed =
             |repair: &PendingRepair| repair.block.numbers().any(|n| sent.sent_at(n).is_some());
@@ -233,10 +238,13 @@ impl Planner {
         }
     }
 
+    /// Makes the repairs of a range: those against isolated losses leave at once, those against
+    /// bursts after the longest recent burst.
     fn protect(&mut self, now: Instant, numbers: Range<u64>, outlook: &Outlook) {
         let Some(numbers) = sources(numbers, outlook.sent) else { return };
         let Some(span) = span(&numbers, outlook.sent) else { return };
         let stride = (numbers.end - numbers.start).div_ceil(BLOCK);
+        // The peer ignores repairs with a larger stride.
         if stride > MAX_STRIDE {
             return;
         }
@@ -246,7 +254,9 @@ impl Planner {
         let source = |number| outlook.sent.source(number).unwrap_or_default();
         let (mut at_once, mut later) = (Vec::new(), Vec::new());
         for block in blocks(numbers.start, numbers.end) {
+            // There are `stride` blocks, and each may fail.
             let lone = repairs_for(block.count, outlook.loss.lone_rate(), RESIDUAL / stride as f64);
+            // As many repairs as packets restore all of them.
             let more = struck.div_ceil(stride as usize).min(block.count);
             let mut repairs = encode(block, (lone + more).min(MAX_REPAIRS), source);
             later.extend(repairs.split_off(lone.min(repairs.len())));
@@ -254,25 +264,27 @@ impl Planner {
         }
         self.enqueue(now, at_once, outlook.idle);
         if !later.is_empty() {
+            // `affordable` has held these against the budget.
             for repair in &later {
                 self.spend(now, repair.shard.len(), outlook.idle);
                 self.held += size_of_pending(repair);
             }
-            // A burst may outlast the sending of the sources.
+            // A burst that outlasts the sending of the sources would destroy the repairs as well.
             let passed = threat.filter(|bursts| span.duration() < bursts.length);
             let release = passed.map_or(now, |bursts| span.end + bursts.length);
             self.later.push((release, in_turn(later)));
         }
     }
 
-    /// The largest of the possible burst sizes, in packets, that the budget covers. Too few repairs
-    /// are worth nothing against a burst.
+    /// The largest of the given burst sizes, in packets, that the budget covers; 0 if none. Fewer
+    /// repairs than a burst takes packets restore nothing.
     fn affordable(&self, now: Instant, struck: Vec<usize>, outlook: &Outlook) -> usize {
         let left = self.budget.left(now).get() as usize / PACKET;
         let loaded = if outlook.idle { usize::MAX } else { self.loaded as usize };
         struck.into_iter().filter(|struck| *struck <= left.min(loaded)).max().unwrap_or(0)
     }
 
+    /// Queues repairs as far as the budget allows.
     fn enqueue(&mut self, now: Instant, repairs: Vec<PendingRepair>, idle: bool) {
         for repair in in_turn(repairs) {
             if self.afford(now, repair.shard.len(), idle) {
@@ -287,7 +299,7 @@ impl Planner {
         self.queue.front()
     }
 
-    /// Pretends that this repair was planned.
+    /// Queues a repair as if it had been planned.
     #[cfg(test)]
     pub(crate) fn push(&mut self, repair: PendingRepair) {
         self.held += size_of_pending(&repair);
@@ -301,14 +313,14 @@ impl Planner {
         Some(repair)
     }
 
-    /// The peer must keep packets from this number on until it has the repairs.
+    /// The lowest packet number of which repairs wait. The peer must keep packets from there on.
     pub(crate) fn floor(&self) -> Option<u64> {
         let later = self.later.iter().flat_map(|(_, repairs)| repairs);
         let copies = self.copies.iter().map(|(_, repair)| repair);
         self.queue.iter().chain(later).chain(copies).map(|repair| repair.block.base).min()
     }
 
-    /// Spends this many bytes of redundancy if the budget allows; `false` if not.
+    /// Spends `size` bytes of redundancy if the budget allows; `false` if it does not.
     pub(crate) fn afford(&mut self, now: Instant, size: usize, idle: bool) -> bool {
         let affordable = self.budget.ready_at() <= now && (idle || self.loaded >= 1.0);
         if affordable {
@@ -325,23 +337,23 @@ impl Planner {
     }
 }
 
-/// Size of a waiting repair, in bytes.
+/// Memory of a waiting repair, in bytes.
 fn size_of_pending(repair: &PendingRepair) -> usize {
     size_of::<PendingRepair>() + repair.shard.len()
 }
 
-/// How long a full packet takes on a link of this rate; nothing on one that is closed.
+/// Time that a full packet takes on a link of this rate; at most [`BUDGET_TIME`], also at rate 0.
 fn packet_time(rate: BitRate) -> Duration {
     let rate = rate.bits_per_second().max(1);
     Duration::from_nanos((PACKET as u64 * 8).saturating_mul(1_000_000_000) / rate).min(BUDGET_TIME)
 }
 
-/// The part of a rate that repairs may take.
+/// The part of a link's rate that repairs may take.
 fn share(rate: BitRate) -> BitRate {
     BitRate::from_bits_per_second(rate.bits_per_second() / BUDGET_SHARE)
 }
 
-/// The time in which packets were sent.
+/// The period in which the packets of a range were sent.
 struct Span {
     begin: Instant,
     end: Instant,
@@ -353,31 +365,34 @@ impl Span {
     }
 }
 
-/// Trims a range to its first and last source, because other packets would only take repairs away
-/// from them. `None` if there is no source.
+/// Trims a range to its first and last source, because other packets at its ends would only use up
+/// repairs. `None` if there is no source.
 fn sources(numbers: Range<u64>, sent: &SentPackets) -> Option<Range<u64>> {
     let is_source = |number: &u64| sent.source(*number).is_some_and(|source| !source.is_empty());
+    // A repair needs the frames of every packet of its block.
     let mut numbers = numbers.start.max(sent.kept_from())..numbers.end;
     let first = numbers.find(is_source)?;
     let last = numbers.rfind(is_source).unwrap_or(first);
     Some(first..last + 1)
 }
 
-/// When the outstanding packets of the range were sent; `None` if there are none.
+/// The period in which the outstanding packets of the range were sent; `None` if there are none.
 fn span(numbers: &Range<u64>, sent: &SentPackets) -> Option<Span> {
     let begin = numbers.clone().find_map(|number| sent.sent_at(number))?;
     let end = numbers.clone().rev().find_map(|number| sent.sent_at(number))?;
     Some(Span { begin, end })
 }
 
-/// Whether a burst is probable enough, and over early enough to beat a retransmission.
+/// Returns `true` if a burst is probable enough, and short enough for repairs after it to arrive
+/// before a retransmission.
 fn worthwhile(bursts: &Bursts, span: &Span, rtt: Duration) -> bool {
     let exposed = span.duration() + bursts.length;
     bursts.per_second * exposed.as_secs_f64() >= IMPROBABLE && bursts.length * 4 < rtt * 3
 }
 
-/// How many of the packets bursts can take: one, two, … for as long as that is probable. An eighth
-/// is added, because future bursts may be longer than those measured.
+/// Numbers of packets of the range that one burst, two bursts and so on destroy, for as many bursts
+/// as are probable. Each is taken as an eighth longer than those measured, because future bursts
+/// may be.
 fn struck(bursts: &Bursts, span: &Span, numbers: &Range<u64>) -> Vec<usize> {
     let count = (numbers.end - numbers.start) as usize;
     let (length, duration) = (bursts.length.as_secs_f64(), span.duration().as_secs_f64());
@@ -390,8 +405,9 @@ fn struck(bursts: &Bursts, span: &Span, numbers: &Range<u64>) -> Vec<usize> {
     (1..=most.clamp(1, 8)).map(|bursts| (one * bursts).min(count)).collect()
 }
 
-/// Number of repairs a block of `count` packets needs so that more packets are lost with a
-/// probability of at most `residual`, if each is lost with probability `p`; 0 on a clean link.
+/// Number of repairs that a block of `count` packets needs if each packet, repairs included, is
+/// lost with probability `p`, so that more than that many are lost with a probability of at most
+/// `residual`. 0 on a clean link.
 fn repairs_for(count: usize, p: f64, residual: f64) -> usize {
     if p <= 0.0 {
         return 0;
@@ -401,8 +417,8 @@ fn repairs_for(count: usize, p: f64, residual: f64) -> usize {
         .unwrap_or(MAX_REPAIRS)
 }
 
-/// The probability that more than `most` of `n` packets are lost (binomial). Uses only additions
-/// and multiplications, so it is the same on every platform.
+/// The probability that more than `most` of `n` packets are lost (binomial). Uses basic arithmetic
+/// only, whose results are the same on every platform.
 fn more_lost(n: usize, most: usize, p: f64) -> f64 {
     let mut term = 1.0;
     for _ in 0..n {

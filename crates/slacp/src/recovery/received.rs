@@ -1,4 +1,5 @@
-//! Records of received packets: duplicate detection, and what to acknowledge when.
+//! Records of received packets: duplicate detection, and the contents and times of
+//! acknowledgements.
 
 use core::ops::Range;
 use core::time::Duration;
@@ -12,15 +13,15 @@ use crate::spare::{ENTRY, Spare as _};
 use crate::wire::frame::{Report, ReportedTimes};
 use crate::wire::varint;
 
-/// How long a packet waits for its acknowledgement when nothing is missing.
+/// Maximum delay of an acknowledgement when no packet is missing.
 pub(crate) const ACK_DELAY: Duration = Duration::from_millis(25);
 
-/// Bytes after which packets do not wait any longer: what arrives in [`ACK_DELAY`] at 320 Mbit/s.
-/// On a fast link the sender would otherwise hold, and soon fill its windows with, megabytes that
-/// have long arrived.
+/// Number of received bytes that are acknowledged at once: those that arrive in [`ACK_DELAY`] at
+/// 320 Mbit/s. On a fast link the sender would otherwise hold megabytes that have long arrived, and
+/// soon fill its windows with them.
 const ACK_BYTES: usize = 1_000_000;
 
-/// Acknowledgements may take one byte in this many received.
+/// Acknowledgements may take one byte for this many bytes received.
 const BUDGET: i64 = 100;
 
 /// Maximum acknowledgement budget saved up while idle, in bytes.
@@ -29,7 +30,7 @@ const BUDGET_CAP: i64 = 1500;
 /// Maximum number of marked packets whose arrival is yet to be reported.
 const MAX_MARKS: usize = 24;
 
-/// Number of acknowledgements that report an arrival, because one may be lost.
+/// Number of acknowledgements that report an arrival: more than one, because one may be lost.
 const MARK_REPORTS: u8 = 2;
 
 /// Maximum number of separate ranges of received packets, and of restored ones. 1 Gbit/s over 600
@@ -37,23 +38,24 @@ const MARK_REPORTS: u8 = 2;
 /// this the lowest ranges are forgotten.
 const MAX_RANGES: usize = 1 << 14;
 
-/// Which packets were received, and what of that is yet to be reported.
+/// The packets received, and which of them are yet to be reported.
 #[derive(Debug)]
 pub(crate) struct Received {
-    /// Everything below the floor counts as received.
+    /// Numbers received or restored. All numbers below the floor count as received.
     numbers: RangeSet,
     floor: u64,
     largest_at: Instant,
-    /// Those of them that FEC restored.
+    /// The part of `numbers` that FEC restored.
     restored: RangeSet,
     /// Marked packets: number, arrival, and number of reports left.
     marks: VecDeque<(u64, Instant, u8)>,
-    /// When the first unreported packet came.
+    /// Arrival time of the first unreported packet.
     waiting_since: Option<Instant>,
-    /// Bytes of unreported packets.
+    /// Total size of the unreported packets, in bytes.
     waiting_bytes: usize,
     /// The highest missing packet whose loss is not yet reported.
     unreported_gap: Option<u64>,
+    /// The next acknowledgement must not wait.
     urgent: bool,
     last_report: Instant,
     /// Bytes that may be spent on acknowledgements, times [`BUDGET`].
@@ -62,7 +64,7 @@ pub(crate) struct Received {
 }
 
 impl Received {
-    /// Nothing yet, on a link where losses are told by `recovery`.
+    /// Empty records for a link on which `recovery` detects losses.
     pub(crate) fn new(recovery: Recovery) -> Self {
         Self {
             numbers: RangeSet::default(),
@@ -85,8 +87,8 @@ impl Received {
         self.numbers.last().map_or(self.floor, |last| last.end)
     }
 
-    /// Whether the packet has not been received yet. Numbers end at the largest varint, as in RFC
-    /// 9000 §12.3.
+    /// Returns `true` if the packet has not been received yet. Numbers end at the largest varint,
+    /// as in RFC 9000 §12.3.
     pub(crate) fn is_new(&self, number: u64) -> bool {
         (self.floor..=varint::MAX).contains(&number) && !self.numbers.contains(number)
     }
@@ -96,7 +98,7 @@ impl Received {
         (self.numbers.count() + self.restored.count()) * ENTRY
     }
 
-    /// Frees what is not in use.
+    /// Frees memory that is not in use.
     pub(crate) fn free_spare(&mut self) {
         self.restored.free_spare();
         self.marks.free_spare();
@@ -106,6 +108,7 @@ impl Received {
     pub(crate) fn arrived(&mut self, now: Instant, number: u64, size: usize, eliciting: bool) {
         debug_assert!(self.is_new(number), "a packet counts once");
         if self.recovery == Recovery::Ordered && self.lacks_the_one_before(number) {
+            // Even a packet that elicits no acknowledgement shows the gap before it.
             self.waiting_since.get_or_insert(now);
             self.urgent = true;
         }
@@ -122,25 +125,28 @@ impl Received {
             self.waiting_since.get_or_insert(now);
             self.waiting_bytes += size;
         }
+        // Three packets later, the missing one is probably lost rather than late.
         if self.unreported_gap.is_some_and(|gap| number >= gap + REORDER_THRESHOLD) {
             self.unreported_gap = None;
             self.urgent = true;
         }
     }
 
-    /// Whether the packet before this one is missing. It is then lost, or still on its way if this
-    /// one is control.
+    /// Returns `true` if the packet before this one is missing. It is then lost, or still on its
+    /// way if this one belongs to the control channel.
     fn lacks_the_one_before(&self, number: u64) -> bool {
         number > self.floor && !self.numbers.contains(number - 1)
     }
 
-    /// Whether the next acknowledgement reports a loss that none has reported.
+    /// Returns `true` if the next acknowledgement must not wait: usually it is the first to report
+    /// a loss.
     pub(crate) fn is_urgent(&self) -> bool {
         self.urgent
     }
 
-    /// Records the arrival of a packet whose sender wants to know the time.
+    /// Records the arrival of a packet with a MARK frame, whose arrival time is to be reported.
     pub(crate) fn marked(&mut self, now: Instant, number: u64) {
+        // The newest count (docs/slacp.md, Violations).
         if self.marks.len() == MAX_MARKS {
             self.marks.pop_front();
         }
@@ -158,10 +164,12 @@ impl Received {
             self.restored.first().into_iter().for_each(|lowest| self.restored.remove(lowest));
         }
         self.insert(number);
+        // No bytes have come, so that neither the budget nor `waiting_bytes` grows.
         self.waiting_since.get_or_insert(now);
     }
 
-    /// Records all packets up to the largest that has arrived, and `ahead` more, as arrived.
+    /// Records as arrived, truly or not, all packets up to the largest that has arrived and `ahead`
+    /// more.
     #[cfg(feature = "fuzzing")]
     pub(crate) fn pretend(&mut self, now: Instant, ahead: u64) {
         let end = self.expected() + ahead;
@@ -177,6 +185,7 @@ impl Received {
 
     fn insert(&mut self, number: u64) {
         self.numbers.insert_one(number);
+        // The floor rises too, or packets of the forgotten range could be replayed.
         if self.numbers.count() > MAX_RANGES {
             self.numbers.first().into_iter().for_each(|lowest| self.settle(lowest.end));
         }
@@ -191,29 +200,32 @@ impl Received {
         }
     }
 
-    /// Reports what has been received at once.
+    /// Makes the next acknowledgement due at once.
     pub(crate) fn hurry(&mut self) {
         self.urgent = true;
     }
 
-    /// Whether anything waits to be acknowledged.
+    /// Returns `true` if a packet waits to be acknowledged.
     pub(crate) fn waits(&self) -> bool {
         self.waiting_since.is_some()
     }
 
-    /// When the next acknowledgement is due, on a hop with this RTT. If it reports no loss, it waits
-    /// for `patience`, or [`ACK_BYTES`].
+    /// The time at which the next acknowledgement is due, on a hop with this RTT. If it reports no
+    /// loss, it waits for `patience`, or until [`ACK_BYTES`] were received.
     pub(crate) fn report_at(&self, rtt: Duration, patience: Duration) -> Option<Instant> {
         let since = self.waiting_since?;
         let prompt = self.urgent || self.waiting_bytes >= ACK_BYTES;
         let due = if prompt { since } else { since + patience };
+        // Beyond the budget four acknowledgements per RTT remain (docs/slacp.md, Acknowledgements).
         let earliest = self.last_report + ACK_DELAY.max(rtt / 4);
+        // A link layer reports losses whatever the budget says.
         let free = self.urgent && self.recovery == Recovery::Ordered;
         Some(if self.budget > 0 || free { due } else { due.max(earliest) })
     }
 
-    /// What to report: the received ranges, and those of them that FEC restored, highest first
-    /// (empty if nothing was received), and the rest, with arrival times if `wanted`.
+    /// Returns the contents of an acknowledgement: the ranges received and those restored by FEC,
+    /// both highest first and empty if nothing was received, and the other fields, with arrival
+    /// times if `wanted`.
     pub(crate) fn report(
         &mut self,
         now: Instant,
@@ -231,6 +243,7 @@ impl Received {
             *left -= 1;
         }
         self.marks.retain(|(_, _, left)| *left > 0);
+        // Microseconds modulo 2^32 (docs/slacp.md, Arrival times).
         ReportedTimes { clock: (now.as_nanos() / 1000) as u32, marks }
     }
 

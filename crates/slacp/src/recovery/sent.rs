@@ -1,4 +1,4 @@
-//! Records of sent packets: what each carried, and which were lost.
+//! Records of sent packets: their contents, and which of them were lost.
 
 use core::ops::Range;
 use core::time::Duration;
@@ -22,33 +22,34 @@ use crate::wire::frame::{Ack, Frame, Gone};
 /// reordering window has passed.
 pub(crate) const REORDER_THRESHOLD: u64 = 3;
 
-/// Data carried by a packet that must arrive. Small, because each packet has room for one.
+/// A part of a packet that must arrive or whose loss matters. Kept small, because the record of
+/// each packet has room for one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Cargo {
     Stream {
         stream: StreamId,
         range: Range<u64>,
         fin: bool,
-        /// Whether the data is a retransmission.
+        /// Set if the data is a retransmission.
         again: bool,
     },
-    /// A frame to be resent unchanged.
+    /// A control frame, which is sent again if it is lost.
     Control(Box<Frame<'static>>),
-    /// A packet of a channel, or a part of one, to be retransmitted once.
+    /// A packet of a channel, or a part of one, which is retransmitted once.
     Packet(Box<Piece>),
     /// A packet of a channel that is not retransmitted.
     Gone(ChannelId),
-    /// The retransmission of a packet of a channel: if it is lost, so is the packet.
+    /// The retransmission of a packet of a channel. If it is lost, the packet is given up.
     Last(Gone),
-    /// An announcement of the channel with this deadline.
+    /// A CHANNEL frame that announced this deadline.
     Announced(ChannelId, Duration),
-    /// A packet whose headers the peer keeps as a context.
+    /// A packet whose headers the peer keeps as a compression context.
     Context { slot: u8, serial: u32 },
     /// Padding of an MTU probe.
     MtuProbe(MtuProbe),
 }
 
-/// What one packet carries: usually a piece of one stream.
+/// The contents of one packet, usually a piece of one stream.
 pub(crate) type Cargoes = SmallVec<[Cargo; 1]>;
 
 /// A packet that the peer must acknowledge.
@@ -56,19 +57,19 @@ pub(crate) type Cargoes = SmallVec<[Cargo; 1]>;
 pub(crate) struct SentPacket {
     /// Size of the IP packet in bytes.
     pub(crate) size: u16,
-    /// Whether it left with the ECN codepoint ECT(0).
+    /// Set if the packet left with the ECN codepoint ECT(0).
     pub(crate) ect: bool,
     /// Bytes of all IP packets sent up to and including this one.
     pub(crate) sent_bytes: u64,
-    /// The same of all sessions that share the link, for the rate control.
+    /// As `sent_bytes`, summed over all sessions that share the link, for the rate control.
     pub(crate) link_bytes: u64,
     pub(crate) time: Instant,
     pub(crate) cargo: Cargoes,
     /// The frames as sent, if the packet is a source of FEC blocks.
     pub(crate) source: Option<Box<[u8]>>,
-    /// Whether it belongs to the control channel, which may overtake new data on the link.
+    /// Set for packets of the control channel, which may overtake new data on the link.
     pub(crate) is_control: bool,
-    /// The highest number of a packet that carries a repair of it.
+    /// The highest number of a packet with a repair of this one; 0 if there is none.
     pub(crate) repaired_by: u64,
 }
 
@@ -77,7 +78,8 @@ impl SentPacket {
         matches!(self.cargo[..], [Cargo::MtuProbe(_)])
     }
 
-    /// Memory of the record besides its slot, in bytes. Stream data is in the streams' own buffers.
+    /// Memory of the record besides its slot, in bytes. Stream data is not counted: it stays in the
+    /// buffers of the streams.
     fn held(&self) -> usize {
         let pieces = self.cargo.iter().map(|cargo| match cargo {
             Cargo::Packet(piece) => size_of::<Piece>() + piece.len(),
@@ -93,12 +95,13 @@ impl SentPacket {
 
 #[derive(Debug)]
 enum Slot {
-    /// Neither acknowledged nor lost; its record is in [`SentPackets::records`]. The other kinds,
-    /// which have none, pile up behind it if a peer acknowledges nothing.
+    /// Neither acknowledged nor lost; the index of its record in [`SentPackets::records`]. Only
+    /// this kind has a record, so that slots stay small: all kinds accumulate behind the first
+    /// outstanding packet if the peer acknowledges nothing.
     Outstanding(usize),
-    /// Carried nothing that must arrive.
+    /// A packet that need not be acknowledged, or a skipped number.
     Untracked,
-    /// Acknowledged or lost.
+    /// Acknowledged or declared lost.
     Done(Fate),
 }
 
@@ -106,11 +109,11 @@ enum Slot {
 #[derive(Debug)]
 struct Missed {
     sent: Instant,
-    /// Only that of streams; for the rest it is too late.
+    /// Stream data only, because its retransmission can still be cancelled.
     cargo: Cargoes,
 }
 
-/// The peer acknowledged a packet that was never sent (RFC 9000 §13.1).
+/// An acknowledgement of a packet that was never sent (RFC 9000 §13.1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Unsent {
     #[error("packet {largest} is acknowledged, but {next} has not been sent yet")]
@@ -119,8 +122,9 @@ pub(crate) enum Unsent {
     LeftOut { number: u64 },
 }
 
-/// How many skipped numbers are remembered at least: those that a peer hits that acknowledges ahead.
-/// All among packets in flight are, for one that acknowledges lost packets.
+/// Minimum number of skipped numbers remembered. They expose a peer that acknowledges packets
+/// ahead; those between packets in flight, all of which are kept, expose a peer that acknowledges
+/// lost packets.
 const LEFT_OUT: usize = 4;
 
 /// Every packet from the first outstanding one on, by number.
@@ -133,57 +137,60 @@ pub(crate) struct SentPackets {
     /// Memory of the records besides their slots, in bytes.
     bytes: usize,
     /// Numbers that were skipped, in ascending order. They are at least 64 apart, so they take a
-    /// small fraction of the memory of the slots beside them.
+    /// small fraction of the memory of the slots.
     left_out: VecDeque<u64>,
     missed: BTreeMap<u64, Missed>,
-    /// When packets were declared lost, in order. Some of them have come since.
+    /// Times at which packets were declared lost, in order, with the packet numbers. Packets that
+    /// were acknowledged since then remain here until their time is over.
     declared: VecDeque<(Instant, u64)>,
-    /// What the peer has acknowledged, from the first outstanding packet on: each packet is looked at
-    /// once, however often it is acknowledged again.
+    /// Numbers acknowledged so far, from the first outstanding packet on. Each packet is processed
+    /// once, however often its acknowledgement is repeated.
     told: RangeSet,
-    /// How many packets were looked at.
+    /// Number of packets visited.
     #[cfg(test)]
     looks: usize,
     /// Fates of packets that have left `slots`, not yet taken.
     fates: Vec<Fate>,
     /// One more than the largest number acknowledged.
     acked_end: u64,
-    /// The lowest number that acknowledgement covered.
+    /// The lowest number covered by the acknowledgement that set `acked_end`.
     told_from: u64,
-    /// When the newest packet known to have arrived was sent, and when its acknowledgement came.
+    /// Send time of the newest packet known to have arrived, and reception time of its
+    /// acknowledgement.
     newest: Option<(Instant, Instant)>,
     reordering: Reordering,
     recovery: Recovery,
-    /// One more than the largest number acknowledged of a packet that is not control.
+    /// One more than the largest number acknowledged of a packet outside the control channel.
     data_end: u64,
 }
 
-/// What an acknowledgement changed.
+/// The packets newly acknowledged by an ACK.
 #[derive(Debug, Default)]
 pub(crate) struct Acked {
     /// Newly acknowledged packets with their numbers.
     pub(crate) packets: Vec<(u64, SentPacket)>,
-    /// Cargo of packets that had been declared lost.
+    /// Stream data of packets that had been declared lost.
     pub(crate) late: Vec<Cargo>,
-    /// How many of those packets were late rather than lost.
+    /// Number of those packets that were late rather than restored by FEC.
     pub(crate) were_late: usize,
-    /// When the largest acknowledged packet was sent, if it is newly acknowledged.
+    /// Send time of the largest acknowledged packet, if it is newly acknowledged.
     pub(crate) largest_sent_at: Option<Instant>,
-    /// The packets restored by FEC, as far as the acknowledgement says, and from which number on it
-    /// says so.
+    /// Packets that the acknowledgement reports as restored by FEC, highest first. The list is
+    /// complete from `restored_from` on.
     restored: Vec<Range<u64>>,
     restored_from: u64,
 }
 
 impl Acked {
-    /// Whether the packet, one of the newly acknowledged, is known to have arrived itself.
+    /// Returns `true` if the packet, one of the newly acknowledged, is known to have arrived itself
+    /// rather than to have been restored.
     pub(crate) fn came(&self, number: u64) -> bool {
         number >= self.restored_from && !contains(&self.restored, number)
     }
 }
 
 impl SentPackets {
-    /// No packets yet, on a link where losses are told by `recovery`.
+    /// Empty records for a link on which `recovery` detects losses.
     pub(crate) fn new(recovery: Recovery) -> Self {
         Self { recovery, ..Self::default() }
     }
@@ -193,7 +200,7 @@ impl SentPackets {
         self.first + self.slots.len() as u64
     }
 
-    /// Everything below this number is no longer needed.
+    /// The number below which no acknowledgement is needed any more.
     pub(crate) fn settled(&self) -> u64 {
         self.first
     }
@@ -206,8 +213,8 @@ impl SentPackets {
         self.records.is_empty()
     }
 
-    /// Memory in bytes. The owner stops sending tracked packets when this is too much. Each packet
-    /// declared lost is forgotten after a while.
+    /// Memory in bytes. The session stops sending tracked packets when this is too much. Packets
+    /// declared lost are forgotten after a while ([`Self::take_lost`]).
     pub(crate) fn held(&self) -> usize {
         self.bytes
             + self.slots.len() * size_of::<Slot>()
@@ -216,7 +223,7 @@ impl SentPackets {
             + self.told.count() * ENTRY
     }
 
-    /// Frees what is not in use.
+    /// Frees memory that is not in use.
     pub(crate) fn free_spare(&mut self) {
         self.slots.free_spare();
         self.pack_records();
@@ -227,8 +234,9 @@ impl SentPackets {
         self.fates.free_spare();
     }
 
-    /// Moves the records together, and frees the rest of their memory.
+    /// Moves the records into a slab without vacant entries.
     fn pack_records(&mut self) {
+        // `Slab::shrink_to_fit` cannot free vacant entries below an occupied one.
         let mut packed = Slab::with_capacity(self.records.len());
         for slot in &mut self.slots {
             if let Slot::Outstanding(record) = slot {
@@ -238,8 +246,7 @@ impl SentPackets {
         self.records = packed;
     }
 
-    /// Records the packet with number [`Self::next_number`]; `None` for one that need not be
-    /// acknowledged.
+    /// Records the packet with number [`Self::next_number`]; `None` if it need not be acknowledged.
     pub(crate) fn push(&mut self, packet: Option<SentPacket>) {
         match packet {
             Some(packet) => {
@@ -255,7 +262,7 @@ impl SentPackets {
         self.advance();
     }
 
-    /// Records that packet `by` carries a repair of these packets.
+    /// Records that packet `by` carries a repair of a block with these packets.
     pub(crate) fn repaired(&mut self, numbers: impl Iterator<Item = u64>, by: u64) {
         for number in numbers {
             if let Some(&Slot::Outstanding(record)) = self.slot(number) {
@@ -268,6 +275,7 @@ impl SentPackets {
     /// (RFC 9000 §21.4).
     pub(crate) fn leave_out(&mut self) {
         self.left_out.push_back(self.next_number());
+        // Kept as long as an earlier packet is awaited (docs/slacp.md, Acknowledgements).
         let lowest = self.lowest_awaited();
         while self.left_out.len() > LEFT_OUT
             && self.left_out.front().is_some_and(|number| *number < lowest)
@@ -288,7 +296,7 @@ impl SentPackets {
         self.missed.first_key_value().map_or(self.first, |(number, _)| self.first.min(*number))
     }
 
-    /// When the oldest outstanding packet was sent.
+    /// The send time of the oldest outstanding packet.
     pub(crate) fn oldest(&self) -> Option<Instant> {
         match self.slots.front() {
             Some(Slot::Outstanding(record)) => Some(self.records[*record].time),
@@ -296,7 +304,7 @@ impl SentPackets {
         }
     }
 
-    /// When the first packet left of those after the last acknowledged one.
+    /// The send time of the first outstanding packet after the largest acknowledged one.
     pub(crate) fn oldest_after_acked(&self) -> Option<Instant> {
         let acked = usize::try_from(self.acked_end.saturating_sub(self.first)).ok()?;
         self.slots.iter().skip(acked).find_map(|slot| match slot {
@@ -305,8 +313,11 @@ impl SentPackets {
         })
     }
 
-    /// Removes the packets that the peer has received. The work is bounded by the ranges of the
-    /// acknowledgement, and by the packets that it is the first to cover.
+    /// Removes the packets that the peer has received. The work is bounded by the number of ranges
+    /// in the acknowledgement and of packets that it is the first to cover.
+    ///
+    /// # Errors
+    /// If it covers a number that was not sent. The records may have changed partly by then.
     pub(crate) fn acknowledge(&mut self, now: Instant, ack: &Ack) -> Result<Acked, Unsent> {
         let (largest, next) = (ack.largest, self.next_number());
         if largest >= next {
@@ -315,6 +326,7 @@ impl SentPackets {
         self.reordering.age(now);
         let lowest = self.lowest_awaited();
         let fresh = self.first_told(ack);
+        // Needs the send times, which `take` below removes.
         self.hear_of(now, &fresh);
         let mut acked = Acked::default();
         let restored: Vec<Range<u64>> = ack.restored().collect();
@@ -330,6 +342,7 @@ impl SentPackets {
             for number in range.clone() {
                 let lost = contains(&restored, number);
                 let Some(packet) = self.take(number, lost) else { continue };
+                // A packet that FEC restored did not arrive and shows no order of arrivals.
                 if !lost && number >= restored_from {
                     self.came(number, packet.time);
                 }
@@ -343,6 +356,7 @@ impl SentPackets {
             }
             self.told.insert(range);
         }
+        // One that a later acknowledgement has overtaken changes neither.
         if ack.largest >= self.acked_end {
             self.acked_end = ack.largest + 1;
             self.told_from = ack.ranges().last().map_or(0, |range| range.start);
@@ -351,16 +365,16 @@ impl SentPackets {
         Ok(Acked { restored, restored_from, ..acked })
     }
 
-    /// The numbers from the first outstanding one on that no acknowledgement has covered before this
-    /// one, in ranges. They are as in the acknowledgement, the highest first; the parts of a range are
-    /// in ascending order.
+    /// Ranges of numbers, from the first outstanding one on, that no earlier acknowledgement has
+    /// covered. They follow the order of the acknowledgement, highest first; the parts of one of
+    /// its ranges are in ascending order.
     fn first_told(&self, ack: &Ack) -> Vec<Range<u64>> {
         let ranges = ack.ranges().take_while(|range| range.end > self.first);
         let parts = ranges.map(|range| range.start.max(self.first)..range.end);
         parts.flat_map(|range| self.told.gaps(range)).collect()
     }
 
-    /// Updates the newest packet acknowledged.
+    /// Updates the newest packet known to have arrived.
     fn hear_of(&mut self, now: Instant, fresh: &[Range<u64>]) {
         let newest = fresh
             .iter()
@@ -371,8 +385,8 @@ impl SentPackets {
         }
     }
 
-    /// Removes packets of `range` that had been declared lost. Below `restored_from` it is unknown
-    /// whether they were restored.
+    /// Moves packets of `range` that had been declared lost into `acked`. Below `restored_from` it
+    /// is unknown which of them were restored.
     fn take_missed(
         &mut self,
         range: &Range<u64>,
@@ -390,8 +404,10 @@ impl SentPackets {
         }
     }
 
-    /// Handles the arrival, without FEC, of a packet sent at that time: checks whether it was late.
+    /// Measures reordering if a packet, sent at that time and not restored by FEC, arrived after an
+    /// acknowledgement had reported it missing.
     fn came(&mut self, number: u64, sent: Instant) {
+        // An earlier acknowledgement that did not cover the number says nothing about its order.
         let missed = self.recovery == Recovery::Reordering
             && number >= self.told_from
             && self.is_passed(number);
@@ -400,25 +416,26 @@ impl SentPackets {
         }
     }
 
-    /// Whether enough later packets have arrived.
+    /// Returns `true` if a packet sent at least [`REORDER_THRESHOLD`] later has been acknowledged.
     fn is_passed(&self, number: u64) -> bool {
         number + REORDER_THRESHOLD < self.acked_end
     }
 
-    /// The fates that have become known since the last call, in sending order.
+    /// Takes the fates that have become known since the last call, in sending order.
     pub(crate) fn take_fates(&mut self) -> Vec<Fate> {
         core::mem::take(&mut self.fates)
     }
 
     /// Removes the packets that are lost by `now`, and returns them with their numbers. A packet is
-    /// lost if later ones overtook it by more than the reordering window, or `delay` plus that
-    /// window after it was sent if at least one later packet has arrived. Acknowledgements of
-    /// packets declared lost are awaited for `delay`.
+    /// lost if later ones overtook it by more than the reordering window, or, if at least one later
+    /// packet has arrived, `delay` plus that window after it was sent. Acknowledgements of packets
+    /// declared lost are awaited for another `delay`.
     pub(crate) fn take_lost(&mut self, now: Instant, delay: Duration) -> Vec<(u64, SentPacket)> {
         while let Some((_, number)) = self.declared.pop_front_if(|(at, _)| *at + delay <= now) {
             self.missed.remove(&number);
         }
         let mut lost = Vec::new();
+        // Only packets sent before an acknowledged one can be lost (RFC 9002 §6.1).
         for number in self.first..self.acked_end {
             #[cfg(test)]
             {
@@ -430,6 +447,7 @@ impl SentPackets {
                 match self.recovery {
                     // Those after it were sent later, and are lost later.
                     Recovery::Reordering => break,
+                    // Data is lost by later data only, control by any later packet.
                     Recovery::Ordered => continue,
                 }
             }
@@ -445,14 +463,16 @@ impl SentPackets {
         lost
     }
 
-    /// When [`Self::take_lost`] finds the next one by time.
+    /// The time at which [`Self::take_lost`] finds the next lost packet, without an acknowledgement
+    /// before then.
     pub(crate) fn loss_time(&self, delay: Duration) -> Option<Instant> {
+        // A link layer detects losses by later packets only.
         let timed = self.recovery == Recovery::Reordering && self.first < self.acked_end;
         let oldest = self.oldest().filter(|_| timed)?;
         Some(self.lost_at(self.first, oldest, delay))
     }
 
-    /// Whether a packet below [`Self::acked_end`] is lost by `now`.
+    /// Returns `true` if a packet below [`Self::acked_end`] is lost by `now`.
     fn is_lost(&self, now: Instant, number: u64, packet: &SentPacket, delay: Duration) -> bool {
         match self.recovery {
             Recovery::Reordering => self.lost_at(number, packet.time, delay) <= now,
@@ -464,7 +484,7 @@ impl SentPackets {
         }
     }
 
-    /// When a packet sent at that time, below [`Self::acked_end`], counts as lost.
+    /// The time at which a packet below [`Self::acked_end`], sent at `sent`, counts as lost.
     fn lost_at(&self, number: u64, sent: Instant, delay: Duration) -> Instant {
         let window = self.reordering.window().min(delay);
         let overdue = sent + delay + window;
@@ -474,8 +494,7 @@ impl SentPackets {
         }
     }
 
-    /// The frames of the packet, empty if it is not a FEC source; `None` if they are no longer
-    /// kept.
+    /// The frames of a packet, empty if it is not a FEC source; `None` if they are no longer kept.
     pub(crate) fn source(&self, number: u64) -> Option<&[u8]> {
         match self.slot(number)? {
             Slot::Outstanding(record) => {
@@ -486,7 +505,7 @@ impl SentPackets {
         }
     }
 
-    /// When the packet was sent, if it is outstanding.
+    /// The send time of a packet, if it is outstanding.
     pub(crate) fn sent_at(&self, number: u64) -> Option<Instant> {
         Some(self.record(number)?.time)
     }
@@ -497,14 +516,15 @@ impl SentPackets {
         self.first + done.map_or(0, |index| index as u64 + 1)
     }
 
-    /// The cargo of the oldest outstanding packet, to be resent although it may have arrived.
-    /// Packets of channels are removed from it, because they are retransmitted only once.
+    /// The contents of the oldest outstanding packet, to be resent although it may have arrived.
+    /// The record gives up its packets of channels, because they are retransmitted only once.
     pub(crate) fn oldest_cargo(&mut self) -> Cargoes {
         let Some(Slot::Outstanding(record)) = self.slots.front() else {
             return Cargoes::new();
         };
         let packet = &mut self.records[*record];
         let mut cargo = packet.cargo.clone();
+        // CHANNEL goes with each PACKET until it is acknowledged, and needs no copy of its own.
         cargo.retain(|cargo| {
             !matches!(cargo, Cargo::Gone(_) | Cargo::Last(_) | Cargo::Announced(..))
         });
@@ -517,11 +537,13 @@ impl SentPackets {
         cargo
     }
 
-    /// The cargo of all outstanding packets, to be resent on another link: that of packets which
-    /// have come according to an acknowledgement over the other link, and that of the rest. Packets
-    /// of channels are left to the loss detection, because they are retransmitted only once.
+    /// Stream data and control frames of all outstanding packets, for another link: first those of
+    /// packets that have arrived according to an acknowledgement over that link, then the rest, to
+    /// be resent. Packets of channels are left to the loss detection, because they are
+    /// retransmitted only once.
     pub(crate) fn doubted_cargo(&self, ack: Option<&Ack>) -> [Vec<Cargo>; 2] {
         let mut ranges: Vec<Range<u64>> = ack.into_iter().flat_map(Ack::ranges).collect();
+        // In ascending order, for the binary search.
         ranges.reverse();
         let has = |number: u64| {
             let next = ranges.partition_point(|range| range.end <= number);
@@ -589,7 +611,7 @@ impl SentPackets {
     }
 }
 
-/// Whether one of the ranges (highest first) contains the number.
+/// Returns `true` if one of the ranges (highest first) contains the number.
 fn contains(descending: &[Range<u64>], number: u64) -> bool {
     let below = descending.partition_point(|range| range.start > number);
     descending.get(below).is_some_and(|range| range.contains(&number))

@@ -1,4 +1,4 @@
-//! Traffic classes as configured by the owner.
+//! Traffic classes as the owner of an endpoint configures them.
 
 use units::BitRate;
 
@@ -10,16 +10,17 @@ pub(crate) const MAX_CLASSES: usize = 64;
 /// The share of a session's rate that a traffic class gets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ClassConfig {
-    /// Weight against other classes in what the guarantees leave, 1 to 1000. Default 1.
+    /// Weight against other classes in the rate that the guarantees leave, 1 to 1000. Default 1.
     pub weight: u16,
-    /// Rate served before other classes, in bits of IP packets per second, and before other sessions
-    /// of the hub. If the guarantees exceed the rate, they share it in proportion. Default none.
+    /// Rate served before other classes, in bits of IP packets per second, and before other
+    /// sessions of the hub. If the guarantees exceed the rate, they share it in proportion. Default
+    /// none.
     pub guaranteed: Option<BitRate>,
     /// Maximum rate, even when the link is otherwise idle. Default none.
     pub maximum: Option<BitRate>,
-    /// Code point (RFC 2474), 0 to 63, of the packets that carry new data of the class, for links that
-    /// serve classes differently. Packets then carry data of classes with the same code point only,
-    /// and those without new data are marked as network control, CS6. Default 0.
+    /// Code point (RFC 2474), 0 to 63, of the packets that carry new data of the class, for links
+    /// that serve classes differently. Packets then carry data of classes with the same code point
+    /// only, and those without new data are marked as network control, CS6. Default 0.
     pub dscp: u8,
     /// The link, an index of [`Config::links`](crate::Config::links), that carries the new data of
     /// the class as long as it works. Retransmissions take the quickest link. Default none: any.
@@ -29,14 +30,14 @@ pub struct ClassConfig {
 /// The rates of a class in one session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ClassRates {
-    /// As [`ClassConfig::guaranteed`].
+    /// The rate served before other classes and sessions, as [`ClassConfig::guaranteed`].
     pub guaranteed: Option<BitRate>,
-    /// As [`ClassConfig::maximum`].
+    /// The maximum rate, as [`ClassConfig::maximum`].
     pub maximum: Option<BitRate>,
 }
 
 impl ClassRates {
-    /// These, and for those that are `None` the `usual` ones.
+    /// These rates, with those of `usual` in place of `None`.
     #[must_use]
     pub fn or(self, usual: Self) -> Self {
         Self {
@@ -48,10 +49,10 @@ impl ClassRates {
 
 /// Code point of packets without new data if any class has one: network control (RFC 4594 §3.2).
 pub(crate) const CONTROL_DSCP: u8 = 48;
-/// Highest code point.
+/// Highest code point: a DSCP has six bits.
 const MAX_DSCP: u8 = 63;
 
-/// The code point of packets without new data.
+/// The code point of packets without new data: 0 if no class has one.
 pub(crate) fn control_dscp(classes: &[ClassConfig]) -> u8 {
     if classes.iter().any(|class| class.dscp != 0) { CONTROL_DSCP } else { 0 }
 }
@@ -66,6 +67,7 @@ impl ClassConfig {
         if !(1..=1000).contains(&self.weight) {
             return Err(ConfigError::Weight { weight: self.weight });
         }
+        // A maximum of 0 would count as no maximum (`Class::set_rates`).
         let is_zero = |rate: Option<BitRate>| rate.is_some_and(|rate| rate.bits_per_second() == 0);
         if is_zero(self.guaranteed) || is_zero(self.maximum) {
             return Err(ConfigError::NoRate);

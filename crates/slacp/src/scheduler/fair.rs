@@ -1,27 +1,29 @@
 //! Fair queueing of flows, sparse ones first, after the queues of RFC 8290 §4.2.
 //!
 //! Deficit round robin: each round a flow may send its quantum. A flow that has not used up its
-//! quantum in the current round goes before those with a standing backlog, so a flow that needs
-//! less than its share never waits behind the others' queues. In RFC 8290 a flow loses that
-//! priority by sending once; here it loses it by using up its quantum.
+//! quantum in the current round is *sparse* and goes before those with a standing backlog, so a
+//! flow that needs less than its share never waits behind the others' queues. In RFC 8290 a flow
+//! loses that priority by sending once; here it loses it by using up its quantum.
 
 use std::collections::{BTreeMap, VecDeque};
 
-/// Flows with data, by name.
+/// The flows with data of one kind in one class, by key.
 #[derive(Debug)]
 pub(crate) struct FairQueue<K> {
-    /// Bytes a flow may send per turn.
+    /// Bytes that a flow may send per turn.
     quantum: u32,
+    /// Sparse flows. With `old`, the two lists of RFC 8290 §4.2.
     fresh: VecDeque<K>,
     old: VecDeque<K>,
     flows: BTreeMap<K, Flow>,
     /// Number of flows in `fresh` that have not been removed.
     sparse: u32,
-    /// Number of flows that were removed and are still in a queue. A peer chooses which streams end, in any
-    /// number, while others wait: to search the queues for each would be work without a bound.
+    /// Number of flows that were removed and are still in a list. They are not searched for: a peer
+    /// chooses which streams end, in any number, while others wait, so that work would be
+    /// unbounded.
     removed: u32,
-    /// Number of flows with data. Others stay in `old` for one turn, so that a flow does not become
-    /// fresh by pausing for a moment.
+    /// Number of flows with data. A flow without data stays in `old` for one turn, so that it does
+    /// not become sparse by pausing for a moment.
     backlogged: u32,
 }
 
@@ -29,20 +31,22 @@ pub(crate) struct FairQueue<K> {
 struct Flow {
     /// Bytes left in its turn.
     deficit: i64,
+    /// Set while it has data.
     backlogged: bool,
-    /// Whether it has not used up its quantum since it joined.
+    /// Set until it has used up its quantum.
     sparse: bool,
     in_fresh: bool,
     in_old: bool,
     removed: bool,
 }
 
-/// Removed flows that may stay in the queues, whatever their length.
+/// Number of removed flows that may stay in the lists however short these are.
 const FEW: usize = 16;
 
 impl<K: Copy + Ord> FairQueue<K> {
     pub(crate) fn new(quantum: usize) -> Self {
         Self {
+            // With a quantum of 0, `front` would search without end.
             quantum: quantum.max(1) as u32,
             fresh: VecDeque::new(),
             old: VecDeque::new(),
@@ -53,8 +57,8 @@ impl<K: Copy + Ord> FairQueue<K> {
         }
     }
 
-    /// Frees what is not in use. Flows that only finish their turn are forgotten: after a pause, all
-    /// are fresh.
+    /// Frees memory if no flow has data. Flows that only finish their turn are forgotten: after a
+    /// pause, all flows are sparse.
     pub(crate) fn free_spare(&mut self) {
         if self.backlogged == 0 {
             *self = Self { quantum: self.quantum, ..Self::new(0) };
@@ -70,22 +74,22 @@ impl<K: Copy + Ord> FairQueue<K> {
         self.backlogged == 0
     }
 
-    /// Flows with data, by name.
+    /// The keys of flows with data, in ascending order.
     pub(crate) fn backlogged(&self) -> impl Iterator<Item = K> {
         self.flows.iter().filter(|(_, flow)| flow.backlogged).map(|(key, _)| *key)
     }
 
-    /// Whether the next flow was quiet until now.
+    /// Returns `true` if a sparse flow has data.
     pub(crate) fn has_sparse(&self) -> bool {
         self.sparse > 0
     }
 
-    /// Number of flows that were quiet until now.
+    /// Number of sparse flows with data.
     pub(crate) fn sparse(&self) -> usize {
         self.sparse as usize
     }
 
-    /// Whether the flow has not used up its quantum since it was quiet.
+    /// Returns `true` if the flow is sparse, or would be if it had data.
     pub(crate) fn is_sparse(&self, key: K) -> bool {
         self.flows.get(&key).is_none_or(|flow| flow.sparse || flow.removed)
     }
@@ -100,6 +104,7 @@ impl<K: Copy + Ord> FairQueue<K> {
             in_old: false,
             removed: false,
         });
+        // A removed flow that returns starts anew, as if it had left the lists.
         if core::mem::take(&mut flow.removed) {
             self.removed -= 1;
             (flow.deficit, flow.sparse) = (self.quantum.into(), true);
@@ -117,7 +122,7 @@ impl<K: Copy + Ord> FairQueue<K> {
         }
     }
 
-    /// The flow whose turn it is, and whether it is sparse ([`Self::is_sparse`]).
+    /// The flow whose turn it is, with `true` if it is sparse ([`Self::is_sparse`]).
     pub(crate) fn front(&mut self) -> Option<(K, bool)> {
         while let Some(&key) = self.fresh.front() {
             match self.flows.get_mut(&key) {
@@ -133,6 +138,7 @@ impl<K: Copy + Ord> FairQueue<K> {
                     return Some((key, flow.sparse));
                 }
                 Some(flow) if flow.backlogged => {
+                    // It has overdrawn its turn, and gets another quantum in the next round.
                     flow.deficit += i64::from(self.quantum);
                     self.old.push_back(key);
                 }
@@ -145,7 +151,7 @@ impl<K: Copy + Ord> FairQueue<K> {
         None
     }
 
-    /// Charges [`Self::front`], which is `key`, for `bytes`; `more` if it still has data.
+    /// Charges the flow returned by [`Self::front`] for `bytes`. `more` says that it has more data.
     pub(crate) fn sent(&mut self, key: K, bytes: usize, more: bool) {
         let Some(flow) = self.flows.get_mut(&key) else { return };
         flow.deficit -= bytes as i64;
@@ -161,6 +167,8 @@ impl<K: Copy + Ord> FairQueue<K> {
         if !spent && more {
             return;
         }
+        // A flow that has run empty moves to `old`, too, or a short pause would make it sparse
+        // again.
         if core::mem::take(&mut flow.in_fresh) {
             self.fresh.pop_front();
             self.sparse -= 1;
@@ -173,7 +181,7 @@ impl<K: Copy + Ord> FairQueue<K> {
         }
     }
 
-    /// Removes a flow.
+    /// Removes a flow, whether it has data or not. It may stay in the lists for a while.
     pub(crate) fn remove(&mut self, key: K) {
         let Some(flow) = self.flows.get_mut(&key).filter(|flow| !flow.removed) else { return };
         self.backlogged -= u32::from(core::mem::take(&mut flow.backlogged));
@@ -186,7 +194,7 @@ impl<K: Copy + Ord> FairQueue<K> {
         }
     }
 
-    /// Forgets a flow without data that is in no queue.
+    /// Forgets a flow if it has no data and is in no list.
     fn forget(&mut self, key: K) {
         let is_gone = |flow: &Flow| !flow.backlogged && !flow.in_fresh && !flow.in_old;
         if self.flows.get(&key).is_some_and(is_gone) {
@@ -194,8 +202,8 @@ impl<K: Copy + Ord> FairQueue<K> {
         }
     }
 
-    /// Forgets the flows that were removed. They are more than half of all, so that the work is that of
-    /// having added them.
+    /// Takes removed flows out of the lists. They are more than half of all flows, so their
+    /// additions pay for the work.
     fn sweep(&mut self) {
         let stays = |key: &K| self.flows.get(key).is_some_and(|flow| !flow.removed);
         self.fresh.retain(stays);

@@ -1,22 +1,23 @@
-//! A queue from which entries in the middle can be removed, too.
+//! A queue from which entries can be removed at any position.
 
 use core::num::NonZero;
 use std::collections::BTreeMap;
 
 use crate::spare::Spare;
 
-/// A first-in, first-out queue whose entries can be removed by their tickets. Operations cost O(log n):
-/// a peer chooses which streams end, in any number, while others wait.
+/// A first-in, first-out queue whose entries can be removed by their tickets. All operations cost
+/// O(log n), because a peer chooses which streams end, in any number, while others wait.
 #[derive(Debug)]
 pub(crate) struct RemovableQueue<K> {
     entries: BTreeMap<Ticket, K>,
 }
 
-/// Names an entry as long as it is in its queue. An `Option` of it takes no more room: each stream has several.
+/// Identifies an entry while it is in its queue. Non-zero, so that an `Option` of it takes no more
+/// memory: each stream has one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Ticket(NonZero<u64>);
 
-/// The first one's number: half of all are left on either side.
+/// The ticket of the first entry, with half of all numbers on either side of it.
 const FIRST: Ticket = Ticket(NonZero::new(1 << 63).unwrap());
 
 impl Ticket {
@@ -52,7 +53,7 @@ impl<K: Copy> RemovableQueue<K> {
         self.entries.first_key_value().map(|(_, key)| *key)
     }
 
-    /// Removes an entry, if it is in the queue.
+    /// Removes an entry if `ticket` names one that is still in the queue.
     pub(crate) fn remove(&mut self, ticket: Option<Ticket>) {
         ticket.and_then(|ticket| self.entries.remove(&ticket));
     }

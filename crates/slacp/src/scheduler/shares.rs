@@ -1,9 +1,9 @@
 //! Weighted shares by start-time fair queueing.
 //!
 //! P. Goyal, H. Vin and H. Cheng, *Start-time Fair Queuing*, SIGCOMM 1996. Each party has a virtual
-//! time at which its next piece starts. The earliest goes first, and a piece advances its party by
-//! its size over its weight. A party that was idle restarts at the virtual time of the others: it
-//! neither saves up nor owes.
+//! time at which its next piece starts. The earliest goes first, and a piece advances the time of
+//! its party by its size over the party's weight. A party that was idle restarts at the virtual
+//! time of the others: it neither gains credit nor owes any.
 
 /// Fixed point: steps of virtual time per byte and unit of weight.
 const STEPS: u64 = 256;
@@ -29,6 +29,7 @@ impl Shares {
     /// Charges `party`, of this `weight`, for `bytes`.
     pub(crate) fn sent(&mut self, party: usize, bytes: usize, weight: u64) {
         let start = self.start(party);
+        // The common virtual time is the start of the piece in service.
         self.now = start;
         self.next[party] = start + bytes as u64 * STEPS / weight.max(1);
     }

@@ -1,28 +1,28 @@
-//! Memory that is handed out in parts, fairly among clients (`docs/slacp.md`, Flow control).
+//! Shares of memory among the clients of a session (`docs/slacp.md`, Flow control).
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use super::flow::Limits;
 
-/// A client may hold this many times what is left for others, and no more.
+/// A client that holds more than this multiple of what is left gets no further part.
 const GREEDIEST: u64 = 63;
-/// The same for what the windows of its streams grow to.
+/// The windows of a client that holds this multiple of what is left do not grow.
 const GROWTH: u64 = 3;
-/// Divisor for a client's unproven parts once they take an eighth of what is left. Together they take
-/// at most half of what is left, or a quarter if those of all clients take as much as is left. Forty streams that
-/// a client opens at once still get 0.3 MB each of the default memory.
+/// Divisor for a client's unproven parts once they take an eighth of what is left. Together they
+/// take at most half of what is left, or a quarter if those of all clients take as much as is left.
+/// Forty streams that a client opens at once still get 0.3 MB each of the default memory.
 const UNPROVEN: u64 = 24;
 
-/// Memory that is handed out in parts. The more of it a client holds, the smaller is its next part;
-/// what one client holds leaves the others large parts.
+/// Memory that is handed out to clients in parts, in bytes. The more of it a client holds, the
+/// smaller is its next part, so that others still get large ones.
 #[derive(Debug)]
 pub(crate) struct Budget {
     whole: u64,
     taken: u64,
-    /// The unproven parts of all clients.
+    /// Sum of the unproven parts of all clients.
     unproven: u64,
-    /// Usage by client; those without any are left out.
+    /// Usage by client. Clients that hold nothing are left out.
     clients: BTreeMap<IpAddr, Usage>,
     shares: Shares,
 }
@@ -31,46 +31,48 @@ pub(crate) struct Budget {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Usage {
     pub(crate) bytes: u64,
-    /// Those of parts that nothing has been read of yet: the memory may never be needed.
+    /// The bytes of parts of which nothing has been read yet: they may never be needed.
     pub(crate) unproven: u64,
 }
 
 impl Usage {
-    /// A part of this size, of which something `is_proven` to be needed or not.
+    /// A part of this size, which `is_proven` to be needed or not.
     pub(crate) fn part(bytes: u64, is_proven: bool) -> Self {
         Self { bytes, unproven: if is_proven { 0 } else { bytes } }
     }
 }
 
-/// Sizes of a client's parts.
+/// The rules for the size of a client's next part. *Left* is the memory that no client holds.
 #[derive(Debug)]
 struct Shares {
-    /// Divisor of what is left for the first parts of a lone client, what each other client that
-    /// holds something adds to it, and how many eighths of what the others leave the client must not
-    /// have taken for it to apply.
+    /// Divisor of what is left, for the first parts of a client that is alone.
     first: u64,
+    /// Amount added to that divisor by each other client that holds something.
     per_other: u64,
+    /// A part counts as one of the first while what is left is more than this many eighths of what is
+    /// left and what the client holds together.
     until: u64,
-    /// Divisor for the others, and the largest; and how many times what is left they may add up to.
+    /// Divisor for all further parts, and the largest for the first ones.
     then: u64,
+    /// Multiple of what is left up to which a client gets further parts above the minimum.
     most: u64,
-    /// Size of the smallest parts, in bytes.
+    /// Minimum size of a part, in bytes.
     least: u64,
 }
 
 impl Budget {
-    /// A budget for stream windows. The first windows of a client can fill the fastest links. Sixty
-    /// stalled streams of one client, however large their windows, leave it 1 MB of the default
-    /// memory for the next one, and more than a thousand fit before one is refused.
+    /// A budget for the windows of streams. The first windows of a client can fill the fastest
+    /// links. Sixty stalled streams of one client, however large their windows, leave 1 MB of the
+    /// default memory for its next one, and more than a thousand fit before one is refused.
     pub(crate) fn for_windows(limits: &Limits) -> Self {
         let least = limits.least_window();
         let shares = Shares { first: 8, per_other: 8, until: 7, then: 64, most: 8, least };
         Self::new(limits.for_windows(), shares)
     }
 
-    /// A budget for streams that a peer with these limits has not answered yet, which takes one
-    /// round trip. However many a client opens, another one can send 2.5 MB of the default memory in
-    /// its first round trip.
+    /// A budget for streams that a peer with these limits has not answered yet, which takes a round
+    /// trip. However many a client opens, another one can send 2.5 MB in its first round trip, with
+    /// the default memory.
     pub(crate) fn for_openings(limits: &Limits) -> Self {
         let least = limits.least_opening();
         let shares = Shares { first: 2, per_other: 1, until: 6, then: 32, most: 1, least };
@@ -81,8 +83,8 @@ impl Budget {
         Self { whole, taken: 0, unproven: 0, clients: BTreeMap::new(), shares }
     }
 
-    /// The most that a client's next part may take, `is_proven` or not; 0 if less than four minimum
-    /// parts are left, or the client holds nearly everything.
+    /// Maximum size of a client's next part, `is_proven` or not (Flow control, rules 2, 3, 5 and
+    /// 6). 0 if less than four minimum parts are left, or if the client holds nearly everything.
     pub(crate) fn share(&self, client: IpAddr, is_proven: bool) -> u64 {
         let (left, Usage { bytes, unproven }) = (self.left(), self.of(client));
         let Shares { first, per_other, until, then, most, least } = self.shares;
@@ -92,6 +94,7 @@ impl Budget {
         let others = self.clients.len() - usize::from(self.has(client));
         let divisor = (first + per_other * others as u64).min(then);
         let is_first = bytes.saturating_mul(until) < left.saturating_mul(8 - until);
+        // The last eighth is kept for minimum parts, and for the first parts of few clients.
         let part = if is_first && (left > self.whole / 8 || divisor < then) {
             left / divisor
         } else if left > self.whole / 8 {
@@ -99,6 +102,7 @@ impl Budget {
         } else {
             0
         };
+        // Connections that are never made must not take what others need (rule 3).
         let is_bounded = !is_proven && unproven >= left / 8;
         if is_bounded {
             let of_all =
@@ -109,12 +113,12 @@ impl Budget {
         part.max(least)
     }
 
-    /// Whether four minimum parts are left, which a new part takes.
+    /// Returns `true` if at least four minimum parts are left, as a new part requires.
     pub(crate) fn has_room(&self) -> bool {
         self.left() >= 4 * self.shares.least
     }
 
-    /// The most that a part of a client may grow by; nothing of the last eighth.
+    /// Maximum growth of one of the client's parts (Flow control, rule 4).
     pub(crate) fn growth(&self, client: IpAddr) -> u64 {
         let (left, held) = (self.left(), self.of(client).bytes);
         match left {
@@ -125,12 +129,12 @@ impl Budget {
         }
     }
 
-    /// Whether a client holds hardly any of what the others leave: less than a quarter.
+    /// Returns `true` if a client holds less than a quarter of what the others leave.
     pub(crate) fn is_fresh(&self, client: IpAddr) -> bool {
         self.of(client).bytes.saturating_mul(3) < self.left()
     }
 
-    /// Changes the size of a client's part.
+    /// Replaces a client's part by one of another size.
     pub(crate) fn replace(&mut self, client: IpAddr, old: Usage, new: Usage) {
         debug_assert!(self.taken - old.bytes + new.bytes <= self.whole, "no more than there is");
         self.taken = self.taken - old.bytes + new.bytes;
@@ -147,7 +151,7 @@ impl Budget {
         self.whole - self.taken
     }
 
-    /// Whether a client holds something.
+    /// Returns `true` if the client holds something.
     pub(crate) fn has(&self, client: IpAddr) -> bool {
         self.clients.contains_key(&client)
     }
@@ -157,7 +161,7 @@ impl Budget {
         self.clients.len()
     }
 
-    /// The unproven parts of all clients.
+    /// Sum of the unproven parts of all clients.
     #[cfg(test)]
     pub(crate) fn unproven(&self) -> u64 {
         assert_eq!(self.clients.values().map(|usage| usage.unproven).sum::<u64>(), self.unproven);

@@ -20,7 +20,12 @@ impl Streams {
         self.open_as(open, false)
     }
 
-    /// Opens a stream, whose data is sent in segments if `compressed` and the peer understands that.
+    /// Opens a stream. Its data is sent in segments if `compressed` is set and the peer understands
+    /// that.
+    ///
+    /// # Errors
+    /// If the peer does not understand the destination, or if its limit of streams or the memory
+    /// for another stream of the client is exhausted.
     pub(crate) fn open_as(
         &mut self,
         mut open: Open<Destination>,
@@ -31,6 +36,7 @@ impl Streams {
             return Err(StreamError::NoNames);
         }
         let compressed = compressed && understood.compressed();
+        // A peer of an earlier version gets the stream without its code point.
         open.dscp = open.dscp.filter(|dscp| understood.code_points() && *dscp < CODE_POINTS);
         if self.own_open >= self.peer_limits.max_streams {
             return Err(StreamError::TooMany { limit: self.peer_limits.max_streams });
@@ -44,8 +50,10 @@ impl Streams {
         self.own_open += 1;
         let window = self.opening_window(client);
         let (credit, is_small) = self.window_to(&open.destination, client);
+        // It counts until the first STREAM_CREDIT (docs/slacp.md, Flow control, rule 5).
         let opening = Usage::part(window, true);
         self.openings.replace(client, Usage::default(), opening);
+        // Services of the acceptor, such as its resolver, send no ACCEPT.
         let connected = !open.destination.is_connected_to();
         let new = Stream::new(window, credit, true);
         let stream = Stream { client, opening, compressed, connected, is_small, ..new };
@@ -63,7 +71,7 @@ impl Streams {
         }
     }
 
-    /// Whether both sides send the stream's data in segments.
+    /// Returns `true` if both sides send the stream's data in segments.
     pub(crate) fn is_compressed(&self, id: StreamId) -> bool {
         self.map.get(&id).is_some_and(|stream| stream.compressed)
     }
@@ -86,8 +94,8 @@ impl Streams {
         Ok(count)
     }
 
-    /// Writes what `read` writes into the buffer, as much as there is room for; returns how much.
-    /// Without room it is not called, and the result is `None`.
+    /// Appends the bytes that `read` writes into the buffer, at most as many as there is room for,
+    /// and returns their number. Without room `read` is not called, and the result is `None`.
     pub(crate) fn fill(
         &mut self,
         id: StreamId,
@@ -105,7 +113,7 @@ impl Streams {
         Ok(Some(count))
     }
 
-    /// The buffer of a stream that is not finished, and how many bytes it accepts now.
+    /// The buffer of a stream that is not finished, and the number of bytes that it accepts now.
     fn open_to_write(&mut self, id: StreamId) -> Result<(&mut SendBuffer, usize), StreamError> {
         let room = self.room(id)?;
         let send = &mut self.stream(id)?.send;
@@ -131,14 +139,14 @@ impl Streams {
         self.enqueue(id);
     }
 
-    /// How many bytes the stream accepts now.
+    /// Number of bytes that the stream accepts now.
     pub(crate) fn room(&self, id: StreamId) -> Result<u64, StreamError> {
         let send = &self.owned(id).ok_or(StreamError::NoStream)?.send;
         let window = self.share_to_send().saturating_sub(send.held());
         Ok(window.min(self.unsent_limit.saturating_sub(send.unsent())))
     }
 
-    /// The most a stream may hold unsent and unacknowledged.
+    /// Maximum number of unsent and unacknowledged bytes of a stream.
     pub(super) fn share_to_send(&self) -> u64 {
         self.limits.share(self.held, self.map.len())
     }
@@ -152,7 +160,7 @@ impl Streams {
         self.read_by(now, id, |recv| recv.read(out))
     }
 
-    /// Reads by `read`, which takes bytes from the buffer and says how many.
+    /// Reads with `read`, which takes bytes from the buffer and returns their number.
     pub(crate) fn read_by(
         &mut self,
         now: Instant,
@@ -161,6 +169,7 @@ impl Streams {
     ) -> Result<Read, StreamError> {
         if let Some(drain) = self.drains.get_mut(&id) {
             let count = read(&mut drain.recv);
+            // A reader that goes on is not given up.
             if count > 0 {
                 self.drain_ends.remove(&(drain.until, id));
                 drain.until = now + UNREAD_TIMEOUT;
@@ -175,6 +184,7 @@ impl Streams {
         }
         let stream = self.stream(id)?;
         let count = read(&mut stream.recv);
+        // A `read` that takes nothing although there is data is not blocked.
         if count == 0 && !stream.recv.has_data() {
             if stream.recv.is_done() {
                 stream.end_told = true;
@@ -212,15 +222,18 @@ impl Streams {
         self.recv_credit.consume(stream.recv.highest() - stream.recv.read_offset());
         let highest = stream.recv.highest();
         let Stream { client, charged, proven, milestones, .. } = *stream;
+        // The peer may have sent up to the limit: its RESET or a FIN will say how much it was.
         let due = if charged.bytes > 0 { stream.recv.limit() - highest } else { 0 };
         let charged = Usage::part(due, proven);
         self.granted.replace(client, Usage::default(), charged);
         self.resetting.insert(id, Resetting { highest, milestones, charged, client });
         if let Some(end) = stream.recv.end() {
+            // Cannot fail: a known end is the highest offset, so that nothing is added.
             let _ = self.discard_to(id, end);
             self.end_reset(id);
         }
         self.grant_session();
+        // The memory that it held is free for others.
         self.wake_writers();
         Ok(())
     }

@@ -1,8 +1,8 @@
-//! Streams that their owner has reset after what it had written.
+//! Resets that wait until the data written before them is acknowledged.
 //!
-//! A RESET that overtook data would destroy it: the peer drops what has not arrived before. So the
-//! stream goes on sending until everything is acknowledged, and only then says RESET, as it also
-//! does to peers of earlier versions. What comes from the peer meanwhile is dropped.
+//! A RESET that overtook data would destroy it, because the peer drops data that arrives after it.
+//! The stream therefore goes on sending until everything is acknowledged, and only then sends
+//! RESET, also to peers of earlier versions. Data received meanwhile is dropped.
 
 use units::Instant;
 
@@ -10,18 +10,18 @@ use super::peer::UNREAD_TIMEOUT;
 use super::{Stream, Streams};
 use crate::{ResetReason, StreamError, StreamId};
 
-/// A reset that waits for the data before it.
+/// A reset that waits for the data before it to be acknowledged.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Departure {
     pub(super) reason: ResetReason,
-    /// When it waits no longer, unless more is acknowledged.
+    /// The time at which it stops waiting, unless more data is acknowledged before.
     pub(super) until: Instant,
 }
 
 impl Streams {
-    /// Resets a stream once the peer has everything that was written to it, at the latest when the peer
-    /// has acknowledged nothing more for as long as unread data is kept. The owner hears no more of
-    /// the stream.
+    /// Resets a stream once the peer has acknowledged everything that was written to it, at the
+    /// latest when it has acknowledged nothing more for [`UNREAD_TIMEOUT`]. To the owner, the
+    /// stream is over at once.
     pub(crate) fn reset_after_data(
         &mut self,
         now: Instant,
@@ -30,9 +30,11 @@ impl Streams {
     ) -> Result<(), StreamError> {
         let until = now + UNREAD_TIMEOUT;
         match self.map.get_mut(&id) {
+            // Its owner has given it up.
             Some(stream) if stream.departure.is_some() => return Err(StreamError::NoStream),
             Some(stream) if stream.send.held() > 0 => {
                 stream.departure = Some(Departure { reason, until });
+                // Its owner has let go of it and gets no more events.
                 stream.reader_waits = false;
             }
             _ => return self.reset(id, reason),
@@ -48,7 +50,8 @@ impl Streams {
         self.map.get(&id).map(|stream| &**stream).filter(|stream| stream.departure.is_none())
     }
 
-    /// Goes on with the reset of a departing stream after an acknowledgement.
+    /// Continues the reset of a departing stream after an acknowledgement: sends RESET, or waits
+    /// for the rest.
     pub(super) fn depart(&mut self, now: Instant, id: StreamId) {
         let Some(stream) = self.map.get(&id) else { return };
         let Some(departure) = stream.departure else { return };
@@ -56,7 +59,7 @@ impl Streams {
             self.postpone(now, id);
         } else if !stream.is_done() {
             let reason = departure.reason;
-            // It is there.
+            // Cannot fail: the stream exists.
             let _ = self.reset(id, reason);
         }
     }
@@ -69,7 +72,7 @@ impl Streams {
         self.departures.insert((departure.until, id));
     }
 
-    /// Drops what has come for a departing stream, without credit for more.
+    /// Drops the received data of a departing stream, and grants no credit for more.
     pub(super) fn drop_unread(&mut self, id: StreamId) {
         let Some(stream) = self.map.get_mut(&id) else { return };
         let count = stream.recv.drop_ready();
@@ -78,7 +81,8 @@ impl Streams {
         self.grant_session();
     }
 
-    /// Resets departing streams whose peer acknowledges nothing more. It cannot during an outage.
+    /// Resets departing streams for which nothing more has been acknowledged for too long. While
+    /// the peer is unreachable they go on waiting.
     pub(super) fn end_departures(&mut self, now: Instant, is_reachable: bool) {
         while let Some((_, id)) = self.departures.first().copied().filter(|(due, _)| *due <= now) {
             let departure = self.map.get(&id).and_then(|stream| stream.departure);

@@ -1,5 +1,5 @@
-//! Flow control of a session: how many stream bytes may be in flight in total (`docs/slacp.md`,
-//! Flow control).
+//! Flow control of a session: its limits, its speed, and its total credit in either direction
+//! (`docs/slacp.md`, Flow control).
 
 use core::time::Duration;
 
@@ -8,32 +8,33 @@ use units::BitRate;
 use crate::streams::recv_buffer::GAP_COST;
 use crate::wire::open::Openings;
 
-/// Gaps that a session may have however small its memory: 8 kB of state.
+/// Number of gaps that a session may have however small its memory: 8 kB of state.
 const LEAST_GAPS: usize = 64;
 
-/// What one side allows the other. Fixed at session set-up.
+/// The limits that one side sets for the other. Fixed at session set-up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Limits {
-    /// Maximum bytes held for all streams, per direction.
+    /// Maximum number of bytes held for all streams, per direction.
     pub(crate) memory: u64,
-    /// Maximum bytes held for one stream.
+    /// Maximum number of bytes held for one stream.
     pub(crate) stream_window: u64,
-    /// Maximum number of streams the other side may have open.
+    /// Maximum number of streams that the other side may have open.
     pub(crate) max_streams: u32,
-    /// Bit mask of the packet channels it receives.
+    /// Bit mask of the packet channels that it receives.
     pub(crate) channels: u32,
     /// Number of contexts of packet headers that it keeps.
     pub(crate) contexts: u16,
     /// Number of streams that it decompresses at a time.
     pub(crate) decompressors: u16,
-    /// Whether it has the dictionary of compressed streams.
+    /// Set if it has the dictionary of compressed streams.
     pub(crate) dictionary: bool,
-    /// Optional fields of openings that it understands.
+    /// Destinations and optional fields of openings that it understands.
     pub(crate) openings: Openings,
 }
 
 impl Limits {
     pub(crate) fn new(memory: u64, stream_window: u64, max_streams: u32) -> Self {
+        // The credit of the session bounds each stream anyway.
         let stream_window = stream_window.min(memory);
         Self {
             memory,
@@ -54,16 +55,16 @@ impl Limits {
         usize::try_from(self.memory / 16 / GAP_COST).unwrap_or(usize::MAX).max(LEAST_GAPS)
     }
 
-    /// What granted windows of all streams may take together: seven eighths of the memory. A
-    /// sixteenth is reserved for streams that the peer has opened and this side has not heard of
-    /// ([`Self::for_openings`]), and another for how far the session credit may lag behind
-    /// ([`RecvCredit::grant`]).
+    /// Maximum sum of the granted windows of all streams: seven eighths of the memory. A sixteenth
+    /// is reserved for streams that the peer has opened and that this side has not answered yet
+    /// ([`Self::for_openings`]), and another for the session credit, whose announcement lags behind
+    /// by as much ([`RecvCredit::grant`]).
     pub(crate) fn for_windows(&self) -> u64 {
         self.memory - self.memory.div_ceil(8)
     }
 
-    /// What the initial windows of streams may take together before the side with this memory has
-    /// answered.
+    /// Maximum sum of the windows that openers take themselves, before the side with this memory
+    /// has answered.
     pub(crate) fn for_openings(&self) -> u64 {
         self.memory / 16
     }
@@ -74,7 +75,7 @@ impl Limits {
         (self.memory / 64).clamp(2, 16_000)
     }
 
-    /// Minimum window of a stream before any grant, 2 kB: enough for a request.
+    /// Minimum window that an opener takes itself, 2 kB: enough for a request.
     pub(crate) fn least_opening(&self) -> u64 {
         (self.memory / 8000).clamp(1, 2000)
     }
@@ -84,10 +85,10 @@ impl Limits {
         self.least_window() / 2
     }
 
-    /// The most that one of `streams` may hold for sending while all of them hold `held`: half of
-    /// what is left of seven eighths of the memory (the dynamic threshold of Choudhury & Hahne,
-    /// 1998, with α = ½), so that stalled streams never take all of it. The last eighth is divided
-    /// equally, so that they do not block other streams either.
+    /// Maximum number of bytes that one of `streams` may hold for sending while all of them hold
+    /// `held`: half of what is left of seven eighths of the memory (the dynamic threshold of
+    /// Choudhury and Hahne, 1998, with α = ½), so that stalled streams never take all of it. The
+    /// last eighth is divided equally, so that they do not block other streams either.
     pub(crate) fn share(&self, held: u64, streams: usize) -> u64 {
         let reserve = self.memory / 8;
         let share = (self.memory - reserve).saturating_sub(held) / 2;
@@ -96,43 +97,47 @@ impl Limits {
     }
 }
 
-/// What a stream may hold for sending whatever all the others hold, unless there are too many: ten
-/// packets, TCP's initial window (RFC 6928).
+/// Number of bytes that a stream may hold for sending whatever the others hold, unless there are
+/// too many of them: ten packets, TCP's initial window (RFC 6928).
 const LEAST_TO_SEND: u64 = 16_000;
 
 /// The speed of a session, as far as windows depend on it.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Pace {
     pub(crate) rtt: Duration,
-    /// The rates at which this side sends, and at which the peer says it sends; 0 if unknown.
+    /// The rate at which this side sends, and the one at which the peer says that it sends; 0 if
+    /// unknown.
     pub(crate) rates: [BitRate; 2],
 }
 
-/// Assumed flight of a sender of unknown rate: 10 Mbit/s over a geostationary satellite.
+/// Bytes that a sender of unknown rate is assumed to send in a round trip: 10 Mbit/s over a
+/// geostationary satellite.
 const UNKNOWN: u64 = 800_000;
-/// Upper bound of a flight, whatever rate the peer claims, because windows are multiples of it.
+/// Upper bound of the bytes in a round trip, whatever rate the peer claims: windows are multiples
+/// of them, which must not overflow.
 const LARGEST: u64 = 1 << 60;
 
 impl Pace {
-    /// What this side can send in one round trip, in bytes.
+    /// Number of bytes that this side can send in one round trip.
     pub(crate) fn own_flight(&self) -> u64 {
         self.flight(self.rates[0], 0)
     }
 
-    /// What the peer can send in one round trip, of which `seen` was observed before.
+    /// Number of bytes that the peer can send in one round trip: at least `seen`, the most
+    /// observed.
     pub(crate) fn peer_flight(&self, seen: u64) -> u64 {
         self.flight(self.rates[1], seen)
     }
 
     /// Window of a stream without losses: 1¼ round trips at the peer's rate, or twice that if the
-    /// peer may become faster than `seen`.
+    /// peer has not announced its rate and may become faster.
     pub(crate) fn window(&self, seen: u64) -> u64 {
         let flight = self.peer_flight(seen);
         let window = flight + flight / 4;
         if self.rates[1].bits_per_second() == 0 { 2 * window } else { window }
     }
 
-    /// Whether the peer's rate is neither announced nor observed to be high.
+    /// Returns `true` if the peer's rate is neither announced nor observed to be high.
     pub(crate) fn is_peer_unknown(&self, seen: u64) -> bool {
         self.rates[1].bits_per_second() == 0 && seen < UNKNOWN
     }
@@ -143,7 +148,7 @@ impl Pace {
     }
 }
 
-/// The bytes the peer allows this side to send.
+/// The bytes that the peer allows this side to send on all streams.
 #[derive(Debug, Default)]
 pub(crate) struct SendCredit {
     limit: u64,
@@ -155,7 +160,7 @@ impl SendCredit {
         Self { limit, sent: 0 }
     }
 
-    /// Pretends that this many bytes were sent and acknowledged.
+    /// Continues as if this many bytes had been sent and acknowledged.
     #[cfg(test)]
     pub(crate) fn skip(&mut self, bytes: u64) {
         self.limit += bytes;
@@ -177,7 +182,7 @@ impl SendCredit {
     }
 }
 
-/// The bytes this side allows the peer to send.
+/// The bytes that this side allows the peer to send on all streams.
 #[derive(Debug)]
 pub(crate) struct RecvCredit {
     memory: u64,
@@ -191,7 +196,7 @@ impl RecvCredit {
         Self { memory, limit: memory, received: 0, consumed: 0 }
     }
 
-    /// Pretends that this many bytes were received and read.
+    /// Continues as if this many bytes had been received and read.
     #[cfg(test)]
     pub(crate) fn skip(&mut self, bytes: u64) {
         self.limit += bytes;
@@ -199,12 +204,12 @@ impl RecvCredit {
         self.consumed += bytes;
     }
 
-    /// Bytes received, or skipped over by received ones, and not yet read.
+    /// Number of bytes received, or skipped over by received ones, and not yet read.
     pub(crate) fn held(&self) -> u64 {
         self.received - self.consumed
     }
 
-    /// Counts received bytes; `false`, with nothing counted, if they exceed the credit.
+    /// Counts received bytes. Returns `false`, with nothing counted, if they exceed the credit.
     pub(crate) fn receive(&mut self, bytes: u64) -> bool {
         let allowed = bytes <= self.limit - self.received;
         if allowed {

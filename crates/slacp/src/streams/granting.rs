@@ -1,4 +1,4 @@
-//! Credit granted to the peer, per stream (`docs/slacp.md`, Flow control).
+//! Credit granted to the peer on each stream (`docs/slacp.md`, Flow control).
 
 use std::net::IpAddr;
 
@@ -10,13 +10,14 @@ use crate::streams::flow::Pace;
 use crate::wire::frame::Frame;
 use crate::{Destination, StreamId};
 
-/// Window for links with losses or short outages, in flights. A loss blocks the data behind it: it
-/// is reported after one flight, repaired after two, and the repair may be lost again.
+/// Window for links with losses or short outages, in multiples of what the peer sends in a round
+/// trip. A loss blocks the data behind it: it is reported after one round trip and repaired after
+/// two, and the repair may be lost again.
 const LOSSY: u64 = 4;
-/// Maximum number of round trips in which a prompt reader reads a window: one, plus the time until
+/// Maximum number of round trips in which a prompt reader reads a window: one, and the time until
 /// the credit is worth an update.
 const PROMPT: u32 = 2;
-/// Window of a stream for a question to a resolver: the longest DNS message, with its length.
+/// Window of a stream to a resolver, in bytes: the longest DNS message with its length.
 const QUESTION: u64 = 66_000;
 
 impl Streams {
@@ -24,19 +25,20 @@ impl Streams {
         self.pace = pace;
     }
 
-    /// Whether [`Self::open`] has memory for a stream of most clients, and the peer allows one more.
+    /// Returns `true` if the peer allows another stream and there is memory for one. A client that
+    /// holds nearly everything may be refused all the same.
     pub(crate) fn has_room(&self) -> bool {
         self.own_open < self.peer_limits.max_streams
             && self.openings.has_room()
             && self.granted.has_room()
     }
 
-    /// Whether there is memory for another stream of this client.
+    /// Returns `true` if there is memory for another stream of this client.
     pub(super) fn has_room_for(&self, client: IpAddr) -> bool {
         self.openings.share(client, false) > 0 && self.granted.share(client, false) > 0
     }
 
-    /// What a stream opened by this side may send before the peer has heard of it.
+    /// The window that this side takes itself for a stream that it opens (Flow control, rule 5).
     pub(super) fn opening_window(&self, client: IpAddr) -> u64 {
         let flight = self.pace.own_flight();
         let wanted = (flight + flight / 4).max(4 * self.peer_limits.least_window());
@@ -45,16 +47,16 @@ impl Streams {
         wanted.min(self.openings.share(client, true)).min(self.peer_limits.stream_window)
     }
 
-    /// The first window of a stream: what the peer can send in 1¼ round trips. While the peer's
-    /// rate is unknown, the first few streams of a client get the maximum, because the peer may be
-    /// very fast.
+    /// The first window of a stream: as much as the peer can send in 1¼ round trips, within the
+    /// client's share of the memory. While the peer's rate is unknown, the first few streams of a
+    /// client get the maximum, because the peer may be very fast.
     pub(super) fn first_window(&self, client: IpAddr, is_proven: bool) -> u64 {
         let wanted = self.wanted_window(client);
         wanted.min(self.granted.share(client, is_proven)).min(self.limits.stream_window)
     }
 
-    /// The same for a new stream to a destination, and whether the client's other new streams have
-    /// made it smaller than it should be.
+    /// The first window of a new stream to a destination, with `true` if the client's other
+    /// unproven windows have made it smaller.
     pub(super) fn window_to(&self, destination: &Destination, client: IpAddr) -> (u64, bool) {
         let most = if *destination == Destination::Resolver { QUESTION } else { u64::MAX };
         let window = self.first_window(client, false).min(most);
@@ -64,10 +66,12 @@ impl Streams {
     fn wanted_window(&self, client: IpAddr) -> u64 {
         let is_first = self.granted.is_fresh(client) && self.pace.is_peer_unknown(self.flight);
         let wanted = if is_first { u64::MAX } else { self.pace.window(self.flight) };
+        // 64 kB at least, however slow the peer is (Flow control, rule 2).
         wanted.max(4 * self.limits.least_window())
     }
 
-    /// Remembers what the peer has granted a client's newest stream, while the client has any.
+    /// Records the first credit of a client's newest stream. Records of clients without streams are
+    /// dropped now and then.
     pub(super) fn remember_offer(&mut self, client: IpAddr, limit: u64) {
         self.offered.insert(client, limit);
         if self.offered.len() > 2 * self.granted.clients() {
@@ -75,8 +79,8 @@ impl Streams {
         }
     }
 
-    /// Handles that the acceptor has connected a stream: if its window was made smaller, or was
-    /// returned meanwhile, it gets a whole one.
+    /// Marks a stream as connected by the acceptor. If its window was made smaller, or was returned
+    /// meanwhile, it gets a whole one.
     pub(super) fn on_connected(&mut self, now: Instant, id: StreamId) {
         let Some(stream) = self.map.get_mut(&id) else { return };
         if !std::mem::replace(&mut stream.connected, true) {
@@ -86,7 +90,8 @@ impl Streams {
         }
     }
 
-    /// Updates the count of what a stream may still make this side hold.
+    /// Charges the budget of windows with the number of bytes that a stream may still make this
+    /// side hold.
     pub(super) fn recount(&mut self, id: StreamId) {
         if let Some(stream) = self.map.get_mut(&id) {
             let due = Usage::part(stream.due(), stream.proven);
@@ -95,7 +100,7 @@ impl Streams {
         }
     }
 
-    /// Counts received bytes, of any stream.
+    /// Measures the rate of the peer by the bytes received on all streams in a round trip.
     pub(super) fn measure(&mut self, now: Instant, bytes: u64) {
         let (began, came) = &mut self.round;
         let lasted = now.saturating_since(*began);
@@ -120,13 +125,14 @@ impl Streams {
         self.grant_session();
     }
 
-    /// Handles data that cannot be read yet. If the reader is not to blame, losses are holding it
-    /// up, and the window must last until they are repaired.
+    /// Widens the window of a stream whose data cannot be read although its reader waits: losses
+    /// hold it up, and the window must last until they are repaired.
     pub(super) fn grant_held_up(&mut self, id: StreamId) {
         let flight = self.pace.peer_flight(self.flight.max(self.round.1));
         let Some(stream) = self.map.get(&id).filter(|stream| stream.opened) else { return };
         let held = stream.recv.highest() - stream.recv.read_offset();
         let is_held_up = stream.reader_waits && !stream.recv.is_readable();
+        // Rule 4: an eighth, but half of a window that lasts through four round trips already.
         let enough = if stream.window < LOSSY * flight { 8 } else { 2 };
         if is_held_up && held >= stream.window / enough {
             self.widen(id, (LOSSY * flight).max(stream.window * 2));
@@ -134,7 +140,8 @@ impl Streams {
         }
     }
 
-    /// Widens the window of a stream as far as memory allows.
+    /// Widens the window of a stream to `wanted` bytes, as far as the memory and the client's share
+    /// of it allow.
     fn widen(&mut self, id: StreamId, wanted: u64) {
         let most = self.limits.stream_window;
         if let Some(stream) = self.map.get_mut(&id)
@@ -150,6 +157,7 @@ impl Streams {
     pub(super) fn renew(&mut self, id: StreamId) {
         let Some(stream) = self.map.get_mut(&id) else { return };
         let limit = stream.recv.read_offset() + stream.window;
+        // Nothing is granted beyond a known end.
         if stream.recv.end().is_none() && limit >= stream.recv.limit() + stream.window.div_ceil(8) {
             stream.recv.raise_limit(limit);
             self.tell_credit(id);
@@ -168,10 +176,11 @@ impl Streams {
 }
 
 impl Stream {
-    /// How much the peer may still make this side hold.
+    /// Number of bytes that the peer may still make this side hold for the stream.
     fn due(&self) -> u64 {
         let read = self.recv.read_offset();
         match self.recv.end() {
+            // Until OPEN has come, its data is within the reserve for openers (`for_windows`).
             _ if !self.opened => 0,
             Some(end) => end - read,
             // Data that came before the peer returned its window counts until it is read.
@@ -185,8 +194,8 @@ impl Stream {
         Frame::StreamCredit { stream: id, returns, limit }
     }
 
-    /// Whether a whole window was read in little more than a round trip. If so, the reader takes
-    /// data as it comes, and not just what fits in the buffers behind it.
+    /// Returns `true` if a whole window was read in little more than a round trip. The reader then
+    /// takes data as it comes, and not only as much as fits in the buffers behind it.
     fn keeps_up(&mut self, now: Instant, pace: Pace) -> bool {
         let read = self.recv.read_offset();
         let (began, from) = *self.measured.get_or_insert((now, read));

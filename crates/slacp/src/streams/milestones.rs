@@ -5,33 +5,33 @@ use std::collections::VecDeque;
 
 use crate::wire::frame::{COMPACT_REACH, TruncatedOffset};
 
-/// A milestone is set whenever a stream has grown by this much. 8 MB, so that few streams ever need
-/// one and [`COMPACT_SPAN`] exceeds the BDP of most links.
+/// Growth of a stream between two milestones, in bytes. 8 MB, so that few streams ever need one and
+/// [`COMPACT_SPAN`] exceeds the BDP of most links.
 const STEP: u64 = 1 << 23;
 
 /// Number of milestones kept. A packet that arrives after its stream has grown by 126 MB, two full
 /// windows, was declared lost and retransmitted long ago.
 const KEPT: usize = 16;
 
-/// Maximum number of bytes a sender may hold for its next frame to be compact.
+/// Maximum number of bytes that a sender may hold for its next frame to be compact.
 pub(crate) const COMPACT_SPAN: u64 = COMPACT_REACH - STEP;
 
-/// The highest offset of a stream when packets of certain numbers were the newest.
+/// The highest offset of a stream at the time when packets of certain numbers were the newest.
 ///
-/// Why a compact offset `x` in packet `n` is completed to `x`. Its sender then held the
-/// bytes from `b`, the first not acknowledged, and had sent those below `s`: `b <= x <= s`
-/// and `s - b <= COMPACT_SPAN`. The receiver completes it by `h`, of the last milestone
-/// `(m, h)` with `m <= n`.
+/// A compact offset `x` in packet `n` is completed to `x`, by the following proof. The sender of
+/// the packet held the bytes from `b`, the first not acknowledged, and had sent those below `s`:
+/// `b <= x <= s` and `s - b <= COMPACT_SPAN`. The receiver completes the offset by `h`, of the last
+/// milestone `(m, h)` with `m <= n`.
 ///
-/// - What the receiver had at that milestone was sent by packet `m` or before it, so
+/// - The bytes that the receiver had at that milestone were sent in packet `m` or before it, so
 ///   `h <= s`, and `x >= b >= s - COMPACT_SPAN >= h - COMPACT_SPAN`.
 /// - The bytes below `b` were acknowledged before packet `n` was sent. When the receiver
 ///   acknowledged them its newest packet was below `n`, and its last milestone less than
 ///   `STEP` below its highest offset, which was `b` or more. That milestone, or a later one,
 ///   is the chosen one: `h > b - STEP`, and `x <= s <= b + COMPACT_SPAN < h + STEP + COMPACT_SPAN`.
 ///
-/// So `x` is at most `COMPACT_REACH` away from `h`, whatever the windows are, however late
-/// the packet comes, and whether its bytes have come by another one.
+/// So `x` is at most `COMPACT_REACH` away from `h`, whatever the windows are, however late the
+/// packet comes, and whether or not another packet has brought its bytes.
 #[derive(Debug)]
 pub(crate) struct Milestones {
     /// Packet numbers and offsets, both increasing.
@@ -47,14 +47,14 @@ impl Default for Milestones {
 }
 
 impl Milestones {
-    /// Pretends that this many bytes were received.
+    /// Continues as if this many bytes had been received.
     #[cfg(test)]
     pub(crate) fn skip(&mut self, bytes: u64) {
         self.known = VecDeque::from([(0, bytes)]);
     }
 
-    /// Expands an offset that came in packet `number`; `None` if the stream has moved on too far,
-    /// in which case the packet counts as lost.
+    /// Expands an offset that came in packet `number`. `None` if the milestone for it has been
+    /// dropped; the packet then counts as lost.
     pub(crate) fn complete(&self, offset: TruncatedOffset, number: u64) -> Option<u64> {
         if offset.is_full() {
             return Some(offset.expand(0));
@@ -63,7 +63,8 @@ impl Milestones {
         Some(offset.expand(*near))
     }
 
-    /// Records that packet `number` arrived and the stream grew to `highest`.
+    /// Records that packet `number` arrived with data of the stream, whose highest offset is now
+    /// `highest`.
     pub(crate) fn came(&mut self, number: u64, highest: u64) {
         self.newest = self.newest.max(number);
         if self.known.back().is_none_or(|(_, last)| highest >= last + STEP) {

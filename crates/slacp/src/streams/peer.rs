@@ -1,4 +1,4 @@
-//! Stream frames from the peer.
+//! Handles the peer's frames about streams.
 
 use core::time::Duration;
 use std::net::IpAddr;
@@ -12,8 +12,8 @@ use crate::streams::recv_buffer::{RecvBuffer, Violation};
 use crate::wire::frame::{Frame, TruncatedOffset};
 use crate::{Destination, Event, Open, ResetReason, StreamId, client_network};
 
-/// How long data before a reset waits for a reader who takes nothing: what was received of it here,
-/// and what is sent of it there.
+/// Maximum time without progress of a reader before the data ahead of a reset is given up: received
+/// data that is not read here, and sent data that the peer does not acknowledge.
 pub(super) const UNREAD_TIMEOUT: Duration = Duration::from_secs(30);
 
 impl Streams {
@@ -26,12 +26,14 @@ impl Streams {
         open: Open<Destination>,
     ) -> Result<(), ProtocolError> {
         let client = client_network(open.source.ip());
+        // docs/slacp.md, Flow control, rule 6.
         let no_room = self.granted.share(client, false) == 0 || window > self.granted.left() / 2;
         let Some(stream) = self.peer_stream(id)? else { return Ok(()) };
         if stream.opened {
             return Ok(());
         }
         let end = stream.recv.highest();
+        // Data may overtake its OPEN; until now only the stream window has bounded it.
         if end > window {
             let violation = Violation::Credit { end, limit: window };
             return Err(ProtocolError::Stream { stream: id, violation });
@@ -60,14 +62,15 @@ impl Streams {
         Ok(())
     }
 
-    /// Grants the first window to a stream that the peer has opened. It is always announced, even
-    /// if the peer assumed a larger one: until then the peer reserves that memory itself, and it
-    /// assumes less next time.
+    /// Grants the first window to a stream that the peer has opened. The grant is always announced,
+    /// even if the peer took a larger window itself: until then the peer counts that window in its
+    /// reserve for new streams, and it takes less next time.
     fn grant_first(&mut self, now: Instant, id: StreamId, window: u64, to: &Destination) {
         let Some(client) = self.map.get(&id).map(|stream| stream.client) else { return };
         let (first, is_small) = self.window_to(to, client);
         let Some(stream) = self.map.get_mut(&id) else { return };
         stream.is_small = is_small;
+        // If the peer took more, its value holds: the data may be on its way already.
         stream.window = first.max(window);
         stream.recv.settle_limit(stream.window);
         self.control.push_back(Frame::StreamCredit { stream: id, returns: 0, limit: first });
@@ -82,10 +85,10 @@ impl Streams {
         }
     }
 
-    /// Processes stream data that came in packet `number`; `false` if the packet is to count as
-    /// lost. That happens to data that would leave a gap when there are too many gaps; a stream may
-    /// have as many as all the others leave. The next missing data always fits, so every stream
-    /// makes progress.
+    /// Processes stream data that came in packet `number`. Returns `false` if the packet is to
+    /// count as lost: data that would leave a gap when there are too many gaps. A stream may have
+    /// as many gaps as remain to all others. The first missing data is always accepted, so every
+    /// stream makes progress.
     pub(crate) fn on_data(
         &mut self,
         (now, number): (Instant, u64),
@@ -98,6 +101,7 @@ impl Streams {
             return Err(ProtocolError::Compact);
         }
         if let Some(resetting) = self.resetting.get_mut(&id) {
+            // Its bytes are dropped but counted: both sides must agree on the credit it has used.
             let Some(offset) = resetting.milestones.complete(offset, number) else {
                 return Ok(false);
             };
@@ -131,6 +135,7 @@ impl Streams {
         }
         self.gaps = self.gaps + more_gaps - gaps;
         self.measure(now, data.len() as u64);
+        // It may be a request, whose answer may take longer and should find its window.
         if asks {
             self.rest(now, id);
         }
@@ -165,12 +170,14 @@ impl Streams {
         let Some(stream) = self.remove(id) else { return Ok(()) };
         let (highest, milestones) = (stream.recv.highest(), Milestones::default());
         let (charged, client) = (Usage::default(), stream.client);
+        // As after a reset by this side: the bytes up to `sent` count, though they will never come.
         self.resetting.insert(id, Resetting { highest, milestones, charged, client });
         self.discard_to(id, sent)?;
         self.end_reset(id);
         self.send_reset(id, reason, stream.send.sent());
         self.wake_writers();
         let Stream { mut recv, opened, departure, .. } = *stream;
+        // Without OPEN, or after a reset by the owner, no owner reads the data or gets the event.
         let has_owner = opened && departure.is_none();
         let came = recv.highest() - recv.read_offset();
         let left = if has_owner { recv.cut() } else { 0 };
@@ -185,9 +192,9 @@ impl Streams {
         Ok(())
     }
 
-    /// Keeps the received data of a reset stream for its reader. If there are more drains than
-    /// allowed streams, the oldest is given up: a peer that keeps opening and resetting streams has
-    /// none of them counted as open.
+    /// Keeps the received data of a reset stream for its reader. If there are already as many
+    /// drains as streams are allowed, the one that has waited longest is given up: the streams of a
+    /// peer that keeps opening and resetting them do not count as open.
     fn begin_drain(&mut self, id: StreamId, drain: Drain) {
         if self.drains.len() >= self.limits.max_streams as usize
             && let Some((_, oldest)) = self.drain_ends.first().copied()
@@ -198,13 +205,13 @@ impl Streams {
         self.drains.insert(id, drain);
     }
 
-    /// When [`Self::end_resets`] has something to do.
+    /// The time at which [`Self::end_resets`] has something to do.
     pub(crate) fn reset_timeout(&self) -> Option<Instant> {
         let first = [self.drain_ends.first(), self.departures.first()];
         first.into_iter().flatten().map(|(until, _)| *until).min()
     }
 
-    /// Gives up on readers, here and at the peer, that do not read what came before a reset.
+    /// Gives up on readers, here and at the peer, that do not read the data ahead of a reset.
     pub(crate) fn end_resets(&mut self, now: Instant, is_reachable: bool) {
         self.end_departures(now, is_reachable);
         while let Some((until, id)) = self.drain_ends.first().copied()
@@ -249,10 +256,12 @@ impl Streams {
         limit: u64,
     ) {
         let Some(stream) = self.map.get_mut(&id) else { return };
+        // Credit from before the last RETURN is void, however the two crossed.
         if returns == stream.returned {
             stream.send.grant(limit);
         }
         let opening = core::mem::take(&mut stream.opening);
+        // The first credit shows that the peer counts the window of the stream itself.
         if opening != Usage::default() {
             let client = stream.client;
             self.openings.replace(client, opening, Usage::default());
@@ -262,7 +271,7 @@ impl Streams {
         self.enqueue(id);
     }
 
-    /// Returns the live stream `id`, and creates it if it is new and the peer may open it; `None`
+    /// Returns the live stream `id`, which is created if it is new and the peer may open it. `None`
     /// if it is over.
     fn peer_stream(&mut self, id: StreamId) -> Result<Option<&mut Stream>, ProtocolError> {
         if id.0 % 2 == self.parity {
@@ -279,6 +288,7 @@ impl Streams {
             self.check_new(id)?;
             self.peer_open += 1;
             self.peer_opened += 1;
+            // The OPEN frame, which may come later, replaces the limit.
             let stream = Stream::new(0, self.limits.stream_window, false);
             self.map.insert(id, Box::new(stream));
         }
@@ -286,8 +296,8 @@ impl Streams {
     }
 
     /// Checks the number of a new stream. A peer numbers its streams consecutively and keeps to the
-    /// limit by its own count, which ours lags behind. Twice the limit is a violation, and would
-    /// let it fill our memory with identifiers.
+    /// limit by its own count, and this side's count lags behind. Twice the limit is a violation,
+    /// since it would let the peer fill the memory with identifiers.
     fn check_new(&self, id: StreamId) -> Result<(), ProtocolError> {
         let most = u64::from(self.limits.max_streams) * 2;
         if u64::from(self.peer_open) >= most || id.0 / 2 >= self.peer_opened + most {
@@ -296,7 +306,7 @@ impl Streams {
         Ok(())
     }
 
-    /// Counts the data of a stream being reset, up to offset `end`, as received and read.
+    /// Counts the data of a stream that is being reset, up to offset `end`, as received and read.
     pub(super) fn discard_to(&mut self, id: StreamId, end: u64) -> Result<(), ProtocolError> {
         let Some(resetting) = self.resetting.get_mut(&id) else { return Ok(()) };
         let Resetting { highest, charged, client, .. } = resetting;
@@ -314,7 +324,7 @@ impl Streams {
         Ok(())
     }
 
-    /// Forgets a stream being reset once all its bytes are accounted for.
+    /// Forgets a stream that is being reset once all its bytes are accounted for.
     pub(super) fn end_reset(&mut self, id: StreamId) {
         if let Some(resetting) = self.resetting.remove(&id) {
             self.granted.replace(resetting.client, resetting.charged, Usage::default());

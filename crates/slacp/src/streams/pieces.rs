@@ -1,7 +1,7 @@
 //! A queue of bytes in pieces, each of which is one allocation.
 //!
-//! Unlike a ring, which passes all of its memory through the processor's caches, it touches what it
-//! holds; and what is read from a socket may be read into it.
+//! A ring passes all of its memory through the processor's caches; this queue touches only what it
+//! holds. Data may be read from a socket directly into it.
 
 use core::ops::Range;
 use std::collections::VecDeque;
@@ -11,18 +11,19 @@ use bytes::buf::Limit;
 
 use crate::spare::Spare as _;
 
-/// A piece that holds less may grow, which copies what it holds; and room for less is not worth a
-/// system call of its own.
+/// A piece that holds less than this may grow, which copies its contents; and less room than this
+/// is not worth a system call of its own.
 const SMALL: usize = 16 * 1024;
 
-/// The least that a reader of unknown data is given room for.
+/// Minimum room for a reader that does not know how much data will come.
 const READ: usize = 64 * 1024;
 
-/// Maximum size of a piece: for each, a socket is read once, and the kernel acknowledges what was
-/// read.
+/// Maximum size of a piece. A socket is read once per piece, after which the kernel acknowledges
+/// the data.
 const MOST: usize = 256 * 1024;
 
-/// Memory of a stream with room for a limited number of bytes ([`bytes::BufMut`]).
+/// A buffer with room for a limited number of bytes ([`bytes::BufMut`]), which become the next data
+/// of a stream.
 pub type Room<'b> = Limit<&'b mut Vec<u8>>;
 
 /// Bytes in the order in which they were appended.
@@ -30,18 +31,18 @@ pub type Room<'b> = Limit<&'b mut Vec<u8>>;
 pub(super) struct Pieces {
     /// In order and without gaps; none is empty.
     pieces: VecDeque<Piece>,
-    /// Bytes dropped so far.
+    /// Number of bytes dropped so far: the offset of the first byte held.
     begin: u64,
-    /// Bytes appended so far.
+    /// Number of bytes appended so far: the offset after the last byte held.
     end: u64,
-    /// Memory of pieces that were dropped, for the next ones: of no more than are in use and one,
-    /// and of little if none is.
+    /// Memory of dropped pieces, to be used again: at most one more than there are pieces, and none
+    /// larger than [`READ`] while the queue is empty.
     spare: Vec<Vec<u8>>,
 }
 
 #[derive(Debug)]
 struct Piece {
-    /// Bytes appended before it.
+    /// Offset of its first byte.
     start: u64,
     bytes: Vec<u8>,
 }
@@ -65,7 +66,7 @@ impl Pieces {
         self.end == self.begin
     }
 
-    /// Appends bytes.
+    /// Appends bytes, which are copied.
     pub(super) fn extend(&mut self, mut bytes: &[u8]) {
         while !bytes.is_empty() {
             let last = self.with_room(1, bytes.len());
@@ -76,7 +77,7 @@ impl Pieces {
         }
     }
 
-    /// Appends what `read` writes, at most `most` bytes; returns how many.
+    /// Appends the bytes that `read` writes, at most `most`, and returns their number.
     pub(super) fn fill(&mut self, most: usize, read: impl FnOnce(&mut Room<'_>)) -> usize {
         let last = self.with_room(SMALL, READ);
         let (before, room) = (last.bytes.len(), last.room());
@@ -88,18 +89,20 @@ impl Pieces {
         } else if before + room > 2 * self.len().max(SMALL)
             && let Some(last) = self.pieces.back_mut()
         {
-            // Many streams hold little each.
+            // Gives back unused room: many streams hold little each.
             last.bytes.shrink_to(held.next_power_of_two());
         }
         count
     }
 
-    /// The last piece, with room for `least` bytes or more, as many as are `wanted` if it must get memory.
+    /// The last piece, with room for at least `least` bytes. New memory has room for `wanted`
+    /// bytes.
     fn with_room(&mut self, least: usize, wanted: usize) -> &mut Piece {
         let size = wanted.max(self.len()).next_power_of_two().min(MOST);
         match self.pieces.back_mut() {
             Some(last) if last.room() >= least => {}
             Some(last) if last.bytes.len() < SMALL => last.bytes.reserve_exact(size),
+            // A new piece, since a larger one would be copied to grow.
             _ => {
                 let fits = |piece: &Vec<u8>| (size / 2..=2 * size).contains(&piece.capacity());
                 let spare = self.spare.pop().filter(fits);
@@ -110,7 +113,7 @@ impl Pieces {
         self.pieces.back_mut().expect("there is a piece")
     }
 
-    /// Drops the first `count` bytes, which are there.
+    /// Drops the first `count` bytes, at most as many as are held.
     pub(super) fn advance(&mut self, count: usize) {
         debug_assert!(count <= self.len());
         self.begin += count as u64;
@@ -120,12 +123,12 @@ impl Pieces {
         }
         self.spare.truncate(self.pieces.len() + 1);
         if self.is_empty() {
-            // Many streams wait for long after they were fast.
+            // A stream may be idle for long after it was fast.
             self.spare.retain(|piece| piece.capacity() <= READ);
         }
     }
 
-    /// Appends the bytes of `range` to `out`.
+    /// Appends the bytes of `range`, counted from the first byte held, to `out`.
     pub(super) fn copy(&self, range: Range<usize>, out: &mut Vec<u8>) {
         let (mut at, end) = (self.begin + range.start as u64, self.begin + range.end as u64);
         let mut index = self.pieces.partition_point(|piece| piece.end() <= at);
@@ -139,7 +142,7 @@ impl Pieces {
         }
     }
 
-    /// Frees what is not in use.
+    /// Frees memory that is not in use.
     pub(super) fn free_spare(&mut self) {
         self.spare = Vec::new();
         self.pieces.free_spare();

@@ -1,4 +1,4 @@
-//! The receiving half of a stream: data received and not yet read.
+//! The receiving half of a stream: data that was received and not yet read.
 
 use core::ops::Range;
 use std::collections::BTreeMap;
@@ -8,22 +8,23 @@ use thiserror::Error;
 
 use crate::spare::Spare as _;
 
-/// Maximum size of a piece: the unread rest of one is a small part of the minimum window of a
-/// stream.
+/// Maximum size of a piece. One that is partly read still takes all its memory, at most about the
+/// minimum window of a stream.
 const PIECE: usize = 16 * 1024;
 
-/// Adjacent pieces that are together no longer than this are merged, so that a stream received in
-/// crumbs is not stored in crumbs. Small, because merging copies the bytes.
+/// Adjacent pieces that together are no longer than this are merged, so that a stream received in
+/// tiny parts is not stored in tiny parts. Small, because merging copies the bytes.
 const CRUMBS: usize = 4 * 1024;
 
-/// Parts of data that are offered at once: 256 kB of full pieces.
+/// Number of parts that are offered at once: 256 kB if the pieces are full.
 const PARTS: usize = 16;
 
 /// Maximum overhead of a gap, in bytes: the piece after it is an allocation and a map entry, each
 /// with its waste.
 pub(crate) const GAP_COST: u64 = 128;
 
-/// Puts received data back in order. Its memory grows with the data received, not with the offsets.
+/// Restores the order of received data. Its memory grows with the data received, not with the
+/// offsets.
 #[derive(Debug, Default)]
 pub(crate) struct RecvBuffer {
     /// Everything before this offset has been read.
@@ -36,11 +37,11 @@ pub(crate) struct RecvBuffer {
     gaps: usize,
     /// The end of the stream, once known.
     end: Option<u64>,
-    /// Flow control limit; receiving this offset or a higher one is a violation.
+    /// Flow control limit: a byte at this offset or above is a violation.
     limit: u64,
 }
 
-/// The peer violated a rule of the stream.
+/// A rule of the stream that the peer violated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub(crate) enum Violation {
     #[error("bytes up to {end} exceed the credit of {limit}")]
@@ -65,7 +66,7 @@ impl RecvBuffer {
         self.limit += bytes;
     }
 
-    /// Frees what is not in use.
+    /// Frees memory that is not in use.
     pub(crate) fn free_spare(&mut self) {
         self.pieces.free_spare();
     }
@@ -87,8 +88,8 @@ impl RecvBuffer {
         self.limit = self.limit.max(limit);
     }
 
-    /// Replaces the limit assumed before anything was heard of the stream by the real one, which is
-    /// not below the highest offset.
+    /// Replaces the limit, which may fall but not below the highest offset: by the granted one when
+    /// the OPEN frame comes, or by what the peer keeps when it returns credit.
     pub(crate) fn settle_limit(&mut self, limit: u64) {
         debug_assert!(limit >= self.highest);
         self.limit = limit;
@@ -104,17 +105,17 @@ impl RecvBuffer {
         self.end
     }
 
-    /// Whether the end has been read.
+    /// Returns `true` if everything up to the end has been read.
     pub(crate) fn is_done(&self) -> bool {
         self.end == Some(self.read)
     }
 
-    /// Whether there is data to read.
+    /// Returns `true` if there is data to read.
     pub(crate) fn has_data(&self) -> bool {
         self.pieces.first_key_value().is_some_and(|(start, _)| *start <= self.read)
     }
 
-    /// Whether there is data, or the end, to read.
+    /// Returns `true` if there is data, or the end of the stream, to read.
     pub(crate) fn is_readable(&self) -> bool {
         self.has_data() || self.is_done()
     }
@@ -131,7 +132,7 @@ impl RecvBuffer {
         end
     }
 
-    /// Whether this data would leave a gap before it, or another one after it.
+    /// Returns `true` if storing this data would add a gap.
     pub(crate) fn leaves_gap(&self, range: &Range<u64>) -> bool {
         if range.start == self.highest {
             return false;
@@ -142,10 +143,11 @@ impl RecvBuffer {
         range.start > self.read && !range.is_empty() && !touches
     }
 
-    /// Stores received data; overlaps are harmless. Returns how much the highest offset grew.
+    /// Stores received data, which may overlap with earlier data. Returns the growth of the highest
+    /// offset.
     ///
     /// # Errors
-    /// If the peer exceeds its credit or contradicts itself about the end. Nothing is changed then.
+    /// If the data exceeds the credit or contradicts an earlier end. Nothing is changed then.
     pub(crate) fn insert(
         &mut self,
         offset: u64,
@@ -169,7 +171,7 @@ impl RecvBuffer {
         }
         let mut at = offset.max(self.read);
         if offset == before && !bytes.is_empty() {
-            // In order, as nearly always: nothing of it is there, and it leaves no gap.
+            // In order, as nearly always: none of it has been received, and it adds no gap.
             self.append(offset, bytes);
             at = end;
         }
@@ -203,6 +205,7 @@ impl RecvBuffer {
         let last = last.filter(|(start, piece)| *start + piece.len() as u64 == offset);
         let touches_last = last.is_some() || offset <= self.read;
         let was_gap = self.pieces.range(end..).next().is_some();
+        // It may open a gap before it, and it closes, shortens or splits the one that it lies in.
         self.gaps = self.gaps + usize::from(!touches_last) + usize::from(was_gap && !touches_next)
             - usize::from(was_gap);
         self.append(offset, bytes);
@@ -212,10 +215,11 @@ impl RecvBuffer {
     }
 
     /// Appends data to the piece before it up to the maximum size, and stores the rest as new
-    /// pieces. One that continues a full piece will probably be filled, so it gets all its memory at
-    /// once: growing it copies what it has.
+    /// pieces. A piece that continues another one will probably be filled, so it gets all its
+    /// memory at once: growing it would copy its contents.
     fn append(&mut self, mut offset: u64, mut bytes: &[u8]) {
         let mut continues = false;
+        // Data in order follows the last piece, which needs no search.
         let before = match offset == self.highest {
             true => self.pieces.iter_mut().next_back(),
             false => self.pieces.range_mut(..offset).next_back(),
@@ -250,23 +254,24 @@ impl RecvBuffer {
         }
     }
 
-    /// Drops what could be read; returns how many bytes that was.
+    /// Drops the data that is ready to be read. Returns the number of bytes dropped.
     pub(crate) fn drop_ready(&mut self) -> u64 {
         let ready = self.ready_to();
         self.pieces = self.pieces.split_off(&ready);
         ready - core::mem::replace(&mut self.read, ready)
     }
 
-    /// Drops everything after the first gap; returns the number of bytes left to read.
+    /// Drops everything after the first gap. Returns the number of bytes left to read.
     pub(crate) fn cut(&mut self) -> u64 {
         let ready = self.ready_to();
+        // After a reset the peer does not send again what is missing.
         self.pieces.split_off(&ready);
         self.gaps = 0;
         self.highest = ready;
         ready - self.read
     }
 
-    /// Reads the next bytes in order into `out`; returns how many.
+    /// Reads the next bytes in order into `out`. Returns their number.
     pub(crate) fn read(&mut self, out: &mut [u8]) -> usize {
         let mut count = 0;
         while count < out.len()
@@ -286,7 +291,8 @@ impl RecvBuffer {
         count
     }
 
-    /// Offers the next bytes in order, in parts, and drops as many as are taken; returns how many.
+    /// Offers the next bytes in order, in parts, to `take`, and drops as many as it says that it
+    /// has taken. Returns their number.
     pub(crate) fn offer(&mut self, take: impl FnOnce(&[IoSlice<'_>]) -> usize) -> usize {
         let (mut parts, mut at) = (Vec::with_capacity(PARTS), self.read);
         for (start, piece) in self.pieces.iter().take(PARTS) {
@@ -308,7 +314,7 @@ impl RecvBuffer {
     }
 }
 
-/// Converts a distance within the held data.
+/// Converts a distance within the held data into an index.
 fn index(distance: u64) -> usize {
     usize::try_from(distance).expect("what is held fits in memory")
 }

@@ -1,4 +1,4 @@
-//! Returns the windows of idle streams (`docs/slacp.md`, Flow control).
+//! Returns the windows of idle streams (`docs/slacp.md`, Flow control, rule 7).
 
 use core::time::Duration;
 
@@ -10,24 +10,25 @@ use crate::streams::budget::Usage;
 use crate::streams::recv_buffer::Violation;
 use crate::wire::frame::Frame;
 
-/// How long a stream rests before its window is returned: longer than a client takes from a
+/// Time that a stream rests before its window is returned: longer than a client takes from a
 /// response to the next request.
 const REST: Duration = Duration::from_secs(2);
-/// The same while the acceptor has not connected it yet: longer than most servers take, and not
-/// three times as long as a client that gets no answer takes to send its SYN again (RFC 6298 §2.1).
+/// The same time while the acceptor has not connected the stream: longer than most servers take,
+/// and about as long as a client without an answer takes to send its SYN again (RFC 6298 §2.1).
 const CONNECTING: Duration = Duration::from_secs(1);
-/// The same while the peer waits for an answer, which should still find its window: longer than
-/// most servers take to answer.
+/// The same time while the peer waits for an answer, which should still find its window: longer
+/// than most servers take to answer.
 const THOUGHT: Duration = Duration::from_secs(30);
 
 impl Streams {
-    /// Starts the rest of a stream: everything written has arrived, or a request has come in.
+    /// Starts the rest of a stream, or starts it anew, if everything written has arrived.
     pub(super) fn rest(&mut self, now: Instant, id: StreamId) {
         self.stir(id);
         let parity = self.parity;
         let Some(stream) = self.map.get_mut(&id).filter(|stream| stream.is_at_rest()) else {
             return;
         };
+        // The server of a stream that the peer opened may answer late.
         let thinks = id.0 % 2 != parity && stream.owes_answer;
         let due = now
             + match stream.connected {
@@ -46,7 +47,7 @@ impl Streams {
         }
     }
 
-    /// When [`Self::return_windows`] has something to do.
+    /// The time at which [`Self::return_windows`] has something to do.
     pub(crate) fn rest_timeout(&self) -> Option<Instant> {
         self.resting.first().map(|(due, _)| *due)
     }
@@ -57,6 +58,7 @@ impl Streams {
             self.stir(id);
             let kept = self.peer_limits.kept_window();
             let Some(stream) = self.map.get_mut(&id) else { continue };
+            // Thousands of idle streams are to take little memory, too.
             stream.send.free_spare();
             stream.recv.free_spare();
             if let Some(limit) = stream.send.give_back(kept) {
@@ -75,6 +77,7 @@ impl Streams {
         limit: u64,
     ) -> Result<(), ProtocolError> {
         let Some(stream) = self.map.get_mut(&id) else { return Ok(()) };
+        // A repetition, or one that a later RETURN has overtaken.
         if returns <= stream.taken_back {
             return Ok(());
         }
@@ -93,8 +96,8 @@ impl Streams {
         Ok(())
     }
 
-    /// Gives a stream whose window was returned, or small from the beginning, a new first window,
-    /// because it is active now.
+    /// Gives an active stream whose window was returned, or small from the beginning, a new first
+    /// window.
     pub(super) fn grant_again(&mut self, id: StreamId) {
         let Some(stream) = self.map.get(&id) else { return };
         if !stream.is_small || stream.recv.end().is_some() {
@@ -111,7 +114,7 @@ impl Streams {
 }
 
 impl Stream {
-    /// Whether everything written has arrived and the stream is not finished.
+    /// Returns `true` if everything written has arrived and the stream is not finished.
     fn is_at_rest(&self) -> bool {
         self.opened
             && self.opening == Usage::default()

@@ -1,4 +1,4 @@
-//! The sending half of a stream: data not yet acknowledged.
+//! The sending half of a stream: data that is not acknowledged.
 
 use core::ops::Range;
 
@@ -7,7 +7,8 @@ use units::RangeSet;
 use super::pieces::{Pieces, Room};
 use crate::spare::Spare as _;
 
-/// Data written and not acknowledged, which of it must be sent (again), and the peer's credit.
+/// Data that was written and is not acknowledged, the parts of it to be sent or sent again, and the
+/// peer's credit.
 #[derive(Debug, Default)]
 pub(crate) struct SendBuffer {
     /// Offset of the first byte in `data`: everything before it is acknowledged.
@@ -15,8 +16,9 @@ pub(crate) struct SendBuffer {
     data: Pieces,
     /// The first offset never sent.
     next: u64,
-    /// Data acknowledged out of order.
+    /// Data above `base` that is acknowledged.
     acked: RangeSet,
+    /// Lost data to be sent again.
     lost: RangeSet,
     /// The peer's credit: the first offset that must not be sent.
     credit: u64,
@@ -38,7 +40,7 @@ impl SendBuffer {
         Self { credit, ..Self::default() }
     }
 
-    /// Pretends that this many bytes were sent and acknowledged.
+    /// Continues as if this many bytes had been sent and acknowledged.
     #[cfg(test)]
     pub(crate) fn skip(&mut self, bytes: u64) {
         assert!(self.data.is_empty());
@@ -47,13 +49,13 @@ impl SendBuffer {
         self.credit += bytes;
     }
 
-    /// Appends data.
+    /// Appends data, which must not follow [`Self::finish`].
     pub(crate) fn write(&mut self, bytes: &[u8]) {
         debug_assert!(self.fin == Fin::Open);
         self.data.extend(bytes);
     }
 
-    /// Appends what `read` writes, at most `most` bytes; returns how many.
+    /// Appends the bytes that `read` writes, at most `most`, and returns their number.
     pub(crate) fn fill(&mut self, most: usize, read: impl FnOnce(&mut Room<'_>)) -> usize {
         debug_assert!(self.fin == Fin::Open);
         self.data.fill(most, read)
@@ -67,7 +69,7 @@ impl SendBuffer {
         self.fin != Fin::Open
     }
 
-    /// Whether everything, including the end, is acknowledged.
+    /// Returns `true` if everything, including the end, is acknowledged.
     pub(crate) fn is_done(&self) -> bool {
         self.fin == Fin::Acked && self.data.is_empty()
     }
@@ -92,12 +94,11 @@ impl SendBuffer {
         self.next
     }
 
-    /// Number of bytes written.
     pub(crate) fn written(&self) -> u64 {
         self.end()
     }
 
-    /// Whether there is new data but no credit for it.
+    /// Returns `true` if there is new data but no credit for it.
     pub(crate) fn is_blocked(&self) -> bool {
         self.next >= self.credit && self.next < self.end()
     }
@@ -112,9 +113,11 @@ impl SendBuffer {
         self.credit
     }
 
-    /// Gives up credit beyond the next `kept` bytes; returns the new limit if that changes it.
+    /// Gives up the credit beyond the next `kept` bytes. Returns the new limit, or `None` if so
+    /// little would be given up that the credit is kept.
     pub(crate) fn give_back(&mut self, kept: u64) -> Option<u64> {
         let limit = self.next + kept;
+        // A RETURN of less than that is not worth its frame.
         let is_worth_it = self.credit >= limit + kept / 2;
         is_worth_it.then(|| self.credit = limit)?;
         Some(limit)
@@ -124,7 +127,7 @@ impl SendBuffer {
         self.credit = self.credit.max(credit);
     }
 
-    /// Whether lost data waits to be retransmitted.
+    /// Returns `true` if lost data waits to be retransmitted.
     pub(crate) fn has_lost(&self) -> bool {
         !self.lost.is_empty()
     }
@@ -134,7 +137,7 @@ impl SendBuffer {
         self.lost.descending().map(|range| range.end - range.start).sum()
     }
 
-    /// Whether new data waits that the stream's credit allows.
+    /// Returns `true` if new data, or the end, may be sent within the credit.
     pub(crate) fn has_new(&self) -> bool {
         self.next < self.end().min(self.credit) || self.fin_is_next()
     }
@@ -166,6 +169,7 @@ impl SendBuffer {
     }
 
     fn take_fin(&mut self, sent_to: u64) -> bool {
+        // The end goes with the last byte, never ahead of it.
         let now = self.fin == Fin::Pending && sent_to == self.end() && self.next == self.end();
         if now {
             self.fin = Fin::Sent;
@@ -173,7 +177,7 @@ impl SendBuffer {
         now
     }
 
-    /// Appends the data of `range`, which was taken and is not acknowledged.
+    /// Appends the data of `range` to `out`. It must have been taken and not be acknowledged.
     pub(crate) fn copy(&self, range: &Range<u64>, out: &mut Vec<u8>) {
         let start = (range.start - self.base) as usize;
         let end = (range.end - self.base) as usize;
@@ -186,6 +190,7 @@ impl SendBuffer {
         }
         debug_assert!(range.end <= self.next, "only what was sent is acknowledged");
         let range = range.start.max(self.base)..range.end;
+        // A packet declared lost may have been late: its data need not be sent again.
         self.lost.remove(range.clone());
         if range.start > self.base {
             self.acked.insert(range);
@@ -200,7 +205,7 @@ impl SendBuffer {
         self.base = end;
     }
 
-    /// Frees what is not in use.
+    /// Frees memory that is not in use.
     pub(crate) fn free_spare(&mut self) {
         self.data.free_spare();
         self.acked.free_spare();
@@ -214,6 +219,7 @@ impl SendBuffer {
         for missing in self.acked.gaps(range) {
             self.lost.insert(missing);
         }
+        // A copy of the end may have been acknowledged already.
         if fin && self.fin == Fin::Sent {
             self.fin = Fin::Pending;
         }

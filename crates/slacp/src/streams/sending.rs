@@ -1,4 +1,4 @@
-//! What the streams put into the next packet, and what happens when it arrives or is lost.
+//! The contribution of streams to the next packet, and its acknowledgement or loss.
 
 use core::ops::Range;
 
@@ -10,11 +10,11 @@ use crate::streams::milestones::COMPACT_SPAN;
 use crate::wire::frame::{self, Frame};
 use crate::{Event, StreamId};
 
-/// How many queued control frames are searched for a duplicate of a lost one: more than a packet
-/// carries of those that matter.
+/// Number of queued control frames that are searched for a duplicate of a lost one: more than a
+/// packet carries of those that matter.
 const LOOKED_AT: usize = 64;
 
-/// What happens to packets.
+/// Acknowledgement and loss of packets.
 impl Streams {
     pub(crate) fn on_acknowledged(
         &mut self,
@@ -39,6 +39,7 @@ impl Streams {
     pub(crate) fn on_lost(&mut self, id: StreamId, range: Range<u64>, fin: bool) {
         let Some(stream) = self.map.get_mut(&id) else { return };
         stream.send.lost(range, fin);
+        // Lost data of sparse streams goes first (docs/slacp.md, Scheduling).
         if stream.send.has_lost() && stream.retransmit.is_none() {
             let goes_first = self.ready[usize::from(stream.class.0)].is_sparse(id);
             stream.retransmit = Some(match goes_first {
@@ -49,7 +50,7 @@ impl Streams {
         self.enqueue(id);
     }
 
-    /// Resends a lost control frame; credit with its current value.
+    /// Queues a lost control frame again, STREAM_CREDIT with its current value.
     pub(crate) fn on_control_lost(&mut self, frame: Frame<'static>) {
         let frame = match frame {
             Frame::StreamCredit { stream, .. } => {
@@ -66,19 +67,21 @@ impl Streams {
             }
             frame => frame,
         };
-        // While nothing can be sent, every probe asks for the same frames.
+        // While nothing can be sent, each probe queues the frames of the oldest packet again.
         if !self.control.iter().take(LOOKED_AT).any(|waiting| *waiting == frame) {
+            // The contents of lost packets go first (docs/slacp.md, Loss).
             self.control.push_front(frame);
         }
     }
 
-    /// Notifies writers that were refused and now have room, because others hold less. A writer with
-    /// room for its own sake is notified by what made it. Whatever a peer does, looking at all of them
-    /// takes that what each may hold has grown by an eighth.
+    /// Notifies writers that had no room and now have it because other streams hold less. (A writer
+    /// whose own data is sent or acknowledged is notified then.) All writers are checked only once
+    /// their limit has grown by an eighth, so that a peer cannot cause that work with each packet.
     pub(crate) fn wake_writers(&mut self) {
         let now = [self.share_to_send(), self.unsent_limit];
         let grown = |(now, then): (&u64, &u64)| *now > then.saturating_add(then / 8);
         if !now.iter().zip(&self.looked_at).any(grown) {
+            // A lower limit is remembered, so that growth from there counts.
             self.looked_at = core::array::from_fn(|at| self.looked_at[at].min(now[at]));
             return;
         }
@@ -87,7 +90,8 @@ impl Streams {
         waiting.into_iter().for_each(|id| self.wake_writer(id));
     }
 
-    /// Not for every byte: only for a quarter of what the stream may hold.
+    /// Notifies a writer if it has room for a quarter of what the stream may hold: less would wake
+    /// it for every few bytes.
     fn wake_writer(&mut self, id: StreamId) {
         #[cfg(test)]
         {
@@ -107,11 +111,12 @@ impl Streams {
 
 /// Contents of the next packet.
 impl Streams {
-    /// Queues a frame that must arrive.
+    /// Queues a frame that must arrive: it is sent again if it is lost.
     pub(crate) fn send_control(&mut self, frame: Frame<'static>) {
         self.control.push_back(frame);
     }
 
+    /// Takes the next control frame if it `fits`.
     pub(crate) fn next_control(
         &mut self,
         fits: impl FnOnce(&Frame) -> bool,
@@ -120,13 +125,14 @@ impl Streams {
         if fits(frame) { self.control.pop_front() } else { None }
     }
 
-    /// Whether [`Self::next_control`], [`Self::next_lost`] or [`Self::next_new`] has something.
+    /// Returns `true` if [`Self::next_control`], [`Self::next_lost`] or [`Self::next_new`] has
+    /// something to send.
     pub(crate) fn wants_to_send(&self) -> bool {
         let ready = self.ready.iter().any(|class| !class.is_empty());
         ready && self.send_credit.room() > 0 || self.has_urgent()
     }
 
-    /// New data waiting in a class.
+    /// The streams of a class with new data, none while the session has no credit.
     pub(crate) fn backlog(&self, class: usize) -> Backlog {
         if self.send_credit.room() == 0 {
             return Backlog::default();
@@ -135,18 +141,18 @@ impl Streams {
         Backlog { flows: ready.len(), sparse: ready.has_sparse() }
     }
 
-    /// Number of bytes waiting for a class's turn.
+    /// Number of bytes in a class that wait for its turn.
     pub(crate) fn waiting(&self, class: usize) -> u64 {
         self.each_waiting(class).sum()
     }
 
-    /// Bytes waiting for a class's turn, of each stream.
+    /// Number of bytes that wait for a class's turn, for each of its streams.
     pub(crate) fn each_waiting(&self, class: usize) -> impl Iterator<Item = u64> {
         let streams = self.ready[class].backlogged().filter_map(|id| self.map.get(&id));
         streams.map(|stream| stream.send.sendable())
     }
 
-    /// Number of bytes that wait to be retransmitted; beyond so many, it may be less than all.
+    /// Number of bytes that wait to be retransmitted. Counting stops above `bytes`.
     pub(crate) fn lost_up_to(&self, bytes: u64) -> u64 {
         let mut sum = 0;
         for stream in self.retransmit.iter().filter_map(|id| self.map.get(&id)) {
@@ -158,7 +164,7 @@ impl Streams {
         sum
     }
 
-    /// Number of streams that were quiet until now and have data.
+    /// Number of sparse streams with new data.
     pub(crate) fn sparse(&self) -> usize {
         if self.send_credit.room() == 0 {
             return 0;
@@ -166,22 +172,23 @@ impl Streams {
         self.ready.iter().map(FairQueue::sparse).sum()
     }
 
-    /// Whether a stream that was quiet until now has data.
+    /// Returns `true` if a sparse stream has new data.
     pub(crate) fn has_sparse(&self) -> bool {
         self.send_credit.room() > 0 && self.ready.iter().any(FairQueue::has_sparse)
     }
 
-    /// Whether anything waits that goes before everything else.
+    /// Returns `true` if control frames or lost data wait, which go before new data.
     pub(crate) fn has_urgent(&self) -> bool {
         !self.control.is_empty() || !self.retransmit.is_empty()
     }
 
-    /// The next lost piece to retransmit; `room` returns how many data bytes fit after a frame head
-    /// of the given length.
+    /// Takes the next lost piece to retransmit. `room` returns the number of data bytes that fit
+    /// after a frame head of the given length.
     pub(crate) fn next_lost(&mut self, room: impl Fn(usize) -> usize) -> Option<Chunk> {
         let id = self.retransmit.front()?;
         let stream = self.map.get_mut(&id)?;
         let compact = !self.full_offsets && stream.send.held() <= COMPACT_SPAN;
+        // The head for the highest offset sent, since that of the lost data is not known yet.
         let max = room(frame::stream_head(id, stream.send.sent(), compact));
         if max == 0 {
             return None;
@@ -195,17 +202,18 @@ impl Streams {
         chunk.map(|(range, fin)| Chunk { stream: id, range, fin, sparse, compact })
     }
 
-    /// How many packets with this much room new data of a class surely fills: as many as the stream can
-    /// whose turn it is if there is no other, or one.
+    /// Number of packets with `room` bytes that new data of a class is sure to fill: by the stream
+    /// whose turn it is, and at most one if there are other streams.
     pub(crate) fn can_fill(&mut self, class: usize, room: usize) -> u64 {
         let ready = &mut self.ready[class];
+        // Beside other streams its turn may end with any packet.
         let most = if ready.len() == 1 { u64::MAX } else { 1 };
         let front = ready.front().and_then(|(id, _)| self.map.get(&id));
         let sendable = front.map_or(0, |stream| stream.send.sendable());
         (sendable.min(self.send_credit.room()) / room.max(1) as u64).min(most)
     }
 
-    /// The next new piece from the stream whose turn it is in a class.
+    /// Takes the next new piece from the stream whose turn it is in a class.
     pub(crate) fn next_new(
         &mut self,
         class: usize,
@@ -230,7 +238,7 @@ impl Streams {
         chunk.map(|(range, fin)| Chunk { stream: id, range, fin, sparse, compact })
     }
 
-    /// Appends the data of a chunk just taken.
+    /// Appends the data of a chunk that was just taken to `out`.
     pub(crate) fn copy(&self, id: StreamId, range: &Range<u64>, out: &mut Vec<u8>) {
         if let Some(stream) = self.map.get(&id) {
             stream.send.copy(range, out);

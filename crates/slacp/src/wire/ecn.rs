@@ -8,11 +8,11 @@ pub enum Ecn {
     /// The transport does not understand ECN, or the field is not known.
     #[default]
     NotEct,
-    /// ECN-capable, codepoint 01 (RFC 9331). Never sent; received, it counts for nothing.
+    /// ECN-capable transport, codepoint 01 (RFC 9331). Never sent, and not counted when received.
     Ect1,
-    /// ECN-capable, codepoint 10.
+    /// ECN-capable transport, codepoint 10.
     Ect0,
-    /// The packet met congestion.
+    /// Congestion experienced, codepoint 11: a router has marked the packet.
     Ce,
 }
 
@@ -38,12 +38,12 @@ impl Ecn {
     }
 }
 
-/// How many packets arrived with a codepoint, since the session was set up.
+/// Number of packets received with each codepoint since the session was set up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct EcnCounts {
-    /// With ECT(0).
+    /// Packets with ECT(0), which no router has marked.
     pub(crate) ect0: u64,
-    /// With CE.
+    /// Packets with CE, which a router has marked.
     pub(crate) ce: u64,
 }
 
@@ -53,7 +53,7 @@ impl EcnCounts {
         self.ect0 + self.ce
     }
 
-    /// What was counted after `earlier`; `None` if a count has decreased.
+    /// The increase of the counts since `earlier`; `None` if a count has decreased.
     pub(crate) fn since(self, earlier: Self) -> Option<Self> {
         let ect0 = self.ect0.checked_sub(earlier.ect0)?;
         Some(Self { ect0, ce: self.ce.checked_sub(earlier.ce)? })

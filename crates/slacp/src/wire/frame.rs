@@ -1,4 +1,4 @@
-//! Frames, the units inside a packet (`docs/slacp.md`, Frames).
+//! Frames, the units of which the contents of a packet consist (`docs/slacp.md`, Frames).
 
 mod ack;
 mod channel;
@@ -44,32 +44,32 @@ const SUCCESSOR: u8 = 0x30;
 const STREAM_FIN: u8 = 0x01;
 const STREAM_LEN: u8 = 0x02;
 
-/// First byte of a compact stream frame: `1Fooiiii`. F is the end of the stream, oo the high bits
-/// of the offset, iiii the stream.
+/// First byte of a compact stream frame: `1Fooiiii`. F marks the end of the stream, oo are the high
+/// bits of the offset, iiii is the stream.
 const COMPACT: u8 = 0x80;
 const COMPACT_FIN: u8 = 0x40;
-/// Stream numbers from this one on follow as a varint.
+/// Stream identifiers from this one on follow as a varint.
 const COMPACT_STREAMS: u64 = 15;
 const COMPACT_BITS: u32 = 26;
 
-/// Maximum distance, either way, between a compact offset and its reference point for the offset to
-/// expand correctly.
+/// Maximum distance, in either direction, from the reference point to an offset that expands
+/// correctly.
 pub(crate) const COMPACT_REACH: u64 = (1 << (COMPACT_BITS - 1)) - 1;
 
-/// Channel sequence numbers are sent modulo 2 to this power.
+/// Number of bits of a channel's sequence number that are sent.
 const SEQUENCE_BITS: u32 = 30;
-/// The sequences of a channel are below this.
+/// Sequence numbers of a channel are sent modulo this, and larger ones are malformed.
 const SEQUENCE_MODULUS: u64 = 1 << SEQUENCE_BITS;
 
 /// Maximum size of a stream frame before its data, in bytes: type, stream, offset, length.
 pub(crate) const STREAM_OVERHEAD: usize = 1 + 8 + 8 + 2;
 
-/// A decoded frame.
+/// A decoded frame, which borrows its data from the packet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Frame<'a> {
     Ping,
     Ack(Ack<'a>),
-    /// ECN codepoints of the packets received; precedes an acknowledgement.
+    /// Counts of packets received by ECN codepoint. Precedes an acknowledgement.
     Ecn(EcnCounts),
     /// The sender no longer needs any packet below this number.
     Settled(u64),
@@ -79,7 +79,7 @@ pub(crate) enum Frame<'a> {
         window: u64,
         /// The credit of the other side.
         credit: u64,
-        /// Whether both sides send the stream's data in segments.
+        /// Set if both sides send the stream's data in segments.
         compressed: bool,
         open: Box<Open<Destination>>,
     },
@@ -113,7 +113,7 @@ pub(crate) enum Frame<'a> {
         generation: u64,
         key: [u8; 32],
     },
-    /// To be echoed: does data sent to this address arrive?
+    /// A token to be echoed, which shows that the address it was sent to works.
     PathChallenge(u64),
     PathAnswer(u64),
     /// The sender has ended the session.
@@ -122,11 +122,11 @@ pub(crate) enum Frame<'a> {
     Leaving,
     /// The sender is about to stop, and another process at its address takes new sessions.
     Successor,
-    /// The sender wants to know which packets of the link of this number have come.
+    /// Asks which packets of the link with this number have arrived.
     LinkAsks(u64),
-    /// An acknowledgement of packets of the link of this number.
+    /// An acknowledgement of packets of the link with this number.
     LinkAck(u64, Ack<'a>),
-    /// The sender wants this packet's arrival time.
+    /// Asks for the arrival time of this packet.
     Mark,
     Stream {
         stream: StreamId,
@@ -134,9 +134,9 @@ pub(crate) enum Frame<'a> {
         fin: bool,
         data: &'a [u8],
     },
-    /// Announces how a packet channel is to be received.
+    /// Announces the deadline of a packet channel.
     Channel(Announcement),
-    /// A packet of a channel that is not sent again.
+    /// Reports that the sender has given up a packet of a channel.
     Gone(Gone),
     Packet(Packet<'a>),
     /// A packet of a channel whose headers are to be kept.
@@ -157,7 +157,7 @@ pub(crate) struct TruncatedOffset {
 const FULL_BITS: u32 = 62;
 
 impl TruncatedOffset {
-    /// The most bytes that the sequence number of a packet channel takes.
+    /// Maximum encoded size of the sequence number of a packet channel, in bytes.
     pub(crate) const MOST_LEN: usize = varint::len((1 << SEQUENCE_BITS) - 1);
 
     /// Truncates the sequence number of a packet channel.
@@ -179,7 +179,7 @@ impl TruncatedOffset {
         Self { low: offset % (1 << bits), bits }
     }
 
-    /// Whether nothing is truncated.
+    /// Returns `true` if the number was sent in full.
     pub(crate) fn is_full(self) -> bool {
         self.bits == FULL_BITS
     }
@@ -201,8 +201,8 @@ impl TruncatedOffset {
     }
 }
 
-/// A repair packet of a FEC block. The block is every `stride`-th packet of `count`, and its first
-/// is `distance` before the packet that carries this frame.
+/// A repair of a FEC block. The block consists of every `stride`-th packet number, `count` of them,
+/// beginning `distance` before the packet that carries this frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Repair<'a> {
     pub(crate) distance: u64,
@@ -213,26 +213,28 @@ pub(crate) struct Repair<'a> {
     pub(crate) shard: &'a [u8],
 }
 
-/// Whether a packet with this first byte begins with an acknowledgement, or with what precedes one.
+/// Returns `true` if a packet whose frames begin with this byte begins with an acknowledgement, or
+/// with the ECN frame that precedes one.
 pub(crate) fn is_ack(first: u8) -> bool {
     matches!(first, ACK | TIMED_ACK | ECN)
 }
 
 impl Frame<'_> {
-    /// Whether a packet with this frame must be acknowledged.
+    /// Returns `true` if a packet with this frame must be acknowledged.
     pub(crate) fn is_eliciting(&self) -> bool {
         use Frame::{Ack, Close, Ecn, LinkAck, PathAnswer, PathChallenge, Settled};
         let report = matches!(self, Ack(_) | Ecn(_) | LinkAck(..));
         !report && !matches!(self, Settled(_) | PathChallenge(_) | PathAnswer(_) | Close(_))
     }
 
-    /// Whether the frame carries data for the peer rather than only a question.
+    /// Returns `true` if the frame carries data or control information, rather than only asking for
+    /// an acknowledgement.
     pub(crate) fn is_cargo(&self) -> bool {
         self.is_eliciting() && !matches!(self, Frame::Ping | Frame::Mark)
     }
 
-    /// Appends the frame. With `last`, a stream frame is written without its length. A stream or
-    /// repair frame without a length must be the last.
+    /// Appends the frame. With `last`, a frame with data is written without its length, which is
+    /// allowed only for the last frame of a packet. A REPAIR frame is always the last.
     pub(crate) fn write(&self, out: &mut Vec<u8>, last: bool) {
         match self {
             Frame::Ping => out.push(PING),
@@ -262,6 +264,7 @@ impl Frame<'_> {
             }
             Frame::Repair(repair) => {
                 write_numbers(out, REPAIR, &[repair.distance, repair.stride]);
+                // 255 at most each: `MAX_BLOCK`, `MAX_REPAIRS`.
                 out.extend([repair.count as u8, repair.repairs as u8, repair.index as u8]);
                 out.extend_from_slice(repair.shard);
             }
@@ -296,8 +299,7 @@ impl Frame<'_> {
     }
 }
 
-/// Maximum size of a stream frame before its data and without a length, for an offset up to
-/// `offset`.
+/// Maximum size of a stream frame before its data, without a length, for offsets up to `offset`.
 pub(crate) fn stream_head(stream: StreamId, offset: u64, compact: bool) -> usize {
     if !compact {
         return 1 + varint::len(stream.0) + varint::len(offset);
@@ -352,7 +354,7 @@ fn take<const N: usize>(input: &mut &[u8]) -> Option<[u8; N]> {
     Some(*bytes)
 }
 
-/// Takes the next frame from the front of `input`, skipping padding. `Ok(None)` at the end.
+/// Takes the next frame from the front of `input` and skips padding. `Ok(None)` at the end.
 ///
 /// # Errors
 /// If the bytes are not a valid frame. The rest of the packet is then unreadable.
@@ -465,6 +467,7 @@ fn read_data<'a>(input: &mut &'a [u8], has_length: bool) -> Option<&'a [u8]> {
 fn read_compact<'a>(kind: u8, input: &mut &'a [u8]) -> Option<Frame<'a>> {
     let mut stream = u64::from(kind) % (COMPACT_STREAMS + 1);
     if stream == COMPACT_STREAMS {
+        // The sum may exceed the range of identifiers.
         stream =
             varint::read(input)?.checked_add(COMPACT_STREAMS).filter(|id| *id <= varint::MAX)?;
     }
@@ -496,7 +499,7 @@ fn reason_code(reason: ResetReason) -> u8 {
     REASONS.iter().position(|known| *known == reason).unwrap_or(0) as u8
 }
 
-/// An unknown reason, from a later version, is read as a plain reset.
+/// The reason with this code. An unknown one, from a later version, is read as a plain reset.
 fn reason_of(code: u8) -> ResetReason {
     REASONS.get(usize::from(code)).copied().unwrap_or(ResetReason::Reset)
 }

@@ -1,23 +1,24 @@
-//! What a stream is opened for: the TCP connection it carries.
+//! The contents of an opening: the connection, or other service, that a stream is opened for.
 
 use core::fmt;
 use std::net::SocketAddr;
 
-/// What a new stream carries: a TCP connection to an address or, with [`Destination`], possibly to a
-/// host name; or a question for the peer's resolver; or a bundle for its bundle agent.
+/// The purpose of a new stream: a TCP connection to an address or, with [`Destination`], possibly
+/// to a host name; a query to the peer's resolver; an HTTP exchange; or a bundle for its bundle
+/// agent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Open<D = SocketAddr> {
-    /// Where the accepting side connects to.
+    /// The destination to which the accepting side connects the stream.
     pub destination: D,
     /// The client that connected to the opening side.
     pub source: SocketAddr,
-    /// DSCP of the connection's SYN (RFC 2474), below 64, if known. Left out for peers that do not
+    /// DSCP of the connection's SYN (RFC 2474), below 64, if known. Not sent to peers that do not
     /// understand it.
     pub dscp: Option<u8>,
 }
 
 impl<D> Open<D> {
-    /// The same with another destination.
+    /// The same opening with another destination.
     pub fn to<E>(&self, destination: E) -> Open<E> {
         Open { destination, source: self.source, dscp: self.dscp }
     }
@@ -38,19 +39,19 @@ pub enum Destination {
     Name(HostName, u16),
     /// The accepting side's resolver. The stream carries one DNS message each way.
     Resolver,
-    /// A host with which the accepting side has an HTTP exchange, or (from a hub) has had one: the
-    /// stream carries a request and the response, not a connection.
+    /// A host with which the accepting side is to have an HTTP exchange. The stream carries the
+    /// request and the response, not a connection.
     Exchange(Host),
     /// The accepting side's agent for bundles (RFC 9171). The stream carries one bundle.
     Bundles,
 }
 
-/// A host, with a port.
+/// A host with a port.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Host {
-    /// By its address.
+    /// A host identified by its address.
     Address(SocketAddr),
-    /// By its name.
+    /// A host identified by its name, with a port.
     Name(HostName, u16),
 }
 
@@ -69,7 +70,7 @@ const DNS_PORT: u16 = 53;
 const BUNDLE_PORT: u16 = 4556;
 
 impl Destination {
-    /// The port; that of DNS for a resolver, and that of bundles over TCP for an agent.
+    /// The port: for a resolver that of DNS, for a bundle agent that of bundles over TCP.
     pub fn port(&self) -> u16 {
         match self {
             Self::Address(address) | Self::Exchange(Host::Address(address)) => address.port(),
@@ -81,7 +82,7 @@ impl Destination {
 }
 
 impl Destination {
-    /// Whether the acceptor connects the stream to a server, and reports that by ACCEPT.
+    /// Returns `true` if the acceptor connects the stream to a server, which it reports by ACCEPT.
     pub(crate) fn is_connected_to(&self) -> bool {
         matches!(self, Self::Address(_) | Self::Name(..))
     }
@@ -122,7 +123,7 @@ impl HostName {
         is_name.then(|| Self(text.into()))
     }
 
-    /// The name as text.
+    /// The name as text, as it was given.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -134,7 +135,7 @@ impl fmt::Display for HostName {
     }
 }
 
-/// Optional fields of openings that a side understands: the bits of parameter 10.
+/// Destinations and optional fields of openings that a side understands: the bits of parameter 10.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Openings(pub(crate) u64);
 
@@ -146,8 +147,8 @@ impl Openings {
     const EXCHANGES: u64 = 16;
     const BUNDLES: u64 = 32;
 
-    /// The fields that this version understands; names only if this side resolves them, questions
-    /// and exchanges only if it answers them, and compressed streams only if it decompresses any.
+    /// The bits that this version sets: code points always, the others only if this side resolves
+    /// names, answers questions or exchanges, or decompresses streams.
     pub(crate) fn of_this_version(
         names: bool,
         (questions, exchanges): (bool, bool),
@@ -163,12 +164,12 @@ impl Openings {
         )
     }
 
-    /// The same, and bundles if this side takes them.
+    /// The same bits, with that of bundles if this side takes them.
     pub(crate) fn with_bundles(self, takes: bool) -> Self {
         Self(self.0 | if takes { Self::BUNDLES } else { 0 })
     }
 
-    /// Whether a stream may lead to this destination.
+    /// Returns `true` if a stream may lead to this destination.
     pub(crate) fn take(self, destination: &Destination) -> bool {
         match destination {
             Destination::Address(_) => true,
@@ -179,32 +180,32 @@ impl Openings {
         }
     }
 
-    /// Whether the DSCP of a SYN is understood.
+    /// Returns `true` if the DSCP of a SYN is understood.
     pub(crate) fn code_points(self) -> bool {
         self.0 & Self::CODE_POINTS != 0
     }
 
-    /// Whether data in segments is understood.
+    /// Returns `true` if compressed streams, whose data is sent in segments, are understood.
     pub(crate) fn compressed(self) -> bool {
         self.0 & Self::COMPRESSED != 0
     }
 
-    /// Whether a host name is understood as destination.
+    /// Returns `true` if a host name is understood as destination.
     pub(crate) fn names(self) -> bool {
         self.0 & Self::NAMES != 0
     }
 
-    /// Whether HTTP exchanges are understood.
+    /// Returns `true` if HTTP exchanges are understood.
     pub(crate) fn exchanges(self) -> bool {
         self.0 & Self::EXCHANGES != 0
     }
 
-    /// Whether bundles are taken.
+    /// Returns `true` if bundles are accepted.
     pub(crate) fn bundles(self) -> bool {
         self.0 & Self::BUNDLES != 0
     }
 
-    /// Whether DNS questions are answered.
+    /// Returns `true` if DNS questions are answered.
     pub(crate) fn questions(self) -> bool {
         self.0 & Self::QUESTIONS != 0
     }

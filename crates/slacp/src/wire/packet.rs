@@ -1,4 +1,4 @@
-//! The kinds of datagrams and their headers (`docs/slacp.md`, Packets).
+//! Datagrams and their headers (`docs/slacp.md`, Packets).
 
 /// The protocol version, sent in every handshake datagram.
 pub(crate) const VERSION: u8 = 2;
@@ -23,11 +23,11 @@ pub(crate) const KIND_MASK: u8 = 0b1100_1100;
 pub(crate) type Index = u32;
 /// Size of an [`Index`] in bytes.
 const INDEX: usize = 4;
-/// Not the index of any session; used in answers that set up none.
+/// The index in answers that set up no session. No session has it.
 pub(crate) const NO_INDEX: Index = 0;
 
-/// The part of an initiation that a *versions* answer echoes: its third and fourth byte, in every
-/// version of the protocol.
+/// The part of an initiation that a *versions* answer echoes: its third and fourth byte, whatever
+/// they mean in its version of the protocol.
 pub(crate) type Echo = [u8; 2];
 
 /// A keyed hash, truncated to 16 bytes.
@@ -38,19 +38,19 @@ pub(crate) const MAC: usize = 16;
 /// A datagram split into header and body, not yet authenticated.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Datagram {
-    /// The first Noise message.
+    /// An initiation of this version, with the first Noise message.
     Initiation { sender: Index },
     /// An initiation of another version.
     Foreign { version: u8, echo: Echo },
-    /// The second Noise message, from byte `body` on.
+    /// A response, with the second Noise message from byte `body` on.
     Response { sender: Index, receiver: Index, body: usize },
-    /// The hub asks for the initiation again, with this cookie.
+    /// The hub's request for another initiation, with this cookie.
     Cookie { receiver: Index, cookie: Mac },
-    /// The hub speaks only other versions; see [`spoken`].
+    /// The hub's answer that it speaks only other versions; see [`spoken`].
     Versions { echo: Echo },
-    /// The hub has no session for the packet with this header.
+    /// The hub's answer that it has no session for the packet with this header.
     Unknown(Header),
-    /// An encrypted packet.
+    /// An encrypted packet of a session.
     Data(Header),
 }
 
@@ -68,9 +68,9 @@ pub(crate) struct Header {
     /// The low `8 * number_len` bits of the packet number.
     pub(crate) truncated: u64,
     pub(crate) number_len: usize,
-    /// Whether the packet is a source of FEC blocks.
+    /// Set if the packet is a source of FEC blocks.
     pub(crate) source: bool,
-    /// The key phase.
+    /// The key phase: the last bit of the generation of the keys.
     pub(crate) phase: bool,
 }
 
@@ -84,8 +84,8 @@ impl Header {
         Self::NUMBER + self.number_len
     }
 
-    /// The header of packet `number` when the peer knows everything below `settled`. The number is
-    /// as short as it can be without ambiguity (RFC 9000 §A.2).
+    /// The header of packet `number`. `settled` is one more than the largest number acknowledged,
+    /// or 0 before any. The number is as short as it can be without ambiguity (RFC 9000 §A.2).
     pub(crate) fn new(receiver: Index, number: u64, settled: u64, source: bool) -> Self {
         let distance = (number - settled + 1) * 2;
         let number_len = (1..4).find(|len| distance < 1 << (8 * len)).unwrap_or(4);
@@ -93,7 +93,7 @@ impl Header {
         Self { receiver, truncated, number_len, source, phase: false }
     }
 
-    /// That of a packet as it would come with its number in full.
+    /// The header of a packet with its number in four bytes, the longest form.
     pub(crate) fn of(receiver: Index, number: u64) -> Self {
         let truncated = number & u64::from(u32::MAX);
         Self { receiver, truncated, number_len: 4, source: false, phase: false }
@@ -152,10 +152,12 @@ pub(crate) fn parse(datagram: &[u8]) -> Option<Datagram> {
             Some(Datagram::Cookie { receiver: index(datagram, 1)?, cookie })
         }
         VERSIONS if datagram.len() > SPOKEN + MAC => {
+            // A list with the version of this side is no refusal.
             let ours = spoken(datagram).contains(&VERSION);
             (!ours).then_some(Datagram::Versions { echo: *datagram.get(1..)?.first_chunk()? })
         }
         UNKNOWN => {
+            // It has no flags: the length of the number follows from that of the datagram.
             let number_len = datagram.len().checked_sub(Header::NUMBER + MAC)?;
             let fits = (1..=4).contains(&number_len);
             fits.then(|| header(datagram, number_len, 0)).flatten().map(Datagram::Unknown)
@@ -191,7 +193,7 @@ fn index(datagram: &[u8], at: usize) -> Option<Index> {
     Some(Index::from_be_bytes(*bytes))
 }
 
-/// The head of an initiation.
+/// The head of an initiation: everything before its Noise message.
 pub(crate) fn initiation(sender: Index, cookie: &Mac) -> Vec<u8> {
     let mut out = vec![INITIATION, VERSION];
     out.extend_from_slice(&sender.to_be_bytes());
@@ -199,7 +201,7 @@ pub(crate) fn initiation(sender: Index, cookie: &Mac) -> Vec<u8> {
     out
 }
 
-/// The head of a response.
+/// The head of a response: everything before its Noise message.
 pub(crate) fn response(sender: Index, receiver: Index) -> Vec<u8> {
     let mut out = vec![RESPONSE, VERSION];
     out.extend_from_slice(&sender.to_be_bytes());
@@ -207,14 +209,14 @@ pub(crate) fn response(sender: Index, receiver: Index) -> Vec<u8> {
     out
 }
 
-/// A request for an initiation with a cookie, without its tag.
+/// A *cookie* answer, without its tag.
 pub(crate) fn cookie_request(receiver: Index, cookie: &Mac) -> Vec<u8> {
     let mut out = answer(COOKIE, receiver);
     out.extend_from_slice(cookie);
     out
 }
 
-/// A *versions* answer to the sender of `echo`, without its tag.
+/// A *versions* answer to the initiation with these bytes, without its tag.
 pub(crate) fn versions(echo: Echo, spoken: &[u8]) -> Vec<u8> {
     let mut out = vec![VERSIONS];
     out.extend_from_slice(&echo);
@@ -228,7 +230,7 @@ pub(crate) fn echo_of(sender: Index) -> Echo {
     [a, b]
 }
 
-/// A hint that there is no session for the packet with `header`, without its tag.
+/// An *unknown* answer to a packet with `header`, without its tag.
 pub(crate) fn unknown(header: &Header) -> Vec<u8> {
     let mut out = answer(UNKNOWN, header.receiver);
     header.write_number(&mut out);

@@ -1,26 +1,26 @@
-//! What the header compression of a flow assumes, as announced with each context.
+//! The profile of header compression: the assumptions about a flow that CONTEXT announces.
 
 use super::varint;
 
-/// What follows the transport header.
+/// The protocol after the transport header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum Inner {
-    /// Nothing that is known.
+    /// A protocol that is not compressed.
     #[default]
     None,
-    /// RTP, in UDP.
+    /// RTP in UDP (RFC 3550).
     Rtp,
     /// ESP, or ESP in UDP.
     Esp,
 }
 
-/// How the packets of a flow follow from each other.
+/// The rules by which the headers of a flow change from packet to packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Profile {
     pub(crate) inner: Inner,
-    /// Whether the IPv4 identification rises by one with each packet.
+    /// Set if the IPv4 identification rises by one with each packet.
     pub(crate) id_counts: bool,
-    /// How much the RTP timestamp rises with each packet.
+    /// Increment of the RTP timestamp with each packet.
     pub(crate) stride: u32,
 }
 

@@ -25,13 +25,14 @@ pub(crate) fn write(out: &mut Vec<u8>, value: u64) {
     }
 }
 
-/// Reads a value from the front of `input`; `None` if it is truncated.
+/// Takes a value from the front of `input`; `None` if it is truncated.
 pub(crate) fn read(input: &mut &[u8]) -> Option<u64> {
     let first = *input.first()?;
     let size = 1usize << (first >> 6);
     let (bytes, rest) = input.split_at_checked(size)?;
     let value = bytes.iter().fold(0u64, |value, byte| value << 8 | u64::from(*byte));
     *input = rest;
+    // Without the two bits of the length.
     Some(value & (u64::MAX >> (66 - 8 * size as u32)))
 }
 

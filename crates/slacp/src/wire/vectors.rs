@@ -2,7 +2,7 @@
 //! sends for given keys, seeds and contents.
 //!
 //! `SKYHOP_VECTORS=write cargo test -p skyhop-slacp --lib vectors` rewrites the file.
-//! `tests/vectors.rs` computes the same from `docs/slacp.md` without this crate.
+//! `tests/spec/vectors.rs` computes the same from `docs/slacp.md` without this crate.
 
 use core::fmt::Write;
 use core::time::Duration;

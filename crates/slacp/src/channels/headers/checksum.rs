@@ -1,6 +1,6 @@
 //! The Internet checksum (RFC 1071).
 
-/// The checksum of the parts, each of which but the last has an even number of bytes.
+/// The checksum of the concatenated parts. All but the last must have an even number of bytes.
 pub(super) fn checksum(parts: &[&[u8]]) -> u16 {
     let sum: u64 = parts.iter().map(|part| sum(part)).sum();
     let mut sum = sum;
@@ -10,7 +10,8 @@ pub(super) fn checksum(parts: &[&[u8]]) -> u16 {
     !(sum as u16)
 }
 
-/// Four bytes at a time: the carries between the halves are folded in at the end (RFC 1071 §2).
+/// The sum of the bytes, four at a time: the carries between the halves are folded in at the end
+/// (RFC 1071 §2).
 fn sum(bytes: &[u8]) -> u64 {
     let (words, rest) = bytes.as_chunks::<4>();
     let sum: u64 = words.iter().map(|word| u64::from(u32::from_be_bytes(*word))).sum();

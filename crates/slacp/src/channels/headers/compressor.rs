@@ -1,4 +1,4 @@
-//! The sending side: which packets become contexts, and which are compressed with them.
+//! The sending side: chooses the packets that become contexts, and compresses others with them.
 
 use core::time::Duration;
 use std::collections::BTreeMap;
@@ -13,45 +13,47 @@ use crate::spare::ENTRY;
 use crate::wire::profile::{Inner, Profile};
 use crate::wire::varint;
 
-/// A flow silent for this long gives its context up to another, and a context that is no longer used
-/// gets other contents only after this time: packets that still use it may be late by as much.
+/// A flow that is silent for this long gives up its context to another one, and a context that is
+/// no longer used gets new contents only after this time: packets that use it may be late by as
+/// much.
 const IDLE: Duration = Duration::from_secs(10);
 
-/// A flow changes its context at most this often.
+/// Minimum time between two contexts of a flow.
 const RENEWAL: Duration = Duration::from_secs(1);
 
-/// A flow whose packets have nothing in common with its context this many times in a row gets a new
-/// one.
+/// Number of packets in a row that cannot be compressed with the context of their flow, after which
+/// it gets a new one.
 const MISSES: u32 = 8;
 
-/// What a new context costs besides its packet's own headers, in bytes.
+/// Cost of a new context besides the headers of its packet, in bytes.
 const RENEWAL_COST: usize = 16;
 
-/// A packet's place: channel, lane, and number in the lane.
+/// A packet's place: channel, lane, and sequence number in the lane.
 pub(crate) type Place = (ChannelId, u8, u64);
 
 type Key = (ChannelId, SmallVec<[u8; 64]>);
 
-/// How a packet is sent.
+/// The form in which a packet is sent.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Form {
-    /// Whole.
+    /// As it is, in a PACKET frame.
     Plain,
-    /// Whole, and the peer keeps its headers as a context.
+    /// As it is, in a CONTEXT frame: the peer keeps its headers.
     Context { slot: u8, serial: u32, profile: Profile },
-    /// Without its headers.
+    /// Without its headers, in a COMPRESSED frame.
     Compressed(Difference),
 }
 
-/// A packet without its headers.
+/// The headers of a packet relative to a context.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Difference {
+    /// The number of the context.
     pub(crate) slot: u8,
-    /// How far the packet is behind the context in its lane.
+    /// Number of packets in the lane since that of the context.
     pub(crate) distance: u64,
-    /// How it differs from its prediction; empty if it does not.
+    /// Encoded differences from the prediction; empty if there are none.
     pub(crate) changes: Changes,
-    /// Number of bytes left out at its front.
+    /// Size of the headers that are left out, in bytes.
     pub(crate) header: usize,
 }
 
@@ -62,7 +64,7 @@ pub(crate) struct Compressor {
     limit: usize,
     slots: Vec<Slot>,
     flows: BTreeMap<Key, Flow>,
-    /// Tells apart the contents of a slot.
+    /// Serial number of the context sent last, which distinguishes successive contents of a slot.
     serial: u32,
 }
 
@@ -70,23 +72,25 @@ pub(crate) struct Compressor {
 #[derive(Debug, Default)]
 struct Slot {
     owner: Option<Key>,
-    /// When it was last used by a former owner.
+    /// The time at which its former owner last used it.
     left: Option<Instant>,
 }
 
 #[derive(Debug)]
 struct Flow {
+    /// The time of the last packet.
     used: Instant,
     /// The headers of the last packet.
     last: SmallVec<[u8; FRONT]>,
+    /// The context in use.
     active: Option<Active>,
-    /// Sent, and not acknowledged yet.
+    /// The context that was sent and is not acknowledged yet.
     pending: Option<Pending>,
     renewed: Instant,
     misses: u32,
-    /// Another packet that would make a better context, if `saved` says so.
+    /// The context of a later packet, compared with the active one.
     candidate: Option<Context>,
-    /// Bytes that the candidate would have saved.
+    /// Number of bytes that the candidate would have saved so far.
     saved: usize,
 }
 
@@ -104,17 +108,17 @@ struct Pending {
 }
 
 impl Compressor {
-    /// The compressor for a peer that keeps this many contexts.
+    /// A compressor for a peer that keeps this many contexts.
     pub(crate) fn new(contexts: u16) -> Self {
         Self { limit: usize::from(contexts.min(super::CONTEXTS)), ..Self::default() }
     }
 
-    /// Memory in bytes, at most. Keys and spilled options count as an entry.
+    /// Upper bound of the memory, in bytes. The key and long options of a flow count as an entry.
     pub(crate) fn held(&self) -> usize {
         self.flows.len() * (size_of::<Flow>() + ENTRY) + self.slots.len() * size_of::<Slot>()
     }
 
-    /// How to send a packet, which is new unless it is sent `again`. If it is to be a context, that
+    /// Chooses the form of a packet, which is new unless it is sent `again`. The fate of a context
     /// must be reported to [`Self::established`] or [`Self::failed`].
     pub(crate) fn form(&mut self, now: Instant, place: Place, packet: &[u8], again: bool) -> Form {
         if self.limit == 0 {
@@ -129,6 +133,7 @@ impl Compressor {
         }
         let Some(flow) = self.flows.get_mut(&key) else { return Form::Plain };
         let compressed = flow.compress(place, packet);
+        // `last`, `misses` and the candidate follow the order of new packets.
         if again {
             return compressed.map_or(Form::Plain, Form::Compressed);
         }
@@ -158,7 +163,7 @@ impl Compressor {
         Some(Form::Context { slot, serial, profile })
     }
 
-    /// The peer has this context.
+    /// Handles the acknowledgement of a context: from now on packets are compressed with it.
     pub(crate) fn established(&mut self, slot: u8, serial: u32) {
         let Some(flow) = self.owner(slot) else { return };
         let Some(pending) = flow.pending.take_if(|p| (p.slot, p.serial) == (slot, serial)) else {
@@ -167,13 +172,15 @@ impl Compressor {
         let active = Active { slot, context: pending.context };
         let (before, used) = (flow.active.replace(active), flow.used);
         if let Some(before) = before {
+            // Packets that use it may still be on their way: it is free after `IDLE`.
             self.slots[usize::from(before.slot)] = Slot { owner: None, left: Some(used) };
         }
     }
 
-    /// The packet that was to be this context is lost.
+    /// Handles the loss of a packet that was to become a context.
     pub(crate) fn failed(&mut self, slot: u8, serial: u32) {
         let Some(flow) = self.owner(slot) else { return };
+        // No packet has used it, so it is free at once.
         if flow.pending.take_if(|p| (p.slot, p.serial) == (slot, serial)).is_some() {
             self.slots[usize::from(slot)] = Slot::default();
         }
@@ -184,7 +191,7 @@ impl Compressor {
         self.flows.get_mut(key)
     }
 
-    /// Makes room for a flow; whether there is any.
+    /// Makes room for another flow. Returns `false` if all flows are in use.
     fn make_room(&mut self, now: Instant) -> bool {
         if self.flows.len() < self.limit {
             return true;
@@ -200,6 +207,7 @@ impl Compressor {
         true
     }
 
+    /// The number of a context that no packet uses any more.
     fn free_slot(&mut self, now: Instant) -> Option<u8> {
         let is_free = |slot: &Slot| {
             slot.owner.is_none() && slot.left.is_none_or(|left| now.saturating_since(left) >= IDLE)
@@ -239,6 +247,7 @@ impl Flow {
 
     fn compress(&self, (channel, lane, sequence): Place, packet: &[u8]) -> Option<Difference> {
         let Active { slot, context } = self.active.as_ref()?;
+        // A context holds for its channel and lane only: COMPRESSED does not name them.
         let is_there = (context.channel, context.lane) == (channel, lane);
         let distance = sequence.checked_sub(context.sequence).filter(|_| is_there)?;
         let difference = context.difference(distance, packet)?;
@@ -248,7 +257,8 @@ impl Flow {
         is_shorter.then_some(Difference { slot: *slot, distance, changes, header })
     }
 
-    /// Whether a packet, with its present form, should become the flow's context.
+    /// Returns `true` if a packet should become the flow's context; `present` is its form with the
+    /// active one.
     fn wants_context(
         &mut self,
         now: Instant,
@@ -264,6 +274,7 @@ impl Flow {
         self.misses = 0;
         let cost = varint::len(present.distance) + present.changes.len();
         self.compare(place, packet, cost);
+        // A new context must already have paid for itself.
         self.saved > present.header + RENEWAL_COST && self.may_renew(now)
     }
 
@@ -272,10 +283,11 @@ impl Flow {
         self.pending.is_none() && !is_early
     }
 
-    /// Compares the context, with which this packet costs so many bytes, with a newer one.
+    /// Compares the active context, with which this packet costs `cost` bytes, with the candidate.
     fn compare(&mut self, (channel, lane, sequence): Place, packet: &[u8], cost: usize) {
         /// A new context's distances take one byte at first, and two for a long time.
         const DISTANCE: usize = 2;
+        // A new context could not make it shorter.
         if cost <= DISTANCE {
             return;
         }
@@ -296,7 +308,7 @@ impl Flow {
         (self.candidate, self.saved, self.misses) = (None, 0, 0);
     }
 
-    /// What this packet and the one before say of those to come.
+    /// The profile that this packet and the one before it suggest for those to come.
     fn profile(&self, packet: &[u8]) -> Profile {
         let id_counts = id_counts(&self.last, packet);
         let rtp = is_rtp(&self.last, packet);

@@ -1,4 +1,4 @@
-//! A context: the headers of a packet as template for those of later ones.
+//! A context: the headers of a packet as the template for those of later ones.
 
 use smallvec::SmallVec;
 
@@ -12,7 +12,7 @@ use crate::wire::frame::MAX_PACKET;
 use crate::wire::profile::Profile;
 use crate::wire::varint;
 
-/// The headers of a packet, and its place.
+/// The headers of a packet, and its place in its lane.
 #[derive(Debug, Clone)]
 pub(super) struct Context {
     header: SmallVec<[u8; 64]>,
@@ -20,21 +20,21 @@ pub(super) struct Context {
     profile: Profile,
     pub(super) channel: ChannelId,
     pub(super) lane: u8,
-    /// Its number in its lane.
+    /// Its sequence number in the lane.
     pub(super) sequence: u64,
 }
 
-/// How a packet differs from its prediction; empty if it does not.
+/// Encoded differences of a packet from its prediction; empty if there are none.
 pub(super) type Changes = SmallVec<[u8; 32]>;
 
-/// A packet as its context has it.
+/// A packet's headers relative to a context.
 pub(super) struct Difference {
     pub(super) changes: Changes,
     /// Length of the packet's headers, in bytes.
     pub(super) header: usize,
 }
 
-/// Changes as they are found, in order.
+/// Changes under construction, in the order of the items.
 #[derive(Default)]
 struct Found {
     mask: u64,
@@ -44,7 +44,7 @@ struct Found {
 }
 
 impl Found {
-    /// Notes whether the next item has changed, and if so its value.
+    /// Adds the next item. `value` writes it if it has changed.
     fn note(&mut self, changed: bool, value: impl FnOnce(&mut Changes)) {
         if changed {
             self.mask |= 1 << self.bit;
@@ -64,7 +64,7 @@ impl Found {
 }
 
 impl Context {
-    /// The context that a packet makes; `None` if it cannot be one.
+    /// The context made of a packet; `None` if it has no compressible headers.
     pub(super) fn new(
         profile: Profile,
         (channel, lane, sequence): (ChannelId, u8, u64),
@@ -74,7 +74,7 @@ impl Context {
         let header = SmallVec::from_slice(packet.get(..layout.len)?);
         debug_assert!(header.len() <= LONGEST);
         let context = Self { header, layout, profile, channel, lane, sequence };
-        // One whose lengths or checksums are not those of an IP packet predicts nothing.
+        // Wrong lengths, or a wrong checksum of IPv4, could not be rebuilt.
         context.difference(0, packet).is_some().then_some(context)
     }
 
@@ -89,8 +89,8 @@ impl Context {
         header + if fields.spilled() { fields.capacity() * size_of::<Field>() } else { 0 }
     }
 
-    /// How a packet, `distance` after this one in its lane, differs from its prediction; `None` if
-    /// it could not be rebuilt from that.
+    /// The difference of a packet, `distance` after this one in its lane, from its prediction;
+    /// `None` if the packet could not be rebuilt from that.
     pub(super) fn difference(&self, distance: u64, packet: &[u8]) -> Option<Difference> {
         let (actual, payload) = packet.split_at_checked(self.layout.len)?;
         let mut header = self.header.clone();
@@ -99,6 +99,7 @@ impl Context {
         if let Some(index) = self.layout.index {
             index.set(&mut header, index.get(actual));
         }
+        // The skip expresses any index, so that this field has no item of its own.
         found.note(skip != 0, |out| put(out, zigzag(skip)));
         let count = (distance as i64).wrapping_add(skip);
         for field in &self.layout.fields {
@@ -114,11 +115,12 @@ impl Context {
             found.note(changed, |out| out.extend_from_slice(&value.to_be_bytes()));
             write_u16(&mut header, sum.at, value);
         }
+        // Bytes that are in no field, such as addresses, must be those of the context.
         let changes = (header[..] == *actual).then(|| found.changes())?;
         Some(Difference { changes, header: self.layout.len })
     }
 
-    /// By how much more than the lane's packets those of the flow have been counted.
+    /// The difference between the packets that the index has counted and those of the lane.
     fn skip(&self, distance: u64, actual: &[u8]) -> i64 {
         self.layout.index.map_or(0, |index| {
             let risen = index.get(actual).wrapping_sub(index.get(&self.header));
@@ -126,9 +128,8 @@ impl Context {
         })
     }
 
-    /// Rebuilds the packet `distance` after this one in its lane. `data` is what follows its headers,
-    /// preceded by how they differ from their prediction if they have changed. `None` if the data is
-    /// malformed.
+    /// Rebuilds the packet `distance` after this one in its lane. `data` follows its headers in the
+    /// packet; if `has_changed`, the encoded changes come before it. `None` if they are malformed.
     pub(super) fn rebuild(
         &self,
         distance: u64,
@@ -155,6 +156,7 @@ impl Context {
         let sum =
             if self.layout.sum.is_some() && next() { Some(take_u16(&mut data)?) } else { None };
         let total = header.len() + data.len();
+        // Bits remain for items that this layout does not have.
         if mask != 0 || total > MAX_PACKET {
             return None;
         }
@@ -179,6 +181,7 @@ impl Context {
 
     /// Sets the lengths, and the checksum of IPv4, for a packet of this size.
     fn complete(&self, header: &mut [u8], total: usize) {
+        // The lengths of UDP and IPv6 do not include the IP header.
         let payload = (total - self.layout.ip) as u16;
         if self.layout.has_udp {
             write_u16(header, self.layout.ip + UDP_LENGTH, payload);
@@ -192,8 +195,8 @@ impl Context {
         write_u16(header, V4_CHECKSUM, sum);
     }
 
-    /// The checksum of the transport header that this packet should have; 0 in UDP if the context's
-    /// packet had none (RFC 768).
+    /// The checksum that the transport header of this packet should have; 0 in UDP if that of the
+    /// context had none (RFC 768).
     fn checksum(&self, header: &[u8], payload: &[u8]) -> u16 {
         let Some(sum) = self.layout.sum else { return 0 };
         if sum.is_udp && read_u16(&self.header, sum.at) == 0 {
@@ -205,8 +208,10 @@ impl Context {
         };
         let length = ((header.len() - self.layout.ip + payload.len()) as u32).to_be_bytes();
         let (before, after) = (&header[self.layout.ip..sum.at], &header[sum.at + 2..]);
+        // The pseudo-headers of IPv4 and IPv6 differ only in zeros and order, so their sum is one.
         let pseudo = [&header[addresses], &length, &[0, protocol]];
         let value = checksum(&[pseudo[0], pseudo[1], pseudo[2], before, after, payload]);
+        // RFC 768: 0 stands for no checksum, so a computed 0 is sent as all ones.
         if sum.is_udp && value == 0 { u16::MAX } else { value }
     }
 }
@@ -219,7 +224,7 @@ fn write_u16(bytes: &mut [u8], at: usize, value: u16) {
     bytes[at..at + 2].copy_from_slice(&value.to_be_bytes());
 }
 
-/// Small numbers of either sign become small numbers.
+/// Maps signed numbers to unsigned ones, so that small numbers of either sign stay small.
 fn zigzag(value: i64) -> u64 {
     (value << 1 ^ value >> 63) as u64
 }

@@ -5,24 +5,24 @@ use crate::ChannelId;
 use crate::wire::frame::CompressedPacket;
 use crate::wire::profile::Profile;
 
-/// The contexts of the peer.
+/// The contexts of the peer, and the packets that they rebuild.
 #[derive(Debug, Default)]
 pub(crate) struct Decompressor {
-    /// By their numbers; as many as the peer has used.
+    /// Contexts by their numbers, up to the highest that the peer has used.
     slots: Vec<Option<Kept>>,
-    /// Memory in bytes.
+    /// Memory of the contexts besides their slots, in bytes.
     held: usize,
 }
 
 #[derive(Debug)]
 struct Kept {
-    /// The SLACP packet that brought it. The peer uses a context in later packets only, and replaces
-    /// it when it no longer uses it: what comes in an earlier packet used an earlier context.
+    /// Number of the SLACP packet that brought the context. The peer uses it in later packets only,
+    /// and replaces it when it no longer uses it: an earlier packet refers to earlier contents.
     number: u64,
     context: Context,
 }
 
-/// A packet as it was, and its place.
+/// A packet with its headers restored, and its place.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Rebuilt {
     pub(crate) channel: ChannelId,
@@ -32,12 +32,12 @@ pub(crate) struct Rebuilt {
 }
 
 impl Decompressor {
-    /// Memory in bytes.
+    /// Memory of all contexts, in bytes.
     pub(crate) fn held(&self) -> usize {
         self.held + self.slots.capacity() * size_of::<Option<Kept>>()
     }
 
-    /// Keeps the headers of a packet, which came in SLACP packet `number`.
+    /// Keeps the headers of a packet that came in SLACP packet `number` as context `slot`.
     pub(crate) fn keep(
         &mut self,
         number: u64,
@@ -51,21 +51,23 @@ impl Decompressor {
             self.slots.resize_with(index + 1, || None);
         }
         let kept = &mut self.slots[index];
+        // A CONTEXT that newer contents have overtaken.
         if kept.as_ref().is_some_and(|kept| kept.number >= number) {
             return;
         }
-        // A packet that makes no context leaves none that could be mistaken for it.
+        // Without compressible headers the slot becomes empty: earlier contents do not apply.
         let context = Context::new(profile, place, packet).map(|context| Kept { number, context });
         let held = |kept: &Option<Kept>| kept.as_ref().map_or(0, |kept| kept.context.spilled());
         self.held = self.held + held(&context) - held(kept);
         *kept = context;
     }
 
-    /// Rebuilds a packet that came in SLACP packet `number`; `None` if there is no context for it, or
-    /// it is malformed. Neither happens with a peer that follows the protocol, but for packets that
-    /// come more than ten seconds late.
+    /// Rebuilds a packet that came in SLACP packet `number`. `None` if there is no context for it,
+    /// or if it is malformed. With a peer that follows the protocol, that happens only to packets
+    /// that are more than ten seconds late.
     pub(crate) fn rebuild(&self, number: u64, found: &CompressedPacket) -> Option<Rebuilt> {
         let kept = self.slots.get(usize::from(found.slot))?.as_ref()?;
+        // It refers to contents that have been replaced.
         if number <= kept.number {
             return None;
         }

@@ -1,4 +1,4 @@
-//! Which bytes of a packet's headers may change from packet to packet, and how.
+//! The fields of a packet's headers that may change from packet to packet, and their predictions.
 
 use core::ops::Range;
 
@@ -18,7 +18,7 @@ const TCP_HEADER: usize = 20;
 const ESP_HEADER: usize = 8;
 const RTP_HEADER: usize = 12;
 
-/// Offsets of the fields that are looked at, from the start of their header.
+/// Offsets of the fields that are used, from the start of their header.
 pub(super) const V4_LENGTH: usize = 2;
 const V4_ID: usize = 4;
 const V4_FRAGMENT: usize = 6;
@@ -39,32 +39,33 @@ pub(super) const RTP_SOURCE: usize = 8;
 
 /// The longest compressible header: IPv6, and TCP with all its options.
 pub(super) const LONGEST: usize = IPV6 + 60;
-/// Room for it.
+/// Size of buffers for headers, at least [`LONGEST`].
 pub(super) const FRONT: usize = 128;
 
-/// How the difference between a field and its prediction is written.
+/// The encoding of a field that differs from its prediction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Code {
-    /// The field itself.
+    /// The value of the field.
     Raw,
-    /// A signed difference: small numbers are short.
+    /// The signed difference, which is short if it is small.
     Delta,
 }
 
-/// What a field is expected to be.
+/// The prediction of a field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Rule {
-    /// As in the context.
+    /// The value is that of the context.
     Same,
-    /// It rises by one with each packet of the flow.
+    /// The value rises by one with each packet of the flow.
     Counts,
-    /// It rises by the context's stride with each packet of the flow.
+    /// The value rises by the context's stride with each packet of the flow.
     Strides,
 }
 
 /// A field of one, two or four bytes.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Field {
+    /// Offset in the packet, in bytes.
     at: u8,
     size: u8,
     pub(super) rule: Rule,
@@ -112,14 +113,14 @@ impl Field {
     }
 }
 
-/// The checksum of the transport header.
+/// The place of the checksum in the transport header.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Sum {
     pub(super) at: usize,
     pub(super) is_udp: bool,
 }
 
-/// The headers of a packet.
+/// The structure of a packet's headers.
 #[derive(Debug, Clone)]
 pub(super) struct Layout {
     pub(super) is_v4: bool,
@@ -129,15 +130,17 @@ pub(super) struct Layout {
     pub(super) len: usize,
     /// The field that counts the packets of the flow, if there is one.
     pub(super) index: Option<Field>,
-    /// Fields that may differ from their prediction, the most frequent first.
+    /// Fields that may differ from their prediction. Their order is that of the bits of the
+    /// changes; those that change most often come first, so that the bits take few bytes.
     pub(super) fields: SmallVec<[Field; 8]>,
     pub(super) has_udp: bool,
     pub(super) sum: Option<Sum>,
 }
 
 impl Layout {
-    /// The headers of a packet that can be compressed; `None` for any other. `inner` is what follows
-    /// the transport header, and `id_counts` whether the IPv4 identification does.
+    /// The structure of a packet's headers; `None` if they cannot be compressed. `inner` is the
+    /// protocol after the transport header. `id_counts` says that the IPv4 identification counts
+    /// packets.
     pub(super) fn of(packet: &[u8], inner: Inner, id_counts: bool) -> Option<Self> {
         let mut layout = Self::of_ip(packet)?;
         let protocol = packet[if layout.is_v4 { V4_PROTOCOL } else { V6_NEXT }];
@@ -154,11 +157,13 @@ impl Layout {
 
     fn of_ip(packet: &[u8]) -> Option<Self> {
         let (is_v4, ip) = match packet.first()? {
+            // Version 4, no options.
             0x45 => (true, IPV4),
             first if first >> 4 == 6 => (false, IPV6),
             _ => return None,
         };
         let header = packet.get(..ip)?;
+        // More fragments, or an offset.
         let is_fragment = is_v4 && Field::raw(V4_FRAGMENT, 2).get(header) & 0x3fff != 0;
         let (fields, index, sum) = (SmallVec::new(), None, None);
         (!is_fragment).then_some(Self { is_v4, ip, len: ip, index, fields, has_udp: false, sum })
@@ -181,7 +186,7 @@ impl Layout {
         let start = self.len;
         self.index = Some(Field { rule: Rule::Counts, ..Field::delta(start + RTP_SEQUENCE, 2) });
         let time = Field { rule: Rule::Strides, ..Field::delta(start + RTP_TIMESTAMP, 4) };
-        // Marker and payload type: a talk spurt begins, a digit is dialled.
+        // Marker and payload type change when a talk spurt begins or a digit is dialled.
         self.fields.extend([Field::raw(start + 1, 1), time]);
         self.len += RTP_HEADER;
     }
@@ -208,7 +213,7 @@ impl Layout {
         Some(())
     }
 
-    /// The numbers in timestamps (RFC 7323) and SACK blocks (RFC 2018).
+    /// Adds the numbers in timestamps (RFC 7323) and SACK blocks (RFC 2018).
     fn add_options(&mut self, options: &[u8], start: usize) {
         let mut at = 0;
         while let Some(kind) = options.get(at) {
@@ -233,18 +238,19 @@ impl Layout {
             self.fields.push(Field { rule, ..Field::delta(V4_ID, 2) });
             self.fields.extend([Field::raw(1, 1), Field::raw(V4_TTL, 1)]);
         } else {
-            // Version, traffic class, and the top of the flow label.
+            // Version, traffic class and the upper four bits of the flow label.
             self.fields.extend([Field::raw(0, 2), Field::raw(V6_HOP_LIMIT, 1)]);
         }
     }
 }
 
-/// Whether the UDP payload of two packets of a flow looks like that of RTP (RFC 3550 §5.1): the same
-/// source, version 2, and a sequence number that has risen by a little.
+/// Returns the pattern of RTP if the UDP payloads of two packets of a flow look like it (RFC 3550
+/// §5.1): version 2, the same source, and a sequence number that has risen by a little.
 pub(super) fn is_rtp(before: &[u8], packet: &[u8]) -> Option<Rtp> {
     let start = Layout::of_ip(packet)?.ip + UDP_HEADER;
     let [before, now] = [before, packet].map(|packet| packet.get(start..start + RTP_HEADER));
     let (before, now) = (before?, now?);
+    // The marker bit may differ from packet to packet.
     let same = before[0] == now[0]
         && before[1] & 0x7f == now[1] & 0x7f
         && before[RTP_SOURCE..] == now[RTP_SOURCE..];
@@ -257,24 +263,26 @@ pub(super) fn is_rtp(before: &[u8], packet: &[u8]) -> Option<Rtp> {
     is_rtp.then_some(Rtp { stride })
 }
 
-/// What two packets of RTP say of the next.
+/// The pattern that two packets of RTP show.
 pub(super) struct Rtp {
-    /// How much the timestamp rises with each.
+    /// Increment of the timestamp with each packet.
     pub(super) stride: u32,
 }
 
-/// Whether two packets of a flow carry ESP (RFC 4303), or ESP in UDP (RFC 3948).
+/// Returns `true` if two packets of a flow carry ESP (RFC 4303), or ESP in UDP (RFC 3948).
 pub(super) fn is_esp(before: &[u8], packet: &[u8]) -> bool {
     let layout = |packet| Layout::of(packet, Inner::Esp, false);
     let (Some(old), Some(new)) = (layout(before), layout(packet)) else { return false };
     let Some(sequence) = new.index.filter(|_| old.len == new.len) else { return false };
     let spi = sequence.range().start - 4..sequence.range().start;
     let risen = sequence.get(packet).wrapping_sub(sequence.get(before));
+    // In UDP an SPI of 0 marks IKE (RFC 3948 §2.2).
     let is_natural = packet[spi.clone()] == before[spi.clone()] && packet[spi] != [0; 4];
     is_natural && (1..=64).contains(&risen)
 }
 
-/// Whether the IPv4 identification counts the packets of a flow, of which these two are neighbours.
+/// Returns `true` if the IPv4 identification has risen by one from one packet of a flow to the
+/// next.
 pub(super) fn id_counts(before: &[u8], packet: &[u8]) -> bool {
     let id =
         |packet: &[u8]| Some(u16::from_be_bytes([*packet.get(V4_ID)?, *packet.get(V4_ID + 1)?]));
@@ -282,7 +290,7 @@ pub(super) fn id_counts(before: &[u8], packet: &[u8]) -> bool {
     packet[0] == 0x45 && now == before.wrapping_add(1)
 }
 
-/// What tells the flow of a packet: addresses, protocol, and the ports or the SPI.
+/// The key of a packet's flow: addresses, protocol, and the ports or the SPI.
 pub(super) fn flow_key(packet: &[u8]) -> Option<SmallVec<[u8; 64]>> {
     let layout = Layout::of_ip(packet)?;
     let (protocol, addresses) = match layout.is_v4 {

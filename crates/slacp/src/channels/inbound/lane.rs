@@ -1,4 +1,4 @@
-//! One lane of a channel: what is missing, and what waits for it.
+//! One lane of a channel: the missing packets, and the packets that wait for them.
 
 use core::ops::Range;
 use std::collections::BTreeMap;
@@ -8,11 +8,11 @@ use units::{Instant, RangeSet};
 use crate::spare::{ENTRY, Spare as _};
 use crate::wire::frame::{Packet, Part};
 
-/// Maximum number of gaps a lane remembers; beyond it the oldest is given up.
+/// Maximum number of gaps in a lane. Beyond it the first one is given up.
 const MOST_GAPS: usize = 4096;
 
-/// The end of a lane's numbers, the same as for packets. A peer that jumps as far as possible with
-/// each packet reaches it after 2³³ of them.
+/// The end of a lane's sequence numbers, as of packet numbers. A peer that skips as far as possible
+/// with each packet reaches it after 2³³ of them.
 const MOST_NUMBERS: u64 = crate::wire::varint::MAX;
 
 /// The lanes of a channel.
@@ -20,7 +20,7 @@ const MOST_NUMBERS: u64 = crate::wire::varint::MAX;
 pub(super) struct Lanes {
     /// Boxed because the map's nodes have room for eleven lanes each.
     all: BTreeMap<u8, Box<Lane>>,
-    /// The next numbers of lanes that missed and held nothing when the session rested.
+    /// The next sequence numbers of lanes that had no gaps and no packets when the session rested.
     resting: BTreeMap<u8, u64>,
 }
 
@@ -29,7 +29,8 @@ impl Lanes {
         Some(self.all.get_mut(&number)?)
     }
 
-    /// The lane with this number, perhaps a new one, or one that continues after a rest.
+    /// The lane with this number, which is created if necessary. One that rested continues with its
+    /// sequence number.
     pub(super) fn lane(&mut self, number: u8) -> &mut Lane {
         let resting = &mut self.resting;
         self.all.entry(number).or_insert_with(|| {
@@ -38,12 +39,12 @@ impl Lanes {
         })
     }
 
-    /// Bytes of packets and parts.
+    /// Number of bytes of packets and parts in all lanes.
     pub(super) fn bytes(&self) -> usize {
         self.all.values().map(|lane| lane.bytes).sum()
     }
 
-    /// Keeps of lanes that miss and hold nothing only their next numbers.
+    /// Frees lanes without gaps and packets, except for their next sequence numbers.
     pub(super) fn free_spare(&mut self) {
         let idle = self.all.extract_if(.., |_, lane| lane.held() == 0);
         self.resting.extend(idle.map(|(number, lane)| (number, lane.next)));
@@ -54,19 +55,19 @@ impl Lanes {
 /// The undelivered packets of a lane.
 #[derive(Debug, Default)]
 pub(super) struct Lane {
-    /// One more than the highest number of which anything has been received.
+    /// One more than the highest sequence number of which anything has been received.
     next: u64,
-    /// Missing numbers below it, and since when each is known to be missing; these times never
+    /// Gaps below `next`, by their first number. The times since which they are known never
     /// decrease.
     missing: BTreeMap<u64, Gap>,
     waiting: BTreeMap<u64, Box<[u8]>>,
     /// Packets received in part; they count as missing too.
     partial: BTreeMap<u64, Partial>,
-    /// Bytes of packets and parts.
+    /// Number of bytes of packets and parts.
     bytes: usize,
-    /// Parts in all of `partial`.
+    /// Number of parts in all of `partial`.
     parts: usize,
-    /// When the first missing packet is given up, as recorded by [`super::Inbound`].
+    /// The time at which the first missing packet is given up, as listed by [`super::Inbound`].
     pub(super) due: Option<Instant>,
 }
 
@@ -76,15 +77,15 @@ struct Gap {
     since: Instant,
 }
 
-/// The received parts of a packet. Memory grows with what was received, whatever total size is
-/// claimed.
+/// The received parts of a packet. Their memory grows with the bytes received, not with the size
+/// that the parts announce.
 #[derive(Debug)]
 struct Partial {
     total: usize,
     /// Parts by offset; they do not overlap.
     parts: BTreeMap<usize, Box<[u8]>>,
     have: RangeSet,
-    /// Bytes of all parts.
+    /// Total size of the parts, in bytes.
     bytes: usize,
 }
 
@@ -93,7 +94,7 @@ impl Partial {
         Self { total, parts: BTreeMap::new(), have: RangeSet::default(), bytes: 0 }
     }
 
-    /// Adds the new bytes of a part.
+    /// Adds the bytes of a part that were not received before.
     fn add(&mut self, offset: usize, data: &[u8]) {
         let range = offset as u64..(offset + data.len()) as u64;
         for gap in self.have.gaps(range.clone()) {
@@ -113,31 +114,33 @@ impl Partial {
     }
 }
 
-/// What became of a received packet.
+/// The use of a received packet or part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Outcome {
-    /// It was delivered before, is already waiting, or was given up.
+    /// None: the packet was delivered before, is already waiting, or was given up.
     Late,
-    /// More of it is missing.
+    /// Other parts of the packet are missing.
     Part,
+    /// The packet is complete.
     Whole,
 }
 
 impl Lane {
-    /// Bytes held, with [`ENTRY`] per packet, part and gap, and two for the map of a packet's
-    /// parts.
+    /// Memory in bytes, with [`ENTRY`] per packet, part and gap, and two of them for the maps of a
+    /// packet in parts.
     pub(super) fn held(&self) -> usize {
         let entries = self.missing.len() + self.waiting.len() + self.parts;
         self.bytes + (entries + 2 * self.partial.len()) * ENTRY
     }
 
-    /// Since when the first missing packet has been missing.
+    /// The time since which the first missing packet is known to be missing.
     pub(super) fn missing_since(&self) -> Option<Instant> {
         self.missing.first_key_value().map(|(_, gap)| gap.since)
     }
 
-    /// Handles a packet or a part; also returns its number.
+    /// Handles a packet or a part. Returns its sequence number and its use.
     pub(super) fn insert(&mut self, now: Instant, packet: &Packet) -> (u64, Outcome) {
+        // Completed to the value nearest to the next one (docs/slacp.md, Frames).
         let sequence = packet.sequence.expand(self.next);
         if sequence >= MOST_NUMBERS {
             return (sequence, Outcome::Late);
@@ -152,6 +155,7 @@ impl Lane {
             Some(part) => self.put_together(sequence, part, packet.data),
         };
         let Some(whole) = whole else { return (sequence, Outcome::Part) };
+        // Parts of a packet that also came whole.
         self.forget(sequence);
         self.found(sequence);
         self.bytes += whole.len();
@@ -162,6 +166,7 @@ impl Lane {
     /// Records what is missing below `sequence`, the highest number so far.
     fn extend(&mut self, now: Instant, sequence: u64, is_part: bool) {
         let start = core::mem::replace(&mut self.next, sequence + 1);
+        // A packet that came in part counts as missing.
         let end = if is_part { sequence + 1 } else { sequence };
         if start < end {
             self.missing.insert(start, Gap { end, since: now });
@@ -171,7 +176,7 @@ impl Lane {
     /// Adds a part; returns the packet if it is complete.
     fn put_together(&mut self, sequence: u64, part: Part, data: &[u8]) -> Option<Box<[u8]>> {
         let partial = self.partial.entry(sequence).or_insert_with(|| Partial::new(part.total));
-        // A part of a different packet: the peer contradicts itself.
+        // The peer contradicts an earlier part.
         if partial.total < part.offset + data.len() {
             return None;
         }
@@ -185,6 +190,7 @@ impl Lane {
         self.forget(sequence).map(Partial::whole)
     }
 
+    /// Removes the parts of a packet.
     fn forget(&mut self, sequence: u64) -> Option<Partial> {
         let partial = self.partial.remove(&sequence)?;
         self.bytes -= partial.bytes;
@@ -234,11 +240,12 @@ impl Lane {
         start..gap.end
     }
 
-    /// Stops waiting for a packet that the sender has given up; whether it was missing.
+    /// Stops waiting for a packet that the sender has given up. Returns `true` if it was missing.
     pub(super) fn skip(&mut self, now: Instant, sequence: u64) -> bool {
         if sequence >= MOST_NUMBERS {
             return false;
         }
+        // The report may overtake the packets before it, which are still waited for.
         if sequence >= self.next {
             self.extend(now, sequence, true);
         }
@@ -248,7 +255,7 @@ impl Lane {
         missing
     }
 
-    /// Whether there are more gaps than any honest peer would leave.
+    /// Returns `true` if there are more than [`MOST_GAPS`] gaps.
     pub(super) fn has_too_many_gaps(&self) -> bool {
         self.missing.len() > MOST_GAPS
     }

@@ -1,11 +1,11 @@
-//! What a link layer protects: retransmissions, which are the only ones, and the acknowledgements
-//! that report losses (SLACP paper, §2 and Fig. 4). New data is repaired by ARQ.
+//! FEC of a link layer. It protects retransmissions, because each packet has only one, and the
+//! acknowledgements that report losses (SLACP paper, §2 and Fig. 4). New data is repaired by ARQ.
 //!
-//! While data waits, each repair delays it, on a slow link noticeably. Repairs then follow the measured
-//! loss of retransmissions, which is not that of packets in general: where bursts are rare, the next
-//! one hits few retransmissions, or none. When nothing waits, repairs cost nothing, and some loss is
-//! assumed. A burst that destroys a retransmission usually destroys what is beside it, so the
-//! repairs leave when it would be over.
+//! While data waits, each repair delays it, on a slow link noticeably. The number of repairs then
+//! follows the measured loss of retransmissions, which differs from that of packets in general:
+//! where bursts are rare, the next one hits few retransmissions, or none. When nothing waits,
+//! repairs cost nothing, and some loss is assumed. A burst that destroys a retransmission usually
+//! destroys its neighbours too, so the repairs leave when the burst would be over.
 
 use core::ops::Range;
 use core::time::Duration;
@@ -16,25 +16,27 @@ use super::{Gathered, Outlook, Planner, repairs_for, size_of_pending, sources};
 use crate::recovery::fec::{Block, PendingRepair, encode};
 use crate::recovery::sent::SentPackets;
 
-/// Sources of a block at most.
+/// Maximum number of sources per block.
 const MOST: u64 = 32;
-/// Accepted probability that the repairs of a block do not suffice: the transport repairs the rest.
+/// Accepted probability that the repairs of a block do not suffice. The transport protocol repairs
+/// the rest.
 const UNRESTORED: f64 = 0.02;
-/// Loss of retransmissions that is provided for when repairs delay nothing.
+/// Minimum loss rate of retransmissions to protect against when nothing else waits.
 const ASSUMED: f64 = 0.05;
-/// A source is short, medium or long: up to an eighth and a half of the longest, and more. (The
-/// paper has three classes and does not say which.)
+/// Divisors of the longest source that bound the length classes: up to an eighth, up to a half, and
+/// longer. (The paper has three classes and does not say which.)
 const CLASSES: [usize; 2] = [8, 2];
 
 impl Planner {
-    /// When gathered retransmissions are protected: as soon as no more of them wait, or there are
-    /// enough.
+    /// The time at which gathered retransmissions are protected: at once if no more of them wait,
+    /// or if they fill a block.
     pub(super) fn again_due(&self, again: &Gathered, resends: bool) -> Instant {
         let full = again.numbers.end - again.numbers.start >= MOST;
+        // More retransmissions join the block, at most for the time in which they would fill it.
         if full || !resends { again.last } else { again.first + self.packet_time * MOST as u32 }
     }
 
-    /// Protects the retransmissions gathered, if they are due.
+    /// Makes the repairs of the retransmissions gathered, if they are due.
     pub(super) fn protect_again(&mut self, now: Instant, outlook: &Outlook) {
         let due = self.again.as_ref().map(|again| self.again_due(again, outlook.resends));
         if due.is_none_or(|due| due > now) {
@@ -47,8 +49,8 @@ impl Planner {
         self.later.push((again.last + self.burst(outlook.loss.longest_run()), repairs));
     }
 
-    /// Protects an acknowledgement, the only contents of packet `number`, by a copy of its frames
-    /// that leaves after a burst of `run` packets.
+    /// Protects an acknowledgement, the only contents of packet `number`, by a copy of its frames.
+    /// The copy leaves after the time of a burst of `run` packets.
     pub(crate) fn protect_report(&mut self, now: Instant, number: u64, frames: &[u8], run: u32) {
         let block = Block { base: number, stride: 1, count: 1 };
         for repair in encode(block, 1, |_| frames) {
@@ -64,14 +66,14 @@ impl Planner {
         }
     }
 
-    /// How long a burst that takes this many full packets lasts at most.
+    /// Maximum duration of a burst that destroys this many packets.
     fn burst(&self, run: u32) -> Duration {
         self.packet_time * run
     }
 }
 
-/// The repairs of a range, as one block or cut where the length class changes, whichever takes
-/// fewer bytes.
+/// Makes the repairs of a range, as one block or as blocks cut where the length class changes,
+/// whichever takes fewer bytes.
 fn cheapest(numbers: &Range<u64>, outlook: &Outlook) -> Vec<PendingRepair> {
     let of = |ranges: Vec<Range<u64>>| -> Vec<PendingRepair> {
         ranges.into_iter().flat_map(|range| repairs(&range, outlook)).collect()
@@ -88,11 +90,12 @@ fn repairs(numbers: &Range<u64>, outlook: &Outlook) -> Vec<PendingRepair> {
     let source = |number| outlook.sent.source(number).unwrap_or_default();
     let least = if outlook.idle { ASSUMED } else { 0.0 };
     let lost = outlook.loss.again_rate().max(least);
+    // More repairs than sources restore nothing more: a copy of each would do.
     encode(block, repairs_for(count, lost, UNRESTORED).min(count), source)
 }
 
-/// Cuts a range where sources of another length class begin. Packets that are not sources stay with
-/// those before them.
+/// Cuts a range where sources of another length class begin. Packets that are not sources stay in
+/// the part before them.
 fn by_class(numbers: &Range<u64>, sent: &SentPackets) -> Vec<Range<u64>> {
     let length = |number: u64| sent.source(number).map_or(0, <[u8]>::len);
     let longest = numbers.clone().map(length).max().unwrap_or(0);

@@ -1,4 +1,4 @@
-//! Acknowledgements (`docs/slacp.md`, ACK).
+//! The frames ACK, TIMED ACK and LINK ACK (`docs/slacp.md`, Acknowledgements).
 
 use core::ops::Range;
 use core::time::Duration;
@@ -12,11 +12,12 @@ use crate::wire::varint;
 pub(crate) struct Ack<'a> {
     pub(crate) largest: u64,
     pub(crate) held: Duration,
-    /// Arrival times of packets, if the peer was asked for them.
+    /// Arrival times of packets, if this side has asked for them.
     pub(crate) times: Option<Times<'a>>,
     /// Alternating runs of received and missing packets, each at least 1. Validated by the parser.
     runs: &'a [u8],
-    /// Alternating runs of unrestored and restored packets. Validated by the parser.
+    /// Alternating runs of packets that FEC did not restore and that it restored. Validated by the
+    /// parser.
     marks: &'a [u8],
 }
 
@@ -30,7 +31,7 @@ pub(crate) struct Times<'a> {
 }
 
 impl<'a> Times<'a> {
-    /// Marked packets, and how long before the acknowledgement each arrived.
+    /// Marked packets, each with the time from its arrival to the sending of the acknowledgement.
     pub(crate) fn marks(&self, largest: u64) -> impl Iterator<Item = (u64, Duration)> + use<'a> {
         let mut input = self.marks;
         core::iter::from_fn(move || {
@@ -69,7 +70,7 @@ pub(crate) struct ReportedTimes {
 
 /// Maximum size of the list of restored packets in an acknowledgement, in bytes.
 const MARKS: usize = 400;
-/// Maximum size of one entry of it.
+/// Maximum size of one of its entries, in bytes: two varints.
 const MOST_OF_A_MARK: usize = 16;
 
 impl<'a> Ack<'a> {
@@ -98,8 +99,9 @@ impl<'a> Ack<'a> {
         })
     }
 
-    /// The lowest number that [`Self::restored`] covers.
+    /// The number from which on [`Self::restored`] is complete.
     pub(crate) fn restored_from(&self) -> u64 {
+        // A list that has room for another entry was not cut.
         let cut = self.marks.len() + MOST_OF_A_MARK > MARKS;
         let lowest = if cut { self.restored().last() } else { None };
         lowest.map_or(0, |range| range.start)
@@ -132,7 +134,7 @@ fn read_bytes<'a>(input: &mut &'a [u8]) -> Option<&'a [u8]> {
     Some(bytes)
 }
 
-/// Checks pairs of runs: together no longer than the packet numbers.
+/// Checks the list of restored packets: pairs of runs, together no longer than the packet numbers.
 fn marks_are_valid(mut marks: &[u8], largest: u64) -> bool {
     let mut left = largest + 1;
     while !marks.is_empty() {
@@ -147,7 +149,8 @@ fn marks_are_valid(mut marks: &[u8], largest: u64) -> bool {
     true
 }
 
-/// Checks runs: an odd number, none empty, together no longer than the packet numbers.
+/// Checks the runs of an acknowledgement: an odd number, none empty, together no longer than the
+/// packet numbers.
 fn runs_are_valid(mut runs: &[u8], largest: u64) -> bool {
     let mut left = largest + 1;
     let mut count = 0usize;
@@ -163,7 +166,8 @@ fn runs_are_valid(mut runs: &[u8], largest: u64) -> bool {
 }
 
 /// Appends an acknowledgement of as many `ranges` (highest first, not empty) as fit in `room`
-/// bytes, of which `restored` (highest first) were restored; `false` if not even one fits.
+/// bytes. `restored` (highest first) are the packets that FEC restored. Returns `false`, with
+/// nothing appended, if not even one range fits.
 pub(crate) fn write_ack(
     out: &mut Vec<u8>,
     ranges: impl Iterator<Item = Range<u64>>,
@@ -207,7 +211,7 @@ pub(crate) fn write_ack(
     true
 }
 
-/// Appends an acknowledgement of packets of the link of that number, as [`write_ack`] does; nothing if
+/// Appends an acknowledgement of packets of link number `link`, as [`write_ack`] does; nothing if
 /// not even one range fits.
 pub(crate) fn write_link_ack(
     out: &mut Vec<u8>,
@@ -222,7 +226,7 @@ pub(crate) fn write_link_ack(
     }
 }
 
-/// Encodes which packets were restored: as many of the highest as fit.
+/// Encodes the packets that were restored: as many of the highest as fit in [`MARKS`] bytes.
 fn marks(largest: u64, restored: impl Iterator<Item = Range<u64>>) -> Vec<u8> {
     let mut marks = Vec::new();
     let mut end = largest + 1;

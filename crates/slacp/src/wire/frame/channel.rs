@@ -24,14 +24,14 @@ pub(crate) const CHANNEL_SIZE: usize = 1 + 1 + 2;
 /// Maximum deadline of a channel.
 pub(crate) const MAX_DEADLINE: Duration = Duration::from_secs(10);
 
-/// The flows of a channel are hashed to this many lanes. Each lane is ordered on its own, so a loss
-/// delays hardly any other flow.
+/// Number of lanes of a channel, to which its flows are hashed. Each lane is ordered on its own, so
+/// a loss hardly delays other flows.
 pub(crate) const LANES: u8 = 64;
 
 /// Maximum size of an IP packet, in bytes.
 pub(crate) const MAX_PACKET: usize = 65_535;
 
-/// What the receiver must know of a channel: how long to wait for missing packets.
+/// The announcement of a channel: the time for which the receiver waits for missing packets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Announcement {
     pub(crate) channel: ChannelId,
@@ -39,12 +39,12 @@ pub(crate) struct Announcement {
     pub(crate) deadline: Duration,
 }
 
-/// A packet that the sender has given up: the receiver need not wait for it.
+/// A packet that the sender has given up, so that the receiver need not wait for it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Gone {
     pub(crate) channel: ChannelId,
     pub(crate) lane: u8,
-    /// Its full number in the lane.
+    /// Its sequence number in the lane, in full.
     pub(crate) sequence: u64,
 }
 
@@ -53,7 +53,7 @@ pub(crate) struct Gone {
 pub(crate) struct Packet<'a> {
     pub(crate) channel: ChannelId,
     pub(crate) lane: u8,
-    /// The low 30 bits of the packet's number in the lane.
+    /// The low 30 bits of the packet's sequence number in the lane.
     pub(crate) sequence: TruncatedOffset,
     pub(crate) part: Option<Part>,
     pub(crate) data: &'a [u8],
@@ -69,6 +69,7 @@ pub(crate) struct Part {
 
 impl Announcement {
     pub(super) fn write(&self, out: &mut Vec<u8>) {
+        // A longer deadline would end the session as malformed.
         let ms = u64::try_from(self.deadline.min(MAX_DEADLINE).as_millis()).unwrap_or(0);
         super::write_numbers(out, CHANNEL, &[u64::from(self.channel.0), ms]);
     }
@@ -93,7 +94,7 @@ impl Gone {
 }
 
 impl<'a> Packet<'a> {
-    /// The most that [`Self::head`] can be of a whole packet: type, channel, lane and sequence number.
+    /// Maximum of [`Self::head`] for a whole packet: type, channel, lane and sequence number.
     pub(crate) const MOST_HEAD: usize = 1 + 1 + 1 + TruncatedOffset::MOST_LEN;
 
     /// Size of the frame before its data, without a length, in bytes.
@@ -104,7 +105,7 @@ impl<'a> Packet<'a> {
         1 + 1 + 1 + varint::len(self.sequence.low) + part
     }
 
-    /// Appends the frame, with its length unless it is the last.
+    /// Appends the frame, with its length unless it is the last of its packet.
     pub(crate) fn write(&self, out: &mut Vec<u8>, last: bool) {
         let flags = if last { 0 } else { PACKET_LEN };
         let part = if self.part.is_some() { PACKET_PART } else { 0 };
@@ -147,18 +148,18 @@ pub(crate) struct ContextPacket<'a> {
     pub(crate) profile: Profile,
     pub(crate) channel: ChannelId,
     pub(crate) lane: u8,
-    /// Its full number in the lane.
+    /// Its sequence number in the lane, in full.
     pub(crate) sequence: u64,
     pub(crate) data: &'a [u8],
 }
 
-/// A packet without the headers that its context has.
+/// A packet whose headers are rebuilt from a context.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct CompressedPacket<'a> {
     pub(crate) slot: u8,
-    /// How far it is behind the context in its lane.
+    /// Number of packets in the lane since that of the context.
     pub(crate) distance: u64,
-    /// Whether the data begins with changes of the headers.
+    /// Set if the data begins with changes of the headers.
     pub(crate) has_changed: bool,
     pub(crate) data: &'a [u8],
 }
@@ -172,7 +173,7 @@ impl<'a> ContextPacket<'a> {
         4 + profile.len() + varint::len(self.sequence) + varint::len(length as u64) + length
     }
 
-    /// Appends the frame.
+    /// Appends the frame. It always has its length, since others may follow.
     pub(crate) fn write(&self, out: &mut Vec<u8>) {
         out.extend([CONTEXT, self.slot]);
         self.profile.write(out);
@@ -212,12 +213,12 @@ impl<'a> CompressedPacket<'a> {
     }
 }
 
-/// A compressed packet to write: its data in two parts.
+/// A compressed packet to be written, with its data in two parts.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Compressed<'a> {
     pub(crate) slot: u8,
     pub(crate) distance: u64,
-    /// How the headers have changed, if they have.
+    /// Encoded changes of the headers, if there are any.
     pub(crate) changes: Option<&'a [u8]>,
     pub(crate) payload: &'a [u8],
 }
@@ -241,8 +242,8 @@ impl Compressed<'_> {
     }
 }
 
-/// Removes the length of a compressed packet that turns out to be the last frame of `out`: `frame` is
-/// where it starts.
+/// Removes the length of a compressed packet that turns out to be the last frame of `out`. It
+/// begins at index `frame`.
 pub(crate) fn drop_length(out: &mut Vec<u8>, frame: usize) {
     debug_assert_eq!(out[frame] & !COMPRESSED_CHANGED, COMPRESSED | COMPRESSED_LEN);
     out[frame] &= !COMPRESSED_LEN;

@@ -9,21 +9,21 @@ use crate::wire::varint;
 pub(super) const OPEN: u8 = 0x04;
 pub(super) const MARKED_OPEN: u8 = 0x21;
 
-/// The first byte of a destination selects its form.
+/// First byte of a destination that is a name. The first byte selects the form of a destination.
 const NAME: u8 = 0;
 const RESOLVER: u8 = 1;
-/// The destination of an exchange follows.
+/// First byte of the destination of an exchange. The address or name of the host follows.
 const EXCHANGE: u8 = 2;
 const BUNDLES: u8 = 3;
 const IPV4: u8 = 4;
 const IPV6: u8 = 6;
-/// Stands for an unknown code point, as does every larger value.
+/// An unknown code point, as is every larger value.
 const UNKNOWN: u8 = 64;
-/// Bit of the code point's byte: the stream's data is sent in segments.
+/// Bit of the code point's byte that says that the stream's data is sent in segments.
 const COMPRESSED: u8 = 0x80;
 
-/// Appends the frame in the form that requires less of the peer. The numbers are stream, window and
-/// credit.
+/// Appends the frame, as OPEN if that can express it, which every peer understands, otherwise as
+/// MARKED OPEN. The numbers are stream, window and credit.
 pub(super) fn write(
     out: &mut Vec<u8>,
     numbers: [u64; 3],
@@ -44,8 +44,8 @@ pub(super) fn write(
     write_address(out, open.source);
 }
 
-/// Reads what follows the stream number: window, credit, whether its data is sent in segments, and
-/// what the stream is for.
+/// Reads the fields after the stream number: window and credit, `true` if data is sent in segments,
+/// and the purpose of the stream. `None` if they are malformed.
 pub(super) fn read(kind: u8, input: &mut &[u8]) -> Option<([u64; 2], bool, Open<Destination>)> {
     let numbers = [varint::read(input)?, varint::read(input)?];
     let (destination, first) = if kind == OPEN {
