@@ -14,7 +14,7 @@ pub enum PrrBound {
 #[derive(Debug, Clone)]
 pub(crate) struct Prr {
     bound: PrrBound,
-    /// `RecoverFS`.
+    /// `RecoverFS`: bytes outstanding at the start of recovery.
     flight_size: u64,
     delivered: u64,
     out: u64,
@@ -48,7 +48,7 @@ impl Prr {
         self.allowance = self.allowance.saturating_sub(bytes);
     }
 
-    /// Bytes that may be sent now.
+    /// Returns the number of bytes that may be sent now.
     pub(crate) fn allowance(&self) -> u64 {
         self.allowance
     }

@@ -18,7 +18,7 @@ const SCPS: u8 = 20;
 const SNACK: u8 = 21;
 const FAST_OPEN: u8 = 34;
 
-/// Parses all options. The first of each kind counts.
+/// Parses all options. If a kind appears more than once, the first one counts.
 pub(super) fn read(bytes: &[u8]) -> Result<Options, WireError> {
     let mut options = Options::default();
     let mut at = 0;
@@ -59,7 +59,7 @@ fn read_one(kind: u8, body: &[u8], options: &mut Options) {
         (CC, bytes @ &[_, _, _, _]) => keep_count(&mut options.counts.cc, bytes),
         (CC_NEW, bytes @ &[_, _, _, _]) => keep_count(&mut options.counts.new, bytes),
         (CC_ECHO, bytes @ &[_, _, _, _]) => keep_count(&mut options.counts.echo, bytes),
-        // The second byte is the connection's identifier, not used.
+        // The second byte is the connection's identifier, which is not used.
         (SCPS, &[capabilities, _]) => {
             options.scps.get_or_insert(capabilities);
         }
