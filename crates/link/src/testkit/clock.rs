@@ -12,7 +12,7 @@ impl Clock {
         Self(Instant::ZERO)
     }
 
-    /// The time it shows.
+    /// Returns the time that it shows.
     pub const fn now(self) -> Instant {
         self.0
     }
