@@ -1,4 +1,4 @@
-//! File descriptors: passed to another process, inherited from one, and how many there may be.
+//! File descriptors: passing them to another process, closing inherited ones, and their limit.
 
 use std::fs;
 use std::io::{self, IoSlice, IoSliceMut};

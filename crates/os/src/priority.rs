@@ -1,4 +1,4 @@
-//! Lets the kernel run a thread soon after it wakes.
+//! Scheduling priorities: threads that run soon after they wake, and threads that yield to others.
 //!
 //! On a busy machine (load 4 on two cores), the 99th percentile of the driver's lateness was 1 to 5
 //! ms as an ordinary thread, 0.1 to 1 ms with a short slice, and 0.1 ms with real-time priority.
@@ -37,8 +37,8 @@ pub fn wake_promptly() {
     }
 }
 
-/// Lets the calling thread run mostly when no other wants the processor: beside an ordinary one it gets
-/// a tenth. What the kernel refuses is skipped.
+/// Lets the calling thread run mostly when no other needs the processor: beside an ordinary one it
+/// gets a tenth. What the kernel refuses is skipped.
 pub fn run_behind() {
     let _ = ask(&behind());
 }
