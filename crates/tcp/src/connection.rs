@@ -186,6 +186,7 @@ impl<P: Payload> Connection<P> {
             window_seq: SeqNr::default(),
             window_ack: SeqNr::default(),
             acks: Acks::new(config.acks),
+            // RFC 7323 §5.4: an offset of its own for each connection.
             clock: TimestampClock { offset: iss.get(), ..TimestampClock::default() },
             echoes_mark: false,
             cookie: Cookie::new(),

@@ -168,6 +168,7 @@ impl Flight {
 
     /// Forgets all outstanding segments: their data was not accepted and will be divided anew.
     pub(crate) fn clear(&mut self) {
+        // Ids are never used again: others may still refer to them.
         self.first += self.segments.len() as u64;
         self.segments.clear();
         self.order.clear();
@@ -218,6 +219,7 @@ impl Flight {
             self.first += 1;
         }
         self.sacked.remove(0..position);
+        // Outdated entries at the front would only be skipped by `expire`.
         while self.order.front().is_some_and(|(_, id)| *id < self.first) {
             self.order.pop_front();
         }
@@ -276,6 +278,7 @@ impl Flight {
         }
         self.sacked = RangeSet::default();
         self.sacked_count = 0;
+        // Segments below it are in flight again.
         self.judged = 0;
         self.sort_order();
     }

@@ -52,6 +52,7 @@ pub fn read(packet: &Bytes) -> Option<Packet> {
             _ => None,
         },
         _ => {
+            // Fragments are not reassembled.
             let payload = net.ip_payload_ref().filter(|payload| !payload.fragmented)?;
             if payload.ip_number != IpNumber::TCP {
                 return None;
@@ -96,6 +97,7 @@ fn unreachable_v4(how: &icmpv4::DestUnreachableHeader) -> Option<Option<u16>> {
 /// Returns the error about the packet that ICMP quotes. Only the first eight bytes of its segment
 /// are certain to be there (RFC 792): ports and number.
 fn quoted(quote: &[u8], mtu: Option<u16>) -> Option<Packet> {
+    // Parsed laxly, because routers may quote only the beginning of the packet.
     let sliced = LaxSlicedPacket::from_ip(quote).ok()?;
     let net = sliced.net.as_ref()?;
     let (from, to): (IpAddr, IpAddr) = match net {
@@ -126,6 +128,7 @@ fn quoted(quote: &[u8], mtu: Option<u16>) -> Option<Packet> {
 pub fn unreachable(path: &wire::Path, seq: SeqNr, prohibited: bool) -> Option<Vec<u8>> {
     let quote = syn(path, seq)?;
     let mut out = Vec::new();
+    // From the destination of the SYN back to its source.
     match (path.to, path.from) {
         (IpAddr::V4(from), IpAddr::V4(to)) => {
             use icmpv4::DestUnreachableHeader::{FilterProhibited, Host};
@@ -188,6 +191,7 @@ pub fn write(
 ) -> io::Result<()> {
     let header = if path.from.is_ipv4() { Ipv4Header::MIN_LEN } else { Ipv6Header::LEN };
     let overhead = header + segment.wire_len() - segment.payload.len();
+    // At least a byte, so that cutting ends whatever the MTU is.
     let room = usize::from(mtu).saturating_sub(overhead).max(1);
     let mut rest = Some(segment);
     while let Some(mut segment) = rest.take() {

@@ -173,11 +173,13 @@ fn linux() -> Config {
         ecn: false,
         eifel: true,
         minshall: true,
+        // TCP_MAX_QUICKACKS.
         acks: AckConfig { quick: 16, ..AckConfig::default() },
         counting: Counting::Bytes { limit: None },
         rto: RtoConfig {
             min: TCP_RTO_MIN,
             granularity: TCP_RTO_MIN,
+            // TCP_RTO_MAX.
             max: Duration::from_secs(120),
             ..RtoConfig::default()
         },

@@ -36,6 +36,8 @@ impl Prr {
         } else {
             let owed = self.delivered.saturating_sub(self.out);
             let limit = match self.bound {
+                // RFC 6937 §3: CRB conserves packets; SSRB adds a segment per acknowledgement, as
+                // slow start does.
                 PrrBound::Conservative => owed,
                 PrrBound::SlowStart => owed.max(delivered) + mss,
             };

@@ -78,6 +78,7 @@ impl RateMeter {
     /// Records that there is room to send but no data.
     #[inline]
     pub(crate) fn app_limited(&mut self, in_flight: u64) {
+        // 0 would mean that no data was limited by the application.
         self.app_limited_until = (self.delivered + in_flight).max(1);
     }
 

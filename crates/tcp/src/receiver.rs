@@ -163,6 +163,7 @@ impl<P: Payload> Receiver<P> {
             return Arrival::Duplicate;
         }
         if start < self.next {
+            // RFC 2883 §4: the part that arrived before is reported as a duplicate.
             self.duplicate = Some(start..self.next);
         }
         self.deliver(data.slice((self.next - start) as usize..data.len()));
@@ -192,6 +193,7 @@ impl<P: Payload> Receiver<P> {
 
     /// Records that `island` has grown, possibly merging others.
     fn note_recent(&mut self, island: Range<u64>) {
+        // Islands that have merged into this one are no longer reported by themselves.
         self.recent.retain(|known| known.start < island.start || island.end < known.end);
         self.recent.truncate(MAX_BLOCKS - 1);
         self.recent.insert(0, island);
@@ -314,6 +316,7 @@ impl<P: Payload> Receiver<P> {
     }
 
     fn pass_fin(&mut self) {
+        // RFC 9293 §3.4: a FIN takes a sequence number of its own.
         if self.fin == Some(self.next) {
             self.next += 1;
         }

@@ -100,8 +100,11 @@ impl Rtt {
             Sampling::OncePerRtt => 1,
         };
         self.timed_until = nxt;
+        // RFC 6298 §5: a new measurement ends the backoff, also before the time-out is computed
+        // again.
         self.backoff = 0;
         let Some(smoothed) = self.smoothed else {
+            // (2.2): the first measurement.
             self.smoothed = Some(sample);
             self.variation = sample / 2;
             return;

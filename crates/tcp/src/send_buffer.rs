@@ -46,6 +46,7 @@ impl<P: Payload> SendBuffer<P> {
     /// Returns the bytes at `range`, which must be within.
     pub(crate) fn get(&self, range: Range<u64>) -> P {
         debug_assert!(self.start <= range.start && range.end <= self.end);
+        // The usual case needs no search.
         if let (Some((at, chunk)), 1) = (self.chunks.front(), self.chunks.len()) {
             return chunk.slice((range.start - at) as usize..(range.end - at) as usize);
         }

@@ -362,6 +362,7 @@ impl<P: Payload> Sender<P> {
     /// Returns the number of bytes in flight, for all that is known.
     fn pipe(&self) -> u64 {
         if self.repair.phase == Phase::Open && !self.config.limited_transmit {
+            // RFC 3042: without it, duplicate acknowledgements make no room for new data.
             return self.nxt - self.una;
         }
         self.flight.in_flight().saturating_sub(self.repair.dup_bytes)
@@ -409,6 +410,7 @@ fn start(config: &Config, mss: u64) -> Start {
     Start {
         mss,
         window: shared.cwnd.map_or(initial, |cwnd| cwnd.get().max(mss)),
+        // RFC 5681 §3.1, equation 4: no loss sets the threshold below two segments.
         ssthresh: ssthresh.map_or(u64::MAX, |bytes| bytes.get().max(2 * mss)),
         seed: config.seed,
     }

@@ -296,6 +296,7 @@ impl<P: Payload> Stack<P> {
         self.lingering.push_back(id);
         self.touch(id);
         while self.lingering.len() > self.limits.flows {
+            // The flow that was released first is closest to its end.
             self.lingering.pop_front().into_iter().for_each(|oldest| self.remove(oldest));
         }
     }

@@ -221,6 +221,7 @@ impl Bbr {
         match self.probe_done {
             None if ack.in_flight as f64 <= MIN_SEGMENTS * self.mss => {
                 self.probe_done = Some((ack.now + PROBE_RTT_TIME, self.round + 1));
+                // A round begins here that sees the small flight only.
                 self.round_end = ack.total_delivered;
             }
             Some((at, round)) if ack.now >= at && self.round >= round => {
@@ -256,6 +257,7 @@ impl Bbr {
         }
         if self.filled {
             self.cwnd = (self.cwnd + delivered).min(target);
+        // As in Linux: Startup may exceed the target until an initial window was delivered.
         } else if self.cwnd < target || (ack.total_delivered as f64) < self.initial {
             self.cwnd += delivered;
         }
@@ -308,6 +310,7 @@ impl Controller for Bbr {
         self.save();
         self.in_recovery = true;
         self.begins_recovery = true;
+        // As in Linux, recovery begins with what is in flight.
         self.cwnd = (event.in_flight as f64).max(self.mss);
     }
 

@@ -109,6 +109,7 @@ impl<P: Payload> Connection<P> {
             return self.arrive(now, &rest);
         }
         if self.is_old_by_timestamp(now, segment) {
+            // RFC 7323 §5.3 R1: an old segment is answered and dropped, before all other checks.
             self.acks.bare += 1;
             return;
         }
@@ -225,6 +226,7 @@ impl<P: Payload> Connection<P> {
         }
         match self.state {
             State::SynReceived => self.fail_handshake(Abort::Refused),
+            // RFC 9293 §3.10.7.4: both streams have ended, so the reset loses nothing.
             State::Closing | State::LastAck | State::TimeWait => self.finish_closing(),
             _ => self.end(Abort::Reset),
         }
@@ -243,6 +245,8 @@ impl<P: Payload> Connection<P> {
         let nxt = self.seq(self.sender.nxt());
         if self.state == State::SynReceived {
             if !ack.is_after(una) || ack.is_after(nxt) {
+                // RFC 9293 §3.10.7.4: in SYN-RECEIVED an unacceptable acknowledgement is answered
+                // with a reset.
                 self.refuse(segment);
                 return false;
             }
@@ -401,6 +405,8 @@ impl<P: Payload> Connection<P> {
         }
         let marked = self.agreed.ecn && segment.ecn == Ecn::Ce;
         if segment.flags.cwr {
+            // RFC 3168 §6.1.3: the peer has reduced its window; only new marks are echoed from here
+            // on.
             self.echoes_mark = false;
         }
         self.echoes_mark |= marked && !segment.payload.is_empty();

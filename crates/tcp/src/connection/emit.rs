@@ -83,6 +83,7 @@ impl<P: Payload> Connection<P> {
             flags: Flags {
                 syn,
                 fin: self.sender.has_fin(range),
+                // RFC 9293 §3.9.1.2: the last buffered segment has PSH.
                 psh: has_data && self.sender.ends_push(range),
                 ..Flags::default()
             },
@@ -113,6 +114,7 @@ impl<P: Payload> Connection<P> {
     fn acknowledge(&mut self, now: Instant, segment: &mut Segment<P>) {
         let ack = self.rcv_nxt();
         segment.ack = Some(ack);
+        // RFC 7323 §2.2: the window of a SYN is never scaled.
         let shift = if segment.flags.syn { 0 } else { self.own_shift };
         segment.window = self.receiver.advertise(shift, self.sender.mss());
         segment.flags.ece = self.echoes_mark;

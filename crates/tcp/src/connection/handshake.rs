@@ -58,6 +58,7 @@ impl<P: Payload> Connection<P> {
         let len = segment.payload.len().min(room);
         self.receiver.insert(1, &segment.payload.slice(0..len));
         self.sender.may_hurry = true;
+        // RFC 7413 §4.2.2: an early answer is bounded by this window, too.
         self.sender.set_window(segment.window);
         self.notify(Event::Readable);
     }

@@ -86,6 +86,8 @@ impl<P: Payload> Sender<P> {
                 prior_in_flight,
                 in_flight: self.flight.in_flight(),
                 is_cwnd_limited: was_limited,
+                // The acknowledgement that ends a recovery still belongs to it: it must not grow
+                // the window.
                 phase: if prior_phase == Phase::Recovery { prior_phase } else { self.repair.phase },
                 una: self.una,
                 nxt: self.nxt,
@@ -202,6 +204,7 @@ impl<P: Payload> Sender<P> {
     ) -> Option<Duration> {
         let sample = match (news.timed, ack.echo) {
             (Some(sent_at), _) => now.as_nanos().saturating_sub(sent_at.as_nanos()),
+            // RFC 7323 §4.1: a timestamp yields a sample only if new data is acknowledged.
             (None, Some((rtt, _))) if news.advanced > 0 => rtt,
             _ => return None,
         };
@@ -255,6 +258,7 @@ impl<P: Payload> Sender<P> {
                 self.timers.rto = Some(self.rtt.deadline(now));
             }
             if news.advanced > 0 || self.is_shut() {
+                // RFC 9293 §3.8.6.1: a connection stays open while a closed window is acknowledged.
                 self.timers.stalled_since = Some(now);
             }
         }

@@ -163,6 +163,7 @@ impl<P: Payload> Sender<P> {
                 lost || by_count && self.fast_retransmit_front()
             }
             Detection::Fack => {
+                // A hole this far below the highest byte counts like three duplicates.
                 let highest = self.flight.highest_sacked().unwrap_or(0);
                 let below = highest.saturating_sub(threshold * self.mss);
                 let lost = self.flight.mark_lost_below(below);
@@ -207,6 +208,7 @@ impl<P: Payload> Sender<P> {
             let signal = Signal::Loss;
             self.cc.on_congestion(&Congestion { now, signal, flight_size, in_flight });
             self.owes_cwr = self.agreed.ecn;
+            // RFC 3168 §6.1.2: marks of the same window of data call for no second reduction.
             self.cwr_until = self.nxt;
         }
         let go_back = self.style() == FastRecovery::GoBackN;
@@ -300,6 +302,7 @@ impl<P: Payload> Sender<P> {
         if let Some((end, true)) = self.repair.tail_probe
             && range.end == end
         {
+            // RFC 8985 §7.4.2: the original has arrived, too, so the probe has not repaired a loss.
             self.repair.tail_probe = None;
         }
         let Some(undo) = self.repair.undo.as_mut().filter(|_| self.config.dsack_undo) else {

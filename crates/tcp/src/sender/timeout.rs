@@ -59,6 +59,7 @@ impl<P: Payload> Sender<P> {
         }
         if due(self.timers.persist) {
             self.timers.persist = None;
+            // RFC 9293 §3.8.6.1: the intervals between window probes grow exponentially.
             self.rtt.back_off();
             self.probe_window();
         }
@@ -77,6 +78,7 @@ impl<P: Payload> Sender<P> {
             // RFC 5681 §3.1: a lost SYN reduces the initial window instead, after the handshake.
             self.syn_was_lost = true;
         } else if !self.is_shut() {
+            // A closed window discards data, which is no sign of congestion.
             self.assume_all_lost(now, front.fate);
         }
         self.timers.rto = Some(self.rtt.deadline(now));

@@ -49,6 +49,7 @@ impl<P: Payload> Sender<P> {
         self.timers.last_sent = Some(now);
         self.timers.stalled_since = self.timers.stalled_since.or(Some(now));
         if self.timers.rto.is_none() {
+            // RFC 6298 §5 (5.1).
             self.timers.rto = Some(self.rtt.deadline(now));
         }
         self.schedule_tail_probe(now);
@@ -121,8 +122,10 @@ impl<P: Payload> Sender<P> {
     fn choose_by_window(&mut self) -> Option<Choice> {
         match self.repair.frto {
             Some(Frto::Probing(left)) => {
+                // RFC 5682 §2.1 step 2 b: up to two new segments, whatever the congestion window.
                 return self.sendable().filter(|_| left > 0).map(Choice::New);
             }
+            // Step 2 waits for the acknowledgement of the retransmission.
             Some(Frto::Retransmitted) => return None,
             None => {}
         }
@@ -213,6 +216,7 @@ impl<P: Payload> Sender<P> {
         }
         let id = self.flight.back_id()?;
         let sent = self.flight.get(id)?;
+        // RFC 6675 §4 (4): one rescue retransmission in each recovery.
         let due = sent.fate == Fate::InFlight && !self.repair.rescued && self.allows(sent.len());
         self.repair.rescued |= due;
         due.then_some(Choice::Again(id))
@@ -268,6 +272,7 @@ impl<P: Payload> Sender<P> {
         if idle && self.config.restart_after_idle && self.sendable().is_some() {
             let initial = u64::from(self.config.initial_window.max(1)) * self.mss;
             self.cc.on_idle(now, ByteCount::new(initial));
+            // One restart for each idle time.
             self.timers.last_sent = Some(now);
         }
     }
