@@ -146,6 +146,7 @@ impl Path {
     #[inline]
     pub(crate) fn arrival(&self, departure: Instant, luck: impl FnOnce() -> u64) -> Instant {
         let arrival = match &self.length {
+            // In 64 bits, because this runs for every packet.
             Length::Constant(nanos) => {
                 Instant::from_nanos(departure.as_nanos().saturating_add(*nanos))
             }

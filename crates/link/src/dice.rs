@@ -66,6 +66,7 @@ impl Dice {
 
     /// Skips to the number after the first `drawn`.
     fn seek(&mut self, drawn: u64) {
+        // A number takes two 32-bit words of the generator.
         self.generator().set_word_pos(u128::from(drawn) * 2);
     }
 

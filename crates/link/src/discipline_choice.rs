@@ -72,6 +72,7 @@ impl DisciplineChoice {
             }
             Self::CoDel { target, interval } => {
                 let usual = CoDel::for_rtt(interval.unwrap_or(rtt));
+                // A given target may exceed the interval that is derived from a short RTT.
                 let target = target.unwrap_or(usual.target).min(usual.interval);
                 Discipline::CoDel(CoDel { target, ecn, ..usual })
             }

@@ -92,6 +92,7 @@ impl Encapsulation {
         /// A multiple of every period of the remainders modulo 184 bytes.
         const MANY: u32 = 184 * 183;
         let mut framer = Framer::new(self);
+        // Only the first packet finds no transport stream packet to share.
         let all: u128 = (0..MANY).map(|index| framer.charge(len, index > 0)).sum();
         all as f64 / f64::from(MANY)
     }

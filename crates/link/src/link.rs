@@ -145,6 +145,8 @@ impl<P: Payload> Link<P> {
     pub fn handle_packet(&mut self, now: Instant, packet: P) {
         self.advance(now);
         let len = packet.wire_len();
+        // Numbered before anything may drop it, so that drops do not change the losses of later
+        // packets.
         let mut frame = Frame { packet, len, carried: 0, number: self.counters.offered.packets };
         self.counters.offered.add(len);
         if self

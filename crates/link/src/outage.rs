@@ -101,6 +101,7 @@ impl Outages {
         match outage.every {
             _ if from >= until => {}
             None => self.push(from..until),
+            // Without a pause between two occurrences the outage never ends.
             Some(every) if every <= outage.lasting => self.push(from..Instant::MAX),
             Some(every) => {
                 self.recurring.push(Recurring { first: from, lasting: outage.lasting, every });
@@ -128,6 +129,7 @@ impl Outages {
     /// Returns true if any part of `reception` is in an outage.
     #[inline]
     pub(crate) fn hit(&mut self, reception: Reception) -> bool {
+        // Most links have no outages, and this runs for every packet.
         let any = !self.periods.is_empty() || !self.recurring.is_empty();
         any && self.hit_any(reception)
     }

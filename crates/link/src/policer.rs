@@ -75,6 +75,7 @@ impl Bucket {
     /// Returns true if a packet of `len` bytes passes at `now`; if not, counts it as dropped.
     pub(crate) fn passes(&mut self, now: Instant, len: usize, counters: &mut Counters) -> bool {
         let time = now.saturating_since(self.filled).as_nanos();
+        // Exact: bit/s times nanoseconds are the units of `tokens`.
         let came = time.saturating_mul(self.policer.rate.bits_per_second().into());
         self.filled = self.filled.max(now);
         self.tokens = self.tokens.saturating_add(came).min(self.most());

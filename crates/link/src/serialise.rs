@@ -81,6 +81,7 @@ impl<P> Serialiser<P> {
         let next = Capacity::new(rate, now);
         if let Some(current) = &mut self.current {
             let done = self.capacity.work_between(current.since, now);
+            // Bits that have left stay sent.
             current.left = current.left.saturating_sub(done);
             current.since = current.since.max(now);
             current.finish = next.time_for(current.since, current.left);
@@ -104,6 +105,7 @@ impl<P> Serialiser<P> {
             self.credit = 0;
         }
         let since = self.free_since;
+        // RFC 4326 §6.3: packing needs a packet that is already waiting.
         let carried = self.framer.charge(frame.len, !pause);
         frame.carried = u64::try_from(carried).unwrap_or(u64::MAX);
         let work = carried * 8 * WORK_PER_BIT;

@@ -190,6 +190,7 @@ impl Agent {
     pub fn handle_given_up(&mut self, request: Request) {
         if request.rate.is_some() {
             (self.rate, self.rate_sent) = (BitRate::default(), 0);
+            // The hub never had it, so it must not count as coming.
             self.asked.pop_back();
         }
         match request.volume {
@@ -319,6 +320,7 @@ impl Agent {
         }
         let more = match self.policy {
             Policy::Classic => backlog.saturating_sub(self.credit),
+            // New cells only: earlier ones are repeated absolutely.
             Policy::RttAware => self.overestimated(self.arrived.volume),
         };
         let cells = self.coded(more);

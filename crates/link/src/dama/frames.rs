@@ -104,6 +104,7 @@ impl Frames {
         const MOST: u64 = 1 << 24;
         let Self { per_superframe, carriers, slots, cell, .. } = *self;
         let empty = [per_superframe, carriers, slots, cell.payload, cell.wire].contains(&0);
+        // Slots are timed in nanoseconds, so each must last at least one.
         if empty || self.duration.as_nanos() < u128::from(slots) {
             return Err(FramesError::Empty);
         }

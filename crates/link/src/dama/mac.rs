@@ -131,6 +131,7 @@ impl<P: Payload> Buffers<P> {
                 let over = (lane.held + need).saturating_sub(limit.into()).max(1);
                 current.left.min(u32::try_from(over).unwrap_or(u32::MAX))
             }
+            // Bytes become free only when the whole packet has left.
             MacLimit::Bytes(_) => current.left,
         }
     }

@@ -134,6 +134,7 @@ impl Ncc {
                 most_volume: terminal.vbdc,
                 first_volume: terminal.vbdc_first,
                 weight: terminal.weight.max(1),
+                // A ceiling below a slot per superframe would shut the terminal out.
                 most: most.min(ceiling.max(1)),
                 ..Account::default()
             }
@@ -176,6 +177,7 @@ impl Ncc {
     pub fn handle_request(&mut self, superframe: u64, terminal: u32, request: Request) {
         let Some(account) = self.accounts.get_mut(terminal as usize) else { return };
         if let Some(rate) = request.rate {
+            // As the message carries it (EN 301 790 §8.5.3).
             account.rate = Share::of(coded_rate(rate), &self.frames).min(account.most_rate);
             account.expires = superframe.saturating_add(self.rate_time_out);
             if account.rate == Share::default() {
@@ -217,6 +219,7 @@ impl Ncc {
         self.room = self.capacity;
         self.touched.clear();
         self.forget_rates(superframe);
+        // In the order of priority: each kind within what the ones before leave (SLACP paper §4).
         self.grant_guaranteed();
         match self.policy {
             Policy::Classic => {
@@ -243,6 +246,7 @@ impl Ncc {
         let most = self.most(terminal);
         let account = &mut self.accounts[terminal as usize];
         let had = account.grant.slots();
+        // All kinds together stay within what the terminal's transmitter can send.
         let slots = wanted.min(self.room).min(most - had);
         if slots == 0 {
             return 0;
@@ -289,6 +293,7 @@ impl Ncc {
             let given = self.give(terminal, Kind::Cra, due.whole());
             let account = &mut self.accounts[terminal as usize];
             let left = due.0 - Share::from_slots(given).0;
+            // Bounded: a slot that was not free is not owed for ever.
             account.cra_credit = Share(left.min(account.cra.0 + Share::SLOT.0));
         }
     }

@@ -180,6 +180,7 @@ impl<P: Payload> Dama<P> {
     /// If there is no such terminal.
     pub fn handle_packet(&mut self, now: Instant, terminal: usize, packet: P) {
         self.handle_timeout(now);
+        // Slots that begin at `now` are used first: the packet misses them.
         self.advance(now, terminal);
         self.terminals[terminal].push(now, packet);
         self.watch(terminal);
@@ -350,10 +351,12 @@ impl<P: Payload> Dama<P> {
         let decided = self.decision(superframe);
         self.superframe += 1;
         let first = superframe * u64::from(self.frames.per_superframe);
+        // The announcement is a part of the plan, so it knows what was received by the decision.
         self.announce(superframe);
         let in_use = self.carriers.in_use(decided);
         self.ncc.set_capacity(in_use.capacity, in_use.frames.most_of_one());
         let grants = self.ncc.allocate(superframe);
+        // In a fade, only the first slots of each frame are in use.
         let mut layout = Layout::new(in_use.frames, first);
         let mut plan = Vec::new();
         for grant in &grants {
@@ -460,6 +463,7 @@ impl<P: Payload> Dama<P> {
             }
             _ => self.offer_request(terminal, frame),
         }
+        // A nanosecond later, or the opportunity of this frame would be found again.
         self.await_opportunity(at + Duration::from_nanos(1), terminal);
     }
 
@@ -473,6 +477,7 @@ impl<P: Payload> Dama<P> {
         }
         let sent = at + self.frames.slot();
         let reception = Reception { from: at, until: sent };
+        // Robust requests survive error bursts, but not outages.
         let lost =
             if self.robust { asking.is_silent(reception) } else { asking.strikes(reception) };
         asking.slots.requests += 1;

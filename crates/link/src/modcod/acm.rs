@@ -158,6 +158,7 @@ impl Adaptation {
             }
             let (after, lasting) = (Duration::from_nanos(from), Duration::from_nanos(until - from));
             match outages.last_mut() {
+                // Adjacent times without reception are one outage.
                 Some(last) if last.after + last.lasting == after => last.lasting += lasting,
                 _ => outages.push(Outage { after, lasting, every: period }),
             }

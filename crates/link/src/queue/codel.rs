@@ -90,6 +90,7 @@ impl State {
         while self.dropping && now >= self.drop_next {
             self.count += 1;
             if self.spares(&mut frame, counters) {
+                // §5.5: from the time that was due, not from now.
                 self.drop_next = self.control_law(self.drop_next);
                 return Some(frame);
             }

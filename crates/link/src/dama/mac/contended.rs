@@ -103,6 +103,8 @@ impl<P: Payload> Buffers<P> {
         for packet in &self.contended.packets {
             let class = packet.class as usize;
             self.contended.sent[class].cells += packet.left;
+            // No capacity is requested for cells in the air; the answer adds those that are
+            // missing.
             let entered = &mut self.lanes[class].entered;
             *entered = entered.saturating_sub(packet.left);
         }
@@ -140,6 +142,7 @@ impl<P: Payload> Buffers<P> {
             let lane = &mut self.lanes[class as usize];
             lane.cells -= received;
             lane.held -= freed;
+            // Cells that the hub lacks need capacity again, like new ones.
             lane.entered = lane.entered.saturating_add(cells - received);
             self.refill(now, class);
         }

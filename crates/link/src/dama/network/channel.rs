@@ -245,6 +245,7 @@ impl Channel {
     pub(super) fn receive_idle(&mut self, until: u64) {
         let until = self.air.front().map_or(until, |air| until.min(air.frame));
         let slots = self.block.slots();
+        // Idle blocks count, too, or the estimate of the load would never fall.
         let idle = Reception { decoded: &[], idle: slots, intact: slots, unresolved: 0, passes: 0 };
         while self.next < until {
             let in_force = self.in_force(self.next);

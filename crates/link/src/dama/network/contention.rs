@@ -304,6 +304,7 @@ impl<P: Payload> Dama<P> {
             }
         }
         let end = self.frames.begin(self.origin, heard.frame + 1);
+        // The next plan to be decided carries the answers; it is known when its superframe begins.
         let answered = self.superframe * u64::from(self.frames.per_superframe);
         let answered = self.frames.begin(self.origin, answered);
         for sender in &heard.senders {

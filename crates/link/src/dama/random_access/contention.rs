@@ -173,6 +173,7 @@ impl Contention {
         match outcome {
             Outcome::Succeeded if (first..=last).contains(&sent) => {
                 let unanswered = matches!(self.state, State::InAir { .. });
+                // A late answer is for an attempt that counts as a collision already.
                 let attempts = self.backoff.collisions() + u32::from(unanswered);
                 self.backoff.succeeded();
                 self.end();

@@ -100,6 +100,7 @@ impl<P: Payload> Terminal<P> {
         first: u32,
         bursts: &[BurstSlots],
     ) -> Vec<Option<BurstSlots>> {
+        // Taken out meanwhile, because losses need the rest of the terminal, too.
         let Some(mut contender) = self.contenders[channel].take() else { return Vec::new() };
         let number = |slot: &u16| first + u32::from(*slot);
         let used = bursts.iter().flat_map(|burst| burst.as_slice().iter().map(number)).collect();
