@@ -42,6 +42,7 @@ impl WallClock {
             let before = nanos(ClockId::CLOCK_MONOTONIC);
             let wall = nanos(ClockId::CLOCK_REALTIME);
             let apart = nanos(ClockId::CLOCK_MONOTONIC) - before;
+            // The wall clock was read about half-way between.
             (apart, Self { wall, monotonic: before + apart / 2 })
         };
         let mut best = read();

@@ -96,6 +96,7 @@ impl Datagrams {
         for (slice, meta) in slices.iter_mut().zip(&metas).take(count) {
             let from = SocketAddr::new(meta.addr.ip().to_canonical(), meta.addr.port());
             let ecn = meta.ecn.map(|ecn| ecn as u8);
+            // Coalesced datagrams have the same length, except for the last one (UDP GRO).
             for bytes in slice[..meta.len].chunks_mut(meta.stride.max(1)) {
                 datagram(Datagram { from, to: meta.dst_ip, ecn, bytes });
             }

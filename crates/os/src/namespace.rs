@@ -53,7 +53,8 @@ impl Namespaces {
         let set = |namespace: &OwnedFd, kind| {
             setns(namespace, kind).map_err(EnterError::refused("enter the lab"))
         };
-        // The kernel refuses to re-enter the current user namespace.
+        // The user namespace comes first, as it gives the right to enter the others. The kernel
+        // refuses to re-enter the current one.
         if !is_own(&self.user, "/proc/self/ns/user") {
             set(&self.user, CloneFlags::CLONE_NEWUSER)?;
         }

@@ -158,6 +158,7 @@ impl Surroundings {
             let path = std::path::absolute(&chosen).unwrap_or(chosen);
             return vec![Place { path, base: None }];
         }
+        // The XDG Base Directory Specification: relative paths are invalid and to be ignored.
         let runtime = self.runtime.filter(|path| path.is_absolute());
         let runtime = runtime.unwrap_or_else(|| format!("/run/user/{}", self.user).into());
         let home = self.home.filter(|path| path.is_absolute());
@@ -195,6 +196,7 @@ impl Place {
 
 fn make(path: &Path) -> Result<(), PlaceError> {
     match mkdirat(AT_FDCWD, path, Mode::S_IRWXU) {
+        // An existing one will do; `PrivateDirectory::open` checks the last of them.
         Ok(()) | Err(Errno::EEXIST) => Ok(()),
         Err(errno) => Err(refused("make", path)(errno)),
     }

@@ -36,6 +36,7 @@ pub enum Buffer {
 /// # Errors
 /// Those of setsockopt(2).
 pub fn set_buffer(socket: impl AsFd, buffer: Buffer, size: ByteCount) -> io::Result<()> {
+    // The kernel doubles the value, which must still fit into an int.
     let bytes = size.get().min(i32::MAX as u64 / 2) as usize;
     let forced = match buffer {
         Buffer::Send => setsockopt(&socket, sockopt::SndBufForce, &bytes),

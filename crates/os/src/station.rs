@@ -106,6 +106,7 @@ impl Station {
             }
         };
         while self.ring.take(&mut hear) {}
+        // Answers to ARP and neighbour solicitations leave at once.
         self.flush()
     }
 

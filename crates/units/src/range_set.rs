@@ -128,6 +128,7 @@ impl RangeSet {
     pub fn gaps(&self, range: Range<u64>) -> impl Iterator<Item = Range<u64>> {
         let mut from =
             self.before(range.start).map_or(range.start, |(_, end)| end.max(range.start));
+        // Usually nothing lies above, which needs no search.
         let any = self.ranges.last_key_value().is_some_and(|(start, _)| *start >= from);
         let mut inside = any.then(|| self.ranges.range(from..range.end.max(from)));
         core::iter::from_fn(move || {

@@ -70,6 +70,7 @@ pub fn expect_one_thread() -> Result<(), EnterError> {
 
 /// Enters a user namespace if the process may not create the others otherwise.
 fn leave_users() -> Result<(), EnterError> {
+    // Root in a container may lack the right, so it is tried.
     if Uid::effective().is_root() && unshare(CloneFlags::CLONE_NEWNS).is_ok() {
         return Ok(());
     }

@@ -83,6 +83,7 @@ impl RouteSocket {
         link.header.change_mask = LinkFlags::Up;
         if !neighbours {
             link.header.flags |= LinkFlags::Noarp;
+            // In the mask but not in the flags: multicast is switched off.
             link.header.change_mask |= LinkFlags::Noarp | LinkFlags::Multicast;
         }
         link.attributes = mtu.map(|mtu| LinkAttribute::Mtu(mtu.into())).into_iter().collect();

@@ -211,6 +211,7 @@ impl RouteSocket {
         let mut rest = bytes.as_slice();
         while !rest.is_empty() {
             let message = parse(rest)?;
+            // At least a header, so that a length of 0 does not loop for ever.
             let length = (message.header.length as usize).next_multiple_of(ALIGNMENT).max(HEADER);
             rest = rest.get(length..).unwrap_or_default();
             if message.header.sequence_number != self.sequence {

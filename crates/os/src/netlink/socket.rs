@@ -47,6 +47,7 @@ impl Socket {
 
     /// Receives one packet of messages, whatever its length.
     pub(super) fn receive(&self) -> io::Result<Vec<u8>> {
+        // The length first: a buffer of a fixed size could truncate a list.
         let peek = MsgFlags::MSG_PEEK | MsgFlags::MSG_TRUNC;
         let length = recv(self.0.as_raw_fd(), &mut [], peek)?;
         let mut bytes = vec![0; length];

@@ -43,7 +43,9 @@ pub fn in_child(work: impl FnOnce() -> String) -> io::Result<String> {
             unsafe { libc::_exit(0) }
         }
         ForkResult::Parent { child } => {
+            // Or the pipe would not end with the child.
             drop(writer);
+            // Read before waiting: a full pipe blocks the child.
             let said = io::read_to_string(reader);
             let _ = waitpid(child, None);
             let said = said?;

@@ -110,6 +110,7 @@ fn take_foreground(group: Pid) {
 /// Process 1: reaps orphans, passes on signals, and ends with the lab.
 fn init(lab: Pid, waited: &SigSet) -> ! {
     let _ = prctl::set_name(c"skyhop-init");
+    // All processes of the PID namespace but this one (kill(2)).
     let everybody = Pid::from_raw(-1);
     exit(watch(lab, waited, Some(GRACE), |signal| send(everybody, signal)))
 }

@@ -67,6 +67,7 @@ fn info_v4(source: IpAddr) -> Option<libc::in_pktinfo> {
     let IpAddr::V4(address) = source else { return None };
     let address = libc::in_addr { s_addr: u32::from_ne_bytes(address.octets()) };
     let none = libc::in_addr { s_addr: 0 };
+    // ip(7): the kernel sends from `ipi_spec_dst`.
     Some(libc::in_pktinfo { ipi_ifindex: 0, ipi_spec_dst: address, ipi_addr: none })
 }
 

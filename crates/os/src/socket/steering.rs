@@ -65,9 +65,11 @@ pub fn steer(socket: impl AsFd, steering: Steering) -> io::Result<()> {
         step(LOAD_BYTE, 0),
         step(AND, mask.into()),
         instruction(IF_EQUAL, kind.into(), [1, 0]),
+        // Other kinds go to the first socket of this process.
         step(RETURN, first.into()),
     ];
     if let Some(Before { sockets, first_bytes: (least, largest) }) = before {
+        // Numbers out of that range skip the four instructions that follow.
         program.extend([
             step(LOAD_BYTE, number_at.into()),
             instruction(IF_AT_LEAST, least.into(), [0, 5]),

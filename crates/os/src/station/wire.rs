@@ -112,6 +112,7 @@ impl Wire {
         if !self.addresses.contains(&to) {
             return None;
         }
+        // Answers go back through the neighbour that delivered it, without address resolution.
         self.remember(from, ethernet.source);
         let payload = net.ip_payload_ref().filter(|payload| !payload.fragmented)?;
         let protocol = payload.ip_number.0;

@@ -101,6 +101,7 @@ pub(super) fn first_error(mut answer: &[u8]) -> io::Result<()> {
         {
             return Err(io::Error::from_raw_os_error(-i32::from_ne_bytes(*code)));
         }
+        // At least a header, so that a length of 0 does not loop for ever.
         answer = answer.get(length.next_multiple_of(ALIGNMENT).max(HEADER)..).unwrap_or_default();
     }
     Ok(())
