@@ -32,8 +32,8 @@ pub enum Encapsulation {
     /// A fixed overhead per packet.
     Fixed(ByteCount),
     /// An error-correcting code: the link's rate counts coded bits, and a packet takes `n` / `k` of
-    /// its size. The tail with which a convolutional code ends is not charged. What the code
-    /// corrects is not modelled: bit and packet error rates are those after decoding.
+    /// its size. The tail with which a convolutional code ends is not charged. Error correction is
+    /// not modelled: bit and packet error rates are those after decoding.
     Coded(CodeRate),
     /// ATM AAL5 (ITU-T I.363.5): the packet, padding and an 8-byte trailer fill cells of 48 bytes,
     /// each with a 5-byte header.

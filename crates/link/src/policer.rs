@@ -9,8 +9,8 @@ use units::{BitRate, ByteCount, Instant};
 use crate::Counters;
 
 /// A token bucket before the queue (RFC 2697, with one colour): tokens come at `rate`, the bucket
-/// holds `burst` of them, and a packet that finds fewer than its size is dropped. What passes goes
-/// on at the speed of the link, which is usually faster. Text: `"30 Mbit/s burst 15 kB"`.
+/// holds `burst` of them, and a packet that finds fewer than its size is dropped. Packets that pass
+/// go on at the speed of the link, which is usually faster. Text: `"30 Mbit/s burst 15 kB"`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Policer {
     /// The rate that passes in the long run. At 0 the first `burst` is all that ever passes.

@@ -27,7 +27,7 @@ struct Attributes {
 const SLICE_NANOS: u64 = 100_000;
 
 /// Lets the calling thread wake on time: no timer slack, and real-time priority or else a short
-/// slice. What the kernel refuses is skipped.
+/// slice. Settings that the kernel refuses are skipped.
 ///
 /// If the thread ever spins, the kernel's real-time throttling leaves 5 % of the CPU to others.
 pub fn wake_promptly() {
@@ -38,7 +38,7 @@ pub fn wake_promptly() {
 }
 
 /// Lets the calling thread run mostly when no other needs the processor: beside an ordinary one it
-/// gets a tenth. What the kernel refuses is skipped.
+/// gets a tenth. A refusal of the kernel is ignored.
 pub fn run_behind() {
     let _ = ask(&behind());
 }

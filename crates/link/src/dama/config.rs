@@ -236,9 +236,9 @@ pub struct TerminalConfig {
 /// The size of a MAC buffer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MacLimit {
-    /// Cells; each frees its place as it leaves.
+    /// Cells; each frees its room as it leaves.
     Cells(u32),
-    /// Bytes of packets, which free their place when they have left.
+    /// Bytes of packets, which free their room when they have left.
     Bytes(ByteCount),
 }
 

@@ -16,7 +16,7 @@ const STANDARD: Kind =
 /// A standard for carriers. Text: `"dvb-s2"`, `"dvb-s2 pilots"`, `"dvb-s"`, `"dvb-rcs"`.
 ///
 /// Thresholds are those of ideal receivers (DVB-S includes 0.8 dB for a real one) with white noise.
-/// What a receiver loses beyond that belongs into the margin, or into the Es/N0.
+/// Further losses of a receiver belong into the margin, or into the Es/N0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Standard {

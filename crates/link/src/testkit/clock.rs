@@ -2,7 +2,7 @@
 
 use units::Instant;
 
-/// Virtual time. It only moves forwards, and only when told to.
+/// Virtual time. It moves forwards only, by [`Clock::advance_to`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Clock(Instant);
 
