@@ -12,13 +12,13 @@ pub struct LinkConfig {
     /// Serialisation rate. At 0 nothing is ever sent: one packet stays in the serialiser and the
     /// queue fills behind it.
     pub rate: Rate,
-    /// How packets are encapsulated, and what that costs of the rate. Default none.
+    /// The encapsulation of packets, which takes a part of the rate. Default none.
     pub encapsulation: Encapsulation,
     /// One-way delay, from the last bit sent to the last bit received. A GEO hop has 239 to 280 ms.
     pub delay: Delay,
     /// Variation of the delay. Default none.
     pub jitter: Jitter,
-    /// Packet loss.
+    /// The model by which packets are lost.
     pub loss: Loss,
     /// Times without reception, counted from the link's start. Default none.
     pub outages: Vec<Outage>,

@@ -1,4 +1,4 @@
-//! Counters of a link.
+//! Counters of a link, which account for every packet.
 
 use units::ByteCount;
 
@@ -7,7 +7,7 @@ use crate::payload::Frame;
 /// A number of packets and their bytes on the link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Tally {
-    /// Packets.
+    /// Number of packets.
     pub packets: u64,
     /// Their bytes: the sum of [`crate::Payload::wire_len`].
     pub bytes: ByteCount,
@@ -45,21 +45,21 @@ impl Counters {
 /// `offered = dropped_queue + lost + delivered + inside`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Counters {
-    /// Passed to the link.
+    /// Offered to the link, whatever happened to them.
     pub offered: Tally,
     /// Dropped before the link: by the full queue, its discipline, or the policer.
     pub dropped_queue: Tally,
-    /// Dropped by the discipline although there was room.
+    /// Dropped by the discipline although there was room; a part of `dropped_queue`.
     pub dropped_early: Tally,
-    /// Dropped by the policer.
+    /// Dropped by the policer; a part of `dropped_queue`.
     pub dropped_policer: Tally,
     /// Marked as "congestion experienced" instead of being dropped.
     pub marked: Tally,
     /// Lost on the link; counted at the time they would have been delivered.
     pub lost: Tally,
-    /// Delivered by the link.
+    /// Delivered at the far end.
     pub delivered: Tally,
-    /// What the delivered packets took of the link's rate, encapsulation included.
+    /// Bytes on the link of the delivered packets, encapsulation included.
     pub delivered_with_encapsulation: ByteCount,
     /// Accepted but neither delivered nor lost yet: waiting, being serialised, propagating, or
     /// arrived but not polled.

@@ -1,4 +1,4 @@
-//! Propagation delay.
+//! Propagation delay and jitter.
 
 use core::fmt;
 use core::str::FromStr;
@@ -16,7 +16,7 @@ const JITTER: Kind = Kind { what: "jitter", expected: "none, \"5 ms\" or \"5 ms 
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum Delay {
-    /// Constant.
+    /// The same delay for all packets.
     Constant(Duration),
     /// In steps, for moving satellites and hand-overs between them. The trace starts with the link,
     /// or when it is set.
@@ -36,7 +36,7 @@ impl From<Trace<Duration>> for Delay {
 }
 
 impl Delay {
-    /// The maximum delay.
+    /// Returns the maximum delay, of a trace over all its steps.
     pub fn greatest(&self) -> Duration {
         match self {
             Self::Constant(delay) => *delay,
@@ -50,7 +50,7 @@ impl Delay {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Jitter {
-    /// No jitter.
+    /// No extra delay.
     #[default]
     None,
     /// Packets stay in order: one that would overtake waits for the earlier one. Arrivals therefore
@@ -62,19 +62,20 @@ pub enum Jitter {
 }
 
 impl Jitter {
-    /// The extra delay of a packet with the random number `luck`.
+    /// Returns the extra delay of a packet with the random number `luck`.
     pub(crate) fn extra(self, luck: u64) -> Duration {
         let most = u64::try_from(self.greatest().as_nanos()).unwrap_or(u64::MAX);
         let width = u128::from(most) + 1;
+        // The high half of the product is uniform in 0..=most, without a division.
         Duration::from_nanos(((u128::from(luck) * width) >> 64) as u64)
     }
 
-    /// Whether packets may overtake each other.
+    /// Returns true if packets may overtake each other.
     pub fn reorders(self) -> bool {
         matches!(self, Self::Reordering(_))
     }
 
-    /// The maximum extra delay.
+    /// Returns the maximum extra delay.
     pub fn greatest(self) -> Duration {
         match self {
             Self::None => Duration::ZERO,
@@ -115,7 +116,7 @@ pub(crate) struct Path {
 
 #[derive(Debug)]
 enum Length {
-    /// In nanoseconds.
+    /// A constant delay in nanoseconds.
     Constant(u64),
     Trace(Trace<Duration>),
 }
@@ -140,11 +141,12 @@ impl Path {
         (self.length, self.begin) = (delay.into(), begin);
     }
 
-    /// When a packet arrives whose last bit leaves at `departure`, if nothing holds it up. `luck`
-    /// is only called if there is jitter.
+    /// Returns the arrival of a packet whose last bit leaves at `departure`, if nothing holds it
+    /// up. `luck` is only called if there is jitter.
     #[inline]
     pub(crate) fn arrival(&self, departure: Instant, luck: impl FnOnce() -> u64) -> Instant {
         let arrival = match &self.length {
+            // In 64 bits, because this runs for every packet.
             Length::Constant(nanos) => {
                 Instant::from_nanos(departure.as_nanos().saturating_add(*nanos))
             }

@@ -1,4 +1,4 @@
-//! Seeded random numbers.
+//! Seeded random numbers, the same on every platform.
 
 use rand_chacha::ChaCha8Rng;
 use rand_core::{Rng, SeedableRng};
@@ -16,7 +16,7 @@ pub struct Dice {
 }
 
 impl Dice {
-    /// The sequence for `seed`.
+    /// The sequence of random numbers for `seed`.
     pub fn new(seed: u64) -> Self {
         Self::stream(seed, 0)
     }
@@ -66,6 +66,7 @@ impl Dice {
 
     /// Skips to the number after the first `drawn`.
     fn seek(&mut self, drawn: u64) {
+        // A number takes two 32-bit words of the generator.
         self.generator().set_word_pos(u128::from(drawn) * 2);
     }
 
@@ -85,7 +86,7 @@ pub(crate) struct Numbered {
 }
 
 impl Numbered {
-    /// From fresh dice.
+    /// Creates the sequence from dice that have not been used.
     pub(crate) fn new(dice: Dice) -> Self {
         Self { dice, next: 0 }
     }

@@ -33,7 +33,7 @@ pub enum DisciplineChoice {
     CoDel {
         /// Acceptable standing wait. Default a twentieth of the interval.
         target: Option<Duration>,
-        /// How long the wait may exceed the target. Default the hop's RTT.
+        /// Time for which the wait may exceed the target. Default the hop's RTT.
         interval: Option<Duration>,
     },
 }
@@ -47,7 +47,7 @@ pub enum DisciplineChoice {
 )]
 #[non_exhaustive]
 pub struct DisciplineError {
-    /// The given text.
+    /// The rejected text, as given.
     pub text: String,
 }
 
@@ -72,6 +72,7 @@ impl DisciplineChoice {
             }
             Self::CoDel { target, interval } => {
                 let usual = CoDel::for_rtt(interval.unwrap_or(rtt));
+                // A given target may exceed the interval that is derived from a short RTT.
                 let target = target.unwrap_or(usual.target).min(usual.interval);
                 Discipline::CoDel(CoDel { target, ecn, ..usual })
             }
@@ -116,6 +117,7 @@ impl DisciplineChoice {
     }
 
     fn is_possible(self) -> bool {
+        // Any link will do: only relations between parameters are checked, with their defaults.
         let link = self.on(BitRate::from_mbit(1), Duration::MAX, 1500, false);
         match (self, link) {
             (_, Discipline::Red(red)) => {

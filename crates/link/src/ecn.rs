@@ -38,7 +38,7 @@ fn mark_ipv6(packet: &mut [u8]) -> bool {
     true
 }
 
-/// RFC 1624, equation 3.
+/// Updates a checksum for a changed 16-bit word (RFC 1624, equation 3).
 fn update_checksum(checksum: u16, old: u16, new: u16) -> u16 {
     let sum = u32::from(!checksum) + u32::from(!old) + u32::from(new);
     let folded = (sum & 0xffff) + (sum >> 16);

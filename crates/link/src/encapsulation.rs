@@ -5,8 +5,9 @@
 //! stay in bytes of IP packets.
 //!
 //! Not modelled: the layers further down (PL headers, pilots, BBFRAME headers and padding are part
-//! of the rate; [`crate::Modcod`] subtracts them); LLC/SNAP in MPE, which IP does not use; the maximum packet sizes of MPE (4080
-//! bytes) and ULE (32 KiB): longer packets are charged as if they were allowed.
+//! of the rate; [`crate::Modcod`] subtracts them); LLC/SNAP in MPE, which IP does not use; the
+//! maximum packet sizes of MPE (4080 bytes) and ULE (32 KiB): longer packets are charged as if they
+//! were allowed.
 
 mod ts;
 
@@ -19,50 +20,50 @@ use units::ByteCount;
 use crate::CodeRate;
 use ts::TransportStream;
 
-/// How packets are encapsulated. Text: `"none"`, `"fixed 18 B"`, `"code 1/2"`, `"aal5"`, `"aal5
-/// llc"`, `"mpe"`, `"mpe packed"`, `"ule"`, `"ule packed"`, `"ule npa"`, `"ule npa packed"`,
-/// `"gse"`, `"gse 3"`, `"gse 6"`.
+/// The encapsulation of packets. Text: `"none"`, `"fixed 18 B"`, `"code 1/2"`, `"aal5"`,
+/// `"aal5 llc"`, `"mpe"`, `"mpe packed"`, `"ule"`, `"ule packed"`, `"ule npa"`,
+/// `"ule npa packed"`, `"gse"`, `"gse 3"`, `"gse 6"`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Encapsulation {
-    /// None.
+    /// No overhead: the rate is that of IP packets.
     #[default]
     None,
     /// A fixed overhead per packet.
     Fixed(ByteCount),
     /// An error-correcting code: the link's rate counts coded bits, and a packet takes `n` / `k` of
-    /// its size. The tail with which a convolutional code ends is not charged. What the code
-    /// corrects is not modelled: bit and packet error rates are those after decoding.
+    /// its size. The tail with which a convolutional code ends is not charged. Error correction is
+    /// not modelled: bit and packet error rates are those after decoding.
     Coded(CodeRate),
     /// ATM AAL5 (ITU-T I.363.5): the packet, padding and an 8-byte trailer fill cells of 48 bytes,
     /// each with a 5-byte header.
     Aal5 {
-        /// Whether to add the 8 bytes of LLC/SNAP (RFC 2684 §5); otherwise VC multiplexed (§6).
+        /// Add the 8 bytes of LLC/SNAP (RFC 2684 §5); otherwise packets are VC multiplexed (§6).
         llc_snap: bool,
     },
     /// Multi-protocol encapsulation (EN 301 192 §7): a section with a 12-byte header and a 4-byte
     /// CRC, in MPEG-2 transport stream packets.
     Mpe {
-        /// How sections share transport stream packets.
+        /// Padding or packing of sections in transport stream packets.
         packing: Packing,
     },
     /// Unidirectional lightweight encapsulation (RFC 4326): a 4-byte header and a 4-byte CRC, in
     /// MPEG-2 transport stream packets.
     Ule {
-        /// Whether to add the 6 bytes of a destination address (D = 0, §4.1).
+        /// Add the 6 bytes of a destination address (D = 0, §4.1).
         npa: bool,
-        /// How SNDUs share transport stream packets.
+        /// Padding or packing of SNDUs in transport stream packets.
         packing: Packing,
     },
     /// Generic stream encapsulation (TS 102 606): a 4-byte header and a label, fragmented if longer
     /// than the length field allows.
     Gse {
-        /// The label.
+        /// The label of each packet.
         label: GseLabel,
     },
 }
 
-/// What happens to the rest of a transport stream packet.
+/// The use of the rest of a transport stream packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Packing {
     /// It is padded (RFC 4326 §6.2).
@@ -78,31 +79,32 @@ pub enum GseLabel {
     /// No label: broadcast, or the same label as the previous packet's.
     #[default]
     None,
-    /// 3 bytes.
+    /// A label of 3 bytes.
     Three,
-    /// 6 bytes: a MAC address.
+    /// A label of 6 bytes: a MAC address.
     Six,
 }
 
 impl Encapsulation {
-    /// Mean encapsulated size of back-to-back packets of `len` bytes; with packing the sizes
-    /// differ.
+    /// Returns the mean encapsulated size of back-to-back packets of `len` bytes; with packing the
+    /// sizes differ.
     pub fn mean_wire_bytes(self, len: usize) -> f64 {
         /// A multiple of every period of the remainders modulo 184 bytes.
         const MANY: u32 = 184 * 183;
         let mut framer = Framer::new(self);
+        // Only the first packet finds no transport stream packet to share.
         let all: u128 = (0..MANY).map(|index| framer.charge(len, index > 0)).sum();
         all as f64 / f64::from(MANY)
     }
 
-    /// Encapsulated size of a packet of `len` bytes on an idle link.
+    /// Returns the encapsulated size of a packet of `len` bytes on an idle link.
     pub fn wire_bytes(self, len: usize) -> ByteCount {
         let bytes = Framer::new(self).charge(len, false);
         ByteCount::new(u64::try_from(bytes).unwrap_or(u64::MAX))
     }
 }
 
-/// Encapsulates successive packets.
+/// Encapsulates successive packets, which may share transport stream packets.
 #[derive(Debug)]
 pub(crate) struct Framer {
     encapsulation: Encapsulation,
@@ -114,8 +116,8 @@ impl Framer {
         Self { encapsulation, stream: TransportStream::default() }
     }
 
-    /// How many bytes to send for a packet of `len` bytes; `next` if it follows the previous packet
-    /// without a pause.
+    /// Returns the number of bytes to send for a packet of `len` bytes; `next` if it follows the
+    /// previous packet without a pause.
     #[inline]
     pub(crate) fn charge(&mut self, len: usize, next: bool) -> u128 {
         let len = len as u128;
@@ -196,7 +198,7 @@ fn gse(len: u128, label: u128) -> u128 {
 )]
 #[non_exhaustive]
 pub struct UnknownEncapsulation {
-    /// The given text.
+    /// The rejected text, as given.
     pub text: String,
 }
 

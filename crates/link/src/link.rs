@@ -1,4 +1,4 @@
-//! Combines the three stages.
+//! The link: combines queue, serialiser and propagation.
 
 #[cfg(test)]
 mod tests;
@@ -31,11 +31,10 @@ const QUEUE: u64 = 3;
 /// reorders, also for departures): all that happens before can be caught up with
 /// exactly.
 ///
-/// The n-th packet offered has the n-th random number of the seed, in every loss
-/// model and even if the queue dropped some before it. So it meets the same luck
-/// whatever the rate, the delay and the queue are. What else is drawn comes from
-/// other streams of the seed: bursts come at the same times whatever
-/// the traffic is.
+/// The n-th packet offered has the n-th random number of the seed, in every loss model and even if
+/// the queue dropped some before it. Its fate is therefore independent of the rate, the delay and
+/// the queue. All other random numbers come from other streams of the seed: bursts come at the same
+/// times whatever the traffic is.
 ///
 /// # Changes while it runs
 /// The `set_*` methods change a setting at `now`; afterwards ask for
@@ -82,37 +81,37 @@ impl<P: Payload> Link<P> {
         }
     }
 
-    /// Changes the rate.
+    /// Changes the rate at `now`; a trace begins then.
     pub fn set_rate(&mut self, now: Instant, rate: impl Into<Rate>) {
         self.advance(now);
         self.serialiser.set_rate(now, rate.into());
     }
 
-    /// Changes the encapsulation.
+    /// Changes the encapsulation of packets that begin from `now` on.
     pub fn set_encapsulation(&mut self, now: Instant, encapsulation: Encapsulation) {
         self.advance(now);
         self.serialiser.set_encapsulation(encapsulation);
     }
 
-    /// Changes the delay.
+    /// Changes the delay of packets that depart from `now` on.
     pub fn set_delay(&mut self, now: Instant, delay: impl Into<Delay>) {
         self.advance(now);
         self.propagation.set_delay(now, delay.into());
     }
 
-    /// Changes the jitter.
+    /// Changes the jitter of packets that depart from `now` on.
     pub fn set_jitter(&mut self, now: Instant, jitter: Jitter) {
         self.advance(now);
         self.propagation.set_jitter(jitter);
     }
 
-    /// Changes the loss model.
+    /// Changes the loss model of packets that arrive after `now`.
     pub fn set_loss(&mut self, now: Instant, loss: Loss) {
         self.advance(now);
         self.propagation.set_loss(now, loss);
     }
 
-    /// Changes the policer.
+    /// Changes the policer, which starts with a full bucket, or removes it.
     pub fn set_policer(&mut self, now: Instant, policer: Option<Policer>) {
         self.advance(now);
         self.policer = policer.map(|policer| Bucket::new(now, policer));
@@ -124,7 +123,7 @@ impl<P: Payload> Link<P> {
         self.queue.set_limit(limit);
     }
 
-    /// Changes the queue's discipline.
+    /// Changes the queue's discipline, which starts afresh.
     pub fn set_discipline(&mut self, now: Instant, discipline: Discipline) {
         self.advance(now);
         self.queue.set_discipline(now, discipline);
@@ -146,6 +145,8 @@ impl<P: Payload> Link<P> {
     pub fn handle_packet(&mut self, now: Instant, packet: P) {
         self.advance(now);
         let len = packet.wire_len();
+        // Numbered before anything may drop it, so that drops do not change the losses of later
+        // packets.
         let mut frame = Frame { packet, len, carried: 0, number: self.counters.offered.packets };
         self.counters.offered.add(len);
         if self
@@ -156,6 +157,7 @@ impl<P: Payload> Link<P> {
             return;
         }
         let direct = self.serialiser.is_free();
+        // A packet that goes straight to the serialiser is never subject to the queue's limit.
         if !self.queue.admit(now, direct, &mut frame, &mut self.counters) {
             return;
         }
@@ -190,17 +192,17 @@ impl<P: Payload> Link<P> {
         }
     }
 
-    /// The link's counters.
+    /// Returns the counters since the start.
     pub fn counters(&self) -> &Counters {
         &self.counters
     }
 
-    /// The queue, as of the last time passed to the link.
+    /// Returns the packets and bytes in the queue, as of the last time passed to the link.
     pub fn queued(&self) -> Tally {
         Tally { packets: self.queue.len() as u64, bytes: self.queue.bytes() }
     }
 
-    /// Whether packets may overtake each other. If not, a newly offered packet changes
+    /// Returns true if packets may overtake each other. If not, a newly offered packet changes
     /// [`Machine::poll_timeout`] only if the link is empty.
     pub fn reorders(&self) -> bool {
         self.propagation.reorders()

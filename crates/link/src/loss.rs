@@ -26,7 +26,7 @@ pub use gilbert::GilbertElliott;
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum Loss {
-    /// No loss.
+    /// No packet is lost.
     None,
     /// Each packet with this probability, whatever its size.
     Per(Probability),
@@ -45,8 +45,8 @@ pub enum Loss {
     Trace(Trace<Probability>),
 }
 
-/// The probability that at least one of `n` independent events of probability `p` happens: 1 − (1 −
-/// p)^n.
+/// Returns the probability that at least one of `n` independent events of probability `p` happens:
+/// 1 − (1 − p)^n.
 ///
 /// Computed by repeated doubling with additions and multiplications only. A small `p` keeps all its
 /// digits, which 1 − p would lose, and the result is the same on every platform, which `powf` does

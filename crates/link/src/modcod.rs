@@ -34,17 +34,17 @@ pub struct CodeRate {
 }
 
 impl CodeRate {
-    /// `k` bits of data in `n` coded ones; `None` unless 0 < `k` ≤ `n`.
+    /// A code with `k` bits of data in `n` coded ones; `None` unless 0 < `k` ≤ `n`.
     pub const fn new(k: u8, n: u8) -> Option<Self> {
         if 0 < k && k <= n { Some(Self { k, n }) } else { None }
     }
 
-    /// Bits of data in [`Self::n`] coded ones.
+    /// Returns the bits of data in [`Self::n`] coded ones.
     pub const fn k(self) -> u8 {
         self.k
     }
 
-    /// Coded bits that carry [`Self::k`] bits of data.
+    /// Returns the coded bits that carry [`Self::k`] bits of data.
     pub const fn n(self) -> u8 {
         self.n
     }
@@ -71,9 +71,9 @@ impl fmt::Display for CodeRate {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Constellation {
-    /// Four phases.
+    /// QPSK: four phases, two bits.
     Qpsk,
-    /// Eight phases.
+    /// 8PSK: eight phases, three bits.
     Psk8,
     /// Sixteen points on two rings.
     Apsk16,
@@ -82,7 +82,7 @@ pub enum Constellation {
 }
 
 impl Constellation {
-    /// Coded bits of a symbol.
+    /// Returns the coded bits of a symbol.
     pub const fn bits(self) -> u32 {
         match self {
             Self::Qpsk => 2,
@@ -116,33 +116,34 @@ pub struct Modcod {
 }
 
 impl Modcod {
-    /// The modulation.
+    /// Returns the modulation's constellation.
     pub const fn constellation(&self) -> Constellation {
         self.constellation
     }
 
-    /// The code; of DVB-S, the inner one.
+    /// Returns the code; of DVB-S, the inner one.
     pub const fn code(&self) -> CodeRate {
         self.code
     }
 
-    /// The Es/N0 that it needs to be quasi error free.
+    /// Returns the Es/N0 that it needs to be quasi error free.
     pub const fn es_n0(&self) -> Decibels {
         self.es_n0
     }
 
-    /// Spectral efficiency, in bits per symbol: what framing leaves to the encapsulation.
+    /// Returns the spectral efficiency that framing leaves to the encapsulation, in bits per
+    /// symbol.
     pub fn efficiency(&self) -> f64 {
         f64::from(self.bits) / f64::from(self.symbols)
     }
 
-    /// The rate of a carrier: symbol rate × spectral efficiency, rounded down.
+    /// Returns the rate of a carrier: symbol rate × spectral efficiency, rounded down.
     pub fn rate(&self, symbols: SymbolRate) -> BitRate {
         let bits = u128::from(symbols.baud()) * u128::from(self.bits) / u128::from(self.symbols);
         BitRate::from_bits_per_second(u64::try_from(bits).unwrap_or(u64::MAX))
     }
 
-    /// Compares spectral efficiencies, exactly.
+    /// Compares spectral efficiencies, in integers and so exactly.
     fn compare_efficiency(&self, other: &Self) -> Ordering {
         let product = |a: u32, b: u32| u64::from(a) * u64::from(b);
         product(self.bits, other.symbols).cmp(&product(other.bits, self.symbols))
@@ -155,7 +156,7 @@ impl fmt::Display for Modcod {
     }
 }
 
-/// The Es/N0 of an Eb/N0 that counts `bits` bits in `symbols` symbols:
+/// Converts an Eb/N0 that counts `bits` bits in `symbols` symbols:
 /// Es/N0 = Eb/N0 + 10 log10(`bits` / `symbols`). Neither may be 0.
 pub fn es_n0_of(eb_n0: Decibels, bits: u32, symbols: u32) -> Decibels {
     let more = Decibels::of_ratio(f64::from(bits) / f64::from(symbols));
@@ -169,8 +170,8 @@ pub fn es_n0_of(eb_n0: Decibels, bits: u32, symbols: u32) -> Decibels {
 pub struct Modcods(Box<[Modcod]>);
 
 impl Modcods {
-    /// The MODCODs of `all` that none of the others dominates, that is, carries as much with a lower
-    /// Es/N0; `None` if there are none.
+    /// Selects the MODCODs of `all` that are not dominated by another one, which carries as much
+    /// with a lower Es/N0; `None` if `all` is empty.
     pub fn new(all: impl IntoIterator<Item = Modcod>) -> Option<Self> {
         let mut all: Vec<_> = all.into_iter().collect();
         all.sort_by(|a, b| {
@@ -185,12 +186,13 @@ impl Modcods {
         (!useful.is_empty()).then(|| Self(useful.into()))
     }
 
-    /// The MODCODs, from the most robust to the most efficient.
+    /// Returns the MODCODs, from the most robust to the most efficient.
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = &Modcod> {
         self.0.iter()
     }
 
-    /// The number of the most efficient one for this Es/N0, or else 0: that of the most robust.
+    /// Returns the index of the most efficient one for this Es/N0, or else 0, that of the most
+    /// robust.
     fn best(&self, es_n0: Decibels) -> usize {
         self.0.partition_point(|modcod| modcod.es_n0 <= es_n0).saturating_sub(1)
     }

@@ -16,15 +16,15 @@ use units::{BitRate, ByteCount};
 /// A packet-delivery trace. Cheap to clone.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Opportunities {
-    /// In nanoseconds, never decreasing. The last one is above zero and also the period.
+    /// Times in nanoseconds, never decreasing. The last one is above zero and also the period.
     times: Arc<[u64]>,
 }
 
-/// Why a text is not a valid packet-delivery trace.
+/// The reason why a text is not a valid packet-delivery trace.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum OpportunitiesError {
-    /// The trace is empty.
+    /// The trace has no lines.
     #[error("the trace is empty: expected lines with a number of milliseconds")]
     Empty,
     /// A line is not a number of milliseconds.
@@ -35,7 +35,7 @@ pub enum OpportunitiesError {
     NoNumber {
         /// The line number, from 1.
         line: usize,
-        /// The line.
+        /// The text of the line.
         text: String,
     },
     /// A time is before that of the previous line.
@@ -91,21 +91,23 @@ impl Opportunities {
         }
     }
 
-    /// Long-run mean rate.
+    /// Returns the long-run mean rate, in opportunities of 1500 bytes.
     pub fn mean_rate(&self) -> BitRate {
         let bytes = ByteCount::new(self.times.len() as u64 * BYTES);
         let period = Duration::from_nanos(self.period());
         BitRate::average(bytes, period).unwrap_or(BitRate::from_bits_per_second(0))
     }
 
-    /// Number of opportunities up to and including `elapsed` nanoseconds after the start.
+    /// Returns the number of opportunities up to and including `elapsed` nanoseconds after the
+    /// start.
     pub(crate) fn count_by(&self, elapsed: u64) -> u128 {
         let (cycles, rest) = (elapsed / self.period(), elapsed % self.period());
         let in_this = self.times.partition_point(|&at| at <= rest);
         u128::from(cycles) * self.times.len() as u128 + in_this as u128
     }
 
-    /// Time of the `number`-th opportunity, counted from 1, in nanoseconds after the start.
+    /// Returns the time of the `number`-th opportunity, counted from 1, in nanoseconds after the
+    /// start.
     pub(crate) fn time_of(&self, number: u128) -> u128 {
         let (number, len) = (number.saturating_sub(1), self.times.len() as u128);
         let at = self.times[(number % len) as usize];

@@ -18,14 +18,14 @@ const KIND: Kind = Kind {
                time between two",
 };
 
-/// A time during which the far end receives nothing. A packet is lost if any part of it would be
-/// received then. Text: `"60s+10s"` (after 60 s for 10 s), `"15s+30ms every 15s"`.
+/// A time without reception at the far end. A packet is lost if any part of it would be received
+/// then. Text: `"60s+10s"` (after 60 s for 10 s), `"15s+30ms every 15s"`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Outage {
-    /// When it starts, counted from the start of the link, or from when the outage was added to a
+    /// Time until it starts, from the start of the link, or from when the outage was added to a
     /// running link.
     pub after: Duration,
-    /// Its duration.
+    /// Duration of the outage.
     pub lasting: Duration,
     /// Period from start to start, repeated for ever; `None` for a single outage. If it does not
     /// exceed `lasting`, the outage never ends.
@@ -73,7 +73,7 @@ struct Recurring {
 }
 
 impl Recurring {
-    /// The last one that starts before `until`.
+    /// Returns the last occurrence that starts before `until`.
     fn last_before(&self, until: Instant) -> Option<Range<Instant>> {
         if until <= self.first {
             return None;
@@ -101,6 +101,7 @@ impl Outages {
         match outage.every {
             _ if from >= until => {}
             None => self.push(from..until),
+            // Without a pause between two occurrences the outage never ends.
             Some(every) if every <= outage.lasting => self.push(from..Instant::MAX),
             Some(every) => {
                 self.recurring.push(Recurring { first: from, lasting: outage.lasting, every });
@@ -116,6 +117,7 @@ impl Outages {
     /// Ends the current outage and removes later ones.
     pub(crate) fn end(&mut self, now: Instant) {
         for recurring in core::mem::take(&mut self.recurring) {
+            // Packets that are received across `now` are still hit by the current occurrence.
             recurring.last_before(now).into_iter().for_each(|period| self.push(period));
         }
         self.periods.retain(|period| period.start < now);
@@ -124,9 +126,10 @@ impl Outages {
         }
     }
 
-    /// Whether any part of `reception` is in an outage.
+    /// Returns true if any part of `reception` is in an outage.
     #[inline]
     pub(crate) fn hit(&mut self, reception: Reception) -> bool {
+        // Most links have no outages, and this runs for every packet.
         let any = !self.periods.is_empty() || !self.recurring.is_empty();
         any && self.hit_any(reception)
     }
@@ -135,7 +138,7 @@ impl Outages {
         while self.periods.front().is_some_and(|period| period.end <= reception.from) {
             self.periods.pop_front();
         }
-        // Of a periodic outage, earlier ones end before the last one starts.
+        // Earlier occurrences of a periodic outage end before its last one starts.
         let recurs = |recurring: &Recurring| {
             let last = recurring.last_before(reception.until());
             last.is_some_and(|period| reception.overlaps(&period))

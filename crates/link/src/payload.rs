@@ -4,18 +4,18 @@ use crate::ecn::mark_ce;
 
 /// A packet as seen by a link.
 pub trait Payload {
-    /// Size on the link in bytes, which is that of the IP packet. Called once per packet.
+    /// Returns the size on the link in bytes, which is that of the IP packet. Called once per
+    /// packet.
     fn wire_len(&self) -> usize;
 
     /// Marks the packet as "congestion experienced" if it is ECN-capable (RFC 3168: ECT or already
-    /// marked). Returns false, with the packet unchanged, if it is not. The default is that packets
-    /// are not.
+    /// marked). Returns false, with the packet unchanged, if it is not. By default packets are not.
     fn mark_ce(&mut self) -> bool {
         false
     }
 
-    /// The class that decides, on a link with several ([`crate::dama`]), what goes first and which
-    /// kind of capacity is asked for it. Called once per packet.
+    /// Returns the class, which decides on a link with several ([`crate::dama`]) which packets go
+    /// first and which kind of capacity is requested for them. Called once per packet.
     fn class(&self) -> TrafficClass {
         TrafficClass::Bulk
     }
@@ -30,18 +30,18 @@ pub enum TrafficClass {
     Voice,
     /// Streams of constant or slowly changing rate.
     Stream,
-    /// Everything else.
+    /// All other traffic.
     Bulk,
 }
 
 impl TrafficClass {
-    /// The number of classes.
+    /// The number of traffic classes.
     pub const COUNT: usize = 4;
     /// All classes, the most urgent first.
     pub const ALL: [Self; Self::COUNT] = [Self::Control, Self::Voice, Self::Stream, Self::Bulk];
 
-    /// The class of a DSCP (RFC 4594 §1.5): network control; telephony; video, broadcast and
-    /// real-time interactive; the rest.
+    /// Returns the class of a DSCP (RFC 4594 §1.5): network control; telephony; video, broadcast
+    /// and real-time interactive; the rest.
     pub const fn of_dscp(dscp: u8) -> Self {
         match dscp {
             48 | 56 => Self::Control,
@@ -51,7 +51,7 @@ impl TrafficClass {
         }
     }
 
-    /// The class of an IP packet by its header; that of the rest for what has none.
+    /// Returns the class of an IP packet by its header; [`Self::Bulk`] for other bytes.
     fn of_packet(packet: &[u8]) -> Self {
         match packet {
             [version, class, ..] if version >> 4 == 4 => Self::of_dscp(class >> 2),
@@ -63,7 +63,7 @@ impl TrafficClass {
     }
 }
 
-/// An IP packet.
+/// An IP packet with its header, as bytes.
 impl Payload for Vec<u8> {
     fn wire_len(&self) -> usize {
         self.len()
@@ -78,7 +78,7 @@ impl Payload for Vec<u8> {
     }
 }
 
-/// An IP packet.
+/// An IP packet with its header, as bytes.
 impl Payload for Box<[u8]> {
     fn wire_len(&self) -> usize {
         self.len()

@@ -9,13 +9,13 @@ use units::{BitRate, ByteCount, Instant};
 use crate::Counters;
 
 /// A token bucket before the queue (RFC 2697, with one colour): tokens come at `rate`, the bucket
-/// holds `burst` of them, and a packet that finds fewer than its size is dropped. What passes goes
-/// on at the speed of the link, which is usually faster. Text: `"30 Mbit/s burst 15 kB"`.
+/// holds `burst` of them, and a packet that finds fewer than its size is dropped. Packets that pass
+/// go on at the speed of the link, which is usually faster. Text: `"30 Mbit/s burst 15 kB"`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Policer {
-    /// The rate that passes for long. At 0 the first `burst` is all that ever passes.
+    /// The rate that passes in the long run. At 0 the first `burst` is all that ever passes.
     pub rate: BitRate,
-    /// What may pass at once. A packet larger than this never passes.
+    /// Bytes that may pass at once. A packet larger than this never passes.
     pub burst: ByteCount,
 }
 
@@ -26,7 +26,7 @@ pub struct Policer {
 )]
 #[non_exhaustive]
 pub struct PolicerError {
-    /// The given text.
+    /// The rejected text, as given.
     pub text: String,
 }
 
@@ -52,7 +52,7 @@ impl fmt::Display for Policer {
 /// whole number of them.
 const BYTE: u128 = 8 * 1_000_000_000;
 
-/// A policer's bucket.
+/// The state of a policer: a token bucket that counts exactly.
 #[derive(Debug)]
 pub(crate) struct Bucket {
     policer: Policer,
@@ -61,7 +61,7 @@ pub(crate) struct Bucket {
 }
 
 impl Bucket {
-    /// A full bucket.
+    /// A bucket that is full at `now`.
     pub(crate) fn new(now: Instant, policer: Policer) -> Self {
         let mut bucket = Self { policer, tokens: 0, filled: now };
         bucket.tokens = bucket.most();
@@ -72,9 +72,10 @@ impl Bucket {
         u128::from(self.policer.burst.get()) * BYTE
     }
 
-    /// Whether a packet of `len` bytes passes at `now`; if not, it is counted.
+    /// Returns true if a packet of `len` bytes passes at `now`; if not, counts it as dropped.
     pub(crate) fn passes(&mut self, now: Instant, len: usize, counters: &mut Counters) -> bool {
         let time = now.saturating_since(self.filled).as_nanos();
+        // Exact: bit/s times nanoseconds are the units of `tokens`.
         let came = time.saturating_mul(self.policer.rate.bits_per_second().into());
         self.filled = self.filled.max(now);
         self.tokens = self.tokens.saturating_add(came).min(self.most());

@@ -6,7 +6,7 @@
 //! bit leaves. When it decreases, packets that would overtake others arrive together with the last
 //! of those.
 //!
-//! Whether a packet is lost is decided when it arrives: by the random number it got when it was
+//! The loss of a packet is decided when it arrives: by the random number it got when it was
 //! offered, by the state of the loss model, and by outages. Its reception takes as long as its
 //! serialisation, and starts no earlier than the end of the previous one.
 //!
@@ -32,27 +32,27 @@ use crate::{Delay, Dice, Jitter, LinkConfig, Loss};
 /// A packet at the far end.
 #[derive(Debug)]
 pub(crate) struct Arrival<P> {
-    /// When its last bit arrived.
+    /// Time at which its last bit arrived.
     pub(crate) at: Instant,
     pub(crate) frame: Frame<P>,
-    /// Whether it was lost.
+    /// True if it was lost on the way.
     pub(crate) lost: bool,
 }
 
-/// A propagating packet.
+/// A packet on its way.
 #[derive(Debug)]
 struct Flying<P> {
     frame: Frame<P>,
-    /// Serialisation time in nanoseconds.
+    /// Serialisation time in nanoseconds, for its reception.
     airtime: u64,
 }
 
-/// The stream of random numbers for those draws of loss models that do not belong to a packet.
+/// The stream of random numbers that loss models draw, except for those of single packets.
 const CHANNEL: u64 = 1;
 /// The stream of random numbers for jitter.
 const JITTER: u64 = 2;
 
-/// Propagating packets.
+/// The packets on their way, and the models that decide their arrival and loss.
 #[derive(Debug)]
 pub(crate) struct Propagation<P> {
     path: Path,
@@ -61,15 +61,16 @@ pub(crate) struct Propagation<P> {
     chances: Numbered,
     /// Random numbers for jitter, per packet.
     lucks: Numbered,
-    /// Seeds for the channels.
+    /// Seeds for the loss models, one after the other.
     seeds: Dice,
     outages: Outages,
     flying: Schedule<Flying<P>>,
-    /// Packets that arrived before the last change of the loss model and were not taken yet.
+    /// Packets that arrived before the last change of loss model or outages, and were not taken
+    /// yet.
     decided: VecDeque<Arrival<P>>,
     /// The latest arrival time assigned so far.
     last: Instant,
-    /// When the last reception ended.
+    /// Time at which the last reception ended.
     received: Instant,
 }
 
@@ -128,7 +129,7 @@ impl<P> Propagation<P> {
         self.flying.insert(arrival, Flying { frame, airtime });
     }
 
-    /// Whether packets may overtake each other.
+    /// Returns true if packets may overtake each other.
     pub(crate) fn reorders(&self) -> bool {
         self.path.jitter.reorders()
     }
@@ -139,7 +140,7 @@ impl<P> Propagation<P> {
         if self.decided.is_empty() { self.decide_next(now) } else { self.decided.pop_front() }
     }
 
-    /// The next event, given when the next packet departs and its number.
+    /// Returns the next event, given the time of the next departure and the packet's number.
     #[inline(always)]
     pub(crate) fn next(
         &self,
@@ -177,7 +178,7 @@ impl<P> Propagation<P> {
         self.flying.len() + self.decided.len()
     }
 
-    /// Decides the fate of every packet that arrives by `now`.
+    /// Decides for every packet that arrives by `now` if it is lost.
     fn decide(&mut self, now: Instant) {
         while let Some(arrival) = self.decide_next(now) {
             self.decided.push_back(arrival);

@@ -1,8 +1,9 @@
 //! The first stage: the queue for the serialiser.
 //!
 //! First in, first out; a packet that does not fit is dropped and the others stay (or, with
-//! [`Discipline::DropHead`], the oldest make room for it). A discipline may drop more: RED drops arriving packets at random before the queue is full, CoDel drops packets at
-//! the head that have waited too long. Only waiting packets count, not the one being serialised.
+//! [`Discipline::DropHead`], the oldest make room for it). A discipline may drop more: RED drops
+//! arriving packets at random before the queue is full, CoDel drops packets at the head that have
+//! waited too long. Only waiting packets count, not the one being serialised.
 //!
 //! Not modelled: the fixed-size buffers of real modems, where a packet of 100 bytes occupies a
 //! whole cell or block; several queues with priorities.
@@ -31,11 +32,11 @@ pub enum QueueLimit {
     Bytes(ByteCount),
 }
 
-/// Which packets are dropped although there is room.
+/// The rule by which packets are dropped, other than new ones for lack of room.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 #[non_exhaustive]
 pub enum Discipline {
-    /// None.
+    /// Only packets that do not fit are dropped.
     #[default]
     DropTail,
     /// A packet that does not fit takes the place of the oldest.
@@ -47,13 +48,13 @@ pub enum Discipline {
     CoDel(CoDel),
 }
 
-/// Waiting packets.
+/// The waiting packets, and the discipline that manages them.
 #[derive(Debug)]
 pub(crate) struct Queue<P> {
     limit: QueueLimit,
     aqm: Aqm,
     fifo: Fifo<P>,
-    /// Seeds for RED.
+    /// Seeds for RED, one for each time it is set.
     seeds: Dice,
 }
 
@@ -89,7 +90,7 @@ impl<P: Payload> Queue<P> {
         };
     }
 
-    /// Asks the discipline about a packet that arrives at `now`. Returns true if the packet
+    /// Applies the discipline to a packet that arrives at `now`. Returns true if the packet
     /// continues, possibly marked; false if it is dropped and counted. `direct` if the serialiser
     /// is free to take it.
     #[inline]
@@ -130,7 +131,7 @@ impl<P: Payload> Queue<P> {
         let Aqm::Red(state) = &mut self.aqm else { return true };
         let admitted = match state.advise(now, self.fifo.len()) {
             Advice::Accept => return true,
-            // It is about to be dropped whatever RED says.
+            // It is about to be dropped for lack of room, whatever RED advises.
             _ if !room => return true,
             Advice::Early => state.red.ecn && frame.packet.mark_ce(),
             Advice::Drop => false,
@@ -186,17 +187,17 @@ impl<P: Payload> Queue<P> {
         next
     }
 
-    /// How many packets wait.
+    /// Returns the number of waiting packets.
     pub(crate) fn len(&self) -> usize {
         self.fifo.len()
     }
 
-    /// Length in bytes of the packet that waits longest; 0 if none waits.
+    /// Returns the length in bytes of the oldest packet; 0 if the queue is empty.
     pub(crate) fn front_len(&self) -> usize {
         self.fifo.front_len()
     }
 
-    /// How many bytes wait.
+    /// Returns the number of waiting bytes.
     pub(crate) fn bytes(&self) -> ByteCount {
         ByteCount::new(self.fifo.bytes())
     }

@@ -14,9 +14,9 @@ use crate::QueueLimit;
 pub enum QueueSize {
     /// A multiple of the link's rate × the hop's round-trip time.
     Bdp(f64),
-    /// A number of packets.
+    /// A number of packets of any size.
     Packets(usize),
-    /// A number of bytes.
+    /// A number of bytes in whole packets.
     Bytes(ByteCount),
 }
 
@@ -25,7 +25,7 @@ pub enum QueueSize {
 #[error("{text:?} is not a queue: expected \"1 BDP\", \"100 packets\" or \"64 kB\", above 0")]
 #[non_exhaustive]
 pub struct QueueError {
-    /// The given text.
+    /// The rejected text, as given.
     pub text: String,
 }
 
@@ -33,8 +33,8 @@ pub struct QueueError {
 const LEAST_PACKETS: u64 = 2;
 
 impl QueueSize {
-    /// The limit on a link of `rate` in a hop of round-trip time `rtt`. A queue in BDPs holds at
-    /// least two packets of `mtu` bytes.
+    /// Returns the limit on a link of `rate` in a hop of round-trip time `rtt`. A queue in BDPs
+    /// holds at least two packets of `mtu` bytes.
     pub fn limit(self, rate: BitRate, rtt: Duration, mtu: u16) -> QueueLimit {
         match self {
             Self::Bdp(share) => {

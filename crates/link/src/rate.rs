@@ -14,7 +14,7 @@ use steps::Steps;
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum Rate {
-    /// Constant.
+    /// The same rate for all time.
     Constant(BitRate),
     /// In steps: MODCOD changes, rain fades, LEO passes. When the rate changes, a packet being sent
     /// continues at the new rate.
@@ -25,7 +25,7 @@ pub enum Rate {
 }
 
 impl Rate {
-    /// The maximum rate; for opportunities, the mean.
+    /// Returns the maximum rate; for opportunities, the mean.
     pub fn greatest(&self) -> BitRate {
         match self {
             Self::Constant(rate) => *rate,
@@ -36,8 +36,8 @@ impl Rate {
         }
     }
 
-    /// What a link of this rate can carry, encapsulation included, between two times since the rate
-    /// was set.
+    /// Returns the bytes that a link of this rate can carry, encapsulation included, between two
+    /// times since the rate was set.
     pub fn capacity(&self, from: Duration, until: Duration) -> ByteCount {
         let capacity = Capacity::new(self.clone(), Instant::ZERO);
         let [from, until] = [from, until].map(|time| Instant::ZERO + time);
@@ -45,7 +45,7 @@ impl Rate {
         ByteCount::new(u64::try_from(bytes).unwrap_or(u64::MAX))
     }
 
-    /// The minimum rate above zero, or zero if there is none; for opportunities, the mean.
+    /// Returns the minimum rate above zero, or zero if there is none; for opportunities, the mean.
     pub fn least(&self) -> BitRate {
         let zero = BitRate::from_bits_per_second(0);
         match self {
@@ -90,7 +90,7 @@ pub(crate) struct Finish {
     pub(crate) spare: u64,
 }
 
-/// A rate that has started: how much work is possible between two times.
+/// A rate that has started, to compute the work that is possible between two times.
 #[derive(Debug)]
 pub(crate) struct Capacity {
     begin: Instant,
@@ -114,13 +114,13 @@ impl Capacity {
         Self { begin, kind }
     }
 
-    /// Whether packets leave in bursts at single instants.
+    /// Returns true if packets leave in bursts at single instants.
     #[inline]
     pub(crate) fn is_instant(&self) -> bool {
         matches!(self.kind, Kind::Opportunities(_))
     }
 
-    /// The work possible after `from` up to and including `until`.
+    /// Returns the work possible after `from` up to and including `until`.
     #[inline]
     pub(crate) fn work_between(&self, from: Instant, until: Instant) -> u128 {
         if let Kind::Constant(rate) = self.kind {
@@ -130,8 +130,8 @@ impl Capacity {
         self.work_by(until).saturating_sub(self.work_by(from))
     }
 
-    /// The first time at which `work` can be done after `from`; `None` if there is none, and at a
-    /// constant rate of 0 even for no work.
+    /// Returns the first time at which `work` can be done after `from`; `None` if it never can, and
+    /// at a constant rate of 0 even for no work.
     #[inline(always)]
     pub(crate) fn time_for(&self, from: Instant, work: u128) -> Option<Finish> {
         // The usual case, with only a 64-bit division.
@@ -149,7 +149,7 @@ impl Capacity {
     fn finish_of(&self, from: Instant, work: u128) -> Option<Finish> {
         let at = self.end_of(from, work)?;
         let spare = self.work_between(from, at).saturating_sub(work);
-        // It is less than the work of a nanosecond or an opportunity.
+        // The spare work is less than that of a nanosecond or an opportunity.
         Some(Finish { at, spare: u64::try_from(spare).unwrap_or(u64::MAX) })
     }
 
@@ -174,7 +174,7 @@ impl Capacity {
         Some(from.max(self.begin + elapsed))
     }
 
-    /// The work possible from the start up to and including `at`.
+    /// Returns the work possible from the start up to and including `at`.
     fn work_by(&self, at: Instant) -> u128 {
         let elapsed = at.as_nanos().saturating_sub(self.begin.as_nanos());
         match &self.kind {

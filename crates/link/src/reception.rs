@@ -1,4 +1,4 @@
-//! The time at which a packet is received.
+//! The time during which a packet is received.
 
 use core::ops::Range;
 use core::time::Duration;
@@ -13,13 +13,13 @@ pub(crate) struct Reception {
 }
 
 impl Reception {
-    /// The end. A reception of zero duration counts as one nanosecond, so that it is in the period
-    /// that contains its instant.
+    /// Returns the end. A reception of zero duration counts as one nanosecond, so that it is in the
+    /// period that contains its instant.
     pub(crate) fn until(self) -> Instant {
         self.until.max(self.from + Duration::from_nanos(1))
     }
 
-    /// Whether any part of it is in `period`.
+    /// Returns true if any part of it is in `period`.
     pub(crate) fn overlaps(self, period: &Range<Instant>) -> bool {
         period.start < self.until() && period.end > self.from
     }

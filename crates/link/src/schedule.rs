@@ -14,7 +14,7 @@ use units::Instant;
 pub(crate) struct Schedule<T> {
     /// Each is due no earlier than the one before.
     in_order: VecDeque<Entry<T>>,
-    /// When the last item inserted there is or was due.
+    /// Due time of the last item inserted in order.
     latest: Instant,
     /// Each is due before an item inserted in order earlier.
     overtaking: BinaryHeap<Entry<T>>,
@@ -49,7 +49,7 @@ impl<T> Schedule<T> {
         self.overtaking.push(entry);
     }
 
-    /// When the first item is due.
+    /// Returns the time at which the first item is due.
     #[inline]
     pub(crate) fn first(&self) -> Option<Instant> {
         let in_order = self.in_order.front().map(|entry| entry.at);

@@ -24,7 +24,7 @@ pub(crate) struct Serialiser<P> {
     capacity: Capacity,
     framer: Framer,
     current: Option<Current<P>>,
-    /// When the last packet had left.
+    /// Time at which the last packet had left.
     free_since: Instant,
     /// Work left over in the last, partial nanosecond before `free_since`, or in the opportunity at
     /// that time.
@@ -34,22 +34,22 @@ pub(crate) struct Serialiser<P> {
 #[derive(Debug)]
 struct Current<P> {
     frame: Frame<P>,
-    /// When its first bit left.
+    /// Time at which its first bit left.
     begun: Instant,
     /// The work that remained at `since`.
     left: u128,
     since: Instant,
-    /// When the last bit will have left; never at rate 0.
+    /// Time at which the last bit will have left; `None` if it never will, as at rate 0.
     finish: Option<Finish>,
 }
 
 /// A packet that has left.
 #[derive(Debug)]
 pub(crate) struct Sent<P> {
-    /// When its last bit left.
+    /// Time at which its last bit left.
     pub(crate) at: Instant,
     pub(crate) frame: Frame<P>,
-    /// Serialisation time in nanoseconds.
+    /// Serialisation time in nanoseconds; 0 at a delivery opportunity.
     pub(crate) airtime: u64,
 }
 
@@ -63,13 +63,13 @@ impl<P> Serialiser<P> {
         self.current.is_none()
     }
 
-    /// When the last bit of the current packet will have left.
+    /// Returns the time at which the last bit of the current packet will have left.
     #[inline]
     pub(crate) fn finish(&self) -> Option<Instant> {
         self.current.as_ref()?.finish.map(|finish| finish.at)
     }
 
-    /// The same, with the packet's number.
+    /// Returns the time at which the current packet will have left, with the packet's number.
     pub(crate) fn departure(&self) -> Option<(Instant, u64)> {
         let current = self.current.as_ref()?;
         current.finish.map(|finish| (finish.at, current.frame.number))
@@ -81,6 +81,7 @@ impl<P> Serialiser<P> {
         let next = Capacity::new(rate, now);
         if let Some(current) = &mut self.current {
             let done = self.capacity.work_between(current.since, now);
+            // Bits that have left stay sent.
             current.left = current.left.saturating_sub(done);
             current.since = current.since.max(now);
             current.finish = next.time_for(current.since, current.left);
@@ -100,14 +101,16 @@ impl<P> Serialiser<P> {
         let pause = at > self.free_since;
         if pause {
             self.free_since = at;
+            // Capacity that was not used during the pause is lost.
             self.credit = 0;
         }
         let since = self.free_since;
+        // RFC 4326 §6.3: packing needs a packet that is already waiting.
         let carried = self.framer.charge(frame.len, !pause);
         frame.carried = u64::try_from(carried).unwrap_or(u64::MAX);
         let work = carried * 8 * WORK_PER_BIT;
         let left = work.saturating_sub(self.credit.into());
-        // Not negative.
+        // `left` is at most `work`, and their difference at most the credit.
         self.credit -= (work - left) as u64;
         let finish = self.capacity.time_for(since, left);
         self.current = Some(Current { frame, begun: since, left, since, finish });

@@ -11,22 +11,22 @@ use units::{format_duration, parse_duration};
 #[error("{text:?} is not a valid {what}: expected {expected}")]
 #[non_exhaustive]
 pub struct SettingError {
-    /// The given text.
+    /// The rejected text, as given.
     pub text: String,
-    /// The kind of setting.
+    /// The kind of setting, such as `jitter`.
     pub what: &'static str,
-    /// What would be accepted.
+    /// Description of the texts that are accepted.
     pub expected: &'static str,
 }
 
-/// A kind of setting.
+/// A kind of setting, as its errors name it.
 pub(crate) struct Kind {
     pub(crate) what: &'static str,
     pub(crate) expected: &'static str,
 }
 
 impl Kind {
-    /// Applies `read` to `text`; the error says what is expected.
+    /// Applies `read` to `text`; the error names the texts that are accepted.
     pub(crate) fn read<T>(
         &self,
         text: &str,
@@ -37,8 +37,8 @@ impl Kind {
     }
 }
 
-/// The values of `name=value …` for these names. `None` if there are other names, or one appears
-/// twice.
+/// Returns the values of `name=value …` for these names. `None` if there are other names, or one
+/// appears twice.
 pub(crate) fn values<'a, const N: usize>(
     text: &'a str,
     names: [&str; N],

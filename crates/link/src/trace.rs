@@ -32,7 +32,7 @@ pub struct Trace<T> {
     period: Option<Duration>,
 }
 
-/// Why a trace is invalid.
+/// The reason why a trace is invalid.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum TraceError {
@@ -49,7 +49,7 @@ pub enum TraceError {
     NoValue {
         /// The line number, from 1.
         line: usize,
-        /// The line.
+        /// The text of the line.
         text: String,
         /// A value that would be accepted.
         example: &'static str,
@@ -59,7 +59,7 @@ pub enum TraceError {
     Unreadable {
         /// The line number, from 1.
         line: usize,
-        /// What is wrong with it.
+        /// The fault in it.
         cause: ParseError,
     },
     /// The first step is not at zero.
@@ -67,7 +67,7 @@ pub enum TraceError {
     NotFromZero {
         /// The line number, from 1.
         line: usize,
-        /// The given time.
+        /// The time on that line.
         at: Duration,
     },
     /// A time is not after the previous one.
@@ -78,9 +78,9 @@ pub enum TraceError {
     NotIncreasing {
         /// The line number, from 1.
         line: usize,
-        /// The given time.
+        /// The time on that line.
         at: Duration,
-        /// The previous time.
+        /// The time of the step before.
         previous: Duration,
     },
     /// The period ends before the last step starts.
@@ -91,9 +91,9 @@ pub enum TraceError {
     ShortPeriod {
         /// The line number, from 1.
         line: usize,
-        /// The given period.
+        /// The period on that line.
         period: Duration,
-        /// The last time.
+        /// The time of the last step.
         last: Duration,
     },
     /// There is a line after `loop`.
@@ -101,7 +101,7 @@ pub enum TraceError {
     AfterLoop {
         /// The line number, from 1.
         line: usize,
-        /// The line.
+        /// The text of the line.
         text: String,
     },
 }
@@ -205,7 +205,7 @@ impl<T: TraceValue> Trace<T> {
 }
 
 impl<T> Trace<T> {
-    /// The value `elapsed` after the trace started.
+    /// Returns the value `elapsed` after the trace started.
     pub fn value_at(&self, elapsed: Duration) -> &T {
         let elapsed = match self.period {
             Some(period) => nanos(elapsed) % nanos(period),
@@ -215,17 +215,17 @@ impl<T> Trace<T> {
         &self.points[begun.saturating_sub(1)].1
     }
 
-    /// Its values in order.
+    /// Returns its values in the order of their times.
     pub fn values(&self) -> impl Iterator<Item = &T> {
         self.points.iter().map(|(_, value)| value)
     }
 
-    /// The time after which it repeats.
+    /// Returns the time after which it repeats.
     pub fn period(&self) -> Option<Duration> {
         self.period
     }
 
-    /// The same steps with other values.
+    /// Returns the same steps with other values.
     pub fn map<U>(&self, mut value: impl FnMut(&T) -> U) -> Trace<U> {
         let points = self.points.iter().map(|(at, old)| (*at, value(old))).collect();
         Trace { points, period: self.period }
@@ -239,7 +239,7 @@ impl<T> Trace<T> {
         Self { points: points.collect(), period }
     }
 
-    /// The steps, with their start times in nanoseconds.
+    /// Returns the steps, with their start times in nanoseconds.
     pub(crate) fn steps(&self) -> impl Iterator<Item = (u64, &T)> {
         self.points.iter().map(|(at, value)| (nanos(*at), value))
     }
@@ -256,12 +256,12 @@ impl<T: TraceValue> fmt::Display for Trace<T> {
     }
 }
 
-/// Saturates after 584 years.
+/// Converts to nanoseconds; saturates after 584 years.
 pub(crate) fn nanos(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// A trace being parsed.
+/// A trace while it is parsed, line by line.
 struct Lines<T> {
     points: Vec<(Duration, T)>,
     period: Option<Duration>,

@@ -1,6 +1,6 @@
-//! Why a link wants to be woken.
+//! The reasons for which a link is woken.
 
-/// Why a link wants to be woken.
+/// The reason for which a link is woken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Wake {

@@ -5,17 +5,17 @@ use core::time::Duration;
 use nix::time::{ClockId, clock_gettime};
 use units::Instant;
 
-/// The current time.
+/// Returns the current time of `CLOCK_MONOTONIC`.
 pub fn now() -> Instant {
     Instant::from_nanos(nanos(ClockId::CLOCK_MONOTONIC))
 }
 
-/// Time until `at`; zero once it has passed.
+/// Returns the time until `at`; zero once it has passed.
 pub fn until(at: Instant) -> Duration {
     at.saturating_since(now())
 }
 
-/// Processor time that the calling thread has used.
+/// Returns the processor time that the calling thread has used.
 pub fn thread_time() -> Duration {
     Duration::from_nanos(nanos(ClockId::CLOCK_THREAD_CPUTIME_ID))
 }
@@ -36,12 +36,13 @@ const TRIES: usize = 4;
 const LATER: u64 = 50_000_000;
 
 impl WallClock {
-    /// Reads both clocks.
+    /// Reads both clocks as close together as possible.
     pub fn read() -> Self {
         let read = || {
             let before = nanos(ClockId::CLOCK_MONOTONIC);
             let wall = nanos(ClockId::CLOCK_REALTIME);
             let apart = nanos(ClockId::CLOCK_MONOTONIC) - before;
+            // The wall clock was read about half-way between.
             (apart, Self { wall, monotonic: before + apart / 2 })
         };
         let mut best = read();
@@ -69,7 +70,8 @@ impl WallClock {
     }
 }
 
-/// Whether the kernel considers the wall clock synchronised (adjtimex(2)); `None` if unknown.
+/// Returns true if the kernel considers the wall clock synchronised (adjtimex(2)); `None` if
+/// unknown.
 pub fn is_synchronised() -> Option<bool> {
     // SAFETY: all zeroes is a valid timex that changes nothing.
     let mut timex: libc::timex = unsafe { core::mem::zeroed() };

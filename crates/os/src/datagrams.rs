@@ -11,14 +11,14 @@ use tokio::net::UdpSocket;
 
 /// Receptions per system call. Each is of one datagram, or of several that the kernel has coalesced.
 const RECEPTIONS: usize = 8;
-/// Most bytes of a reception.
+/// Maximum number of bytes of a reception.
 const LARGEST: usize = 1 << 16;
 
-/// Memory for one system call.
+/// Memory for one receiving system call.
 pub struct Reception(Vec<u8>);
 
 impl Reception {
-    /// As much as a call may need.
+    /// Allocates as much as one call may need: 512 KiB.
     pub fn new() -> Self {
         Self(vec![0; RECEPTIONS * LARGEST])
     }
@@ -30,15 +30,16 @@ impl Default for Reception {
     }
 }
 
-/// A received datagram.
+/// A received datagram, in the memory of its reception.
 pub struct Datagram<'a> {
     /// The sender; an IPv4 address as such, also on an IPv6 socket.
     pub from: SocketAddr,
-    /// The address it was sent to, if the system tells.
+    /// The address it was sent to, if the kernel reports it.
     pub to: Option<IpAddr>,
-    /// The ECN codepoint, if the system tells: the kernel coalesces only datagrams with the same.
+    /// The ECN codepoint, if the kernel reports it. Datagrams are coalesced only if theirs are
+    /// equal.
     pub ecn: Option<u8>,
-    /// The payload.
+    /// The payload, which may be changed in place.
     pub bytes: &'a mut [u8],
 }
 
@@ -49,7 +50,7 @@ pub struct Datagrams {
 }
 
 impl Datagrams {
-    /// Makes a bound socket one of the calling thread's runtime.
+    /// Registers a bound socket with the calling thread's runtime.
     ///
     /// # Errors
     /// The system's.
@@ -58,24 +59,25 @@ impl Datagrams {
     /// Outside a tokio runtime.
     pub fn new(socket: std::net::UdpSocket) -> io::Result<Self> {
         let state = UdpSocketState::new(UdpSockRef::from(&socket))?;
-        // With the time of reception, what the kernel says of coalesced datagrams exceeds the 96 bytes
-        // that quinn-udp 0.6 has for it, and the ECN codepoint, which comes last, is lost.
+        // With the time of reception, the kernel's control messages about coalesced datagrams
+        // exceed the 96 bytes that quinn-udp 0.6 has for them, and the ECN codepoint, which comes
+        // last, is lost.
         setsockopt(&socket, sockopt::ReceiveTimestampns, &false)?;
         Ok(Self { socket: UdpSocket::from_std(socket)?, state })
     }
 
-    /// The socket.
+    /// Returns the socket, to send or to wait.
     pub fn socket(&self) -> &UdpSocket {
         &self.socket
     }
 
-    /// What sends several datagrams at once.
+    /// Returns the state with which `quinn_udp` sends several datagrams at once.
     pub fn sender(&self) -> &UdpSocketState {
         &self.state
     }
 
-    /// Receives what has arrived, in one system call; `WouldBlock` if nothing has. Returns whether more
-    /// may wait.
+    /// Receives the datagrams that have arrived, in one system call; `WouldBlock` if there are
+    /// none. Returns true if more may wait.
     ///
     /// # Errors
     /// The system's, such as `ConnectionRefused` on a connected socket.
@@ -94,13 +96,15 @@ impl Datagrams {
         for (slice, meta) in slices.iter_mut().zip(&metas).take(count) {
             let from = SocketAddr::new(meta.addr.ip().to_canonical(), meta.addr.port());
             let ecn = meta.ecn.map(|ecn| ecn as u8);
+            // Coalesced datagrams have the same length, except for the last one (UDP GRO).
             for bytes in slice[..meta.len].chunks_mut(meta.stride.max(1)) {
                 datagram(Datagram { from, to: meta.dst_ip, ecn, bytes });
             }
         }
         let is_full = count == RECEPTIONS;
         if !is_full {
-            // Nothing is left: the next wait begins without a call that finds that out.
+            // The socket is empty, which tokio must know, or the next wait begins with a call in
+            // vain.
             let nothing = || Err::<(), _>(io::ErrorKind::WouldBlock.into());
             let _ = self.socket.try_io(Interest::READABLE, nothing);
         }

@@ -1,4 +1,4 @@
-//! File descriptors: passed to another process, inherited from one, and how many there may be.
+//! File descriptors: passing them to another process, closing inherited ones, and their limit.
 
 use std::fs;
 use std::io::{self, IoSlice, IoSliceMut};
@@ -27,6 +27,7 @@ pub fn send(
     let rights = [ControlMessage::ScmRights(&numbers)];
     let rights = if numbers.is_empty() { &[][..] } else { &rights[..] };
     let parts = [IoSlice::new(bytes)];
+    // MSG_NOSIGNAL: a closed peer is an error, not the end of this process.
     Ok(sendmsg::<()>(stream.as_raw_fd(), &parts, rights, MsgFlags::MSG_NOSIGNAL, None)?)
 }
 
@@ -57,6 +58,7 @@ pub fn receive(stream: &UnixStream, bytes: &mut [u8]) -> io::Result<(usize, Vec<
 pub fn close_inherited() {
     let entries = fs::read_dir("/proc/self/fd").into_iter().flatten().flatten();
     let numbers = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<RawFd>().ok());
+    // Collected first, because closing descriptors changes the directory.
     for fd in numbers.collect::<Vec<_>>() {
         // SAFETY: whether it is open or not, reading its flags changes nothing.
         let borrowed = unsafe { BorrowedFd::borrow_raw(fd) };

@@ -4,7 +4,7 @@ pub mod offload;
 pub mod tun;
 pub mod veth;
 
-/// A request about `device` (netdevice(7)) with all else zero.
+/// Returns a request about `device` (netdevice(7)) with all other fields zero.
 fn request(device: &str) -> libc::ifreq {
     let mut name = [0; libc::IFNAMSIZ];
     // The last byte stays zero.

@@ -9,8 +9,8 @@ use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify};
 
 use crate::Watched;
 
-/// Tells when files of a directory may have changed on this machine. A network file system does not
-/// tell what others change.
+/// Reports when files of a directory may have changed on this machine. A network file system does
+/// not report the changes of other machines.
 pub struct DirectoryWatch {
     inotify: Inotify,
     readable: Watched,
@@ -20,7 +20,7 @@ impl DirectoryWatch {
     /// Watches a directory.
     ///
     /// # Errors
-    /// If there is none, it cannot be read, or the user has no inotify instance left.
+    /// If the directory does not exist or cannot be read, or the user has no inotify instance left.
     ///
     /// # Panics
     /// Outside a tokio runtime.

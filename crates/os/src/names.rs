@@ -10,7 +10,7 @@ pub fn use_built_in_services() {
     #[cfg(all(target_env = "gnu", target_feature = "crt-static"))]
     {
         unsafe extern "C" {
-            /// glibc's `<nss.h>`.
+            /// Sets the services that look up a database; declared in glibc's `<nss.h>`.
             fn __nss_configure_lookup(
                 database: *const libc::c_char,
                 services: *const libc::c_char,

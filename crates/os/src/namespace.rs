@@ -24,10 +24,10 @@ pub struct Namespaces {
 }
 
 impl Namespaces {
-    /// Number of descriptors.
+    /// Number of descriptors that refer to the namespaces.
     pub const COUNT: usize = 4;
 
-    /// This process's namespaces, with `net` as the network namespace.
+    /// Opens this process's namespaces, with `net` as the network namespace.
     ///
     /// # Errors
     /// If there is no `/proc`.
@@ -37,12 +37,13 @@ impl Namespaces {
         Ok(Self { user: open("user")?, mount: open("mnt")?, pid: open("pid")?, net })
     }
 
-    /// The descriptors, in the order that [`Self::from`] takes them.
+    /// Returns the descriptors, in the order that [`Self::from`] takes them.
     pub fn descriptors(&self) -> [BorrowedFd<'_>; Self::COUNT] {
         [&self.user, &self.mount, &self.pid, &self.net].map(AsFd::as_fd)
     }
 
-    /// Moves this process there for good. Only its later children are in the PID namespace.
+    /// Moves this process into the namespaces for good. Only its later children are in the PID
+    /// namespace.
     ///
     /// # Errors
     /// If there is a second thread, or the kernel refuses a namespace.
@@ -52,7 +53,8 @@ impl Namespaces {
         let set = |namespace: &OwnedFd, kind| {
             setns(namespace, kind).map_err(EnterError::refused("enter the lab"))
         };
-        // The kernel refuses to re-enter the current user namespace.
+        // The user namespace comes first, as it gives the right to enter the others. The kernel
+        // refuses to re-enter the current one.
         if !is_own(&self.user, "/proc/self/ns/user") {
             set(&self.user, CloneFlags::CLONE_NEWUSER)?;
         }
@@ -73,7 +75,7 @@ impl From<[OwnedFd; Namespaces::COUNT]> for Namespaces {
     }
 }
 
-/// Whether this process is in the namespace already.
+/// Returns true if this process is in the namespace already.
 fn is_own(namespace: &OwnedFd, own: &str) -> bool {
     let identity = |fd: BorrowedFd<'_>| fstat(fd).map(|stat| (stat.st_dev, stat.st_ino)).ok();
     let here = File::open(own).ok().and_then(|own| identity(own.as_fd()));

@@ -6,10 +6,10 @@
 //! | `$XDG_RUNTIME_DIR/skyhop`, without the variable `/run/user/UID/skyhop` | a user who has logged in |
 //! | `~/.local/state/skyhop` | a user without those, as in a container |
 //!
-//! An environment variable, which the caller chooses, overrides all of them. None has a predictable
-//! name in a world-writable directory, so nobody can create a place before its owner does. A
-//! directory is used only if this user owns it, nobody else may write to it, and it is not a
-//! symbolic link.
+//! An environment variable, which the caller chooses, overrides all of them. None of them has a
+//! predictable name in a world-writable directory, so no other user can create one before its owner
+//! does. A directory is used only if this user owns it, no other user may write to it, and it is
+//! not a symbolic link.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -31,32 +31,32 @@ const OTHERS_WRITE: u32 = 0o022;
 /// Mode bit for write access by others.
 const ALL_WRITE: u32 = 0o002;
 
-/// Why a private directory is not available.
+/// The reason why a private directory is not available.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum PlaceError {
     /// Another user could tamper with it.
     #[error("{} is not safe: {why}", path.display())]
     Unsafe {
-        /// The directory.
+        /// Path of the unsafe directory.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The reason why it is unsafe.
         why: String,
     },
     /// The operating system refused an operation.
     #[error("cannot {what} {}: {cause}", path.display())]
     Refused {
-        /// The operation.
+        /// The refused operation, as a verb.
         what: &'static str,
         /// The directory it applied to.
         path: PathBuf,
-        /// The operating system's error.
+        /// The error that the operating system returned.
         cause: io::Error,
     },
     /// None of several directories is available.
     #[error("no private directory ({}): set {variable} to one", list(tried))]
     Nowhere {
-        /// What is wrong with each.
+        /// The error of each directory.
         tried: Vec<Self>,
         /// The environment variable that overrides them.
         variable: &'static str,
@@ -77,8 +77,8 @@ pub struct Places {
 #[derive(Debug, Clone)]
 struct Place {
     path: PathBuf,
-    /// Missing directories below this one are created. `None`: only the last component, wherever it
-    /// is.
+    /// Missing directories below this one are created; without it only the last component of the
+    /// path.
     base: Option<PathBuf>,
 }
 
@@ -103,17 +103,17 @@ impl Places {
         Self { all: surroundings.places(), variable }
     }
 
-    /// A single directory.
+    /// A single directory that the caller chooses.
     pub fn only(path: PathBuf, variable: &'static str) -> Self {
         Self { all: vec![Place { path, base: None }], variable }
     }
 
-    /// The paths of the directories, whether or not they exist.
+    /// Returns the paths of the directories, whether or not they exist.
     pub fn paths(&self) -> impl Iterator<Item = &Path> {
         self.all.iter().map(|place| place.path.as_path())
     }
 
-    /// The first available directory. It is created with mode 0700 if necessary.
+    /// Opens the first available directory. It is created with mode 0700 if necessary.
     ///
     /// # Errors
     /// If none is available, with the reason for each.
@@ -146,7 +146,7 @@ impl Places {
         })
     }
 
-    /// The directories that exist. Those that others could tamper with are skipped.
+    /// Opens the directories that exist. Those that others could tamper with are skipped.
     pub fn present(&self) -> Vec<PrivateDirectory> {
         self.paths().filter_map(|path| PrivateDirectory::open(path).ok()).collect()
     }
@@ -158,6 +158,7 @@ impl Surroundings {
             let path = std::path::absolute(&chosen).unwrap_or(chosen);
             return vec![Place { path, base: None }];
         }
+        // The XDG Base Directory Specification: relative paths are invalid and to be ignored.
         let runtime = self.runtime.filter(|path| path.is_absolute());
         let runtime = runtime.unwrap_or_else(|| format!("/run/user/{}", self.user).into());
         let home = self.home.filter(|path| path.is_absolute());
@@ -170,6 +171,7 @@ impl Surroundings {
 impl Place {
     fn make(&self) -> Result<PrivateDirectory, PlaceError> {
         if let Some(base) = &self.base {
+            // Whoever controls the base could replace the directories that are created in it.
             expect_trusted(base)?;
             let mut parents: Vec<&Path> =
                 self.path.ancestors().skip(1).take_while(|path| path != base).collect();
@@ -180,7 +182,7 @@ impl Place {
         PrivateDirectory::open(&self.path)
     }
 
-    /// Whether [`Self::make`] would succeed.
+    /// Checks that [`Self::make`] would succeed, without creating anything.
     fn check(&self) -> Result<(), PlaceError> {
         if lstat(&self.path).is_ok() {
             return PrivateDirectory::open(&self.path).map(drop);
@@ -194,6 +196,7 @@ impl Place {
 
 fn make(path: &Path) -> Result<(), PlaceError> {
     match mkdirat(AT_FDCWD, path, Mode::S_IRWXU) {
+        // An existing one will do; `PrivateDirectory::open` checks the last of them.
         Ok(()) | Err(Errno::EEXIST) => Ok(()),
         Err(errno) => Err(refused("make", path)(errno)),
     }
@@ -210,8 +213,8 @@ fn expect_trusted(path: &Path) -> Result<(), PlaceError> {
     Err(PlaceError::Unsafe { path: path.to_owned(), why })
 }
 
-/// A directory that this user owns, that nobody else may write to, and whose last path component is
-/// not a symbolic link.
+/// A directory that this user owns, that no other user may write to, and whose last path component
+/// is not a symbolic link.
 #[derive(Debug, Clone)]
 pub struct PrivateDirectory {
     path: PathBuf,
@@ -249,12 +252,12 @@ impl PrivateDirectory {
         Ok(Self { path: path.to_owned(), directory: Arc::new(directory) })
     }
 
-    /// Its path.
+    /// Returns the path by which it was opened.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Whether its path still leads to the same directory.
+    /// Returns true if its path still leads to the same directory.
     pub fn is_in_place(&self) -> bool {
         let identity = |stat: FileStat| (stat.st_dev, stat.st_ino);
         let now = lstat(&self.path).map(identity);

@@ -1,4 +1,4 @@
-//! Lets the kernel run a thread soon after it wakes.
+//! Scheduling priorities: threads that run soon after they wake, and threads that yield to others.
 //!
 //! On a busy machine (load 4 on two cores), the 99th percentile of the driver's lateness was 1 to 5
 //! ms as an ordinary thread, 0.1 to 1 ms with a short slice, and 0.1 ms with real-time priority.
@@ -27,7 +27,7 @@ struct Attributes {
 const SLICE_NANOS: u64 = 100_000;
 
 /// Lets the calling thread wake on time: no timer slack, and real-time priority or else a short
-/// slice. What the kernel refuses is skipped.
+/// slice. Settings that the kernel refuses are skipped.
 ///
 /// If the thread ever spins, the kernel's real-time throttling leaves 5 % of the CPU to others.
 pub fn wake_promptly() {
@@ -37,8 +37,8 @@ pub fn wake_promptly() {
     }
 }
 
-/// Lets the calling thread run mostly when no other wants the processor: beside an ordinary one it gets
-/// a tenth. What the kernel refuses is skipped.
+/// Lets the calling thread run mostly when no other needs the processor: beside an ordinary one it
+/// gets a tenth. A refusal of the kernel is ignored.
 pub fn run_behind() {
     let _ = ask(&behind());
 }

@@ -23,9 +23,9 @@ const SYN_ROOM: usize = 256;
 /// A buffer of a socket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Buffer {
-    /// Of data to send.
+    /// The buffer of data to send.
     Send,
-    /// Of data received.
+    /// The buffer of data received and not read.
     Receive,
 }
 
@@ -36,6 +36,7 @@ pub enum Buffer {
 /// # Errors
 /// Those of setsockopt(2).
 pub fn set_buffer(socket: impl AsFd, buffer: Buffer, size: ByteCount) -> io::Result<()> {
+    // The kernel doubles the value, which must still fit into an int.
     let bytes = size.get().min(i32::MAX as u64 / 2) as usize;
     let forced = match buffer {
         Buffer::Send => setsockopt(&socket, sockopt::SndBufForce, &bytes),
@@ -66,7 +67,7 @@ pub fn set_max_pacing_rate(socket: impl AsFd, bytes_per_second: u64) -> io::Resu
     option::set(socket, libc::SOL_SOCKET, libc::SO_MAX_PACING_RATE, bytes_per_second)
 }
 
-/// The limit of [`set_max_pacing_rate`]; all ones without one.
+/// Returns the limit of [`set_max_pacing_rate`]; all ones without a limit.
 ///
 /// # Errors
 /// Those of getsockopt(2).
@@ -98,8 +99,8 @@ pub fn save_syns(listener: impl AsFd) -> io::Result<()> {
     option::set(listener, libc::IPPROTO_TCP, libc::TCP_SAVE_SYN, 1)
 }
 
-/// The SYN that opened an accepted connection, from the IP header on; empty without [`save_syns`],
-/// or when called a second time.
+/// Returns the SYN that opened an accepted connection, from the IP header on; empty without
+/// [`save_syns`], or when called a second time.
 ///
 /// # Errors
 /// Those of getsockopt(2).
@@ -110,7 +111,7 @@ pub fn saved_syn(socket: impl AsFd) -> io::Result<Vec<u8>> {
     Ok(syn)
 }
 
-/// Whether the next byte to read from a TCP socket is marked as urgent (sockatmark(3)).
+/// Returns true if the next byte to read from a TCP socket is marked as urgent (sockatmark(3)).
 pub fn is_at_urgent(socket: impl AsFd) -> bool {
     /// From asm-generic/sockios.h.
     const SIOCATMARK: libc::Ioctl = 0x8905;
@@ -118,7 +119,8 @@ pub fn is_at_urgent(socket: impl AsFd) -> bool {
     number(socket, SIOCATMARK).is_ok_and(|number| number != 0)
 }
 
-/// Bytes that the peer of a TCP socket has not acknowledged, including the FIN (`SIOCOUTQ`, tcp(7)).
+/// Returns the bytes that the peer of a TCP socket has not acknowledged, including the FIN
+/// (`SIOCOUTQ`, tcp(7)).
 ///
 /// # Errors
 /// Those of ioctl(2).
@@ -127,8 +129,8 @@ pub fn unacknowledged(socket: impl AsFd) -> io::Result<usize> {
     Ok(usize::try_from(number(socket, libc::TIOCOUTQ)?).unwrap_or(0))
 }
 
-/// How often a socket had no room for what arrived, and dropped it (`SO_MEMINFO`, linux/sock_diag.h).
-/// Datagrams that the kernel has coalesced count once.
+/// Returns the number of datagrams that a socket dropped for lack of room (`SO_MEMINFO`,
+/// linux/sock_diag.h). Coalesced datagrams count once.
 ///
 /// # Errors
 /// Those of getsockopt(2).
@@ -140,7 +142,7 @@ pub fn overflows(socket: impl AsFd) -> io::Result<u32> {
     number.map(u32::from_ne_bytes).ok_or_else(|| io::ErrorKind::Unsupported.into())
 }
 
-/// The number that an ioctl request returns. `request` must be one that writes an `int`.
+/// Returns the number of an ioctl request. `request` must be one that writes an `int`.
 fn number(socket: impl AsFd, request: libc::Ioctl) -> io::Result<libc::c_int> {
     let mut number: libc::c_int = 0;
     // SAFETY: the request writes one int to the address given.

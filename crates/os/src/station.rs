@@ -1,10 +1,10 @@
 //! A station on a device with its own IP addresses and hardware address, unknown to the kernel.
 //!
 //! Packets for it reach the device as they would reach a second machine on the same wire. The
-//! kernel drops them because they are not for its hardware address, and so never answers with a
+//! kernel drops them because they are not for its hardware address, so it never answers with a
 //! reset. The station answers ARP and neighbour solicitations itself. On a device without ARP
-//! (IFF_NOARP), such as the end of a lab's link, packets have the kernel's hardware address; it
-//! drops them because they are not for its IP addresses, unless it is a router.
+//! (IFF_NOARP), such as the end of a lab's link, packets have the kernel's hardware address; the
+//! kernel drops them because they are not for its IP addresses, unless it is a router.
 //!
 //! Not modelled: fragments (dropped), ICMP, multicast listening. Programs on the same host cannot
 //! be reached, as with macvlan.
@@ -29,28 +29,28 @@ use wire::Wire;
 
 pub use wire::Datagram;
 
-/// Why a station could not be opened.
+/// The reason why a station could not be opened.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum StationError {
     /// The device could not be opened.
     #[error("cannot open a packet socket on {device}: {cause}")]
     Socket {
-        /// The device.
+        /// Name of the device.
         device: String,
-        /// The kernel's error.
+        /// The error that the kernel returned.
         cause: io::Error,
     },
     /// The kernel has this address itself, and would answer for it.
     #[error("the kernel itself has the address {address}: expected an unused one")]
     Taken {
-        /// The address.
+        /// The address of the kernel.
         address: IpAddr,
     },
     /// The device has no address to derive one from.
     #[error("{device} has no address")]
     NoAddress {
-        /// The device.
+        /// Name of the device.
         device: String,
     },
 }
@@ -61,7 +61,7 @@ const LONGEST: u16 = u16::MAX;
 /// 256 frames: 20 ms at 150 Mbit/s.
 const RING_BYTES: usize = 32 << 20;
 
-/// A station. Dropping it removes it.
+/// A station on a device. Dropping it removes it.
 pub struct Station {
     socket: OwnedFd,
     ring: Ring,
@@ -72,7 +72,8 @@ impl Station {
     /// Opens a station with these addresses on `device`, in the calling thread's network namespace.
     ///
     /// # Errors
-    /// Without `CAP_NET_RAW`, without the device, or if the kernel has one of the addresses.
+    /// Without `CAP_NET_RAW`, if the device does not exist, or if the kernel has one of the
+    /// addresses.
     pub fn open(device: &str, addresses: &[IpAddr]) -> Result<Self, StationError> {
         let failed = |cause| StationError::Socket { device: device.to_owned(), cause };
         if let Some(address) = own_addresses(None).map_err(failed)?.find(|a| addresses.contains(a))
@@ -105,6 +106,7 @@ impl Station {
             }
         };
         while self.ring.take(&mut hear) {}
+        // Answers to ARP and neighbour solicitations leave at once.
         self.flush()
     }
 
@@ -147,8 +149,8 @@ impl Station {
     }
 }
 
-/// Addresses for a station on the subnets of `device`: the kernel's own with 100 added to the last
-/// byte. They are unused in a lab.
+/// Returns addresses for a station on the subnets of `device`: the kernel's own with 100 added to
+/// the last byte. They are unused in a lab.
 ///
 /// # Errors
 /// If the device has no address.
@@ -161,7 +163,8 @@ pub fn spare_addresses(device: &str) -> Result<Vec<IpAddr>, StationError> {
     Ok(spare)
 }
 
-/// IPv6 addresses read like the IPv4 ones: `::2` becomes `::102`.
+/// Returns the address for a station beside `address`. IPv6 addresses look like the IPv4 ones:
+/// `::2` becomes `::102`.
 fn spare(address: IpAddr) -> IpAddr {
     match address {
         IpAddr::V4(address) => {
@@ -172,13 +175,13 @@ fn spare(address: IpAddr) -> IpAddr {
     }
 }
 
-/// Whether a device resolves no addresses.
+/// Returns true if a device does not resolve addresses (IFF_NOARP).
 fn is_direct(device: &str) -> io::Result<bool> {
     let noarp = nix::net::if_::InterfaceFlags::IFF_NOARP;
     Ok(getifaddrs()?.any(|one| one.interface_name == device && one.flags.contains(noarp)))
 }
 
-/// The kernel's addresses on one device or on all, except link-local ones.
+/// Returns the kernel's addresses on one device or on all, except link-local ones.
 fn own_addresses(device: Option<&str>) -> io::Result<impl Iterator<Item = IpAddr>> {
     let all: Vec<_> = getifaddrs()?.collect();
     let device = device.map(str::to_owned);

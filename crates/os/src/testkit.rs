@@ -1,4 +1,4 @@
-//! What tests of several crates need of the operating system.
+//! Operating system services for the tests of several crates.
 
 mod filter;
 

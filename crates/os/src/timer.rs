@@ -27,7 +27,7 @@ impl AsRawFd for Descriptor {
 }
 
 impl Timer {
-    /// An unset timer.
+    /// A timer without a deadline.
     ///
     /// # Errors
     /// If the process has no descriptor left.
@@ -49,6 +49,7 @@ impl Timer {
     /// Those of timerfd_settime(2).
     pub fn set(&mut self, deadline: Option<Instant>) -> io::Result<()> {
         if deadline == self.deadline {
+            // Saves a system call: drivers set the same deadline after every event.
             return Ok(());
         }
         self.deadline = deadline;
@@ -63,7 +64,8 @@ impl Timer {
         Ok(self.fd.get_ref().0.set(Expiration::OneShot(at), flags)?)
     }
 
-    /// Makes sure that there is a deadline between these, at the latest if it has to be set.
+    /// Ensures that there is a deadline between `earliest` and `latest`. If it has to be set, it is
+    /// `latest`.
     ///
     /// # Errors
     /// Those of timerfd_settime(2).

@@ -7,7 +7,8 @@ use nix::unistd::read;
 use tokio::io::Interest;
 use tokio::io::unix::{AsyncFd, AsyncFdReadyGuard};
 
-/// A removed device is an error alone, without anything to read (tun_chr_poll, packet_poll).
+/// The removal of a device is reported as an error only, without data to read (tun_chr_poll,
+/// packet_poll).
 const NEWS: Interest = Interest::READABLE.add(Interest::ERROR);
 
 /// A non-blocking descriptor, watched until dropped.
@@ -18,7 +19,7 @@ impl Watched {
     /// Registers the descriptor, which must be non-blocking, for reading.
     ///
     /// # Errors
-    /// If it cannot be watched (epoll_ctl(2)), as a regular file.
+    /// If it cannot be watched (epoll_ctl(2)), such as a regular file.
     ///
     /// # Panics
     /// Outside a runtime.

@@ -9,11 +9,11 @@ use crate::Schedule;
 /// Grants one token per interval in the long run, and up to `burst` at once after a rest.
 #[derive(Debug, Clone)]
 pub struct Bucket {
-    /// Nanoseconds per token.
+    /// Interval between two tokens, in nanoseconds.
     each: u64,
     /// Nanoseconds that `paid` may run ahead of the clock: one burst.
     ahead: u64,
-    /// Until when the granted tokens are paid for.
+    /// Time until which the granted tokens are paid for.
     paid: Schedule,
 }
 
@@ -24,8 +24,8 @@ impl Bucket {
         Self::every(Duration::from_secs(1) / per_second.max(1), burst)
     }
 
-    /// A full bucket that grants a token per `interval`, and up to `burst` at once after a rest; none at
-    /// all with a burst of 0.
+    /// A full bucket that grants a token per `interval`, and up to `burst` at once after a rest.
+    /// With a burst of 0 it grants no tokens at all.
     pub fn every(interval: Duration, burst: u32) -> Self {
         let each = u64::try_from(interval.as_nanos()).unwrap_or(u64::MAX);
         Self { each, ahead: each.saturating_mul(burst.into()), paid: Schedule::default() }
@@ -33,6 +33,7 @@ impl Bucket {
 
     /// Takes a token if one is available.
     pub fn take(&mut self, now: Instant) -> bool {
+        // Charged on a copy, so that a refusal costs nothing.
         let mut paid = self.paid;
         paid.charge(now, Duration::ZERO, Duration::from_nanos(self.each));
         let granted = paid.free_at().saturating_since(now).as_nanos() <= u128::from(self.ahead);

@@ -1,10 +1,11 @@
-//! When what is sent or granted at a rate may go. Nothing here has a clock: every call is handed the time.
+//! Timing of what is sent or granted at a rate. Nothing here has a clock: every call is passed the
+//! time.
 //!
-//! [`Schedule`] is below all pacers; [`Bucket`] limits how often something happens.
+//! [`Schedule`] is the core of all pacers; [`Bucket`] limits the frequency of events.
 //!
-//! Kept elsewhere for a reason: `link::Policer` models a bucket that counts tokens exactly and drops what
-//! finds too few; `slacp`'s and `link`'s CoDel differ in what they do to a sender that does not slow down,
-//! and in rounding, on which recorded results depend.
+//! Kept elsewhere for a reason: `link::Policer` models a bucket that counts tokens exactly and
+//! drops packets that find too few; `slacp`'s and `link`'s CoDel differ in their treatment of
+//! senders that do not slow down, and in rounding, on which recorded results depend.
 
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), warn(clippy::print_stderr, clippy::print_stdout))]

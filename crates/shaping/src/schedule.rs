@@ -1,37 +1,37 @@
-//! The state of a token bucket as one time.
+//! The state of a token bucket as a single point in time.
 
 use core::time::Duration;
 
 use units::Instant;
 
-/// When everything that has left so far is paid for: the virtual scheduling algorithm of the generic cell
-/// rate algorithm (ITU-T I.371 annex A). As its state is a time instead of tokens, nothing drifts, nothing
-/// overflows, and the rate may change between two calls.
+/// The time at which everything that has left so far is paid for: the virtual scheduling algorithm
+/// of the generic cell rate algorithm (ITU-T I.371 annex A). As its state is a time instead of
+/// tokens, nothing drifts, nothing overflows, and the rate may change between two calls.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Schedule {
     free_at: Instant,
 }
 
 impl Schedule {
-    /// When the next one may leave.
+    /// Returns the time at which the next packet or event may go.
     #[inline]
     pub fn free_at(&self) -> Instant {
         self.free_at
     }
 
-    /// Sets when the next one may leave.
+    /// Sets the time at which the next packet or event may go.
     #[inline]
     pub fn set_free_at(&mut self, free_at: Instant) {
         self.free_at = free_at;
     }
 
-    /// From when on unused time counts; a pause earns at most `earned`.
+    /// Returns the time from which the next charge counts; a pause earns at most `earned`.
     #[inline]
     pub fn start(&self, now: Instant, earned: Duration) -> Instant {
         self.free_at.max(now - earned)
     }
 
-    /// Charges something that leaves `now` and takes `cost`; a pause earns at most `earned`.
+    /// Charges a packet or event at `now` that takes `cost`; a pause earns at most `earned`.
     #[inline]
     pub fn charge(&mut self, now: Instant, earned: Duration, cost: Duration) {
         self.free_at = self.start(now, earned) + cost;

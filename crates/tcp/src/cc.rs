@@ -77,8 +77,8 @@ pub trait Controller: fmt::Debug + Send {
         FastRecovery::NewReno
     }
 
-    /// Whether the controller sets the window during recovery itself, so that proportional rate
-    /// reduction is not applied.
+    /// Returns true if the controller sets the window during recovery itself, so that proportional
+    /// rate reduction is not applied.
     fn rules_recovery(&self) -> bool {
         false
     }
@@ -88,7 +88,7 @@ pub trait Controller: fmt::Debug + Send {
         Vec::new()
     }
 
-    /// A copy.
+    /// Clones the controller, for the copy that an undo restores.
     fn boxed_clone(&self) -> Box<dyn Controller>;
 }
 
@@ -115,7 +115,7 @@ pub struct Start {
 /// The current phase of loss repair.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Phase {
-    /// No known loss.
+    /// No loss is known that is not repaired.
     Open,
     /// Fast recovery: windows must not grow.
     Recovery,
@@ -126,7 +126,7 @@ pub enum Phase {
 /// An acknowledgement of new data.
 #[derive(Debug, Clone, Copy)]
 pub struct Ack {
-    /// When it arrived.
+    /// Time at which it arrived.
     pub now: Instant,
     /// Bytes newly acknowledged cumulatively.
     pub acked: u64,
@@ -134,22 +134,22 @@ pub struct Ack {
     pub delivered: u64,
     /// Bytes delivered since the connection began.
     pub total_delivered: u64,
-    /// Bytes that may count for window growth (RFC 3465).
+    /// Bytes that may count for window growth (appropriate byte counting, RFC 3465).
     pub credit: Credit,
-    /// RTT measured by it.
+    /// RTT that it measured; `None` if it is ambiguous (Karn's rule).
     pub rtt: Option<Duration>,
     /// Smoothed RTT including this sample.
     pub smoothed_rtt: Duration,
-    /// Minimum RTT so far.
+    /// Minimum RTT of the connection so far.
     pub min_rtt: Duration,
-    /// Delivery rate measured by it.
+    /// Delivery rate that it measured; `None` without a valid sample.
     pub rate: Option<RateSample>,
-    /// Bytes in flight before it.
+    /// Bytes in flight just before it was processed.
     pub prior_in_flight: u64,
-    /// Bytes in flight after it.
+    /// Bytes in flight once it was processed.
     pub in_flight: u64,
-    /// Whether the congestion window, rather than the application or the receiver, was the limit
-    /// when this data was sent.
+    /// True if the congestion window, rather than the application or the receiver, was the limit
+    /// when this data was sent. An unused window does not grow.
     pub is_cwnd_limited: bool,
     /// The phase of loss repair after it.
     pub phase: Phase,
@@ -163,16 +163,16 @@ pub struct Ack {
 /// The bytes of an acknowledgement that count for window growth.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Credit {
-    /// In slow start.
+    /// Bytes that count in slow start, within the limit L of RFC 3465.
     pub slow_start: u64,
-    /// In congestion avoidance.
+    /// Bytes that count in congestion avoidance.
     pub avoidance: u64,
 }
 
-/// Why the window must be reduced.
+/// The reason to reduce the window.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Signal {
-    /// Segments were lost.
+    /// Segments were declared lost.
     Loss,
     /// A queue marked a packet (RFC 3168).
     Ecn,
@@ -181,9 +181,9 @@ pub enum Signal {
 /// Congestion detected without a time-out.
 #[derive(Debug, Clone, Copy)]
 pub struct Congestion {
-    /// When it was detected.
+    /// Time of its detection.
     pub now: Instant,
-    /// How it was detected.
+    /// The sign of congestion: a loss or a mark.
     pub signal: Signal,
     /// Bytes sent and not cumulatively acknowledged, but at most the window: the `FlightSize` of
     /// RFC 5681.
@@ -195,11 +195,11 @@ pub struct Congestion {
 /// A retransmission time-out.
 #[derive(Debug, Clone, Copy)]
 pub struct Timeout {
-    /// When it expired.
+    /// Time at which the timer expired.
     pub now: Instant,
-    /// As in [`Congestion`].
+    /// The `FlightSize` of RFC 5681, as in [`Congestion::flight_size`].
     pub flight_size: u64,
-    /// Whether nothing was acknowledged since the last time-out. The threshold then stays (RFC 5681
+    /// True if nothing was acknowledged since the last time-out. The threshold then stays (RFC 5681
     /// §3.1).
     pub is_repeated: bool,
 }

@@ -47,9 +47,9 @@ pub struct Config {
     /// Treat losses as corruption (SCPS-TP, CCSDS 714.0-B-2): they are repaired without reducing
     /// the window. Time-outs still reduce it.
     pub assume_corruption: bool,
-    /// Data on the SYN.
+    /// Data on the SYN: TCP Fast Open, T/TCP or neither.
     pub syn_data: SynData,
-    /// When data is acknowledged.
+    /// The delay and number of acknowledgements.
     pub acks: AckConfig,
     /// Coalesce small writes while data is outstanding (Nagle; RFC 9293 §3.7.4).
     pub nagle: bool,
@@ -57,9 +57,9 @@ pub struct Config {
     /// that the end of a large write never waits, like Linux (Minshall et al., "Application performance
     /// pitfalls and TCP's Nagle algorithm", 2000).
     pub minshall: bool,
-    /// How acknowledgements count for window growth.
+    /// The amount by which acknowledgements count for window growth.
     pub counting: Counting,
-    /// How losses are detected.
+    /// The rule by which losses are detected.
     pub detection: Detection,
     /// The reaction to duplicate acknowledgements; `None` leaves it to the controller.
     pub recovery: Option<FastRecovery>,
@@ -73,9 +73,9 @@ pub struct Config {
     pub eifel: bool,
     /// Detect spurious retransmissions by duplicate SACKs (RFC 3708), and undo their effects.
     pub dsack_undo: bool,
-    /// The retransmission time-out.
+    /// Bounds and sampling of the retransmission time-out.
     pub rto: RtoConfig,
-    /// The congestion controller.
+    /// The congestion controller with its options.
     pub controller: ControllerSpec,
     /// Pace segments, at the controller's rate or else at 2 (slow start) or 1.2 windows per RTT.
     pub pacing: bool,
@@ -84,10 +84,11 @@ pub struct Config {
     /// Maximum burst after a pause when a rate limits the sender: the depth of a token bucket (TBF;
     /// ITU-R S.1711-1). `None` is 1 ms of the rate.
     pub bucket: Option<ByteCount>,
-    /// What earlier or concurrent connections know about the path (TCB interdependence, RFC 9040).
+    /// Knowledge of earlier or concurrent connections about the path (TCB interdependence, RFC
+    /// 9040).
     pub shared: Option<ControlBlock>,
-    /// What the owner is to keep of this connection for [`Self::shared`] of the next one with the same
-    /// peer.
+    /// The part of this connection's knowledge that its owner keeps for [`Self::shared`] of the
+    /// next connection with the same peer.
     pub sharing: Sharing,
     /// Set the threshold of the first slow start to the rate of the first acknowledgements times
     /// the RTT (Hoe, SIGCOMM 1996; the sender's estimation of Allman and Paxson, SIGCOMM 1999).
@@ -106,7 +107,7 @@ pub struct Config {
     pub seed: u64,
 }
 
-/// When received data is acknowledged. In any case, data that is out of order or fills a hole is
+/// Rules for acknowledging received data. In any case, data that is out of order or fills a hole is
 /// acknowledged at once (RFC 5681 §4.2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AckConfig {
@@ -117,7 +118,7 @@ pub struct AckConfig {
     pub every: u32,
     /// Acknowledge this many initial segments one by one, like Linux ("quick ACK").
     pub quick: u32,
-    /// Whether every segment is acknowledged while the sender is in slow start.
+    /// Acknowledge every segment while the sender is in slow start.
     pub after_slow_start: AfterSlowStart,
     /// Acknowledge a SYN-ACK and a FIN before the application can act, as kernels do: a request then
     /// does not travel with the end of the handshake, nor the answer to a FIN with the own FIN. It costs
@@ -127,7 +128,7 @@ pub struct AckConfig {
 
 /// Delayed acknowledgements after slow start (DAASS: Allman, "On the generation and use of TCP
 /// acknowledgments", CCR 28(5), 1998; RFC 2760 §3.2.3): acknowledgements are delayed only while the
-/// sender is not in slow start. How the receiver knows is left open there.
+/// sender is not in slow start. Both sources leave open how the receiver knows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum AfterSlowStart {
     /// Acknowledgements are always delayed.
@@ -141,10 +142,10 @@ pub enum AfterSlowStart {
     Signalled,
 }
 
-/// Data on the SYN: whether a client sends it, and a server accepts it.
+/// Data on the SYN: the conditions on which a client sends it and a server accepts it.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum SynData {
-    /// None. A server ignores data on a SYN, so it is resent.
+    /// A client sends no data on its SYN. A server ignores such data, so it is resent.
     #[default]
     Off,
     /// TCP Fast Open (RFC 7413).
@@ -158,25 +159,26 @@ pub enum SynData {
     /// T/TCP (RFC 1644): connection counts distinguish new SYNs from old ones, so data on a new one
     /// is accepted at once. Historic (RFC 6247), because anybody can guess a count.
     Transactions(Transactions),
-    /// From anyone, without proof. This gains a round trip like T/TCP, but a duplicate SYN opens
-    /// twice.
+    /// Data is sent and accepted without proof. This gains a round trip like T/TCP, but a duplicate
+    /// SYN opens a second connection.
     Always,
 }
 
-/// How acknowledgements count for window growth.
+/// The amount by which acknowledgements count for window growth.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Counting {
     /// Every acknowledgement counts for one segment, as before RFC 3465.
     Acks,
     /// Bytes count (appropriate byte counting, RFC 3465). In slow start at most `limit` segments
-    /// count per acknowledgement: its limit L. `None` is unlimited.
+    /// count per acknowledgement: its limit L.
     Bytes {
-        /// L.
+        /// L in segments; `None` is unlimited.
         limit: Option<u32>,
     },
 }
 
-/// How losses are detected. All but the first need SACK, and fall back to the first without it.
+/// The rule by which losses are detected. All but the first need SACK, and fall back to the first
+/// without it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Detection {
     /// Three duplicate acknowledgements (RFC 5681).
@@ -188,7 +190,7 @@ pub enum Detection {
     Fack,
     /// Sent earlier than delivered data by more than an RTT and a reordering window (RFC 8985).
     Rack {
-        /// Whether to send tail loss probes.
+        /// Send tail loss probes (RFC 8985 §7).
         tlp: bool,
     },
 }

@@ -43,29 +43,31 @@ pub use emit::refusal;
 pub struct Connection<P> {
     config: Arc<Config>,
     state: State,
-    /// Opened by [`Connection::listen`]: a reset during the handshake leads back to LISTEN.
+    /// True if opened by [`Connection::listen`]: a reset during the handshake then leads back to
+    /// LISTEN.
     is_passive: bool,
     iss: SeqNr,
     irs: SeqNr,
     sender: Sender<P>,
     receiver: Receiver<P>,
     agreed: Agreed,
-    /// Window shifts of the peer and of this end.
+    /// Shifts of the peer's window fields and of this end's (RFC 7323 §2).
     peer_shift: u8,
     own_shift: u8,
     scales: bool,
-    /// SND.WL1 and SND.WL2.
+    /// SND.WL1 and SND.WL2: the numbers of the segment that last updated the window.
     window_seq: SeqNr,
     window_ack: SeqNr,
     acks: Acks,
     clock: TimestampClock,
-    /// Whether a congestion mark is echoed until the peer has reduced its window (RFC 3168 §6.1.3).
+    /// True while a congestion mark is echoed: until the peer has reduced its window (RFC 3168
+    /// §6.1.3).
     echoes_mark: bool,
     /// The cookie from the server for the next connection (RFC 7413 §4.1.3).
     cookie: Cookie,
-    /// Whether our SYN-ACK gives the client a cookie.
+    /// True if our SYN-ACK gives the client a Fast Open cookie.
     gives_cookie: bool,
-    /// T/TCP's connection counts.
+    /// T/TCP's connection counts and cache.
     transaction: Transaction,
     challenges: Challenges,
     timers: Timers,
@@ -98,7 +100,7 @@ pub enum State {
 pub enum Event {
     /// The handshake is complete.
     Connected,
-    /// There is data to read.
+    /// There is new data to read.
     Readable,
     /// There is room to write again, after [`Connection::write`] had too little.
     Writable,
@@ -110,7 +112,7 @@ pub enum Event {
     Aborted(Abort),
 }
 
-/// Why a connection ended early.
+/// The reason why a connection ended early.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Abort {
@@ -122,14 +124,14 @@ pub enum Abort {
     TimedOut,
     /// The network reported that there is no way to the peer (RFC 1122 §4.2.3.9).
     Unreachable,
-    /// The owner aborted it.
+    /// The owner called [`Connection::abort`].
     Local,
 }
 
 #[derive(Debug, Clone, Default)]
 struct Timers {
     time_wait: Option<Instant>,
-    /// When the next keepalive probe is due, and how many were sent.
+    /// Time of the next keepalive probe, and the number of probes sent.
     keepalive: Option<Instant>,
     probes: u32,
 }
@@ -138,10 +140,10 @@ struct Timers {
 #[derive(Debug, Clone, Default)]
 struct TimestampClock {
     offset: u32,
-    /// TS.Recent, and when it came.
+    /// TS.Recent, and the time of its arrival.
     recent: u32,
     recent_at: Instant,
-    /// Last.ACK.sent.
+    /// Last.ACK.sent (RFC 7323 §4.3).
     last_ack_sent: SeqNr,
 }
 
@@ -184,6 +186,7 @@ impl<P: Payload> Connection<P> {
             window_seq: SeqNr::default(),
             window_ack: SeqNr::default(),
             acks: Acks::new(config.acks),
+            // RFC 7323 §5.4: an offset of its own for each connection.
             clock: TimestampClock { offset: iss.get(), ..TimestampClock::default() },
             echoes_mark: false,
             cookie: Cookie::new(),
@@ -216,17 +219,17 @@ impl<P: Payload> Connection<P> {
         Self::new(config.into(), State::Listen, iss)
     }
 
-    /// The state.
+    /// Returns the state of RFC 9293.
     pub fn state(&self) -> State {
         self.state
     }
 
-    /// Its settings.
+    /// Returns the settings it was created with.
     pub fn config(&self) -> &Config {
         &self.config
     }
 
-    /// What it knows about the path, for other connections
+    /// Returns its knowledge of the path, for other connections
     /// ([`Config::shared`](crate::Config::shared)).
     pub fn control_block(&self) -> ControlBlock {
         self.sender.control_block()
@@ -238,12 +241,12 @@ impl<P: Payload> Connection<P> {
         &self.cookie
     }
 
-    /// Whether both ends report holes to each other (SNACK); false before the handshake.
+    /// Returns true if both ends report holes to each other (SNACK); false before the handshake.
     pub fn has_snack(&self) -> bool {
         self.agreed.snack
     }
 
-    /// Whether both ends acknowledge selectively; false before the handshake.
+    /// Returns true if both ends acknowledge selectively (SACK); false before the handshake.
     pub fn has_sack(&self) -> bool {
         self.agreed.sack
     }
@@ -259,6 +262,7 @@ impl<P: Payload> Connection<P> {
     }
 
     fn notify(&mut self, event: Event) {
+        // A repeated event, such as `Readable`, tells the owner nothing new.
         if self.events.back() != Some(&event) {
             self.events.push_back(event);
         }
@@ -269,12 +273,12 @@ impl<P: Payload> Connection<P> {
         self.iss.advance(position)
     }
 
-    /// RCV.NXT.
+    /// RCV.NXT as a sequence number.
     fn rcv_nxt(&self) -> SeqNr {
         self.irs.advance(self.receiver.next())
     }
 
-    /// Whether the peer's SYN was received.
+    /// Returns true once the peer's SYN was received.
     fn is_synchronised(&self) -> bool {
         !matches!(self.state, State::Closed | State::Listen | State::SynSent)
     }

@@ -1,5 +1,5 @@
-//! The scoreboard: every segment that was sent and is not acknowledged, and what is known of its
-//! fate.
+//! The scoreboard: every segment that was sent and is not acknowledged, with its state: in flight,
+//! selectively acknowledged or lost.
 
 use core::ops::Range;
 use std::collections::{BTreeSet, VecDeque};
@@ -15,21 +15,21 @@ use crate::delivery_snapshot::DeliverySnapshot;
 pub(crate) struct Sent {
     pub(crate) start: u64,
     pub(crate) end: u64,
-    /// When it was sent last.
+    /// Time of its last transmission.
     pub(crate) sent_at: Instant,
     /// Counts all transmissions of the connection; a larger number is later.
     pub(crate) serial: u64,
-    /// Number of transmissions.
+    /// Number of its transmissions, the first included.
     pub(crate) times: u32,
     pub(crate) fate: Fate,
-    /// Whether it was ever declared lost; it may have been resent since.
+    /// True if it was ever declared lost; it may have been resent since.
     was_lost: bool,
     pub(crate) snapshot: DeliverySnapshot,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Fate {
-    /// In flight, as far as is known.
+    /// In flight, for all that is known.
     InFlight,
     Sacked,
     /// Declared lost and not resent yet.
@@ -72,7 +72,7 @@ pub(crate) struct Flight {
     judged: u64,
     serial: u64,
     in_flight: u64,
-    /// Segments selectively acknowledged.
+    /// Number of selectively acknowledged segments.
     sacked_count: usize,
 }
 
@@ -152,7 +152,7 @@ impl Flight {
         });
     }
 
-    /// Records a retransmission.
+    /// Records a retransmission, which takes the segment back in flight.
     pub(crate) fn resend(&mut self, id: Id, now: Instant, snapshot: DeliverySnapshot) {
         self.serial += 1;
         let serial = self.serial;
@@ -168,6 +168,7 @@ impl Flight {
 
     /// Forgets all outstanding segments: their data was not accepted and will be divided anew.
     pub(crate) fn clear(&mut self) {
+        // Ids are never used again: others may still refer to them.
         self.first += self.segments.len() as u64;
         self.segments.clear();
         self.order.clear();
@@ -218,6 +219,7 @@ impl Flight {
             self.first += 1;
         }
         self.sacked.remove(0..position);
+        // Outdated entries at the front would only be skipped by `expire`.
         while self.order.front().is_some_and(|(_, id)| *id < self.first) {
             self.order.pop_front();
         }
@@ -238,6 +240,7 @@ impl Flight {
         let news: SmallVec<[Range<u64>; 4]> = self.sacked.gaps(range).collect();
         for gap in news {
             let mut index = self.index_at(gap.start);
+            // A segment of which the beginning is missing counts as unacknowledged.
             if self.segments.get(index).is_some_and(|sent| sent.start < gap.start) {
                 index += 1;
             }
@@ -264,7 +267,8 @@ impl Flight {
         }
     }
 
-    /// The receiver has discarded data that it had selectively acknowledged (RFC 2018 §8).
+    /// Discards all selective acknowledgements: the receiver has dropped data that it had reported
+    /// (RFC 2018 §8).
     pub(crate) fn forget_sacks(&mut self) {
         for sent in &mut self.segments {
             if sent.fate == Fate::Sacked {
@@ -274,6 +278,7 @@ impl Flight {
         }
         self.sacked = RangeSet::default();
         self.sacked_count = 0;
+        // Segments below it are in flight again.
         self.judged = 0;
         self.sort_order();
     }
@@ -307,8 +312,8 @@ impl Flight {
         }
     }
 
-    /// Whether data declared lost is still missing, resent or not. O(n); only for the end of
-    /// recoveries.
+    /// Returns true if data declared lost is still missing, resent or not. O(n); only for the end
+    /// of recoveries.
     pub(crate) fn has_unrepaired(&self) -> bool {
         self.segments.iter().any(|sent| sent.was_lost && sent.fate != Fate::Sacked)
     }
@@ -329,7 +334,7 @@ impl Flight {
         self.sort_order();
     }
 
-    /// The first segment to resend.
+    /// Returns the first segment to resend.
     #[inline]
     pub(crate) fn first_lost(&self) -> Option<Id> {
         self.lost.first().copied()
@@ -366,8 +371,9 @@ impl Flight {
         any
     }
 
-    /// Goes through the segments in flight in order of transmission, up to `latest`, and declares
-    /// them lost while `is_lost` says so. Returns the first that is not.
+    /// Goes through the segments in flight in order of transmission, up to the one before `latest`,
+    /// and declares them lost while `is_lost` holds. Returns true if any was declared lost, and the
+    /// first segment that was not.
     pub(crate) fn expire(
         &mut self,
         latest: u64,
@@ -378,6 +384,8 @@ impl Flight {
             && serial < latest
         {
             match self.get(id).copied() {
+                // Others are outdated entries: the segment was resent, acknowledged or declared
+                // lost since.
                 Some(sent) if sent.serial == serial && sent.fate == Fate::InFlight => {
                     if !is_lost(&sent) {
                         return (any, Some(sent));

@@ -104,7 +104,7 @@ pub fn packets(mut bytes: &[u8]) {
     }
 }
 
-/// A packet with the right checksum of TCP: a fuzzer does not find it.
+/// Returns the packet with a correct TCP checksum, which a fuzzer would not find.
 fn mended(packet: &[u8]) -> Bytes {
     let mut out = packet.to_vec();
     let at = SlicedPacket::from_ip(packet).ok().and_then(|sliced| {
@@ -127,7 +127,8 @@ fn mended(packet: &[u8]) -> Bytes {
     out.into()
 }
 
-/// What was read can be written, in packets of any size, and is then read again.
+/// Asserts that a segment that was read can be written, in packets of any size, and reads back
+/// equal.
 fn assert_written(path: &wire::Path, segment: &crate::Segment<Bytes>, dscp: u8) {
     let mut payload = Vec::new();
     for mtu in [u16::MAX, 552] {
@@ -147,7 +148,7 @@ fn assert_written(path: &wire::Path, segment: &crate::Segment<Bytes>, dscp: u8) 
     }
 }
 
-/// Answers, reads and ends what there is, and checks that it is bounded.
+/// Answers, reads and ends all flows, and asserts that their number and output are bounded.
 fn serve(stack: &mut Stack<Bytes>, now: Instant, config: &Arc<Config>) {
     while let Some(event) = stack.poll_event() {
         let (StackEvent::Incoming(flow) | StackEvent::Changed(flow)) = event;

@@ -13,44 +13,44 @@ use crate::prr::PrrBound;
 use crate::rtt::Sampling;
 use crate::tcb::Sharing;
 
-/// Why a setting was rejected.
+/// The reason why a setting was rejected.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum ConfigError {
     /// Not of the form name=value.
     #[error("{text:?} is not an option: expected name=value")]
     Form {
-        /// The given text.
+        /// The part of the text that was rejected.
         text: String,
     },
     /// There is no option with that name.
     #[error("there is no option {name:?}: expected one of {}", Config::names().collect::<Vec<_>>().join(", \
                                                                                                          "))]
     Unknown {
-        /// The given name.
+        /// The unknown name, as given.
         name: String,
     },
     /// The value does not name a profile or controller.
     #[error("{name}: {message}")]
     Unreadable {
-        /// The option.
+        /// The name of the option.
         name: String,
-        /// The given value, what is wrong with it, and what would be accepted.
+        /// The given value, the fault in it, and the values that are accepted.
         message: String,
     },
     /// The value is invalid for the option.
     #[error("{name} = {value:?}: expected {expected}")]
     Value {
-        /// The option.
+        /// The name of the option.
         name: String,
-        /// The given value.
+        /// The rejected value, as given.
         value: String,
-        /// What would be accepted.
+        /// Description of the values that are accepted.
         expected: String,
     },
 }
 
-/// One option: its name, what it accepts, and how it is set.
+/// One option: its name, the values it accepts, and the function that sets it.
 struct Setting {
     name: &'static str,
     expected: &'static str,
@@ -173,7 +173,7 @@ fn settings() -> impl Iterator<Item = &'static Setting> {
 }
 
 impl Config {
-    /// The names of all options.
+    /// Returns the names of all options, as users write them.
     pub fn names() -> impl Iterator<Item = &'static str> {
         ["profile", "cc"].into_iter().chain(settings().map(|setting| setting.name))
     }
@@ -224,6 +224,7 @@ impl FromStr for Config {
     fn from_str(text: &str) -> Result<Self, ConfigError> {
         let mut config = Profile::Linux.config();
         let pairs = pairs(text)?;
+        // A profile sets everything, so it comes first wherever it is written.
         let (profiles, others): (Vec<_>, Vec<_>) =
             pairs.iter().partition(|(name, _)| *name == "profile");
         for (name, value) in profiles.into_iter().chain(others) {
@@ -233,7 +234,7 @@ impl FromStr for Config {
     }
 }
 
-/// Splits into names and values, keeping the options of a controller with it.
+/// Splits the text into names and values, and keeps the options of a controller with its name.
 fn pairs(text: &str) -> Result<Vec<(&str, String)>, ConfigError> {
     let mut pairs: Vec<(&str, String)> = Vec::new();
     for part in text.split(',').map(str::trim).filter(|part| !part.is_empty()) {
@@ -253,15 +254,16 @@ fn is_controller(name: &str) -> bool {
     name == "controller" || name == "cc"
 }
 
-/// The controller's text with `part`, if that belongs to it: it is no option of
-/// the endpoint and follows others of the controller, or is one that the
-/// controller has. Whether the value is good is looked at later.
+/// Returns the controller's text with `part` appended, if that belongs to it: it is no option of
+/// the endpoint, and follows others of the controller or is one that the controller has. Its value
+/// is validated later.
 fn joined(last: &str, spec: &str, name: &str, part: &str) -> Option<String> {
     let is_own = is_controller(name) || Config::names().any(|known| known == name);
     if is_own || !is_controller(last) {
         return None;
     }
     if spec.contains(':') {
+        // The controller has options already; an unknown one shall be reported as the controller's.
         return Some(format!("{spec},{part}"));
     }
     let joined = format!("{spec}:{part}");
@@ -277,7 +279,7 @@ fn assign<T>(to: &mut T, value: Option<T>) -> Option<()> {
     Some(())
 }
 
-/// `None` for the word `none`, otherwise the result of `read`.
+/// Reads an optional value: `Some(None)` for the word `none`, otherwise the result of `read`.
 fn unless<T>(none: &str, text: &str, read: fn(&str) -> Option<T>) -> Option<Option<T>> {
     if text == none { Some(None) } else { read(text).map(Some) }
 }

@@ -1,14 +1,14 @@
-//! Paces segments.
+//! The pacer of segments.
 
 use core::time::Duration;
 
 use shaping::Schedule;
 use units::{BitRate, ByteCount, Instant};
 
-/// How much a late driver may send at once to catch up.
+/// Time for which a late driver may catch up in one burst.
 const BURST: Duration = Duration::from_millis(1);
 
-/// When the next segment may leave.
+/// Schedules when the next segment may leave.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Pacer(Schedule);
 

@@ -21,12 +21,12 @@ const HOP_LIMIT: u8 = 64;
 const LEAST_V4: u16 = 552;
 const LEAST_V6: u16 = 1280;
 
-/// What an IP packet from the network means to a [`Stack`](crate::Stack).
+/// An IP packet from the network, as a [`Stack`](crate::Stack) takes it.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Packet {
     /// A segment, and the DSCP of its packet.
     Segment(wire::Path, Segment<Bytes>, u8),
-    /// Our segment with this number, sent along this path, did not find its destination.
+    /// The destination of our segment with this number, sent along this path, is unreachable.
     Unreachable(wire::Path, SeqNr),
     /// Packets along this path may have this many bytes at most.
     TooBig(wire::Path, u16),
@@ -52,6 +52,7 @@ pub fn read(packet: &Bytes) -> Option<Packet> {
             _ => None,
         },
         _ => {
+            // Fragments are not reassembled.
             let payload = net.ip_payload_ref().filter(|payload| !payload.fragmented)?;
             if payload.ip_number != IpNumber::TCP {
                 return None;
@@ -64,7 +65,7 @@ pub fn read(packet: &Bytes) -> Option<Packet> {
     }
 }
 
-/// Source, destination, DSCP and ECN bits of a packet.
+/// Returns source, destination, DSCP and ECN bits of a packet.
 pub(crate) fn header(net: &NetSlice<'_>) -> Option<(IpAddr, IpAddr, u8, u8)> {
     match net {
         NetSlice::Ipv4(v4) => {
@@ -81,7 +82,8 @@ pub(crate) fn header(net: &NetSlice<'_>) -> Option<(IpAddr, IpAddr, u8, u8)> {
     }
 }
 
-/// What a code means: a path MTU, or an unreachable destination; nothing for errors that may pass.
+/// Interprets an ICMP code: `Some(Some(mtu))` for a path MTU, `Some(None)` for an unreachable
+/// destination, `None` for transient errors.
 #[allow(clippy::option_option, reason = "used once")]
 fn unreachable_v4(how: &icmpv4::DestUnreachableHeader) -> Option<Option<u16>> {
     use icmpv4::DestUnreachableHeader::{FragmentationNeeded, SourceRouteFailed};
@@ -92,9 +94,10 @@ fn unreachable_v4(how: &icmpv4::DestUnreachableHeader) -> Option<Option<u16>> {
     }
 }
 
-/// The error about the packet that ICMP quotes, of which only the first eight bytes of the segment are
-/// certain: ports and number.
+/// Returns the error about the packet that ICMP quotes. Only the first eight bytes of its segment
+/// are certain to be there (RFC 792): ports and number.
 fn quoted(quote: &[u8], mtu: Option<u16>) -> Option<Packet> {
+    // Parsed laxly, because routers may quote only the beginning of the packet.
     let sliced = LaxSlicedPacket::from_ip(quote).ok()?;
     let net = sliced.net.as_ref()?;
     let (from, to): (IpAddr, IpAddr) = match net {
@@ -119,12 +122,13 @@ fn quoted(quote: &[u8], mtu: Option<u16>) -> Option<Packet> {
     })
 }
 
-/// The ICMP error that answers a SYN with the number `seq`, which came along `path`: its destination is
-/// not to be reached, or only because somebody forbids it. It comes from the destination, like all that
-/// the stack says.
+/// Returns the ICMP error that answers a SYN with the number `seq`, which came along `path`: its
+/// destination is unreachable, or administratively prohibited. Its source is the destination of the
+/// SYN, like that of all packets of the stack. `None` if the addresses are of different families.
 pub fn unreachable(path: &wire::Path, seq: SeqNr, prohibited: bool) -> Option<Vec<u8>> {
     let quote = syn(path, seq)?;
     let mut out = Vec::new();
+    // From the destination of the SYN back to its source.
     match (path.to, path.from) {
         (IpAddr::V4(from), IpAddr::V4(to)) => {
             use icmpv4::DestUnreachableHeader::{FilterProhibited, Host};
@@ -162,7 +166,7 @@ pub fn unreachable(path: &wire::Path, seq: SeqNr, prohibited: bool) -> Option<Ve
     Some(out)
 }
 
-/// The packet of a SYN, as far as errors about it must quote it.
+/// Returns the packet of a SYN, as far as errors about it must quote it.
 fn syn(path: &wire::Path, seq: SeqNr) -> Option<Vec<u8>> {
     let flags = Flags { syn: true, ..Flags::default() };
     let syn = Segment { seq, flags, payload: Bytes::new(), ..Segment::default() };
@@ -187,6 +191,7 @@ pub fn write(
 ) -> io::Result<()> {
     let header = if path.from.is_ipv4() { Ipv4Header::MIN_LEN } else { Ipv6Header::LEN };
     let overhead = header + segment.wire_len() - segment.payload.len();
+    // At least a byte, so that cutting ends whatever the MTU is.
     let room = usize::from(mtu).saturating_sub(overhead).max(1);
     let mut rest = Some(segment);
     while let Some(mut segment) = rest.take() {
@@ -194,6 +199,7 @@ pub fn write(
             let mut later = segment.clone();
             later.payload = segment.payload.split_off(room);
             later.seq = segment.seq.advance(room as u64 + u64::from(segment.flags.syn));
+            // The first part has SYN and CWR, the last FIN and PSH, as with TSO.
             (later.flags.syn, later.flags.cwr) = (false, false);
             (segment.flags.fin, segment.flags.psh) = (false, false);
             rest = Some(later);

@@ -7,15 +7,15 @@ use bytes::Bytes;
 /// A run of stream bytes as seen by TCP: it can be split and joined. [`ByteRange`] is for
 /// simulations, [`Bytes`] for the wire. The default is empty.
 pub trait Payload: Clone + Default + core::fmt::Debug {
-    /// Length in bytes.
+    /// Returns the length in bytes.
     fn len(&self) -> usize;
 
-    /// Whether it is empty.
+    /// Returns true if there are no bytes.
     fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The bytes at `range`, which lies within.
+    /// Returns the bytes at `range`, which must be within.
     #[must_use]
     fn slice(&self, range: Range<usize>) -> Self;
 
@@ -32,7 +32,7 @@ pub trait Payload: Clone + Default + core::fmt::Debug {
 /// Pieces up to this length together are copied into one, in bytes.
 const SMALL: usize = 512;
 
-/// Bytes; slices share them.
+/// Payload on the wire. Slices share the bytes.
 impl Payload for Bytes {
     fn len(&self) -> usize {
         Bytes::len(self)
@@ -70,12 +70,12 @@ pub struct ByteRange {
 }
 
 impl ByteRange {
-    /// The bytes of `range`.
+    /// The bytes at the positions of `range`.
     pub const fn new(range: Range<u64>) -> Self {
         Self { start: range.start, end: range.end }
     }
 
-    /// The positions of the bytes.
+    /// Returns the positions of the bytes.
     pub const fn range(self) -> Range<u64> {
         self.start..self.end
     }

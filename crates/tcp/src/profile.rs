@@ -40,7 +40,7 @@ pub enum Profile {
 }
 
 impl Profile {
-    /// All of them, with their names.
+    /// All profiles, with their names as users write them.
     pub const ALL: [(&'static str, Self); 7] = [
         ("reference", Self::Reference),
         ("satellite", Self::Satellite),
@@ -51,7 +51,7 @@ impl Profile {
         ("scps", Self::Scps),
     ];
 
-    /// The settings.
+    /// Returns the settings of the profile.
     pub fn config(self) -> Config {
         match self {
             Self::Reference => reference(),
@@ -64,7 +64,7 @@ impl Profile {
         }
     }
 
-    /// The name.
+    /// Returns the name, as users write it.
     pub fn name(self) -> &'static str {
         Self::ALL.into_iter().find(|(_, profile)| *profile == self).map_or("", |(name, _)| name)
     }
@@ -73,7 +73,7 @@ impl Profile {
 /// Linux's shortest time-out, which also bounds what is added to the smoothed RTT.
 const TCP_RTO_MIN: Duration = Duration::from_millis(200);
 
-/// Without any options, as before 1992.
+/// Returns the settings of a TCP without any options, as before RFC 1323 (1992).
 fn bare(controller: &str) -> Config {
     Config {
         window_scaling: false,
@@ -102,7 +102,7 @@ fn bare(controller: &str) -> Config {
     }
 }
 
-/// A controller of the registry without options.
+/// Returns a controller of the registry with its default options.
 fn named(controller: &str) -> ControllerSpec {
     controller.parse().unwrap_or_default()
 }
@@ -173,11 +173,13 @@ fn linux() -> Config {
         ecn: false,
         eifel: true,
         minshall: true,
+        // TCP_MAX_QUICKACKS.
         acks: AckConfig { quick: 16, ..AckConfig::default() },
         counting: Counting::Bytes { limit: None },
         rto: RtoConfig {
             min: TCP_RTO_MIN,
             granularity: TCP_RTO_MIN,
+            // TCP_RTO_MAX.
             max: Duration::from_secs(120),
             ..RtoConfig::default()
         },
@@ -200,11 +202,11 @@ fn scps() -> Config {
     }
 }
 
-/// There is no profile of that name.
+/// The error for a name that no profile has.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("no TCP profile \"{name}\": expected one of {}", Profile::ALL.map(|(name, _)| name).join(", "))]
 pub struct UnknownProfile {
-    /// The given name.
+    /// The unknown name, as given.
     name: String,
 }
 

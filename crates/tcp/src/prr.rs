@@ -14,7 +14,7 @@ pub enum PrrBound {
 #[derive(Debug, Clone)]
 pub(crate) struct Prr {
     bound: PrrBound,
-    /// `RecoverFS`.
+    /// `RecoverFS`: bytes outstanding at the start of recovery.
     flight_size: u64,
     delivered: u64,
     out: u64,
@@ -36,6 +36,8 @@ impl Prr {
         } else {
             let owed = self.delivered.saturating_sub(self.out);
             let limit = match self.bound {
+                // RFC 6937 §3: CRB conserves packets; SSRB adds a segment per acknowledgement, as
+                // slow start does.
                 PrrBound::Conservative => owed,
                 PrrBound::SlowStart => owed.max(delivered) + mss,
             };
@@ -48,7 +50,7 @@ impl Prr {
         self.allowance = self.allowance.saturating_sub(bytes);
     }
 
-    /// Bytes that may be sent now.
+    /// Returns the number of bytes that may be sent now.
     pub(crate) fn allowance(&self) -> u64 {
         self.allowance
     }

@@ -17,12 +17,12 @@ const PERSIST: u32 = 16;
 pub(crate) struct Rack {
     /// The latest transmission that was delivered.
     serial: u64,
-    /// Its round-trip time, in nanoseconds.
+    /// Round-trip time of that transmission, in nanoseconds.
     rtt: u64,
-    /// The highest position delivered.
+    /// The highest position delivered so far.
     fack: u64,
     reordering_seen: bool,
-    /// `RACK.reo_wnd_mult`.
+    /// `RACK.reo_wnd_mult`: factor of the reordering window.
     mult: u32,
     persist: u32,
     /// Duplicates reported before this is acknowledged are ignored.
@@ -70,7 +70,8 @@ impl Rack {
         }
     }
 
-    /// A recovery has ended.
+    /// Handles the end of a recovery: after 16 without a needless retransmission the reordering
+    /// window is no longer widened.
     pub(crate) fn on_recovered(&mut self) {
         self.persist = self.persist.saturating_sub(1);
         if self.persist == 0 {
@@ -86,6 +87,8 @@ impl Rack {
         smoothed: Option<u64>,
     ) -> u64 {
         if !self.reordering_seen && (recovering || flight.sacked_count() >= DUP_THRESH) {
+            // §6.2 step 4: without reordering so far, as fast as with three duplicate
+            // acknowledgements.
             return 0;
         }
         let window = (min_rtt.unwrap_or_default() / 4).saturating_mul(self.mult.into());

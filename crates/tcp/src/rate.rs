@@ -15,9 +15,9 @@ pub struct RateSample {
     /// Bytes delivered between the sending of the segment that was just
     /// acknowledged and now.
     delivered: ByteCount,
-    /// That time, in nanoseconds; not 0.
+    /// The time of these deliveries, in nanoseconds; not 0.
     interval: u64,
-    /// Whether the sender ran out of data in that time: the path may carry more.
+    /// True if the sender ran out of data in that time: the path may carry more.
     pub is_app_limited: bool,
     /// Bytes delivered before that segment was sent.
     pub prior_delivered: ByteCount,
@@ -54,7 +54,7 @@ pub(crate) struct RateMeter {
 }
 
 impl RateMeter {
-    /// Bytes delivered so far.
+    /// Returns the number of bytes delivered so far.
     #[inline]
     pub(crate) fn delivered(&self) -> u64 {
         self.delivered
@@ -64,6 +64,7 @@ impl RateMeter {
     #[inline]
     pub(crate) fn sent(&mut self, now: Instant, idle: bool) -> DeliverySnapshot {
         if idle {
+            // As in the draft: a pause must not count as time in which the path delivered nothing.
             (self.first_sent_at, self.delivered_at) = (now, now);
         }
         DeliverySnapshot {
@@ -77,6 +78,7 @@ impl RateMeter {
     /// Records that there is room to send but no data.
     #[inline]
     pub(crate) fn app_limited(&mut self, in_flight: u64) {
+        // 0 would mean that no data was limited by the application.
         self.app_limited_until = (self.delivered + in_flight).max(1);
     }
 
@@ -101,8 +103,9 @@ impl RateMeter {
         let between = |a: Instant, b: Instant| a.as_nanos().saturating_sub(b.as_nanos());
         let send = between(sent_at, prior.first_sent_at);
         let ack = between(self.delivered_at, prior.delivered_at);
+        // The longer of the two: compressed acknowledgements would show too high a rate.
         let interval = send.max(ack);
-        // Shorter than any round trip: these acknowledge unnecessary retransmissions.
+        // An interval shorter than any round trip stems from unnecessary retransmissions.
         if interval == 0 || min_rtt.is_some_and(|min| interval < min) {
             return None;
         }

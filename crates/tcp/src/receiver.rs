@@ -36,7 +36,7 @@ pub(crate) struct Receiver<P> {
     capacity: u64,
     /// The right edge of the window as last advertised.
     edge: u64,
-    /// Where the stream ends, if known.
+    /// Position of the FIN, once it has arrived.
     fin: Option<u64>,
     /// The islands that grew last, latest first, with their current extent (RFC 2018 §4).
     recent: ArrayVec<Range<u64>, MAX_BLOCKS>,
@@ -81,18 +81,18 @@ impl<P: Payload> Receiver<P> {
         self.next
     }
 
-    /// Bytes ready to read.
+    /// Returns the number of bytes ready to read.
     pub(crate) fn ready_len(&self) -> u64 {
         self.ready_len
     }
 
-    /// Bytes received and not read.
+    /// Returns the number of bytes received and not read.
     pub(crate) fn held_bytes(&self) -> u64 {
         let waiting = self.islands.iter().map(|(start, island)| island.end - start);
         self.ready_len + waiting.sum::<u64>()
     }
 
-    /// Whether all of the stream has arrived.
+    /// Returns true if all of the stream has arrived, the FIN included.
     pub(crate) fn is_complete(&self) -> bool {
         self.fin.is_some_and(|fin| self.next > fin)
     }
@@ -101,7 +101,7 @@ impl<P: Payload> Receiver<P> {
         !self.islands.is_empty()
     }
 
-    /// A hole to report: each in turn, from the first.
+    /// Returns a hole to report: each in turn, from the first.
     pub(crate) fn next_hole(&mut self) -> Option<Range<u64>> {
         let (first, _) = self.islands.first_key_value()?;
         let first = self.next..*first;
@@ -110,24 +110,24 @@ impl<P: Payload> Receiver<P> {
             Some(island.end..*start)
         };
         let later = self.islands.range(self.told..).find_map(after);
-        // After the last one it is the first one's turn again.
+        // After the last hole, the turn starts again at the first.
         let hole = if self.told < first.start { first } else { later.unwrap_or(first) };
         self.told = hole.start;
         Some(hole)
     }
 
-    /// The window last advertised to the peer: RCV.WND.
+    /// Returns what is left of the window last advertised to the peer: RCV.WND.
     pub(crate) fn window(&self) -> u64 {
         self.edge.saturating_sub(self.next)
     }
 
-    /// The right edge that the buffer has room for.
+    /// Returns the right edge of the window that the buffer has room for.
     fn room_edge(&self) -> u64 {
         self.next + self.capacity.saturating_sub(self.ready_len)
     }
 
-    /// Whether the window has grown enough to announce it (RFC 9293 §3.8.6.2.2): by two segments or
-    /// half of the buffer.
+    /// Returns true if the window has grown enough to announce it (RFC 9293 §3.8.6.2.2): by two
+    /// segments or half of the buffer.
     pub(crate) fn owes_update(&self, mss: u64) -> bool {
         self.room_edge().saturating_sub(self.edge) >= (2 * mss).min(self.capacity.div_ceil(2))
     }
@@ -141,7 +141,8 @@ impl<P: Payload> Receiver<P> {
         if room >= edge + mss.min(self.capacity / 2) {
             edge = room;
         }
-        // Rounded down as it opens, but never below what was promised.
+        // Rounded down as it opens; never below the promised edge, since windows must not shrink
+        // (RFC 9293 §3.8.6).
         let window = edge - self.next;
         let units = (window >> shift).min(65_535);
         let promised = self.edge.saturating_sub(self.next);
@@ -162,6 +163,7 @@ impl<P: Payload> Receiver<P> {
             return Arrival::Duplicate;
         }
         if start < self.next {
+            // RFC 2883 §4: the part that arrived before is reported as a duplicate.
             self.duplicate = Some(start..self.next);
         }
         self.deliver(data.slice((self.next - start) as usize..data.len()));
@@ -176,6 +178,8 @@ impl<P: Payload> Receiver<P> {
     fn insert_later(&mut self, start: u64, data: &P) -> Arrival {
         let end = start + data.len() as u64;
         let island = match self.insert_last(start, data) {
+            // The usual case behind a hole: data follows the latest island or forms a new one after
+            // it.
             Some(island) => island,
             None if self.held(start).is_some_and(|held| end <= held) => {
                 self.duplicate = Some(start..end);
@@ -189,18 +193,19 @@ impl<P: Payload> Receiver<P> {
 
     /// Records that `island` has grown, possibly merging others.
     fn note_recent(&mut self, island: Range<u64>) {
+        // Islands that have merged into this one are no longer reported by themselves.
         self.recent.retain(|known| known.start < island.start || island.end < known.end);
         self.recent.truncate(MAX_BLOCKS - 1);
         self.recent.insert(0, island);
     }
 
-    /// The end of the island that holds the byte at `position`.
+    /// Returns the end of the island that holds the byte at `position`.
     fn held(&self, position: u64) -> Option<u64> {
         let (_, island) = self.island_before(position)?;
         (island.end > position).then_some(island.end)
     }
 
-    /// The island with the largest start at or below `position`.
+    /// Returns the island with the largest start at or below `position`.
     fn island_before(&self, position: u64) -> Option<(&u64, &Island<P>)> {
         self.islands.range(..=position).next_back()
     }
@@ -311,12 +316,13 @@ impl<P: Payload> Receiver<P> {
     }
 
     fn pass_fin(&mut self) {
+        // RFC 9293 §3.4: a FIN takes a sequence number of its own.
         if self.fin == Some(self.next) {
             self.next += 1;
         }
     }
 
-    /// Takes at most `max` bytes in order.
+    /// Takes the next data in order, at most `max` bytes.
     pub(crate) fn read(&mut self, max: usize) -> Option<P> {
         let first = self.ready.front_mut()?;
         let data = if first.len() <= max {
@@ -330,7 +336,7 @@ impl<P: Payload> Receiver<P> {
         (!data.is_empty()).then_some(data)
     }
 
-    /// Whether there is anything to report in SACK blocks.
+    /// Returns true if there is anything to report in SACK blocks.
     pub(crate) fn has_sack(&self) -> bool {
         self.has_holes() || self.duplicate.is_some()
     }

@@ -16,11 +16,11 @@ pub struct RtoConfig {
     /// Clock granularity G: the minimum by which the time-out exceeds the smoothed RTT. The clocks
     /// of 1988 ticked every 500 ms.
     pub granularity: Duration,
-    /// How often the RTT is measured.
+    /// Frequency of RTT samples.
     pub sampling: Sampling,
 }
 
-/// How often the RTT is measured.
+/// The frequency with which the RTT is measured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Sampling {
     /// On every acknowledgement that allows it. The gains are divided by the number of samples per
@@ -53,10 +53,10 @@ pub(crate) struct Rtt {
     min: u64,
     initial: u64,
     granularity: u64,
-    /// Bounds of the time-out.
+    /// Minimum and maximum of the time-out.
     least: u64,
     most: u64,
-    /// Time-outs since the last sample.
+    /// Number of time-outs since the last sample.
     backoff: u32,
     /// No samples are taken before this position is acknowledged.
     timed_until: u64,
@@ -84,7 +84,7 @@ impl Rtt {
         (self.smoothed, self.variation) = (Some(nanos(smoothed)), nanos(variation));
     }
 
-    /// RTTVAR.
+    /// Returns RTTVAR of RFC 6298.
     pub(crate) fn variation(&self) -> Duration {
         Duration::from_nanos(self.variation)
     }
@@ -100,8 +100,11 @@ impl Rtt {
             Sampling::OncePerRtt => 1,
         };
         self.timed_until = nxt;
+        // RFC 6298 §5: a new measurement ends the backoff, also before the time-out is computed
+        // again.
         self.backoff = 0;
         let Some(smoothed) = self.smoothed else {
+            // (2.2): the first measurement.
             self.smoothed = Some(sample);
             self.variation = sample / 2;
             return;
@@ -149,17 +152,17 @@ impl Rtt {
         bounded.saturating_mul(1 << self.backoff.min(16)).min(self.most)
     }
 
-    /// (5.5): after a time-out.
+    /// Doubles the time-out: rule (5.5) after an expiry.
     pub(crate) fn back_off(&mut self) {
         self.backoff += 1;
     }
 
-    /// A time-out was spurious.
+    /// Reverts the backoff: a time-out was spurious.
     pub(crate) fn forget_backoff(&mut self) {
         self.backoff = 0;
     }
 
-    /// (5.7): data follows a SYN that was retransmitted.
+    /// Restarts the time-out at 3 s: rule (5.7), for data that follows a retransmitted SYN.
     pub(crate) fn syn_was_retransmitted(&mut self) {
         self.initial = self.initial.max(nanos(Duration::from_secs(3)));
         self.backoff = 0;
@@ -177,7 +180,8 @@ fn blend(old: u64, new: u64, weight: i64) -> u64 {
     (old + (new - old) / weight) as u64
 }
 
-/// Nanoseconds that fit into 63 bits: 292 years.
+/// Converts to nanoseconds, at most 292 years, so that they fit into 63 bits for signed
+/// differences.
 fn nanos(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).map_or(i64::MAX as u64, |nanos| nanos.min(i64::MAX as u64))
 }

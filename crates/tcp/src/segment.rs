@@ -13,26 +13,26 @@ pub struct Segment<P> {
     pub seq: SeqNr,
     /// The acknowledgement, if the ACK flag is set.
     pub ack: Option<SeqNr>,
-    /// The other flags.
+    /// The flags other than ACK.
     pub flags: Flags,
-    /// The window field, not scaled.
+    /// The window field as sent, not scaled.
     pub window: u16,
-    /// The options.
+    /// The options of the header.
     pub options: Options,
     /// The codepoint of the IP packet that carries the segment.
     pub ecn: Ecn,
-    /// The data.
+    /// The data, possibly empty.
     pub payload: P,
 }
 
 /// The flags of a segment, apart from ACK and URG.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Flags {
-    /// Begins the stream.
+    /// SYN: begins the stream.
     pub syn: bool,
-    /// Ends the stream.
+    /// FIN: ends the stream.
     pub fin: bool,
-    /// Resets the connection.
+    /// RST: resets the connection.
     pub rst: bool,
     /// Asks to pass the data to the application.
     pub psh: bool,
@@ -48,19 +48,19 @@ pub struct Flags {
 /// The ECN codepoint of an IP packet (RFC 3168 §5).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Ecn {
-    /// Not ECN-capable.
+    /// The transport is not ECN-capable.
     #[default]
     NotEct,
     /// ECN-capable; the codepoint that this endpoint sends.
     Ect0,
-    /// ECN-capable.
+    /// ECN-capable, like `Ect0` (RFC 3168 §5).
     Ect1,
     /// A queue marked the packet.
     Ce,
 }
 
 impl Ecn {
-    /// The codepoint's two bits.
+    /// Returns the codepoint's two bits.
     pub const fn bits(self) -> u8 {
         match self {
             Self::NotEct => 0b00,
@@ -70,7 +70,7 @@ impl Ecn {
         }
     }
 
-    /// From the low two bits of a traffic class.
+    /// Converts from the low two bits of a traffic class.
     pub const fn from_bits(bits: u8) -> Self {
         match bits & 0b11 {
             0b00 => Self::NotEct,
@@ -88,11 +88,11 @@ pub struct Options {
     pub mss: Option<u16>,
     /// Shift of window fields (RFC 7323 §2).
     pub window_scale: Option<u8>,
-    /// Whether selective acknowledgements are supported (RFC 2018 §2).
+    /// True if selective acknowledgements are supported (RFC 2018 §2).
     pub sack_permitted: bool,
     /// Out-of-order data received, latest first (RFC 2018 §3).
     pub sack: SackBlocks,
-    /// Timestamps (RFC 7323 §3).
+    /// The sender's clock, and the echo of the receiver's (RFC 7323 §3).
     pub timestamps: Option<Timestamps>,
     /// A cookie, or a request for one if it is empty (RFC 7413 §4.1.1).
     pub fast_open: Option<Cookie>,
@@ -137,9 +137,9 @@ const COUNT_LEN: usize = 8;
 /// segment that reports it. The bit vector of the long form is not modelled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Snack {
-    /// Where it begins.
+    /// First missing segment.
     pub offset: u16,
-    /// How long it is.
+    /// Number of missing segments.
     pub size: u16,
 }
 
@@ -156,18 +156,18 @@ pub type SackBlocks = ArrayVec<SackBlock, 4>;
 /// A range of sequence numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct SackBlock {
-    /// The first byte.
+    /// Number of the first byte.
     pub start: SeqNr,
     /// The first byte after the range.
     pub end: SeqNr,
 }
 
-/// TSval and TSecr.
+/// The timestamps option: TSval and TSecr (RFC 7323 §3.2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Timestamps {
-    /// The sender's clock.
+    /// TSval: the sender's clock.
     pub value: u32,
-    /// The other end's clock as received in an earlier segment.
+    /// TSecr: the other end's clock as received in an earlier segment.
     pub echo: u32,
 }
 
@@ -211,18 +211,18 @@ impl Options {
         len + if scps { SCPS_LEN } else { 0 } + if snack { SNACK_LEN } else { 0 }
     }
 
-    /// Whether there are SCPS-TP capabilities, and room for them.
+    /// Returns true if there are SCPS-TP capabilities, and room for them.
     pub(crate) fn has_room_for_scps(&self) -> bool {
         self.scps.is_some() && self.len_of_tcp() + SCPS_LEN <= OPTIONS_MAX
     }
 
-    /// Whether there is a hole to report, and room for it.
+    /// Returns true if there is a hole to report, and room for it.
     pub(crate) fn has_room_for_snack(&self) -> bool {
         let scps = if self.has_room_for_scps() { SCPS_LEN } else { 0 };
         self.snack.is_some() && self.len_of_tcp() + scps + SNACK_LEN <= OPTIONS_MAX
     }
 
-    /// Whether there are connection counts, and room for all of them.
+    /// Returns true if there are connection counts, and room for all of them.
     pub(crate) fn has_room_for_counts(&self) -> bool {
         let len = self.counts.wire_len();
         len > 0 && self.len_that_fits() + len <= OPTIONS_MAX
@@ -242,6 +242,7 @@ impl Options {
         len += if self.mss.is_some() { 4 } else { 0 };
         len += if self.window_scale.is_some() { 4 } else { 0 };
         len += match (self.sack_permitted, self.timestamps.is_some()) {
+            // RFC 7323 appendix A: SACK-permitted takes the place of the padding before timestamps.
             (false, false) => 0,
             (true, false) => 4,
             (_, true) => 12,
@@ -256,7 +257,7 @@ impl<P: Payload> Segment<P> {
         self.payload.len() as u64 + u64::from(self.flags.syn) + u64::from(self.flags.fin)
     }
 
-    /// The bytes of header, options and data.
+    /// Returns the length on the wire in bytes: header, options and data.
     #[inline]
     pub fn wire_len(&self) -> usize {
         HEADER_LEN + self.options.wire_len() + self.payload.len()

@@ -21,12 +21,12 @@ impl<P: Payload> SendBuffer<P> {
         Self { chunks: VecDeque::new(), start, end: start }
     }
 
-    /// The position after the last byte.
+    /// Returns the position after the last byte.
     pub(crate) fn end(&self) -> u64 {
         self.end
     }
 
-    /// Bytes held.
+    /// Returns the number of bytes held.
     pub(crate) fn len(&self) -> u64 {
         self.end - self.start
     }
@@ -43,9 +43,10 @@ impl<P: Payload> SendBuffer<P> {
         self.end += len;
     }
 
-    /// The bytes at `range`, which lies within.
+    /// Returns the bytes at `range`, which must be within.
     pub(crate) fn get(&self, range: Range<u64>) -> P {
         debug_assert!(self.start <= range.start && range.end <= self.end);
+        // The usual case needs no search.
         if let (Some((at, chunk)), 1) = (self.chunks.front(), self.chunks.len()) {
             return chunk.slice((range.start - at) as usize..(range.end - at) as usize);
         }
@@ -63,7 +64,7 @@ impl<P: Payload> SendBuffer<P> {
         out
     }
 
-    /// Drops what lies before `position`.
+    /// Drops the bytes before `position`.
     pub(crate) fn release(&mut self, position: u64) {
         let position = position.min(self.end);
         while let Some((at, chunk)) = self.chunks.front_mut() {

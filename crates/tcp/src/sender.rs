@@ -31,21 +31,21 @@ use estimate::Estimate;
 pub(crate) struct AckInfo<'a> {
     /// Everything below is acknowledged.
     pub(crate) position: u64,
-    /// Selectively acknowledged, within what is outstanding.
+    /// Selectively acknowledged ranges, within what is outstanding.
     pub(crate) sack: &'a [Range<u64>],
-    /// Reported missing (SNACK).
+    /// Range reported missing (SNACK).
     pub(crate) hole: Option<Range<u64>>,
-    /// Reported as a duplicate (RFC 2883).
+    /// Range reported as a duplicate (RFC 2883).
     pub(crate) duplicate: Option<Range<u64>>,
     /// The peer's advertised window, in bytes.
     pub(crate) window: u64,
-    /// Whether the window is newer (RFC 9293 §3.10.7.4: SND.WL1 and SND.WL2).
+    /// True if the window is newer than the known one (RFC 9293 §3.10.7.4: SND.WL1 and SND.WL2).
     pub(crate) updates_window: bool,
-    /// Without data, SYN or FIN.
+    /// True for a segment without data, SYN or FIN.
     pub(crate) is_bare: bool,
     /// Age in nanoseconds of the segment whose timestamp is echoed, and the echoed value.
     pub(crate) echo: Option<(u64, u32)>,
-    /// The flag ECE.
+    /// The flag ECE: the peer has seen a congestion mark (RFC 3168 §6.1).
     pub(crate) ece: bool,
 }
 
@@ -58,7 +58,8 @@ pub(crate) struct Agreed {
     pub(crate) ecn: bool,
 }
 
-/// Positions count from the SYN at 0; the first byte of data has 1.
+/// The sending half of a connection. Positions count from the SYN at 0; the first byte of data has
+/// 1.
 #[derive(Debug, Clone)]
 pub(crate) struct Sender<P> {
     config: Arc<Config>,
@@ -70,7 +71,7 @@ pub(crate) struct Sender<P> {
     nxt: u64,
     /// The end of the last new segment that was smaller than the MSS.
     small_end: u64,
-    /// Where the FIN goes, once the stream is closed.
+    /// Position of the FIN, once the stream is closed.
     fin: Option<u64>,
     /// Maximum payload of a segment, in bytes.
     mss: u64,
@@ -87,18 +88,18 @@ pub(crate) struct Sender<P> {
     repair: Repair,
     /// The last selective acknowledgements processed.
     reported: ArrayVec<Range<u64>, 4>,
-    /// To be sent regardless of the windows.
+    /// A segment to be sent regardless of the windows.
     forced: Option<Forced>,
     /// The congestion window was the limit when data below this position was sent.
     limited_until: u64,
-    /// ECE is ignored until this is acknowledged.
+    /// ECE is ignored until this position is acknowledged.
     cwr_until: u64,
-    /// The next new segment announces that the window was reduced.
+    /// True if the next new segment announces that the window was reduced (CWR).
     pub(crate) owes_cwr: bool,
-    /// The SYN had to be resent.
+    /// True if the SYN had to be resent.
     syn_was_lost: bool,
-    /// Data may be sent before the handshake completes: with the SYN, or in answer to data on a
-    /// SYN.
+    /// True if data may be sent before the handshake completes: with the SYN, or in answer to data
+    /// on a SYN.
     pub(crate) may_hurry: bool,
     timers: Timers,
     pub(crate) stats: Stats,
@@ -107,7 +108,7 @@ pub(crate) struct Sender<P> {
 #[derive(Debug, Clone, Copy)]
 enum Forced {
     Again(Id),
-    /// This many new bytes.
+    /// A segment with this many new bytes.
     New(u64),
 }
 
@@ -120,10 +121,10 @@ struct Timers {
     reorder: Option<Instant>,
     /// A window probe (RFC 9293 §3.8.6.1).
     persist: Option<Instant>,
-    /// Since when outstanding data has made no progress.
+    /// Time since which outstanding data has made no progress.
     stalled_since: Option<Instant>,
     last_sent: Option<Instant>,
-    /// Something is waiting for the pacer.
+    /// True while a segment is waiting for the pacer.
     waits_for_pacer: bool,
 }
 
@@ -145,16 +146,16 @@ struct Repair {
     timeouts: u32,
     /// The end of a tail loss probe, and whether it was a retransmission.
     tail_probe: Option<(u64, bool)>,
-    /// Where `NextSeg()` rule 3 continues.
+    /// Segment at which `NextSeg()` rule 3 of RFC 6675 continues.
     next_hole: Id,
-    /// `NextSeg()` rule 4 was used in this recovery.
+    /// True if `NextSeg()` rule 4 was used in this recovery.
     rescued: bool,
 }
 
 /// The state of F-RTO (RFC 5682).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Frto {
-    /// The first segment was resent.
+    /// The first segment was resent; its acknowledgement is awaited.
     Retransmitted,
     /// It was acknowledged; this many new segments may be sent.
     Probing(u32),
@@ -220,28 +221,29 @@ impl<P: Payload> Sender<P> {
         sender
     }
 
-    /// The handshake is complete: segments carry up to `mss` bytes of payload, and these options
-    /// were negotiated.
+    /// Adopts what the handshake negotiated: the options, and `mss`, the maximum payload of a
+    /// segment in bytes.
     pub(crate) fn establish(&mut self, now: Instant, mss: u64, agreed: Agreed) {
         self.agreed = agreed;
         self.mss = mss.max(1);
         self.cc = self.config.controller.make(&start(&self.config, self.mss));
         if self.syn_was_lost {
-            // RFC 5681 §3.1, RFC 6298 (5.7).
+            // RFC 5681 §3.1: after a lost SYN the initial window is one segment; RFC 6298 (5.7):
+            // the time-out is 3 s.
             self.cc.on_idle(now, ByteCount::new(self.mss));
             self.rtt.syn_was_retransmitted();
         }
     }
 
-    /// The peer's window, from its SYN (never scaled: RFC 7323 §2.2).
+    /// Sets the peer's window from its SYN, where it is never scaled (RFC 7323 §2.2).
     pub(crate) fn set_window(&mut self, window: u16) {
         self.window = window.into();
         self.max_window = self.window;
         self.edge = 1 + self.window;
     }
 
-    /// The peer has accepted the SYN. Any of its data that was not accepted is resent at once in
-    /// segments of the negotiated size (RFC 7413 §4.2.1: this is not a sign of congestion).
+    /// Handles the acceptance of our SYN. Any of its data that was not accepted is resent at once
+    /// in segments of the negotiated size (RFC 7413 §4.2.1: this is not a sign of congestion).
     pub(crate) fn forget_syn_data(&mut self) {
         if !core::mem::take(&mut self.may_hurry) || self.flight.is_empty() {
             return;
@@ -270,17 +272,17 @@ impl<P: Payload> Sender<P> {
         self.max_window
     }
 
-    /// Bytes of data written that were never sent.
+    /// Returns the number of bytes written that were never sent.
     pub(crate) fn unsent(&self) -> u64 {
         self.buffer.end().saturating_sub(self.nxt.max(1))
     }
 
-    /// Bytes that may be written.
+    /// Returns the number of bytes that may be written.
     pub(crate) fn space(&self) -> u64 {
         self.config.send_buffer.get().saturating_sub(self.buffer.len())
     }
 
-    /// Bytes written and not acknowledged.
+    /// Returns the number of bytes written and not acknowledged.
     pub(crate) fn held(&self) -> u64 {
         self.buffer.len()
     }
@@ -300,49 +302,50 @@ impl<P: Payload> Sender<P> {
         self.fin.is_some()
     }
 
-    /// Whether the FIN was sent at least once.
+    /// Returns true if the FIN was sent at least once.
     pub(crate) fn is_fin_sent(&self) -> bool {
         self.fin.is_some_and(|fin| self.nxt > fin)
     }
 
-    /// Whether the FIN is acknowledged.
+    /// Returns true if the FIN is acknowledged.
     pub(crate) fn is_done(&self) -> bool {
         self.fin.is_some_and(|fin| self.una > fin)
     }
 
-    /// Whether anything is outstanding.
+    /// Returns true if nothing is outstanding.
     pub(crate) fn is_idle(&self) -> bool {
         self.flight.is_empty()
     }
 
-    /// The peer needs an answer to a new SYN, so ours is resent with its acknowledgement.
+    /// Resends our SYN with an acknowledgement: the peer has repeated its own, or both opened at
+    /// once.
     pub(crate) fn repeat_syn(&mut self) {
         self.forced = self.flight.front_id().map(Forced::Again);
     }
 
-    /// The data at `range`, which may include SYN and FIN.
+    /// Returns the data at `range`, which may include SYN and FIN.
     pub(crate) fn data(&self, range: &Range<u64>) -> P {
         let end = range.end.min(self.buffer.end());
         let start = range.start.max(1);
         if start < end { self.buffer.get(start..end) } else { P::default() }
     }
 
-    /// Whether `range` ends with the FIN.
+    /// Returns true if `range` ends with the FIN.
     pub(crate) fn has_fin(&self, range: &Range<u64>) -> bool {
         self.fin.is_some_and(|fin| range.end > fin)
     }
 
-    /// Whether `range` ends with the last byte written so far.
+    /// Returns true if `range` ends with the last byte written so far.
     pub(crate) fn ends_push(&self, range: &Range<u64>) -> bool {
         range.end >= self.buffer.end()
     }
 
-    /// Whether SACK determines what is lost and in flight.
+    /// Returns true if SACK determines which segments are lost and in flight.
     fn uses_sack(&self) -> bool {
         self.agreed.sack
     }
 
-    /// How losses are detected, given the negotiated options.
+    /// Returns the rule for detecting losses, given the negotiated options.
     fn detection(&self) -> Detection {
         if self.agreed.sack { self.config.detection } else { Detection::DupAcks }
     }
@@ -351,38 +354,40 @@ impl<P: Payload> Sender<P> {
         self.config.recovery.unwrap_or_else(|| self.cc.recovery())
     }
 
-    /// Whether the window grows by slow start, at the beginning or after a time-out.
+    /// Returns true if the window grows by slow start, at the beginning or after a time-out.
     pub(crate) fn is_in_slow_start(&self) -> bool {
         self.repair.phase != Phase::Recovery && self.cc.cwnd() < self.cc.ssthresh()
     }
 
-    /// Bytes in flight, as far as is known.
+    /// Returns the number of bytes in flight, for all that is known.
     fn pipe(&self) -> u64 {
         if self.repair.phase == Phase::Open && !self.config.limited_transmit {
+            // RFC 3042: without it, duplicate acknowledgements make no room for new data.
             return self.nxt - self.una;
         }
         self.flight.in_flight().saturating_sub(self.repair.dup_bytes)
     }
 
-    /// The `FlightSize` of RFC 5681, without what the window is not responsible for: segments from
-    /// limited transmit (RFC 5681 §3.2 step 2), and those sent during a recovery that led into the
-    /// next.
+    /// Returns the `FlightSize` of RFC 5681, without the part that the window does not account for:
+    /// segments from limited transmit (RFC 5681 §3.2 step 2), and those sent during a recovery that
+    /// led into the next.
     fn flight_size(&self) -> u64 {
         (self.nxt - self.una).min(self.cc.cwnd().get())
     }
 
-    /// What others may use. A threshold that was never set is left out.
+    /// Returns what other connections may use. A threshold that was never set is left out.
     pub(crate) fn control_block(&self) -> ControlBlock {
         let ssthresh = self.cc.ssthresh();
         let was_set = ssthresh.get() < u64::from(u32::MAX);
         ControlBlock {
             rtt: self.rtt.smoothed().map(|smoothed| (smoothed, self.rtt.variation())),
             ssthresh: was_set.then_some(ssthresh),
+            // Before the first acknowledged data the window is only the configured one.
             cwnd: (self.una > 1).then(|| self.cc.cwnd()),
         }
     }
 
-    /// A snapshot for statistics.
+    /// Returns the counters with the current values.
     pub(crate) fn snapshot(&self) -> Stats {
         let mut stats = self.stats.clone();
         stats.cwnd = self.cc.cwnd();
@@ -405,6 +410,7 @@ fn start(config: &Config, mss: u64) -> Start {
     Start {
         mss,
         window: shared.cwnd.map_or(initial, |cwnd| cwnd.get().max(mss)),
+        // RFC 5681 §3.1, equation 4: no loss sets the threshold below two segments.
         ssthresh: ssthresh.map_or(u64::MAX, |bytes| bytes.get().max(2 * mss)),
         seed: config.seed,
     }

@@ -13,23 +13,23 @@ impl SeqNr {
         Self(number)
     }
 
-    /// The number.
+    /// Returns the number as it appears in segments.
     pub const fn get(self) -> u32 {
         self.0
     }
 
-    /// `by` bytes later, modulo 2³². Only the low 32 bits of `by` matter.
+    /// Returns the number `by` bytes later, modulo 2³². Only the low 32 bits of `by` matter.
     #[must_use]
     pub const fn advance(self, by: u64) -> Self {
         Self(self.0.wrapping_add(by as u32))
     }
 
-    /// Number of bytes by which `self` is ahead of `other`; negative if it is behind.
+    /// Returns the number of bytes by which `self` is ahead of `other`; negative if it is behind.
     pub const fn since(self, other: Self) -> i32 {
         self.0.wrapping_sub(other.0) as i32
     }
 
-    /// Whether `self` is ahead of `other`.
+    /// Returns true if `self` is ahead of `other`.
     pub const fn is_after(self, other: Self) -> bool {
         self.since(other) > 0
     }

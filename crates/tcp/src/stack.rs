@@ -1,5 +1,5 @@
-//! The TCP connections of a host: which segment belongs to which connection, which of them have
-//! something to send, and how many there may be.
+//! The TCP connections of a host: finds the connection of each segment, lets connections send in
+//! turn, and bounds their number.
 
 mod flow;
 mod repeats;
@@ -23,19 +23,19 @@ use flow::{Flow, Phase};
 
 pub use flow::{Cut, Read};
 
-/// Answers to segments of no connection that wait to be sent. They are answers to strangers, so
+/// Maximum number of queued resets for segments without a connection. They answer strangers, so
 /// more are not worth keeping.
 const ANSWERS: usize = 64;
 
-/// A flow: a connection, or a SYN that is not answered yet. Never used again for another one.
+/// The number of a flow: of a connection, or of a SYN that is not answered yet. Never reused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FlowId(u64);
 
-/// How many flows a stack holds.
+/// Maximum numbers of flows in a stack.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// Flows of the owner. As many more may linger after the owner has let go of them: in TIME-WAIT,
-    /// or to send their reset again.
+    /// Flows of the owner. As many more may linger after the owner has released them: in TIME-WAIT,
+    /// or to repeat their reset.
     pub flows: usize,
     /// SYNs that are not answered yet.
     pub incoming: usize,
@@ -45,20 +45,20 @@ pub struct Limits {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum StackEvent {
-    /// A host wants to connect: [`Stack::accept`], [`Stack::refuse`] or [`Stack::abort`] it.
+    /// A SYN has arrived: answer it with [`Stack::accept`], [`Stack::refuse`] or [`Stack::abort`].
     Incoming(FlowId),
-    /// Something has changed: the flow may be connected, have data, have room, or have failed.
+    /// The state has changed: the flow may be connected, have data, have room, or have failed.
     Changed(FlowId),
 }
 
-/// Why there is no new flow.
+/// The reason why no flow can be opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum StackError {
-    /// There are as many flows as allowed.
+    /// The limit of flows is reached.
     #[error("there are {flows} connections, as many as allowed")]
     Full {
-        /// The limit.
+        /// The limit of flows.
         flows: usize,
     },
     /// A flow has these addresses and ports.
@@ -69,16 +69,16 @@ pub enum StackError {
     },
 }
 
-/// What happened to the flows of a stack so far.
+/// Counters of a stack's flows since its creation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct StackCounts {
     /// Connections established, opened here.
     pub opened: u64,
     /// Connections established, opened by others.
     pub accepted: u64,
-    /// Those of both kinds whose ends have agreed on SNACK.
+    /// Connections of both kinds whose ends have agreed on SNACK.
     pub snack: u64,
-    /// Those whose ends have agreed on SACK.
+    /// Connections of both kinds whose ends have agreed on SACK.
     pub sack: u64,
     /// SYNs ignored because of [`Limits`].
     pub ignored: u64,
@@ -94,20 +94,19 @@ pub struct StackCounts {
 /// [`Stack::poll_transmit`]. Every flow has one owner, who ends it with [`Stack::release`] or
 /// [`Stack::abort`].
 ///
-/// A SYN is not answered before the owner says how. A reset is sent several times, since the loss
-/// of a single one would go unnoticed. Not modelled: SYN cookies; hosts with more than
-/// one path.
+/// A SYN is not answered before the owner decides. A reset is sent several times, since the loss of
+/// a single one would go unnoticed. Not modelled: SYN cookies; hosts with more than one path.
 #[derive(Debug)]
 pub struct Stack<P> {
     limits: Limits,
     flows: BTreeMap<FlowId, Flow<P>>,
-    /// By their paths from here.
+    /// Flows by their paths, as seen from this host.
     paths: BTreeMap<Path, FlowId>,
-    /// When each flow wants to be woken.
+    /// Times at which flows have to be woken.
     alarms: BTreeSet<(Instant, FlowId)>,
     /// Flows that may have something to send, each once.
     ready: VecDeque<FlowId>,
-    /// Flows that their owners have let go of, the oldest first.
+    /// Released flows, the oldest first.
     lingering: VecDeque<FlowId>,
     answers: VecDeque<(Path, Segment<P>)>,
     events: VecDeque<StackEvent>,
@@ -159,6 +158,8 @@ impl<P: Payload> Stack<P> {
     /// Handles a segment that came along `path`.
     pub fn handle_segment(&mut self, now: Instant, path: &Path, segment: &Segment<P>) {
         let back = path.reversed();
+        // A new SYN replaces a connection in TIME-WAIT (RFC 9293 §3.6.1), or one whose reset is
+        // repeated.
         if let Some(id) = self.paths.get(&back).copied()
             && self.flows.get(&id).is_some_and(|flow| flow.may_reopen(segment))
         {
@@ -178,9 +179,9 @@ impl<P: Payload> Stack<P> {
         }
     }
 
-    /// Handles an ICMP error about the segment with the number `seq`, which was sent along `path`: the
-    /// destination is unreachable. It only ends a connection whose SYN was not answered; later the
-    /// path may recover (RFC 1122 §4.2.3.9, RFC 5927 §5).
+    /// Handles an ICMP error about the segment with the number `seq`, which was sent along `path`:
+    /// the destination is unreachable. It only ends a connection whose SYN was not answered; later
+    /// the path may recover (RFC 1122 §4.2.3.9, RFC 5927 §5).
     pub fn handle_unreachable(&mut self, path: &Path, seq: SeqNr) {
         let Some(id) = self.paths.get(path).copied() else { return };
         if let Some(Flow { phase: Phase::Open(tcp), .. }) = self.flows.get_mut(&id) {
@@ -208,21 +209,21 @@ impl<P: Payload> Stack<P> {
         }
     }
 
-    /// Whether the handshake is complete.
+    /// Returns true once the handshake is complete.
     ///
     /// # Errors
-    /// How the flow has failed.
+    /// The failure of the flow, also if it no longer exists.
     pub fn is_connected(&self, id: FlowId) -> Result<bool, Cut> {
         let flow = self.flows.get(&id).ok_or(Cut::GONE)?;
         flow.failure.map_or(Ok(flow.is_connected), Err)
     }
 
-    /// How the flow has failed.
+    /// Returns the failure of the flow; also that of a flow that no longer exists.
     pub fn failure(&self, id: FlowId) -> Option<Cut> {
         self.flows.get(&id).map_or(Some(Cut::GONE), |flow| flow.failure)
     }
 
-    /// Reads at most `max` bytes.
+    /// Reads the next data of a flow, at most `max` bytes.
     pub fn read(&mut self, id: FlowId, max: usize) -> Read<P> {
         let Some(flow) = self.flows.get_mut(&id) else { return Read::Failed(Cut::GONE) };
         let read = flow.read(max);
@@ -232,10 +233,10 @@ impl<P: Payload> Stack<P> {
         read
     }
 
-    /// Writes as much as there is room for, and returns how much that was: 0 if there is none.
+    /// Writes as much as there is room for; returns the number of bytes, 0 without room.
     ///
     /// # Errors
-    /// How the flow has failed.
+    /// The failure of the flow, also if it no longer exists.
     pub fn write(&mut self, id: FlowId, data: &P) -> Result<usize, Cut> {
         let flow = self.flows.get_mut(&id).ok_or(Cut::GONE)?;
         let written = flow.write(data)?;
@@ -245,19 +246,19 @@ impl<P: Payload> Stack<P> {
         Ok(written)
     }
 
-    /// Room to write, in bytes.
+    /// Returns the room to write, in bytes.
     ///
     /// # Errors
-    /// How the flow has failed.
+    /// The failure of the flow, also if it no longer exists.
     pub fn room(&self, id: FlowId) -> Result<u64, Cut> {
         self.flows.get(&id).ok_or(Cut::GONE)?.room()
     }
 
-    /// Whether there is room to write more than a little; if not, an event follows when there is
-    /// more.
+    /// Returns true if there is room for 64 KiB, or for a quarter of a smaller send buffer; if not,
+    /// an event follows when there is more.
     ///
     /// # Errors
-    /// How the flow has failed.
+    /// The failure of the flow, also if it no longer exists.
     pub fn has_room(&mut self, id: FlowId) -> Result<bool, Cut> {
         self.flows.get_mut(&id).ok_or(Cut::GONE)?.has_room()
     }
@@ -265,7 +266,7 @@ impl<P: Payload> Stack<P> {
     /// Ends our stream of a connection.
     ///
     /// # Errors
-    /// How the flow has failed.
+    /// The failure of the flow, also if it no longer exists.
     pub fn finish(&mut self, id: FlowId) -> Result<(), Cut> {
         let flow = self.flows.get_mut(&id).ok_or(Cut::GONE)?;
         flow.finish()?;
@@ -273,18 +274,19 @@ impl<P: Payload> Stack<P> {
         Ok(())
     }
 
-    /// Whether the peer has acknowledged everything, with the end of our stream. Also if the
-    /// connection is over.
+    /// Returns true if the peer has acknowledged everything, with the end of our stream; also if
+    /// the connection is over.
     pub fn is_delivered(&self, id: FlowId) -> bool {
         self.flows.get(&id).is_none_or(Flow::is_delivered)
     }
 
-    /// Bytes written that the peer has not acknowledged; 0 if the connection is over.
+    /// Returns the number of bytes written that the peer has not acknowledged; 0 if the connection
+    /// is over.
     pub fn unacknowledged(&self, id: FlowId) -> u64 {
         self.flows.get(&id).map_or(0, Flow::unacknowledged)
     }
 
-    /// Lets go of a flow whose streams have ended: the stack completes what is left.
+    /// Releases a flow whose streams have ended: the stack completes the rest, such as TIME-WAIT.
     pub fn release(&mut self, id: FlowId) {
         let Some(flow) = self.flows.get_mut(&id) else { return };
         if flow.is_released {
@@ -294,6 +296,7 @@ impl<P: Payload> Stack<P> {
         self.lingering.push_back(id);
         self.touch(id);
         while self.lingering.len() > self.limits.flows {
+            // The flow that was released first is closest to its end.
             self.lingering.pop_front().into_iter().for_each(|oldest| self.remove(oldest));
         }
     }
@@ -310,12 +313,12 @@ impl<P: Payload> Stack<P> {
         }
     }
 
-    /// The path of a flow, from here.
+    /// Returns the path of a flow, as seen from this host.
     pub fn path(&self, id: FlowId) -> Option<Path> {
         self.flows.get(&id).map(|flow| flow.path)
     }
 
-    /// The sequence number of a SYN that is not answered yet.
+    /// Returns the sequence number of a SYN that is not answered yet.
     pub fn syn(&self, id: FlowId) -> Option<SeqNr> {
         match &self.flows.get(&id)?.phase {
             Phase::Incoming(syn) => Some(syn.seq),
@@ -323,12 +326,12 @@ impl<P: Payload> Stack<P> {
         }
     }
 
-    /// Whether a flow has this path from here.
+    /// Returns true if a flow has this path, as seen from this host.
     pub fn has(&self, path: &Path) -> bool {
         self.paths.contains_key(path)
     }
 
-    /// Statistics of a connection.
+    /// Returns the statistics of a connection; `None` for a SYN.
     pub fn stats(&self, id: FlowId) -> Option<Stats> {
         match &self.flows.get(&id)?.phase {
             Phase::Open(tcp) => Some(tcp.stats()),
@@ -336,7 +339,7 @@ impl<P: Payload> Stack<P> {
         }
     }
 
-    /// Largest payload of a connection's segments, in bytes.
+    /// Returns the largest payload of a connection's segments, in bytes.
     pub fn segment_size(&self, id: FlowId) -> Option<u64> {
         match &self.flows.get(&id)?.phase {
             Phase::Open(tcp) => Some(tcp.segment_size()),
@@ -344,7 +347,7 @@ impl<P: Payload> Stack<P> {
         }
     }
 
-    /// Whether the ends of a connection have agreed on SNACK.
+    /// Returns true if the ends of a connection have agreed on SNACK.
     pub fn has_snack(&self, id: FlowId) -> bool {
         self.flows.get(&id).is_some_and(Flow::has_snack)
     }
@@ -360,17 +363,18 @@ impl<P: Payload> Stack<P> {
         flow.map_or(0, |flow| flow.dscp)
     }
 
-    /// What happened so far.
+    /// Returns the counters since the creation of the stack.
     pub fn counts(&self) -> StackCounts {
         self.counts
     }
 
-    /// Number of flows that have an owner.
+    /// Returns the number of flows that have an owner.
     pub fn owned(&self) -> usize {
         self.flows.len() - self.lingering.len()
     }
 
-    /// Bytes held for all connections: written and not acknowledged, received and not read.
+    /// Returns the number of bytes held for all connections: written and not acknowledged, received
+    /// and not read.
     pub fn held(&self) -> u64 {
         self.flows.values().map(Flow::held).sum()
     }
@@ -389,6 +393,7 @@ impl<P: Payload> Stack<P> {
             let Some(flow) = self.flows.get_mut(&id) else { continue };
             if let Some(segment) = flow.poll_transmit(now) {
                 let path = flow.path;
+                // To the end of the queue: flows take turns, one segment each.
                 self.ready.push_back(id);
                 return Some((path, segment));
             }
@@ -428,7 +433,7 @@ impl<P: Payload> Stack<P> {
         }
     }
 
-    /// Takes the events of a flow's connection, and lets it send.
+    /// Takes the events of a flow's connection, counts it once it is established, and lets it send.
     fn touch(&mut self, id: FlowId) {
         let Some(flow) = self.flows.get_mut(&id) else { return };
         let was_connected = flow.is_connected;
@@ -508,6 +513,6 @@ impl<P: Payload> Machine for Stack<P> {
 }
 
 impl Cut {
-    /// Of a flow that does not exist any more.
+    /// The failure of a flow that no longer exists.
     const GONE: Self = Self { why: Abort::Reset, after_end: false };
 }

@@ -6,18 +6,18 @@ use units::ByteCount;
 
 use crate::cc::Phase;
 
-/// Counters, and some current values.
+/// Counters of a connection, and current values of its sender.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Stats {
     /// Segments sent with data, SYN or FIN, for the first time.
     pub segments: u64,
-    /// Segments retransmitted.
+    /// Segments retransmitted, for whatever reason.
     pub retransmissions: u64,
-    /// Payload bytes retransmitted.
+    /// Bytes retransmitted; a SYN or FIN counts as one.
     pub retransmitted: ByteCount,
-    /// Fast recoveries started.
+    /// Loss recoveries started without a time-out.
     pub recoveries: u64,
-    /// Retransmission time-outs.
+    /// Retransmission time-outs, except those of a SYN or a closed window.
     pub timeouts: u64,
     /// Reactions to losses or time-outs that were undone.
     pub undone: u64,
@@ -25,25 +25,25 @@ pub struct Stats {
     pub tail_probes: u64,
     /// Window reductions because of ECN.
     pub ecn_reductions: u64,
-    /// Bytes acknowledged.
+    /// Bytes acknowledged cumulatively; a SYN or FIN counts as one.
     pub acked: ByteCount,
-    /// Congestion window.
+    /// Current congestion window.
     pub cwnd: ByteCount,
-    /// Slow-start threshold.
+    /// Current slow-start threshold; the greatest number if it was never set.
     pub ssthresh: ByteCount,
     /// Bytes sent and not acknowledged.
     pub outstanding: ByteCount,
     /// The part of these neither selectively acknowledged nor declared lost.
     pub in_flight: ByteCount,
-    /// SRTT.
+    /// The smoothed RTT (SRTT of RFC 6298); `None` before the first sample.
     pub smoothed_rtt: Option<Duration>,
-    /// Minimum RTT.
+    /// Minimum RTT; `None` before the first sample.
     pub min_rtt: Option<Duration>,
-    /// The retransmission time-out.
+    /// The retransmission time-out, with its backoff.
     pub rto: Duration,
     /// The phase of loss repair.
     pub phase: Phase,
-    /// The controller's own values.
+    /// The controller's own values ([`crate::cc::Controller::metrics`]).
     pub controller: Vec<(&'static str, f64)>,
 }
 

@@ -1,4 +1,4 @@
-//! What a host remembers of T/TCP (RFC 1644): its own connection count, and those of its peers.
+//! The memory of T/TCP (RFC 1644) in a host: its own connection count, and those of its peers.
 
 /// The settings of one connection. The owner takes the count from a counter of the host, so that each
 /// connection has a greater one than those before it.
@@ -6,7 +6,7 @@
 pub struct Transactions {
     /// The count of this connection (TCB.CCsend); 0 does without T/TCP.
     pub count: u32,
-    /// What earlier connections with the same peer have left.
+    /// The cache as earlier connections with the same peer have left it.
     pub cache: TaoCache,
 }
 
@@ -21,7 +21,8 @@ pub struct TaoCache {
 }
 
 impl TaoCache {
-    /// The TAO test (§2.1): whether a SYN with this count is newer than all before it.
+    /// Performs the TAO test (§2.1): returns true if a SYN with this count is newer than all before
+    /// it.
     pub(crate) fn is_new(self, count: u32) -> bool {
         count != 0 && self.received != 0 && is_after(count, self.received)
     }
@@ -34,7 +35,7 @@ impl TaoCache {
     }
 }
 
-/// Counts wrap around, like sequence numbers.
+/// Returns true if `count` is later than `other`: counts wrap around, like sequence numbers.
 pub(crate) fn is_after(count: u32, other: u32) -> bool {
     count.wrapping_sub(other) as i32 > 0
 }

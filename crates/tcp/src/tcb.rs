@@ -5,11 +5,11 @@ use core::time::Duration;
 
 use units::ByteCount;
 
-/// What a connection knows about its path and others may use. A field that is `None` is not shared.
+/// A connection's knowledge of its path, for use by others. A field that is `None` is not shared.
 /// With `ssthresh` alone this is the least risky form of sharing in RFC 9040.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ControlBlock {
-    /// SRTT and RTTVAR.
+    /// SRTT and RTTVAR of RFC 6298.
     pub rtt: Option<(Duration, Duration)>,
     /// The slow-start threshold, if a loss has set it.
     pub ssthresh: Option<ByteCount>,
@@ -25,9 +25,9 @@ impl ControlBlock {
         Self { rtt: None, cwnd: None, ..self }
     }
 
-    /// What a new connection gets from the open ones (ensemble sharing, RFC 9040 §7): the means of
-    /// RTT and threshold, and an equal share of the sum of windows. For temporal sharing (§6), use
-    /// the block of the last connection as it is. `None` if there are no connections.
+    /// Combines the blocks of open connections for a new one (ensemble sharing, RFC 9040 §7): the
+    /// means of RTT and threshold, and an equal share of the sum of windows. For temporal sharing
+    /// (§6), use the block of the last connection as it is. `None` if there are no connections.
     pub fn ensemble(open: &[Self]) -> Option<Self> {
         if open.is_empty() {
             return None;
@@ -46,28 +46,29 @@ impl ControlBlock {
         Some(Self {
             rtt: mean(sum(|rtt| rtt.0)).zip(mean(sum(|rtt| rtt.1))),
             ssthresh: share(&thresholds, thresholds.len()),
+            // The new connection takes a share, too.
             cwnd: share(&windows, windows.len() + 1),
         })
     }
 }
 
-/// What a host keeps of a connection for the next one with the same peer (temporal sharing, RFC 9040
-/// §6). The owner of the connections keeps it.
+/// The part of a connection's knowledge that is kept for the next one with the same peer (temporal
+/// sharing, RFC 9040 §6). The owner of the connections keeps it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Sharing {
-    /// Nothing.
+    /// Nothing is kept.
     #[default]
     None,
     /// The slow-start threshold: the "TCP control block interdependence" of the satellite
     /// literature.
     Threshold,
-    /// Everything in [`ControlBlock`].
+    /// Everything in [`ControlBlock`] is kept.
     All,
 }
 
 impl Sharing {
-    /// What is kept, given what a connection knows and what was kept before. A connection without
-    /// losses has set no threshold, and leaves that of an earlier one.
+    /// Returns the block to keep, given that of a connection and the one kept before. A connection
+    /// without losses has set no threshold, and leaves that of an earlier one.
     #[must_use]
     pub fn keep(self, block: ControlBlock, before: ControlBlock) -> ControlBlock {
         let ssthresh = block.ssthresh.or(before.ssthresh);

@@ -1,6 +1,6 @@
-//! Why a connection wants to be woken.
+//! The reasons for which a connection is woken.
 
-/// What is due when a connection's time comes.
+/// The timer that expires at [`units::Machine::poll_timeout`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Wake {
@@ -12,13 +12,13 @@ pub enum Wake {
     Reordering,
     /// A probe of a window that is closed or too small (RFC 9293 §3.8.6.1).
     WindowProbe,
-    /// The next segment may leave.
+    /// The pacer allows the next segment.
     Pacing,
-    /// A delayed acknowledgement.
+    /// A delayed acknowledgement must leave.
     DelayedAck,
     /// A probe of an idle connection.
     Keepalive,
-    /// The end of TIME-WAIT.
+    /// TIME-WAIT ends (RFC 9293 §3.6.1).
     TimeWait,
     /// A reset is sent again.
     Reset,

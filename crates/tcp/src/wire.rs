@@ -35,18 +35,18 @@ pub struct Path {
 }
 
 impl Path {
-    /// The opposite direction.
+    /// Returns the path in the opposite direction.
     #[must_use]
     pub fn reversed(&self) -> Self {
         Self { from: self.to, from_port: self.to_port, to: self.from, to_port: self.from_port }
     }
 }
 
-/// Why bytes are not a valid segment.
+/// The reason why bytes are not a valid segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum WireError {
-    /// Shorter than a header.
+    /// The segment is shorter than a header.
     #[error("a TCP header has at least 20 bytes, this one has {len}")]
     Short {
         /// The number of bytes.
@@ -66,9 +66,9 @@ pub enum WireError {
     /// An option has an invalid length (RFC 9293 §3.1, MUST-7).
     #[error("option {kind} at byte {at} has the invalid length {len}")]
     OptionLength {
-        /// The option's kind.
+        /// The kind of the option.
         kind: u8,
-        /// Where the option starts, counted from the first option.
+        /// Position of the option in bytes, counted from the first option.
         at: usize,
         /// Its length field; 0 if that is missing.
         len: u8,
@@ -128,7 +128,7 @@ pub fn encode<P: AsRef<[u8]>>(path: &Path, segment: &Segment<P>, out: &mut Vec<u
     out[start + 16..start + 18].copy_from_slice(&sum.to_be_bytes());
 }
 
-/// Beside the data offset.
+/// The last reserved bit, beside the data offset: the sender is in slow start.
 const SLOW_START: u8 = 0x08;
 const FIN: u8 = 0x01;
 const SYN: u8 = 0x02;

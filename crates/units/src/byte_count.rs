@@ -26,20 +26,20 @@ const KIND: Kind = Kind {
 pub struct ByteCount(u64);
 
 impl ByteCount {
-    /// No bytes.
+    /// Zero bytes.
     pub const ZERO: Self = Self(0);
 
-    /// `bytes` bytes.
+    /// Creates a size of `bytes` bytes.
     pub const fn new(bytes: u64) -> Self {
         Self(bytes)
     }
 
-    /// The number of bytes.
+    /// Returns the number of bytes.
     pub const fn get(self) -> u64 {
         self.0
     }
 
-    /// The number of bits, saturating.
+    /// Returns the number of bits, saturating.
     pub const fn bits(self) -> u64 {
         self.0.saturating_mul(8)
     }

@@ -15,10 +15,10 @@ const PER_DECIBEL: f64 = 1000.0;
 const GREATEST: i64 = 1_000_000_000;
 
 impl Decibels {
-    /// A ratio of 1.
+    /// 0 dB: a ratio of 1.
     pub const ZERO: Self = Self(0);
 
-    /// `thousandths` of a decibel; saturates at the ends of the range.
+    /// Creates a ratio of `thousandths` of a decibel; saturates at the ends of the range.
     pub const fn from_thousandths(thousandths: i64) -> Self {
         if thousandths > GREATEST {
             return Self(GREATEST);
@@ -26,19 +26,20 @@ impl Decibels {
         Self(if thousandths < -GREATEST { -GREATEST } else { thousandths })
     }
 
-    /// Thousandths of a decibel.
+    /// Returns the ratio in thousandths of a decibel.
     pub const fn thousandths(self) -> i64 {
         self.0
     }
 
-    /// `ratio` in decibels, 10 log10 of it, rounded; `None` if it is not above 0 and finite.
+    /// Converts `ratio` to decibels, 10 log10 of it, rounded; `None` if it is not above 0 and
+    /// finite.
     pub fn of_ratio(ratio: f64) -> Option<Self> {
         let possible = ratio > 0.0 && ratio.is_finite();
         possible.then(|| Self((10.0 * PER_DECIBEL * ratio.log10()).round() as i64))
     }
 }
 
-/// Saturates at the ends of the range.
+/// Adds or subtracts in decibels; saturates at the ends of the range.
 impl Add for Decibels {
     type Output = Self;
 
@@ -47,7 +48,7 @@ impl Add for Decibels {
     }
 }
 
-/// Saturates at the ends of the range.
+/// Adds or subtracts in decibels; saturates at the ends of the range.
 impl Sub for Decibels {
     type Output = Self;
 

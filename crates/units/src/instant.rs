@@ -16,28 +16,29 @@ impl Instant {
     /// The end of time, 584 years after the origin.
     pub const MAX: Self = Self(u64::MAX);
 
-    /// `nanos` nanoseconds after the origin.
+    /// Creates the instant `nanos` nanoseconds after the origin.
     pub const fn from_nanos(nanos: u64) -> Self {
         Self(nanos)
     }
 
-    /// Nanoseconds since the origin.
+    /// Returns the nanoseconds since the origin.
     pub const fn as_nanos(self) -> u64 {
         self.0
     }
 
-    /// The time since `earlier`; zero if `earlier` is later.
+    /// Returns the time since `earlier`; zero if `earlier` is later.
     pub const fn saturating_since(self, earlier: Self) -> Duration {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))
     }
 }
 
-/// Saturating. In 64 bits, unlike `as_nanos`, because this runs several times per packet.
+/// Converts to nanoseconds, saturating. In 64 bits, unlike `as_nanos`, because this runs several
+/// times per packet.
 const fn nanos(duration: Duration) -> u64 {
     duration.as_secs().saturating_mul(1_000_000_000).saturating_add(duration.subsec_nanos() as u64)
 }
 
-/// Saturates at [`Instant::MAX`].
+/// Moves forward; saturates at [`Instant::MAX`].
 impl Add<Duration> for Instant {
     type Output = Self;
 
@@ -52,7 +53,7 @@ impl AddAssign<Duration> for Instant {
     }
 }
 
-/// Saturates at [`Instant::ZERO`].
+/// Moves back; saturates at [`Instant::ZERO`].
 impl Sub<Duration> for Instant {
     type Output = Self;
 

@@ -9,19 +9,19 @@ use crate::Instant;
 /// the order given in the type's documentation, wait until [`Machine::poll_timeout`] or the next
 /// input, call [`Machine::handle_timeout`].
 pub trait Machine {
-    /// Why the machine wants to be woken.
+    /// The reason for which the machine is woken.
     type Wake: core::fmt::Debug;
 
-    /// When the machine next needs [`Machine::handle_timeout`], and why; `None`
-    /// while only an input can change it. A time in the past means now.
+    /// Returns the time at which the machine next needs [`Machine::handle_timeout`], with the
+    /// reason; `None` while only an input can change it. A time in the past means now.
     fn poll_timeout(&self) -> Option<(Instant, Self::Wake)>;
 
-    /// Advances the machine to `now`. It may be called early or late: nothing happens before its
-    /// time, and everything due happens.
+    /// Advances the machine to `now`. It may be called early or late: an early call is harmless,
+    /// and a late one does everything that is due.
     fn handle_timeout(&mut self, now: Instant);
 }
 
-/// The earlier of two timeouts, the first one on a tie.
+/// Returns the earlier of two timeouts, the first one on a tie.
 pub fn earliest<W>(a: Option<(Instant, W)>, b: Option<(Instant, W)>) -> Option<(Instant, W)> {
     match (a, b) {
         (Some(a), Some(b)) => Some(if b.0 < a.0 { b } else { a }),
@@ -29,7 +29,8 @@ pub fn earliest<W>(a: Option<(Instant, W)>, b: Option<(Instant, W)>) -> Option<(
     }
 }
 
-/// The earliest of many timers, most of which are off, with its purpose; the first one on a tie.
+/// Returns the earliest of many timers, most of which are off, with its purpose; the first one on a
+/// tie.
 #[inline]
 pub fn earliest_timer<W, const N: usize>(
     timers: [(Option<Instant>, W); N],

@@ -11,24 +11,24 @@ use crate::quantity::{ParseError, text_serde};
 pub struct Probability(f64);
 
 impl Probability {
-    /// Never.
+    /// The probability of an impossible event.
     pub const ZERO: Self = Self(0.0);
-    /// Always.
+    /// The probability of a certain event.
     pub const ONE: Self = Self(1.0);
 
-    /// `value` as a probability, or `None` outside `0.0..=1.0`.
+    /// Creates a probability; `None` if `value` is outside `0.0..=1.0`.
     pub fn new(value: f64) -> Option<Self> {
         (0.0..=1.0).contains(&value).then_some(Self(value))
     }
 
-    /// The value, in `0.0..=1.0`.
+    /// Returns the value, in `0.0..=1.0`.
     pub const fn get(self) -> f64 {
         self.0
     }
 }
 
-/// A packet or bit error rate, written as a [`Probability`], but not as a bare `1`: elsewhere, as in netem,
-/// that is 1 %, and here it would be the loss of everything.
+/// A packet or bit error rate, written as a [`Probability`], but not as a bare `1`: in netem that
+/// is 1 %, and here it would be the loss of all packets.
 #[derive(Debug, Clone, Copy, PartialEq, PartialOrd, Default)]
 pub struct ErrorRate(pub Probability);
 
@@ -48,7 +48,7 @@ impl FromStr for ErrorRate {
     }
 }
 
-/// As a [`Probability`], but 1 as `100%`.
+/// Prints a [`Probability`], but 1 as `100%`, so that it can be parsed.
 impl fmt::Display for ErrorRate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.0 == Probability::ONE { f.write_str("100%") } else { self.0.fmt(f) }

@@ -2,7 +2,7 @@
 
 use thiserror::Error;
 
-/// Why a text is not a valid quantity.
+/// The reason why a text is not a valid quantity.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum ParseError {
@@ -11,7 +11,7 @@ pub enum ParseError {
     NoNumber {
         /// The kind of quantity, such as `rate`.
         what: &'static str,
-        /// The given text.
+        /// The rejected text, as given.
         text: String,
         /// A text that would be accepted.
         example: &'static str,
@@ -19,33 +19,33 @@ pub enum ParseError {
     /// The unit is unknown.
     #[error("{text:?} is not a {what}: the unit {unit:?} is not one of {accepted}{}", hint(.meant))]
     UnknownUnit {
-        /// The kind of quantity.
+        /// The kind of quantity, such as `rate`.
         what: &'static str,
-        /// The given text.
+        /// The rejected text, as given.
         text: String,
-        /// The given unit.
+        /// The unknown unit, as given.
         unit: String,
         /// The units that would be accepted.
         accepted: String,
-        /// The one that was probably meant.
+        /// The unit that was probably meant, if there is a single candidate.
         meant: Option<&'static str>,
     },
     /// The number means one thing here and another elsewhere.
     #[error("{text:?} is ambiguous for a {what}: {readings}")]
     Ambiguous {
-        /// The kind of quantity.
+        /// The kind of quantity, such as `rate`.
         what: &'static str,
-        /// The given text.
+        /// The rejected text, as given.
         text: String,
-        /// What it means here, and how to write either.
+        /// Its meaning here, and unambiguous notations.
         readings: &'static str,
     },
     /// The number is negative, not finite, or too large for its type.
     #[error("{text:?} is not a {what}: out of range, expected {expected}")]
     OutOfRange {
-        /// The kind of quantity.
+        /// The kind of quantity, such as `rate`.
         what: &'static str,
-        /// The given text.
+        /// The rejected text, as given.
         text: String,
         /// The range that would be accepted.
         expected: &'static str,
@@ -65,11 +65,12 @@ pub(crate) struct Kind {
 }
 
 impl Kind {
-    /// Parses `text` as a whole number of base units, rounded to nearest.
+    /// Parses `text` as a whole number of base units, rounded to the nearest.
     pub(crate) fn parse(&self, text: &str) -> Result<u64, ParseError> {
         let (value, unit) = split_quantity(text).ok_or_else(|| self.no_number(text))?;
         let scale = self.scale(unit).ok_or_else(|| self.unknown_unit(text, unit))?;
         let base = (value * scale).round();
+        // The bound is the largest f64 below 2⁶⁴, so that the cast cannot saturate.
         if !(0.0..18_446_744_073_709_549_568.0).contains(&base) {
             return Err(ParseError::OutOfRange {
                 what: self.what,
@@ -99,11 +100,13 @@ impl Kind {
         }
     }
 
-    /// The unit that someone means who writes it as in other programs: `Mbps`, `Mb/s`, `mbit/s`, `KB`.
+    /// Returns the unit that is probably meant by the notation of other programs: `Mbps`, `Mb/s`,
+    /// `mbit/s`, `KB`.
     fn meant(&self, unit: &str) -> Option<&'static str> {
         let bits = unit.strip_suffix("bps").or_else(|| unit.strip_suffix("b/s"));
         let spelled = bits.map_or_else(|| unit.to_owned(), |prefix| format!("{prefix}bit/s"));
         let mut like = self.units.iter().filter(|(name, _)| name.eq_ignore_ascii_case(&spelled));
+        // No suggestion if several units differ only in case.
         like.next().map(|(name, _)| *name).filter(|_| like.next().is_none())
     }
 
@@ -129,7 +132,7 @@ pub fn split_quantity(text: &str) -> Option<(f64, &str)> {
     Some((trimmed[..split].parse().ok()?, trimmed[split..].trim()))
 }
 
-/// Length of the decimal number, with exponent, at the start of `text`.
+/// Returns the length of the decimal number, with exponent, at the start of `text`.
 fn number_length(text: &str) -> usize {
     let bytes = text.as_bytes();
     let digits = |from: usize| bytes[from..].iter().take_while(|b| b.is_ascii_digit()).count();
@@ -143,6 +146,7 @@ fn number_length(text: &str) -> usize {
         let sign = usize::from(matches!(bytes.get(end + 1), Some(b'+' | b'-')));
         let exponent = bytes.get(end + 1 + sign..).map_or(0, |_| digits(end + 1 + sign));
         if exponent > 0 {
+            // Without digits the `e` belongs to the unit.
             end += 1 + sign + exponent;
         }
     }

@@ -7,35 +7,35 @@ use std::ops::Range;
 /// cost O(log n) in the number of ranges.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RangeSet {
-    /// Start → end.
+    /// The end of each range, by its start.
     ranges: BTreeMap<u64, u64>,
 }
 
 impl RangeSet {
-    /// Whether the set is empty.
+    /// Returns true if the set is empty.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.ranges.is_empty()
     }
 
-    /// Number of ranges, which determines the memory.
+    /// Returns the number of ranges, which determines the memory.
     pub fn count(&self) -> usize {
         self.ranges.len()
     }
 
-    /// Whether `value` is in the set.
+    /// Returns true if `value` is in the set.
     pub fn contains(&self, value: u64) -> bool {
         self.before(value).is_some_and(|(_, end)| value < end)
     }
 
-    /// Whether all of `range` is in the set.
+    /// Returns true if all of `range` is in the set.
     pub fn covers(&self, range: &Range<u64>) -> bool {
         range.is_empty() || self.before(range.start).is_some_and(|(_, end)| range.end <= end)
     }
 
-    /// The range with the largest start at or below `value`.
+    /// Returns the range with the largest start at or below `value`.
     fn before(&self, value: u64) -> Option<(u64, u64)> {
-        // Usually it is the last one.
+        // Usually it is the last one: packets mostly arrive in order.
         let (start, end) = match self.ranges.last_key_value()? {
             (start, end) if *start <= value => (start, end),
             _ => self.ranges.range(..=value).next_back()?,
@@ -108,26 +108,27 @@ impl RangeSet {
         }
     }
 
-    /// The lowest range.
+    /// Returns the lowest range, if there is any.
     pub fn first(&self) -> Option<Range<u64>> {
         self.ranges.first_key_value().map(|(start, end)| *start..*end)
     }
 
-    /// The highest range.
+    /// Returns the highest range, if there is any.
     pub fn last(&self) -> Option<Range<u64>> {
         self.ranges.last_key_value().map(|(start, end)| *start..*end)
     }
 
-    /// All ranges, highest first.
+    /// Returns all ranges, the highest first.
     pub fn descending(&self) -> impl Iterator<Item = Range<u64>> {
         self.ranges.iter().rev().map(|(start, end)| *start..*end)
     }
 
-    /// The parts of `range` that are not in the set, in order. Costs O(log n) plus O(log n) per
-    /// part.
+    /// Returns the parts of `range` that are not in the set, in order. Costs O(log n) plus O(log n)
+    /// per part.
     pub fn gaps(&self, range: Range<u64>) -> impl Iterator<Item = Range<u64>> {
         let mut from =
             self.before(range.start).map_or(range.start, |(_, end)| end.max(range.start));
+        // Usually nothing lies above, which needs no search.
         let any = self.ranges.last_key_value().is_some_and(|(start, _)| *start >= from);
         let mut inside = any.then(|| self.ranges.range(from..range.end.max(from)));
         core::iter::from_fn(move || {

@@ -20,22 +20,22 @@ const NANOS_PER_SECOND: u128 = 1_000_000_000;
 pub struct BitRate(u64);
 
 impl BitRate {
-    /// `bits` bits per second.
+    /// Creates a rate of `bits` bits per second.
     pub const fn from_bits_per_second(bits: u64) -> Self {
         Self(bits)
     }
 
-    /// `mbit` million bits per second.
+    /// Creates a rate of `mbit` million bits per second.
     pub const fn from_mbit(mbit: u64) -> Self {
         Self(mbit * 1_000_000)
     }
 
-    /// Bits per second.
+    /// Returns the bits per second.
     pub const fn bits_per_second(self) -> u64 {
         self.0
     }
 
-    /// The mean rate of `bytes` in `time`; `None` for zero time.
+    /// Returns the mean rate of `bytes` in `time`; `None` for zero time.
     pub fn average(bytes: ByteCount, time: Duration) -> Option<Self> {
         let (bits, nanos) = (u128::from(bytes.get()) * 8 * NANOS_PER_SECOND, time.as_nanos());
         // Usually both fit in 64 bits, where a division is much cheaper.
@@ -46,13 +46,13 @@ impl BitRate {
         Some(Self(u64::try_from(rate).unwrap_or(u64::MAX)))
     }
 
-    /// How long `bytes` take at this rate, rounded up to the nanosecond; [`Duration::MAX`] at rate
-    /// 0.
+    /// Returns the time that `bytes` take at this rate, rounded up to the nanosecond;
+    /// [`Duration::MAX`] at rate 0.
     pub fn time_to_send(self, bytes: ByteCount) -> Duration {
         if self.0 == 0 {
             return if bytes.get() == 0 { Duration::ZERO } else { Duration::MAX };
         }
-        // Small numbers divide much faster.
+        // A 64-bit division is much faster, and usually suffices.
         if let Some(nanos) = bytes.get().checked_mul(8 * NANOS_PER_SECOND as u64) {
             return Duration::from_nanos(nanos.div_ceil(self.0));
         }
@@ -60,7 +60,7 @@ impl BitRate {
         Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
     }
 
-    /// Number of whole bytes in `time`; saturating.
+    /// Returns the number of whole bytes in `time`; saturating.
     pub fn bytes_in(self, time: Duration) -> ByteCount {
         let nanos = time.as_nanos();
         let small = u64::try_from(nanos).ok().and_then(|nanos| nanos.checked_mul(self.0));

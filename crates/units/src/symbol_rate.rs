@@ -16,12 +16,12 @@ const KIND: Kind = Kind {
 pub struct SymbolRate(u64);
 
 impl SymbolRate {
-    /// `symbols` symbols per second.
+    /// Creates a rate of `symbols` symbols per second.
     pub const fn from_baud(symbols: u64) -> Self {
         Self(symbols)
     }
 
-    /// Symbols per second.
+    /// Returns the symbols per second.
     pub const fn baud(self) -> u64 {
         self.0
     }

@@ -1,4 +1,4 @@
-//! Moments of the calendar.
+//! Moments of the calendar, in whole seconds.
 
 use core::fmt;
 use core::str::FromStr;
@@ -12,33 +12,33 @@ use thiserror::Error;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct UnixTime(u64);
 
-/// The text is no date with a time.
+/// The error for a text that is not a date, with or without a time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[error("expected a date and a time in UTC, like \"2027-01-31T12:00:00Z\", or a date")]
 pub struct UnixTimeError;
 
 const EPOCH: DateTime = DateTime::constant(1970, 1, 1, 0, 0, 0, 0);
-/// The last moment that RFC 3339 can write.
+/// The last moment that RFC 3339 can represent.
 const LAST: DateTime = DateTime::constant(9999, 12, 31, 23, 59, 59, 0);
 
 impl UnixTime {
-    /// So many seconds after the beginning of 1970.
+    /// Creates the moment `seconds` after the beginning of 1970.
     pub const fn from_seconds(seconds: u64) -> Self {
         Self(seconds)
     }
 
-    /// Seconds since the beginning of 1970.
+    /// Returns the seconds since the beginning of 1970.
     pub const fn seconds(self) -> u64 {
         self.0
     }
 
-    /// Whole months since the beginning of 1970. None begins after the year 9999.
+    /// Returns the whole months since the beginning of 1970, at most those of the year 9999.
     pub fn months(self) -> u64 {
         let at = self.civil();
         (at.year() - EPOCH.year()) as u64 * 12 + (at.month() - EPOCH.month()) as u64
     }
 
-    /// Year to second in UTC, at most [`LAST`].
+    /// Converts to date and time in UTC, at most [`LAST`].
     fn civil(self) -> DateTime {
         let since = i64::try_from(self.0).ok().map(SignedDuration::from_secs);
         since.and_then(|since| EPOCH.checked_add(since).ok()).map_or(LAST, |at| at.min(LAST))

@@ -1,9 +1,9 @@
-//! A terminal's agent: what to ask for.
+//! A terminal's agent: decides which capacity to request.
 //!
-//! Everything is counted in cells and frames. The agent is told what arrives and what is granted,
-//! and is asked for a request at each of its opportunities.
+//! Everything is counted in cells and frames. The agent is informed of arrivals and grants, and
+//! returns a request at each of its opportunities.
 //!
-//! Two ways of rate requests (RBDC):
+//! Rate requests (RBDC), by policy:
 //!
 //! ```text
 //! classic     R = A/t + max(0, Q − A − asked) / W       W = max(scheduling latency, t)
@@ -11,17 +11,18 @@
 //! ```
 //!
 //! with A the cells that arrived in the t frames since the last opportunity, Q the backlog, and
-//! `asked` the cells that the rates asked for within the last W frames will bring. W is never
-//! shorter than t: otherwise the window holds no request, and the agent asks for the whole backlog
-//! again each time. What classes without requests leave of CRA is subtracted from R, which is limited
-//! to RBDC's ceiling.
+//! `asked` the cells that the rates requested within the last W frames will bring. W is never
+//! shorter than t: otherwise the window holds no request, and the agent requests the whole backlog
+//! again each time. The part of CRA that classes without requests leave is subtracted from R, which
+//! is limited to RBDC's ceiling.
 //!
-//! Volume requests (VBDC): what waits, less what was asked for and not yet granted. If nothing is
-//! granted for long, the request is taken for lost and an absolute one (AVBDC) replaces it.
+//! Volume requests (VBDC): the backlog, less the cells that were requested and not yet granted. If
+//! nothing is granted for long, the request is assumed lost and an absolute one (AVBDC) replaces
+//! it.
 //!
-//! What is foreseen does not wait yet. It is said apart, as an absolute number, and granted from what
-//! nobody asks for. When it comes it is asked for like anything else: what is free then may carry it
-//! sooner, and nobody gets less because of a forecast.
+//! A forecast is of cells that do not wait yet. It is a part of the request of its own, an absolute
+//! number, and is granted from capacity that no terminal has requested. When the cells arrive they
+//! are requested like any others, so that no terminal gets less because of another one's forecast.
 
 use std::collections::VecDeque;
 
@@ -31,21 +32,21 @@ use super::category::Category;
 use super::config::{DamaConfig, Policy, RequestTransport};
 use super::request::{Request, Volume, coded_rate, coded_volume};
 
-/// What an agent knows at an opportunity.
+/// The cells of a terminal, by the capacity that they need.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Backlog {
-    /// Cells that the constant rate carries: nothing is asked for them.
+    /// Cells that the constant rate carries, without a request.
     pub constant: u32,
-    /// Cells that wait and for which rates are to be asked.
+    /// Waiting cells for which rates are to be requested.
     pub rate: u32,
-    /// Cells that wait and for which volumes are to be asked.
+    /// Waiting cells for which volumes are to be requested.
     pub volume: u32,
-    /// Cells that do not wait yet.
+    /// Forecast: cells that do not wait yet.
     pub foreseen: u32,
 }
 
 impl Backlog {
-    /// The cells of a category.
+    /// Returns the cells of a category, to change them.
     pub(super) fn of(&mut self, category: Category) -> &mut u32 {
         match category {
             Category::Cra => &mut self.constant,
@@ -55,7 +56,7 @@ impl Backlog {
     }
 }
 
-/// The agent of one terminal.
+/// The agent that requests capacity for one terminal.
 #[derive(Debug)]
 pub struct Agent {
     policy: Policy,
@@ -63,31 +64,30 @@ pub struct Agent {
     cra: BitRate,
     most_rate: BitRate,
     most_volume: u32,
-    /// The most frames within which what arrived since the last opportunity came; in frames, like
-    /// all times here.
+    /// The longest time between two opportunities without a pause; in frames, like all times here.
     period: u64,
     rate_time_out: u64,
     scheduling_latency: u64,
     volume_time_out: u64,
-    /// A round trip of request and allocation.
+    /// Round trip of a request and its allocation.
     round_trip: u64,
     /// Cells that arrived since the last opportunity.
     arrived: Backlog,
     last_opportunity: u64,
-    /// Since which frame each rate was asked for, CRA included; the last one holds.
+    /// Requested rates, CRA included, each with the frame of its request; the last one holds.
     asked: VecDeque<(u64, CellsPerFrame)>,
-    /// The rate last sent, beyond CRA, and in which frame.
+    /// The rate last sent, beyond CRA, and the frame of its request.
     rate: BitRate,
     rate_sent: u64,
-    /// Cells asked for and not granted.
+    /// Cells requested and not granted yet.
     credit: u32,
     /// The frame of the last request or grant of a volume.
     volume_news: u64,
     /// The frame of the last absolute volume request.
     absolute_sent: u64,
-    /// Volume requests that were taken for lost.
+    /// Number of volume requests that were assumed lost.
     replaced: u64,
-    /// Cells that were said to be foreseen and not granted, and the frame in which that was said.
+    /// Cells that were announced as a forecast and not granted, and the frame of the announcement.
     foreseen: u32,
     foreseen_sent: u64,
 }
@@ -97,7 +97,7 @@ type CellsPerFrame = u128;
 
 const ONE: CellsPerFrame = 1 << 16;
 
-/// The policy `rtt-aware` asks for this many tenths of what it needs.
+/// The policy `rtt-aware` requests this many tenths of its need.
 const OVERESTIMATE: u32 = 11;
 
 /// Converts between rates and cells per frame.
@@ -131,7 +131,7 @@ impl Agent {
         let round_trip = u64::try_from(round_trip).unwrap_or(u64::MAX);
         let period = match requests.transport {
             RequestTransport::Assigned => requests.period.into(),
-            // A request in the air keeps back the next one.
+            // The next request waits until the one in the air is answered.
             _ => u64::from(requests.period).max(round_trip),
         };
         let terminal = &config.terminals[terminal];
@@ -160,35 +160,37 @@ impl Agent {
         }
     }
 
-    /// Takes note of cells that have arrived.
+    /// Records cells that have arrived.
     pub fn handle_arrival(&mut self, cells: Backlog) {
         self.arrived.constant = self.arrived.constant.saturating_add(cells.constant);
         self.arrived.rate = self.arrived.rate.saturating_add(cells.rate);
         self.arrived.volume = self.arrived.volume.saturating_add(cells.volume);
     }
 
-    /// Takes note of slots that were granted for requested volumes and have passed in frame number
+    /// Records slots that were granted for requested volumes and have passed in frame number
     /// `frame`.
     pub fn handle_volume_grant(&mut self, frame: u64, slots: u32) {
         self.credit = self.credit.saturating_sub(slots);
         self.volume_news = self.volume_news.max(frame);
     }
 
-    /// Takes note of slots of free capacity that have passed.
+    /// Records slots of free capacity that have passed.
     pub fn handle_free_grant(&mut self, slots: u32) {
         self.foreseen = self.foreseen.saturating_sub(slots);
     }
 
-    /// The hub has the last request, as the plan of frame number `frame` says. Grants for it can come
-    /// only from now on.
+    /// Records that the hub has the last request, according to the plan of frame number `frame`.
+    /// Grants for it can come only from now on.
     pub fn handle_received(&mut self, frame: u64) {
         self.volume_news = self.volume_news.max(frame);
     }
 
-    /// The attempts to send `request`, the last one, were given up: what it asked for will not come.
+    /// Withdraws `request`, the last one, after the last attempt to send it has failed: its
+    /// capacity will not come.
     pub fn handle_given_up(&mut self, request: Request) {
         if request.rate.is_some() {
             (self.rate, self.rate_sent) = (BitRate::default(), 0);
+            // The hub never had it, so it must not count as coming.
             self.asked.pop_back();
         }
         match request.volume {
@@ -201,19 +203,19 @@ impl Agent {
         }
     }
 
-    /// Whether it has nothing to ask for while nothing waits or arrives, so that it needs no
-    /// opportunity.
+    /// Returns true if it has nothing to request or to end while nothing waits or arrives, so that
+    /// it needs no opportunity.
     pub fn is_idle(&self) -> bool {
         let asked = self.credit > 0 || self.foreseen > 0 || self.rate > BitRate::default();
         self.arrived == Backlog::default() && !asked
     }
 
-    /// Volume requests that were taken for lost and replaced.
+    /// Returns the number of volume requests that were assumed lost and replaced.
     pub fn replaced(&self) -> u64 {
         self.replaced
     }
 
-    /// Decides what to ask for at an opportunity in frame number `frame`, which never decreases.
+    /// Returns the request for an opportunity in frame number `frame`, which never decreases.
     pub fn request(&mut self, frame: u64, backlog: Backlog) -> Request {
         let can_ask_rate = self.most_rate > BitRate::default();
         let rate = can_ask_rate.then(|| self.rate_request(frame, backlog.rate)).flatten();
@@ -225,7 +227,8 @@ impl Agent {
         Request { rate, volume, foreseen }
     }
 
-    /// What it foresees, if that differs from what it has said and not been granted, or was lost.
+    /// Returns the forecast, if it differs from what was announced and not granted, or if the
+    /// announcement may be lost.
     fn foresee(&mut self, frame: u64, cells: u32) -> Option<u32> {
         let cells = self.coded(cells);
         let is_old = frame.saturating_sub(self.foreseen_sent) >= self.volume_time_out;
@@ -236,7 +239,7 @@ impl Agent {
         Some(cells)
     }
 
-    /// A rate that differs from the one that holds, or repeats it halfway to its time-out.
+    /// Returns a rate that differs from the one that holds, or repeats it halfway to its time-out.
     fn rate_request(&mut self, frame: u64, backlog: u32) -> Option<BitRate> {
         let needed = self.cell_rate.bit_rate(self.needed(frame, backlog));
         // CRA may be more than what is needed.
@@ -254,7 +257,8 @@ impl Agent {
         Some(wanted)
     }
 
-    /// What the classes that only CRA serves have left of it since the last opportunity.
+    /// Returns the part of CRA that the classes served by it alone have left since the last
+    /// opportunity.
     fn cra_left(&self, frame: u64) -> BitRate {
         let arrived = u128::from(self.arrived.constant) * ONE;
         let used = self.cell_rate.bit_rate(arrived / u128::from(self.since(frame)));
@@ -262,15 +266,17 @@ impl Agent {
         BitRate::from_bits_per_second(left)
     }
 
-    /// Frames in which what arrived since the last opportunity has come.
+    /// Returns the number of frames within which the arrivals since the last opportunity have come.
     fn since(&self, frame: u64) -> u64 {
-        // After a pause, it did not take so long to come.
+        // After a pause the arrivals came within a shorter time: over the whole pause their rate
+        // would look low.
         frame.saturating_sub(self.last_opportunity).clamp(1, self.period.max(1))
     }
 
-    /// The rate that the classes that ask for rates need, CRA included.
+    /// Returns the rate that the classes on RBDC need, CRA included.
     fn needed(&mut self, frame: u64, backlog: u32) -> CellsPerFrame {
         let since = self.since(frame);
+        // A window shorter than the time since the last request would contain none (module docs).
         let (window, drain) = match self.policy {
             Policy::Classic => {
                 let window = self.scheduling_latency.max(since);
@@ -288,7 +294,7 @@ impl Agent {
         arrived / u128::from(since) + missing / u128::from(drain)
     }
 
-    /// Cells that the rates asked for bring between two frames, times [`ONE`].
+    /// Returns the cells that the requested rates bring between two frames, times [`ONE`].
     fn asked_since(&mut self, begin: u64, frame: u64) -> u128 {
         while self.asked.get(1).is_some_and(|(next, _)| *next <= begin) {
             self.asked.pop_front();
@@ -300,7 +306,7 @@ impl Agent {
         self.asked.iter().zip(ends).map(cells).sum()
     }
 
-    /// A volume beyond what was asked for.
+    /// Returns a request for the volume beyond what was requested before.
     fn volume_request(&mut self, frame: u64, backlog: u32) -> Option<Volume> {
         let lost =
             self.credit > 0 && frame.saturating_sub(self.volume_news) >= self.volume_time_out;
@@ -314,6 +320,7 @@ impl Agent {
         }
         let more = match self.policy {
             Policy::Classic => backlog.saturating_sub(self.credit),
+            // New cells only: earlier ones are repeated absolutely.
             Policy::RttAware => self.overestimated(self.arrived.volume),
         };
         let cells = self.coded(more);

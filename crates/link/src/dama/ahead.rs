@@ -1,11 +1,11 @@
-//! What waits in front of a terminal, as the gateway there states it.
+//! The queue in front of a terminal, as the gateway there reports it.
 //!
-//! A gateway that keeps the queue out of the modem has to say how long that queue is, or the
-//! terminal asks for capacity only for the few packets that it holds. What the gateway states counts
-//! like cells in the MAC buffer.
+//! A gateway that keeps the queue out of the modem has to report its length, or the terminal
+//! requests capacity only for the few packets that it holds. The reported bytes count like cells in
+//! the MAC buffer.
 //!
-//! Each byte counts once: what enters the terminal comes out of the statement. A packet that did not
-//! wait in the gateway does so too, until the next statement.
+//! Each byte counts once: bytes that enter the terminal are subtracted from the report, also those
+//! of a packet that did not wait in the gateway, until the next report corrects it.
 
 use core::time::Duration;
 
@@ -13,54 +13,53 @@ use units::Instant;
 
 use super::frames::Cell;
 
-/// A statement that is not renewed is forgotten after this time, so that a gateway that has died
-/// holds no capacity.
+/// Time after which a report expires that is not renewed, so that a dead gateway holds no capacity.
 pub const BACKLOG_LASTS: Duration = Duration::from_secs(3);
 
-/// Bytes that wait in front of a terminal.
+/// The reported queue in front of a terminal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Ahead {
     bytes: u64,
-    /// When they are forgotten.
+    /// Time at which the report expires.
     until: Instant,
-    /// Bytes by which statements have raised it since the last opportunity to ask.
+    /// Bytes by which reports have raised it since the last opportunity to request capacity.
     came: u64,
     /// Bytes that have entered the terminal since then.
     entered: u64,
 }
 
-/// What an opportunity to ask needs, in cells.
+/// The reported queue in cells, as a request needs it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct AheadCells {
     /// Waiting in front of the terminal.
     pub(super) waiting: u32,
     /// New there since the last opportunity.
     pub(super) came: u32,
-    /// Of the cells that have entered the terminal since then, those that were stated before.
+    /// Of the cells that have entered the terminal since then, those that had been reported before.
     pub(super) entered: u32,
 }
 
 impl Ahead {
-    /// Replaces the statement.
+    /// Replaces the report.
     pub(super) fn set(&mut self, now: Instant, bytes: u64) {
         self.expire(now);
         self.came = self.came.saturating_add(bytes.saturating_sub(self.bytes));
         (self.bytes, self.until) = (bytes, now + BACKLOG_LASTS);
     }
 
-    /// Takes note of a packet that enters the terminal.
+    /// Subtracts a packet that enters the terminal.
     pub(super) fn enter(&mut self, len: usize) {
         let known = self.bytes.min(len as u64);
         self.bytes -= known;
         self.entered = self.entered.saturating_add(known);
     }
 
-    /// Whether nothing waits, as far as is known.
+    /// Returns true if nothing waits according to the last report.
     pub(super) fn is_empty(&self) -> bool {
         self.bytes == 0
     }
 
-    /// What to ask for at an opportunity.
+    /// Returns the cells for a request, and starts counting anew.
     pub(super) fn take(&mut self, now: Instant, cell: Cell) -> AheadCells {
         self.expire(now);
         let cells = |bytes: u64| {

@@ -1,4 +1,4 @@
-//! Which capacity each class of traffic uses.
+//! The kind of capacity that each class of traffic uses.
 //!
 //! Two-way satellite networks give a service its own kind of capacity: constant rate for voice,
 //! requested rates for streams, requested volumes for bulk (EN 301 790 §6.6.1).
@@ -6,16 +6,16 @@
 use super::config::TerminalConfig;
 use crate::TrafficClass;
 
-/// A kind of capacity.
+/// A kind of capacity (EN 301 790 §6.6.1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Category {
-    /// CRA: nothing is asked for. Cells of such a class go between those of a packet of a less
-    /// urgent class, as on a VC or PID of their own, so that the packet does not take the slots of
-    /// the constant rate before them.
+    /// CRA: constant rate, without requests. Cells of such a class go between those of a packet of
+    /// a less urgent class, as on a VC or PID of their own, so that the packet does not take the
+    /// slots of the constant rate before them.
     Cra,
-    /// RBDC: the rate that comes in.
+    /// RBDC: the incoming rate is requested.
     Rbdc,
-    /// VBDC: what waits.
+    /// VBDC: the waiting volume is requested.
     Vbdc,
 }
 
@@ -32,21 +32,21 @@ impl Default for Categories {
 }
 
 impl Categories {
-    /// The same, but for one class.
+    /// Changes the category of one class.
     pub const fn with(mut self, class: TrafficClass, category: Category) -> Self {
         self.0[class as usize] = category;
         self
     }
 
-    /// The category of a class.
+    /// Returns the category configured for a class.
     pub const fn of(&self, class: TrafficClass) -> Category {
         self.0[class as usize]
     }
 }
 
 impl TerminalConfig {
-    /// The category that a class uses: if the terminal may ask for only one of rates and volumes,
-    /// that one stands for the other.
+    /// Returns the category that a class uses: if the terminal may request only one of rates and
+    /// volumes, that one stands for the other.
     pub fn category(&self, class: TrafficClass) -> Category {
         let [rates, volumes] = [self.rbdc.bits_per_second() > 0, self.vbdc > 0];
         match self.categories.of(class) {

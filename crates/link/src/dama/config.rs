@@ -15,10 +15,10 @@ use crate::{Delay, Discipline, Loss, Outage, QueueLimit, Rate};
 /// The return link of a network of terminals.
 #[derive(Debug, Clone, PartialEq)]
 pub struct DamaConfig {
-    /// Frames, carriers and slots.
+    /// The frame structure: frames, carriers and slots.
     pub frames: Frames,
-    /// The rate of each carrier if it changes with time, which starts with the link. What is more
-    /// than the slots of `frames` hold is not used. See [`Dama::set_rate`].
+    /// The rate of each carrier if it changes with time, which starts with the link. A rate above
+    /// that of the slots of `frames` is not used. See [`Dama::set_rate`].
     ///
     /// [`Dama::set_rate`]: super::Dama::set_rate
     pub rate: Option<Rate>,
@@ -29,39 +29,39 @@ pub struct DamaConfig {
     pub forward_delay: Duration,
     /// Time from the decision about a superframe to the transmission of its plan.
     pub processing: Duration,
-    /// When and how terminals ask.
+    /// Timing, policy and transport of capacity requests.
     pub requests: Requests,
-    /// How the network control centre allocates.
+    /// The rules by which the network control centre allocates.
     pub allocation: Allocation,
-    /// Carriers on which terminals send short bursts of packets without asking; `None` if all
+    /// Carriers on which terminals send short bursts of packets without a request; `None` if all
     /// packets wait for their assignment.
     pub random_access: Option<RandomAccess>,
-    /// The terminals.
+    /// The terminals, numbered from 0 in this order.
     pub terminals: Vec<TerminalConfig>,
 }
 
-/// When and how terminals ask for capacity.
+/// Timing, policy and transport of capacity requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Requests {
-    /// How a terminal decides what to ask for.
+    /// The policy by which terminals compute their requests.
     pub policy: Policy,
-    /// Frames between a terminal's opportunities to ask. Those of the terminals are staggered.
+    /// Frames between a terminal's opportunities to send a request. The terminals take turns.
     pub period: u32,
     /// RBDC: superframes for which a requested rate holds.
     pub rate_time_out: u32,
     /// RBDC: minimum scheduling latency, in frames, within which the backlog is to be sent.
     pub scheduling_latency: u32,
-    /// VBDC: frames after which a terminal that was granted nothing of what it asked for takes its
-    /// request for lost, and replaces it.
+    /// VBDC: frames without a grant after which a terminal assumes that its request was lost, and
+    /// replaces it.
     pub volume_time_out: u32,
-    /// How requests travel to the network control centre.
+    /// The transport of requests to the network control centre.
     pub transport: RequestTransport,
-    /// Whether assigned requests pass the error bursts that packets are lost in, because they are
-    /// short and coded more strongly. Outages lose them all the same.
+    /// True if assigned requests survive the error bursts that packets are lost in, because they
+    /// are short and coded more strongly. Outages lose them all the same.
     pub robust: bool,
 }
 
-/// How capacity requests travel to the network control centre.
+/// The transport of capacity requests to the network control centre.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum RequestTransport {
     /// In a slot of the terminal's own, every request period. These slots are outside those that
@@ -71,12 +71,12 @@ pub enum RequestTransport {
     /// In the header of the next cell that the terminal sends in a granted slot; by contention if
     /// the plan in force has no slot for it or nothing waits.
     Piggyback(RequestSlots),
-    /// By contention.
+    /// By contention, whether or not slots are granted.
     Contention(RequestSlots),
 }
 
 impl RequestTransport {
-    /// The contention slots, if there are any.
+    /// Returns the contention slots for requests, if there are any.
     pub const fn slots(&self) -> Option<&RequestSlots> {
         match self {
             Self::Assigned => None,
@@ -85,16 +85,16 @@ impl RequestTransport {
     }
 }
 
-/// Contention slots for requests. What they take cannot be granted.
+/// Contention slots for requests. They are not available for grants.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RequestSlots {
-    /// Where they are.
+    /// Their position in the frames.
     pub place: RequestPlace,
-    /// How terminals share them.
+    /// The rules by which terminals share them.
     pub channel: ContentionChannel,
 }
 
-/// Where the contention slots for requests are.
+/// The position of the contention slots for requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RequestPlace {
     /// The last slots of each frame on the last carrier that carries grants: at least the replicas
@@ -107,7 +107,7 @@ pub enum RequestPlace {
 }
 
 impl RequestPlace {
-    /// Slots of each frame and whole carriers that it takes from grants.
+    /// Returns the slots of each frame and the whole carriers that it takes from grants.
     const fn taken(self) -> (u32, u32) {
         match self {
             Self::Slots(slots) => (slots as u32, 0),
@@ -122,21 +122,21 @@ impl RequestPlace {
 pub struct RandomAccess {
     /// Carriers, the last ones. At least one must remain for grants.
     pub carriers: u32,
-    /// How terminals share them.
+    /// The rules by which terminals share them.
     pub channel: ContentionChannel,
-    /// What a terminal sends this way.
+    /// Limits of what a terminal sends this way.
     pub limits: AccessLimits,
 }
 
-/// How terminals share contention slots.
+/// The rules by which terminals share contention slots.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ContentionChannel {
-    /// The access scheme.
+    /// The access scheme, with the replicas of each burst.
     pub scheme: AccessScheme,
     /// Pauses and attempts after a collision.
     pub backoff: BackoffLimits,
-    /// Whether the hub announces with which probability terminals may send. Without it a channel
-    /// can stay overloaded.
+    /// The hub announces the probability with which terminals may send. Without it a channel can
+    /// stay overloaded.
     pub load_control: bool,
 }
 
@@ -151,29 +151,30 @@ impl Default for ContentionChannel {
     }
 }
 
-/// A way to decide what to ask for, and to allocate.
+/// A policy for requests and their allocation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Policy {
     /// That of DVB-RCS (EN 301 790) as built by emulators: the rate that came in, and the backlog.
     #[default]
     Classic,
-    /// Asks for 10 % more than came in, and knows what was asked for within the last round trip.
+    /// Requests 10 % more than came in, and accounts for its requests of the last round trip.
     RttAware,
 }
 
-/// How the network control centre allocates.
+/// The rules by which the network control centre allocates.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Allocation {
-    /// How terminals share what is not enough for all.
+    /// The rule by which terminals share insufficient capacity.
     pub sharing: Sharing,
-    /// Who gets what nobody asked for.
+    /// The use of capacity that no terminal has requested.
     pub free: FreeCapacity,
 }
 
-/// How terminals share what is not enough for all.
+/// The rule by which terminals share insufficient capacity.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Sharing {
-    /// Rates in proportion to what was asked for; volumes in turn, each with all that it asked for.
+    /// Rates in proportion to the requests; volumes in turn, each terminal with all that it
+    /// requested.
     #[default]
     Proportional,
     /// Rates and volumes so that the least is as large as possible, by the terminals' weights
@@ -181,51 +182,52 @@ pub enum Sharing {
     Fair,
 }
 
-/// FCA: who gets the slots that nobody asked for.
+/// FCA: the use of slots that no terminal has requested.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum FreeCapacity {
-    /// Nobody.
+    /// They stay empty.
     #[default]
     None,
     /// All terminals in turn, this number of slots each (SLACP paper §4).
     All {
-        /// Slots at a time.
+        /// Number of slots at a time.
         chunk: u32,
     },
-    /// In turn, but only terminals that have asked for capacity which still holds (EN 301 790).
+    /// In turn, but only terminals with a request that still holds (EN 301 790).
     Asking {
-        /// Slots at a time.
+        /// Number of slots at a time.
         chunk: u32,
     },
 }
 
-/// One terminal.
+/// The settings of one terminal.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TerminalConfig {
-    /// CRA: a rate that it has without asking. Counts cells with their headers, like all rates here.
+    /// CRA: a rate that it has without requests. Counts cells with their headers, like all rates
+    /// here.
     pub cra: BitRate,
-    /// RBDC: the ceiling of its rate requests, beyond CRA; 0 for none.
+    /// RBDC: the ceiling of its rate requests, beyond CRA; 0 for no rate requests.
     pub rbdc: BitRate,
-    /// VBDC: the most cells in one request; 0 for none.
+    /// VBDC: maximum number of cells in one request; 0 for no volume requests.
     pub vbdc: u32,
-    /// VBDC: cells that each terminal gets before any gets more.
+    /// VBDC: cells that it gets before any terminal gets more than its own first cells.
     pub vbdc_first: u32,
-    /// Which of these each class of traffic uses.
+    /// The kind of these that each class of traffic uses.
     pub categories: Categories,
-    /// The most that it gets of all kinds together; unlimited but for its transmitter if `None`.
+    /// Maximum rate of all kinds together; `None` for that of its transmitter.
     pub ceiling: Option<BitRate>,
-    /// Its part where terminals share by weight; 1 or more.
+    /// Its weight with [`Sharing::Fair`]; 1 or more.
     pub weight: u32,
     /// The MAC buffer of each class of traffic.
     pub mac: MacLimit,
-    /// Whether packets wait in the IP queue until they fit into the MAC buffer. Without it they go
-    /// straight to the MAC buffer, which drops what does not fit, and the IP queue stays empty.
+    /// Packets wait in the IP queue until they fit into the MAC buffer. Without it they go straight
+    /// to the MAC buffer, which drops what does not fit, and the IP queue stays empty.
     pub flow_control: bool,
     /// The IP queue of each class.
     pub queue: QueueLimit,
     /// Drops in the IP queue before it is full.
     pub discipline: Discipline,
-    /// Losses of its bursts.
+    /// The model by which its bursts are lost.
     pub loss: Loss,
     /// Times without reception of its bursts, counted from the start.
     pub outages: Vec<Outage>,
@@ -234,33 +236,33 @@ pub struct TerminalConfig {
 /// The size of a MAC buffer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MacLimit {
-    /// Cells; each frees its place as it leaves.
+    /// Cells; each frees its room as it leaves.
     Cells(u32),
-    /// Bytes of packets, which free their place when they have left.
+    /// Bytes of packets, which free their room when they have left.
     Bytes(ByteCount),
 }
 
-/// Why a network cannot be built.
+/// The reason why a network cannot be built.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum DamaError {
-    /// The frames.
+    /// The frame structure is invalid.
     #[error(transparent)]
     Frames(#[from] FramesError),
     /// There is no terminal, or more than can be numbered.
     #[error("{count} terminals: expected 1 to {most}")]
     Terminals {
-        /// How many there are.
+        /// The configured number.
         count: usize,
-        /// The most.
+        /// The maximum number.
         most: u32,
     },
-    /// More was guaranteed than there is.
+    /// The sum of all CRA exceeds the capacity.
     #[error("CRA of {guaranteed} is guaranteed, but the carriers have {capacity}")]
     Overbooked {
         /// The sum of all CRA.
         guaranteed: BitRate,
-        /// What the carriers can send.
+        /// Rate of the slots that can be granted.
         capacity: BitRate,
     },
     /// A terminal is guaranteed more than its transmitter can send.
@@ -268,59 +270,59 @@ pub enum DamaError {
     OneOverbooked {
         /// The CRA of the terminal.
         guaranteed: BitRate,
-        /// What a carrier can send.
+        /// Rate of one carrier.
         capacity: BitRate,
     },
-    /// The contention slots of requests are not as they should be.
+    /// The contention slots for requests are invalid.
     #[error("contention slots for requests: {0}")]
     RequestSlots(ContentionError),
-    /// The carriers for random access are not as they should be.
+    /// The carriers for random access are invalid.
     #[error("random access: {0}")]
     RandomAccess(ContentionError),
-    /// A number that must not be 0 is.
+    /// A setting is 0 that must be at least 1.
     #[error("{what} must be 1 or more")]
     Zero {
-        /// What it is.
+        /// The name of the setting.
         what: &'static str,
     },
 }
 
-/// Why contention slots cannot be had.
+/// The reason why contention slots are invalid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum ContentionError {
     /// The slots and the scheme do not fit.
     #[error(transparent)]
     Block(#[from] BlockError),
-    /// The back-off.
+    /// The limits of the back-off are invalid.
     #[error(transparent)]
     Backoff(#[from] BackoffError),
     /// There are more slots than a carrier has, or than a block can have.
     #[error("{slots} slots: expected 1 to {most}")]
     Slots {
-        /// Slots of a block.
+        /// Configured slots of a block.
         slots: u32,
-        /// The most.
+        /// The maximum number.
         most: u32,
     },
-    /// Nothing remains for grants.
+    /// No carrier remains for grants.
     #[error("{carriers} carriers of {all}: expected 1 to {}", all.saturating_sub(1))]
     Carriers {
-        /// Carriers for random access.
+        /// Carriers configured for contention.
         carriers: u32,
-        /// All carriers.
+        /// Number of carriers in all.
         all: u32,
     },
-    /// With the request slots nothing remains for grants.
+    /// The request slots leave no slot for grants.
     #[error("{slots} slots of each frame leave nothing to grant")]
     NothingLeft {
-        /// Contention slots of a frame.
+        /// Contention slots of each frame.
         slots: u32,
     },
 }
 
 impl ContentionChannel {
-    /// The contention block of a frame.
+    /// Returns the contention block of a frame, with the slots and the scheme checked.
     pub(super) fn block(&self, slots: u32, most: u32) -> Result<Block, ContentionError> {
         let number = u16::try_from(slots).ok().filter(|_| slots <= most);
         let most = most.min(u16::MAX.into());
@@ -330,18 +332,18 @@ impl ContentionChannel {
     }
 }
 
-/// What contention leaves to grants.
+/// The slots that contention leaves for grants.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Grantable {
-    /// Carriers with grants.
+    /// Number of carriers with grants.
     carriers: u32,
     /// Contention slots for requests in each frame, the last ones of the last of these carriers.
     requests: u32,
 }
 
 impl Grantable {
-    /// Slots of a superframe that can be granted while the first `slots` of each carrier and frame
-    /// are used.
+    /// Returns the slots of a superframe that can be granted while the first `slots` of each
+    /// carrier and frame are in use.
     pub(super) fn in_superframe(self, frames: &Frames, slots: u32) -> u32 {
         let Some(others) = self.carriers.checked_sub(1) else { return 0 };
         let last = slots.min(frames.slots.saturating_sub(self.requests));
@@ -350,26 +352,26 @@ impl Grantable {
 }
 
 impl DamaConfig {
-    /// Slots of each frame on one carrier that requests take, and whole carriers that contention
-    /// takes.
+    /// Returns the slots of each frame on one carrier that requests take, and the whole carriers
+    /// that contention takes.
     fn contended(&self) -> (u32, u32) {
         let requests = self.requests.transport.slots().map(|request| request.place.taken());
         let (slots, carriers) = requests.unwrap_or_default();
         (slots, carriers.saturating_add(self.random_access.map_or(0, |access| access.carriers)))
     }
 
-    /// Slots of each frame that contention takes.
+    /// Returns the slots of each frame that contention takes.
     fn contention_slots(&self) -> u32 {
         let (slots, carriers) = self.contended();
         carriers.saturating_mul(self.frames.slots).saturating_add(slots)
     }
 
-    /// Slots of a superframe that can be granted: all but those for contention.
+    /// Returns the slots of a superframe that can be granted: all but those for contention.
     pub fn capacity(&self) -> u32 {
         self.grantable().in_superframe(&self.frames, self.frames.slots)
     }
 
-    /// What contention leaves to grants.
+    /// Returns the slots that contention leaves for grants.
     pub(super) fn grantable(&self) -> Grantable {
         let (requests, contended) = self.contended();
         Grantable { carriers: self.frames.carriers.saturating_sub(contended), requests }
@@ -396,7 +398,7 @@ impl DamaConfig {
         Ok(())
     }
 
-    /// The number of slots in a contention block for requests.
+    /// Returns the number of slots in a contention block for requests.
     pub(super) fn request_block(&self, place: RequestPlace) -> Result<u32, ContentionError> {
         let access = self.random_access.map_or(0, |access| access.carriers);
         let all = self.frames.carriers.saturating_sub(access);
@@ -409,17 +411,17 @@ impl DamaConfig {
         }
     }
 
-    /// The rate of the slots that can be granted.
+    /// Returns the rate of the slots that can be granted.
     fn granted_rate(&self) -> BitRate {
         let all = u128::from(self.frames.rate().bits_per_second());
         let part = all * u128::from(self.capacity()) / u128::from(self.frames.capacity().max(1));
         BitRate::from_bits_per_second(part as u64)
     }
 
-    /// The most terminals.
+    /// Maximum number of terminals in a network.
     pub const MOST_TERMINALS: u32 = 1 << 20;
 
-    /// Checks that it can be built.
+    /// Checks that the network can be built.
     ///
     /// # Errors
     /// [`DamaError`].
@@ -448,6 +450,8 @@ impl DamaConfig {
     }
 
     fn check_guarantees(&self) -> Result<(), DamaError> {
+        // In fixed point, as the centre counts, so that rounding cannot let more be guaranteed than
+        // fits.
         let share = |rate| Share::of(rate, &self.frames).0;
         let one = Share::from_slots(self.frames.most_of_one()).0;
         let carrier = BitRate::from_bits_per_second(

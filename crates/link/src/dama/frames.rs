@@ -5,7 +5,7 @@ use core::time::Duration;
 use thiserror::Error;
 use units::{BitRate, Instant};
 
-/// Sizes of a time slot's burst.
+/// A cell: the burst of one time slot, by its sizes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Cell {
     /// Bytes of packets that it carries.
@@ -23,7 +23,7 @@ impl Cell {
     /// (EN 301 192 §7).
     pub const MPEG: Self = Self { payload: 184, wire: 188, per_packet: 16 };
 
-    /// The number of cells of a packet of `len` bytes.
+    /// Returns the number of cells of a packet of `len` bytes.
     pub fn count(self, len: usize) -> u32 {
         let bytes = (len as u64).saturating_add(self.per_packet.into());
         u32::try_from(bytes.div_ceil(self.payload.max(1).into())).unwrap_or(u32::MAX)
@@ -35,19 +35,19 @@ impl Cell {
 /// Frames begin at the same time on all carriers. A slot carries one cell.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Frames {
-    /// Duration of a frame.
+    /// Duration of a frame, on all carriers.
     pub duration: Duration,
     /// Frames in a superframe. Capacity is allocated once per superframe.
     pub per_superframe: u32,
-    /// Carriers.
+    /// Number of carriers.
     pub carriers: u32,
     /// Slots in a frame of one carrier. A terminal has one transmitter and can use at most these.
     pub slots: u32,
-    /// A slot's burst.
+    /// Sizes of the cell that a slot carries.
     pub cell: Cell,
 }
 
-/// Why a frame structure cannot be built.
+/// The reason why a frame structure cannot be built.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum FramesError {
@@ -57,11 +57,11 @@ pub enum FramesError {
     /// The carrier is too slow for one cell per frame.
     #[error("a carrier of {carrier} sends {bits} bits in a frame, less than a cell of {cell} bits")]
     TooSlow {
-        /// Rate of a carrier.
+        /// Configured rate of a carrier.
         carrier: BitRate,
-        /// What it sends in a frame.
+        /// Bits that it sends in a frame.
         bits: u64,
-        /// The size of a cell.
+        /// Size of a cell in bits.
         cell: u64,
     },
     /// There are too many slots to count.
@@ -70,7 +70,7 @@ pub enum FramesError {
 }
 
 impl Frames {
-    /// Carriers of this rate with as many whole slots as fit into a frame.
+    /// Divides carriers of the rate `carrier` into as many whole slots as fit into a frame.
     ///
     /// # Errors
     /// [`FramesError`].
@@ -104,6 +104,7 @@ impl Frames {
         const MOST: u64 = 1 << 24;
         let Self { per_superframe, carriers, slots, cell, .. } = *self;
         let empty = [per_superframe, carriers, slots, cell.payload, cell.wire].contains(&0);
+        // Slots are timed in nanoseconds, so each must last at least one.
         if empty || self.duration.as_nanos() < u128::from(slots) {
             return Err(FramesError::Empty);
         }
@@ -113,73 +114,73 @@ impl Frames {
         product.map(|_| ()).ok_or(FramesError::TooMany)
     }
 
-    /// Whole slots that this number of bits fills, headers of cells included.
+    /// Returns the whole slots that this number of bits fills, headers of cells included.
     pub(super) fn slots_of(&self, bits: u128) -> u128 {
         bits / (u128::from(self.cell.wire) * 8).max(1)
     }
 
-    /// Whether a carrier of this rate has no more slots in a frame than these have.
+    /// Returns true if these frames have all slots of a carrier of this rate.
     pub fn hold(&self, carrier: BitRate) -> bool {
         let bits = u128::from(carrier.bytes_in(self.duration).get()) * 8;
         self.slots_of(bits) <= self.slots.into()
     }
 
-    /// Slots of a frame on all carriers.
+    /// Returns the slots of a frame on all carriers.
     pub fn per_frame(&self) -> u32 {
         self.carriers * self.slots
     }
 
-    /// Slots of a superframe on all carriers.
+    /// Returns the slots of a superframe on all carriers.
     pub fn capacity(&self) -> u32 {
         self.per_frame() * self.per_superframe
     }
 
-    /// Slots that one terminal can use in a superframe.
+    /// Returns the slots that one terminal can use in a superframe: it has one transmitter.
     pub fn most_of_one(&self) -> u32 {
         self.slots * self.per_superframe
     }
 
-    /// Duration of a superframe.
+    /// Returns the duration of a superframe.
     pub fn superframe(&self) -> Duration {
         self.duration * self.per_superframe
     }
 
-    /// Duration of a slot, rounded down to the nanosecond.
+    /// Returns the duration of a slot, rounded down to the nanosecond.
     pub fn slot(&self) -> Duration {
         self.duration / self.slots
     }
 
-    /// The rate of all slots together, with cell headers.
+    /// Returns the rate of all slots together, with cell headers.
     pub fn rate(&self) -> BitRate {
         let bits = u128::from(self.per_frame()) * u128::from(self.cell.wire) * 8;
         let rate = bits * 1_000_000_000 / self.duration.as_nanos().max(1);
         BitRate::from_bits_per_second(u64::try_from(rate).unwrap_or(u64::MAX))
     }
 
-    /// When frame number `frame` begins, if frame 0 begins at `origin`.
+    /// Returns the time at which frame number `frame` begins, if frame 0 begins at `origin`.
     pub(super) fn begin(&self, origin: Instant, frame: u64) -> Instant {
         origin + Duration::from_nanos(self.nanos().saturating_mul(frame))
     }
 
-    /// When slot number `slot` of frame number `frame` begins.
+    /// Returns the time at which slot number `slot` of frame number `frame` begins.
     pub(super) fn slot_begin(&self, origin: Instant, frame: u64, slot: u32) -> Instant {
         let within = u128::from(self.nanos()) * u128::from(slot) / u128::from(self.slots);
         self.begin(origin, frame) + Duration::from_nanos(within as u64)
     }
 
-    /// The number of the first frame that begins at or after `now`.
+    /// Returns the number of the first frame that begins at or after `now`.
     pub(super) fn first_from(&self, origin: Instant, now: Instant) -> u64 {
         let since = now.saturating_since(origin).as_nanos();
         u64::try_from(since.div_ceil(u128::from(self.nanos()))).unwrap_or(u64::MAX)
     }
 
-    /// The number of the frame in which `now` is.
+    /// Returns the number of the frame in which `now` is.
     pub(super) fn at(&self, origin: Instant, now: Instant) -> u64 {
         let since = now.saturating_since(origin).as_nanos();
         u64::try_from(since / u128::from(self.nanos())).unwrap_or(u64::MAX)
     }
 
-    /// Nanoseconds in a frame; [`Frames::check`] refuses what does not fit.
+    /// Returns the nanoseconds in a frame, saturating after 584 years.
     fn nanos(&self) -> u64 {
         u64::try_from(self.duration.as_nanos()).unwrap_or(u64::MAX)
     }
@@ -192,10 +193,10 @@ pub(super) struct Share(pub(super) u64);
 
 impl Share {
     const BITS: u32 = 24;
-    /// One slot.
+    /// One slot per superframe.
     pub(super) const SLOT: Self = Self(1 << Self::BITS);
 
-    /// What a rate needs, which counts cells with their headers; rounded up.
+    /// Converts a rate, which counts cells with their headers; rounds up.
     pub(super) fn of(rate: BitRate, frames: &Frames) -> Self {
         let bits = u128::from(rate.bits_per_second()) * frames.superframe().as_nanos();
         let slot = u128::from(frames.cell.wire) * 8 * 1_000_000_000;
@@ -203,12 +204,12 @@ impl Share {
         Self((bits << Self::BITS).div_ceil(slot).min(most << Self::BITS) as u64)
     }
 
-    /// The number of whole slots.
+    /// Converts from whole slots.
     pub(super) const fn from_slots(slots: u32) -> Self {
         Self((slots as u64) << Self::BITS)
     }
 
-    /// Whole slots.
+    /// Returns the whole slots, without the fraction.
     pub(super) const fn whole(self) -> u32 {
         (self.0 >> Self::BITS) as u32
     }

@@ -12,11 +12,11 @@ use super::frames::Frames;
 pub struct Run {
     /// The frame's number since the start.
     pub frame: u64,
-    /// The carrier's number.
+    /// The number of the carrier, from 0.
     pub carrier: u32,
-    /// The first slot.
+    /// The first slot in the frame.
     pub slot: u32,
-    /// The number of slots.
+    /// Number of consecutive slots.
     pub count: u32,
 }
 
@@ -36,11 +36,11 @@ impl Layout {
     }
 
     /// Places a grant and adds its runs to `runs`, in order of time. All grants together must fit
-    /// into the superframe, and each into what one terminal can use.
+    /// into the superframe, and each into the slots that one terminal can use.
     pub(super) fn place(&mut self, slots: u32, runs: &mut impl Extend<Run>) {
         let count = self.frames.per_superframe;
         let (each, rest) = (slots / count, slots % count);
-        // One more in the emptiest frames.
+        // The remainder goes into the emptiest frames, which keeps the frames evenly full.
         let mut order: Vec<usize> = (0..self.taken.len()).collect();
         order.sort_by_key(|frame| self.taken[*frame]);
         let mut in_frame = vec![each; self.taken.len()];
@@ -64,6 +64,7 @@ impl Layout {
         let run = Run { frame, carrier, slot, count: before_end };
         let wrapped = Run { carrier: carrier + 1, slot: 0, count: slots - before_end, ..run };
         if wrapped.count > 0 {
+            // The wrapped part is at the beginning of the frame, so it comes first in time.
             runs.extend([wrapped, run]);
         } else {
             runs.extend([run]);

@@ -21,16 +21,16 @@ use crate::queue::Queue;
 use crate::{Counters, Dice, Payload, Tally, TrafficClass};
 use contended::Contended;
 
-/// A packet in cells.
+/// A packet divided into cells.
 #[derive(Debug)]
 pub(super) struct Segmented<P> {
     pub(super) frame: Frame<P>,
     pub(super) class: TrafficClass,
     /// Cells that have not left.
     pub(super) left: u32,
-    /// Whether it is lost: a burst of errors hit one of its cells.
+    /// True if it is lost: a burst of errors hit one of its cells.
     pub(super) struck: bool,
-    /// Whether contention has taken it: then it is the next to leave.
+    /// True if it was taken for contention: then it is the next to leave.
     pub(super) contended: bool,
 }
 
@@ -38,14 +38,14 @@ pub(super) struct Segmented<P> {
 #[derive(Debug)]
 struct Lane<P> {
     queue: Queue<P>,
-    /// Taken from the IP queue, but does not fit yet.
+    /// A packet that was taken from the IP queue, but does not fit yet.
     staged: Option<Frame<P>>,
     mac: VecDeque<Segmented<P>>,
-    /// What the MAC buffer holds, in units of its limit.
+    /// Occupancy of the MAC buffer, in the unit of its limit.
     held: u64,
     /// Cells in the MAC buffer.
     cells: u32,
-    /// Cells that have entered it since they were last asked for.
+    /// Cells that have entered it since the last request.
     entered: u32,
 }
 
@@ -55,7 +55,7 @@ pub(super) struct Buffers<P> {
     cell: Cell,
     limit: MacLimit,
     flow_control: bool,
-    /// Whether the cells of a class go between those of a less urgent packet.
+    /// True for classes whose cells go between those of a less urgent packet.
     interrupts: [bool; TrafficClass::COUNT],
     lanes: [Lane<P>; TrafficClass::COUNT],
     /// The packet whose cells are leaving.
@@ -88,7 +88,7 @@ impl<P: Payload> Buffers<P> {
         }
     }
 
-    /// Takes a packet, or drops it.
+    /// Queues a packet at `now`, or drops and counts it.
     pub(super) fn push(&mut self, now: Instant, packet: P) {
         let (class, len) = (packet.class(), packet.wire_len());
         let carried = u64::from(self.cell.count(len)) * u64::from(self.cell.wire);
@@ -102,6 +102,7 @@ impl<P: Payload> Buffers<P> {
             return;
         }
         if direct {
+            // The discipline must learn that a packet has found the queue empty.
             lane.queue.pass(now, &frame);
             self.enter(class, frame);
         } else {
@@ -113,8 +114,9 @@ impl<P: Payload> Buffers<P> {
         self.counters.inside.add(len);
     }
 
-    /// Cells that can leave before anything else can enter a MAC buffer or another packet is next:
-    /// those of the current packet, at most as many as free the place for the first one that waits.
+    /// Returns the cells that can leave before anything else can enter a MAC buffer or another
+    /// packet is next: those of the current packet, at most as many as free the room for the first
+    /// one that waits.
     pub(super) fn ready(&mut self) -> u32 {
         self.select();
         let Some(current) = &self.current else { return 0 };
@@ -129,11 +131,12 @@ impl<P: Payload> Buffers<P> {
                 let over = (lane.held + need).saturating_sub(limit.into()).max(1);
                 current.left.min(u32::try_from(over).unwrap_or(u32::MAX))
             }
+            // Bytes become free only when the whole packet has left.
             MacLimit::Bytes(_) => current.left,
         }
     }
 
-    /// The packet whose cells are leaving, after [`Buffers::ready`].
+    /// Returns the packet whose cells are leaving, after [`Buffers::ready`].
     pub(super) fn current(&mut self) -> Option<&mut Segmented<P>> {
         self.current.as_mut()
     }
@@ -157,7 +160,7 @@ impl<P: Payload> Buffers<P> {
         packet
     }
 
-    /// Whether nothing waits.
+    /// Returns true if no packet waits or is in the air by contention.
     pub(super) fn is_empty(&self) -> bool {
         self.current.is_none()
             && self.contended.is_empty()
@@ -167,12 +170,12 @@ impl<P: Payload> Buffers<P> {
                 .all(|lane| lane.mac.is_empty() && lane.staged.is_none() && lane.queue.len() == 0)
     }
 
-    /// Cells in the MAC buffer of a class.
+    /// Returns the cells in the MAC buffer of a class.
     pub(super) fn mac_cells(&self, class: TrafficClass) -> u32 {
         self.lanes[class as usize].cells
     }
 
-    /// What waits in the IP queues.
+    /// Returns the packets and bytes that wait in the IP queues.
     pub(super) fn queued(&self) -> Tally {
         let mut all = Tally::default();
         for lane in &self.lanes {
@@ -184,12 +187,12 @@ impl<P: Payload> Buffers<P> {
         all
     }
 
-    /// Cells that have entered the MAC buffer of a class since the last call.
+    /// Returns the cells that have entered the MAC buffer of a class since the last call.
     pub(super) fn take_entered(&mut self, class: TrafficClass) -> u32 {
         core::mem::take(&mut self.lanes[class as usize].entered)
     }
 
-    /// The number of cells until the packet that is next has left, 0 if none can leave.
+    /// Returns the number of cells until the next packet has left; 0 if none can leave.
     pub(super) fn until_departure(&mut self) -> u32 {
         self.select();
         self.current.as_ref().map_or(0, |current| current.left)
@@ -208,7 +211,7 @@ impl<P: Payload> Buffers<P> {
         self.current = self.contended.pop().or_else(from_lanes);
     }
 
-    /// Whether nothing may go before the rest of the current packet.
+    /// Returns true if nothing may go before the rest of the current packet.
     fn goes_on(&self, current: &Segmented<P>) -> bool {
         let begun = current.left < self.cell.count(current.frame.len);
         let more_urgent = self.lanes.iter().zip(self.interrupts).take(current.class as usize);
@@ -223,8 +226,8 @@ impl<P: Payload> Buffers<P> {
         }
     }
 
-    /// The next packet of an IP queue, if it fits into the MAC buffer. The discipline may drop the
-    /// head of the queue; if the packet behind it is too long it is staged.
+    /// Returns the next packet of an IP queue, if it fits into the MAC buffer. The discipline may
+    /// drop the head of the queue; if the packet behind it is too long it is staged.
     fn next_fitting(&mut self, now: Instant, class: TrafficClass) -> Option<Frame<P>> {
         let lane = &mut self.lanes[class as usize];
         let frame = if let Some(frame) = lane.staged.take() {
@@ -254,8 +257,8 @@ impl<P: Payload> Buffers<P> {
         lane.mac.push_back(packet);
     }
 
-    /// Whether a packet fits into the MAC buffer. An empty buffer takes any packet if there is flow
-    /// control, because it could wait for ever.
+    /// Returns true if a packet fits into the MAC buffer. With flow control an empty buffer takes
+    /// any packet, which would otherwise wait for ever.
     fn fits(&self, class: TrafficClass, len: usize) -> bool {
         let lane = &self.lanes[class as usize];
         let limit = match self.limit {

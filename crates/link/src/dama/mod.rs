@@ -8,14 +8,14 @@
 //!                           ◀─────── plan (delay) ───────┘  once per superframe
 //! ```
 //!
-//! [`Dama`] is the whole: a state machine like [`crate::Link`], but with many senders. Its parts are
-//! machines of their own, without time: the [`Agent`] of a terminal decides what to ask for, the
-//! [`Ncc`] who gets what.
+//! [`Dama`] is the whole: a state machine like [`crate::Link`], but with many senders. Its parts
+//! are machines of their own, without time: the [`Agent`] of a terminal decides which capacity to
+//! request, the [`Ncc`] which requests to grant.
 //!
 //! The plan of superframe n is decided a [`DamaConfig::processing`] and a
 //! [`DamaConfig::forward_delay`] before it begins, from the requests that have arrived by then. A
-//! volume is therefore served after: the wait for an opportunity to ask, the delay to the hub, the
-//! wait for the next decision, processing, the delay back, and the wait for the slots.
+//! volume is therefore served after: the wait for an opportunity to request, the delay to the hub,
+//! the wait for the next decision, processing, the delay back, and the wait for the slots.
 //!
 //! Rates count cells with their headers, so that 128 kbit/s are 16 cells of 53 bytes in 53 ms.
 //!

@@ -1,13 +1,13 @@
-//! The network control centre: who gets which part of a superframe.
+//! The network control centre: allocates each superframe to the terminals.
 //!
 //! In this order, each within what the ones before leave: CRA, RBDC, VBDC, FCA (SLACP paper §4; EN
-//! 301 790 §6.6). Free capacity goes first to terminals that foresee a need. It is handed requests and asked once per superframe; what it decides depends on
-//! nothing else.
+//! 301 790 §6.6). Free capacity goes first to terminals with a forecast. The centre receives
+//! requests and is called once per superframe; its decision depends on nothing else.
 //!
 //! Every slot is accounted for: the grants of a superframe never exceed it, nor those of a terminal
-//! what its transmitter can send. What is asked for stays until it is granted (volumes), replaced
-//! or timed out (rates). Fractions of slots are kept as credit, so that a rate of less than a slot
-//! per superframe gets its slots, too.
+//! what its transmitter can send. Requests hold until they are granted (volumes), replaced or timed
+//! out (rates). Fractions of slots are kept as credit, so that a rate of less than a slot per
+//! superframe gets its slots, too.
 //!
 //! Not modelled: the terminals' signal quality; log-on; a plan that gets lost.
 
@@ -22,23 +22,23 @@ use super::config::{Allocation, DamaConfig, FreeCapacity, Policy, Sharing};
 use super::frames::{Frames, Share};
 use super::request::{Request, Volume, coded_rate, coded_volume};
 
-/// What a terminal gets of a superframe, in slots.
+/// The slots of a superframe that a terminal is granted, by their kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Grant {
-    /// The terminal's number.
+    /// Number of the terminal.
     pub terminal: u32,
-    /// Constant rate.
+    /// Slots of the constant rate.
     pub cra: u32,
-    /// For requested rates.
+    /// Slots for requested rates.
     pub rbdc: u32,
-    /// For requested volumes.
+    /// Slots for requested volumes.
     pub vbdc: u32,
-    /// Free capacity, which was foreseen or is given away.
+    /// Slots of free capacity, for a forecast or given away.
     pub fca: u32,
 }
 
 impl Grant {
-    /// All slots.
+    /// Returns the sum of all kinds.
     pub fn slots(&self) -> u32 {
         self.cra + self.rbdc + self.vbdc + self.fca
     }
@@ -52,42 +52,42 @@ enum Kind {
     Fca,
 }
 
-/// What the centre knows of a terminal.
+/// The account of a terminal: its limits, requests and credits.
 #[derive(Debug, Clone, Copy, Default)]
 struct Account {
     cra: Share,
     cra_credit: Share,
     /// The ceiling of its rate requests.
     most_rate: Share,
-    /// The requested rate.
+    /// The requested rate; 0 if none holds.
     rate: Share,
     rate_credit: Share,
     /// The first superframe in which the requested rate no longer holds.
     expires: u64,
-    /// The most cells in one volume request.
+    /// Maximum number of cells in one volume request.
     most_volume: u32,
-    /// Cells that come before any terminal gets more.
+    /// Cells that it gets before any terminal gets more than its own first cells.
     first_volume: u32,
-    /// Cells asked for and not yet granted.
+    /// Cells requested and not yet granted.
     volume: u32,
-    /// When the volume request is forgotten, by the policy that forgets.
+    /// Superframe from which on the volume request no longer holds, with [`Policy::RttAware`].
     volume_expires: u64,
-    /// Cells that it foresees and that were not granted yet.
+    /// Cells of its forecast that were not granted yet.
     foreseen: u32,
     weight: u32,
-    /// The most slots per superframe.
+    /// Maximum number of slots per superframe.
     most: u32,
-    /// In the superframe being allocated.
+    /// Its grant in the superframe being allocated.
     grant: Grant,
 }
 
-/// Allocates superframe after superframe.
+/// The network control centre: allocates superframe after superframe.
 #[derive(Debug)]
 pub struct Ncc {
     frames: Frames,
     /// Slots of a superframe that can be granted.
     capacity: u32,
-    /// Of these, what one terminal can use.
+    /// Of these, the slots that one terminal can use.
     most_of_one: u32,
     policy: Policy,
     allocation: Allocation,
@@ -99,13 +99,13 @@ pub struct Ncc {
     rated: BTreeSet<u32>,
     /// Terminals with a volume outstanding.
     waiting: BTreeSet<u32>,
-    /// Terminals that foresee something.
+    /// Terminals with a forecast outstanding.
     foreseeing: BTreeSet<u32>,
     /// Where each round robin begins.
     turns: Turns,
     /// Slots left in the superframe being allocated.
     room: u32,
-    /// Terminals with a grant in it.
+    /// Terminals with a grant in that superframe.
     touched: Vec<u32>,
 }
 
@@ -114,14 +114,14 @@ struct Turns {
     guaranteed: usize,
     rate: u32,
     volume: u32,
-    /// Of its first cells, how many a terminal did not get for lack of room.
+    /// A terminal, and the number of its first cells that it did not get for lack of room.
     owed: Option<(u32, u32)>,
     foreseen: u32,
     free: u32,
 }
 
 impl Ncc {
-    /// A centre to which nobody has sent a request.
+    /// A centre that has not received any requests.
     pub fn new(config: &DamaConfig) -> Self {
         let frames = config.frames;
         let account = |index: usize| {
@@ -134,6 +134,7 @@ impl Ncc {
                 most_volume: terminal.vbdc,
                 first_volume: terminal.vbdc_first,
                 weight: terminal.weight.max(1),
+                // A ceiling below a slot per superframe would shut the terminal out.
                 most: most.min(ceiling.max(1)),
                 ..Account::default()
             }
@@ -160,21 +161,23 @@ impl Ncc {
         }
     }
 
-    /// Changes how many slots of a superframe can be granted, and how many of them to one terminal.
+    /// Changes the number of slots of a superframe that can be granted, and of those to one
+    /// terminal.
     pub fn set_capacity(&mut self, capacity: u32, most_of_one: u32) {
         (self.capacity, self.most_of_one) = (capacity, most_of_one);
     }
 
-    /// Slots that a terminal can have in a superframe.
+    /// Returns the number of slots that a terminal can have in a superframe.
     fn most(&self, terminal: u32) -> u32 {
         self.accounts[terminal as usize].most.min(self.most_of_one)
     }
 
-    /// Takes a terminal's request, which is known from the allocation of `superframe` on. What a
-    /// terminal may not ask for is cut to its limits; a request of an unknown terminal is ignored.
+    /// Handles a terminal's request, which is known from the allocation of `superframe` on. It is
+    /// cut to the terminal's limits; a request of an unknown terminal is ignored.
     pub fn handle_request(&mut self, superframe: u64, terminal: u32, request: Request) {
         let Some(account) = self.accounts.get_mut(terminal as usize) else { return };
         if let Some(rate) = request.rate {
+            // As the message carries it (EN 301 790 §8.5.3).
             account.rate = Share::of(coded_rate(rate), &self.frames).min(account.most_rate);
             account.expires = superframe.saturating_add(self.rate_time_out);
             if account.rate == Share::default() {
@@ -206,7 +209,7 @@ impl Ncc {
         }
     }
 
-    /// Cells that a terminal has asked for and not been granted.
+    /// Returns the cells that a terminal has requested and not been granted.
     pub fn outstanding(&self, terminal: u32) -> u32 {
         self.accounts.get(terminal as usize).map_or(0, |account| account.volume)
     }
@@ -216,6 +219,7 @@ impl Ncc {
         self.room = self.capacity;
         self.touched.clear();
         self.forget_rates(superframe);
+        // In the order of priority: each kind within what the ones before leave (SLACP paper §4).
         self.grant_guaranteed();
         match self.policy {
             Policy::Classic => {
@@ -237,11 +241,12 @@ impl Ncc {
         grants
     }
 
-    /// Gives a terminal up to `wanted` slots; returns how many.
+    /// Grants a terminal up to `wanted` slots; returns their number.
     fn give(&mut self, terminal: u32, kind: Kind, wanted: u32) -> u32 {
         let most = self.most(terminal);
         let account = &mut self.accounts[terminal as usize];
         let had = account.grant.slots();
+        // All kinds together stay within what the terminal's transmitter can send.
         let slots = wanted.min(self.room).min(most - had);
         if slots == 0 {
             return 0;
@@ -283,16 +288,18 @@ impl Ncc {
         for at in (start..count).chain(0..start) {
             let terminal = self.guaranteed[at];
             let account = &self.accounts[terminal as usize];
-            // What did not fit because of others' fractions follows in the next superframe.
+            // A slot that did not fit because of others' fractions follows in the next superframe.
             let due = Share(account.cra_credit.0 + account.cra.0);
             let given = self.give(terminal, Kind::Cra, due.whole());
             let account = &mut self.accounts[terminal as usize];
             let left = due.0 - Share::from_slots(given).0;
+            // Bounded: a slot that was not free is not owed for ever.
             account.cra_credit = Share(left.min(account.cra.0 + Share::SLOT.0));
         }
     }
 
-    /// RBDC. Under overload each gets a part of what it asked for, and fractions become credit.
+    /// Grants requested rates (RBDC). Under overload each terminal gets a part of its rate, and
+    /// fractions become credit.
     fn grant_rates(&mut self) {
         let terminals = in_turn(&self.rated, self.turns.rate);
         self.turns.rate = next_turn(&terminals);
@@ -310,11 +317,13 @@ impl Ncc {
             let due = Share(self.accounts[terminal as usize].rate_credit.0 + share);
             let given = self.give(terminal, Kind::Rbdc, due.whole());
             let left = due.0 - Share::from_slots(given).0;
+            // Bounded, so that at most about one superframe's share is made up after an overload.
             self.accounts[terminal as usize].rate_credit = Share(left.min(share + Share::SLOT.0));
         }
     }
 
-    /// VBDC: a first few cells for everybody in turn, then the rest.
+    /// Grants requested volumes (VBDC): the first few cells of all terminals in turn, then the
+    /// rest.
     fn grant_volumes(&mut self) {
         let terminals = in_turn(&self.waiting, self.turns.volume);
         self.turns.volume = next_turn(&terminals);
@@ -329,8 +338,9 @@ impl Ncc {
         self.waiting.retain(|index| accounts[*index as usize].volume > 0);
     }
 
-    /// Returns the terminal for whose first cells too little was left. It is the first one next
-    /// time, with the rest of them; otherwise the same terminals would go without again.
+    /// Grants first cells; returns the terminal for which too little was left. It is the first one
+    /// next time, with the rest of its first cells; otherwise the same terminals would go without
+    /// again.
     fn grant_first_cells(&mut self, terminals: &[u32]) -> Option<u32> {
         let owed = self.turns.owed.take();
         for terminal in terminals {
@@ -349,7 +359,8 @@ impl Ncc {
         None
     }
 
-    /// Each in turn all that it asked for; the first one that gets less is the first next time.
+    /// Grants each terminal in turn all that it requested; the first one that gets less is the
+    /// first next time.
     fn grant_rests_in_turn(&mut self, terminals: &[u32]) {
         let mut short = None;
         for terminal in terminals {
@@ -372,13 +383,13 @@ impl Ncc {
         for (terminal, cells) in terminals.iter().zip(fill::fairly(&demands, self.room.into())) {
             self.grant_volume(*terminal, cells as u32);
         }
-        // What division has left.
+        // The slots that rounding down has left.
         for terminal in terminals {
             self.grant_volume(*terminal, 1);
         }
     }
 
-    /// Gives up to `most` of what a terminal has asked for; returns how much.
+    /// Grants up to `most` of the cells that a terminal has requested; returns their number.
     fn grant_volume(&mut self, terminal: u32, most: u32) -> u32 {
         let wanted = self.accounts[terminal as usize].volume.min(most);
         let given = self.give(terminal, Kind::Vbdc, wanted);
@@ -386,7 +397,7 @@ impl Ncc {
         given
     }
 
-    /// Of what is left, what terminals foresee, in turn.
+    /// Grants forecasts from the slots that are left, in turn.
     fn grant_foreseen(&mut self) {
         let terminals = in_turn(&self.foreseeing, self.turns.foreseen);
         if self.room == 0 || terminals.is_empty() {
@@ -402,12 +413,13 @@ impl Ncc {
         self.foreseeing.retain(|index| accounts[*index as usize].foreseen > 0);
     }
 
-    /// FCA: in chunks until nothing is left or nobody can take more.
+    /// Grants free capacity (FCA) in chunks, until nothing is left or no terminal can take more.
     fn grant_free(&mut self) {
         let (turn, count) = (self.turns.free, self.accounts.len() as u32);
         match self.allocation.free {
             FreeCapacity::None => {}
-            // Nothing is left long before all have had a turn.
+            // Without a list of the terminals: usually nothing is left long before all have had a
+            // turn.
             FreeCapacity::All { chunk } => {
                 let begin = turn.min(count);
                 self.grant_free_to(chunk, || (begin..count).chain(0..begin));
@@ -440,12 +452,12 @@ impl Ncc {
     }
 }
 
-/// A round robin over `terminals` that begins at number `turn`.
+/// Returns `terminals` in the order of a round robin that begins at number `turn`.
 fn in_turn(terminals: &BTreeSet<u32>, turn: u32) -> Vec<u32> {
     terminals.range(turn..).chain(terminals.range(..turn)).copied().collect()
 }
 
-/// The turn after that of the first one.
+/// Returns the number at which the next round robin begins: after the first terminal of this one.
 fn next_turn(terminals: &[u32]) -> u32 {
     terminals.first().map_or(0, |first| first + 1)
 }

@@ -31,13 +31,13 @@ use rate::Carriers;
 pub use channel::ChannelKind;
 pub use event::{Event, Received};
 
-/// Why a return link wants to be woken.
+/// The reason for which a return link is woken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Wake {
     /// A packet reaches the hub, where it may turn out to be lost.
     Arrival,
-    /// A superframe is allocated, a terminal may ask, or a packet leaves.
+    /// A superframe is allocated, a terminal may send a request, or a packet leaves.
     Slot,
 }
 
@@ -46,9 +46,9 @@ pub enum Wake {
 enum Due {
     /// The next superframe is to be allocated.
     Allocation,
-    /// A terminal may ask.
+    /// A terminal may send a request in a frame.
     Opportunity(u32, u64),
-    /// The slot of a terminal begins that is to carry a request.
+    /// The granted slot begins in which a terminal sends its request with a cell.
     Ride(u32),
     /// A request reaches the network control centre.
     Request(u32, Request),
@@ -79,24 +79,24 @@ struct Flying<P> {
 /// A driver may be late: everything happens with the time at which it was due. A packet that arrives
 /// at a terminal at the very moment at which a slot begins misses that slot.
 ///
-/// Each terminal has random numbers of its own: what one does changes nobody else's luck, but for
-/// bursts that collide.
+/// Each terminal has random numbers of its own: traffic of one does not change the losses of
+/// others, except by collisions.
 #[derive(Debug)]
 pub struct Dama<P> {
     origin: Instant,
     frames: Frames,
     path: Path,
-    /// How long requests and contention blocks take to the hub.
+    /// Delay of requests and contention blocks to the hub.
     request_delay: Duration,
-    /// From the decision about a superframe to its begin.
+    /// Time from the decision about a superframe to its begin.
     lead: Duration,
     period: u64,
-    /// Whether requests pass error bursts.
+    /// True if requests survive error bursts.
     robust: bool,
     transport: RequestTransport,
-    /// Contention channels, by [`ChannelKind`].
+    /// The contention channels, indexed by [`ChannelKind`].
     channels: [Option<Channel>; 2],
-    /// What goes by contention.
+    /// Limits of the packets that go by contention; `None` without random access.
     limits: Option<AccessLimits>,
     ncc: Ncc,
     carriers: Carriers,
@@ -105,7 +105,7 @@ pub struct Dama<P> {
     /// The number of the next superframe to be allocated.
     superframe: u64,
     flying: Schedule<Flying<P>>,
-    /// The latest arrival of each terminal, which no later packet overtakes.
+    /// The latest arrival from each terminal, which no later packet overtakes.
     latest: Vec<Instant>,
     events: Option<VecDeque<Event>>,
 }
@@ -151,7 +151,7 @@ impl<P: Payload> Dama<P> {
             request_delay: config.delay.greatest(),
             path: Path::new(config.delay, Jitter::None, origin),
         };
-        // The plans of the first superframes, which were decided before anybody could ask.
+        // The first superframes were decided before any terminal could send a request.
         while network.decision(network.superframe) <= origin {
             network.allocate();
         }
@@ -159,17 +159,17 @@ impl<P: Payload> Dama<P> {
         Ok(network)
     }
 
-    /// Keeps what happens from now on for [`Dama::poll_event`].
+    /// Records events from now on, for [`Dama::poll_event`].
     pub fn record(&mut self) {
         self.events.get_or_insert_default();
     }
 
-    /// The number of terminals.
+    /// Returns the number of terminals.
     pub fn terminals(&self) -> usize {
         self.terminals.len()
     }
 
-    /// The frame structure.
+    /// Returns the frame structure, as configured.
     pub fn frames(&self) -> &Frames {
         &self.frames
     }
@@ -180,6 +180,7 @@ impl<P: Payload> Dama<P> {
     /// If there is no such terminal.
     pub fn handle_packet(&mut self, now: Instant, terminal: usize, packet: P) {
         self.handle_timeout(now);
+        // Slots that begin at `now` are used first: the packet misses them.
         self.advance(now, terminal);
         self.terminals[terminal].push(now, packet);
         self.watch(terminal);
@@ -204,12 +205,12 @@ impl<P: Payload> Dama<P> {
         }
     }
 
-    /// The next thing that happened, in the order in which it was decided.
+    /// Returns the next recorded event, in the order of the decisions.
     pub fn poll_event(&mut self) -> Option<Event> {
         self.events.as_mut()?.pop_front()
     }
 
-    /// Counters of a terminal's packets.
+    /// Returns the counters of a terminal's packets.
     ///
     /// # Panics
     /// If there is no such terminal, like all methods that take one.
@@ -217,30 +218,31 @@ impl<P: Payload> Dama<P> {
         self.terminals[terminal].read()
     }
 
-    /// What waits in a terminal's IP queues, as of the last time passed to the link.
+    /// Returns the packets and bytes in a terminal's IP queues, as of the last time passed to the
+    /// link.
     pub fn queued(&self, terminal: usize) -> Tally {
         self.terminals[terminal].queued()
     }
 
-    /// Cells that wait in a terminal's MAC buffers.
+    /// Returns the cells that wait in a terminal's MAC buffers.
     pub fn mac_cells(&self, terminal: usize) -> u32 {
         self.terminals[terminal].mac_cells()
     }
 
-    /// Cells that wait in the MAC buffer of a class of a terminal at `now`.
+    /// Returns the cells that wait in the MAC buffer of a class of a terminal at `now`.
     pub fn waiting(&mut self, now: Instant, terminal: usize, class: TrafficClass) -> u32 {
         self.advance_to(now, terminal);
         self.terminals[terminal].mac_cells_of(class)
     }
 
-    /// A terminal's slots and requests.
+    /// Returns the counters of a terminal's slots and requests.
     pub fn slots(&self, terminal: usize) -> Slots {
         self.terminals[terminal].slots
     }
 
-    /// States how many bytes wait in front of a terminal, in its gateway. They count in its requests
-    /// like cells in its MAC buffer, until replaced, or for [`BACKLOG_LASTS`]; 0 ends it. Each packet
-    /// that comes to the terminal meanwhile is taken off.
+    /// Reports the number of bytes that wait in front of a terminal, in its gateway. They count in
+    /// its requests like cells in its MAC buffer, until replaced, or for [`BACKLOG_LASTS`]; 0 ends
+    /// it. Each packet that comes to the terminal meanwhile is subtracted.
     ///
     /// [`BACKLOG_LASTS`]: super::BACKLOG_LASTS
     pub fn set_backlog(&mut self, now: Instant, terminal: usize, bytes: ByteCount) {
@@ -249,20 +251,20 @@ impl<P: Payload> Dama<P> {
         self.await_opportunity(now, terminal);
     }
 
-    /// States how many bytes will come to a terminal soon. Capacity for them comes from what nobody
-    /// asks for; otherwise as [`Self::set_backlog`].
+    /// Reports the number of bytes that will come to a terminal soon. Capacity for them comes from
+    /// slots that no terminal has requested; otherwise as [`Self::set_backlog`].
     pub fn set_foreseen(&mut self, now: Instant, terminal: usize, bytes: ByteCount) {
         self.handle_timeout(now);
         self.terminals[terminal].set_foreseen(now, bytes.get());
         self.await_opportunity(now, terminal);
     }
 
-    /// The rate of IP packets that a terminal's slots between `now` and `horizon` later carry, as far
-    /// as they are granted already. Headers of cells are taken off, what segmentation adds to a
-    /// packet ([`Cell::per_packet`] and the rest of its last cell) is not.
+    /// Returns the rate of IP packets that a terminal's granted slots carry between `now` and
+    /// `horizon` later. Headers of cells are subtracted; the overhead of segmentation
+    /// ([`Cell::per_packet`] and the rest of a packet's last cell) is not.
     ///
     /// The plans known at any time reach a forward delay and a processing time ahead, and up to a
-    /// superframe more; what follows counts as not granted.
+    /// superframe more; later slots count as not granted.
     ///
     /// [`Cell::per_packet`]: super::Cell::per_packet
     pub fn granted(&mut self, now: Instant, terminal: usize, horizon: Duration) -> BitRate {
@@ -273,7 +275,7 @@ impl<P: Payload> Dama<P> {
         BitRate::from_bits_per_second(u64::try_from(rate).unwrap_or(u64::MAX))
     }
 
-    /// Volume requests that a terminal took for lost and replaced.
+    /// Returns the number of volume requests that a terminal assumed lost and replaced.
     pub fn replaced_requests(&self, terminal: usize) -> u64 {
         self.terminals[terminal].replaced()
     }
@@ -335,7 +337,7 @@ impl<P: Payload> Dama<P> {
         }
     }
 
-    /// When a superframe is decided.
+    /// Returns the time at which a superframe is decided.
     fn decision(&self, superframe: u64) -> Instant {
         let first = superframe * u64::from(self.frames.per_superframe);
         let begin = self.frames.begin(self.origin, first).as_nanos();
@@ -349,10 +351,12 @@ impl<P: Payload> Dama<P> {
         let decided = self.decision(superframe);
         self.superframe += 1;
         let first = superframe * u64::from(self.frames.per_superframe);
+        // The announcement is a part of the plan, so it knows what was received by the decision.
         self.announce(superframe);
         let in_use = self.carriers.in_use(decided);
         self.ncc.set_capacity(in_use.capacity, in_use.frames.most_of_one());
         let grants = self.ncc.allocate(superframe);
+        // In a fade, only the first slots of each frame are in use.
         let mut layout = Layout::new(in_use.frames, first);
         let mut plan = Vec::new();
         for grant in &grants {
@@ -380,7 +384,7 @@ impl<P: Payload> Dama<P> {
     /// Lets a terminal use its slots up to `now`.
     fn advance(&mut self, now: Instant, terminal: usize) {
         if let Some(at) = self.terminals[terminal].ride.take_if(|at| *at <= now) {
-            // The slot carries the request whether or not it carries a cell as well.
+            // The slot carries the request whether or not a cell is left to go with it.
             self.use_slots(Instant::from_nanos(at.as_nanos().saturating_sub(1)), terminal);
             let frame = self.frames.at(self.origin, at);
             self.send_request(at, terminal, frame);
@@ -421,7 +425,7 @@ impl<P: Payload> Dama<P> {
         self.agenda.insert(at, Due::Opportunity(terminal as u32, frame));
     }
 
-    /// A terminal's next opportunity: its frame, and when it is.
+    /// Returns the frame and the time of a terminal's next opportunity.
     fn opportunity(&self, now: Instant, terminal: usize) -> (u64, Instant) {
         let last = self.terminals[terminal].last_opportunity;
         let least = last.map_or(0, |last| last + self.period);
@@ -442,9 +446,9 @@ impl<P: Payload> Dama<P> {
         (frame, self.frames.begin(self.origin, frame))
     }
 
-    /// A terminal's opportunity to ask.
+    /// Handles a terminal's opportunity to send a request.
     fn ask(&mut self, at: Instant, terminal: usize, frame: u64) {
-        // What goes by contention needs no capacity.
+        // First, because packets that go by contention need no request.
         self.contend(at, ChannelKind::Packets, terminal, frame);
         self.advance_and_watch(at, terminal);
         let known = self.known(frame);
@@ -459,10 +463,11 @@ impl<P: Payload> Dama<P> {
             }
             _ => self.offer_request(terminal, frame),
         }
+        // A nanosecond later, or the opportunity of this frame would be found again.
         self.await_opportunity(at + Duration::from_nanos(1), terminal);
     }
 
-    /// Sends a request, if there is one, in a slot without contention that begins at `at`: the
+    /// Sends a request, unless it is empty, in a slot without contention that begins at `at`: the
     /// terminal's own, or one that was granted.
     fn send_request(&mut self, at: Instant, terminal: usize, frame: u64) {
         let asking = &mut self.terminals[terminal];
@@ -472,6 +477,7 @@ impl<P: Payload> Dama<P> {
         }
         let sent = at + self.frames.slot();
         let reception = Reception { from: at, until: sent };
+        // Robust requests survive error bursts, but not outages.
         let lost =
             if self.robust { asking.is_silent(reception) } else { asking.strikes(reception) };
         asking.slots.requests += 1;

@@ -9,10 +9,9 @@
 //! ```
 //!
 //! A [`Block`] is a number of slots that follow each other in time, as in a frame of the return
-//! link. A terminal that has something to send, a capacity request or a short data burst, sends it
-//! in slots drawn at random. If no answer comes, it tries again in a later block. Everything here is
-//! handed block numbers, not times: a number says which block of the superframe structure it is,
-//! and the owner knows when that block is on the air.
+//! link. A terminal sends a capacity request or a short data burst in slots drawn at random. If no
+//! answer comes, it tries again in a later block. Everything here is passed block numbers, not
+//! times: the owner knows when the block with a number is on the air.
 //!
 //! | type | where | decides |
 //! |---|---|---|

@@ -2,7 +2,7 @@
 
 use units::BitRate;
 
-/// What a terminal asks for in one message. All parts may be there.
+/// The capacity that a terminal requests in one message. All parts may be present.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Request {
     /// RBDC: a rate, beyond what CRA gives. It replaces the one before, and holds until its
@@ -10,19 +10,19 @@ pub struct Request {
     pub rate: Option<BitRate>,
     /// VBDC or AVBDC: a volume.
     pub volume: Option<Volume>,
-    /// Cells that the terminal foresees: granted from what nobody has asked for. It replaces the
-    /// number before; 0 withdraws it.
+    /// Forecast of cells, granted from slots that no terminal has requested. It replaces the number
+    /// before; 0 withdraws it.
     pub foreseen: Option<u32>,
 }
 
 impl Request {
-    /// Whether it asks for nothing.
+    /// Returns true if there is nothing to send.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
 }
 
-/// A volume in cells.
+/// A requested volume, in cells.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Volume {
     /// VBDC: added to what is still outstanding.
@@ -44,7 +44,7 @@ const SCALE: u64 = 16;
 const MOST: u64 = u8::MAX as u64 * SCALE;
 
 impl Code {
-    /// The nearest code; the largest for what is beyond it. What is not 0 does not become 0.
+    /// Returns the nearest code, at most the largest. Only 0 becomes 0.
     fn nearest(units: u64) -> Self {
         match u8::try_from(units) {
             Ok(mantissa) => Self { mantissa, scaled: false },
@@ -63,20 +63,21 @@ impl Code {
 /// Rate of one unit of a rate request: 2 kbit/s (EN 301 790 §8.5.3).
 const RATE_UNIT: u64 = 2_000;
 
-/// Largest volume that can be asked for at once: 4,080 cells.
+/// Largest volume that one request can carry: 4,080 cells.
 pub const MOST_VOLUME: u32 = MOST as u32;
 
-/// A rate as the network control centre reads it: in steps of 2 kbit/s up to 510, then of 32 up to
-/// 8,160 kbit/s, rounded to the nearest, but up from less than a step.
+/// Returns a rate as the network control centre reads it: in steps of 2 kbit/s up to 510, then of
+/// 32 up to 8,160 kbit/s, rounded to the nearest, but up from less than a step.
 pub fn coded_rate(rate: BitRate) -> BitRate {
     let bits = rate.bits_per_second();
     let units =
+        // A small rate is not rounded to 0, which would end the request.
         (bits / RATE_UNIT + u64::from(bits % RATE_UNIT >= RATE_UNIT / 2)).max(u64::from(bits > 0));
     BitRate::from_bits_per_second(Code::nearest(units).units() * RATE_UNIT)
 }
 
-/// A volume as the network control centre reads it: in cells up to 255, then in steps of 16 up to
-/// 4,080, rounded to the nearest.
+/// Returns a volume as the network control centre reads it: in cells up to 255, then in steps of 16
+/// up to 4,080, rounded to the nearest.
 pub fn coded_volume(cells: u32) -> u32 {
     Code::nearest(cells.into()).units() as u32
 }

@@ -25,12 +25,12 @@ use crate::{Counters, Dice, Loss, Outage, Payload, Tally, TrafficClass};
 
 pub(super) use contender::Contender;
 
-/// Slots of a terminal since the start.
+/// Counters of a terminal's slots, requests and bursts since the start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Slots {
-    /// Granted, and begun.
+    /// Granted slots that have begun.
     pub granted: u64,
-    /// Of these, used.
+    /// Of these, slots that carried a cell.
     pub used: u64,
     /// Capacity requests sent; those sent by contention count once, whatever the attempts.
     pub requests: u64,
@@ -48,10 +48,10 @@ pub struct Slots {
     pub packets_given_up: u64,
 }
 
-/// A packet whose last bit has left.
+/// A packet whose last cell has left.
 #[derive(Debug)]
 pub(super) struct Departed<P> {
-    /// When.
+    /// End of its last slot.
     pub(super) at: Instant,
     pub(super) frame: Frame<P>,
     pub(super) lost: bool,
@@ -63,18 +63,18 @@ pub(super) struct Terminal<P> {
     frames: Frames,
     buffers: Buffers<P>,
     agent: Agent,
-    /// What waits in front of it, and what will.
+    /// The reported queue in front of it, and the forecast for it.
     ahead: Ahead,
     foreseen: Ahead,
-    /// Whether anything may be asked for.
+    /// True if it may request rates or volumes.
     asks: bool,
-    /// Which capacity each class uses.
+    /// The kind of capacity that each class uses.
     categories: [Category; TrafficClass::COUNT],
     /// Granted slots that have not begun, in order of time.
     runs: VecDeque<Run>,
     /// The last granted slot that has begun.
     begun: Option<(u64, u32)>,
-    /// Slots granted for volumes, by frame, that the agent does not know of yet.
+    /// Slots granted for volumes, by frame, of which the agent is not informed yet.
     volumes: VecDeque<(u64, u32)>,
     /// The same for free capacity.
     free: VecDeque<(u64, u32)>,
@@ -83,17 +83,17 @@ pub(super) struct Terminal<P> {
     outages: Outages,
     chances: Numbered,
     seeds: Dice,
-    /// When its packet leaves for which an event is scheduled.
+    /// Time of its next departure for which an event is scheduled.
     pub(super) alarm: Option<Instant>,
     /// The frame of its next opportunity to ask, if one is scheduled.
     pub(super) opportunity: Option<u64>,
     /// The frame of the last one.
     pub(super) last_opportunity: Option<u64>,
-    /// When the slot begins that is to carry a request.
+    /// Begin of the slot that is to carry a request.
     pub(super) ride: Option<Instant>,
     /// The request that is being sent by contention.
     pub(super) pending: Option<Request>,
-    /// Its random access for requests and for packets.
+    /// Its contenders for requests and for packets, indexed by `ChannelKind`.
     pub(super) contenders: [Option<Box<Contender>>; 2],
     /// Packets that have left in granted slots and follow a gap that contention has left.
     behind: VecDeque<Departed<P>>,
@@ -101,7 +101,7 @@ pub(super) struct Terminal<P> {
     sent_bytes: u64,
 }
 
-/// Streams of random numbers of a terminal.
+/// Streams of random numbers of a terminal, independent of each other.
 const QUEUES: u64 = 1;
 const CHANNEL: u64 = 2;
 const CONTENTION: [u64; 2] = [3, 4];
@@ -146,27 +146,28 @@ impl<P: Payload> Terminal<P> {
         }
     }
 
-    /// Takes a packet at `now`, up to which the terminal has been advanced.
+    /// Queues a packet at `now`, up to which the terminal has been advanced.
     pub(super) fn push(&mut self, now: Instant, packet: P) {
         self.ahead.enter(packet.wire_len());
         self.foreseen.enter(packet.wire_len());
         if self.buffers.is_empty() {
+            // A packet that finds nothing waiting begins a new traffic burst (`choose`).
             self.sent_bytes = 0;
         }
         self.buffers.push(now, packet);
     }
 
-    /// States what waits in front of it, in bytes.
+    /// Sets the reported queue in front of it, in bytes.
     pub(super) fn set_backlog(&mut self, now: Instant, bytes: u64) {
         self.ahead.set(now, bytes);
     }
 
-    /// States what will come to it soon, in bytes.
+    /// Sets the forecast of bytes that will come to it soon.
     pub(super) fn set_foreseen(&mut self, now: Instant, bytes: u64) {
         self.foreseen.set(now, bytes);
     }
 
-    /// Granted slots that have not begun and begin before `end`.
+    /// Returns the number of granted slots that have not begun and begin before `end`.
     pub(super) fn granted(&self, end: Instant) -> u32 {
         let before = end - Duration::from_nanos(1);
         self.runs.iter().map(|run| self.due(run, before)).sum()
@@ -177,8 +178,7 @@ impl<P: Payload> Terminal<P> {
         self.runs.extend(runs);
     }
 
-    /// Takes note that so many of the slots of these runs were granted for a volume, and that so many
-    /// were free.
+    /// Records how many slots of these runs were granted for a volume, and how many were free.
     pub(super) fn note_grant(&mut self, grant: &Grant, runs: &[Run]) {
         for (noted, mut slots) in [(&mut self.volumes, grant.vbdc), (&mut self.free, grant.fca)] {
             for run in runs {
@@ -191,7 +191,7 @@ impl<P: Payload> Terminal<P> {
         }
     }
 
-    /// What it asks for in a frame. What was granted for volumes counts as asked for until its slots
+    /// Returns its request in a frame. Grants for volumes count as outstanding until their slots
     /// have passed.
     pub(super) fn request(&mut self, frame: u64) -> Request {
         while let Some((passed, slots)) = self.volumes.pop_front_if(|(granted, _)| *granted < frame)
@@ -214,7 +214,7 @@ impl<P: Payload> Terminal<P> {
         self.agent.request(frame, backlog)
     }
 
-    /// Adds what waits in front of it, as bulk.
+    /// Adds the reported queue in front of it, as bulk.
     fn count_ahead(&mut self, frame: u64, arrived: &mut Backlog, backlog: &mut Backlog) {
         let now = self.frames.begin(self.origin, frame);
         let AheadCells { waiting, came, entered } = self.ahead.take(now, self.frames.cell);
@@ -225,13 +225,13 @@ impl<P: Payload> Terminal<P> {
         backlog.foreseen = self.foreseen.take(now, self.frames.cell).waiting;
     }
 
-    /// Whether it has nothing to send and nothing to ask for.
+    /// Returns true if it has nothing to send and nothing to request.
     pub(super) fn is_idle(&self) -> bool {
         let expects_nothing = self.ahead.is_empty() && self.foreseen.is_empty();
         self.buffers.is_empty() && expects_nothing && self.agent.is_idle()
     }
 
-    /// Whether it can ask for anything.
+    /// Returns true if it may request rates or volumes.
     pub(super) fn can_ask(&self) -> bool {
         self.asks
     }
@@ -260,7 +260,7 @@ impl<P: Payload> Terminal<P> {
         }
     }
 
-    /// Slots of a run that begin by `now`.
+    /// Returns the number of slots of a run that begin by `now`.
     fn due(&self, run: &Run, now: Instant) -> u32 {
         let begin = self.frames.begin(self.origin, run.frame);
         if begin > now {
@@ -268,7 +268,7 @@ impl<P: Payload> Terminal<P> {
         }
         let since = now.saturating_since(begin).as_nanos() + 1;
         let frame = self.frames.duration.as_nanos().max(1);
-        // The last slot that has begun.
+        // The last slot of the frame that has begun.
         let last = (since * u128::from(self.frames.slots) - 1) / frame;
         let begun = (last + 1).saturating_sub(run.slot.into()).min(run.count.into());
         begun as u32
@@ -288,8 +288,8 @@ impl<P: Payload> Terminal<P> {
         Some(was)
     }
 
-    /// Sends cells in the first slots. Returns the packet that they complete, and whether contention
-    /// had taken it.
+    /// Sends cells in the first slots. Returns the packet that they complete, and true if it had
+    /// been taken for contention.
     fn send(&mut self, cells: u32) -> Option<(Departed<P>, bool)> {
         let run = self.consume(cells)?;
         self.slots.used += u64::from(cells);
@@ -306,18 +306,19 @@ impl<P: Payload> Terminal<P> {
         Some((Departed { at: reception.until, frame, lost: lost || struck }, contended))
     }
 
-    /// Whether an outage hits what leaves at this time.
+    /// Returns true if an outage hits this reception.
     pub(super) fn is_silent(&mut self, reception: Reception) -> bool {
         self.outages.hit(reception)
     }
 
-    /// Whether an error burst or an outage hits what leaves at this time.
+    /// Returns true if an error burst or an outage hits this reception.
     pub(super) fn strikes(&mut self, reception: Reception) -> bool {
         let struck = self.channel.strikes(reception);
+        // Both are evaluated, so that an outage does not affect the random numbers of bursts.
         self.outages.hit(reception) || struck
     }
 
-    /// When the last slot begins that the next packet needs, if it is granted.
+    /// Returns the begin of the last slot that the next packet needs, if it is granted.
     pub(super) fn departure(&mut self) -> Option<Instant> {
         let mut cells = self.buffers.until_departure();
         if cells == 0 {
@@ -332,7 +333,7 @@ impl<P: Payload> Terminal<P> {
         None
     }
 
-    /// Changes the loss model of what leaves from now on.
+    /// Changes the loss model of cells that leave from now on.
     pub(super) fn set_loss(&mut self, now: Instant, loss: Loss) {
         self.channel = Channel::new(loss, now, self.seeds.bits());
     }
@@ -353,22 +354,22 @@ impl<P: Payload> Terminal<P> {
         &self.buffers.counters
     }
 
-    /// What waits in the IP queues.
+    /// Returns the packets and bytes that wait in the IP queues.
     pub(super) fn queued(&self) -> Tally {
         self.buffers.queued()
     }
 
-    /// Cells that wait in the MAC buffer of a class.
+    /// Returns the cells that wait in the MAC buffer of a class.
     pub(super) fn mac_cells_of(&self, class: TrafficClass) -> u32 {
         self.buffers.mac_cells(class)
     }
 
-    /// Cells that wait in the MAC buffers.
+    /// Returns the cells that wait in the MAC buffers of all classes.
     pub(super) fn mac_cells(&self) -> u32 {
         TrafficClass::ALL.iter().map(|class| self.buffers.mac_cells(*class)).sum()
     }
 
-    /// Volume requests that were taken for lost.
+    /// Returns the number of volume requests that were assumed lost.
     pub(super) fn replaced(&self) -> u64 {
         self.agent.replaced()
     }

@@ -13,13 +13,13 @@ const POINTER: u128 = 1;
 pub(super) struct TransportStream {
     /// Free bytes of its payload.
     room: u128,
-    /// Whether it already has a pointer.
+    /// True if it already has a pointer field.
     pointed: bool,
 }
 
 impl TransportStream {
-    /// How many bytes of new transport stream packets a unit of `len` bytes needs. If `packed`, it
-    /// may start in the last one, provided that at least `least` bytes of it fit.
+    /// Returns the bytes of new transport stream packets that a unit of `len` bytes needs. If
+    /// `packed`, it may start in the last one, provided that at least `least` bytes of it fit.
     pub(super) fn charge(&mut self, len: u128, least: u128, packed: bool) -> u128 {
         let pointer = if self.pointed { 0 } else { POINTER };
         let mut begun = 0;
@@ -37,6 +37,7 @@ impl TransportStream {
         let rest = len - self.room;
         let more = rest.div_ceil(PAYLOAD);
         self.room = more * PAYLOAD - rest;
+        // Only packets in which a unit starts have the pointer field.
         self.pointed = false;
         (begun + more) * PACKET
     }

@@ -27,7 +27,7 @@ pub struct Burst {
     bad: Span,
 }
 
-/// Why durations do not form a valid [`Burst`].
+/// The reason why durations do not form a valid [`Burst`].
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum BurstError {
@@ -37,11 +37,11 @@ pub enum BurstError {
         format_duration(*.min), format_duration(*.max)
     )]
     Reversed {
-        /// `good` or `bad`.
+        /// The state, `good` or `bad`.
         state: &'static str,
-        /// The minimum.
+        /// The given minimum duration.
         min: Duration,
-        /// The maximum.
+        /// The given maximum duration.
         max: Duration,
     },
     /// Both states always have zero duration.
@@ -65,20 +65,21 @@ impl Burst {
         Ok(burst)
     }
 
-    /// The fraction of time in the bad state, in `0.0..=1.0`. Packets with a serialisation time are
-    /// lost more often than that, because one that starts before a burst is hit by it.
+    /// Returns the fraction of time in the bad state, in `0.0..=1.0`. Packets with a serialisation
+    /// time are lost more often than that, because one that starts before a burst is hit by it.
     pub fn bad_share(self) -> f64 {
         let (good, bad) = (self.good.twice_mean(), self.bad.twice_mean());
         bad as f64 / (good + bad) as f64
     }
 
-    /// Mean time from the start of one burst to the start of the next, at least one nanosecond.
+    /// Returns the mean time from the start of one burst to the start of the next, at least one
+    /// nanosecond.
     pub fn mean_cycle(self) -> Duration {
         let twice = self.good.twice_mean() + self.bad.twice_mean();
         Duration::from_nanos(u64::try_from(twice / 2).unwrap_or(u64::MAX).max(1))
     }
 
-    /// Parses `good=10s..30s bad=60ms`.
+    /// Parses a text such as `good=10s..30s bad=60ms`.
     pub(super) fn read(text: &str) -> Option<Self> {
         let [good, bad] = values(text, ["good", "bad"])?;
         Self::new(range(good?)?, range(bad?)?).ok()
@@ -115,7 +116,7 @@ impl Span {
         Ok(Self { min: nanos(min), max: nanos(max) })
     }
 
-    /// In milliseconds, for the built-in models.
+    /// Converts from milliseconds, for the built-in models.
     pub(super) const fn millis(min: u64, max: u64) -> Self {
         Self { min: min * 1_000_000, max: max * 1_000_000 }
     }
@@ -138,13 +139,13 @@ impl fmt::Display for Span {
 }
 
 impl Burst {
-    /// For the built-in models, which are known to be valid.
+    /// Creates one of the built-in models, which are known to be valid.
     pub(super) const fn known(good: Span, bad: Span) -> Self {
         Self { good, bad }
     }
 }
 
-/// The bursts of one link.
+/// The bursts of one link, as they follow each other in time.
 #[derive(Debug)]
 pub(super) struct Bursts {
     model: Burst,
@@ -160,7 +161,7 @@ impl Bursts {
         bursts
     }
 
-    /// Whether any part of `reception` is in a burst. Receptions must come in order.
+    /// Returns true if any part of `reception` is in a burst. Receptions must come in order.
     pub(super) fn hit(&mut self, reception: Reception) -> bool {
         let silence = reception.from.saturating_since(self.bad.end).as_nanos();
         if silence / u128::from(LONG_SILENCE) > self.model.mean_cycle().as_nanos() {

@@ -1,4 +1,4 @@
-//! The state of a loss model.
+//! A loss model in use, with its state.
 
 use units::{Instant, Probability};
 
@@ -11,16 +11,16 @@ use crate::reception::Reception;
 /// Decides which packets of a link are lost.
 #[derive(Debug)]
 pub(crate) struct Channel {
-    /// When the model started.
+    /// Time at which the model started.
     begin: Instant,
     state: State,
 }
 
 #[derive(Debug)]
 enum State {
-    /// The same for each packet.
+    /// The loss probability of each packet.
     Per(f64),
-    /// The same for each bit.
+    /// The error probability of each bit.
     Ber(f64),
     Burst(Bursts),
     /// The period, and the number of packets since the last loss.
@@ -43,7 +43,7 @@ impl Channel {
         Self { begin, state }
     }
 
-    /// Whether a packet of `len` bytes with this reception is lost. `chance`, uniform in
+    /// Returns true if a packet of `len` bytes with this reception is lost. `chance`, uniform in
     /// `0.0..1.0`, is only called if it matters.
     #[inline]
     pub(crate) fn loses(
@@ -59,8 +59,8 @@ impl Channel {
         probability > 0.0 && chance() < probability
     }
 
-    /// Whether an error burst hits this reception. For a packet that is received in parts, the
-    /// other models have their say once, by [`Channel::loses`] of the last part.
+    /// Returns true if an error burst hits this reception. For a packet that is received in parts,
+    /// the other models are applied once, by [`Channel::loses`] of the last part.
     pub(crate) fn strikes(&mut self, reception: Reception) -> bool {
         match &mut self.state {
             State::Burst(bursts) => bursts.hit(reception),

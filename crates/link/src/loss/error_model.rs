@@ -30,7 +30,7 @@ const KIND: Kind = Kind {
 /// Text: the name, or `"good=10s..30s bad=60ms"`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ErrorModel {
-    /// No errors.
+    /// The model without errors.
     None,
     /// 0.3 % of the time is bad.
     Low,
@@ -40,7 +40,7 @@ pub enum ErrorModel {
     High,
     /// 2.8 % of the time is bad, in twice as many bursts.
     Huge,
-    /// A custom model.
+    /// A custom model with its own durations.
     Own(Burst),
 }
 
@@ -48,7 +48,7 @@ impl ErrorModel {
     /// The models of the table, in its order.
     pub const ALL: [Self; 5] = [Self::None, Self::Low, Self::Medium, Self::High, Self::Huge];
 
-    /// The bursts of the model; `None` if it has no errors.
+    /// Returns the bursts of the model; `None` if it has no errors.
     pub const fn burst(self) -> Option<Burst> {
         let (good, bad) = match self {
             Self::None => return None,
@@ -61,7 +61,7 @@ impl ErrorModel {
         Some(Burst::known(good, bad))
     }
 
-    /// Its name in the paper, in lower case; `own` for a custom one.
+    /// Returns its name in the paper, in lower case; `own` for a custom one.
     pub const fn name(self) -> &'static str {
         match self {
             Self::None => "none",

@@ -37,8 +37,8 @@ pub struct GilbertElliott {
 }
 
 impl GilbertElliott {
-    /// Long-run fraction of lost packets, in `0.0..=1.0`. If the state never changes, that of the
-    /// good state.
+    /// Returns the long-run fraction of lost packets, in `0.0..=1.0`. If the state never changes,
+    /// that of the good state.
     pub fn mean_loss(self) -> f64 {
         let (to_bad, to_good) = (self.good_to_bad.get(), self.bad_to_good.get());
         let bad = if to_bad > 0.0 { to_bad / (to_bad + to_good) } else { 0.0 };
@@ -70,7 +70,7 @@ impl fmt::Display for GilbertElliott {
     }
 }
 
-/// The chain of one link.
+/// The Markov chain of one link.
 #[derive(Debug)]
 pub(super) struct Chain {
     model: GilbertElliott,

@@ -30,30 +30,29 @@ use crate::{Outage, Trace};
 /// modulation (CCM), and fades below its threshold lose everything.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Acm {
-    /// The MODCODs to choose from.
+    /// The MODCODs from which the hub chooses.
     pub modcods: Modcods,
-    /// Symbols per second.
+    /// The symbol rate of the carrier, the same for all MODCODs.
     pub symbol_rate: SymbolRate,
-    /// How far the Es/N0 must be above a MODCOD's threshold to use it. Zero or more.
+    /// Distance by which the Es/N0 must exceed a MODCOD's threshold to use it. Zero or more.
     pub margin: Decibels,
-    /// How much further it must be above the threshold before the hub changes to a more efficient
-    /// MODCOD. Zero or more.
+    /// Additional distance before the hub changes to a more efficient MODCOD. Zero or more.
     pub hysteresis: Decibels,
-    /// From a measurement until the hub sends with the MODCOD that it asks for: measuring, the
-    /// delay of the return link, and processing at both ends.
+    /// Time from a measurement until the hub sends with the MODCOD for it: measuring, the delay of
+    /// the return link, and processing at both ends.
     pub reaction: Duration,
 }
 
 impl Acm {
-    /// The hub's choices during `es_n0` at the receiver.
+    /// Returns the hub's choices during `es_n0` at the receiver.
     ///
     /// Before a trace begins, its first value has always been there. A trace that repeats has always
     /// repeated: it begins with the MODCOD, and with the reports on their way, of its end.
     pub fn follow(&self, es_n0: Trace<Decibels>) -> Adaptation {
         let mut controller = AcmController::new(self, *es_n0.value_at(Duration::ZERO));
         if es_n0.period().is_some() {
-            // However the first period begins, all periods after it are alike: each report confines
-            // the choice to a range, and so does a sequence of them.
+            // A period of reports first: each confines the choice to a range, and so does their
+            // sequence, so all periods after the first are alike.
             es_n0.values().for_each(|es_n0| _ = controller.handle_report(*es_n0));
         }
         let steps = self.changes(&mut controller, &es_n0);
@@ -61,7 +60,7 @@ impl Acm {
         Adaptation { symbol_rate: self.symbol_rate, es_n0, modcods }
     }
 
-    /// The MODCODs by the times in nanoseconds from which on they are sent.
+    /// Returns the MODCODs with the times in nanoseconds from which on they are sent.
     fn changes(
         &self,
         controller: &mut AcmController<'_>,
@@ -78,13 +77,14 @@ impl Acm {
         }
         if let Some(period) = es_n0.period() {
             changes.iter_mut().for_each(|(at, _)| *at %= nanos(period));
+            // Reactions to the end of a period fall into the next one.
             changes.sort_by_key(|(at, _)| *at);
             first = changes.last().map_or(first, |(_, last)| *last);
         }
         if changes.first().is_none_or(|(at, _)| *at > 0) {
             changes.insert(0, (0, first));
         }
-        // Only beyond the end of time are there two at once.
+        // Times are distinct unless they saturate at the end of time.
         changes.dedup_by_key(|(at, _)| *at);
         changes
     }
@@ -106,7 +106,7 @@ impl<'a> AcmController<'a> {
         Self { acm, current: acm.modcods.best(es_n0 - acm.margin) }
     }
 
-    /// The MODCOD in use.
+    /// Returns the MODCOD that is in use.
     pub fn modcod(&self) -> &'a Modcod {
         &self.acm.modcods.0[self.current]
     }
@@ -121,7 +121,7 @@ impl<'a> AcmController<'a> {
     }
 }
 
-/// What a hub with [`Acm`] did during a fade.
+/// The behaviour of a hub with [`Acm`] during a fade.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Adaptation {
     symbol_rate: SymbolRate,
@@ -130,23 +130,23 @@ pub struct Adaptation {
 }
 
 impl Adaptation {
-    /// The Es/N0 at the receiver.
+    /// Returns the Es/N0 at the receiver.
     pub fn es_n0(&self) -> &Trace<Decibels> {
         &self.es_n0
     }
 
-    /// The MODCODs that the hub sends with. Repeats if the Es/N0 does.
+    /// Returns the MODCODs with which the hub sends. Repeats if the Es/N0 does.
     pub fn modcods(&self) -> &Trace<Modcod> {
         &self.modcods
     }
 
-    /// The rates of the carrier, as left to the encapsulation.
+    /// Returns the rates of the carrier, as left to the encapsulation.
     pub fn rates(&self) -> Trace<BitRate> {
         self.modcods.map(|modcod| modcod.rate(self.symbol_rate))
     }
 
-    /// The times at which the receiver cannot decode what arrives, with this propagation delay of
-    /// the carrier: the Es/N0 is below the threshold of the MODCOD that was sent.
+    /// Returns the times at which the receiver cannot decode the carrier, with this propagation
+    /// delay: the Es/N0 is below the threshold of the MODCOD that was sent.
     pub fn outages(&self, delay: Duration) -> Vec<Outage> {
         let period = self.es_n0.period();
         let mut outages: Vec<Outage> = Vec::new();
@@ -158,6 +158,7 @@ impl Adaptation {
             }
             let (after, lasting) = (Duration::from_nanos(from), Duration::from_nanos(until - from));
             match outages.last_mut() {
+                // Adjacent times without reception are one outage.
                 Some(last) if last.after + last.lasting == after => last.lasting += lasting,
                 _ => outages.push(Outage { after, lasting, every: period }),
             }
@@ -165,7 +166,8 @@ impl Adaptation {
         outages
     }
 
-    /// All times of a period, in nanoseconds, at which something changes at the receiver, from 0.
+    /// Returns the times of a period, in nanoseconds from its begin, at which the Es/N0 or the
+    /// MODCOD changes at the receiver.
     fn times(&self, delay: Duration) -> Vec<u64> {
         let arrivals = self.modcods.steps().map(|(at, _)| at.saturating_add(nanos(delay)));
         let mut times: Vec<u64> = self.es_n0.steps().map(|(at, _)| at).chain(arrivals).collect();
@@ -179,6 +181,7 @@ impl Adaptation {
 
     fn is_decoded(&self, at: u64, delay: Duration) -> bool {
         let sent = match self.es_n0.period().map(nanos) {
+            // A trace that repeats has always repeated, so the time of sending wraps around.
             Some(period) => at.saturating_add(period - nanos(delay) % period),
             None => at.saturating_sub(nanos(delay)),
         };

@@ -16,14 +16,14 @@ const STANDARD: Kind =
 /// A standard for carriers. Text: `"dvb-s2"`, `"dvb-s2 pilots"`, `"dvb-s"`, `"dvb-rcs"`.
 ///
 /// Thresholds are those of ideal receivers (DVB-S includes 0.8 dB for a real one) with white noise.
-/// What a receiver loses beyond that belongs into the margin, or into the Es/N0.
+/// Further losses of a receiver belong into the margin, or into the Es/N0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Standard {
     /// ETSI EN 302 307-1, normal frames (64,800 bits), QPSK 1/4 to 32APSK 9/10. Spectral
     /// efficiencies count the data fields of BBFRAMEs.
     DvbS2 {
-        /// Whether frames have pilot symbols, 36 after every 16 slots, which cost 2.4 %.
+        /// Frames have pilot symbols, 36 after every 16 slots, which cost 2.4 %.
         pilots: bool,
     },
     /// ETSI EN 300 421: QPSK with code rates from 1/2 to 7/8. Spectral efficiencies count transport
@@ -37,7 +37,7 @@ pub enum Standard {
 }
 
 impl Standard {
-    /// Its MODCODs, in the order of its table.
+    /// Returns its MODCODs, in the order of its table.
     pub fn modcods(self) -> Vec<Modcod> {
         match self {
             Self::DvbS2 { pilots } => DVB_S2.iter().map(|row| dvb_s2(row, pilots)).collect(),
@@ -46,7 +46,7 @@ impl Standard {
         }
     }
 
-    /// The MODCOD of that name, such as `8PSK 3/4`, in capital or small letters.
+    /// Returns the MODCOD of that name, such as `8PSK 3/4`, in capital or small letters.
     pub fn modcod(self, name: &str) -> Option<Modcod> {
         let all = self.modcods().into_iter();
         all.into_iter().find(|modcod| modcod.to_string().eq_ignore_ascii_case(name.trim()))
@@ -78,7 +78,7 @@ impl fmt::Display for Standard {
     }
 }
 
-/// A code rate, and a ratio in thousandths of a decibel.
+/// A code rate, and its threshold in thousandths of a decibel.
 type Row = (CodeRate, i64);
 
 const fn code(k: u8, n: u8) -> CodeRate {

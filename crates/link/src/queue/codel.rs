@@ -13,13 +13,13 @@ use super::fifo::Fifo;
 use crate::payload::Frame;
 use crate::{Counters, Payload};
 
-/// The parameters of CoDel.
+/// The parameters of CoDel (RFC 8289).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CoDel {
     /// Acceptable standing wait: 5 to 10 % of the interval (RFC 8289 §4.3).
     pub target: Duration,
-    /// How long the wait may exceed the target: the maximum usual round-trip time (§4.4). The RFC's
-    /// 100 ms is for terrestrial paths.
+    /// Time for which the wait may exceed the target: the maximum usual round-trip time (§4.4). The
+    /// RFC's 100 ms is for terrestrial paths.
     pub interval: Duration,
     /// Mark ECN-capable packets instead of dropping them.
     pub ecn: bool,
@@ -37,7 +37,7 @@ impl CoDel {
 #[derive(Debug)]
 pub(super) struct State {
     codel: CoDel,
-    /// When the wait will have exceeded the target for a full interval.
+    /// Time at which the wait will have exceeded the target for a full interval.
     first_above: Option<Instant>,
     dropping: bool,
     drop_next: Instant,
@@ -90,6 +90,7 @@ impl State {
         while self.dropping && now >= self.drop_next {
             self.count += 1;
             if self.spares(&mut frame, counters) {
+                // §5.5: from the time that was due, not from now.
                 self.drop_next = self.control_law(self.drop_next);
                 return Some(frame);
             }
@@ -115,6 +116,7 @@ impl State {
         };
         self.longest = self.longest.max(frame.len as u64);
         let wait = now.saturating_since(since);
+        // §5.4: a queue of at most one packet is no standing queue.
         if wait < self.codel.target || fifo.bytes() <= self.longest {
             self.first_above = None;
             return Some((frame, false));
@@ -130,6 +132,7 @@ impl State {
     fn enter(&mut self, now: Instant) {
         self.dropping = true;
         let delta = self.count.saturating_sub(self.last_count);
+        // §5.5: within 16 intervals the drop rate of the last dropping state is a good start.
         let recent = now.saturating_since(self.drop_next) < self.codel.interval.saturating_mul(16);
         self.count = if delta > 1 && recent { delta } else { 1 };
         self.drop_next = self.control_law(now);

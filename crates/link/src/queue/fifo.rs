@@ -1,4 +1,4 @@
-//! A first-in, first-out queue.
+//! A first-in, first-out queue that knows its bytes and the waiting times.
 
 use std::collections::VecDeque;
 
@@ -34,7 +34,7 @@ impl<P> Fifo<P> {
         self.frames.len()
     }
 
-    /// Length of the first packet in bytes, 0 without one.
+    /// Returns the length of the first packet in bytes, 0 if the queue is empty.
     pub(super) fn front_len(&self) -> usize {
         self.frames.front().map_or(0, |(_, frame)| frame.len)
     }

@@ -17,7 +17,7 @@ use crate::Dice;
 /// The parameters of RED, named as in the paper.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Red {
-    /// Average number of waiting packets below which none is dropped.
+    /// Average number of waiting packets below which no packet is dropped.
     pub min_threshold: f64,
     /// Average number of waiting packets at which the probability is `max_p`.
     pub max_threshold: f64,
@@ -49,7 +49,7 @@ impl Red {
     }
 }
 
-/// The decision about a packet.
+/// The decision about an arriving packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Advice {
     Accept,
@@ -58,7 +58,7 @@ pub(super) enum Advice {
     Drop,
 }
 
-/// The state of RED.
+/// The state of RED: the variables of Figure 2.
 #[derive(Debug)]
 pub(super) struct State {
     pub(super) red: Red,
@@ -66,7 +66,7 @@ pub(super) struct State {
     average: f64,
     /// Packets since the last drop; `None` below the lower threshold.
     count: Option<u64>,
-    /// Since when the queue has been empty.
+    /// Time since which the queue has been empty.
     empty_since: Instant,
 }
 
@@ -107,10 +107,11 @@ impl State {
         }
         let idle = now.saturating_since(self.empty_since).as_nanos();
         let missed = idle.checked_div(self.red.packet_time.as_nanos()).unwrap_or(u128::MAX);
+        // One more for the arriving packet, which finds the queue empty as well.
         self.average *= power(keep, missed.saturating_add(1));
     }
 
-    /// p_b of Figure 2; `None` where everything is dropped.
+    /// Returns p_b of Figure 2; `None` where everything is dropped.
     fn probability(&self) -> Option<f64> {
         let Red { min_threshold: min, max_threshold: max, max_p, .. } = self.red;
         let max_p = max_p.get();

@@ -5,7 +5,7 @@ use units::BitRate;
 use crate::Trace;
 use crate::trace::nanos;
 
-/// A trace of rates.
+/// A trace of rates with the sums of its work.
 #[derive(Debug)]
 pub(super) struct Steps {
     /// At least one, ordered, the first at 0.
@@ -15,19 +15,19 @@ pub(super) struct Steps {
 
 #[derive(Debug, Clone, Copy)]
 struct Step {
-    /// Its start in nanoseconds.
+    /// Start of the step, in nanoseconds of the trace.
     at: u64,
-    /// Work per nanosecond.
+    /// Work possible per nanosecond.
     rate: u128,
-    /// Work possible before it.
+    /// Work possible from the start of the trace to this step.
     before: u128,
 }
 
 #[derive(Debug, Clone, Copy)]
 struct Repeat {
-    /// In nanoseconds.
+    /// Length of the period, in nanoseconds.
     period: u64,
-    /// Work possible per period.
+    /// Work possible in a period.
     work: u128,
 }
 
@@ -45,7 +45,7 @@ impl Steps {
         Self { steps, repeat }
     }
 
-    /// Work possible until `elapsed` nanoseconds.
+    /// Returns the work possible until `elapsed` nanoseconds.
     pub(super) fn work_by(&self, elapsed: u64) -> u128 {
         let (cycles, elapsed) = match self.repeat {
             Some(Repeat { period, work }) => {
@@ -57,9 +57,12 @@ impl Steps {
         cycles + self.steps[begun.saturating_sub(1)].work_by(elapsed)
     }
 
-    /// Number of nanoseconds in which `work`, which must not be 0, can be done.
+    /// Returns the number of nanoseconds in which `work`, which must not be 0, can be done; `None`
+    /// if it never can.
     pub(super) fn time_for(&self, work: u128) -> Option<u128> {
         let Some(repeat) = self.repeat else { return self.time_in_one(work) };
+        // Less one: work that ends exactly with a period is done within it, not at the next one's
+        // start.
         let cycles = (work - 1).checked_div(repeat.work)?;
         let time = self.time_in_one(work - cycles * repeat.work)?;
         cycles.checked_mul(repeat.period.into())?.checked_add(time)
@@ -76,7 +79,7 @@ impl Steps {
 }
 
 impl Step {
-    /// Work possible until a time in this step.
+    /// Returns the work possible until a time in this step.
     fn work_by(self, elapsed: u64) -> u128 {
         self.before + self.rate * u128::from(elapsed - self.at)
     }

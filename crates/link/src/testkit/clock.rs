@@ -2,7 +2,7 @@
 
 use units::Instant;
 
-/// Virtual time. It only moves forwards, and only when told to.
+/// Virtual time. It moves forwards only, by [`Clock::advance_to`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Clock(Instant);
 
@@ -12,7 +12,7 @@ impl Clock {
         Self(Instant::ZERO)
     }
 
-    /// The time it shows.
+    /// Returns the time that it shows.
     pub const fn now(self) -> Instant {
         self.0
     }

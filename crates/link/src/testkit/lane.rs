@@ -18,7 +18,7 @@ impl Payload for Datagram {
     }
 }
 
-/// The next event of a lane.
+/// The next event of a lane, for reports of stalled runs.
 #[derive(Debug)]
 pub(super) enum LaneWake {
     #[allow(dead_code, reason = "printed when a run stalls")]

@@ -1,4 +1,4 @@
-//! What networks do to datagrams besides losing them.
+//! Duplication, reordering and corruption of datagrams, as networks do it.
 
 use core::ops::Range;
 use core::time::Duration;
@@ -8,7 +8,8 @@ use units::{Instant, Probability};
 use crate::Dice;
 use crate::schedule::Schedule;
 
-/// What happens to each datagram delivered by a link, independently. The default is nothing.
+/// Settings of the mangling of each datagram delivered by a link, independently. The default
+/// changes nothing.
 #[derive(Debug, Clone, Default)]
 pub struct Mangle {
     /// Probability that a datagram arrives twice.
@@ -25,12 +26,12 @@ pub struct Mangle {
     pub mtu: Option<usize>,
 }
 
-/// Numbers of copies by fate.
+/// Counters of mangled copies and lost datagrams.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Mangled {
-    /// Copies made.
+    /// Number of duplicates made.
     pub duplicated: u64,
-    /// Copies held back.
+    /// Copies held back, so that others may overtake.
     pub reordered: u64,
     /// Copies with changed bytes.
     pub corrupted: u64,
@@ -63,6 +64,7 @@ impl Mangler {
     /// Handles a datagram that left the link at `at`, with `overhead` bytes of headers.
     pub(super) fn handle_datagram(&mut self, at: Instant, datagram: Vec<u8>, overhead: usize) {
         let twice = self.dice.happens(self.settings.duplicate);
+        // Drawn for both copies in any case, so that a setting does not affect what the others hit.
         let (first, second) = (self.fate(), self.fate());
         if self.settings.outages.iter().any(|outage| outage.contains(&at)) {
             self.counters.silenced += 1;
@@ -84,7 +86,7 @@ impl Mangler {
         self.held.pop_due(now).map(|(_, datagram)| datagram)
     }
 
-    /// When the next datagram arrives.
+    /// Returns the time at which the next datagram arrives.
     pub(super) fn next(&self) -> Option<Instant> {
         self.held.first()
     }
@@ -108,12 +110,12 @@ impl Mangler {
     }
 }
 
-/// The fate of a copy.
+/// The changes to one copy of a datagram.
 #[derive(Clone, Copy)]
 struct Fate {
-    /// Held back for this long.
+    /// Time for which it is held back.
     delay: Option<Duration>,
-    /// Corrupted, with this seed.
+    /// Seed of its corruption; `None` if it stays intact.
     wounds: Option<u64>,
 }
 

@@ -63,7 +63,7 @@ impl<P: Peer> Net<P> {
         }
     }
 
-    /// Sets the size of a datagram's headers on the links. Default [`UDP_IPV4_OVERHEAD`].
+    /// Sets the size of a datagram's headers on the links in bytes. Default [`UDP_IPV4_OVERHEAD`].
     pub fn set_overhead(&mut self, bytes: usize) {
         self.overhead = bytes;
     }
@@ -101,22 +101,22 @@ impl<P: Peer> Net<P> {
         self.lane_mut(from, to).mangler.settings = mangle;
     }
 
-    /// The current virtual time.
+    /// Returns the current virtual time.
     pub fn now(&self) -> Instant {
         self.clock.now()
     }
 
-    /// The peers.
+    /// Returns the peers, by their numbers.
     pub fn peers(&self) -> &[P] {
         &self.peers
     }
 
-    /// The peers, to run commands on them or to replace one by a restarted one.
+    /// Returns the peers, to run commands on them or to replace one by a restarted one.
     pub fn peers_mut(&mut self) -> &mut [P] {
         &mut self.peers
     }
 
-    /// The counters of the link from `from` to `to`.
+    /// Returns the counters of the link from `from` to `to`.
     ///
     /// # Panics
     /// If the two are not connected.
@@ -124,7 +124,7 @@ impl<P: Peer> Net<P> {
         self.lane(from, to).link.counters()
     }
 
-    /// Counters of the mangling between `from` and `to`.
+    /// Returns the counters of the mangling between `from` and `to`.
     ///
     /// # Panics
     /// If the two are not connected.

@@ -1,4 +1,4 @@
-//! Why a run ended before its condition held.
+//! The report of a run that ended before its condition held.
 
 use core::fmt;
 
@@ -10,19 +10,19 @@ use units::Instant;
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub struct Stalled {
-    /// The virtual time.
+    /// The virtual time at that moment.
     pub now: Instant,
-    /// Why the run ended.
+    /// The reason why the run ended.
     pub reason: Reason,
     /// Every link and peer, in driving order.
     pub machines: Vec<Waiting>,
 }
 
-/// Why a run ended.
+/// The reason why a run ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum Reason {
-    /// The deadline was reached.
+    /// The deadline was reached before the condition held.
     #[error("the deadline has passed")]
     Deadline,
     /// Nothing is in transit and no machine waits for anything.
@@ -32,12 +32,12 @@ pub enum Reason {
     /// past, or keeps transmitting.
     #[error("livelock: {rounds} rounds at the same instant")]
     Livelock {
-        /// Number of rounds.
+        /// Number of rounds at that instant.
         rounds: u32,
     },
 }
 
-/// What a machine was waiting for.
+/// A machine with the event that it was waiting for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Waiting {

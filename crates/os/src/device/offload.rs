@@ -17,7 +17,7 @@ const SET_FEATURES: u32 = 0x3b;
 /// Room for features, in words of 32; kernels use two words.
 const WORDS: usize = 4;
 
-/// `struct ethtool_get_features_block`.
+/// The state of 32 features: `struct ethtool_get_features_block`.
 #[repr(C)]
 #[derive(Clone, Copy, Default)]
 struct Features {
@@ -35,7 +35,7 @@ struct Get {
     words: [Features; WORDS],
 }
 
-/// `struct ethtool_set_features_block`.
+/// A change of 32 features: `struct ethtool_set_features_block`.
 #[repr(C)]
 #[derive(Clone, Copy, Default)]
 struct Wish {

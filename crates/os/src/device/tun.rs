@@ -31,10 +31,10 @@ pub fn open(name: &str) -> io::Result<OwnedFd> {
     Ok(file.into())
 }
 
-/// The name of the TUN device that this descriptor is.
+/// Returns the name of the TUN device behind a descriptor.
 ///
 /// # Errors
-/// ENOTTY and others if it is none.
+/// ENOTTY and others if it is not a TUN device.
 pub fn name_of(device: &OwnedFd) -> io::Result<String> {
     let mut request = request("");
     // SAFETY: TUNGETIFF writes an ifreq.

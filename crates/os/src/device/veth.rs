@@ -19,9 +19,9 @@ use crate::packet::{Hears, Layer, address, bind, is_ipv6, send_to, unbound};
 use crate::socket::{Buffer, set_buffer};
 
 const FAR: &str = "far";
-/// Locally administered hardware address; the pair has no other stations.
+/// Locally administered hardware address. It need not be unique: the pair has no other stations.
 const NEAR_STATION: [u8; 6] = [0x02, 0x73, 0x6b, 0x79, 0x00, 0x01];
-/// What the kernel holds while the process is busy.
+/// Size of the kernel's receive buffer, for the time in which the process is busy.
 const KERNEL_BUFFER: ByteCount = ByteCount::new(4 << 20);
 
 /// The kernel removes namespaces asynchronously: the device of a killed process may persist for a
@@ -69,16 +69,16 @@ fn listen() -> io::Result<(OwnedFd, Near)> {
     let index = if_nametoindex(FAR)?;
     let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
     let socket = unbound(Layer::Ip, Hears::Incoming, flags)?;
-    // A smaller buffer works too.
+    // Without the privilege for it the buffer is smaller, which works too.
     let _ = set_buffer(&socket, Buffer::Receive, KERNEL_BUFFER);
     bind(&socket, &address(index, libc::ETH_P_ALL, NEAR_STATION))?;
     Ok((socket, Near(index)))
 }
 
-/// The near end of the pair whose packet socket this is, which another process has opened.
+/// Returns the near end of the pair with this packet socket, which another process has opened.
 ///
 /// # Errors
-/// Those of getsockname(2); `InvalidInput` if it is no packet socket.
+/// Those of getsockname(2); `InvalidInput` if it is not a packet socket.
 pub fn near_of(socket: &OwnedFd) -> io::Result<Near> {
     let any: SockaddrStorage = getsockname(socket.as_raw_fd())?;
     let far = any.as_link_addr().ok_or(io::ErrorKind::InvalidInput)?;

@@ -11,22 +11,22 @@ use thiserror::Error;
 
 use crate::process;
 
-/// Why the namespaces could not be created.
+/// The reason why namespaces could not be created or entered.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum EnterError {
     /// The process has several threads, and only one of them would enter.
     #[error("only a single-threaded process can enter a lab, and this one has {threads} threads")]
     Threads {
-        /// The number of threads.
+        /// The number of threads of the process.
         threads: usize,
     },
     /// The kernel refused a step.
     #[error("cannot {step}: {cause}{hint}")]
     Refused {
-        /// The step.
+        /// The refused step, such as "create a user namespace".
         step: &'static str,
-        /// The kernel's error.
+        /// The error that the kernel returned.
         cause: io::Error,
         /// A hint for the user, if the cause is known.
         hint: String,
@@ -70,6 +70,7 @@ pub fn expect_one_thread() -> Result<(), EnterError> {
 
 /// Enters a user namespace if the process may not create the others otherwise.
 fn leave_users() -> Result<(), EnterError> {
+    // Root in a container may lack the right, so it is tried.
     if Uid::effective().is_root() && unshare(CloneFlags::CLONE_NEWNS).is_ok() {
         return Ok(());
     }
@@ -100,7 +101,8 @@ fn mount_proc() {
 }
 
 impl EnterError {
-    /// The error for a refused step, such as "create a user namespace".
+    /// Returns the error for a refused step, such as "create a user namespace", with a hint if its
+    /// cause is known.
     pub fn refused<E: Into<io::Error>>(step: &'static str) -> impl FnOnce(E) -> Self {
         move |cause| {
             let cause = cause.into();
@@ -111,7 +113,8 @@ impl EnterError {
     }
 }
 
-/// The usual obstacle to user namespaces on this kind of system.
+/// Returns the usual obstacle to user namespaces on this kind of system, as a part of the error's
+/// text.
 fn hint(errno: Errno) -> String {
     if !matches!(errno, Errno::EPERM | Errno::EACCES | Errno::ENOSPC | Errno::EUSERS) {
         return String::new();

@@ -36,7 +36,7 @@ impl NetNs {
         })
     }
 
-    /// The namespace of the calling thread.
+    /// Opens the namespace of the calling thread.
     ///
     /// # Errors
     /// If there is no `/proc`.
@@ -52,8 +52,8 @@ impl NetNs {
         Ok(Self { fd: Arc::new(File::open(path)?.into()) })
     }
 
-    /// A command that will run in this namespace. Terminating signals reach it even if this process
-    /// blocks them while waiting.
+    /// Returns a command that will run in this namespace. Terminating signals reach it even if this
+    /// process blocks them while waiting.
     pub fn command(&self, program: impl AsRef<OsStr>) -> Command {
         let namespace = Arc::clone(&self.fd);
         let (mut command, endings) = (Command::new(program), process::endings());

@@ -17,19 +17,19 @@ use super::route::{RouteSocket, family};
 pub struct End<'a> {
     /// The network namespace for it.
     pub netns: BorrowedFd<'a>,
-    /// Its name there.
+    /// The name of the device there.
     pub name: &'a str,
     /// Its hardware address; `None` for a random one.
     pub station: Option<[u8; 6]>,
 }
 
-/// A bridge.
+/// The settings of a bridge that interception needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Bridge {
-    /// Its hardware address.
+    /// The hardware address of the bridge.
     pub station: [u8; 6],
-    /// Whether this bridge passes IPv4, and IPv6, through the netfilter hooks of IP, whatever
-    /// `net.bridge.bridge-nf-call-iptables` and `-ip6tables` say.
+    /// True if this bridge passes IPv4, and IPv6, through the netfilter hooks of IP, whatever
+    /// `net.bridge.bridge-nf-call-iptables` and `-ip6tables` are set to.
     pub filters: [bool; 2],
 }
 
@@ -71,8 +71,8 @@ impl RouteSocket {
         self.create(RouteNetlinkMessage::NewLink(pair))
     }
 
-    /// Brings `device` up, with this MTU or that which it has. Without `neighbours`, no kernel-generated packets leave
-    /// it: no ARP, no neighbour discovery, no multicast.
+    /// Brings `device` up, and sets its MTU if one is given. Without `neighbours`, no
+    /// kernel-generated packets leave it: no ARP, no neighbour discovery, no multicast.
     ///
     /// # Errors
     /// The kernel's refusal; ENODEV without the device.
@@ -83,13 +83,14 @@ impl RouteSocket {
         link.header.change_mask = LinkFlags::Up;
         if !neighbours {
             link.header.flags |= LinkFlags::Noarp;
+            // In the mask but not in the flags: multicast is switched off.
             link.header.change_mask |= LinkFlags::Noarp | LinkFlags::Multicast;
         }
         link.attributes = mtu.map(|mtu| LinkAttribute::Mtu(mtu.into())).into_iter().collect();
         self.request(RouteNetlinkMessage::SetLink(link), 0)
     }
 
-    /// MTU of `device` in bytes.
+    /// Returns the MTU of `device` in bytes.
     ///
     /// # Errors
     /// ENODEV without the device.
@@ -107,7 +108,7 @@ impl RouteSocket {
         mtu.ok_or_else(|| io::Error::other(format!("{device} has no MTU")))
     }
 
-    /// What a bridge does; `None` if the device is none.
+    /// Returns the settings of a bridge; `None` if the device is not a bridge.
     ///
     /// # Errors
     /// ENODEV without the device.
@@ -145,7 +146,7 @@ impl RouteSocket {
     }
 }
 
-/// The broadcast address of a subnet that has one (RFC 3021).
+/// Returns the broadcast address of a subnet; `None` for two addresses or fewer (RFC 3021).
 fn broadcast(address: Ipv4Addr, prefix: u8) -> Option<Ipv4Addr> {
     (prefix < 31).then(|| Ipv4Addr::from_bits(address.to_bits() | u32::MAX >> prefix))
 }

@@ -31,7 +31,7 @@ impl Socket {
         Netlink::open(SockProtocol::NetlinkNetFilter, SockFlag::SOCK_NONBLOCK).map(Self)
     }
 
-    /// Executes `batch`.
+    /// Executes `batch` as one transaction.
     ///
     /// # Errors
     /// The kernel's first refusal; then nothing of the batch takes effect.
@@ -39,8 +39,8 @@ impl Socket {
         self.send(&batch.finish())
     }
 
-    /// Receives everything that nftables rules log to `group`, in full and without delay: returns a
-    /// non-blocking descriptor to read messages from, which [`logged_packets`] decodes.
+    /// Receives all packets that nftables rules log to `group`, in full and without delay: returns
+    /// a non-blocking descriptor to read messages from, which [`logged_packets`] decodes.
     ///
     /// # Errors
     /// `PermissionDenied` without CAP_NET_ADMIN; an error if the group is taken.
@@ -54,7 +54,7 @@ impl Socket {
     /// # Errors
     /// As [`Self::listen_to_log`].
     pub fn listen_to_headers(self, group: u16) -> io::Result<OwnedFd> {
-        /// An IPv6 header with options, and the ports behind it.
+        /// Enough for an IPv6 header with options, and the ports behind it.
         const HEADERS: u32 = 128;
         const AT_ONCE: u32 = 64;
         /// In units of 10 ms.
@@ -65,27 +65,27 @@ impl Socket {
         })
     }
 
-    /// Receives this many bytes of each packet.
+    /// Binds to `group` and receives `bytes` of each packet.
     fn listen(
         self,
         group: u16,
         bytes: u32,
         configure: impl FnOnce(&mut Batch),
     ) -> io::Result<OwnedFd> {
-        /// NFULNL_COPY_PACKET.
+        /// NFULNL_COPY_PACKET: copies the packet, not only its metadata.
         const PACKETS: u8 = 2;
         let [a, b, c, d] = bytes.to_be_bytes();
         let kind = (libc::NFNL_SUBSYS_ULOG as u16) << 8 | libc::NFULNL_MSG_CONFIG as u16;
         self.send(&Batch::single(kind, (0, group), libc::NLM_F_ACK, |message| {
             message.bytes(libc::NFULA_CFG_CMD as u16, &[libc::NFULNL_CFG_CMD_BIND as u8]);
-            // Range, mode, padding.
+            // `struct nfulnl_msg_config_mode`: range, mode, padding.
             message.bytes(libc::NFULA_CFG_MODE as u16, &[a, b, c, d, PACKETS, 0]);
             configure(message);
         }))?;
         Ok(self.0.into())
     }
 
-    /// Whether the queried nftables object exists.
+    /// Succeeds if the queried nftables object exists.
     ///
     /// # Errors
     /// The kernel's refusal, ENOENT if it does not exist.
@@ -113,7 +113,7 @@ impl Socket {
         Ok(found)
     }
 
-    /// All nftables chains on hooks, of all families.
+    /// Lists all nftables chains on hooks, of all families.
     ///
     /// # Errors
     /// The kernel's refusal.
@@ -123,7 +123,7 @@ impl Socket {
         Ok(found)
     }
 
-    /// Whether a chain contains rules.
+    /// Returns true if a chain contains rules.
     ///
     /// # Errors
     /// The kernel's refusal.

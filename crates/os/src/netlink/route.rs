@@ -37,7 +37,7 @@ impl RouteSocket {
         Ok(Self { socket, sequence: 0 })
     }
 
-    /// Creates what does not exist yet.
+    /// Creates an object that must not exist yet.
     ///
     /// # Errors
     /// The kernel's refusal, `AlreadyExists` among them.
@@ -45,7 +45,7 @@ impl RouteSocket {
         self.request(message, NLM_F_CREATE | NLM_F_EXCL)
     }
 
-    /// Creates what may exist already.
+    /// Creates an object unless it exists already.
     ///
     /// # Errors
     /// The kernel's refusal.
@@ -56,7 +56,7 @@ impl RouteSocket {
         }
     }
 
-    /// Removes something; returns whether it existed.
+    /// Removes an object; returns true if it existed.
     ///
     /// # Errors
     /// The kernel's refusal.
@@ -86,7 +86,7 @@ impl RouteSocket {
         self.answer()?.ok_or_else(|| io::Error::other("an acknowledgement for an answer"))
     }
 
-    /// All objects of a kind: the answers to a request such as `GetRule`.
+    /// Lists all objects of a kind: the answers to a request such as `GetRule`.
     ///
     /// # Errors
     /// The kernel's refusal.
@@ -111,7 +111,7 @@ impl RouteSocket {
         self.create(RouteNetlinkMessage::NewRoute(route))
     }
 
-    /// The route that packets to `to` take.
+    /// Returns the route that packets to `to` take.
     ///
     /// # Errors
     /// If there is none: the kernel's errors are those of connect(2).
@@ -123,8 +123,8 @@ impl RouteSocket {
         }
     }
 
-    /// The route that packets from `source`, which come in by the device with index `device`, take to
-    /// `to`. Rules that look at the incoming interface (`ip rule add iif`) are followed.
+    /// Returns the route to `to` of packets from `source` that come in by the device with index
+    /// `device`. Rules that match the incoming interface (`ip rule add iif`) are followed.
     ///
     /// # Errors
     /// If there is none, or if the kernel would not forward such a packet.
@@ -144,13 +144,14 @@ impl RouteSocket {
         }
     }
 
-    /// The routes of all tables that lead out by the device with this index, among others if they have
-    /// several next hops. The kernel leaves out the others, of which a router may have a million.
+    /// Lists the routes of all tables that lead out by the device with this index, among others if
+    /// they have several next hops. The kernel leaves out all other routes, of which a router may
+    /// have a million.
     ///
     /// # Errors
     /// The kernel's refusal.
     pub fn routes_through(&mut self, device: u32) -> io::Result<Vec<RouteMessage>> {
-        // Before Linux 4.20 the kernel lists all.
+        // Before Linux 4.20 the kernel lists all, which `leads_through` filters.
         let _ = self.socket.check_requests();
         let mut routes = Vec::new();
         for family in [AddressFamily::Inet, AddressFamily::Inet6] {
@@ -172,7 +173,7 @@ impl RouteSocket {
         Ok(routes)
     }
 
-    /// The next hop for packets to `to`; `to` itself if it is a neighbour.
+    /// Returns the next hop for packets to `to`; `to` itself if it is a neighbour.
     ///
     /// # Errors
     /// If there is no route.
@@ -186,7 +187,7 @@ impl RouteSocket {
         Ok(gateway.unwrap_or(to))
     }
 
-    /// All routes of all tables.
+    /// Lists all routes of all tables.
     ///
     /// # Errors
     /// The kernel's refusal.
@@ -204,12 +205,13 @@ impl RouteSocket {
         Ok(routes)
     }
 
-    /// Receives a part of a list; returns whether there is more.
+    /// Receives a part of a list; returns true if there is more.
     fn receive_part(&mut self, found: &mut Vec<RouteNetlinkMessage>) -> io::Result<bool> {
         let bytes = self.socket.receive()?;
         let mut rest = bytes.as_slice();
         while !rest.is_empty() {
             let message = parse(rest)?;
+            // At least a header, so that a length of 0 does not loop for ever.
             let length = (message.header.length as usize).next_multiple_of(ALIGNMENT).max(HEADER);
             rest = rest.get(length..).unwrap_or_default();
             if message.header.sequence_number != self.sequence {
@@ -274,8 +276,8 @@ pub(super) fn family(address: IpAddr) -> AddressFamily {
     if address.is_ipv4() { AddressFamily::Inet } else { AddressFamily::Inet6 }
 }
 
-/// Whether something to remove, or looked for, does not exist: ENOENT for a rule, ESRCH for a route;
-/// EAFNOSUPPORT or EOPNOTSUPP without IPv6; ENODEV if IPv6 is off on the loopback device.
+/// Returns true if an error means that an object does not exist: ENOENT for a rule, ESRCH for a
+/// route; EAFNOSUPPORT or EOPNOTSUPP without IPv6; ENODEV if IPv6 is off on the loopback device.
 pub fn is_absence(error: &io::Error) -> bool {
     matches!(
         error.raw_os_error(),
@@ -283,8 +285,8 @@ pub fn is_absence(error: &io::Error) -> bool {
     )
 }
 
-/// A descriptor, non-blocking, that becomes readable when a route, a routing rule or a device of the
-/// calling thread's network namespace changes. What it reads are netlink messages.
+/// Returns a non-blocking descriptor that becomes readable when a route, a routing rule or a device
+/// of the calling thread's network namespace changes. It yields netlink messages.
 ///
 /// # Errors
 /// Those of socket(2).

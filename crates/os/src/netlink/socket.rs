@@ -32,9 +32,9 @@ impl Socket {
         Ok(bind(self.0.as_raw_fd(), &NetlinkAddr::new(0, groups))?)
     }
 
-    /// Makes the kernel take a request for a list at its word: what does not match is left out.
+    /// Makes the kernel filter lists by the attributes of the request, instead of ignoring them.
     pub(super) fn check_requests(&self) -> io::Result<()> {
-        /// NETLINK_GET_STRICT_CHK.
+        /// NETLINK_GET_STRICT_CHK, which libc defines for Android only.
         const STRICT: libc::c_int = 12;
         let on: libc::c_int = 1;
         option::set(&self.0, libc::SOL_NETLINK, STRICT, on)
@@ -47,6 +47,7 @@ impl Socket {
 
     /// Receives one packet of messages, whatever its length.
     pub(super) fn receive(&self) -> io::Result<Vec<u8>> {
+        // The length first: a buffer of a fixed size could truncate a list.
         let peek = MsgFlags::MSG_PEEK | MsgFlags::MSG_TRUNC;
         let length = recv(self.0.as_raw_fd(), &mut [], peek)?;
         let mut bytes = vec![0; length];

@@ -69,6 +69,7 @@ impl Port {
             match self.send_messages(&mut messages[sent..packets.len()]) {
                 Ok(count) => sent += count,
                 Err(Errno::EINTR) => {}
+                // The first of the remaining packets was refused: skip it.
                 Err(_) => (sent, refused) = (sent + 1, refused + 1),
             }
         }
@@ -92,7 +93,7 @@ impl AsFd for Port {
     }
 }
 
-/// Whether the packet is IPv4 or IPv6; the hop carries nothing else.
+/// Returns true if the packet is IPv4 or IPv6; the hop carries nothing else.
 pub fn is_ip(packet: &[u8]) -> bool {
     is_ipv6(packet) || packet.first().is_some_and(|first| first >> 4 == 4)
 }

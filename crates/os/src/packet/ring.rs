@@ -31,12 +31,12 @@ pub struct Frame<'a> {
     pub wall: u64,
     /// False if the packet was longer than a frame and is truncated.
     pub whole: bool,
-    /// Whether the ring was full, and packets dropped, since the kernel was last asked for their
+    /// True if the ring was full, and packets dropped, since the kernel was last asked for their
     /// number.
     pub losing: bool,
-    /// Whether the device sent the packet rather than received it.
+    /// True if the device sent the packet rather than received it.
     pub outgoing: bool,
-    /// Whether the kernel left the checksum to the device.
+    /// True if the kernel left the checksum to the device.
     pub unfinished: bool,
 }
 

@@ -10,21 +10,21 @@ use nix::sys::socket::{AddressFamily, SockFlag, SockType, setsockopt, socket, so
 use super::ring::Ring;
 use crate::option;
 
-/// Which packets of a device a packet socket receives.
+/// The packets of a device that a packet socket receives, by direction.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Hears {
-    /// Those the device receives.
+    /// Packets that the device receives.
     Incoming,
-    /// Those it sends as well.
+    /// Packets that it receives or sends.
     Both,
 }
 
-/// What a packet socket reads and writes.
+/// The layer at which a packet socket reads and writes.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Layer {
-    /// IP packets.
+    /// IP packets, without link-layer headers.
     Ip,
-    /// Ethernet frames.
+    /// Ethernet frames, with their headers.
     Ethernet,
 }
 

@@ -15,7 +15,7 @@ pub struct Tap {
 }
 
 impl Tap {
-    /// Opens it on `device`, with this MTU, in the calling thread's network namespace.
+    /// Opens a tap on `device`, with this MTU, in the calling thread's network namespace.
     ///
     /// # Errors
     /// `PermissionDenied` without `CAP_NET_RAW`; if there is no such device, or no memory.

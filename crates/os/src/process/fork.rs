@@ -6,7 +6,7 @@ use std::io::{self, Write};
 use nix::sys::wait::waitpid;
 use nix::unistd::ForkResult;
 
-/// Number of threads of this process.
+/// Returns the number of threads of this process.
 ///
 /// # Errors
 /// If there is no `/proc`.
@@ -28,10 +28,10 @@ pub fn fork() -> io::Result<ForkResult> {
     Ok(unsafe { nix::unistd::fork() }?)
 }
 
-/// Runs `work` in a child process and returns what it says.
+/// Runs `work` in a child process and returns its text.
 ///
 /// # Errors
-/// As for [`fork`]; `UnexpectedEof` if the child ended before it said anything.
+/// As for [`fork`]; `UnexpectedEof` if the child ended without a text.
 pub fn in_child(work: impl FnOnce() -> String) -> io::Result<String> {
     let (reader, writer) = io::pipe()?;
     match fork()? {
@@ -43,7 +43,9 @@ pub fn in_child(work: impl FnOnce() -> String) -> io::Result<String> {
             unsafe { libc::_exit(0) }
         }
         ForkResult::Parent { child } => {
+            // Or the pipe would not end with the child.
             drop(writer);
+            // Read before waiting: a full pipe blocks the child.
             let said = io::read_to_string(reader);
             let _ = waitpid(child, None);
             let said = said?;

@@ -4,17 +4,16 @@ use core::time::Duration;
 
 use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, sigaction};
 
-/// Terminating signals.
+/// The signals that ask a process to end.
 const ENDINGS: [Signal; 4] = [Signal::SIGHUP, Signal::SIGINT, Signal::SIGQUIT, Signal::SIGTERM];
 
-/// The signals that ask a process to end: SIGHUP, SIGINT, SIGQUIT, SIGTERM.
+/// Returns the signals that ask a process to end: SIGHUP, SIGINT, SIGQUIT, SIGTERM.
 pub fn endings() -> SigSet {
     ENDINGS.into_iter().collect()
 }
 
-/// For a process that runs a command: terminating signals (Ctrl-C, SIGTERM) are from now on for the
-/// command to handle, and this process waits until it ends. The command itself starts with the
-/// default actions.
+/// Leaves terminating signals (Ctrl-C, SIGTERM) to the command that this process runs, so that this
+/// process can wait until it ends. The command itself starts with the default actions.
 pub fn leave_signals_to_the_command() {
     extern "C" fn nothing(_: i32) {}
     // A handler instead of SIG_IGN, because exec(2) resets handlers but keeps ignored signals
@@ -27,7 +26,7 @@ pub fn leave_signals_to_the_command() {
     }
 }
 
-/// SIGCHLD, and those of [`endings`] that this process does not ignore (as under nohup).
+/// Returns SIGCHLD, and those of [`endings`] that this process does not ignore (as under nohup).
 pub(super) fn waited_for() -> SigSet {
     let mut set: SigSet = heeded().collect();
     set.add(Signal::SIGCHLD);
@@ -49,16 +48,16 @@ fn is_ignored(signal: Signal) -> bool {
     action.sa_sigaction == libc::SIG_IGN
 }
 
-/// Makes this process learn how its children end: the parent process may have set SIGCHLD to be
-/// ignored, which is inherited and hides it.
+/// Restores the default action of SIGCHLD: the parent process may have set it to be ignored, which
+/// is inherited and hides how children end.
 pub(super) fn default_sigchld() -> nix::Result<()> {
     let action = SigAction::new(SigHandler::SigDfl, SaFlags::empty(), SigSet::empty());
     // SAFETY: no handler is involved.
     unsafe { sigaction(Signal::SIGCHLD, &action) }.map(drop)
 }
 
-/// The next of `signals`, which must be blocked, and whether the kernel sent it (on behalf of the
-/// terminal). `None` when the time `left` is over or the wait was interrupted.
+/// Waits for the next of `signals`, which must be blocked. Returns it, and true if the kernel sent
+/// it (on behalf of the terminal). `None` when the time `left` is over or the wait was interrupted.
 pub(super) fn wait_for_signal(signals: &SigSet, left: Option<Duration>) -> Option<(Signal, bool)> {
     let left = left.map(|left| libc::timespec {
         tv_sec: left.as_secs() as libc::time_t,

@@ -23,13 +23,14 @@ use super::fork::fork;
 use super::signals::{default_sigchld, wait_for_signal, waited_for};
 use crate::clock;
 
-/// How long the lab's processes may take to end after SIGTERM or SIGHUP.
+/// Time within which the lab's processes must end after SIGTERM or SIGHUP.
 const GRACE: Duration = Duration::from_secs(2);
 
 /// Forks twice; returns in the lab process only.
 pub(crate) fn split() -> io::Result<()> {
     let mask = SigSet::thread_get_mask()?;
     let waited = waited_for();
+    // Blocked before the fork, so that a signal between the fork and the wait is not lost.
     sigprocmask(SigmaskHow::SIG_BLOCK, Some(&waited), None)?;
     default_sigchld()?;
     let (alive, held) = pipe()?;
@@ -93,7 +94,7 @@ fn supervise(init: Pid, waited: &SigSet, _alive: OwnedFd) -> ! {
     exit(code)
 }
 
-/// This process's group, and whether it has the terminal's foreground.
+/// Returns this process's group, and true if it has the terminal's foreground.
 fn foreground() -> (Pid, bool) {
     let group = getpgrp();
     (group, tcgetpgrp(io::stdin()) == Ok(group))
@@ -109,6 +110,7 @@ fn take_foreground(group: Pid) {
 /// Process 1: reaps orphans, passes on signals, and ends with the lab.
 fn init(lab: Pid, waited: &SigSet) -> ! {
     let _ = prctl::set_name(c"skyhop-init");
+    // All processes of the PID namespace but this one (kill(2)).
     let everybody = Pid::from_raw(-1);
     exit(watch(lab, waited, Some(GRACE), |signal| send(everybody, signal)))
 }

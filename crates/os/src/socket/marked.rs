@@ -10,13 +10,13 @@ use nix::sys::socket::{ControlMessage, MsgFlags, SockaddrStorage, sendmsg};
 /// Datagrams for one destination, all of the same class.
 #[derive(Debug, Clone, Copy)]
 pub struct Marked<'a> {
-    /// Where to. On an IPv6 socket IPv4 addresses are mapped (`::ffff:a.b.c.d`).
+    /// The destination. On an IPv6 socket IPv4 addresses are mapped (`::ffff:a.b.c.d`).
     pub destination: SocketAddr,
     /// The source address; the system chooses if `None`.
     pub source: Option<IpAddr>,
     /// The code point in the upper six bits, ECN in the lower two (RFC 2474 §3, RFC 3168 §5).
     pub traffic_class: u8,
-    /// Payloads, one after another.
+    /// The payloads, one after another.
     pub bytes: &'a [u8],
     /// Length of each payload but the last, which may be shorter. Above 0; `None` for one datagram.
     pub segment: Option<u16>,
@@ -30,6 +30,7 @@ pub struct Marked<'a> {
 pub fn send_marked(socket: impl AsFd, datagrams: &Marked<'_>) -> io::Result<()> {
     match (send(&socket, datagrams), datagrams.segment) {
         (Err(Errno::EIO | Errno::EINVAL), Some(segment)) => {
+            // The device or the kernel cannot split them.
             for bytes in datagrams.bytes.chunks(usize::from(segment).max(1)) {
                 send(&socket, &Marked { bytes, segment: None, ..*datagrams })?;
             }
@@ -66,6 +67,7 @@ fn info_v4(source: IpAddr) -> Option<libc::in_pktinfo> {
     let IpAddr::V4(address) = source else { return None };
     let address = libc::in_addr { s_addr: u32::from_ne_bytes(address.octets()) };
     let none = libc::in_addr { s_addr: 0 };
+    // ip(7): the kernel sends from `ipi_spec_dst`.
     Some(libc::in_pktinfo { ipi_ifindex: 0, ipi_spec_dst: address, ipi_addr: none })
 }
 

@@ -17,13 +17,13 @@ const IF_EQUAL: u32 = libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K;
 const RETURN: u32 = libc::BPF_RET | libc::BPF_K;
 const RETURN_RESULT: u32 = libc::BPF_RET | libc::BPF_A;
 
-/// Which datagrams go to which socket, by the first bytes of their payload.
+/// The distribution of datagrams among sockets, by the first bytes of their payload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Steering {
-    /// Bits of the first byte that say what kind of datagram it is, and those of the kind that is
-    /// distributed. All others go to the first socket.
+    /// The bits of the first byte that are the kind of the datagram. Other kinds than `kind` go to
+    /// the first socket.
     pub mask: u8,
-    /// See `mask`.
+    /// The value of the bits of `mask` in the kind that is distributed.
     pub kind: u8,
     /// Position of a big-endian number of 4 bytes in a datagram of that kind. It goes to the socket
     /// whose place, in the order of binding, is this number modulo `sockets`.
@@ -34,18 +34,18 @@ pub struct Steering {
     pub before: Option<Before>,
 }
 
-/// Sockets of another process, and what goes to them instead.
+/// Sockets of another process, and the datagrams that go to them instead.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Before {
-    /// Their number; at least 1.
+    /// Number of these sockets; at least 1.
     pub sockets: u8,
-    /// The least and the largest first byte of the numbers that are theirs.
+    /// The least and the greatest first byte of the numbers that go to these sockets.
     pub first_bytes: (u8, u8),
 }
 
-/// Applies to all sockets that are bound to the same address with `SO_REUSEPORT`, as this one is
-/// (`SO_ATTACH_REUSEPORT_CBPF`, socket(7)). A datagram that is too short for the number goes to the
-/// first one.
+/// Distributes datagrams among all sockets that are bound to the same address with `SO_REUSEPORT`,
+/// as this one is (`SO_ATTACH_REUSEPORT_CBPF`, socket(7)). A datagram that is too short for the
+/// number goes to the first one.
 ///
 /// # Errors
 /// Those of setsockopt(2).
@@ -65,9 +65,11 @@ pub fn steer(socket: impl AsFd, steering: Steering) -> io::Result<()> {
         step(LOAD_BYTE, 0),
         step(AND, mask.into()),
         instruction(IF_EQUAL, kind.into(), [1, 0]),
+        // Other kinds go to the first socket of this process.
         step(RETURN, first.into()),
     ];
     if let Some(Before { sockets, first_bytes: (least, largest) }) = before {
+        // Numbers out of that range skip the four instructions that follow.
         program.extend([
             step(LOAD_BYTE, number_at.into()),
             instruction(IF_AT_LEAST, least.into(), [0, 5]),
@@ -81,7 +83,8 @@ pub fn steer(socket: impl AsFd, steering: Steering) -> io::Result<()> {
     option::set(socket, libc::SOL_SOCKET, libc::SO_ATTACH_REUSEPORT_CBPF, program)
 }
 
-/// An instruction; a comparison skips so many further ones if it is true, and if it is false.
+/// Encodes an instruction. A comparison skips this many further ones if it is true, and if it is
+/// false.
 fn instruction(code: u32, k: u32, skipped: [u8; 2]) -> libc::sock_filter {
     // The codes have 16 bits.
     libc::sock_filter { code: code as u16, jt: skipped[0], jf: skipped[1], k }

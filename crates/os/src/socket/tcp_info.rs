@@ -1,4 +1,4 @@
-//! What the kernel knows about a TCP connection (`TCP_INFO`, tcp(7)).
+//! The kernel's figures about a TCP connection (`TCP_INFO`, tcp(7)).
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, RawFd};
@@ -15,15 +15,15 @@ const LENGTH: usize = 216;
 pub struct TcpInfo([u8; LENGTH]);
 
 impl TcpInfo {
-    /// The kernel's figures about a socket.
+    /// Reads the kernel's figures about a socket.
     ///
     /// # Errors
-    /// ENOPROTOOPT or EOPNOTSUPP if it is no TCP socket.
+    /// ENOPROTOOPT or EOPNOTSUPP if it is not a TCP socket.
     pub fn of(socket: impl AsFd) -> io::Result<Self> {
         Self::of_number(socket.as_fd().as_raw_fd())
     }
 
-    /// The same for the socket that has this descriptor number now, if any.
+    /// Reads the figures about the socket that has this descriptor number now.
     ///
     /// # Errors
     /// As for [`Self::of`], and EBADF.
@@ -33,48 +33,48 @@ impl TcpInfo {
         Ok(Self(bytes))
     }
 
-    /// Whether the connection has failed, or is closed on both sides (`tcpi_state`).
+    /// Returns true if the connection has failed, or is closed on both sides (`tcpi_state`).
     pub fn is_closed(&self) -> bool {
         /// `TCP_CLOSE` of `net/tcp_states.h`.
         const CLOSE: u8 = 7;
         self.0[0] == CLOSE
     }
 
-    /// Whether data in the SYN was sent or accepted, and acknowledged with it (`tcpi_options`; TCP
-    /// Fast Open, RFC 7413).
+    /// Returns true if data in the SYN was sent or accepted, and acknowledged with it
+    /// (`tcpi_options`; TCP Fast Open, RFC 7413).
     pub fn has_syn_data(&self) -> bool {
         /// `TCPI_OPT_SYN_DATA` of `linux/tcp.h`.
         const SYN_DATA: u8 = 32;
         self.0[5] & SYN_DATA != 0
     }
 
-    /// The smoothed round-trip time (`tcpi_rtt`, RFC 6298); `None` if not yet known.
+    /// Returns the smoothed round-trip time (`tcpi_rtt`, RFC 6298); `None` if not yet known.
     pub fn rtt(&self) -> Option<Duration> {
         Some(self.u32_at(68)).filter(|micros| *micros > 0).map(micros)
     }
 
-    /// The congestion window in segments (`tcpi_snd_cwnd`).
+    /// Returns the congestion window in segments (`tcpi_snd_cwnd`).
     pub fn congestion_window(&self) -> u32 {
         self.u32_at(80)
     }
 
-    /// Retransmitted segments (`tcpi_total_retrans`).
+    /// Returns the number of retransmitted segments (`tcpi_total_retrans`).
     pub fn retransmitted_segments(&self) -> u32 {
         self.u32_at(100)
     }
 
-    /// The smallest round-trip time measured (`tcpi_min_rtt`); `None` if not yet known.
+    /// Returns the smallest round-trip time measured (`tcpi_min_rtt`); `None` if not yet known.
     pub fn min_rtt(&self) -> Option<Duration> {
         // All ones means not yet known.
         Some(self.u32_at(148)).filter(|micros| (1..u32::MAX).contains(micros)).map(micros)
     }
 
-    /// Data segments sent, including retransmissions (`tcpi_data_segs_out`).
+    /// Returns the number of data segments sent, including retransmissions (`tcpi_data_segs_out`).
     pub fn segments_sent(&self) -> u32 {
         self.u32_at(156)
     }
 
-    /// Retransmitted bytes (`tcpi_bytes_retrans`).
+    /// Returns the number of retransmitted bytes (`tcpi_bytes_retrans`).
     pub fn retransmitted_bytes(&self) -> u64 {
         let bytes = self.0[208..].first_chunk().expect("the last field read");
         u64::from_ne_bytes(*bytes)

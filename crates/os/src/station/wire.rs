@@ -10,7 +10,7 @@ use etherparse::{
     IpNumber, Ipv4Header, Ipv6Header, NetSlice, SlicedPacket, TransportSlice,
 };
 
-/// A hardware address.
+/// A hardware address on Ethernet.
 pub(super) type Mac = [u8; 6];
 
 const EVERYBODY: Mac = [0xff; 6];
@@ -22,12 +22,12 @@ const HOP_LIMIT: u8 = 64;
 /// RFC 4861 §7.1: packets with a lower hop limit do not come from a neighbour.
 const NEIGHBOUR_HOP_LIMIT: u8 = 255;
 
-/// The payload of an IP packet.
+/// The payload of an IP packet, with its addresses.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Datagram {
-    /// Where it comes from.
+    /// The source address.
     pub from: IpAddr,
-    /// Where it goes to.
+    /// The destination address.
     pub to: IpAddr,
     /// The IP protocol number; 6 is TCP.
     pub protocol: u8,
@@ -37,18 +37,18 @@ pub struct Datagram {
     pub payload: Vec<u8>,
 }
 
-/// One station on a wire.
+/// The link layer of one station.
 #[derive(Debug)]
 pub(super) struct Wire {
     mac: Mac,
     addresses: Vec<IpAddr>,
-    /// Whether nobody on the wire has or asks for hardware addresses.
+    /// True if the wire has no address resolution (IFF_NOARP).
     direct: bool,
     /// Hardware addresses of neighbours, and of hosts behind them.
     known: BTreeMap<IpAddr, Mac>,
     /// Packets waiting for address resolution.
     waiting: VecDeque<(IpAddr, Vec<u8>)>,
-    /// Frames to send.
+    /// Frames to send, in order.
     pub(super) outbox: VecDeque<Vec<u8>>,
     /// The identification of the next IPv4 packet (RFC 6864: they may be
     /// fragmented).
@@ -68,12 +68,12 @@ impl Wire {
         }
     }
 
-    /// A wire on which nobody has or asks for hardware addresses.
+    /// Makes it the link layer of a wire without address resolution.
     pub(super) fn direct(self) -> Self {
         Self { direct: true, ..self }
     }
 
-    /// Whether packets for `to` can leave without address resolution.
+    /// Returns true if packets for `to` can leave without address resolution.
     pub(super) fn knows(&self, to: IpAddr) -> bool {
         self.direct || self.known.contains_key(&to)
     }
@@ -112,6 +112,7 @@ impl Wire {
         if !self.addresses.contains(&to) {
             return None;
         }
+        // Answers go back through the neighbour that delivered it, without address resolution.
         self.remember(from, ethernet.source);
         let payload = net.ip_payload_ref().filter(|payload| !payload.fragmented)?;
         let protocol = payload.ip_number.0;
@@ -177,7 +178,7 @@ impl Wire {
         [&header.to_bytes()[..], payload].concat()
     }
 
-    /// Asks for the hardware address of `address`.
+    /// Sends a request for the hardware address of `address`.
     fn ask(&mut self, address: IpAddr) {
         let own = self.addresses.iter().find(|own| own.is_ipv4() == address.is_ipv4());
         match (own.copied(), address) {
@@ -217,7 +218,7 @@ impl Wire {
         self.outbox.push_back(self.frame(to, EtherType::ARP, &arp.to_bytes()));
     }
 
-    /// RFC 4861 §7.2.
+    /// Handles a neighbour solicitation or advertisement (RFC 4861 §7.2).
     fn hear_neighbour(&mut self, from: IpAddr, mac: Mac, payload: &Icmpv6PayloadSlice<'_>) {
         match (payload, from) {
             (Icmpv6PayloadSlice::NeighborSolicitation(question), IpAddr::V6(from)) => {
@@ -270,7 +271,7 @@ impl Wire {
         self.outbox.push_back(self.frame(to_mac, EtherType::IPV6, &packet));
     }
 
-    /// Records a neighbour's hardware address and sends what waited for it.
+    /// Records a neighbour's hardware address and sends the packets that waited for it.
     fn meet(&mut self, address: IpAddr, mac: Mac) {
         self.remember(address, mac);
         let waiting = core::mem::take(&mut self.waiting);
@@ -291,14 +292,14 @@ impl Wire {
     }
 }
 
-/// The kinds of neighbour messages.
+/// The kinds of neighbour messages (RFC 4861 §4.3, §4.4).
 #[derive(Clone, Copy)]
 enum Question {
     Solicitation,
     Advertisement,
 }
 
-/// A locally administered hardware address, derived from the addresses.
+/// Returns a locally administered hardware address, derived from the IP addresses.
 fn station_of(addresses: &[IpAddr]) -> Mac {
     let [a, b, c, d] = match addresses.first() {
         Some(IpAddr::V4(address)) => address.octets(),
@@ -315,14 +316,14 @@ fn ether_type(address: IpAddr) -> EtherType {
     if address.is_ipv4() { EtherType::IPV4 } else { EtherType::IPV6 }
 }
 
-/// RFC 4291 §2.7.1.
+/// Returns the solicited-node multicast address (RFC 4291 §2.7.1).
 fn solicited_node(address: Ipv6Addr) -> Ipv6Addr {
     let [.., a, b, c] = address.octets();
     let tail = [0xff00 | u16::from(a), u16::from(b) << 8 | u16::from(c)];
     Ipv6Addr::new(0xff02, 0, 0, 0, 0, 1, tail[0], tail[1])
 }
 
-/// RFC 2464 §7.
+/// Returns the hardware address of a multicast group (RFC 2464 §7).
 fn multicast(group: Ipv6Addr) -> Mac {
     let [.., a, b, c, d] = group.octets();
     [0x33, 0x33, a, b, c, d]

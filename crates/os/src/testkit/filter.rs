@@ -7,7 +7,7 @@ use std::process::Command;
 use nix::errno::Errno;
 use nix::sys::prctl;
 
-/// Sockets that the kernel refuses, and its error.
+/// The sockets that the simulated kernel refuses, with its error.
 #[derive(Debug, Clone, Copy)]
 pub struct NoSockets {
     family: libc::c_int,
@@ -42,7 +42,7 @@ impl NoSockets {
         errno: libc::EPROTONOSUPPORT,
     };
 
-    /// Refuses such sockets to a command and its children.
+    /// Refuses these sockets to a command and its children.
     pub fn restrain(self, command: &mut Command) {
         let mut tests = vec![(NUMBER, libc::SYS_socket as u32), (argument(0), self.family as u32)];
         tests.extend(self.protocol.map(|protocol| (argument(2), protocol as u32)));

@@ -17,7 +17,7 @@ use super::{Ack, Phase, Start, Timeout, Window, Windowed};
 
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Increase {
-    /// Segments per second and second.
+    /// Growth of the sending rate, in segments per second each second.
     ConstantRate(f64),
     /// Segments per round trip.
     ByK(f64),
@@ -66,6 +66,8 @@ impl Windowed for Additive {
             Increase::ByK(k) => k,
             Increase::ConstantRate(c) => {
                 let rtt = ack.smoothed_rtt.as_secs_f64();
+                // Per round trip the rate grows by c · RTT, and the window is the rate times the
+                // RTT.
                 c * rtt * rtt
             }
         };

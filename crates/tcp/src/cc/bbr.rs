@@ -28,13 +28,18 @@ use units::{BitRate, ByteCount, Instant};
 
 use super::{Ack, Congestion, Controller, Phase, RateSample, Signal, Start, Timeout};
 
-/// 2/ln 2.
+/// 2/ln 2: the smallest gain with which the sending rate doubles in each round.
 const HIGH_GAIN: f64 = 2.885_390_081_777_927;
 const CYCLE: [f64; 8] = [1.25, 0.75, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0];
+/// Length of the bandwidth filter, in round trips.
 const BANDWIDTH_ROUNDS: u64 = 10;
+/// Age at which `RTprop` must be measured again.
 const RTPROP_AGE: Duration = Duration::from_secs(10);
+/// Time for which `ProbeRTT` keeps the flight small.
 const PROBE_RTT_TIME: Duration = Duration::from_millis(200);
+/// Window of `ProbeRTT`, and minimum window otherwise: enough for delayed acknowledgements.
 const MIN_SEGMENTS: f64 = 4.0;
+/// Linux paces 1 % below the bandwidth, to keep the queue at the bottleneck small.
 const MARGIN: f64 = 0.99;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -53,12 +58,14 @@ pub(crate) struct Bbr {
     /// The window before recovery or `ProbeRTT`.
     prior: f64,
     mode: Mode,
-    /// Rates in bit/s with their rounds, in decreasing order: the first is the maximum.
+    /// Rounds with their rates in bit/s, in decreasing order of the rates: the first is the
+    /// maximum.
     bandwidths: VecDeque<(u64, f64)>,
     rtprop: Option<Duration>,
     rtprop_at: Instant,
     round: u64,
-    /// The round ends when data sent after this many deliveries is acknowledged.
+    /// The round ends when data is acknowledged that was sent after this many bytes had been
+    /// delivered.
     round_end: u64,
     full_bandwidth: f64,
     full_rounds: u32,
@@ -67,9 +74,9 @@ pub(crate) struct Bbr {
     cycle_at: Instant,
     /// The earliest end of `ProbeRTT`, set once the window is small, and its round.
     probe_done: Option<(Instant, u64)>,
-    /// Recovery has begun, and the acknowledgement that showed it is still to be handled.
+    /// Recovery has begun, and the acknowledgement that revealed the loss is still to be handled.
     begins_recovery: bool,
-    /// Packets are conserved until a round is over that begins with recovery.
+    /// Packets are conserved for the first round of recovery.
     conserves: bool,
     in_recovery: bool,
     lost: bool,
@@ -117,7 +124,8 @@ impl Bbr {
         }
     }
 
-    /// Number of bytes that fill the path `gain` times.
+    /// Returns `gain` BDPs in bytes, plus three segments for the quanta in which end systems send
+    /// and acknowledge; the initial window before there are samples.
     fn inflight(&self, gain: f64) -> f64 {
         match self.rtprop {
             Some(rtprop) if self.bandwidth() > 0.0 => {
@@ -127,7 +135,7 @@ impl Bbr {
         }
     }
 
-    /// Updates the bandwidth filter; returns whether a round trip has passed.
+    /// Updates the bandwidth filter; returns true at the start of a round.
     fn update_bandwidth(&mut self, ack: &Ack, sample: &RateSample) -> bool {
         let begins = sample.prior_delivered.get() >= self.round_end;
         if begins {
@@ -136,6 +144,7 @@ impl Bbr {
             self.conserves = false;
         }
         let rate = sample.rate().bits_per_second() as f64;
+        // A sample limited by the application only shows that the path carries at least its rate.
         if rate >= self.bandwidth() || !sample.is_app_limited {
             while self.bandwidths.back().is_some_and(|(_, old)| *old <= rate) {
                 self.bandwidths.pop_back();
@@ -153,6 +162,7 @@ impl Bbr {
         if self.filled || sample.is_app_limited {
             return;
         }
+        // Growth by less than a quarter for three rounds: the pipe is full (draft §4.3.2.2).
         if self.bandwidth() >= self.full_bandwidth * 1.25 {
             self.full_bandwidth = self.bandwidth();
             self.full_rounds = 0;
@@ -180,6 +190,8 @@ impl Bbr {
     fn phase_is_over(&self, ack: &Ack) -> bool {
         let full = ack.now.saturating_since(self.cycle_at) > self.rtprop.unwrap_or_default();
         match CYCLE[self.cycle] {
+            // Probing needs a flight that large to show more bandwidth, unless losses already stop
+            // it.
             gain if gain > 1.0 => {
                 full && (self.lost || ack.prior_in_flight as f64 >= self.inflight(gain))
             }
@@ -209,6 +221,7 @@ impl Bbr {
         match self.probe_done {
             None if ack.in_flight as f64 <= MIN_SEGMENTS * self.mss => {
                 self.probe_done = Some((ack.now + PROBE_RTT_TIME, self.round + 1));
+                // A round begins here that sees the small flight only.
                 self.round_end = ack.total_delivered;
             }
             Some((at, round)) if ack.now >= at && self.round >= round => {
@@ -222,6 +235,7 @@ impl Bbr {
     }
 
     fn save(&mut self) {
+        // The window is already cut then, so the larger of the two values is the one to restore.
         let small = self.in_recovery || self.mode == Mode::ProbeRtt;
         self.prior = if small { self.prior.max(self.cwnd) } else { self.cwnd };
     }
@@ -231,6 +245,8 @@ impl Bbr {
         let in_flight = ack.in_flight as f64;
         let target = self.inflight(self.gains().1);
         if std::mem::take(&mut self.begins_recovery) {
+            // The round restarts: Startup must not count rounds in which packets are conserved, or
+            // it ends too early (docs/decisions.md).
             self.conserves = true;
             self.round_end = ack.total_delivered;
         }
@@ -241,6 +257,7 @@ impl Bbr {
         }
         if self.filled {
             self.cwnd = (self.cwnd + delivered).min(target);
+        // As in Linux: Startup may exceed the target until an initial window was delivered.
         } else if self.cwnd < target || (ack.total_delivered as f64) < self.initial {
             self.cwnd += delivered;
         }
@@ -260,6 +277,7 @@ impl Bbr {
         let gain = self.gains().0;
         if self.bandwidth() > 0.0 {
             let rate = gain * self.bandwidth() * MARGIN;
+            // As in Linux: until the pipe is full, a low sample must not slow Startup down.
             if self.filled || rate > self.rate {
                 self.rate = rate;
             }
@@ -284,6 +302,7 @@ impl Controller for Bbr {
     }
 
     fn on_congestion(&mut self, event: &Congestion) {
+        // Version 1 has no reaction to marks.
         if event.signal == Signal::Ecn {
             return;
         }
@@ -291,6 +310,7 @@ impl Controller for Bbr {
         self.save();
         self.in_recovery = true;
         self.begins_recovery = true;
+        // As in Linux, recovery begins with what is in flight.
         self.cwnd = (event.in_flight as f64).max(self.mss);
     }
 
@@ -304,7 +324,7 @@ impl Controller for Bbr {
         self.cwnd = self.mss;
     }
 
-    /// The rate is known, so the window need not restart.
+    /// Pacing at the known bandwidth bounds the burst, so the window need not restart.
     fn on_idle(&mut self, _now: Instant, _restart: ByteCount) {}
 
     fn on_recovered(&mut self, _now: Instant, _in_flight: ByteCount) {

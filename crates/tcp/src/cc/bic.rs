@@ -48,7 +48,7 @@ impl BicOptions {
 pub(crate) struct Bic {
     options: BicOptions,
     window: Window,
-    /// Segments; 0 before the first loss.
+    /// Window at the last loss in segments (`W_max`); 0 before the first loss.
     w_max: f64,
 }
 
@@ -57,7 +57,7 @@ impl Bic {
         Self { options, window: Window::new(start), w_max: 0.0 }
     }
 
-    /// Segments per round trip.
+    /// Returns the growth per round trip, in segments.
     fn increment(&self) -> f64 {
         let BicOptions { b, smin, smax, low_window, .. } = self.options;
         let cwnd = self.window.cwnd / self.window.mss;
@@ -70,10 +70,11 @@ impl Bic {
         }
     }
 
-    /// Records the window at a loss; returns the factor of its reduction.
+    /// Records the window at a loss; returns the factor by which to reduce it.
     fn lose(&mut self) -> f64 {
         let cwnd = self.window.cwnd / self.window.mss;
         let beta = self.options.beta;
+        // Fast convergence: a flow whose window still falls gives room to newer ones.
         let converge = self.options.fast_convergence && cwnd < self.w_max;
         self.w_max = if converge { cwnd * (1.0 + beta) / 2.0 } else { cwnd };
         if cwnd <= self.options.low_window { 0.5 } else { beta }
@@ -106,6 +107,7 @@ impl Windowed for Bic {
     }
 
     fn collapse(&mut self, event: &Timeout) {
+        // The window of a repeated time-out is one segment, which says nothing about `W_max`.
         let factor = if event.is_repeated { 0.5 } else { self.lose() };
         self.window.time_out(event, factor);
     }

@@ -50,7 +50,7 @@ pub(crate) struct Compound {
     /// The part of it that follows the delay (dwnd), in bytes.
     delay_window: f64,
     round_end: u64,
-    /// Of the RTT samples of this round.
+    /// Sum of the RTT samples of this round, for their mean.
     sum: Duration,
     samples: u32,
 }
@@ -86,7 +86,7 @@ impl Compound {
         }
     }
 
-    /// Changes the delay window, and with it the sum.
+    /// Changes the delay window, and with it the sum of both windows.
     fn add(&mut self, bytes: f64) {
         self.delay_window += bytes;
         self.window.cwnd += bytes;
@@ -129,6 +129,7 @@ impl Windowed for Compound {
 
     fn shrink(&mut self, event: &Congestion) {
         let loss_window = self.window.cwnd - self.delay_window;
+        // The sum falls by β while the loss window halves; the delay window is the difference.
         self.window.reduce(event.flight_size, 1.0 - self.options.beta);
         self.delay_window = (self.window.cwnd - loss_window / 2.0).max(0.0);
         (self.sum, self.samples) = (Duration::ZERO, 0);

@@ -41,20 +41,20 @@ pub(crate) struct CubicOptions {
     reno_friendly: bool,
 }
 
-/// Which `HyStart`.
+/// The variant of `HyStart` that ends slow start early.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Version {
     Off,
-    /// RFC 9406.
+    /// `HyStart++` of RFC 9406.
     PlusPlus,
-    /// Ha and Rhee's.
+    /// Ha and Rhee's of 2011, which Linux has.
     Original,
 }
 
 const VERSIONS: [(&str, Version); 3] =
     [("on", Version::PlusPlus), ("off", Version::Off), ("2011", Version::Original)];
 
-/// The early exit from slow start.
+/// The state of the early exit from slow start.
 #[derive(Debug, Clone)]
 enum Exit {
     PlusPlus(HyStart),
@@ -113,12 +113,12 @@ pub(crate) struct Cubic {
     window: Window,
     /// `None` after slow start was left for the first time.
     hystart: Option<Exit>,
-    /// Segments.
+    /// Plateau of the cubic curve, in segments.
     w_max: f64,
     /// The window before the last reduction, in segments.
     prior: f64,
     epoch: Option<Epoch>,
-    /// Since when the window has not been the limit.
+    /// Time since which the window has not been the limit.
     idle_since: Option<Instant>,
 }
 
@@ -126,9 +126,9 @@ pub(crate) struct Cubic {
 #[derive(Debug, Clone, Copy)]
 struct Epoch {
     start: Instant,
-    /// Seconds.
+    /// K: time from the start to the plateau, in seconds.
     k: f64,
-    /// Segments.
+    /// Window at the plateau of the curve, in segments.
     origin: f64,
     /// The window Reno would have, in segments.
     w_est: f64,
@@ -147,7 +147,8 @@ impl Cubic {
         }
     }
 
-    /// The fraction of the acknowledgement that is left for congestion avoidance.
+    /// Grows the window in slow start; returns the fraction of the acknowledgement that is left for
+    /// congestion avoidance.
     fn slow_start(&mut self, ack: &Ack) -> f64 {
         let Some(hystart) = &mut self.hystart else {
             return self.window.slow_start(ack.credit.slow_start);
@@ -187,6 +188,7 @@ impl Cubic {
         let mut epoch = self.epoch.unwrap_or_else(|| self.begin_epoch(ack.now));
         let elapsed = ack.now.saturating_since(epoch.start);
         let beta = self.options.beta;
+        // §4.3: α is 1 once the estimate has reached the window of the last reduction, as Reno's.
         let alpha = if epoch.w_est >= self.prior { 1.0 } else { 3.0 * (1.0 - beta) / (1.0 + beta) };
         let acked = acked / self.window.mss;
         epoch.w_est += alpha * acked / cwnd;
@@ -203,10 +205,12 @@ impl Cubic {
     fn reduce(&mut self) {
         let cwnd = self.segments();
         let beta = self.options.beta;
+        // §4.7: a flow whose window still falls gives room to newer ones.
         let converge = self.options.fast_convergence && cwnd < self.w_max;
         self.w_max = if converge { cwnd * (1.0 + beta) / 2.0 } else { cwnd };
         self.prior = cwnd;
         self.epoch = None;
+        // RFC 9406 §4.3: only the initial slow start is left early.
         self.hystart = None;
     }
 }

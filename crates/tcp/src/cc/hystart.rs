@@ -25,12 +25,12 @@ const CSS_ROUNDS: u32 = 5;
 /// The limit L of RFC 9406 §4.2 for senders that do not pace, in segments.
 const LIMIT: u64 = 8;
 
-/// What slow start should do.
+/// Advice to the controller about an acknowledgement in slow start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Advice {
     /// Grow the window by this many bytes.
     Grow(u64),
-    /// Leave slow start.
+    /// Leave slow start for congestion avoidance.
     Leave,
 }
 
@@ -50,19 +50,19 @@ impl HyStart {
         Self { mss, round_end: 0, last_min: None, current_min: None, samples: 0, css: None }
     }
 
-    /// Whether it is in conservative slow start.
+    /// Returns true in conservative slow start (CSS).
     pub(crate) fn is_conservative(&self) -> bool {
         self.css.is_some()
     }
 
-    /// Handles an acknowledgement in slow start.
+    /// Handles an acknowledgement in slow start; returns the growth, or the advice to leave.
     pub(crate) fn on_ack(&mut self, ack: &Ack) -> Advice {
         if ack.una > self.round_end {
             self.round_end = ack.nxt;
             self.last_min = self.current_min.take();
             self.samples = 0;
             if let Some((_, rounds)) = &mut self.css {
-                // §4.2: the partial round in which it began counts.
+                // §4.2: the partial round in which CSS began counts.
                 *rounds += 1;
                 if *rounds >= CSS_ROUNDS {
                     return Advice::Leave;
@@ -83,6 +83,7 @@ impl HyStart {
             return;
         };
         match (self.css, self.last_min) {
+            // The RTT has fallen again: the delay increase was spurious, so slow start resumes.
             (Some((baseline, _)), _) if current < baseline => self.css = None,
             (None, Some(last)) => {
                 let threshold =

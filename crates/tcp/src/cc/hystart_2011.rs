@@ -30,10 +30,10 @@ pub(crate) struct HyStart2011 {
     round: Option<Round>,
 }
 
-/// A round trip.
+/// The current round trip.
 #[derive(Debug, Clone, Copy)]
 struct Round {
-    /// The round ends when this is acknowledged.
+    /// The round ends when this position is acknowledged.
     end: u64,
     begin: Instant,
     /// The last acknowledgement of the train.

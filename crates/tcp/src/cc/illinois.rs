@@ -27,7 +27,7 @@ use core::time::Duration;
 use super::option::{OptionError, Options};
 use super::{Ack, Congestion, Phase, Start, Timeout, Window, Windowed};
 
-/// θ: round trips below d₁.
+/// θ: round trips below d₁ after which α returns to its maximum.
 const PATIENCE: u32 = 5;
 
 #[derive(Debug, Clone, Copy)]
@@ -57,7 +57,7 @@ pub(crate) struct Illinois {
     sum: Duration,
     samples: u32,
     max_rtt: Duration,
-    /// Consecutive round trips with a delay below d₁.
+    /// Number of consecutive round trips with a delay below d₁.
     calm: u32,
     was_above: bool,
     alpha: f64,
@@ -99,6 +99,7 @@ impl Illinois {
         let d1 = largest / 100.0;
         if average <= d1 {
             self.calm += 1;
+            // As in Linux: a single calm round must not cause a sudden increase.
             if self.was_above && self.calm < PATIENCE {
                 return self.alpha;
             }
@@ -106,6 +107,7 @@ impl Illinois {
             return max;
         }
         (self.calm, self.was_above) = (0, true);
+        // κ₁ and κ₂ such that α(d₁) = α_max and α(d_m) = α_min.
         let spread = (largest - d1) * min / (max - min);
         let (k1, k2) = (spread * max, spread - d1);
         k1 / (k2 + average)
@@ -123,7 +125,7 @@ impl Illinois {
         }
     }
 
-    /// Discards the delays seen so far (the authors: after a loss the average starts afresh).
+    /// Discards the delays measured so far (the authors: after a loss the average starts afresh).
     fn begin_again(&mut self) {
         self.sum = Duration::ZERO;
         self.samples = 0;

@@ -12,34 +12,34 @@ pub enum OptionError {
     /// Not of the form name=value.
     #[error("\"{text}\" is not an option: expected name=value")]
     Form {
-        /// The given text.
+        /// The part of the text that was rejected.
         text: String,
     },
     /// The controller has no such option.
     #[error("there is no option \"{name}\": expected {expected}")]
     Unknown {
-        /// The given name.
+        /// The unknown name, as given.
         name: String,
-        /// The existing options.
+        /// The names of the controller's options.
         expected: String,
     },
     /// The value is invalid for the option.
     #[error("{name}={value}: expected {expected}")]
     Value {
-        /// The option.
+        /// The name of the option.
         name: String,
-        /// The given value.
+        /// The rejected value, as given.
         value: String,
-        /// What would be accepted.
+        /// Description of the values that are accepted.
         expected: String,
     },
 }
 
-/// The given options, of which a controller takes its own.
+/// Options as given; a controller takes its own from them.
 #[derive(Debug)]
 pub(crate) struct Options<'a> {
     given: BTreeMap<&'a str, &'a str>,
-    /// The names that were asked for.
+    /// The names of the options that the controller has, in the order in which it read them.
     known: Vec<&'static str>,
 }
 
@@ -70,7 +70,7 @@ impl<'a> Options<'a> {
         })
     }
 
-    /// `on` or `off`.
+    /// Reads a switch: `on` or `off`.
     pub(crate) fn switch(
         &mut self,
         name: &'static str,
@@ -79,7 +79,7 @@ impl<'a> Options<'a> {
         self.one_of(name, default, &[("on", true), ("off", false)])
     }
 
-    /// One of several names.
+    /// Reads one of several named choices.
     pub(crate) fn one_of<T: Copy>(
         &mut self,
         name: &'static str,
@@ -92,7 +92,7 @@ impl<'a> Options<'a> {
         })
     }
 
-    /// An interval above zero.
+    /// Reads a duration above zero.
     pub(crate) fn duration(
         &mut self,
         name: &'static str,
@@ -103,7 +103,7 @@ impl<'a> Options<'a> {
         })
     }
 
-    /// A number within `low..=high`.
+    /// Reads a number within `low..=high`.
     pub(crate) fn number(
         &mut self,
         name: &'static str,
@@ -116,7 +116,7 @@ impl<'a> Options<'a> {
         })
     }
 
-    /// Rejects options that nobody asked for.
+    /// Rejects options that the controller does not have.
     pub(crate) fn finish(self) -> Result<(), OptionError> {
         let Some((name, _)) = self.given.first_key_value() else { return Ok(()) };
         let expected =

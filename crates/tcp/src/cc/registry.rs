@@ -19,10 +19,10 @@ use super::vegas::{Vegas, VegasOptions};
 use super::westwood::{Estimate, Westwood};
 use super::{Controller, FastRecovery, Start};
 
-/// Makes a controller for a connection.
+/// Creates a controller for each connection with the same settings.
 type Make = Arc<dyn Fn(&Start) -> Box<dyn Controller> + Send + Sync>;
 
-/// Parses the options.
+/// Parses the options of a controller.
 type Read = fn(&mut Options<'_>) -> Result<Make, OptionError>;
 
 /// Names of controllers, with the functions that parse their options.
@@ -97,7 +97,7 @@ pub struct ControllerSpec {
     make: Make,
 }
 
-/// Two with the same name and options make the same controllers.
+/// Specifications are equal if their texts are: closures cannot be compared.
 impl PartialEq for ControllerSpec {
     fn eq(&self, other: &Self) -> bool {
         self.text == other.text
@@ -111,15 +111,15 @@ pub enum SpecError {
     /// There is no controller with that name.
     #[error("no congestion controller \"{name}\": expected one of {}", NAMES.join(", "))]
     Unknown {
-        /// The given name.
+        /// The unknown name, as given.
         name: String,
     },
     /// An option is unknown, or its value is invalid.
     #[error("congestion controller {name}: {error}")]
     Option {
-        /// The controller.
+        /// The name of the controller.
         name: String,
-        /// What is wrong.
+        /// The fault in its options.
         error: OptionError,
     },
 }
@@ -131,7 +131,7 @@ impl ControllerSpec {
     }
 }
 
-/// CUBIC.
+/// CUBIC with its default options.
 impl Default for ControllerSpec {
     fn default() -> Self {
         let options = CubicOptions::default();

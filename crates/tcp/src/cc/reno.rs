@@ -50,6 +50,7 @@ impl Windowed for Reno {
 
     fn shrink(&mut self, event: &Congestion) {
         self.window.reduce(event.flight_size, 0.5);
+        // Only a loss restarts Tahoe at one segment; a mark halves the window (RFC 3168 §6.1.2).
         if self.recovery == FastRecovery::GoBackN && event.signal == Signal::Loss {
             self.window.cwnd = self.window.mss;
         }

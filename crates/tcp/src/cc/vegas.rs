@@ -45,10 +45,11 @@ pub(crate) struct Vegas {
     options: VegasOptions,
     window: Window,
     round_end: u64,
-    /// Minimum of this round.
+    /// Minimum RTT of this round.
     min_rtt: Option<Duration>,
     samples: u32,
-    /// Whether the window grows in this round of slow start.
+    /// True in every other round of slow start, in which the window grows; in between the RTT is
+    /// measured.
     grows: bool,
     diff: f64,
 }
@@ -70,6 +71,7 @@ impl Vegas {
         self.round_end = ack.nxt;
         let samples = core::mem::take(&mut self.samples);
         let Some(rtt) = self.min_rtt.take().filter(|_| samples > 2) else {
+            // As in Linux: with fewer samples all may come from delayed acknowledgements.
             if !self.window.in_slow_start() && ack.is_cwnd_limited {
                 self.window.cwnd += self.window.mss;
             }
@@ -87,6 +89,7 @@ impl Vegas {
             }
         } else if self.diff > self.options.beta {
             self.window.cwnd -= mss;
+            // The threshold must not lead back into slow start.
             self.window.ssthresh = self.window.ssthresh.min(self.window.cwnd);
         } else if self.diff < self.options.alpha && ack.is_cwnd_limited {
             self.window.cwnd += mss;

@@ -42,7 +42,7 @@ pub(crate) use bandwidth::Estimate;
 pub(crate) struct Westwood {
     window: Window,
     estimate: Estimate,
-    /// In seconds.
+    /// Minimum RTT of the connection, in seconds.
     min_rtt: f64,
 }
 
@@ -89,6 +89,8 @@ impl Windowed for Westwood {
 
     fn collapse(&mut self, event: &Timeout) {
         if !event.is_repeated {
+            // RFC 5681 §3.1: the threshold stays if nothing was acknowledged since the last
+            // time-out.
             self.window.ssthresh = self.share(event.flight_size);
         }
         self.window.cwnd = self.window.mss;

@@ -12,30 +12,30 @@ pub(crate) trait Windowed: fmt::Debug + Clone + Send + 'static {
 
     fn window_mut(&mut self) -> &mut Window;
 
-    /// [`Controller::on_ack`].
+    /// Changes the window on an acknowledgement: [`Controller::on_ack`].
     fn grow(&mut self, ack: &Ack);
 
-    /// [`Controller::on_congestion`].
+    /// Reduces the window on congestion: [`Controller::on_congestion`].
     fn shrink(&mut self, event: &Congestion) {
         self.window_mut().reduce(event.flight_size, 0.5);
     }
 
-    /// [`Controller::on_timeout`].
+    /// Reduces the window on a time-out: [`Controller::on_timeout`].
     fn collapse(&mut self, event: &Timeout) {
         self.window_mut().time_out(event, 0.5);
     }
 
-    /// [`Controller::on_idle`].
+    /// Limits the window after an idle time: [`Controller::on_idle`].
     fn restart(&mut self, window: ByteCount) {
         self.window_mut().restart(window);
     }
 
-    /// [`Controller::recovery`].
+    /// The style of recovery: [`Controller::recovery`].
     fn recovery(&self) -> FastRecovery {
         FastRecovery::NewReno
     }
 
-    /// [`Controller::metrics`].
+    /// Values for probes and plots: [`Controller::metrics`].
     fn metrics(&self) -> Vec<(&'static str, f64)> {
         Vec::new()
     }
@@ -106,6 +106,7 @@ impl Window {
     pub(crate) fn slow_start(&mut self, credit: u64) -> f64 {
         let credit = credit as f64;
         let room = self.ssthresh - self.cwnd;
+        // Without credit (an echoed mark) nothing is left over either, and 0 / 0 is avoided.
         if credit <= 0.0 || credit < room {
             self.cwnd += credit;
             return 0.0;
@@ -117,6 +118,7 @@ impl Window {
     /// Grows the window by `segments` per round trip, of which `credit` bytes have been
     /// acknowledged: RFC 5681 §3.1 equation 3, with byte counting (RFC 3465).
     pub(crate) fn avoid(&mut self, segments: f64, credit: f64) {
+        // An acknowledgement of more than a window still ends only one round trip.
         self.cwnd += segments * self.mss * (credit / self.cwnd).min(1.0);
     }
 
@@ -127,7 +129,7 @@ impl Window {
         self.cwnd = self.ssthresh;
     }
 
-    /// RFC 5681 §3.1: after a time-out the window is one segment.
+    /// Sets the window to one segment after a time-out (RFC 5681 §3.1).
     pub(crate) fn time_out(&mut self, event: &Timeout, factor: f64) {
         if !event.is_repeated {
             self.reduce(event.flight_size, factor);

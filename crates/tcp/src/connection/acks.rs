@@ -1,4 +1,4 @@
-//! When received data is acknowledged.
+//! Decides when received data is acknowledged.
 
 use units::Instant;
 
@@ -12,14 +12,14 @@ pub(super) struct Acks {
     /// Number of acknowledgements that must leave one by one and without data, because the peer
     /// counts them as duplicates.
     pub(super) bare: u32,
-    /// Whether an acknowledgement must leave now; data may carry it.
+    /// True if an acknowledgement must leave now; data may carry it.
     pub(super) due: bool,
-    /// When a delayed acknowledgement must leave.
+    /// Time at which a delayed acknowledgement must leave.
     pub(super) delayed: Option<Instant>,
     /// Segments since the last acknowledgement.
     unacknowledged: u32,
     quick: u32,
-    /// Whether the sender is known or assumed to be in slow start.
+    /// True while the sender is known or assumed to be in slow start.
     in_slow_start: bool,
 }
 
@@ -36,7 +36,7 @@ impl Acks {
         }
     }
 
-    /// Takes the sender's word for whether it is in slow start.
+    /// Records whether the sender signals slow start ([`AfterSlowStart::Signalled`]).
     #[inline]
     pub(super) fn note_slow_start(&mut self, is_in_slow_start: bool) {
         if self.config.after_slow_start == AfterSlowStart::Signalled {
@@ -52,6 +52,8 @@ impl Acks {
             self.in_slow_start = false;
         }
         match arrival {
+            // RFC 5681 §4.2: the sender counts duplicate acknowledgements, so each segment gets its
+            // own.
             Arrival::OutOfOrder | Arrival::Duplicate => self.bare += 1,
             Arrival::FilledHole => self.due = true,
             Arrival::InOrder => self.on_next(now),
@@ -74,7 +76,7 @@ impl Acks {
         }
     }
 
-    /// A SYN-ACK or a FIN has arrived.
+    /// Handles a SYN-ACK or a FIN.
     #[cold]
     pub(super) fn on_control(&mut self) {
         if self.config.control_alone {

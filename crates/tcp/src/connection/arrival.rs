@@ -38,8 +38,9 @@ impl<P: Payload> Connection<P> {
         }
     }
 
-    /// Whether the segment is the SYN of a new connection that may take the place of this one in
-    /// TIME-WAIT (RFC 9293 §3.6.1, after RFC 1122 §4.2.2.13): its number is beyond all of this one's.
+    /// Returns true if the segment is the SYN of a new connection that may replace this one in
+    /// TIME-WAIT (RFC 9293 §3.6.1, after RFC 1122 §4.2.2.13): its number is beyond all of this
+    /// one's.
     pub fn is_succeeded_by(&self, segment: &Segment<P>) -> bool {
         let Flags { syn, rst, .. } = segment.flags;
         let is_open = syn && !rst && segment.ack.is_none();
@@ -73,6 +74,7 @@ impl<P: Payload> Connection<P> {
         let Some(ack) = segment.ack else { return };
         self.heard(now);
         self.take_ack(now, segment, ack);
+        // RFC 7323 §4.3 (2): `is_predicted` has checked that the timestamp is not older.
         if let Some(timestamps) = &segment.options.timestamps
             && !segment.seq.is_after(self.clock.last_ack_sent)
         {
@@ -88,7 +90,7 @@ impl<P: Payload> Connection<P> {
         }
     }
 
-    /// Data whose first byte has the position `start` finds room in the window.
+    /// Takes data within the window; its first byte has the position `start`.
     fn take_data(&mut self, now: Instant, start: u64, data: &P, marked: bool) {
         let arrival = self.receiver.insert(start, data);
         self.acks.on_data(now, arrival, marked);
@@ -107,14 +109,16 @@ impl<P: Payload> Connection<P> {
             return self.arrive(now, &rest);
         }
         if self.is_old_by_timestamp(now, segment) {
+            // RFC 7323 §5.3 R1: an old segment is answered and dropped, before all other checks.
             self.acks.bare += 1;
             return;
         }
         if self.agreed.timestamps && segment.options.timestamps.is_none() && !segment.flags.rst {
+            // RFC 7323 §3.2: once negotiated, segments without a timestamp are dropped silently.
             return;
         }
         if !self.transaction.is_part(&segment.options.counts) && !segment.flags.rst {
-            // RFC 1644 §3.4: it belongs to another connection.
+            // RFC 1644 §3.4: the segment belongs to another connection.
             self.acks.bare += 1;
             return;
         }
@@ -127,7 +131,8 @@ impl<P: Payload> Connection<P> {
             return;
         }
         if segment.flags.syn {
-            // RFC 5961 §4.2.
+            // RFC 5961 §4.2: a SYN may be forged, so even one in the window only gets a challenge
+            // ACK.
             self.challenge(now);
             return;
         }
@@ -148,7 +153,7 @@ impl<P: Payload> Connection<P> {
             && segment.seq == self.irs
     }
 
-    /// How far the segment begins behind RCV.NXT, in bytes; negative before it.
+    /// Distance from RCV.NXT to the first byte of the segment; negative if it begins before.
     fn distance(&self, segment: &Segment<P>) -> i64 {
         i64::from(segment.seq.since(self.rcv_nxt()))
     }
@@ -171,6 +176,7 @@ impl<P: Payload> Connection<P> {
             return;
         }
         if self.state == State::SynReceived && segment.flags.syn && segment.seq == self.irs {
+            // The peer repeats its SYN, so our answer was lost.
             self.sender.repeat_syn();
             return;
         }
@@ -180,6 +186,8 @@ impl<P: Payload> Connection<P> {
             self.receiver.note_duplicate(start..start + len as u64);
         }
         if self.state == State::TimeWait && segment.flags.fin {
+            // RFC 9293 §3.10.7.4: a repeated FIN shows that our acknowledgement was lost, and
+            // restarts 2·MSL.
             self.timers.time_wait = Some(now + self.time_wait(now));
         }
         self.acks.bare += 1;
@@ -218,6 +226,7 @@ impl<P: Payload> Connection<P> {
         }
         match self.state {
             State::SynReceived => self.fail_handshake(Abort::Refused),
+            // RFC 9293 §3.10.7.4: both streams have ended, so the reset loses nothing.
             State::Closing | State::LastAck | State::TimeWait => self.finish_closing(),
             _ => self.end(Abort::Reset),
         }
@@ -236,11 +245,14 @@ impl<P: Payload> Connection<P> {
         let nxt = self.seq(self.sender.nxt());
         if self.state == State::SynReceived {
             if !ack.is_after(una) || ack.is_after(nxt) {
+                // RFC 9293 §3.10.7.4: in SYN-RECEIVED an unacceptable acknowledgement is answered
+                // with a reset.
                 self.refuse(segment);
                 return false;
             }
             self.take_ack(now, segment, ack);
             if self.is_passive {
+                // The handshake is complete, so data no longer depends on Fast Open or T/TCP.
                 self.sender.may_hurry = false;
                 self.transaction.accepted();
             } else {
@@ -250,7 +262,7 @@ impl<P: Payload> Connection<P> {
             self.after_own_fin(now);
             return true;
         }
-        // RFC 5961 §5.2.
+        // RFC 5961 §5.2: acknowledgements of data never sent, or sent long ago, may be forged.
         let oldest = i64::try_from(self.sender.max_window()).unwrap_or(i64::MAX);
         if ack.is_after(nxt) || i64::from(una.since(ack)) > oldest {
             self.challenge(now);
@@ -268,6 +280,7 @@ impl<P: Payload> Connection<P> {
         let una = self.sender.una();
         let position = una + ack.since(self.seq(una)) as u64;
         let updates_window = self.note_window(segment.seq, ack);
+        // RFC 7323 §2.2: the window of a SYN is never scaled.
         let shift = if segment.flags.syn { 0 } else { self.peer_shift };
         let window = u64::from(segment.window) << shift;
         let is_plain = segment.options.sack.is_empty()
@@ -296,7 +309,8 @@ impl<P: Payload> Connection<P> {
         }
     }
 
-    /// Whether the window of a segment with these numbers is newer (RFC 9293 §3.10.7.4).
+    /// Records the numbers of a segment; returns true if its window is newer than the known one
+    /// (RFC 9293 §3.10.7.4).
     fn note_window(&mut self, seq: SeqNr, ack: SeqNr) -> bool {
         let is_news = seq.is_after(self.window_seq)
             || seq == self.window_seq && !self.window_ack.is_after(ack);
@@ -306,7 +320,7 @@ impl<P: Payload> Connection<P> {
         is_news
     }
 
-    /// The hole that the segment reports, clipped to valid positions.
+    /// Returns the hole that the segment reports, clipped to valid positions.
     #[cold]
     fn read_snack(&self, snack: Snack, ack: u64) -> Option<Range<u64>> {
         if !self.agreed.snack {
@@ -321,12 +335,13 @@ impl<P: Payload> Connection<P> {
     fn read_echo(&self, now: Instant, segment: &Segment<P>) -> Option<(u64, u32)> {
         let timestamps = segment.options.timestamps.filter(|_| self.agreed.timestamps)?;
         let age = self.clock.value(now).wrapping_sub(timestamps.echo) as i32;
+        // An echo from the future was never sent by this end.
         let age = u64::try_from(age).ok()?;
         Some((age * 1_000_000, timestamps.echo))
     }
 
-    /// The report of a duplicate, if the first block is one (RFC 2883 §4), and the other blocks,
-    /// clipped to valid positions.
+    /// Returns the report of a duplicate, if the first block is one (RFC 2883 §4), and the other
+    /// blocks, clipped to valid positions.
     #[allow(clippy::type_complexity, reason = "two lists, used once")]
     #[inline(never)]
     fn read_sack(
@@ -366,7 +381,7 @@ impl<P: Payload> Connection<P> {
         (duplicate, rest)
     }
 
-    /// Our FIN may have been acknowledged.
+    /// Advances the state if our FIN is acknowledged now.
     fn after_own_fin(&mut self, now: Instant) {
         if !self.sender.is_done() {
             return;
@@ -374,7 +389,7 @@ impl<P: Payload> Connection<P> {
         match self.state {
             State::FinWait1 => {
                 self.state = State::FinWait2;
-                // From now on only probes find out whether the peer is still there.
+                // In FIN-WAIT-2 only keepalive probes can find out whether the peer is still there.
                 self.heard(now);
             }
             State::Closing => self.enter_time_wait(now),
@@ -390,6 +405,8 @@ impl<P: Payload> Connection<P> {
         }
         let marked = self.agreed.ecn && segment.ecn == Ecn::Ce;
         if segment.flags.cwr {
+            // RFC 3168 §6.1.3: the peer has reduced its window; only new marks are echoed from here
+            // on.
             self.echoes_mark = false;
         }
         self.echoes_mark |= marked && !segment.payload.is_empty();
@@ -398,7 +415,7 @@ impl<P: Payload> Connection<P> {
             self.acks.note_slow_start(segment.flags.slow_start);
             self.take_data(now, start, &segment.payload.slice(0..len), marked);
         } else if !segment.payload.is_empty() {
-            // None of it fits.
+            // RFC 9293 §3.10.7.4: data beyond the window is answered with an acknowledgement.
             self.acks.bare += 1;
         }
         if fin {
@@ -410,8 +427,8 @@ impl<P: Payload> Connection<P> {
         }
     }
 
-    /// The position of a segment's data, how many bytes of it fit in the window, and whether its
-    /// FIN counts.
+    /// Returns the position of a segment's data, the number of bytes that fit in the window, and
+    /// true if its FIN is within the window too.
     fn within_window(&self, segment: &Segment<P>) -> (u64, usize, bool) {
         let next = self.receiver.next();
         // No stream data precedes the SYN.

@@ -1,4 +1,4 @@
-//! Commands of the owner.
+//! Commands of the owner: reading, writing, closing, aborting.
 
 use thiserror::Error;
 use units::{ByteCount, Instant};
@@ -7,7 +7,7 @@ use super::{Abort, Connection, Event, State};
 use crate::Payload;
 use crate::segment::{Flags, Segment};
 
-/// Why data could not be written.
+/// The reason why data could not be written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum WriteError {
@@ -40,25 +40,25 @@ impl<P: Payload> Connection<P> {
         Ok(len)
     }
 
-    /// Bytes that may be written.
+    /// Returns the number of bytes that may be written.
     pub fn room(&self) -> ByteCount {
         ByteCount::new(self.sender.space())
     }
 
-    /// Largest payload of a segment, in bytes.
+    /// Returns the largest payload of a segment, in bytes.
     pub fn segment_size(&self) -> u64 {
         self.sender.mss()
     }
 
-    /// Whether there is room for `bytes` more; if not, [`Event::Writable`] follows when there is more
-    /// room than now.
+    /// Returns true if there is room for `bytes` more; if not, [`Event::Writable`] follows when
+    /// there is more room than now.
     pub fn has_room(&mut self, bytes: ByteCount) -> bool {
         let has_room = self.sender.space() >= bytes.get();
         self.write_blocked |= !has_room;
         has_room
     }
 
-    /// Bytes written that were never sent.
+    /// Returns the number of bytes written that were never sent.
     pub fn unsent(&self) -> ByteCount {
         ByteCount::new(self.sender.unsent())
     }
@@ -67,6 +67,7 @@ impl<P: Payload> Connection<P> {
     /// more.
     pub fn read(&mut self, max: usize) -> Option<P> {
         let data = self.receiver.read(max)?;
+        // RFC 9293 §3.8.6.2.2: the peer may be waiting for the window that reading has opened.
         if self.is_synchronised()
             && !self.receiver.is_complete()
             && self.receiver.owes_update(self.sender.mss())
@@ -76,7 +77,7 @@ impl<P: Payload> Connection<P> {
         Some(data)
     }
 
-    /// Bytes that can be read.
+    /// Returns the number of bytes that can be read.
     pub fn readable(&self) -> u64 {
         self.receiver.ready_len()
     }
@@ -92,7 +93,8 @@ impl<P: Payload> Connection<P> {
         ByteCount::new(self.sender.held() + self.receiver.held_bytes())
     }
 
-    /// Whether an acknowledgement must leave now, for instance because reading has opened the window.
+    /// Returns true if an acknowledgement must leave now, for instance because reading has opened
+    /// the window.
     pub fn owes_ack(&self) -> bool {
         self.acks.due
     }
@@ -138,7 +140,7 @@ impl<P: Payload> Connection<P> {
         tells
     }
 
-    /// Sends the reset of [`Self::abort`], also another time.
+    /// Queues the reset of [`Self::abort`], also for a repetition.
     pub(crate) fn reset(&mut self, now: Instant) {
         let flags = Flags { rst: true, ..Flags::default() };
         let reset = Segment { flags, ..self.bare_segment(now) };

@@ -30,6 +30,7 @@ impl<P: Payload> Connection<P> {
             return false;
         }
         if self.acks.bare > 0 {
+            // Before data: the peer counts duplicate acknowledgements only without data.
             self.acks.bare -= 1;
             self.write_bare(now, segment);
             return true;
@@ -41,7 +42,8 @@ impl<P: Payload> Connection<P> {
             self.write_data(now, &sent.range, sent.is_new, segment);
             return true;
         }
-        // The caller may find the window too small to send.
+        // Nothing could be sent, perhaps because the peer's window is too small: then it must be
+        // probed.
         self.sender.schedule_persist(now);
         if self.acks.due {
             self.write_bare(now, segment);
@@ -50,7 +52,7 @@ impl<P: Payload> Connection<P> {
         false
     }
 
-    /// A pure acknowledgement of everything.
+    /// Returns a pure acknowledgement of everything received in order.
     pub(super) fn bare_segment(&mut self, now: Instant) -> Segment<P> {
         let mut segment = Segment::default();
         self.write_bare(now, &mut segment);
@@ -81,6 +83,7 @@ impl<P: Payload> Connection<P> {
             flags: Flags {
                 syn,
                 fin: self.sender.has_fin(range),
+                // RFC 9293 §3.9.1.2: the last buffered segment has PSH.
                 psh: has_data && self.sender.ends_push(range),
                 ..Flags::default()
             },
@@ -88,6 +91,7 @@ impl<P: Payload> Connection<P> {
             ..Segment::default()
         };
         if self.agreed.ecn && is_new && has_data {
+            // RFC 3168 §6.1.5: retransmissions are not ECN-capable.
             segment.ecn = Ecn::Ect0;
             segment.flags.cwr = core::mem::take(&mut self.sender.owes_cwr);
         }
@@ -110,6 +114,7 @@ impl<P: Payload> Connection<P> {
     fn acknowledge(&mut self, now: Instant, segment: &mut Segment<P>) {
         let ack = self.rcv_nxt();
         segment.ack = Some(ack);
+        // RFC 7323 §2.2: the window of a SYN is never scaled.
         let shift = if segment.flags.syn { 0 } else { self.own_shift };
         segment.window = self.receiver.advertise(shift, self.sender.mss());
         segment.flags.ece = self.echoes_mark;
@@ -129,6 +134,7 @@ impl<P: Payload> Connection<P> {
         let (mss, next) = (self.sender.mss(), self.receiver.next());
         let first = (hole.start - next) / mss;
         let end = (hole.end - next).div_ceil(mss);
+        // A hole too far away for the fields' 16 bits is reported once it is nearer.
         if let (Ok(offset), Ok(size)) = (u16::try_from(first), u16::try_from(end - first)) {
             segment.options.snack = Some(Snack { offset, size });
         }
@@ -155,7 +161,8 @@ impl<P: Payload> Connection<P> {
         segment.options.sack.truncate(fit);
     }
 
-    /// The options of a SYN, and its ECN flags.
+    /// Adds the options of a SYN, and its ECN flags: our offers, or what was agreed if it answers
+    /// one.
     #[cold]
     fn offer(&mut self, now: Instant, segment: &mut Segment<P>, is_new: bool) {
         let config = &self.config;
@@ -175,6 +182,7 @@ impl<P: Payload> Connection<P> {
             ..Options::default()
         };
         let ecn = offers(config.ecn, self.agreed.ecn);
+        // RFC 3168 §6.1.1: a SYN sets both flags, its answer only ECE.
         segment.flags.ece = ecn;
         segment.flags.cwr = ecn && !answers;
         if !answers {
@@ -184,7 +192,8 @@ impl<P: Payload> Connection<P> {
 }
 
 impl<P> Connection<P> {
-    /// RFC 7413 §4.1.3: a SYN carries or requests the cookie; its retransmissions do not.
+    /// Returns the cookie to send with a SYN. RFC 7413 §4.1.3: a SYN carries or requests the
+    /// cookie; its retransmissions do not.
     fn cookie_to_send(&self, answers: bool, is_new: bool) -> Option<Cookie> {
         let SynData::FastOpen { cookie } = &self.config.syn_data else { return None };
         let sends = if answers { self.gives_cookie } else { is_new };
@@ -192,8 +201,8 @@ impl<P> Connection<P> {
     }
 }
 
-/// The reset that answers a segment without a connection (RFC 9293 §3.10.7.1); `None` for a reset,
-/// which is not answered.
+/// Returns the reset that answers a segment without a connection (RFC 9293 §3.10.7.1); `None` for a
+/// reset, which is not answered.
 pub fn refusal<P: Payload>(segment: &Segment<P>) -> Option<Segment<P>> {
     if segment.flags.rst {
         return None;

@@ -10,19 +10,19 @@ use crate::sender::Agreed;
 
 /// RFC 9293 §3.7.1: the MSS without the option.
 const DEFAULT_MSS: u16 = 536;
-/// RFC 7323 §2.3.
+/// RFC 7323 §2.3: the largest shift of window fields.
 const MAX_SHIFT: u8 = 14;
 /// Timestamps with their alignment, in bytes.
 const TIMESTAMPS_LEN: u64 = 12;
 
-/// The smallest shift with which the receive buffer can be advertised.
+/// Returns the smallest shift with which the receive buffer can be advertised.
 pub(super) fn shift_for(config: &Config) -> u8 {
     let fits = |shift: &u8| config.receive_buffer.get() >> shift <= 65_535;
     (0..MAX_SHIFT).find(fits).unwrap_or(MAX_SHIFT)
 }
 
 impl<P: Payload> Connection<P> {
-    /// RFC 9293 §3.10.7.2.
+    /// Handles a segment in LISTEN (RFC 9293 §3.10.7.2).
     pub(super) fn arrive_in_listen(&mut self, now: Instant, segment: &Segment<P>) {
         if segment.flags.rst {
             return;
@@ -36,8 +36,8 @@ impl<P: Payload> Connection<P> {
         }
     }
 
-    /// RFC 7413 §4.2.2: data on a SYN is accepted at once if it comes with the right cookie, which
-    /// is given to every client that lacks it. RFC 1644 §2.1: or if its connection count is new.
+    /// Accepts data on a SYN at once if it comes with the right cookie, which is given to every
+    /// client that lacks it (RFC 7413 §4.2.2), or if its connection count is new (RFC 1644 §2.1).
     fn take_syn_data(&mut self, segment: &Segment<P>) {
         let takes = match &self.config.syn_data {
             SynData::Off => false,
@@ -58,11 +58,13 @@ impl<P: Payload> Connection<P> {
         let len = segment.payload.len().min(room);
         self.receiver.insert(1, &segment.payload.slice(0..len));
         self.sender.may_hurry = true;
+        // RFC 7413 §4.2.2: an early answer is bounded by this window, too.
         self.sender.set_window(segment.window);
         self.notify(Event::Readable);
     }
 
-    /// RFC 9293 §3.10.7.3. Data on the answer to a SYN is not accepted: the peer resends it.
+    /// Handles a segment in SYN-SENT (RFC 9293 §3.10.7.3). Data on the answer to a SYN is not
+    /// accepted: the peer resends it.
     pub(super) fn arrive_in_syn_sent(&mut self, now: Instant, segment: &Segment<P>) {
         let acks_syn = segment.ack.map(|ack| self.acknowledges_syn(ack));
         if acks_syn == Some(false) {
@@ -71,6 +73,7 @@ impl<P: Payload> Connection<P> {
         }
         if segment.flags.rst {
             if acks_syn.is_some() {
+                // Without the acknowledgement of our SYN, anybody could have forged the reset.
                 self.end(Abort::Refused);
             }
             return;
@@ -90,7 +93,8 @@ impl<P: Payload> Connection<P> {
                 self.become_established(now);
                 self.acks.on_control();
             }
-            // Simultaneous open.
+            // Simultaneous open (RFC 9293 §3.5, figure 7): our SYN is repeated with an
+            // acknowledgement.
             None => {
                 self.state = State::SynReceived;
                 self.sender.repeat_syn();
@@ -136,6 +140,8 @@ impl<P: Payload> Connection<P> {
         let mss = options.mss.unwrap_or(DEFAULT_MSS).min(self.config.mss);
         self.transaction.take_syn(now, &segment.options.counts);
         let used = if self.agreed.timestamps { TIMESTAMPS_LEN } else { 0 };
+        // RFC 9293 §3.7.1: the MSS option does not count options, so every segment's own are
+        // subtracted.
         let used = used + self.transaction.overhead();
         self.sender.establish(now, u64::from(mss).saturating_sub(used), self.agreed);
         (self.window_seq, self.window_ack) = (segment.seq, self.iss);
@@ -147,9 +153,10 @@ impl<P: Payload> Connection<P> {
         self.notify(Event::Connected);
     }
 
-    /// Handles a reset, or a time-out, in SYN-RECEIVED.
+    /// Handles a reset or a time-out in SYN-RECEIVED: a passive open returns to LISTEN.
     pub(super) fn fail_handshake(&mut self, why: Abort) {
         if self.is_passive {
+            // The refusal that is still to be sent must survive the return to LISTEN.
             let outbox = core::mem::take(&mut self.outbox);
             *self = Self::new(self.config.clone(), State::Listen, self.iss);
             self.outbox = outbox;

@@ -46,7 +46,7 @@ impl<P: Payload> Connection<P> {
         }
     }
 
-    /// Records that the peer was heard.
+    /// Records that the peer was heard, which restarts the keepalive timer.
     pub(super) fn heard(&mut self, now: Instant) {
         self.timers.probes = 0;
         self.timers.keepalive = None;
@@ -57,12 +57,14 @@ impl<P: Payload> Connection<P> {
         }
     }
 
-    /// RFC 9293 §3.8.4: an old sequence number makes the peer answer.
+    /// Sends a keepalive probe if nothing is outstanding. RFC 9293 §3.8.4: its old sequence number
+    /// makes the peer answer.
     fn probe_idle(&mut self, now: Instant) {
         self.timers.keepalive = None;
         let Some(keepalive) = self.config.keepalive else { return };
         self.timers.keepalive = Some(now + keepalive.interval);
         if !self.sender.is_idle() {
+            // Outstanding data has timers of its own, which find out whether the peer answers.
             return;
         }
         if self.timers.probes >= keepalive.probes {

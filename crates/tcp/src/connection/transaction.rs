@@ -26,14 +26,14 @@ const COUNT_LEN: u64 = 8;
 /// The counts of a connection. 0 is undefined.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Transaction {
-    /// TCB.CCsend.
+    /// TCB.CCsend: the count of this connection.
     own: u32,
     /// TCB.CCrecv; undefined if either side does without T/TCP.
     peers: u32,
     cache: TaoCache,
-    /// Whether our SYN carries CC.NEW.
+    /// True if our SYN carries CC.NEW.
     is_first: bool,
-    /// When the first SYN was sent or arrived.
+    /// Time at which the first SYN was sent or arrived.
     begun: Option<Instant>,
 }
 
@@ -47,23 +47,24 @@ impl Transaction {
     pub(super) fn connect(&mut self) -> bool {
         let TaoCache { sent, .. } = self.cache;
         self.is_first = sent == 0 || !is_after(self.own, sent);
+        // After CC.NEW undefined until the handshake confirms that the peer has the count.
         self.cache.sent = if self.is_first { 0 } else { self.own };
         self.own != 0 && !self.is_first
     }
 
-    /// Records when the first SYN is sent.
+    /// Records the start of the connection, on the first SYN in either direction.
     pub(super) fn begin(&mut self, now: Instant) {
         self.begun.get_or_insert(now);
     }
 
-    /// The options of a segment of a synchronised connection.
+    /// Returns the options of a segment of a synchronised connection.
     #[inline]
     pub(super) fn counts(&self) -> Counts {
         let cc = if self.peers == 0 { 0 } else { self.own };
         Counts { cc, ..Counts::default() }
     }
 
-    /// The options of our SYN, or of our answer to the peer's.
+    /// Returns the options of our SYN, or of our answer to the peer's.
     pub(super) fn counts_of_syn(&self, answers: bool) -> Counts {
         match (answers, self.is_first) {
             (true, _) => Counts { echo: self.peers, ..self.counts() },
@@ -72,14 +73,14 @@ impl Transaction {
         }
     }
 
-    /// Whether a segment with these options belongs to this connection (§3.3).
+    /// Returns true if a segment with these options belongs to this connection (§3.3).
     #[inline]
     pub(super) fn is_part(&self, counts: &Counts) -> bool {
         self.peers == 0 || counts.cc == self.peers || counts.new == self.peers
     }
 
-    /// The TAO test of a SYN that has arrived. A connection that fails it may still be accepted by the
-    /// usual handshake.
+    /// Performs the TAO test on a SYN that has arrived. A connection that fails it may still be
+    /// accepted by the usual handshake.
     pub(super) fn test(&mut self, counts: &Counts) -> bool {
         let is_new = self.peers != 0 && self.cache.is_new(counts.cc);
         if is_new {
@@ -91,14 +92,15 @@ impl Transaction {
         is_new
     }
 
-    /// The handshake of a passive open is complete, which proves that the SYN was no old one.
+    /// Records that the handshake of a passive open is complete, which proves that the SYN was not
+    /// an old one.
     pub(super) fn accepted(&mut self) {
         if self.peers != 0 {
             self.cache.note_received(self.peers);
         }
     }
 
-    /// Takes the answer to our SYN; returns false if it answers another one.
+    /// Handles the answer to our SYN; returns false if it answers another one.
     pub(super) fn answered(&mut self, counts: &Counts) -> bool {
         if self.own == 0 {
             return true;
@@ -107,11 +109,12 @@ impl Transaction {
             return false;
         }
         let knows = counts.cc != 0 && counts.echo == self.own;
+        // §3.1: a peer without T/TCP answers without counts, and will not remember ours.
         self.cache.sent = if knows { self.own } else { 0 };
         true
     }
 
-    /// Takes the count of the peer's SYN.
+    /// Records the count of the peer's SYN.
     pub(super) fn take_syn(&mut self, now: Instant, counts: &Counts) {
         self.begin(now);
         if self.own != 0 {
@@ -119,7 +122,7 @@ impl Transaction {
         }
     }
 
-    /// Bytes of options that every segment has.
+    /// Bytes that the count takes in every segment; 0 without T/TCP.
     pub(super) fn overhead(&self) -> u64 {
         if self.peers == 0 { 0 } else { COUNT_LEN }
     }
@@ -137,8 +140,9 @@ impl<P: Payload> Connection<P> {
         self.transaction.cache = cache;
     }
 
-    /// How long TIME-WAIT lasts. RFC 1644 §2.4: a connection shorter than MSL needs only as long as
-    /// the peer may take to resend its FIN, because its count protects later ones from its segments.
+    /// Returns the duration of TIME-WAIT. RFC 1644 §2.4: a connection shorter than MSL needs only
+    /// as long as the peer may take to resend its FIN, because its count protects later ones from
+    /// its segments.
     pub(super) fn time_wait(&self, now: Instant) -> Duration {
         let full = self.config.time_wait;
         let age = self.transaction.begun.map(|begun| now.saturating_since(begun));

@@ -19,13 +19,13 @@ pub(super) struct News {
     pub(super) delivered: u64,
     /// The selectively acknowledged part of these.
     pub(super) sacked: u64,
-    /// When the segment that yields the RTT was sent.
+    /// Time at which the segment was sent that yields the RTT.
     timed: Option<Instant>,
-    /// Whether a retransmitted segment is among those cumulatively acknowledged.
+    /// True if a retransmitted segment is among those cumulatively acknowledged.
     ambiguous: bool,
-    /// Whether a segment arrived that was sent only once, before the last time-out.
+    /// True if a segment arrived that was sent only once, before the last time-out.
     pub(super) original: bool,
-    /// A duplicate acknowledgement (RFC 5681 §2; with SACK, RFC 6675 §2).
+    /// True for a duplicate acknowledgement (RFC 5681 §2; with SACK, RFC 6675 §2).
     pub(super) is_duplicate: bool,
 }
 
@@ -44,7 +44,7 @@ impl<P: Payload> Sender<P> {
     #[inline(never)]
     pub(crate) fn handle_ack(&mut self, now: Instant, ack: &AckInfo) {
         let opened = self.update_window(ack.position, ack.window, ack.updates_window);
-        // Answers to probes of a closed window are not duplicates.
+        // Answers to probes of a closed window repeat the number, too, but are not duplicates.
         let is_bare_repeat = !self.uses_sack()
             && ack.is_bare
             && !opened
@@ -86,6 +86,8 @@ impl<P: Payload> Sender<P> {
                 prior_in_flight,
                 in_flight: self.flight.in_flight(),
                 is_cwnd_limited: was_limited,
+                // The acknowledgement that ends a recovery still belongs to it: it must not grow
+                // the window.
                 phase: if prior_phase == Phase::Recovery { prior_phase } else { self.repair.phase },
                 una: self.una,
                 nxt: self.nxt,
@@ -94,9 +96,9 @@ impl<P: Payload> Sender<P> {
         self.settle_timers(now, &news);
     }
 
-    /// Whether nothing is outstanding or being repaired. An acknowledgement of `position` without
-    /// options and marks then carries no information except perhaps a window. A side that only
-    /// receives gets one with every segment.
+    /// Returns true if nothing is outstanding or being repaired. An acknowledgement of `position`
+    /// without options and marks then carries no information except perhaps a window. A side that
+    /// only receives gets one with every segment.
     pub(crate) fn is_at_rest(&self, position: u64) -> bool {
         self.flight.is_empty()
             && self.una > 0
@@ -139,7 +141,7 @@ impl<P: Payload> Sender<P> {
         self.window = window;
         self.max_window = self.max_window.max(window);
         self.edge = position + window;
-        // The probe of the closed window was discarded.
+        // The receiver discarded the probe of its closed window, so the data is resent now.
         if was_shut
             && !self.is_shut()
             && let Some(id) = self.flight.front_id()
@@ -150,7 +152,7 @@ impl<P: Payload> Sender<P> {
         changed
     }
 
-    /// Whether the peer's window is too small even for what is outstanding.
+    /// Returns true if the peer's window is too small even for what is outstanding.
     pub(super) fn is_shut(&self) -> bool {
         self.flight.front().is_some_and(|front| front.start > 0 && self.edge <= front.start)
     }
@@ -174,7 +176,7 @@ impl<P: Payload> Sender<P> {
             news.timed = None;
         }
         let before = news.delivered;
-        // Blocks are reported repeatedly.
+        // RFC 2018 §4: blocks are repeated in later acknowledgements.
         let fresh = ack.sack.iter().filter(|range| !self.reported.contains(range));
         for range in fresh {
             self.flight.sack(range.clone(), |sent| {
@@ -202,10 +204,12 @@ impl<P: Payload> Sender<P> {
     ) -> Option<Duration> {
         let sample = match (news.timed, ack.echo) {
             (Some(sent_at), _) => now.as_nanos().saturating_sub(sent_at.as_nanos()),
+            // RFC 7323 §4.1: a timestamp yields a sample only if new data is acknowledged.
             (None, Some((rtt, _))) if news.advanced > 0 => rtt,
             _ => return None,
         };
         let per_round = flight / (2 * self.mss);
+        // RFC 7323 appendix G: with an acknowledgement for every second segment.
         self.rtt.sample(sample, self.una, self.nxt, per_round);
         Some(Duration::from_nanos(sample))
     }
@@ -254,6 +258,7 @@ impl<P: Payload> Sender<P> {
                 self.timers.rto = Some(self.rtt.deadline(now));
             }
             if news.advanced > 0 || self.is_shut() {
+                // RFC 9293 §3.8.6.1: a connection stays open while a closed window is acknowledged.
                 self.timers.stalled_since = Some(now);
             }
         }

@@ -23,7 +23,7 @@ pub(super) struct Estimate {
 #[derive(Debug, Clone, Copy)]
 struct Seen {
     at: Instant,
-    /// Total bytes delivered.
+    /// Bytes delivered in total until then.
     delivered: u64,
 }
 

@@ -79,7 +79,8 @@ impl<P: Payload> Sender<P> {
             return;
         }
         self.repair.partial_acks += 1;
-        // RFC 6582 §3.2 step 3.
+        // RFC 6582 §3.2 step 3: a partial acknowledgement reveals the next hole. SNACK reports it
+        // otherwise.
         let told = self.agreed.snack && self.flight.front().is_some_and(|f| f.was_retransmitted());
         if self.detection() == Detection::DupAcks
             && !told
@@ -92,8 +93,8 @@ impl<P: Payload> Sender<P> {
         }
     }
 
-    /// A hole reported by the peer is lost at once; a retransmission must have had time to arrive
-    /// (CCSDS 714.0-B-2).
+    /// Declares a hole lost that the peer has reported; a retransmission in it must have had time
+    /// to arrive (CCSDS 714.0-B-2).
     #[cold]
     fn take_hole(&mut self, now: Instant, hole: Range<u64>) -> bool {
         let Some(rtt) = self.rtt.smoothed_nanos() else { return false };
@@ -114,7 +115,7 @@ impl<P: Payload> Sender<P> {
         }
     }
 
-    /// RFC 5682 §2.1, and with SACK §3.1.
+    /// Continues F-RTO: RFC 5682 §2.1, and with SACK §3.1.
     #[cold]
     fn go_on_with_frto(&mut self, now: Instant, news: &News) {
         let Some(state) = self.repair.frto else { return };
@@ -135,8 +136,8 @@ impl<P: Payload> Sender<P> {
             let has_new = self.sendable().is_some();
             self.repair.frto = has_new.then_some(Frto::Probing(2));
         } else if news.is_duplicate {
-            // Step 2 a or 3 a: the loss was real. Without SACK the fate of the two new segments is
-            // unknown, so they must not fill the window.
+            // Step 2 a or 3 a: the loss was real. Without SACK it is unknown whether the two new
+            // segments have arrived, so they must not fill the window.
             self.repair.frto = None;
             if !self.agreed.sack {
                 self.flight.mark_all_lost();
@@ -145,8 +146,9 @@ impl<P: Payload> Sender<P> {
         }
     }
 
-    /// Declares segments lost; returns whether there were any.
+    /// Declares segments lost; returns true if there were any.
     fn detect(&mut self, now: Instant, news: &News) -> bool {
+        // F-RTO decides first whether the time-out was spurious (RFC 5682 §2.1).
         if self.repair.frto.is_some() {
             return false;
         }
@@ -161,6 +163,7 @@ impl<P: Payload> Sender<P> {
                 lost || by_count && self.fast_retransmit_front()
             }
             Detection::Fack => {
+                // A hole this far below the highest byte counts like three duplicates.
                 let highest = self.flight.highest_sacked().unwrap_or(0);
                 let below = highest.saturating_sub(threshold * self.mss);
                 let lost = self.flight.mark_lost_below(below);
@@ -205,6 +208,7 @@ impl<P: Payload> Sender<P> {
             let signal = Signal::Loss;
             self.cc.on_congestion(&Congestion { now, signal, flight_size, in_flight });
             self.owes_cwr = self.agreed.ecn;
+            // RFC 3168 §6.1.2: marks of the same window of data call for no second reduction.
             self.cwr_until = self.nxt;
         }
         let go_back = self.style() == FastRecovery::GoBackN;
@@ -230,8 +234,8 @@ impl<P: Payload> Sender<P> {
     fn update_prr(&mut self, delivered: u64, was_recovering: bool) {
         let (pipe, ssthresh) = (self.pipe(), self.cc.ssthresh().get());
         if let Some(prr) = &mut self.repair.prr {
-            // A retransmission forced at the start is already in the pipe when the acknowledgement
-            // is processed.
+            // The retransmission that is forced at the start counts as in the pipe, before it is
+            // sent.
             let pipe = if was_recovering { pipe } else { pipe + self.mss };
             prr.on_ack(delivered, pipe, ssthresh, self.mss);
         }
@@ -261,8 +265,8 @@ impl<P: Payload> Sender<P> {
         });
     }
 
-    /// Nothing was lost: restores the previous state (RFC 4015 restores the window in steps; here
-    /// it is restored at once).
+    /// Restores the state from before a spurious reaction. RFC 4015 restores the window in steps;
+    /// here it returns at once.
     #[cold]
     fn undo(&mut self, now: Instant) {
         let Some(undo) = self.repair.undo.take() else { return };
@@ -298,6 +302,7 @@ impl<P: Payload> Sender<P> {
         if let Some((end, true)) = self.repair.tail_probe
             && range.end == end
         {
+            // RFC 8985 §7.4.2: the original has arrived, too, so the probe has not repaired a loss.
             self.repair.tail_probe = None;
         }
         let Some(undo) = self.repair.undo.as_mut().filter(|_| self.config.dsack_undo) else {
@@ -316,7 +321,8 @@ impl<P: Payload> Sender<P> {
     /// window is then reduced once.
     pub(super) fn check_tail_probe(&mut self, now: Instant, ack: &AckInfo, news: &News) {
         let Some((end, was_repeat)) = self.repair.tail_probe else { return };
-        // Both the original and the probe have arrived.
+        // RFC 8985 §7.4.2: a repeated acknowledgement shows that both the original and the probe
+        // have arrived.
         let twice = news.advanced == 0 && ack.is_bare && ack.sack.is_empty();
         if self.una < end || was_repeat && self.una == end && !twice {
             return;

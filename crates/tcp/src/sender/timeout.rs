@@ -13,7 +13,7 @@ use crate::wake::Wake;
 /// peer, in nanoseconds.
 const WORST_DELAYED_ACK: u64 = 200_000_000;
 
-/// Data stayed unacknowledged for the user time-out.
+/// The error when data stayed unacknowledged for the user time-out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct GaveUp;
 
@@ -35,7 +35,7 @@ impl<P: Payload> Sender<P> {
         Some(self.timers.stalled_since? + self.config.user_timeout?)
     }
 
-    /// Handles everything that is due.
+    /// Handles all timers that are due at `now`.
     pub(crate) fn handle_timeout(&mut self, now: Instant) -> Result<(), GaveUp> {
         let due = |timer: Option<Instant>| timer.is_some_and(|at| at <= now);
         // The caller polls for segments next, which sets this again.
@@ -52,19 +52,21 @@ impl<P: Payload> Sender<P> {
         if due(self.timers.probe) {
             self.timers.probe = None;
             self.probe_tail();
+            // RFC 8985 §7.3: the probe restarts the retransmission timer.
             self.timers.rto = Some(self.rtt.deadline(now));
         } else if due(self.timers.rto) {
             self.on_retransmission_timeout(now);
         }
         if due(self.timers.persist) {
             self.timers.persist = None;
+            // RFC 9293 §3.8.6.1: the intervals between window probes grow exponentially.
             self.rtt.back_off();
             self.probe_window();
         }
         Ok(())
     }
 
-    /// RFC 6298 §5 (5.4) to (5.7), RFC 5681 §3.1.
+    /// Handles a retransmission time-out: RFC 6298 §5 (5.4) to (5.7), RFC 5681 §3.1.
     #[cold]
     fn on_retransmission_timeout(&mut self, now: Instant) {
         self.timers.rto = None;
@@ -73,8 +75,10 @@ impl<P: Payload> Sender<P> {
         self.rtt.back_off();
         self.forced = self.flight.front_id().map(Forced::Again);
         if front.start == 0 {
+            // RFC 5681 §3.1: a lost SYN reduces the initial window instead, after the handshake.
             self.syn_was_lost = true;
         } else if !self.is_shut() {
+            // A closed window discards data, which is no sign of congestion.
             self.assume_all_lost(now, front.fate);
         }
         self.timers.rto = Some(self.rtt.deadline(now));
@@ -111,8 +115,8 @@ impl<P: Payload> Sender<P> {
         self.timers.reorder = None;
     }
 
-    /// RFC 8985 §7.2: a probe two round trips after the last segment, or in the place of the time-out if
-    /// that comes before.
+    /// Arms the tail loss probe: two round trips after the last segment, or in place of the
+    /// time-out if that comes earlier (RFC 8985 §7.2).
     pub(super) fn schedule_tail_probe(&mut self, now: Instant) {
         self.timers.probe = None;
         let Some(rto) = self.timers.rto else { return };
@@ -126,6 +130,7 @@ impl<P: Payload> Sender<P> {
             return;
         }
         let mut wait = self.rtt.smoothed_nanos().map_or(1_000_000_000, |rtt| 2 * rtt);
+        // A lone segment may be acknowledged late.
         if self.flight.len() == 1 {
             wait += WORST_DELAYED_ACK;
         }

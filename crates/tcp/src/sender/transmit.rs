@@ -13,7 +13,7 @@ use crate::flight::{Fate, Id};
 /// Size of a segment that every peer accepts (RFC 7413 §4.2.1: without a remembered MSS).
 const SYN_DATA_MAX: u64 = 536;
 
-/// A segment that is due.
+/// The segment to send next.
 #[derive(Debug, Clone)]
 enum Choice {
     Again(Id),
@@ -29,7 +29,7 @@ pub(crate) struct Transmission {
 }
 
 impl<P: Payload> Sender<P> {
-    /// Returns the next segment to send now. `value` returns the timestamp clock.
+    /// Returns the next segment to send now. `value` reads the timestamp clock.
     pub(crate) fn poll(
         &mut self,
         now: Instant,
@@ -49,6 +49,7 @@ impl<P: Payload> Sender<P> {
         self.timers.last_sent = Some(now);
         self.timers.stalled_since = self.timers.stalled_since.or(Some(now));
         if self.timers.rto.is_none() {
+            // RFC 6298 §5 (5.1).
             self.timers.rto = Some(self.rtt.deadline(now));
         }
         self.schedule_tail_probe(now);
@@ -82,19 +83,20 @@ impl<P: Payload> Sender<P> {
         Some(choice)
     }
 
-    /// Whether everything is acknowledged and nothing is waiting, as on a side that only receives.
+    /// Returns true if everything is acknowledged and nothing is waiting, as on a side that only
+    /// receives.
     fn has_nothing_to_send(&self) -> bool {
         self.flight.is_empty() && self.buffer.end() <= self.nxt && self.fin != Some(self.nxt)
     }
 
-    /// The data on the peer's SYN was accepted (RFC 7413 §4.2.2: it may be answered before the
-    /// handshake completes).
+    /// Returns true if the data on the peer's SYN was accepted: it may be answered before the
+    /// handshake completes (RFC 7413 §4.2.2).
     #[cold]
     fn may_answer_early(&self) -> bool {
         self.may_hurry && self.window > 0
     }
 
-    /// The amount of data to send with the SYN.
+    /// Returns the number of bytes to send with the SYN.
     #[cold]
     fn syn_data_len(&self) -> u64 {
         if !self.may_hurry || self.window > 0 {
@@ -120,8 +122,10 @@ impl<P: Payload> Sender<P> {
     fn choose_by_window(&mut self) -> Option<Choice> {
         match self.repair.frto {
             Some(Frto::Probing(left)) => {
+                // RFC 5682 §2.1 step 2 b: up to two new segments, whatever the congestion window.
                 return self.sendable().filter(|_| left > 0).map(Choice::New);
             }
+            // Step 2 waits for the acknowledgement of the retransmission.
             Some(Frto::Retransmitted) => return None,
             None => {}
         }
@@ -141,7 +145,7 @@ impl<P: Payload> Sender<P> {
         }
     }
 
-    /// Lost data is resent as soon as the window has room. If it has none, the window counts as the
+    /// Chooses a lost segment if the window has room. If it has none, the window counts as the
     /// limit, whatever limited the first transmission; otherwise it could not grow after a
     /// time-out.
     fn choose_repair(&mut self, id: Id) -> Option<Choice> {
@@ -154,9 +158,10 @@ impl<P: Payload> Sender<P> {
         None
     }
 
-    /// Whether the congestion window has room for `len` bytes.
+    /// Returns true if the congestion window has room for `len` bytes.
     fn allows(&self, len: u64) -> bool {
         let pipe = self.pipe();
+        // An empty path takes at least one segment, however small the window.
         if pipe == 0 {
             return true;
         }
@@ -166,8 +171,8 @@ impl<P: Payload> Sender<P> {
         }
     }
 
-    /// The next new segment, if the peer's window, silly window avoidance (RFC 9293 §3.8.6.2.1) and
-    /// Nagle's algorithm allow one.
+    /// Returns the next new segment, if the peer's window, silly window avoidance (RFC 9293
+    /// §3.8.6.2.1) and Nagle's algorithm allow one.
     pub(super) fn sendable(&self) -> Option<Range<u64>> {
         let available = self.buffer.end() - self.nxt.min(self.buffer.end());
         if available == 0 {
@@ -187,7 +192,7 @@ impl<P: Payload> Sender<P> {
         if self.fin == Some(range.end) { range.start..range.end + 1 } else { range }
     }
 
-    /// Records that there is room but no data.
+    /// Records that there is room but no data, so that rate samples are not taken for the path's.
     fn note_lack_of_data(&mut self) {
         let pipe = self.pipe();
         if self.buffer.end() <= self.nxt && pipe < self.cc.cwnd().get() {
@@ -195,8 +200,8 @@ impl<P: Payload> Sender<P> {
         }
     }
 
-    /// Rules 3 and 4 of `NextSeg()` (RFC 6675 §4): with nothing else to send, resend what may be
-    /// lost, and once what was sent last.
+    /// Applies rules 3 and 4 of `NextSeg()` (RFC 6675 §4): with nothing else to send, resends what
+    /// may be lost, and once what was sent last.
     fn choose_rescue(&mut self) -> Option<Choice> {
         if self.repair.phase != Phase::Recovery || self.detection() != Detection::Sack {
             return None;
@@ -211,6 +216,7 @@ impl<P: Payload> Sender<P> {
         }
         let id = self.flight.back_id()?;
         let sent = self.flight.get(id)?;
+        // RFC 6675 §4 (4): one rescue retransmission in each recovery.
         let due = sent.fate == Fate::InFlight && !self.repair.rescued && self.allows(sent.len());
         self.repair.rescued |= due;
         due.then_some(Choice::Again(id))
@@ -266,11 +272,12 @@ impl<P: Payload> Sender<P> {
         if idle && self.config.restart_after_idle && self.sendable().is_some() {
             let initial = u64::from(self.config.initial_window.max(1)) * self.mss;
             self.cc.on_idle(now, ByteCount::new(initial));
+            // One restart for each idle time.
             self.timers.last_sent = Some(now);
         }
     }
 
-    /// The pacing rate.
+    /// Returns the rate at which segments are paced; `None` without a limit.
     fn pacing_rate(&self) -> Option<BitRate> {
         let paced = self.config.pacing;
         let own = self.cc.pacing().or_else(|| if paced { self.window_rate() } else { None });
@@ -280,7 +287,7 @@ impl<P: Payload> Sender<P> {
         }
     }
 
-    /// Two windows per RTT in slow start, 1.2 afterwards.
+    /// Returns two windows per RTT in slow start, 1.2 afterwards.
     fn window_rate(&self) -> Option<BitRate> {
         let rtt = self.rtt.smoothed()?;
         let (cwnd, ssthresh) = (self.cc.cwnd().get(), self.cc.ssthresh().get());
@@ -288,8 +295,8 @@ impl<P: Payload> Sender<P> {
         BitRate::average(ByteCount::new(cwnd * tenths / 10), rtt)
     }
 
-    /// There is data, nothing is outstanding, and still nothing may be sent: only a window probe
-    /// can find out whether that has changed.
+    /// Arms the persist timer if there is data, nothing is outstanding and still nothing may be
+    /// sent: only a window probe can find out when that changes.
     pub(crate) fn schedule_persist(&mut self, now: Instant) {
         let stuck = self.flight.is_empty()
             && self.una > 0

@@ -13,15 +13,15 @@ use crate::{Payload, SeqNr};
 
 use super::repeats::Repeats;
 
-/// What a relay reads at once.
+/// Room worth reporting: the amount that a relay reads at once.
 const LITTLE: ByteCount = ByteCount::new(64 << 10);
 
-/// How a flow has failed.
+/// The failure of a flow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Cut {
-    /// Why.
+    /// The reason of the failure.
     pub why: Abort,
-    /// Whether the peer's stream had ended before: what it sent may still be unread.
+    /// True if the peer's stream had ended before: its data may still be unread.
     pub after_end: bool,
 }
 
@@ -30,9 +30,9 @@ pub struct Cut {
 pub enum Read<P> {
     /// The next data.
     Data(P),
-    /// Nothing yet.
+    /// No data has arrived yet.
     Blocked,
-    /// The peer's stream has ended. Said every time.
+    /// The peer's stream has ended. Returned by every further read.
     End,
     /// The flow has failed before that.
     Failed(Cut),
@@ -47,23 +47,23 @@ pub(super) enum Phase<P> {
 
 #[derive(Debug)]
 pub(super) struct Flow<P> {
-    /// From here.
+    /// The path as seen from this host.
     pub(super) path: Path,
     pub(super) phase: Phase<P>,
     pub(super) failure: Option<Cut>,
-    /// Whether it was opened here.
+    /// True if this host opened it.
     pub(super) is_ours: bool,
-    /// Whether its handshake was completed.
+    /// True once its handshake was completed.
     pub(super) is_connected: bool,
-    /// Whether the peer's FIN has arrived.
+    /// True once the peer's FIN has arrived.
     is_ended: bool,
-    /// Whether the owner has let go of it.
+    /// True once the owner has released it.
     pub(super) is_released: bool,
-    /// When the reset of the owner is sent again.
+    /// Schedule of the repetitions of the owner's reset.
     repeats: Option<Repeats>,
-    /// Whether it waits to send.
+    /// True while it is in the queue of flows that may send.
     pub(super) is_ready: bool,
-    /// When it is to be woken.
+    /// Time at which the stack wakes it, as entered in the stack's alarms.
     pub(super) alarm: Option<Instant>,
     pub(super) dscp: u8,
 }
@@ -85,13 +85,13 @@ impl<P: Payload> Flow<P> {
         }
     }
 
-    /// Handles a segment of this flow. Returns whether the connection has seen it.
+    /// Handles a segment of this flow. Returns false if it was a repeated SYN, which is ignored.
     pub(super) fn handle_segment(&mut self, now: Instant, segment: &Segment<P>) -> bool {
-        // The peer of a reset connection has none either.
+        // A reset from the peer shows that it has no connection either.
         self.repeats = self.repeats.filter(|_| !segment.flags.rst);
         match &mut self.phase {
             Phase::Open(tcp) => tcp.handle_segment(now, segment),
-            // The peer gives up. Its other segments are repetitions of the SYN.
+            // The peer has given up. Its other segments are repetitions of the SYN.
             Phase::Incoming(syn) if segment.flags.rst && segment.seq == syn.seq.advance(1) => {
                 self.failure = Some(Cut { why: Abort::Reset, after_end: false });
             }
@@ -109,7 +109,7 @@ impl<P: Payload> Flow<P> {
         true
     }
 
-    /// Takes the events of the connection. Returns whether there were any.
+    /// Takes the events of the connection. Returns true if there were any.
     pub(super) fn take_events(&mut self) -> bool {
         let Phase::Open(tcp) = &mut self.phase else { return self.failure.is_some() };
         let mut changed = false;
@@ -125,7 +125,8 @@ impl<P: Payload> Flow<P> {
                 _ => {}
             }
         }
-        // A passive open that has failed goes back to LISTEN, where nobody waits for it.
+        // A passive open that failed returns to LISTEN. The stack creates a listener per SYN, so it
+        // is over.
         if tcp.state() == State::Listen && self.failure.is_none() {
             self.failure = Some(Cut { why: Abort::Reset, after_end: false });
             changed = true;
@@ -133,8 +134,8 @@ impl<P: Payload> Flow<P> {
         changed
     }
 
-    /// Whether the segment is a SYN that may take the place of this connection: in TIME-WAIT, or
-    /// while its reset is sent again.
+    /// Returns true if the segment is a SYN that may replace this connection: in TIME-WAIT, or
+    /// while its reset is repeated.
     pub(super) fn may_reopen(&self, segment: &Segment<P>) -> bool {
         let is_open = segment.flags.syn && !segment.flags.rst && segment.ack.is_none();
         self.repeats.is_some() && is_open
@@ -142,8 +143,8 @@ impl<P: Payload> Flow<P> {
                 && matches!(&self.phase, Phase::Open(tcp) if tcp.is_succeeded_by(segment))
     }
 
-    /// Ends the connection with a reset. A peer that has not completed the handshake may have made up
-    /// its address, and gets only one.
+    /// Ends the connection with a reset. It is not repeated to a peer that has not completed the
+    /// handshake, whose address may be forged.
     pub(super) fn abort(&mut self, now: Instant) {
         let Phase::Open(tcp) = &mut self.phase else { return };
         let rto = tcp.stats().rto;
@@ -161,7 +162,7 @@ impl<P: Payload> Flow<P> {
         }
     }
 
-    /// Whether reading has opened the window enough to say so.
+    /// Returns true if reading has opened the window enough to announce it.
     pub(super) fn owes_ack(&self) -> bool {
         matches!(&self.phase, Phase::Open(tcp) if tcp.owes_ack())
     }
@@ -171,12 +172,12 @@ impl<P: Payload> Flow<P> {
             return Err(failure);
         }
         let Phase::Open(tcp) = &mut self.phase else { return Ok(0) };
-        // Only a connection that is over refuses data, and that is a failure which was reported.
+        // Only a connection that is over refuses data, and its failure has already been reported.
         Ok(tcp.write(data).unwrap_or(0))
     }
 
-    /// Whether there is room for [`LITTLE`], or a quarter of a small buffer: who writes after every
-    /// acknowledgement spends more on that than on the bytes.
+    /// Returns true if there is room for [`LITTLE`], or for a quarter of a small buffer. A write
+    /// after every acknowledgement would cost more than moving its bytes.
     pub(super) fn has_room(&mut self) -> Result<bool, Cut> {
         match (&mut self.phase, self.failure) {
             (_, Some(failure)) => Err(failure),
@@ -222,7 +223,7 @@ impl<P: Payload> Flow<P> {
         }
     }
 
-    /// Whether nothing is left to do.
+    /// Returns true if nothing is left to send or to wait for.
     pub(super) fn is_over(&self) -> bool {
         match &self.phase {
             Phase::Open(tcp) => {

@@ -1,5 +1,5 @@
-//! Repetitions of a reset. Resets are not acknowledged: a peer that misses one learns of it only from
-//! its keep-alive probes, by default hours later.
+//! Repetitions of a reset. Resets are not acknowledged: a peer that misses one finds out only by
+//! its keepalive probes, by default hours later.
 
 use core::time::Duration;
 
@@ -12,7 +12,7 @@ const REPETITIONS: u32 = 4;
 /// further packets (Linux after 10 s: `nf_conntrack_tcp_timeout_close`).
 const LONGEST_PAUSE: Duration = Duration::from_secs(8);
 
-/// When a reset is sent again.
+/// The schedule of a reset's repetitions.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Repeats {
     at: Instant,
@@ -27,12 +27,12 @@ impl Repeats {
         Self { at: now + pause, pause, left: REPETITIONS }
     }
 
-    /// Time of the next repetition.
+    /// Returns the time of the next repetition.
     pub(super) fn at(&self) -> Instant {
         self.at
     }
 
-    /// The repetitions after one at `now`; `None` after the last.
+    /// Returns the repetitions after one at `now`; `None` after the last.
     pub(super) fn next(self, now: Instant) -> Option<Self> {
         let pause = LONGEST_PAUSE.min(self.pause * 2);
         let left = self.left.checked_sub(1).filter(|left| *left > 0)?;

@@ -18,7 +18,7 @@ const SCPS: u8 = 20;
 const SNACK: u8 = 21;
 const FAST_OPEN: u8 = 34;
 
-/// Parses all options. The first of each kind counts.
+/// Parses all options. If a kind appears more than once, the first one counts.
 pub(super) fn read(bytes: &[u8]) -> Result<Options, WireError> {
     let mut options = Options::default();
     let mut at = 0;
@@ -30,6 +30,7 @@ pub(super) fn read(bytes: &[u8]) -> Result<Options, WireError> {
                 let len = bytes.get(at + 1).copied().unwrap_or(0);
                 let body = (at + 2)..(at + usize::from(len));
                 let error = WireError::OptionLength { kind, at, len };
+                // A length below 2 makes the range invalid, so it is refused, too.
                 let body = bytes.get(body).ok_or(error)?;
                 read_one(kind, body, &mut options);
                 at += usize::from(len);
@@ -59,7 +60,7 @@ fn read_one(kind: u8, body: &[u8], options: &mut Options) {
         (CC, bytes @ &[_, _, _, _]) => keep_count(&mut options.counts.cc, bytes),
         (CC_NEW, bytes @ &[_, _, _, _]) => keep_count(&mut options.counts.new, bytes),
         (CC_ECHO, bytes @ &[_, _, _, _]) => keep_count(&mut options.counts.echo, bytes),
-        // The second byte is the connection's identifier, not used.
+        // The second byte is the connection's identifier, which is not used.
         (SCPS, &[capabilities, _]) => {
             options.scps.get_or_insert(capabilities);
         }
@@ -101,6 +102,7 @@ pub(super) fn write(options: &Options, out: &mut Vec<u8>) {
         out.extend_from_slice(&mss.to_be_bytes());
     }
     match (options.sack_permitted, options.timestamps.is_some()) {
+        // SACK-permitted or two NOPs align the timestamps to four bytes.
         (true, _) => out.extend_from_slice(&[SACK_PERMITTED, 2]),
         (false, true) => out.extend_from_slice(&[NOP, NOP]),
         (false, false) => {}
@@ -136,6 +138,7 @@ pub(super) fn write(options: &Options, out: &mut Vec<u8>) {
     if let Some(cookie) = &options.fast_open {
         out.extend_from_slice(&[FAST_OPEN, 2 + cookie.len() as u8]);
         out.extend_from_slice(cookie);
+        // The data offset counts units of four bytes.
         let padding = (2 + cookie.len()).next_multiple_of(4) - 2 - cookie.len();
         out.extend_from_slice(&[NOP; 3][..padding]);
     }

@@ -1,4 +1,4 @@
-//! The fields of a segment, in place.
+//! Reads the fields of a segment in place.
 
 use super::{ACK, CWR, ECE, FIN, PSH, RST, SLOW_START, SYN, WireError};
 use crate::SeqNr;
@@ -35,17 +35,17 @@ impl<'a> View<'a> {
         u32::from(self.two(at)) << 16 | u32::from(self.two(at + 2))
     }
 
-    /// The source port.
+    /// Returns the source port.
     pub fn source_port(&self) -> u16 {
         self.two(0)
     }
 
-    /// The destination port.
+    /// Returns the destination port.
     pub fn destination_port(&self) -> u16 {
         self.two(2)
     }
 
-    /// The sequence number.
+    /// Returns the number of the first byte, or of the SYN.
     pub fn seq(&self) -> SeqNr {
         SeqNr::new(self.four(4))
     }
@@ -64,7 +64,7 @@ impl<'a> View<'a> {
         self.fixed[13] & bit != 0
     }
 
-    /// The flags except ACK.
+    /// Returns the flags other than ACK.
     pub fn flags(&self) -> Flags {
         Flags {
             syn: self.has(SYN),
@@ -77,17 +77,17 @@ impl<'a> View<'a> {
         }
     }
 
-    /// The unscaled window field.
+    /// Returns the window field as sent, not scaled.
     pub fn window(&self) -> u16 {
         self.two(14)
     }
 
-    /// The bytes of the options.
+    /// Returns the bytes of the options, which may be malformed.
     pub fn options(&self) -> &'a [u8] {
         &self.bytes[HEADER_LEN..self.header_len()]
     }
 
-    /// The data.
+    /// Returns the data after the header.
     pub fn payload(&self) -> &'a [u8] {
         &self.bytes[self.header_len()..]
     }

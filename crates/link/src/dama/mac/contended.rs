@@ -5,9 +5,9 @@
 //!                              └── or in granted slots, like any packet
 //! ```
 //!
-//! They keep their places in the MAC buffers until the terminal knows that the hub has them. What is
-//! not in the air is the next to leave in granted slots. The hub keeps the order of a terminal's
-//! packets: what it has after a gap waits there until the gap is filled or given up.
+//! They occupy the MAC buffers until the terminal knows that the hub has them. Those that are not
+//! in the air are the next to leave in granted slots. The hub keeps the order of a terminal's
+//! packets: those after a gap wait there until the gap is filled or given up.
 
 use std::collections::VecDeque;
 
@@ -20,10 +20,10 @@ use crate::{Payload, TrafficClass};
 /// The packets taken for contention.
 #[derive(Debug)]
 pub(super) struct Contended<P> {
-    /// In order. `left` are the cells that the hub does not have.
+    /// The packets in order. `left` are the cells that the hub does not have.
     packets: VecDeque<Segmented<P>>,
     in_air: bool,
-    /// What each class's buffer has in the air, and what of it the hub has.
+    /// Cells of each class's buffer in the air, and the part of them that the hub has.
     sent: [Sent; TrafficClass::COUNT],
 }
 
@@ -32,7 +32,7 @@ struct Sent {
     cells: u32,
     /// Cells that the hub has.
     received: u32,
-    /// Places in the buffer that these free, in units of its limit.
+    /// Room in the buffer that these free, in the unit of its limit.
     freed: u64,
 }
 
@@ -44,32 +44,32 @@ impl<P> Default for Contended<P> {
 
 impl<P> Contended<P> {
     pub(super) fn is_empty(&self) -> bool {
-        // In the air all may have been received while the terminal does not know.
+        // All packets may have been received although the terminal has no answer yet.
         self.packets.is_empty() && !self.in_air
     }
 
-    /// The next packet, for granted slots.
+    /// Takes the next packet for granted slots.
     pub(super) fn pop(&mut self) -> Option<Segmented<P>> {
         if self.in_air { None } else { self.packets.pop_front() }
     }
 }
 
 impl<P: Payload> Buffers<P> {
-    /// Whether packets that contention has taken wait or are in the air.
+    /// Returns true if packets that were taken for contention wait or are in the air.
     pub(in crate::dama) fn has_contended(&self) -> bool {
         let current = self.current.as_ref().is_some_and(|current| current.contended);
         current || !self.contended.is_empty()
     }
 
-    /// Whether the hub lacks a packet that contention has taken.
+    /// Returns true if the hub lacks a packet that was taken for contention.
     pub(in crate::dama) fn has_gap(&self) -> bool {
         let current = self.current.as_ref().is_some_and(|current| current.contended);
         current || !self.contended.packets.is_empty()
     }
 
-    /// Takes packets for contention, in the order in which they would leave: while they have at most
-    /// `most` cells together and `choose` accepts the bytes taken before. Returns whether there are
-    /// any.
+    /// Takes packets for contention, in the order in which they would leave: while they have at
+    /// most `most` cells together and `choose` accepts the bytes taken before. Returns true if it
+    /// took any.
     pub(in crate::dama) fn gather(&mut self, most: u32, choose: impl Fn(u64) -> bool) -> bool {
         let (mut cells, mut bytes, mut taken) = (0u32, 0, VecDeque::new());
         self.select();
@@ -88,7 +88,7 @@ impl<P: Payload> Buffers<P> {
         cells > 0
     }
 
-    /// The cells of each packet that contention has taken, in order.
+    /// Returns the cells of each packet that was taken for contention, in order.
     pub(in crate::dama) fn contended_cells(&mut self) -> Vec<u32> {
         if let Some(begun) = self.current.take_if(|current| current.contended) {
             self.contended.packets.push_front(begun);
@@ -96,19 +96,22 @@ impl<P: Payload> Buffers<P> {
         self.contended.packets.iter().map(|packet| packet.left).collect()
     }
 
-    /// All of them are sent.
+    /// Records that all of them are sent.
     pub(in crate::dama) fn launch(&mut self) {
         debug_assert!(!self.contended.in_air, "sent again before the answer");
         self.contended.in_air = true;
         for packet in &self.contended.packets {
             let class = packet.class as usize;
             self.contended.sent[class].cells += packet.left;
+            // No capacity is requested for cells in the air; the answer adds those that are
+            // missing.
             let entered = &mut self.lanes[class].entered;
             *entered = entered.saturating_sub(packet.left);
         }
     }
 
-    /// The hub has decoded a cell of the packet at this place, as of [`Buffers::contended_cells`].
+    /// Records that the hub has decoded a cell of the packet at this index of
+    /// [`Buffers::contended_cells`].
     pub(in crate::dama) fn handle_cell(&mut self, place: usize) {
         let packet = &mut self.contended.packets[place];
         packet.left -= 1;
@@ -119,7 +122,7 @@ impl<P: Payload> Buffers<P> {
         }
     }
 
-    /// The next packet that the hub has with all before it, after the cells of an attempt.
+    /// Returns the next packet that the hub has with all before it, after the cells of an attempt.
     pub(in crate::dama) fn release(&mut self) -> Option<Segmented<P>> {
         debug_assert!(self.contended.in_air, "received, but not sent");
         let packet = self.contended.packets.pop_front_if(|packet| packet.left == 0)?;
@@ -129,7 +132,8 @@ impl<P: Payload> Buffers<P> {
         Some(packet)
     }
 
-    /// The terminal learns what the hub has. The rest waits again, and needs capacity.
+    /// Handles the answer to an attempt: frees the room of the decoded cells. The others wait
+    /// again, and need capacity.
     pub(in crate::dama) fn handle_answer(&mut self, now: Instant) {
         self.contended.in_air = false;
         for class in TrafficClass::ALL {
@@ -138,12 +142,14 @@ impl<P: Payload> Buffers<P> {
             let lane = &mut self.lanes[class as usize];
             lane.cells -= received;
             lane.held -= freed;
+            // Cells that the hub lacks need capacity again, like new ones.
             lane.entered = lane.entered.saturating_add(cells - received);
             self.refill(now, class);
         }
     }
 
-    /// Packets after one that has left in granted slots of which the hub has all cells.
+    /// Returns the next packet of which the hub has all cells, after one that has left in granted
+    /// slots.
     pub(in crate::dama) fn follow(&mut self, now: Instant) -> Option<Segmented<P>> {
         if self.contended.in_air {
             return None;
@@ -153,7 +159,7 @@ impl<P: Payload> Buffers<P> {
         Some(packet)
     }
 
-    /// Takes the next packet that contention gave up.
+    /// Takes the next packet after the last attempt by contention has failed.
     pub(in crate::dama) fn give_up(&mut self, now: Instant) -> Option<Segmented<P>> {
         let current = self.current.take_if(|current| current.contended);
         let packet = current.or_else(|| self.contended.packets.pop_front())?;
@@ -161,7 +167,7 @@ impl<P: Payload> Buffers<P> {
         Some(packet)
     }
 
-    /// Frees what a packet still holds of its MAC buffer.
+    /// Frees the room that a packet still takes in its MAC buffer.
     fn free(&mut self, now: Instant, packet: &Segmented<P>) {
         let lane = &mut self.lanes[packet.class as usize];
         lane.cells -= packet.left;
@@ -172,13 +178,13 @@ impl<P: Payload> Buffers<P> {
         self.refill(now, packet.class);
     }
 
-    /// Cells of a class for which capacity is to be asked: those in its MAC buffer that are not in
-    /// the air.
+    /// Returns the cells of a class for which capacity is to be requested: those in its MAC buffer
+    /// that are not in the air.
     pub(in crate::dama) fn waiting_cells(&self, class: TrafficClass) -> u32 {
         self.lanes[class as usize].cells - self.contended.sent[class as usize].cells
     }
 
-    /// Bytes that wait, counting whole cells of what is in the MAC buffers.
+    /// Returns the bytes that wait; packets in the MAC buffers count as whole cells.
     pub(in crate::dama) fn backlog(&self) -> u64 {
         let cells: u64 = self.lanes.iter().map(|lane| u64::from(lane.cells)).sum();
         cells * u64::from(self.cell.payload) + self.queued().bytes.get()

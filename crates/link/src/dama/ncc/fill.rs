@@ -1,14 +1,14 @@
-//! Division of what is not enough for all.
+//! Division of insufficient capacity.
 
-/// What someone wants, and its weight.
+/// The demand of a terminal, and its weight.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Demand {
     pub(super) wanted: u64,
-    /// 1 or more.
+    /// Weight in the division; 1 or more.
     pub(super) weight: u64,
 }
 
-/// Each gets the same part of what it wants, rounded down; all of it if there is enough.
+/// Returns the same part of each demand, rounded down; all of it if there is enough.
 pub(super) fn in_proportion(demands: &[Demand], room: u64) -> Vec<u64> {
     let all: u128 = demands.iter().map(|demand| u128::from(demand.wanted)).sum();
     let part = |demand: &Demand| {
@@ -20,11 +20,11 @@ pub(super) fn in_proportion(demands: &[Demand], room: u64) -> Vec<u64> {
     demands.iter().map(part).collect()
 }
 
-/// Weighted max-min fairness (Bertsekas and Gallager, *Data Networks*, §6.5.2): nobody gets more
-/// than it wants, and all who get less get the same per weight, rounded down.
+/// Divides by weighted max-min fairness (Bertsekas and Gallager, *Data Networks*, §6.5.2): no share
+/// exceeds its demand, and all shares below their demands are equal per weight, rounded down.
 pub(super) fn fairly(demands: &[Demand], room: u64) -> Vec<u64> {
     let mut order: Vec<usize> = (0..demands.len()).collect();
-    // By wanted / weight, without division.
+    // By wanted / weight; cross-multiplied, because division would round.
     order.sort_by(|a, b| {
         let [a, b] = [&demands[*a], &demands[*b]];
         let cross = |x: &Demand, y: &Demand| u128::from(x.wanted) * u128::from(y.weight);

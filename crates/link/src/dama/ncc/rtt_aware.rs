@@ -1,8 +1,8 @@
 //! The allocation of the policy `rtt-aware`.
 //!
-//! Terminals are fitted one after the other into 90 % of the capacity: with all that they asked
-//! for, else with their rate, else with a slot of it. What is missing is then made up from the
-//! rest, the smallest first, so that a large request does not keep out small ones.
+//! Terminals are fitted one after the other into 90 % of the capacity: with all that they
+//! requested, else with their rate, else with a slot of it. What is missing is then made up from
+//! the rest, the smallest first, so that a large request does not keep out small ones.
 
 use super::{Kind, Ncc};
 use crate::dama::frames::Share;
@@ -19,7 +19,7 @@ impl Ncc {
         let asking = self.rated.union(&self.waiting).copied().collect();
         let terminals = super::in_turn(&asking, self.turns.rate);
         self.turns.rate = super::next_turn(&terminals);
-        // A tenth is held back, for what is missing.
+        // A tenth is held back for `make_up`.
         let reserve = self.room - self.room / 10 * TARGET_LOAD;
         let mut missing = Vec::new();
         for terminal in terminals {
@@ -42,7 +42,7 @@ impl Ncc {
         self.waiting.retain(|index| accounts[*index as usize].volume > 0);
     }
 
-    /// Grants what is missing of rates and volumes, the smallest first.
+    /// Grants the missing parts of rates and volumes, the smallest first.
     fn make_up(&mut self, mut missing: Vec<(u32, u32)>) {
         let volume = |ncc: &Self, terminal: u32| ncc.accounts[terminal as usize].volume;
         missing.sort_by_key(|(rate, terminal)| rate.saturating_add(volume(self, *terminal)));

@@ -1,4 +1,4 @@
-//! A contention channel: where its blocks are, what is on the air, and the hub's receiver.
+//! A contention channel: the position of its blocks, the bursts on the air, and the hub's receiver.
 
 use std::collections::VecDeque;
 
@@ -10,21 +10,21 @@ use crate::dama::random_access::{
     Backoff, Block, Burst, BurstSlots, LoadControl, Receiver, Reception,
 };
 
-/// What a contention channel is for.
+/// The use of a contention channel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ChannelKind {
-    /// Capacity requests.
+    /// The channel for capacity requests.
     Requests,
-    /// Packets in cells.
+    /// The channel for the cells of packets.
     Packets,
 }
 
-/// What a plan says about a channel.
+/// The announcement about a channel in a plan.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Terms {
-    /// The probability with which a terminal that may send does.
+    /// The probability with which a terminal that has a burst sends it.
     pub(super) persistence: Probability,
-    /// In bursts per slot.
+    /// Load of the channel, in bursts per slot.
     pub(super) load: f64,
 }
 
@@ -32,18 +32,18 @@ pub(super) struct Terms {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Sender {
     pub(super) terminal: u32,
-    /// Bursts that it sent.
+    /// Number of bursts that it sent.
     pub(super) bursts: u32,
-    /// Of these, the hub has decoded.
+    /// Number of these that the hub has decoded.
     pub(super) decoded: u32,
-    /// Counted among those of the channel.
+    /// Its carrier, counted among those of the channel.
     pub(super) carrier: u32,
 }
 
 /// A burst of a terminal.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Sent {
-    /// Which of the terminal's packets it belongs to.
+    /// Index of its packet among those that the terminal sends.
     pub(super) place: u32,
     /// The replicas that arrive, if any.
     pub(super) arriving: Option<BurstSlots>,
@@ -52,14 +52,14 @@ pub(super) struct Sent {
 /// A burst of which a replica arrives.
 #[derive(Debug)]
 struct Arriving {
-    /// The number of its sender.
+    /// Index of its sender in the frame.
     sender: u32,
     place: u32,
     carrier: u32,
     slots: BurstSlots,
 }
 
-/// The blocks of a frame, with all that was sent in them.
+/// The blocks of a frame, with all bursts sent in them.
 #[derive(Debug)]
 struct Air {
     frame: u64,
@@ -67,17 +67,17 @@ struct Air {
     bursts: Vec<Arriving>,
 }
 
-/// What the hub has got of the blocks of a frame.
+/// The bursts that the hub has decoded in the blocks of a frame.
 #[derive(Debug, Default)]
 pub(super) struct Heard {
     pub(super) frame: u64,
-    /// All that sent.
+    /// All terminals that sent, decoded or not.
     pub(super) senders: Vec<Sender>,
-    /// The decoded bursts: number of the sender, and which of its packets.
+    /// The decoded bursts: index of the sender, and of its packet.
     pub(super) decoded: Vec<(u32, u32)>,
 }
 
-/// A contention channel.
+/// A contention channel of the return link.
 #[derive(Debug)]
 pub(super) struct Channel {
     pub(super) block: Block,
@@ -88,24 +88,24 @@ pub(super) struct Channel {
     pub(super) carriers: u32,
     /// Frames after which a terminal has an answer in any case.
     pub(super) answer: u32,
-    /// With limits that are possible.
+    /// A back-off with checked limits, to be copied for each terminal.
     pub(super) backoff: Backoff,
     frames: Frames,
     receiver: Receiver,
     control: LoadControl,
-    /// Whether the load is controlled, not only measured.
+    /// True if the load is controlled, not only measured.
     controlled: bool,
-    /// What was announced for each superframe, from number `oldest` on.
+    /// Announcements for each superframe, from number `oldest` on.
     announced: VecDeque<Terms>,
     oldest: u64,
-    /// The next frame that the hub receives.
+    /// Number of the next frame that the hub receives.
     next: u64,
-    /// Frames in which something was sent, in order.
+    /// Frames with bursts on the air, in order.
     air: VecDeque<Air>,
 }
 
 impl Channel {
-    /// The channel for requests, if there is one.
+    /// Creates the channel for requests, if it is configured.
     pub(super) fn for_requests(config: &DamaConfig) -> Result<Option<Self>, ContentionError> {
         let Some(request) = config.requests.transport.slots() else { return Ok(None) };
         let (slots, others) =
@@ -122,7 +122,7 @@ impl Channel {
         Ok(Some(channel))
     }
 
-    /// The channel for packets, if there is one.
+    /// Creates the channel for packets, if it is configured.
     pub(super) fn for_packets(config: &DamaConfig) -> Result<Option<Self>, ContentionError> {
         let Some(access) = &config.random_access else { return Ok(None) };
         let slots = config.frames.slots;
@@ -163,12 +163,12 @@ impl Channel {
         })
     }
 
-    /// When the block of a frame begins. All blocks end with their frame.
+    /// Returns the time at which the block of a frame begins. All blocks end with their frame.
     pub(super) fn begin(&self, origin: Instant, frame: u64) -> Instant {
         self.frames.slot_begin(origin, frame, self.first_slot)
     }
 
-    /// The first frame whose block begins at or after `now`.
+    /// Returns the first frame whose block begins at or after `now`.
     pub(super) fn first_from(&self, origin: Instant, now: Instant) -> u64 {
         let next = self.frames.first_from(origin, now);
         match next.checked_sub(1) {
@@ -177,19 +177,19 @@ impl Channel {
         }
     }
 
-    /// The number of a carrier of this channel among all.
+    /// Converts the number of a carrier of this channel to its number among all carriers.
     pub(super) fn carrier(&self, carrier: u32) -> u32 {
         self.first_carrier + carrier
     }
 
-    /// What holds in a frame.
+    /// Returns the announcement that holds in a frame.
     pub(super) fn terms(&self, frame: u64) -> Terms {
         let since = (frame / u64::from(self.frames.per_superframe)).saturating_sub(self.oldest);
         let quiet = Terms { persistence: Probability::ONE, load: 0.0 };
         self.announced.get(since as usize).copied().unwrap_or(quiet)
     }
 
-    /// Puts the bursts of a terminal on the air. Returns whether they are the first of their frame,
+    /// Puts the bursts of a terminal on the air. Returns true if they are the first of their frame,
     /// which is the current one.
     pub(super) fn send(
         &mut self,
@@ -212,7 +212,7 @@ impl Channel {
         is_first
     }
 
-    /// Receives the blocks of the next frame in which something was sent.
+    /// Receives the blocks of the next frame with bursts on the air.
     pub(super) fn receive(&mut self) -> Heard {
         let Some(Air { frame, mut senders, mut bursts }) = self.air.pop_front() else {
             return Heard::default();
@@ -220,7 +220,7 @@ impl Channel {
         self.receive_idle(frame);
         self.next = frame + 1;
         let in_force = self.in_force(frame);
-        // In the order of carriers, each with its bursts in the order in which they were sent.
+        // By carrier; the stable sort keeps the order in which the bursts were sent.
         bursts.sort_by_key(|burst| burst.carrier);
         let (mut decoded, mut rest) = (Vec::new(), &bursts[..]);
         for carrier in 0..self.carriers {
@@ -240,10 +240,12 @@ impl Channel {
         Heard { frame, senders, decoded }
     }
 
-    /// Receives the blocks before frame number `until` up to the next in which something was sent.
+    /// Receives the empty blocks before frame number `until`, up to the next with bursts on the
+    /// air.
     pub(super) fn receive_idle(&mut self, until: u64) {
         let until = self.air.front().map_or(until, |air| until.min(air.frame));
         let slots = self.block.slots();
+        // Idle blocks count, too, or the estimate of the load would never fall.
         let idle = Reception { decoded: &[], idle: slots, intact: slots, unresolved: 0, passes: 0 };
         while self.next < until {
             let in_force = self.in_force(self.next);
@@ -252,7 +254,7 @@ impl Channel {
         }
     }
 
-    /// The persistence of a frame that is being received. Earlier ones are not needed again.
+    /// Returns the persistence of a frame that is being received, and drops earlier announcements.
     fn in_force(&mut self, frame: u64) -> Probability {
         let superframe = frame / u64::from(self.frames.per_superframe);
         while self.oldest < superframe && self.announced.pop_front().is_some() {
@@ -261,7 +263,7 @@ impl Channel {
         self.terms(frame).persistence
     }
 
-    /// Announces what holds in the next superframe, with its plan.
+    /// Announces persistence and load for the next superframe, with its plan.
     pub(super) fn announce(&mut self) {
         let controlled = self.controlled.then(|| self.control.persistence());
         let persistence = controlled.unwrap_or(Probability::ONE);

@@ -1,4 +1,5 @@
-//! Contention: terminals send requests and packets without a grant, and the hub answers with a plan.
+//! Contention: terminals send requests and packets without a grant, and the hub answers with its
+//! next plan.
 //!
 //! | event | when | what happens |
 //! |---|---|---|
@@ -15,25 +16,25 @@ use crate::dama::config::{DamaConfig, DamaError};
 use crate::dama::random_access::{BurstSlots, Ended, Outcome, State, Turn};
 use crate::dama::terminal::{Contender, Departed, Terminal};
 
-/// What became of the bursts of a terminal.
+/// The hub's answer to the bursts of a terminal.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Answer {
     kind: ChannelKind,
     terminal: u32,
     /// The frame in which they were sent.
     sent: u64,
-    /// Whether the hub has all of them.
+    /// True if the hub has decoded all of them.
     decoded: bool,
 }
 
-/// Both channels, by [`ChannelKind`].
+/// Creates both channels, indexed by [`ChannelKind`].
 pub(super) fn channels(config: &DamaConfig) -> Result<[Option<Channel>; 2], DamaError> {
     let requests = Channel::for_requests(config).map_err(DamaError::RequestSlots)?;
     let packets = Channel::for_packets(config).map_err(DamaError::RandomAccess)?;
     Ok([requests, packets])
 }
 
-/// A terminal's part in both, with a seed for each.
+/// Creates a terminal's contenders for both channels, with a seed for each.
 pub(super) fn contenders(
     channels: &[Option<Channel>; 2],
     seeds: [u64; 2],
@@ -48,26 +49,26 @@ pub(super) fn contenders(
 }
 
 impl<P: Payload> Dama<P> {
-    /// The first frame after those whose plans are known in frame number `frame`.
+    /// Returns the first frame after those whose plans are known in frame number `frame`.
     pub(super) fn known(&self, frame: u64) -> u64 {
         let count = u64::from(self.frames.per_superframe);
         (frame / count + 1) * count
     }
 
-    /// The first block of a channel at or after `now`.
+    /// Returns the frame of the first block of a channel at or after `now`.
     pub(super) fn first_block(&self, kind: ChannelKind, now: Instant) -> u64 {
         let channel = self.channels[kind as usize].as_ref();
         channel.map_or(u64::MAX, |channel| channel.first_from(self.origin, now))
     }
 
-    /// When the block of a frame begins.
+    /// Returns the time at which the block of a frame begins.
     pub(super) fn block_begin(&self, kind: ChannelKind, frame: u64) -> Instant {
         let channel = self.channels[kind as usize].as_ref();
         channel.map_or(Instant::MAX, |channel| channel.begin(self.origin, frame))
     }
 
-    /// The hub announces what holds in a superframe, from the blocks that it has received by the
-    /// time of the decision.
+    /// Announces persistence and load of a superframe, from the blocks that the hub has received by
+    /// the time of the decision.
     pub(super) fn announce(&mut self, superframe: u64) {
         let decision = self.decision(superframe);
         let frame = self.frames.at(self.origin + self.request_delay, decision);
@@ -77,7 +78,8 @@ impl<P: Payload> Dama<P> {
         }
     }
 
-    /// A packet is on its way, or lost there. It arrives at `now` or later, not before the one ahead.
+    /// Puts a packet on its way, even if it will be lost. It arrives at `now` or later, not before
+    /// the one ahead.
     fn fly(&mut self, now: Instant, terminal: usize, departed: Departed<P>) {
         let Departed { at, frame, lost } = departed;
         let latest = self.latest[terminal].max(now).max(self.path.arrival(at, || 0));
@@ -85,7 +87,7 @@ impl<P: Payload> Dama<P> {
         self.flying.insert(latest, Flying { terminal: terminal as u32, frame, lost });
     }
 
-    /// Lets a terminal look at the block of a frame, unless it already awaits one.
+    /// Schedules a terminal's look at the block of a frame, unless it already awaits one.
     fn await_block(&mut self, kind: ChannelKind, terminal: usize, frame: u64) {
         let contender = self.terminals[terminal].contenders[kind as usize].as_mut();
         let (Some(contender), Some(channel)) = (contender, &self.channels[kind as usize]) else {
@@ -98,8 +100,8 @@ impl<P: Payload> Dama<P> {
         }
     }
 
-    /// Lets a terminal that has packets look whether contention is the way to send them, in the next
-    /// block after `now`.
+    /// Schedules a terminal's choice between contention and assignment, if it has packets, for the
+    /// next block after `now`.
     pub(super) fn await_packets(&mut self, now: Instant, terminal: usize) {
         let asks = &mut self.terminals[terminal];
         let Some(contender) = &asks.contenders[ChannelKind::Packets as usize] else { return };
@@ -114,7 +116,7 @@ impl<P: Payload> Dama<P> {
         }
     }
 
-    /// Asks for capacity by contention, in the block of this frame or later.
+    /// Requests capacity by contention, in the block of this frame or later.
     pub(super) fn offer_request(&mut self, terminal: usize, frame: u64) {
         let asks = &mut self.terminals[terminal];
         let request = asks.request(frame);
@@ -127,12 +129,13 @@ impl<P: Payload> Dama<P> {
         }
     }
 
-    /// A block begins in which a terminal may send.
+    /// Handles the begin of a block in which a terminal may send.
     pub(super) fn contend(&mut self, at: Instant, kind: ChannelKind, terminal: usize, frame: u64) {
         let Some(contender) = &mut self.terminals[terminal].contenders[kind as usize] else {
             return;
         };
         if contender.alarm != Some(frame) {
+            // An outdated event: a later block has been awaited since.
             return;
         }
         contender.alarm = None;
@@ -147,7 +150,7 @@ impl<P: Payload> Dama<P> {
         self.watch(terminal);
     }
 
-    /// The cells of each packet that a terminal is to send by contention in a frame.
+    /// Returns the cells of each packet that a terminal is to send by contention in a frame.
     fn packets_to_send(&mut self, at: Instant, terminal: usize, frame: u64) -> Vec<u32> {
         let known = self.known(frame);
         let asks = &mut self.terminals[terminal];
@@ -159,12 +162,13 @@ impl<P: Payload> Dama<P> {
             return Vec::new();
         }
         if state != State::Idle && !asks.buffers().has_contended() {
-            // They have all left in granted slots.
+            // All of its packets for contention have left in granted slots meanwhile.
             self.terminals[terminal].cancel(ChannelKind::Packets as usize);
             state = State::Idle;
         }
         let asks = &mut self.terminals[terminal];
         if asks.has_slots(at, known) {
+            // Granted slots come first; what they leave may contend once no plan grants more.
             if !asks.buffers().is_empty() {
                 self.await_block(ChannelKind::Packets, terminal, known);
             }
@@ -176,7 +180,8 @@ impl<P: Payload> Dama<P> {
         self.terminals[terminal].buffers().contended_cells()
     }
 
-    /// Takes packets for contention, if it is the way to send them.
+    /// Takes packets for contention, within the limits and the slots of a block; returns true if
+    /// there are any.
     fn gather(&mut self, terminal: usize, frame: u64) -> bool {
         let (Some(channel), Some(limits)) =
             (&self.channels[ChannelKind::Packets as usize], &self.limits)
@@ -190,7 +195,7 @@ impl<P: Payload> Dama<P> {
         asks.gather(most, load, limits) && asks.offer(ChannelKind::Packets as usize, frame)
     }
 
-    /// Sends in the block of a frame, if the terminal may and has enough slots.
+    /// Sends in the block of a frame, if the terminal is allowed to and has enough free slots.
     fn try_block(
         &mut self,
         at: Instant,
@@ -209,7 +214,7 @@ impl<P: Payload> Dama<P> {
             return self.await_block(kind, terminal, frame + 1);
         }
         match contender.contention.handle_block(frame, channel.terms(frame).persistence) {
-            // Those slots are for a terminal with one burst and no others at the same time.
+            // The slots drawn there ignore other bursts and granted slots, so these are drawn anew.
             Turn::Send(_) => {
                 let drawn = contender.draw(block, free, bursts);
                 self.send(at, kind, terminal, frame, cells, &drawn);
@@ -223,7 +228,7 @@ impl<P: Payload> Dama<P> {
         }
     }
 
-    /// Puts bursts on the air, one for each cell of each packet.
+    /// Sends bursts, one for each cell of each packet.
     fn send(
         &mut self,
         at: Instant,
@@ -282,7 +287,8 @@ impl<P: Payload> Dama<P> {
         });
     }
 
-    /// Blocks have reached the hub. It passes on what it has, and answers with the next plan.
+    /// Handles blocks that have reached the hub: passes on what was decoded, and schedules the
+    /// answers with the next plan.
     pub(super) fn receive(&mut self, at: Instant, kind: ChannelKind) {
         let Some(channel) = &mut self.channels[kind as usize] else { return };
         let heard = channel.receive();
@@ -298,6 +304,7 @@ impl<P: Payload> Dama<P> {
             }
         }
         let end = self.frames.begin(self.origin, heard.frame + 1);
+        // The next plan to be decided carries the answers; it is known when its superframe begins.
         let answered = self.superframe * u64::from(self.frames.per_superframe);
         let answered = self.frames.begin(self.origin, answered);
         for sender in &heard.senders {
@@ -331,7 +338,7 @@ impl<P: Payload> Dama<P> {
         events.push_back(Event::Received { at, channel, frame, senders });
     }
 
-    /// The plan that is now in force answers a terminal's bursts.
+    /// Handles the answer to a terminal's bursts in the plan that is now in force.
     pub(super) fn handle_answer(&mut self, at: Instant, answer: Answer) {
         let Answer { kind, terminal, sent, decoded } = answer;
         let (terminal, frame) = (terminal as usize, self.frames.first_from(self.origin, at));
@@ -358,7 +365,7 @@ impl<P: Payload> Dama<P> {
         self.await_opportunity(at, terminal);
     }
 
-    /// The hub has all that a terminal sent.
+    /// Handles an answer according to which the hub has decoded all bursts.
     fn delivered(&mut self, kind: ChannelKind, terminal: usize, frame: u64) {
         let asks = &mut self.terminals[terminal];
         match kind {
@@ -375,7 +382,7 @@ impl<P: Payload> Dama<P> {
         }
     }
 
-    /// The last attempt has failed.
+    /// Handles the failure of the last attempt.
     fn give_up(&mut self, at: Instant, kind: ChannelKind, terminal: usize) {
         let asks = &mut self.terminals[terminal];
         match kind {
@@ -384,6 +391,7 @@ impl<P: Payload> Dama<P> {
                     asks.agent().handle_given_up(request);
                     asks.slots.requests_given_up += 1;
                     let pause = asks.contenders[kind as usize].as_mut().map(|each| each.pause());
+                    // Terminals that gave up together must not begin again together.
                     let frame = self.frames.at(self.origin, at);
                     asks.last_opportunity = Some(frame + pause.unwrap_or(0));
                 }
@@ -402,7 +410,7 @@ impl<P: Payload> Dama<P> {
 }
 
 impl<P: Payload> Terminal<P> {
-    /// Offers a burst for contention. Whether it is taken.
+    /// Offers a burst for contention; returns true if it was accepted.
     fn offer(&mut self, channel: usize, frame: u64) -> bool {
         self.contenders[channel].as_mut().is_some_and(|each| each.contention.offer(frame))
     }

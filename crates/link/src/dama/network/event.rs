@@ -1,4 +1,4 @@
-//! What a return link reports.
+//! The events that a return link records.
 
 use units::Instant;
 
@@ -7,84 +7,84 @@ use crate::dama::layout::Run;
 use crate::dama::ncc::Grant;
 use crate::dama::request::Request;
 
-/// Something that happened, for statistics and pictures.
+/// An event of a return link, for statistics and pictures.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Event {
     /// A terminal sent a request in a slot without contention.
     Requested {
-        /// When.
+        /// Time at which its slot begins.
         at: Instant,
-        /// Who.
+        /// Number of the terminal.
         terminal: u32,
-        /// For what.
+        /// The requested capacity.
         request: Request,
-        /// Whether it gets lost on the way.
+        /// True if it gets lost on the way.
         lost: bool,
     },
     /// A terminal sends in a contention block.
     Contended {
-        /// When the block begins.
+        /// Time at which the block begins.
         at: Instant,
-        /// Who.
+        /// Number of the terminal.
         terminal: u32,
-        /// A request or cells of packets.
+        /// The channel, for a request or for cells of packets.
         channel: ChannelKind,
-        /// What it asks for, if it is a request.
+        /// The requested capacity, if it is a request.
         request: Option<Request>,
         /// 1 for the first attempt, more for repetitions.
         attempt: u32,
-        /// The frame's number.
+        /// Number of the frame.
         frame: u64,
-        /// The carrier's number.
+        /// Number of the carrier.
         carrier: u32,
         /// The slots of each burst's replicas, as numbers in the frame.
         slots: Vec<Vec<u32>>,
     },
-    /// The hub has received the contention blocks of a frame in which something was sent.
+    /// The hub has received the contention blocks of a frame, with at least one burst.
     Received {
-        /// When.
+        /// Time at which the blocks have reached the hub.
         at: Instant,
-        /// Requests or packets.
+        /// The channel, for requests or for packets.
         channel: ChannelKind,
-        /// The frame's number.
+        /// Number of the frame.
         frame: u64,
-        /// All that sent in it.
+        /// All terminals that sent in it.
         senders: Vec<Received>,
     },
     /// A terminal's last attempt by contention has failed.
     GaveUp {
-        /// When it learns of it.
+        /// Time at which it learns of the failure.
         at: Instant,
-        /// Who.
+        /// Number of the terminal.
         terminal: u32,
-        /// A request or packets.
+        /// The channel, for a request or for packets.
         channel: ChannelKind,
     },
-    /// A superframe was allocated.
+    /// The network control centre has allocated a superframe.
     Allocated {
-        /// When it begins.
+        /// Time at which it begins.
         begins: Instant,
-        /// Its number.
+        /// Number of the superframe.
         superframe: u64,
-        /// Who gets what, in the order of the slots.
+        /// The grants, in the order of their slots.
         grants: Vec<Grant>,
         /// The slots of each grant, in the same order.
         plan: Vec<Vec<Run>>,
-        /// Terminals whose MAC buffers held cells when it was decided, with their number.
+        /// Terminals whose MAC buffers held cells at the decision, with the number of cells.
         waiting: Vec<(u32, u32)>,
     },
 }
 
-/// What the hub received from a terminal in a contention block.
+/// The bursts of a terminal in a contention block, as the hub received them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Received {
-    /// Who.
+    /// Number of the terminal.
     pub terminal: u32,
-    /// On which carrier.
+    /// Number of the carrier.
     pub carrier: u32,
-    /// Bursts that were decoded.
+    /// Number of bursts that were decoded.
     pub decoded: u32,
-    /// Bursts that were not: collisions, and what errors or outages hit.
+    /// Number of bursts that were not, because of collisions, errors or outages.
     pub collided: u32,
 }

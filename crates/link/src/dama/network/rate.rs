@@ -1,8 +1,8 @@
 //! The rate of the carriers while a link runs: a fade, in which more robust coding leaves less.
 //!
 //! A superframe gets as many slots as the rate carries in a superframe's time from its decision on.
-//! Plans that were decided before stay valid. What is more than the frames were built for is not
-//! used.
+//! Plans that were decided before stay valid. A rate above that for which the frames were built is
+//! not used.
 //!
 //! Not modelled: that slots are longer in a fade. The first ones of each frame are used, with the
 //! duration that they always have, and the others stay empty. So the rate is right from frame to
@@ -16,20 +16,20 @@ use crate::dama::frames::Frames;
 use crate::rate::{Capacity, WORK_PER_BIT};
 use crate::{Payload, Rate};
 
-/// The carriers of a return link.
+/// The carriers of a return link, with their rate over time.
 #[derive(Debug)]
 pub(super) struct Carriers {
-    /// What they were built for.
+    /// The frames for which they were built.
     frames: Frames,
     grantable: Grantable,
-    /// The rate of each, unless it is the one that they were built for.
+    /// The rate of each carrier, unless it is the one for which they were built.
     rate: Option<Capacity>,
 }
 
-/// What of a superframe is used.
+/// The part of a superframe that is in use.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct InUse {
-    /// The frames, with the slots that are used; they may be 0.
+    /// The frames, with the number of slots in use, which may be 0.
     pub(super) frames: Frames,
     /// Slots of a superframe that can be granted.
     pub(super) capacity: u32,
@@ -41,7 +41,7 @@ impl Carriers {
         Self { frames: config.frames, grantable: config.grantable(), rate }
     }
 
-    /// What is used of a superframe that is decided at this time.
+    /// Returns the part of a superframe that is in use if it is decided at this time.
     pub(super) fn in_use(&self, decided: Instant) -> InUse {
         let frames = self.frames;
         let slots = self.rate.as_ref().map_or(frames.slots, |rate| {

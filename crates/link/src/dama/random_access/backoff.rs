@@ -29,19 +29,19 @@ pub struct BackoffLimits {
     pub attempts: u32,
 }
 
-/// Why numbers are not those of a back-off.
+/// The reason why limits of a back-off are invalid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum BackoffError {
     /// A window without blocks, or limits in the wrong order.
     #[error("a window from {first} to {greatest} blocks: expected 1 <= first <= greatest")]
     Window {
-        /// The first window.
+        /// The given first window.
         first: u32,
-        /// The greatest.
+        /// The given greatest window.
         greatest: u32,
     },
-    /// Nothing would ever be sent.
+    /// There are no attempts, so nothing would ever be sent.
     #[error("0 attempts: expected at least 1")]
     Attempts,
 }
@@ -84,8 +84,8 @@ impl fmt::Display for BackoffLimits {
 /// The pause of a terminal after a collision: uniform in a window that doubles with each further
 /// one, up to a limit (R. M. Metcalfe, D. R. Boggs, "Ethernet", CACM 19(7), 1976).
 ///
-/// It ends: after the last attempt it says [`Retry::GiveUp`], and its owner decides what becomes of
-/// the burst.
+/// After the last attempt it returns [`Retry::GiveUp`], and its owner decides what becomes of the
+/// burst.
 #[derive(Debug, Clone, Copy)]
 pub struct Backoff {
     limits: BackoffLimits,
@@ -94,13 +94,13 @@ pub struct Backoff {
     window: u32,
 }
 
-/// What to do after a collision.
+/// The action after a collision.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use]
 pub enum Retry {
     /// Let this many blocks pass, then try again.
     After(u32),
-    /// No further attempt.
+    /// Give the burst up: there is no further attempt.
     GiveUp {
         /// The attempts made, all without success.
         attempts: u32,
@@ -123,14 +123,14 @@ impl Backoff {
         Ok(Self { limits, collisions: 0, window: first })
     }
 
-    /// The burst was decoded: the next one starts with the first window.
+    /// Records that the burst was decoded: the next one starts with the first window.
     pub fn succeeded(&mut self) {
         self.collisions = 0;
         self.window = self.limits.first;
     }
 
-    /// The burst was not decoded. Draws one number if there is another attempt; otherwise the next
-    /// burst starts with the first window.
+    /// Records that the burst was not decoded. Draws one number if there is another attempt;
+    /// otherwise the next burst starts with the first window.
     pub fn collided(&mut self, dice: &mut Dice) -> Retry {
         self.collisions += 1;
         if self.collisions >= self.limits.attempts {
@@ -143,12 +143,12 @@ impl Backoff {
         Retry::After(pause)
     }
 
-    /// Its limits.
+    /// Returns the limits that it was created with.
     pub const fn limits(&self) -> BackoffLimits {
         self.limits
     }
 
-    /// Collisions of the current burst.
+    /// Returns the number of collisions of the current burst.
     pub const fn collisions(&self) -> u32 {
         self.collisions
     }

@@ -15,28 +15,28 @@ pub struct Block {
     slots: u16,
 }
 
-/// Why a scheme and a number of slots do not form a [`Block`].
+/// The reason why a scheme and a number of slots do not form a [`Block`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum BlockError {
     /// The number of replicas is out of range.
     #[error("{scheme}: expected 2 to {MAX_REPLICAS} replicas")]
     Replicas {
-        /// The given scheme.
+        /// The scheme that was given.
         scheme: AccessScheme,
     },
-    /// The receiver would never look at the block.
+    /// Without iterations the receiver would never decode a block.
     #[error("{scheme}: expected at least 1 iteration")]
     Iterations {
-        /// The given scheme.
+        /// The scheme that was given.
         scheme: AccessScheme,
     },
     /// A burst has more replicas than the block has slots.
     #[error("{scheme} in {slots} slots: expected at least {} slots", scheme.replicas())]
     Slots {
-        /// The given scheme.
+        /// The scheme that was given.
         scheme: AccessScheme,
-        /// The given number of slots.
+        /// The number of slots that was given.
         slots: u16,
     },
 }
@@ -62,18 +62,18 @@ impl Block {
         Ok(Self { scheme, slots })
     }
 
-    /// The access scheme.
+    /// Returns the access scheme.
     pub const fn scheme(self) -> AccessScheme {
         self.scheme
     }
 
-    /// The number of slots, at least that of the replicas.
+    /// Returns the number of slots, at least that of the replicas.
     pub const fn slots(self) -> u16 {
         self.slots
     }
 
-    /// The slots of a burst: distinct, every set of them equally likely. Draws one number for each
-    /// replica (R. Floyd's sampling; J. Bentley, CACM 30(9), 1987).
+    /// Draws the slots of a burst: distinct, every set of them equally likely. Draws one number for
+    /// each replica (R. Floyd's sampling; J. Bentley, CACM 30(9), 1987).
     pub fn draw(self, dice: &mut Dice) -> BurstSlots {
         let replicas = u16::from(self.scheme.replicas());
         let mut drawn = BurstSlots { len: 0, slots: [0; MAX_REPLICAS] };
@@ -87,9 +87,9 @@ impl Block {
 }
 
 impl Block {
-    /// The slots of a burst among those that are `free`, from which it takes them; every set of them
-    /// equally likely. `None` if there are too few. For a terminal that sends several bursts in a
-    /// block, or has other slots at the same time. Draws one number for each replica.
+    /// Draws the slots of a burst from those that are `free`, and removes them there; every set of
+    /// them is equally likely. `None` if there are too few. For a terminal that sends several
+    /// bursts in a block, or has other slots at the same time. Draws one number for each replica.
     pub fn draw_among(self, free: &mut Vec<u16>, dice: &mut Dice) -> Option<BurstSlots> {
         let replicas = self.scheme.replicas();
         if free.len() < usize::from(replicas) {
@@ -111,29 +111,29 @@ pub struct BurstSlots {
     slots: [u16; MAX_REPLICAS],
 }
 
-/// Why slots are not those of a burst.
+/// The reason why slots are not those of a burst.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum SlotsError {
-    /// No slot, or too many.
+    /// There are no slots, or too many.
     #[error("a burst in {slots} slots: expected 1 to {MAX_REPLICAS}")]
     Number {
-        /// The number of slots.
+        /// The number of slots that was given.
         slots: usize,
     },
-    /// A burst that collides with itself.
+    /// A slot is given twice, so the burst would collide with itself.
     #[error("slot {slot} twice in a burst")]
     Twice {
-        /// The slot.
+        /// The slot that is given twice.
         slot: u16,
     },
 }
 
 impl BurstSlots {
-    /// The given slots.
+    /// Creates a burst in the given slots.
     ///
     /// # Errors
-    /// If there is none, or more than [`MAX_REPLICAS`], or one is there twice.
+    /// If there are none, or more than [`MAX_REPLICAS`], or one is given twice.
     pub fn new(slots: &[u16]) -> Result<Self, SlotsError> {
         if slots.is_empty() || slots.len() > MAX_REPLICAS {
             return Err(SlotsError::Number { slots: slots.len() });
@@ -148,7 +148,7 @@ impl BurstSlots {
         Ok(distinct)
     }
 
-    /// The slots, in the order in which they were given or drawn.
+    /// Returns the slots, in the order in which they were given or drawn.
     pub fn as_slice(&self) -> &[u16] {
         &self.slots[..usize::from(self.len)]
     }
@@ -170,9 +170,9 @@ impl Eq for BurstSlots {}
 /// A burst in a contention block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Burst {
-    /// What the receiver reports if it decodes the burst: one per burst of a block.
+    /// The number that the receiver reports if it decodes the burst; unique in a block.
     pub id: u32,
-    /// Its replicas.
+    /// The slots of its replicas.
     pub slots: BurstSlots,
 }
 

@@ -1,4 +1,4 @@
-//! Contention or assignment.
+//! The choice between contention and assignment.
 
 use core::fmt;
 use core::str::FromStr;
@@ -13,7 +13,7 @@ const KIND: Kind = Kind {
     expected: "\"[head=15kB] [backlog=15kB] [load=0.5]\": bytes, and bursts per slot, above 0",
 };
 
-/// How a packet gets capacity.
+/// The way in which a packet gets capacity.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Access {
     /// Sent at once in a contention block.
@@ -25,7 +25,7 @@ pub enum Access {
 /// Limits of [`choose`]. Text: `"head=15kB backlog=15kB load=0.5"`, each with this default.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct AccessLimits {
-    /// What a traffic burst may send by contention before the rest waits for its assignment.
+    /// Bytes of a traffic burst that may go by contention before the rest waits for its assignment.
     pub head: ByteCount,
     /// Greatest backlog of a terminal that uses contention. With more the assignment is worth its
     /// delay, and contention would take many blocks.
@@ -75,8 +75,8 @@ impl fmt::Display for AccessLimits {
     }
 }
 
-/// Contention for the head of a traffic burst, assignment for the rest, and for everything once the
-/// contention channel is loaded.
+/// Chooses contention for the head of a traffic burst, assignment for the rest, and for everything
+/// once the contention channel is loaded.
 ///
 /// N. Kuhn, H. C. Bui, J. Lacan, J. Radzik, E. Lochin, "On the trade-off between spectrum efficiency
 /// with dedicated access and short end-to-end transmission delays with random access in DVB-RCS2",
@@ -92,9 +92,9 @@ impl fmt::Display for AccessLimits {
 /// - the load is that of [`super::LoadControl::load`], as announced by the hub. One that is not a
 ///   number counts as too high.
 ///
-/// `backlog` is what waits in the terminal, `sent` what this traffic burst has sent by either way.
-/// The answer holds for the next packet. The owner requests capacity for what will remain when the
-/// head is sent, at once and not at its end: the assignment takes a round trip to come.
+/// `backlog` are the bytes that wait in the terminal, `sent` those that this traffic burst has sent
+/// either way. The choice holds for the next packet. The owner requests capacity for the rest of
+/// the traffic burst at once, not when its head is sent: the assignment takes a round trip.
 pub fn choose(backlog: ByteCount, sent: ByteCount, load: f64, limits: &AccessLimits) -> Access {
     if load < limits.load && sent < limits.head && backlog <= limits.backlog {
         Access::Contention

@@ -1,4 +1,4 @@
-//! A terminal's attempts to send a burst.
+//! A terminal's attempts to send a burst by contention.
 
 use units::Probability;
 
@@ -19,18 +19,18 @@ use crate::Dice;
 ///     └──────────────── late answer ◀────────── BackingOff
 /// ```
 ///
-/// It is handed the numbers of blocks, which never go back:
+/// It is passed the numbers of blocks, which never decrease:
 ///
 /// | input | when |
 /// |---|---|
 /// | [`Contention::offer`] | there is something to send |
 /// | [`Contention::handle_block`] | a block begins, at least each [`Contention::poll_block`] |
-/// | [`Contention::handle_answer`] | the hub says what became of a burst |
+/// | [`Contention::handle_answer`] | the hub answers a burst |
 ///
-/// A block begins before answers that arrive during it. A silent hub is a hub that did not decode
-/// the burst: once the block `answer` blocks later begins, the burst has collided. So a lost answer
-/// makes the terminal send again what the hub already has; the owner must be able to tell
-/// duplicates. A late answer still ends the attempts, but not those already given up.
+/// A block begins before answers that arrive during it. Silence means that the hub did not decode
+/// the burst: once the block `answer` blocks later begins, the burst has collided. A lost answer
+/// therefore makes the terminal send again what the hub already has; the owner must be able to
+/// recognise duplicates. A late answer still ends the attempts, but not those already given up.
 ///
 /// The same seed and inputs give the same bursts.
 #[derive(Debug, Clone)]
@@ -44,10 +44,10 @@ pub struct Contention {
     attempted: Option<(u64, u64)>,
 }
 
-/// What a terminal's random access is doing.
+/// The state of a terminal's random access.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum State {
-    /// Nothing to send.
+    /// There is no burst to send.
     Idle,
     /// A burst is to be sent for the first time.
     Waiting {
@@ -58,7 +58,7 @@ pub enum State {
     InAir {
         /// The block that carries it.
         sent: u64,
-        /// When this block begins without an answer, the burst has collided.
+        /// The block at whose begin a burst without an answer has collided.
         answer_by: u64,
     },
     /// A burst has collided and is to be sent again.
@@ -68,42 +68,42 @@ pub enum State {
     },
 }
 
-/// What to do in a block.
+/// The action in a block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use]
 pub enum Turn {
-    /// Nothing.
+    /// Send nothing in this block.
     Quiet,
     /// Send the burst in these slots of the block.
     Send(BurstSlots),
     /// The burst is given up: count it, and decide what becomes of it.
     GaveUp {
-        /// The attempts made.
+        /// Number of attempts made.
         attempts: u32,
     },
 }
 
-/// What became of a burst, as the hub says.
+/// The outcome of a burst, according to the hub.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
-    /// It was decoded.
+    /// The burst was decoded.
     Succeeded,
-    /// It was not: the hub lists what it decoded in a block, and the burst is not there.
+    /// The burst was not decoded: it is missing in the hub's list of what it decoded in the block.
     Collided,
 }
 
-/// How the attempts to send a burst ended.
+/// The end of the attempts to send a burst.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use]
 pub enum Ended {
-    /// The hub has it.
+    /// The hub has the burst.
     Delivered {
-        /// The attempts made, at least 1.
+        /// Number of attempts made, at least 1.
         attempts: u32,
     },
-    /// It is given up: count it, and decide what becomes of it.
+    /// The burst is given up: count it, and decide what becomes of it.
     GaveUp {
-        /// The attempts made.
+        /// Number of attempts made.
         attempts: u32,
     },
 }
@@ -123,7 +123,7 @@ impl Contention {
         Ok(Self::with(block, answer, Backoff::new(limits)?, seed))
     }
 
-    /// Like [`Contention::new`], with a back-off that has not begun.
+    /// Like [`Contention::new`], with a back-off in its initial state.
     pub(in crate::dama) fn with(block: Block, answer: u32, backoff: Backoff, seed: u64) -> Self {
         Self {
             block,
@@ -135,8 +135,8 @@ impl Contention {
         }
     }
 
-    /// There is a burst to send, from block `from` on. False if the one before has not ended: then
-    /// the owner offers it again later, or sends it with the pending one.
+    /// Offers a burst to send, from block `from` on. Returns false if the one before has not ended:
+    /// then the owner offers it again later, or sends it with the pending one.
     #[must_use]
     pub fn offer(&mut self, from: u64) -> bool {
         let free = self.state == State::Idle;
@@ -146,8 +146,9 @@ impl Contention {
         free
     }
 
-    /// Block `number` begins. A terminal that may send does so with the probability `persistence`
-    /// that the hub announces ([`super::LoadControl`]), else it looks again in the next block.
+    /// Handles the begin of block `number`. A terminal with a burst sends it with the probability
+    /// `persistence` that the hub announces ([`super::LoadControl`]), else it tries again in the
+    /// next block.
     pub fn handle_block(&mut self, number: u64, persistence: Probability) -> Turn {
         if let State::InAir { answer_by, .. } = self.state
             && answer_by <= number
@@ -163,14 +164,16 @@ impl Contention {
         }
     }
 
-    /// The hub's answer to the burst sent in block `sent` arrives during block `number`. Returns how
-    /// the attempts end, if they do. An answer to another burst changes nothing.
+    /// Handles the hub's answer to the burst sent in block `sent`, which arrives during block
+    /// `number`. Returns the end of the attempts, if this ends them. An answer to another burst
+    /// changes nothing.
     #[must_use]
     pub fn handle_answer(&mut self, number: u64, sent: u64, outcome: Outcome) -> Option<Ended> {
         let (first, last) = self.attempted?;
         match outcome {
             Outcome::Succeeded if (first..=last).contains(&sent) => {
                 let unanswered = matches!(self.state, State::InAir { .. });
+                // A late answer is for an attempt that counts as a collision already.
                 let attempts = self.backoff.collisions() + u32::from(unanswered);
                 self.backoff.succeeded();
                 self.end();
@@ -183,14 +186,15 @@ impl Contention {
         }
     }
 
-    /// What was to be sent has gone another way: there is nothing to send any more. A burst in the air
-    /// is forgotten, and its answer changes nothing.
+    /// Cancels the burst, because its content has gone another way. A burst in the air is
+    /// forgotten, and its answer changes nothing.
     pub fn cancel(&mut self) {
         self.backoff.succeeded();
         self.end();
     }
 
-    /// The next block that [`Contention::handle_block`] must be called for; `None` if idle.
+    /// Returns the next block for which [`Contention::handle_block`] must be called; `None` if
+    /// idle.
     pub const fn poll_block(&self) -> Option<u64> {
         match self.state {
             State::Idle => None,
@@ -199,12 +203,12 @@ impl Contention {
         }
     }
 
-    /// What it is doing.
+    /// Returns the current state.
     pub const fn state(&self) -> State {
         self.state
     }
 
-    /// Collisions of the current burst.
+    /// Returns the number of collisions of the current burst.
     pub const fn collisions(&self) -> u32 {
         self.backoff.collisions()
     }
@@ -224,7 +228,8 @@ impl Contention {
         Turn::Send(self.block.draw(&mut self.dice))
     }
 
-    /// The burst in the air was not decoded; `next` is the first block that it could be sent in.
+    /// Handles a collision of the burst in the air; `next` is the first block in which it could be
+    /// sent again.
     fn collided(&mut self, next: u64) -> Option<Ended> {
         match self.backoff.collided(&mut self.dice) {
             Retry::After(pause) => {

@@ -1,4 +1,4 @@
-//! The hub's control of the load of a contention channel.
+//! Load control of a contention channel, at the hub.
 
 use units::Probability;
 
@@ -10,7 +10,7 @@ use super::{Block, Reception};
 const HEADROOM: f64 = 0.8;
 
 /// Keeps the load of a contention channel below the peak of its scheme: the hub announces the
-/// probability with which a terminal that may send does send in a block, the *persistence*.
+/// probability with which a terminal with a burst sends it in a block, the *persistence*.
 ///
 /// Without such control random access is bistable: once many terminals retransmit, nearly all
 /// bursts collide, and the backlog stays (slotted ALOHA: L. Kleinrock, S. S. Lam, IEEE Trans. Commun.
@@ -39,9 +39,9 @@ const HEADROOM: f64 = 0.8;
 pub struct LoadControl {
     block: Block,
     target: f64,
-    /// Blocks until a terminal takes silence for a collision.
+    /// Number of blocks after which a terminal takes silence for a collision.
     answer: f64,
-    /// Terminals that want to send in a block.
+    /// Estimate of the number of terminals that want to send in a block.
     backlog: f64,
 }
 
@@ -53,9 +53,9 @@ impl LoadControl {
         Self { block, target, answer: f64::from(answer.max(1)), backlog: 0.0 }
     }
 
-    /// A block was received in which terminals sent with probability `in_force`: the one announced
-    /// in time for it, not the latest. A block with `in_force` 0, or whose every slot was
-    /// corrupted, says nothing.
+    /// Handles the reception of a block in which terminals sent with probability `in_force`: the
+    /// one announced in time for it, not the latest. A block with `in_force` 0, or with all slots
+    /// corrupted, carries no information.
     pub fn handle_block(&mut self, reception: &Reception<'_>, in_force: Probability) {
         if in_force == Probability::ZERO || reception.intact == 0 {
             return;
@@ -69,7 +69,7 @@ impl LoadControl {
         self.backlog += (backlog - self.backlog) / period;
     }
 
-    /// The persistence to announce, above 0.
+    /// Returns the persistence to announce, above 0.
     pub fn persistence(&self) -> Probability {
         if self.backlog <= self.target {
             return Probability::ONE;
@@ -77,31 +77,34 @@ impl LoadControl {
         Probability::new(self.target / self.backlog).unwrap_or(Probability::ONE)
     }
 
-    /// The load if every terminal that wants to send did, in bursts per slot: what [`super::choose`]
-    /// compares with its limit. It may exceed 1.
+    /// Returns the load in bursts per slot if every terminal with a burst sent it, for
+    /// [`super::choose`] to compare with its limit. It may exceed 1.
     pub fn load(&self) -> f64 {
         self.backlog / f64::from(self.block.slots())
     }
 
-    /// Whether there may be any number of bursts, from twice the target on.
+    /// Returns true if the block shows no upper bound of the number of bursts.
     fn is_full(reception: &Reception<'_>) -> bool {
         reception.idle == 0 && reception.unresolved > 0
     }
 
-    /// The number of bursts on the air: exact if all were decoded.
+    /// Returns the number of bursts on the air: exact if all were decoded.
     fn bursts(&self, reception: &Reception<'_>) -> f64 {
         let decoded = reception.decoded.len() as f64;
         let shown = f64::from(self.shown(reception));
         match reception.unresolved {
             0 if reception.intact == self.block.slots() => decoded,
             0 => shown.max(decoded),
+            // Without an idle slot the number has only lower bounds, of which twice the target acts
+            // at once.
             _ if Self::is_full(reception) => shown.max(decoded + 2.0).max(2.0 * self.target),
+            // At least two bursts have collided in an unresolved slot.
             _ => shown.max(decoded + 2.0),
         }
     }
 
-    /// The number of bursts for which `idle` is closest to its expectation, up to that which leaves
-    /// half a slot idle.
+    /// Returns the number of bursts for which `idle` is closest to its expectation, up to that
+    /// which leaves half a slot idle.
     fn shown(&self, reception: &Reception<'_>) -> u32 {
         /// 2²⁴ bursts are more than a block of 65,535 slots can show.
         const BITS: usize = 24;

@@ -7,7 +7,7 @@ use crate::Dice;
 /// Measured throughput of a [`Block`]'s scheme.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct OpenLoop {
-    /// Decoded bursts per slot.
+    /// Mean number of decoded bursts per slot.
     pub throughput: f64,
     /// Standard error of the throughput, from the variation between blocks.
     pub standard_error: f64,
@@ -41,8 +41,8 @@ pub fn open_loop(block: Block, load: f64, blocks: u32, seed: u64) -> OpenLoop {
     }
 }
 
-/// A number with a Poisson distribution: events of a process of rate 1 until `mean` (D. E. Knuth,
-/// TAOCP vol. 2, 3.4.1), in parts small enough for exp(−mean).
+/// Draws a number with a Poisson distribution: events of a process of rate 1 until `mean` (D. E.
+/// Knuth, TAOCP vol. 2, 3.4.1), in parts small enough for exp(−mean) not to vanish.
 fn poisson(mean: f64, dice: &mut Dice) -> u32 {
     const PART: f64 = 500.0;
     let (mut events, mut left) = (0, mean.max(0.0));

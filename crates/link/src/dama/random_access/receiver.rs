@@ -21,10 +21,10 @@ pub struct Receiver {
     decoded: Vec<u32>,
 }
 
-/// What is on the air in a slot.
+/// The bursts on the air in a slot.
 #[derive(Debug, Clone, Copy, Default)]
 struct Slot {
-    /// The number of bursts.
+    /// Number of bursts that are not decoded yet.
     bursts: u32,
     /// The exclusive or of their positions in the input: that of the burst if there is only one. A
     /// list of the bursts in each slot is not needed.
@@ -32,7 +32,7 @@ struct Slot {
     corrupted: bool,
 }
 
-/// What the hub learns from a contention block.
+/// The result of receiving a contention block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Reception<'a> {
     /// The ids of the decoded bursts, each once: by the pass that decodes it, then by the slot. The
@@ -44,19 +44,19 @@ pub struct Reception<'a> {
     pub intact: u16,
     /// Intact slots in which bursts remain that were not decoded.
     pub unresolved: u16,
-    /// Passes that decoded something.
+    /// Number of passes that decoded any burst.
     pub passes: u16,
 }
 
 impl Receiver {
-    /// A receiver of such blocks.
+    /// A receiver of blocks like this one.
     pub fn new(block: Block) -> Self {
         let slots = vec![Slot::default(); block.slots().into()];
         Self { block, slots, single: Vec::new(), next: Vec::new(), decoded: Vec::new() }
     }
 
-    /// Decodes one block. Nothing can be read in the `corrupted` slots, in any order. Slots outside
-    /// of the block are ignored: a replica there is not received.
+    /// Decodes one block. Replicas in `corrupted` slots, given in any order, are not received, nor
+    /// those in slots outside of the block.
     pub fn receive(&mut self, bursts: &[Burst], corrupted: &[u16]) -> Reception<'_> {
         self.load(bursts, corrupted);
         let (idle, intact) = (self.count(|slot| slot.bursts == 0), self.count(|_| true));
@@ -71,7 +71,7 @@ impl Receiver {
         Reception { decoded: &self.decoded, idle, intact, unresolved, passes }
     }
 
-    /// The number of such intact slots.
+    /// Returns the number of intact slots that satisfy `such`.
     fn count(&self, such: impl Fn(&Slot) -> bool) -> u16 {
         self.slots.iter().filter(|slot| !slot.corrupted && such(slot)).count() as u16
     }
@@ -105,7 +105,7 @@ impl Receiver {
     fn pass(&mut self, bursts: &[Burst]) {
         for at in 0..self.single.len() {
             let slot = self.slots[usize::from(self.single[at])];
-            // Another replica of the same burst may have been read in this pass.
+            // Another replica of the same burst may have been decoded earlier in this pass.
             if slot.bursts == 1 {
                 self.decoded.push(bursts[slot.positions as usize].id);
                 self.remove(slot.positions, &bursts[slot.positions as usize]);

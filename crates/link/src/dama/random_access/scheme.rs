@@ -1,4 +1,4 @@
-//! The random access schemes, and what theory says of them.
+//! The random access schemes, with their theoretical throughput.
 
 use core::fmt;
 use core::str::FromStr;
@@ -17,8 +17,8 @@ const KIND: Kind = Kind {
 /// after ten.
 const ITERATIONS: u16 = 16;
 
-/// How terminals share the slots of a contention block. Text: `"slotted-aloha"`, `"dsa 2"`,
-/// `"crdsa 3 iterations=16"`.
+/// The scheme by which terminals share the slots of a contention block. Text: `"slotted-aloha"`,
+/// `"dsa 2"`, `"crdsa 3 iterations=16"`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AccessScheme {
     /// Each burst in one slot; two in a slot destroy each other (L. G. Roberts, "ALOHA packet
@@ -45,7 +45,7 @@ pub enum AccessScheme {
 }
 
 impl AccessScheme {
-    /// Slots per burst.
+    /// Returns the number of slots per burst.
     pub const fn replicas(self) -> u8 {
         match self {
             Self::SlottedAloha => 1,
@@ -53,7 +53,7 @@ impl AccessScheme {
         }
     }
 
-    /// Limit of the receiver's passes over a block.
+    /// Returns the limit of the receiver's passes over a block.
     pub const fn passes(self) -> u16 {
         match self {
             Self::SlottedAloha | Self::Dsa { .. } => 1,
@@ -61,14 +61,15 @@ impl AccessScheme {
         }
     }
 
-    /// The throughput at an offered `load`, both in bursts per slot (replicas of a burst count
-    /// once), for blocks of very many slots.
+    /// Returns the throughput at an offered `load`, both in bursts per slot (replicas of a burst
+    /// count once), for blocks of very many slots.
     ///
     /// A replica is unreadable with probability *p* if another burst in its slot has not been
     /// removed, that is, if none of that burst's d − 1 other replicas has been read. Per pass
     /// p ← 1 − exp(−d·G·p^(d−1)) from p = 1, and S = G·(1 − p^d) (density evolution: G. Liva,
     /// "Graph-based analysis and optimization of contention resolution diversity slotted ALOHA", IEEE
-    /// Trans. Commun. 59(2), 2011, for equal numbers of replicas). After one pass these are S = G·exp(−G) of slotted ALOHA and S = G·(1 − (1 − exp(−d·G))^d) of DSA.
+    /// Trans. Commun. 59(2), 2011, for equal numbers of replicas). After one pass these are
+    /// S = G·exp(−G) of slotted ALOHA and S = G·(1 − (1 − exp(−d·G))^d) of DSA.
     pub fn throughput(self, load: f64) -> f64 {
         let replicas = self.replicas();
         let power = |p: f64, n: u8| (0..n).fold(1.0, |product, _| product * p);
@@ -84,11 +85,11 @@ impl AccessScheme {
         load * (1.0 - power(unreadable, replicas))
     }
 
-    /// The load of the highest [`Self::throughput`], in bursts per slot, to 0.01. Above it the
-    /// throughput falls as the load rises: slowly with slotted ALOHA (from 1.00), within a few
+    /// Returns the load of the highest [`Self::throughput`], in bursts per slot, to 0.01. Above it
+    /// the throughput falls as the load rises: slowly with slotted ALOHA (from 1.00), within a few
     /// hundredths with CRDSA and 3 replicas (from about 0.75).
     pub fn peak_load(self) -> f64 {
-        // Even slotted ALOHA has its peak at 1.
+        // No scheme has its peak above that of slotted ALOHA, at 1.
         let loads = (1..=150).map(|hundredths| f64::from(hundredths) / 100.0);
         let best = |a: (f64, f64), load| {
             let throughput = self.throughput(load);
@@ -135,8 +136,8 @@ impl fmt::Display for AccessScheme {
     }
 }
 
-/// exp(−x) for x ≥ 0, with additions and multiplications only: the same on every platform, which
-/// `exp` does not guarantee.
+/// Returns exp(−x) for x ≥ 0, with additions and multiplications only: the same on every platform,
+/// which `exp` does not guarantee.
 pub(super) fn exp_minus(x: f64) -> f64 {
     /// Terms of the series: the next is below 2⁻⁵³ for arguments up to ½.
     const TERMS: u32 = 14;
@@ -146,6 +147,7 @@ pub(super) fn exp_minus(x: f64) -> f64 {
         halvings += 1;
     }
     let series = (1..=TERMS).rev().fold(1.0, |sum, n| 1.0 - small / f64::from(n) * sum);
+    // exp(−x) = exp(−x/2ⁿ) squared n times.
     (0..halvings).fold(series, |power, _| power * power)
 }
 

@@ -1,4 +1,4 @@
-//! A terminal's part in the contention channels.
+//! A terminal as a user of the contention channels.
 
 use units::{ByteCount, Instant};
 
@@ -25,7 +25,7 @@ pub(in crate::dama) struct Contender {
 }
 
 impl Contender {
-    /// One with nothing to send.
+    /// A contender with nothing to send.
     pub(in crate::dama) fn new(block: Block, answer: u32, backoff: Backoff, seed: u64) -> Self {
         let mut dice = Dice::new(seed);
         let contention = Contention::with(block, answer, backoff, dice.bits());
@@ -33,18 +33,18 @@ impl Contender {
         Self { contention, alarm: None, dice, longest_pause, sent: None }
     }
 
-    /// One of `carriers`, at random.
+    /// Draws one of `carriers`.
     pub(in crate::dama) fn carrier(&mut self, carriers: u32) -> u32 {
         if carriers > 1 { self.dice.below(carriers.into()) as u32 } else { 0 }
     }
 
-    /// A pause in frames after giving up, so that those who gave up together do not begin again
-    /// together.
+    /// Draws a pause in frames after giving up, so that terminals that gave up together do not
+    /// begin again together.
     pub(in crate::dama) fn pause(&mut self) -> u64 {
         self.dice.below(self.longest_pause.into())
     }
 
-    /// The slots of `bursts` bursts, among those that are `free`.
+    /// Draws the slots of `bursts` bursts from those that are `free`.
     pub(in crate::dama) fn draw(
         &mut self,
         block: Block,
@@ -64,21 +64,21 @@ impl<P: Payload> Terminal<P> {
         &mut self.agent
     }
 
-    /// When the first granted slot begins that the terminal knows of and can use. Plans are known up
-    /// to frame number `known`, exclusive.
+    /// Returns the begin of the first granted slot that the terminal knows of and can use. Plans
+    /// are known up to frame number `known`, exclusive.
     pub(in crate::dama) fn first_slot(&self, known: u64) -> Option<Instant> {
         let run = self.runs.front().filter(|run| run.frame < known)?;
         Some(self.frames.slot_begin(self.origin, run.frame, run.slot))
     }
 
-    /// Whether it has a granted slot at `now` or after, before frame number `known`.
+    /// Returns true if it has a granted slot at `now` or after, before frame number `known`.
     pub(in crate::dama) fn has_slots(&self, now: Instant, known: u64) -> bool {
         let begins = |(frame, slot)| self.frames.slot_begin(self.origin, frame, slot) == now;
         self.begun.is_some_and(begins) || self.first_slot(known).is_some()
     }
 
-    /// Slots of a block at slot number `first` of a frame in which the terminal is silent: in which
-    /// it has no granted slot on another carrier, and no burst on another channel.
+    /// Returns the slots of a block, at slot number `first` of a frame, in which the terminal is
+    /// silent: it has no granted slot on another carrier then, and no burst on another channel.
     pub(in crate::dama) fn silent_slots(&self, frame: u64, first: u32, block: Block) -> Vec<u16> {
         let granted: Vec<_> = self.runs.iter().take_while(|run| run.frame <= frame).collect();
         let sends = |slot: u32| {
@@ -91,8 +91,8 @@ impl<P: Payload> Terminal<P> {
         (0..block.slots()).filter(|slot| !sends(first + u32::from(*slot))).collect()
     }
 
-    /// Notes the slots of an attempt, and returns the replicas that arrive. What error bursts,
-    /// outages and the loss model hit does not reach the hub: the replica is too weak.
+    /// Records the slots of an attempt, and returns the replicas that arrive. A replica that is hit
+    /// by error bursts, outages or the loss model is too weak to reach the hub.
     pub(in crate::dama) fn transmit(
         &mut self,
         channel: usize,
@@ -100,6 +100,7 @@ impl<P: Payload> Terminal<P> {
         first: u32,
         bursts: &[BurstSlots],
     ) -> Vec<Option<BurstSlots>> {
+        // Taken out meanwhile, because losses need the rest of the terminal, too.
         let Some(mut contender) = self.contenders[channel].take() else { return Vec::new() };
         let number = |slot: &u16| first + u32::from(*slot);
         let used = bursts.iter().flat_map(|burst| burst.as_slice().iter().map(number)).collect();
@@ -115,7 +116,7 @@ impl<P: Payload> Terminal<P> {
         arriving
     }
 
-    /// Whether the replica in this slot of a frame does not arrive.
+    /// Returns true if the replica in this slot of a frame does not arrive.
     fn weakens(&mut self, frame: u64, slot: u32, dice: &mut Dice) -> bool {
         let begin = |slot| self.frames.slot_begin(self.origin, frame, slot);
         let reception = Reception { from: begin(slot), until: begin(slot + 1) };
@@ -124,7 +125,7 @@ impl<P: Payload> Terminal<P> {
         struck || lost
     }
 
-    /// Takes packets that are to be sent by contention, if any.
+    /// Takes the packets that `choose` sends by contention; returns true if there are any.
     pub(in crate::dama) fn gather(&mut self, most: u32, load: f64, limits: &AccessLimits) -> bool {
         let (waiting, sent) = (ByteCount::new(self.buffers.backlog()), self.sent_bytes);
         self.buffers.gather(most, |taken| {
@@ -133,8 +134,8 @@ impl<P: Payload> Terminal<P> {
         })
     }
 
-    /// Passes on a packet that has left in granted slots, unless the hub lacks one before it; with
-    /// it those for which it was the last gap.
+    /// Passes on a packet that has left in granted slots, unless the hub lacks one before it. If it
+    /// filled the last gap, those behind it follow.
     pub(super) fn put_in_order(
         &mut self,
         packet: Departed<P>,
@@ -157,12 +158,12 @@ impl<P: Payload> Terminal<P> {
         }
     }
 
-    /// The next packet that has waited at the hub, if it lacks none any more.
+    /// Returns the next packet that has waited at the hub behind a gap, once that is filled.
     fn after_gap(&mut self) -> Option<Departed<P>> {
         if self.buffers.has_gap() { None } else { self.behind.pop_front() }
     }
 
-    /// The next packet that the hub passes on after the blocks that have ended at `end`.
+    /// Returns the next packet that the hub passes on after the blocks that have ended at `end`.
     pub(in crate::dama) fn release(&mut self, end: Instant) -> Option<Departed<P>> {
         let Some(Segmented { frame, struck, .. }) = self.buffers.release() else {
             return self.after_gap();
@@ -171,8 +172,8 @@ impl<P: Payload> Terminal<P> {
         Some(Departed { at: end, frame, lost: struck })
     }
 
-    /// The next packet that contention gave up at `at`, which is lost if the hub does not have all of
-    /// it; then those that have waited for it.
+    /// Returns the next packet that was given up at `at`, which is lost unless the hub has all of
+    /// its cells; then those that have waited behind it.
     pub(in crate::dama) fn give_up(&mut self, at: Instant) -> Option<Departed<P>> {
         let Some(Segmented { frame, struck, left, .. }) = self.buffers.give_up(at) else {
             return self.after_gap();

@@ -4,9 +4,9 @@ use std::io;
 
 use super::ALIGNMENT;
 
-/// Size of `struct nlmsghdr`.
+/// Size of `struct nlmsghdr` in bytes.
 const HEADER: usize = 16;
-/// Size of `struct nfgenmsg`.
+/// Size of `struct nfgenmsg` in bytes.
 const GENERIC: usize = 4;
 
 /// An nftables chain on a hook.
@@ -14,13 +14,13 @@ const GENERIC: usize = 4;
 pub struct BaseChain {
     /// Name of the family in `nft`.
     pub family: &'static str,
-    /// Its table.
+    /// Name of its table.
     pub table: String,
-    /// Its name.
+    /// Name of the chain.
     pub name: String,
-    /// Such as NF_INET_LOCAL_IN.
+    /// The number of its hook, such as NF_INET_LOCAL_IN.
     pub hook: libc::c_int,
-    /// Whether its policy is to drop.
+    /// True if its policy is to drop.
     pub drops: bool,
 }
 
@@ -29,14 +29,14 @@ const FAMILIES: [(libc::c_int, &str); 3] =
     [(libc::NFPROTO_INET, "inet"), (libc::NFPROTO_IPV4, "ip"), (libc::NFPROTO_IPV6, "ip6")];
 
 impl BaseChain {
-    /// Number of its family.
+    /// Returns the number of its family.
     pub(super) fn family_number(&self) -> libc::c_int {
         let family = FAMILIES.iter().find(|(_, name)| *name == self.family);
         family.map_or(libc::NFPROTO_UNSPEC, |(number, _)| *number)
     }
 }
 
-/// Whether the kernel's answer contains a rule.
+/// Returns true if the kernel's answer contains a rule.
 pub(super) fn has_rules(answer: &[u8]) -> bool {
     const RULE: u16 = (libc::NFNL_SUBSYS_NFTABLES as u16) << 8 | libc::NFT_MSG_NEWRULE as u16;
     messages(answer).any(|(kind, _)| kind == RULE)
@@ -64,7 +64,7 @@ fn text(value: &[u8]) -> String {
 
 /// A named nftables object with its attributes.
 pub struct Object {
-    /// Its name.
+    /// Name of the object in its table.
     pub name: String,
     data: Vec<u8>,
 }
@@ -75,7 +75,7 @@ pub(super) fn objects(answer: &[u8]) -> impl Iterator<Item = Object> {
 }
 
 impl Object {
-    /// `struct nlattr` NFTA_OBJ_NAME, NFTA_OBJ_DATA.
+    /// Parses an object from its attributes NFTA_OBJ_NAME and NFTA_OBJ_DATA.
     fn parse(attributes: &[u8]) -> Option<Self> {
         let name = attribute(attributes, 2)?;
         let name = name.strip_suffix(&[0]).unwrap_or(name);
@@ -83,14 +83,14 @@ impl Object {
         Some(Self { name: String::from_utf8_lossy(name).into_owned(), data })
     }
 
-    /// The counter's packets (NFTA_COUNTER_PACKETS).
+    /// Returns the number of packets of a counter (NFTA_COUNTER_PACKETS); 0 for other objects.
     pub fn packets(&self) -> u64 {
         let packets = attribute(&self.data, 2).and_then(|value| value.first_chunk::<8>());
         packets.map_or(0, |packets| u64::from_be_bytes(*packets))
     }
 }
 
-/// The first error (`struct nlmsgerr`) in the kernel's answer.
+/// Returns the first error (`struct nlmsgerr`) in the kernel's answer.
 pub(super) fn first_error(mut answer: &[u8]) -> io::Result<()> {
     while let Some((header, rest)) = answer.split_first_chunk::<HEADER>() {
         let length = u32::from_ne_bytes([header[0], header[1], header[2], header[3]]) as usize;
@@ -101,12 +101,13 @@ pub(super) fn first_error(mut answer: &[u8]) -> io::Result<()> {
         {
             return Err(io::Error::from_raw_os_error(-i32::from_ne_bytes(*code)));
         }
+        // At least a header, so that a length of 0 does not loop for ever.
         answer = answer.get(length.next_multiple_of(ALIGNMENT).max(HEADER)..).unwrap_or_default();
     }
     Ok(())
 }
 
-/// Logged packets, from the IP header on.
+/// Returns the logged packets in a message of the log, from the IP header on.
 pub fn logged_packets(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
     const PACKET: u16 = (libc::NFNL_SUBSYS_ULOG as u16) << 8 | libc::NFULNL_MSG_PACKET as u16;
     messages(bytes)
@@ -114,17 +115,18 @@ pub fn logged_packets(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
         .filter_map(|(_, message)| attribute(message, libc::NFULA_PAYLOAD as u16))
 }
 
-/// Address family (`struct nfgenmsg`) of each of [`messages`].
+/// Returns the address family (`struct nfgenmsg`) of each of [`messages`].
 fn families(bytes: &[u8]) -> impl Iterator<Item = u8> {
     split(bytes).map(|(_, message)| message[0])
 }
 
-/// Types of messages, and their attributes.
+/// Returns the types of the messages, and their attributes.
 fn messages(bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
     split(bytes).map(|(kind, message)| (kind, &message[GENERIC..]))
 }
 
-/// Types of messages, and what follows their headers: at least `struct nfgenmsg`.
+/// Returns the types of the messages, and the bytes after their headers: at least `struct
+/// nfgenmsg`.
 fn split(mut bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
     std::iter::from_fn(move || {
         let header = bytes.first_chunk::<HEADER>()?;
@@ -136,7 +138,7 @@ fn split(mut bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
     })
 }
 
-/// The value of an attribute (`struct nlattr`), which may be nested.
+/// Returns the value of an attribute (`struct nlattr`), which may be nested.
 fn attribute(mut attributes: &[u8], kind: u16) -> Option<&[u8]> {
     loop {
         let header = attributes.first_chunk::<4>()?;

@@ -26,12 +26,12 @@ impl Batch {
         batch
     }
 
-    /// Without the frame that makes several messages one transaction.
+    /// Creates a batch without the frame that makes several messages one transaction.
     fn bare() -> Self {
         Self { bytes: Vec::new(), message: 0, sequence: 0 }
     }
 
-    /// A single message of a netfilter subsystem, whose attributes `attributes` adds.
+    /// Encodes a single message of a netfilter subsystem, whose attributes `attributes` adds.
     pub(super) fn single(
         kind: u16,
         (family, resource): (u8, u16),
@@ -65,7 +65,7 @@ impl Batch {
         self.close_attribute(start);
     }
 
-    /// Appends a text attribute.
+    /// Appends an attribute of text, which ends with a zero byte.
     pub fn text(&mut self, kind: u16, value: &str) {
         let start = self.open(kind);
         self.bytes.extend_from_slice(value.as_bytes());
@@ -78,14 +78,14 @@ impl Batch {
         self.bytes(kind, &value.to_be_bytes());
     }
 
-    /// Appends a nested attribute.
+    /// Appends an attribute that contains those added by `attributes`.
     pub fn nest(&mut self, kind: u16, attributes: impl FnOnce(&mut Self)) {
         let start = self.open(kind | libc::NLA_F_NESTED as u16);
         attributes(self);
         self.close_attribute(start);
     }
 
-    /// The encoded batch.
+    /// Ends the transaction and returns the encoded batch.
     pub(super) fn finish(mut self) -> Vec<u8> {
         self.begin(libc::NFNL_MSG_BATCH_END as u16, 0, 0, libc::NFNL_SUBSYS_NFTABLES as u16);
         self.bytes
@@ -126,7 +126,7 @@ impl Batch {
     }
 }
 
-/// Type of an nftables message.
+/// Returns the type of an nftables message.
 pub(super) fn about_nftables(kind: libc::c_int) -> u16 {
     (libc::NFNL_SUBSYS_NFTABLES as u16) << 8 | kind as u16
 }

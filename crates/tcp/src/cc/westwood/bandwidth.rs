@@ -11,10 +11,10 @@ use super::super::option::{OptionError, Options};
 const SHORTEST_ROUND: Duration = Duration::from_millis(50);
 /// m: [`Estimate::Samples`] expects an acknowledgement within τ/m.
 const PER_TIME_CONSTANT: u32 = 2;
-/// Null samples after which an estimate has gone.
+/// Number of null samples after which the estimate has decayed to nothing.
 const MOST_NULLS: u32 = 100;
 
-/// An estimate of the bandwidth.
+/// An estimator of the bandwidth, of either kind.
 #[derive(Debug, Clone)]
 pub(crate) enum Estimate {
     Rounds(Rounds),
@@ -35,9 +35,9 @@ pub(crate) struct Rounds {
 pub(crate) struct Samples {
     tau: Duration,
     bandwidth: Option<f64>,
-    /// The previous sample, and when it was taken.
+    /// The previous sample in bytes per second, and the time at which it was taken.
     last: (f64, Option<Instant>),
-    /// Bytes delivered since then.
+    /// Bytes delivered since the previous sample.
     delivered: u64,
 }
 
@@ -52,7 +52,7 @@ impl Estimate {
         Ok(Self::Samples(Samples { tau, bandwidth: None, last: (0.0, None), delivered: 0 }))
     }
 
-    /// `None` before the first sample.
+    /// Returns the estimate in bytes per second; `None` before the first sample.
     pub(super) fn bandwidth(&self) -> Option<f64> {
         match self {
             Self::Rounds(rounds) => rounds.bandwidth,
@@ -88,7 +88,7 @@ impl Samples {
     fn measure(&mut self, ack: &Ack) {
         self.delivered += ack.delivered;
         let Some(before) = self.last.1 else {
-            // There is no interval yet.
+            // The first acknowledgement only starts the first interval.
             (self.last.1, self.delivered) = (Some(ack.now), 0);
             return;
         };
@@ -101,8 +101,8 @@ impl Samples {
         }
     }
 
-    /// Without an acknowledgement for τ/m, a sample is 0, so that the filter samples at the rate that it
-    /// needs. Returns when the last sample was taken.
+    /// Adds a sample of 0 for each τ/m without an acknowledgement, so that the filter samples at
+    /// the rate that it needs. Returns the time of the last sample.
     fn add_nulls(&mut self, before: Instant, now: Instant) -> Instant {
         let most = (self.tau / PER_TIME_CONSTANT).max(Duration::from_nanos(1));
         let mut last = before;
@@ -113,7 +113,7 @@ impl Samples {
             self.add(0.0, most);
             last += most;
         }
-        // The rest of a long pause is as good as none.
+        // The estimate has decayed: further null samples would change nothing and cost time.
         let rest = now.saturating_since(last).as_nanos() % most.as_nanos();
         now - Duration::from_nanos(rest as u64)
     }
