@@ -1,8 +1,8 @@
 //! Published results to compare with, in files beside the scenarios (`NAME.published.toml`, docs/published.md).
 //!
-//! A file has what one table, figure or section of a document reports: values with the document's unit and line,
-//! statements about their order, the conditions that the document states (inputs), what its text has lost, and what it
-//! leaves unsaid, with our assumption. [`Documents`] has the documents and their known errors.
+//! A file holds the content of one table, figure or section of a document: values with the document's unit and line,
+//! statements about their order, the stated conditions (inputs), values missing from the document's text, and omissions
+//! with our assumptions. [`Documents`] lists the documents and their known errors.
 
 mod documents;
 #[cfg(test)]
@@ -250,11 +250,11 @@ impl Published {
         Self::parse_for(origin, text, None)
     }
 
-    /// [`Self::parse`], and checks that every case that the file names is one of `scenario`, if
+    /// Like [`Self::parse`], and checks that every case that the file names exists in `scenario`, if
     /// that is given.
     ///
     /// # Errors
-    /// Those of [`Self::parse`], and a case that the scenario does not have.
+    /// Like [`Self::parse`], or if the scenario does not have a case.
     pub fn parse_for(
         origin: &str,
         text: &str,
@@ -296,7 +296,7 @@ impl Published {
         Ok(())
     }
 
-    /// The names of the cases that it refers to, with repetitions.
+    /// Returns the names of the cases that it refers to, with repetitions.
     pub fn cases(&self) -> impl Iterator<Item = String> {
         let points = self.output.iter().flat_map(|output| &output.points);
         let of_points = points.flat_map(|point| {
@@ -312,7 +312,7 @@ impl Published {
 }
 
 impl Point {
-    /// The cases that show why ours differs: those in the places of `case` and `by`. Empty if none is named.
+    /// Returns the cases that replace `case` and `by` to show why our value differs; `None` where none is named.
     pub fn shown_by(&self) -> [Option<String>; 2] {
         let own = [Some(&self.case), self.by.as_ref()];
         match &self.differs {
@@ -324,7 +324,7 @@ impl Point {
 }
 
 impl Difference {
-    /// The name of the case in the place of the case `name`; `None` without `swap`.
+    /// Returns the name of the case that replaces the case `name`; `None` without `swap`.
     pub fn swapped(&self, name: &str) -> Option<String> {
         let swap = |name: String, [first, second]: &[String; 2]| name.replace(first, second);
         (!self.swap.is_empty()).then(|| self.swap.iter().fold(name.to_owned(), swap))
@@ -338,7 +338,7 @@ impl Difference {
     }
 }
 
-/// The cases of a scenario.
+/// Names of the cases of a scenario.
 struct Cases<'a>(Vec<&'a str>);
 
 impl<'a> Cases<'a> {
@@ -392,7 +392,7 @@ impl Output {
         Ok(())
     }
 
-    /// A value of this output in the unit of its metric; of comparisons, as a share.
+    /// Converts a value of this output to the unit of its metric; a comparison, to a share.
     pub fn in_metric_unit(&self, value: f64) -> f64 {
         let unit = if self.compare.is_some() { Unit::One } else { Unit::of_metric(&self.metric) };
         self.unit.in_unit(value, unit).unwrap_or(f64::NAN)
@@ -400,14 +400,14 @@ impl Output {
 }
 
 impl Trend {
-    /// The pairs of cases that it is about: the given ones, or the neighbours of `rising`.
+    /// Returns the pairs of cases that it compares: the given ones, or the neighbours in `rising`.
     pub fn compared(&self) -> Vec<[&str; 2]> {
         let rising = self.rising.windows(2).map(|two| [&*two[0], &*two[1]]);
         let given = self.pairs.iter().map(|[first, second]| [&**first, &**second]);
         rising.chain(given).collect()
     }
 
-    /// The names of the cases that show why ours differs, with repetitions.
+    /// Returns the names of the cases that show why our result differs, with repetitions.
     fn shown_by(&self) -> Vec<String> {
         let Some(differs) = &self.differs else { return Vec::new() };
         let own = self.rising.iter().chain(self.pairs.iter().flatten());

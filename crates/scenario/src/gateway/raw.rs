@@ -1,4 +1,4 @@
-//! The files of gateways as written.
+//! The configuration files of gateways as written.
 
 pub(super) mod sections;
 pub(super) mod values;

@@ -1,4 +1,4 @@
-//! Scenarios as written in the file.
+//! Scenario files as written.
 
 use core::fmt;
 use std::collections::BTreeMap;
@@ -170,7 +170,7 @@ impl<'de> Deserialize<'de> for RawHop {
     }
 }
 
-/// Unlike an untagged enumeration, it passes on what is wrong with a link.
+/// Reports errors inside a link, which an untagged enum would hide.
 struct HopVisitor;
 
 impl<'de> Visitor<'de> for HopVisitor {
@@ -226,7 +226,7 @@ pub(super) struct RawGateways {
     /// SLACP's configured rate on the return link; by default that of the link.
     #[schemars(extend("examples" = ["4 Mbit/s"]))]
     pub(super) return_rate: Option<Text<BitRate>>,
-    /// What links charge for SLACP's packets: the whole IP packet, or SLACP's own headers only.
+    /// Overhead that links charge for SLACP's packets: the whole IP packet, or SLACP's own headers only.
     #[schemars(extend("default" = "tunnel"))]
     pub(super) overhead: Option<Overhead>,
     /// Bytes of IP packets that wait in front of SLACP (split = "packets"), or that hosts with limited
@@ -258,7 +258,7 @@ pub(super) struct RawCache {
     /// The largest reply that it keeps; by default any.
     #[schemars(extend("examples" = ["4 MB"]))]
     pub(super) largest: Option<Text<ByteCount>>,
-    /// How long it looks for a reply before it sends it, or asks the server.
+    /// Time of a search before it sends a reply or asks the server.
     #[schemars(extend("default" = "0 s", "examples" = ["200 ms"]))]
     pub(super) delay: Option<Text<Time>>,
 }
@@ -268,11 +268,11 @@ pub(super) struct RawCache {
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 #[schemars(rename = "Names")]
 pub(super) struct RawNames {
-    /// What it does with names that it does not have: it asks the hub, or answers at once with an address
-    /// of its own.
+    /// Answer to names that are not in its cache: it asks the hub, or answers at once with an address of
+    /// its own.
     #[schemars(extend("default" = "real"))]
     pub(super) answer: Option<NameAnswer>,
-    /// The share of names that it has.
+    /// Share of names that are in its cache.
     #[schemars(extend("default" = "0 %", "examples" = ["60 %"]))]
     pub(super) hit_ratio: Option<Text<Probability>>,
 }
@@ -338,7 +338,7 @@ pub(super) struct RawFlow {
     /// bundles: payload of a bundle; by default the whole file.
     #[schemars(extend("examples" = ["1 MB"]))]
     pub(super) bundle: Option<Text<ByteCount>>,
-    /// bundles: how many are sent to the next node and not acknowledged.
+    /// bundles: maximum number of unacknowledged bundles on a hop.
     #[schemars(range(min = 1, max = 100_000), extend("default" = 16))]
     pub(super) window: Option<u32>,
     /// page: how HTTP uses connections.
@@ -350,7 +350,7 @@ pub(super) struct RawFlow {
     /// page: sizes, the document first.
     #[schemars(extend("examples" = [["10 kB", "6 x 20 kB"]]))]
     pub(super) objects: Option<Vec<String>>,
-    /// page: how many names its objects are on, in turn, the document on the first.
+    /// page: number of host names over which its objects are distributed in turn, the document on the first.
     #[schemars(range(min = 1, max = 1000), extend("default" = 1))]
     pub(super) names: Option<u32>,
     /// users: mean time between requests of all clients together.

@@ -1,4 +1,4 @@
-//! The sections of gateways' files as written.
+//! The sections of gateways' configuration files as written.
 
 mod bundles;
 
@@ -127,7 +127,7 @@ pub(in crate::gateway) struct Dns {
     /// With `tls` or `https`: the private key (PEM).
     #[schemars(extend("examples" = ["dns.key"]))]
     pub(in crate::gateway) key: Option<String>,
-    /// Those (prefixes) who may ask there; required when others can reach `listen`, `tls` or `https`.
+    /// Clients (prefixes) that may ask there; required when others can reach `listen`, `tls` or `https`.
     #[serde(default)]
     pub(in crate::gateway) clients: Vec<Text<Prefix>>,
     /// Resolvers for questions at these addresses while the hub cannot be reached; by default the
@@ -142,7 +142,7 @@ pub(in crate::gateway) struct Dns {
     #[serde(default)]
     #[schemars(extend("examples" = [["corp.example"]]))]
     pub(in crate::gateway) real: Vec<Text<Domain>>,
-    /// With `instant`: a prefix of each IP version, whose addresses nobody else uses.
+    /// With `instant`: a prefix of each IP version, whose addresses are not used for anything else.
     #[schemars(extend("default" = ["198.18.0.0/15", "fd7a:5be2:91c4:53::/64"]))]
     pub(in crate::gateway) pool: Option<Vec<Text<Prefix>>>,
     /// With `instant`: how long a name keeps its address after the last use, 1 min to 24 h.
@@ -241,7 +241,7 @@ pub(in crate::gateway) struct HubDns {
     #[serde(default)]
     #[schemars(extend("examples" = [["192.0.2.53"]]))]
     pub(in crate::gateway) servers: Vec<Text<Server>>,
-    /// Questions of one terminal that are asked at once; as many wait.
+    /// Queries of one terminal that are resolved at the same time; as many more may wait.
     #[schemars(range(min = 1, max = 512), extend("default" = 128))]
     pub(in crate::gateway) questions: Option<i64>,
 }
