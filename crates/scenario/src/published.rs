@@ -29,9 +29,9 @@ pub use unit::Unit;
 pub struct Published {
     /// Name of the document in `documents.toml`, or its title.
     pub document: String,
-    /// What was studied, in a few words.
+    /// The subject of the study, in a few words.
     pub title: String,
-    /// What the document leaves unsaid, and what the scenario takes for it.
+    /// Settings that the document omits, with the scenario's choices.
     #[serde(default)]
     pub assumption: Vec<Assumption>,
     /// Published values of what a scenario measures.
@@ -43,18 +43,18 @@ pub struct Published {
     /// Conditions of the published experiment: listed, not scored.
     #[serde(default)]
     pub input: Vec<Input>,
-    /// Values and curves that the document's text does not have.
+    /// Values and curves that are missing from the document's text.
     #[serde(default)]
     pub lost: Vec<Lost>,
 }
 
-/// What a document leaves unsaid.
+/// A setting that a document omits.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Assumption {
-    /// What is unsaid: `initial window`.
+    /// The omitted setting: `initial window`.
     pub about: String,
-    /// What the scenario takes.
+    /// The scenario's choice.
     pub taken: String,
     /// Why.
     pub because: String,
@@ -73,10 +73,10 @@ pub struct Output {
     pub metric: String,
     /// Unit of the values, as the document has them.
     pub unit: Unit,
-    /// Which figure of several runs is compared.
+    /// The statistic over several runs that is compared.
     #[serde(default = "median")]
     pub statistic: Statistic,
-    /// How a case is compared with the case `by`; absent: the values are the cases' own.
+    /// Comparison of a case with the case `by`; absent: the values are the cases' own.
     pub compare: Option<Compare>,
     /// Greatest difference from the published value at which it counts as reproduced, as a share of that value.
     pub tolerance: f64,
@@ -86,7 +86,7 @@ pub struct Output {
     pub points: Vec<Point>,
 }
 
-/// How two cases are compared. With a = the case, b = the case `by`:
+/// Comparison of two cases. With a = the case, b = the case `by`:
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Compare {
@@ -113,9 +113,9 @@ pub struct Point {
     pub to: Option<f64>,
     /// Line of the document's text.
     pub line: u32,
-    /// What that line has instead of the number: `twice`.
+    /// Text of that line in place of the number: `twice`.
     pub written: Option<String>,
-    /// What the reader must know to compare.
+    /// A remark for the reader who compares.
     #[serde(default)]
     pub note: String,
     /// Why the value cannot be right; it is then not scored.
@@ -158,7 +158,7 @@ pub struct Trend {
     pub of: String,
     /// The metric.
     pub metric: String,
-    /// Which figure of several runs is compared.
+    /// The statistic over several runs that is compared.
     #[serde(default = "median")]
     pub statistic: Statistic,
     /// Cases from the least to the greatest value.
@@ -196,30 +196,30 @@ pub struct Input {
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Condition {
-    /// What distinguishes it from the other conditions of the same quantity.
+    /// A name that distinguishes it from other conditions of the same quantity.
     #[serde(default)]
     pub name: String,
     /// The value.
     pub value: f64,
     /// Line of the document's text.
     pub line: u32,
-    /// What that line has instead of the number: `eight`.
+    /// Text of that line in place of the number: `eight`.
     pub written: Option<String>,
-    /// What the reader must know.
+    /// A remark for the reader.
     #[serde(default)]
     pub note: String,
 }
 
-/// What the text of a document has lost.
+/// Values or curves that are missing from a document's text.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Lost {
     /// The table, figure or section.
     #[serde(rename = "where")]
     pub place: String,
-    /// What it showed.
+    /// Description of the missing content.
     pub what: String,
-    /// How many values; 0 for curves.
+    /// Number of missing values; 0 for curves.
     #[serde(default)]
     pub values: u32,
     /// Line of the document's text where it is mentioned.

@@ -46,9 +46,9 @@ pub struct Erratum {
     pub place: String,
     /// Line of the document's text.
     pub line: u32,
-    /// What that line has.
+    /// Words of that line.
     pub words: String,
-    /// What is wrong with it, and what is right.
+    /// The error and its correction.
     pub because: String,
 }
 

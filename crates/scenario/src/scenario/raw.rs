@@ -60,15 +60,15 @@ pub(crate) struct RawScenario {
     /// Applications.
     #[serde(default)]
     pub(super) flow: Vec<RawFlow>,
-    /// Where the file is run.
+    /// Back ends on which the file is run.
     #[serde(default)]
     #[schemars(extend("default" = ["sim"]))]
     #[expect(dead_code, reason = "split off before (study.rs); part of the schema")]
     pub(super) back_ends: Vec<BackEnd>,
-    /// How often each case is run.
+    /// Seeds with which each case is run.
     #[expect(dead_code, reason = "split off before (study.rs); part of the schema")]
     pub(super) replications: Option<RawReplications>,
-    /// The metrics that the file is about; by default all.
+    /// The metrics of interest; by default all.
     #[serde(default)]
     #[expect(dead_code, reason = "split off before (study.rs); part of the schema")]
     pub(super) result: Vec<RawMetric>,
@@ -242,7 +242,8 @@ pub(super) struct RawGateways {
     /// Headers of packets are compressed (split = "packets").
     #[schemars(extend("default" = false))]
     pub(super) compress_headers: Option<bool>,
-    /// How long a packet may wait for others to share a packet of the hop with (split = "packets").
+    /// Time for which a packet may wait for others, to share a packet of the hop with them
+    /// (split = "packets").
     #[schemars(extend("default" = "0 s", "examples" = ["20 ms"]))]
     pub(super) gather: Option<Text<Time>>,
 }
@@ -285,7 +286,7 @@ pub(super) struct RawFlow {
     /// 1 to 64 letters, digits, - and _.
     #[schemars(regex(pattern = "^[A-Za-z0-9_-]{1,64}$"))]
     pub(super) name: String,
-    /// What the applications do.
+    /// Kind of traffic.
     pub(super) kind: Kind,
     /// Number of applications.
     #[schemars(range(min = 1, max = 100_000), extend("default" = 1))]
@@ -307,7 +308,7 @@ pub(super) struct RawFlow {
     /// IP headers of the flow's packets. Segments of IPv6 are made to fit the hop's MTU.
     #[schemars(extend("default" = "ipv4"))]
     pub(super) ip: Option<IpVersion>,
-    /// What the connections carry where gateways compress it (`gateways.compress`): `noise`, like
+    /// Data of the connections where gateways compress it (`gateways.compress`): `noise`, like
     /// encrypted data, or the path of a text file of 64 KiB or more, which they repeat.
     #[schemars(extend("default" = "noise", "examples" = ["access.log"]))]
     pub(super) contents: Option<String>,
