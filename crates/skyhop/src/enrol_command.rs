@@ -1,4 +1,4 @@
-//! `skyhop enrol`: lets new terminals join a hub, and shows and revokes those that have.
+//! `skyhop enrol`: lets new terminals join a hub, and lists and revokes permits.
 
 use std::fs::{self, File};
 use std::io::{self, BufRead, IsTerminal, Read};
@@ -19,7 +19,7 @@ use units::{format_duration, parse_duration};
 use crate::init_command::valid;
 use crate::{print, say};
 
-/// The longest token that is read, in bytes.
+/// Maximum length of a token, in bytes.
 const LONGEST_TOKEN: u64 = 64 << 10;
 
 /// `skyhop enrol …`
@@ -131,7 +131,7 @@ fn invite(args: InviteArgs) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Whole hours as such, because people count a day by them.
+/// Formats whole hours as hours, such as "24 h", and other durations as usual.
 fn in_hours(duration: Duration) -> String {
     match (duration.as_secs() / 3600, duration.as_secs() % 3600) {
         (hours @ 1.., 0) => format!("{hours} h"),
@@ -139,7 +139,7 @@ fn in_hours(duration: Duration) -> String {
     }
 }
 
-/// Every user of the machine can read the arguments of a command.
+/// Refuses a token as an argument, because every user of the machine can read the arguments of a command.
 fn token_file(text: &str) -> Result<PathBuf, String> {
     match text.parse::<Token>() {
         Ok(_) => {
@@ -181,7 +181,7 @@ fn join_hub(args: &JoinArgs) -> Result<ExitCode> {
         other_hubs: others.to_vec(),
     };
     let key = PrivateKey::generate()?;
-    // Written first: a key that the hub knows must not be lost.
+    // Written before joining, so that a key that the hub knows is never lost.
     let path = pair.write_terminal(&args.directory, &first.key, &key)?;
     if let Err(error) = join(&token, &key) {
         let _ = fs::remove_file(&path);

@@ -83,11 +83,11 @@ pub(crate) fn solo(args: &SoloArgs) -> anyhow::Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     let _log = gateway::log::start(config.operation.log.as_ref())?;
-    // Our own TCP paces its packets by itself.
+    // skyhop's own TCP paces its packets itself, so the thread must wake up for each.
     serve(config.stack.is_none(), |stop| gateway::solo::run(config, stop))
 }
 
-/// Generates a key.
+/// Generates a key pair; writes the private key to a file, or prints both keys.
 pub(crate) fn keygen(args: &KeygenArgs) -> anyhow::Result<ExitCode> {
     let key = PrivateKey::generate()?;
     let public = format_public_key(&key.public());
@@ -104,15 +104,15 @@ pub(crate) fn keygen(args: &KeygenArgs) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Runs a gateway on this thread alone (see `gateway::driver` for why), which gathers packets or wakes
-/// up for each.
+/// Runs a gateway on this thread alone (`gateway::driver` explains why). With `gathers`, the thread
+/// gathers packets instead of waking up for each.
 fn serve<F>(gathers: bool, run: impl FnOnce(Stop) -> F) -> anyhow::Result<ExitCode>
 where
     F: Future<Output = Result<(), RunError>>,
 {
     let runtime = gateway::runtime::start(gathers)?;
     let result = runtime.block_on(async { run(stop()?).await.map_err(anyhow::Error::from) });
-    // Does not wait for a name lookup still running on its own thread.
+    // Does not wait for name lookups that still run on threads of their own.
     runtime.shutdown_background();
     match result {
         Ok(()) => Ok(ExitCode::SUCCESS),

@@ -28,7 +28,7 @@ pub struct Bulk {
     pub path: Arc<Path>,
     /// The sending side.
     pub direction: Direction,
-    /// How much is sent.
+    /// Size or end of the transfer.
     pub amount: Amount,
     /// When the connection is opened.
     pub start: Instant,

@@ -1,4 +1,4 @@
-//! `skyhop study run`.
+//! `skyhop study run`: runs a campaign on this machine.
 
 use std::num::NonZeroUsize;
 use std::process::ExitCode;
@@ -21,7 +21,7 @@ pub(crate) struct Args {
     threads: Option<NonZeroUsize>,
 }
 
-/// Runs a campaign. Stop rules are asked again after each round, until they have enough or a cell fails.
+/// Runs a campaign. After each round, stop rules may plan more cells, until they are met or a cell fails.
 pub(super) fn run(args: &Args) -> Result<ExitCode> {
     let store = args.campaign.store.store();
     let back_end = back_end(args.campaign.on.into())?;
@@ -41,7 +41,7 @@ pub(super) fn run(args: &Args) -> Result<ExitCode> {
     Ok(verdict(&total))
 }
 
-/// Runs what is not done of a plan.
+/// Runs the cells of a plan that are not done.
 fn round(
     args: &Args,
     plan: &Plan,
@@ -56,7 +56,7 @@ fn round(
     Ok(report)
 }
 
-/// A cell's share of the progress, in milliseconds.
+/// Returns a cell's share of the progress, in milliseconds of its estimated time.
 fn weight(planned: &Planned) -> u64 {
     ((planned.cost * 1000.0) as u64).max(1)
 }
