@@ -26,7 +26,7 @@ fn connect(which: &Which) -> anyhow::Result<Client> {
     Ok(Client::new(which.one()?))
 }
 
-/// `skyhop bundle …`
+/// Subcommands of `skyhop bundle`.
 #[derive(Subcommand)]
 pub(crate) enum Args {
     /// Hand a file to this machine's gateway, which sends it as a bundle
@@ -37,7 +37,7 @@ pub(crate) enum Args {
     List(ListArgs),
 }
 
-/// `skyhop bundle send …`
+/// The arguments of `skyhop bundle send`.
 #[derive(clap::Args)]
 pub(crate) struct SendArgs {
     /// The file; - for standard input
@@ -58,7 +58,7 @@ pub(crate) struct SendArgs {
     which: Which,
 }
 
-/// `skyhop bundle receive …`
+/// The arguments of `skyhop bundle receive`.
 #[derive(clap::Args)]
 pub(crate) struct ReceiveArgs {
     /// The service of this node: a number (ipn) or a name (dtn)
@@ -73,7 +73,7 @@ pub(crate) struct ReceiveArgs {
     which: Which,
 }
 
-/// `skyhop bundle list …`
+/// The arguments of `skyhop bundle list`.
 #[derive(clap::Args)]
 pub(crate) struct ListArgs {
     /// Print a line of JSON for each bundle

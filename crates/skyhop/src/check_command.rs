@@ -14,7 +14,7 @@ use serde::Serialize;
 
 use crate::print;
 
-/// `skyhop check …`
+/// The arguments of `skyhop check`.
 #[derive(clap::Args)]
 pub(crate) struct CheckArgs {
     /// Configurations of gateways, presets, scenarios, published results, publications
@@ -31,7 +31,7 @@ pub(crate) struct CheckArgs {
     json: bool,
 }
 
-/// `skyhop schema …`
+/// The arguments of `skyhop schema`.
 #[derive(clap::Args)]
 pub(crate) struct SchemaArgs {
     /// Kind of file

@@ -8,7 +8,7 @@ use scenario::Preset;
 
 use crate::{Cli, print};
 
-/// `skyhop completions …`
+/// The arguments of `skyhop completions`.
 #[derive(clap::Args)]
 #[command(after_help = "bash:  skyhop completions bash >/etc/bash_completion.d/skyhop\n\
                         zsh:   skyhop completions zsh >/usr/local/share/zsh/site-functions/_skyhop\n\

@@ -10,7 +10,7 @@ use crate::print;
 /// Exit code if any check fails.
 const UNWELL: u8 = 1;
 
-/// `skyhop doctor …`
+/// The arguments of `skyhop doctor`.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// A configuration whose requirements are checked too

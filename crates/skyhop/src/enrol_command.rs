@@ -22,7 +22,7 @@ use crate::{print, say};
 /// Maximum length of a token, in bytes.
 const LONGEST_TOKEN: u64 = 64 << 10;
 
-/// `skyhop enrol …`
+/// Subcommands of `skyhop enrol`.
 #[derive(clap::Subcommand)]
 pub(crate) enum EnrolCommand {
     /// On the hub: invite a new terminal, and print the token with which it joins once
@@ -35,7 +35,7 @@ pub(crate) enum EnrolCommand {
     List(ListArgs),
 }
 
-/// `skyhop enrol invite …`
+/// The arguments of `skyhop enrol invite`.
 #[derive(clap::Args)]
 pub(crate) struct InviteArgs {
     /// The hub's configuration, which has `permits`
@@ -60,7 +60,7 @@ pub(crate) struct InviteArgs {
     valid_for: Duration,
 }
 
-/// `skyhop enrol join …`
+/// The arguments of `skyhop enrol join`.
 #[derive(clap::Args)]
 pub(crate) struct JoinArgs {
     /// A file with what `skyhop enrol invite` has printed on the hub; `-` for standard input
@@ -80,7 +80,7 @@ pub(crate) struct JoinArgs {
     metered: bool,
 }
 
-/// `skyhop enrol revoke …`
+/// The arguments of `skyhop enrol revoke`.
 #[derive(clap::Args)]
 pub(crate) struct RevokeArgs {
     /// The hub's configuration
@@ -89,7 +89,7 @@ pub(crate) struct RevokeArgs {
     name: String,
 }
 
-/// `skyhop enrol list …`
+/// The arguments of `skyhop enrol list`.
 #[derive(clap::Args)]
 pub(crate) struct ListArgs {
     /// The hub's configuration

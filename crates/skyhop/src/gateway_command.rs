@@ -12,7 +12,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 /// Exit code of a gateway that failed while running.
 const FAILED: u8 = 1;
 
-/// `skyhop hub …`
+/// The arguments of `skyhop hub`.
 #[derive(clap::Args)]
 pub(crate) struct HubArgs {
     /// Configuration file; /dev/stdin works too
@@ -25,7 +25,7 @@ pub(crate) struct HubArgs {
     take_over: bool,
 }
 
-/// `skyhop terminal …`
+/// The arguments of `skyhop terminal`.
 #[derive(clap::Args)]
 pub(crate) struct TerminalArgs {
     /// Configuration file; /dev/stdin works too
@@ -35,7 +35,7 @@ pub(crate) struct TerminalArgs {
     print_rules: bool,
 }
 
-/// `skyhop solo …`
+/// The arguments of `skyhop solo`.
 #[derive(clap::Args)]
 pub(crate) struct SoloArgs {
     /// Configuration file; /dev/stdin works too
@@ -45,7 +45,7 @@ pub(crate) struct SoloArgs {
     print_rules: bool,
 }
 
-/// `skyhop keygen …`
+/// The arguments of `skyhop keygen`.
 #[derive(clap::Args)]
 pub(crate) struct KeygenArgs {
     /// New file for the private key, readable only by you; the public key goes to standard output.

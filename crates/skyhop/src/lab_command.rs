@@ -22,7 +22,7 @@ use study::{Pair, Server};
 pub(crate) use self::link_args::LinkArgs;
 use self::stats::Stats;
 
-/// `skyhop lab …`
+/// The arguments of `skyhop lab`.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     #[command(subcommand)]

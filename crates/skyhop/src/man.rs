@@ -10,7 +10,7 @@ use clap_mangen::{Man, generate_to};
 
 use crate::{Cli, print};
 
-/// `skyhop man …`
+/// The arguments of `skyhop man`.
 #[derive(clap::Args)]
 #[command(after_help = "Read it:  skyhop man | man -l -")]
 pub(crate) struct Args {

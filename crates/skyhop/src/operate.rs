@@ -26,7 +26,7 @@ const EVENTS_EVERY: Duration = Duration::from_millis(200);
 /// Size of a batch of events after which the next request follows at once.
 const MANY_EVENTS: usize = 10_000;
 
-/// `skyhop status …`
+/// The arguments of `skyhop status`.
 #[derive(clap::Args)]
 pub(crate) struct StatusArgs {
     #[command(flatten)]
@@ -42,7 +42,7 @@ pub(crate) struct StatusArgs {
     watch: bool,
 }
 
-/// `skyhop accounting …`
+/// The arguments of `skyhop accounting`.
 #[derive(clap::Args)]
 pub(crate) struct AccountingArgs {
     #[command(flatten)]
@@ -52,7 +52,7 @@ pub(crate) struct AccountingArgs {
     json: bool,
 }
 
-/// `skyhop rate …`
+/// The arguments of `skyhop rate`.
 #[derive(clap::Args)]
 pub(crate) struct RateArgs {
     /// Rate at which the modem sends now, such as 20Mbit/s; 0bit/s stops sending
@@ -67,14 +67,14 @@ pub(crate) struct RateArgs {
     which: Which,
 }
 
-/// `skyhop reload …`
+/// The arguments of `skyhop reload`.
 #[derive(clap::Args)]
 pub(crate) struct ReloadArgs {
     #[command(flatten)]
     which: Which,
 }
 
-/// `skyhop drain …`
+/// The arguments of `skyhop drain`.
 #[derive(clap::Args)]
 pub(crate) struct DrainArgs {
     /// Reset remaining connections and exit after this time
@@ -87,7 +87,7 @@ pub(crate) struct DrainArgs {
     which: Which,
 }
 
-/// `skyhop upgrade …`
+/// The arguments of `skyhop upgrade`.
 #[derive(clap::Args)]
 pub(crate) struct UpgradeArgs {
     /// Reset the connections that are left in the old process after this time
@@ -97,7 +97,7 @@ pub(crate) struct UpgradeArgs {
     which: Which,
 }
 
-/// `skyhop events …`
+/// The arguments of `skyhop events`.
 #[derive(clap::Args)]
 pub(crate) struct EventsArgs {
     /// On a hub: show only the session with this terminal [default: all sessions]

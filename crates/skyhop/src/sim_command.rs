@@ -12,7 +12,7 @@ use scenario::{BackEnd, Published, Replications, Scenario, Statistic};
 use study::campaign::STEPS;
 use study::runs::{self, Extras, File, Job, Outcome, Progress, replicate_as_declared};
 
-/// Arguments of `skyhop sim`.
+/// The arguments of `skyhop sim`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Scenario files

@@ -16,7 +16,7 @@ use anyhow::{Context, Result, bail};
 use clap::{Subcommand, ValueEnum};
 use study::campaign::{self, BackEnd, Binary, Plan, Source, Store, StoreError, Wanted};
 
-/// `skyhop study …`
+/// Subcommands of `skyhop study`.
 #[derive(Subcommand)]
 pub(crate) enum StudyCommand {
     /// List the scenarios

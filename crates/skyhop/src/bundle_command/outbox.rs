@@ -28,7 +28,7 @@ const QUIET: Duration = Duration::from_secs(2);
 /// Subdirectory of the notes.
 const NOTES: &str = ".skyhop";
 
-/// `skyhop outbox …`
+/// The arguments of `skyhop outbox`.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// The directory; files in directories below are left alone, and so are hidden ones and links

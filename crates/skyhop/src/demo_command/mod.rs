@@ -15,7 +15,7 @@ use units::{BitRate, ErrorRate};
 use self::display::Display;
 use self::output::Output;
 
-/// Arguments of `skyhop demo`.
+/// The arguments of `skyhop demo`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Rate of the forward link (download)

@@ -24,7 +24,7 @@ const NAME: &str = "terminal";
 /// Rate that is measured; the default of both rates.
 const AUTO: &str = "auto";
 
-/// `skyhop init …`
+/// The arguments of `skyhop init`.
 #[derive(Default, clap::Args)]
 pub(crate) struct Args {
     /// Directory for the files; created if missing [default: skyhop]

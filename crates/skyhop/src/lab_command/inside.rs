@@ -9,7 +9,7 @@ use lab::{Found, LabName, NETNS_VARIABLE, Node, Standing, Standings};
 
 use super::not_run;
 
-/// `skyhop lab exec …`
+/// The arguments of `skyhop lab exec`.
 #[derive(clap::Args)]
 pub(super) struct ExecArgs {
     /// Name of the lab; optional if only one is up

@@ -6,7 +6,7 @@ use lab::{Found, LabName, Standing, Standings, StateError, Status};
 
 use crate::print;
 
-/// `skyhop lab status …`
+/// The arguments of `skyhop lab status`.
 #[derive(clap::Args)]
 pub(super) struct StatusArgs {
     /// Name of the lab; all that are up if omitted

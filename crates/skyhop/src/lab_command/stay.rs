@@ -15,7 +15,7 @@ use super::inside::choose;
 use super::link_args::{LinkArgs, LinkOptions};
 use super::{GatewaysArg, describe};
 
-/// `skyhop lab up …`
+/// The arguments of `skyhop lab up`.
 #[derive(clap::Args)]
 pub(super) struct UpArgs {
     #[command(flatten)]
@@ -30,7 +30,7 @@ pub(super) struct UpArgs {
     pcap: Option<PathBuf>,
 }
 
-/// `skyhop lab down …`
+/// The arguments of `skyhop lab down`.
 #[derive(clap::Args)]
 pub(super) struct DownArgs {
     /// Name of the lab; optional if only one is up
@@ -40,7 +40,7 @@ pub(super) struct DownArgs {
     all: bool,
 }
 
-/// `skyhop lab set …`
+/// The arguments of `skyhop lab set`.
 #[derive(clap::Args, Clone)]
 pub(super) struct SetArgs {
     /// Name of the lab; optional if only one is up
