@@ -139,6 +139,7 @@ impl DamaSpec {
             return Err(place.unreadable("", message));
         }
         let [rate, frame] = [ret.rate.greatest().to_string(), format_duration(self.frame)];
+        // Round-trip time and MTU determine only the size of the queue, which is not checked here.
         match self.config(forward, &ret.config(Duration::ZERO, u16::MAX), terminals) {
             Ok(_) => Ok(()),
             Err(DamaError::Frames(FramesError::TooSlow { .. })) => {

@@ -39,6 +39,7 @@ impl<'a> Document<'a> {
         if let Some(found) = kind.mistaken_for(table.get_ref()) {
             return Err(FileError::Kind { file: origin.to_owned(), found, expected: kind });
         }
+        // Taken out before deserialization, which would refuse them as unknown keys.
         let removed = removed_keys::take(table.get_mut(), kind);
         let root = Spanned::new(table.span(), DeValue::Table(table.into_inner()));
         let mut document = Self { origin, folder, text, root, case: None, warnings: Vec::new() };

@@ -58,6 +58,7 @@ impl<'a> Folder<'a> {
 #[expect(clippy::disallowed_types, reason = "the one place that reads files")]
 fn read(path: &Path) -> io::Result<String> {
     let mut text = String::new();
+    // One byte more than permitted shows that a file is too long.
     fs::File::open(path)?.take(GREATEST_FILE + 1).read_to_string(&mut text)?;
     let long = || format!("it exceeds {} MiB", GREATEST_FILE >> 20);
     if text.len() as u64 > GREATEST_FILE { Err(io::Error::other(long())) } else { Ok(text) }

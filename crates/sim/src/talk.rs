@@ -44,6 +44,7 @@ struct Stream {
 impl Stream {
     fn write(&mut self, tcp: &mut Connection<ByteRange>) {
         while self.written < self.goal {
+            // In parts whose length fits into a 32-bit `usize`.
             let end = self.goal.min(self.written + (1 << 30));
             let Ok(taken) = tcp.write(&ByteRange::new(self.written..end)) else { return };
             if taken == 0 {

@@ -124,6 +124,7 @@ fn invite(args: InviteArgs) -> Result<ExitCode> {
     let invitation = Invitation { name, hub, tcp, others, networks: network, valid_for };
     let token = invitation.write(&hub_file)?;
     let valid_for = in_hours(valid_for);
+    // On standard error, so that standard output has the token only.
     say(format_args!(
         "Within {valid_for}, run on the terminal, once:  skyhop enrol join -\nand paste this:"
     ));
@@ -172,6 +173,7 @@ fn join_hub(args: &JoinArgs) -> Result<ExitCode> {
     let pair = NewPair {
         hub: first.address.as_str().to_owned(),
         port: gateway::PORT,
+        // Not used: only the terminal's file is written.
         hub_rate: String::new(),
         terminal_rate: args.terminal_rate.clone(),
         interface: args.interface.clone(),

@@ -121,6 +121,7 @@ where
                 tracing::error!("{error:#}");
                 Ok(ExitCode::from(FAILED))
             }
+            // The caller's exit code tells that the gateway never ran.
             _ => Err(error),
         },
     }

@@ -243,6 +243,7 @@ fn serve_meter(lab: &Lab) -> anyhow::Result<Vec<Server>> {
 
 /// Runs a command and waits for it; returns the exit code that a shell would report.
 fn wait(mut command: Command, pair: Option<Pair>) -> anyhow::Result<ExitCode> {
+    // Ctrl-C is for the command; the lab stays until the command has ended.
     os::process::leave_signals_to_the_command();
     let mut child = match command.spawn() {
         Ok(child) => child,
@@ -263,6 +264,7 @@ fn not_run(command: &Command, error: &std::io::Error) -> ExitCode {
 }
 
 fn code_of(status: ExitStatus) -> u8 {
+    // A shell reports the end by a signal as 128 plus its number.
     let code = status.code().or_else(|| status.signal().map(|signal| 128 + signal));
     code.and_then(|code| u8::try_from(code).ok()).unwrap_or(u8::MAX)
 }

@@ -123,6 +123,7 @@ pub(crate) fn status(args: &StatusArgs) -> anyhow::Result<ExitCode> {
         let now = gateways.iter_mut().map(ask).collect::<anyhow::Result<Vec<Status>>>()?;
         let mut text = if args.json {
             let list = if args.watch {
+                // One line per sample, for programs that read line by line.
                 serde_json::to_string(&now)
             } else {
                 serde_json::to_string_pretty(&now)
@@ -187,6 +188,7 @@ pub(crate) fn drain(args: &DrainArgs) -> anyhow::Result<ExitCode> {
     let mut gateway = args.which.one()?;
     do_it(&mut gateway, &Request::Drain { within_s })?;
     let still = Request::Status { connections: false };
+    // A gateway that has stopped no longer answers.
     while args.wait && gateway.ask(&still).is_ok() {
         thread::sleep(DRAINED_EVERY);
     }
@@ -221,6 +223,7 @@ pub(crate) fn upgrade(args: &UpgradeArgs) -> anyhow::Result<ExitCode> {
 /// Prints the hop's packet events as they happen.
 pub(crate) fn events(args: &EventsArgs) -> anyhow::Result<ExitCode> {
     let mut gateway = args.which.one()?;
+    // The gateway serves one reader at a time and tells readers apart by this number.
     let reader = RandomState::new().build_hasher().finish();
     let followed = follow(&mut gateway, reader, args);
     // Otherwise the gateway refuses the next reader for some seconds, as it does after an interruption.

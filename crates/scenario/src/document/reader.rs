@@ -97,6 +97,7 @@ impl<'d> Deserializer<'d> for Reader<'d> {
                 Ok(number) => visitor.visit_f64(number),
                 Err(_) => Err(Fault::Expected("a number".to_owned())),
             },
+            // A bare date of TOML is accepted like one in quotes.
             DeValue::Datetime(time) => visitor.visit_str(&time.to_string()),
             DeValue::Array(list) => {
                 visitor.visit_seq(Elements { list: &self, rest: list.iter().enumerate() })
@@ -113,6 +114,7 @@ impl<'d> Deserializer<'d> for Reader<'d> {
         fields: &'static [&'static str],
         visitor: V,
     ) -> Result<V::Value, Fault> {
+        // Only the outermost struct has the keys of the file itself.
         if self.path.is_empty() {
             self.of_file = fields;
         }

@@ -38,6 +38,7 @@ pub(super) fn terminal(
 ) -> Result<BundlesConfig, FileError> {
     let place = place.within("bundles");
     let hub = raw.hub.as_ref().map(|hub| hub.0.clone());
+    // All bundles that have no other route go to the hub.
     let first = hub.map(|node| Peer {
         neighbour: Neighbour { node, behind: Vec::new(), everything: true },
         reach: Reach::Hub,
@@ -61,6 +62,7 @@ pub(super) fn hub(
         return Err(place.wrong("hub", quoted(&hub.0), "no such key: this is a hub"));
     }
     read(&place, raw, None, |place, name| {
+        // Terminals with permits are not known when the file is read.
         let known = permits || terminals.iter().any(|terminal| terminal.name == name);
         place.check(known, "terminal", quoted(name), "the name of a terminal of this file")
     })

@@ -49,6 +49,7 @@ pub(super) fn terminal(
     let listen: Vec<_> = raw.listen.into_iter().map(|address| address.0.0).collect();
     let clients: Vec<Prefix> = raw.clients.into_iter().map(|prefix| prefix.0).collect();
     let within_tls = secure.iter().flat_map(|it| it.tls.iter().chain(&it.https));
+    // Without a list of clients, only this machine may ask.
     if clients.is_empty()
         && listen.iter().chain(within_tls).any(|it| !it.ip().to_canonical().is_loopback())
     {

@@ -51,6 +51,7 @@ fn proxy(place: &Place<'_>, raw: sections::Proxy) -> Result<ProxyConfig, FileErr
     let place = place.within("proxy");
     let Text(listen) = raw.listen.ok_or_else(|| place.missing("listen", LISTEN))?;
     let clients: Vec<Prefix> = raw.clients.into_iter().map(|prefix| prefix.0).collect();
+    // Without a list of clients, only this machine may use the proxy.
     if clients.is_empty() && !listen.0.ip().to_canonical().is_loopback() {
         return Err(place.missing("clients", CLIENTS));
     }

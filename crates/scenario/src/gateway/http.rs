@@ -89,6 +89,7 @@ fn kept(place: &Place<'_>, raw: Kept) -> Result<HubCacheConfig, FileError> {
     if disk.is_some() && directory.is_none() {
         return Err(place.missing("directory", "where to store it, like \"/var/cache/skyhop\""));
     }
+    // Without a directory, the cache is in memory only.
     let disk = if directory.is_some() { disk.unwrap_or(DISK) } else { ByteCount::new(0) };
     let stale = raw.stale.map_or(STALE, |time| time.0.0);
     let stale_is_good = STALE_TIMES.contains(&stale);
@@ -139,6 +140,7 @@ fn sites(place: &Place<'_>, raw: Vec<sections::Site>) -> Result<Vec<SiteConfig>,
             let key = format!("hosts.{index}");
             let is_name = HostName::new(host).is_some() && host.parse::<IpAddr>().is_err();
             place.check(is_name, &key, quoted(host), HOSTS)?;
+            // Host names are case-insensitive (RFC 4343).
             let is_new = known.insert(host.to_ascii_lowercase());
             place.check(is_new, &key, quoted(host), "a name that no other site has")?;
         }

@@ -60,6 +60,7 @@ impl Operation {
             log: self.log.map(|filter| filter.0),
             metrics: metrics.transpose()?,
             state: self.state.map(path),
+            // Only a regular file can be read again by a reload.
             file: file.regular.then(|| file.path.to_owned()),
             warnings: place.warnings(),
             ..OperationConfig::default()

@@ -43,6 +43,7 @@ pub(super) fn terminal<E: Display>(
     let first = hub_of_terminal(place, raw.hub, raw.hub_key, raw.hub_tcp)?;
     let hubs = known_hubs(place, &shared.identity.public(), first, raw.other_hub)?;
     let bypass = entrances::bypass(raw.intercept.as_ref());
+    // With neither a proxy nor bundles, only interception can bring clients' traffic.
     let nothing_else = raw.proxy.is_none() && raw.bundles.is_none();
     let needs_interception = shared.tunnel.is_some() || nothing_else;
     let (intercept, proxy) = entrances::read(place, raw.intercept, raw.proxy, needs_interception)?;

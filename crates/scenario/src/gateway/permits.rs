@@ -79,6 +79,7 @@ impl Permitted {
         }
         let file = ConfigFile { path, text: &enrolled, regular: true };
         file.parse(FileKind::Permit, |place, raw: RawPermit| match raw.invite {
+            // `invite` is still there if its line was not found above.
             Some(_) => Err(place.unreadable("invite", "this is not the invitation that was used")),
             None => Ok(()),
         })?;

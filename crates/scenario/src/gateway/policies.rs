@@ -30,6 +30,7 @@ pub(super) fn read(
 ) -> Result<Vec<Policy>, FileError> {
     let mut policies = Vec::with_capacity(raw.len() + 1);
     if !bypass.is_empty() {
+        // First, because the first match decides.
         policies.push(Policy { to: bypass, ..Policy::new(BYPASS, Action::Bypass) });
     }
     if !raw.is_empty() && !choice.split && !choice.tunnel {

@@ -103,6 +103,7 @@ impl SharedKeys {
         let dlep = self.dlep.map(|raw| dlep::read(place, raw, &rate)).transpose()?;
         let mut link = self.hop.read(place, rate)?;
         link.padding_share = probe_share.unwrap_or(link.padding_share);
+        // Before the classes, whose default queues depend on it.
         link.on_demand = dlep.as_ref().is_some_and(|dlep| dlep.on_demand);
         let tunnel = self.tunnel.map(|raw| tunnel::read(place, raw, &link)).transpose()?;
         let links = links::read(place, self.links, &link.rate, self.side)?;

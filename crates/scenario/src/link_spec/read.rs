@@ -207,6 +207,7 @@ fn loss(place: &Place<'_>, raw: &RawLink) -> Result<Option<Loss>, FileError> {
         ("loss-period", text(raw.loss_period)),
         ("loss-trace", text(raw.loss_trace.as_ref())),
     ])?;
+    // At most one model is given, so the order of the arms does not matter.
     Ok(match (burst, chain, raw.loss_period, &raw.loss_trace) {
         (Some(burst), ..) => Some(bursts(place, burst)?),
         (_, Some(chain), ..) => Some(Loss::GilbertElliott(chain)),

@@ -99,6 +99,7 @@ impl Preset {
         let both = Changes::read(&place, overrides.of_both())?;
         for link in [&mut self.forward, &mut self.ret] {
             link.change(both.clone());
+            // The new discipline may be one that cannot mark.
             link.check_marking(&place)?;
         }
         self.forward.change(Changes::read(&place, overrides.of_forward())?);

@@ -203,6 +203,7 @@ fn apply<'a>(
             Set::Value { key, at, value } => {
                 let path = document.value(key).and_then(DeValue::as_str).unwrap_or_default();
                 let (of_key, of_value) = (document.start(key), document.start(at));
+                // The positions of key and level, so that an error in the case points there.
                 let written = Spanned::new(of_key..of_key, path.to_owned().into());
                 let value = Spanned::new(of_value..of_value, value.value());
                 let wrong = |expected| Place::file(document).wrong(key, quoted(path), expected);

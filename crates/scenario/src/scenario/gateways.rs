@@ -172,8 +172,10 @@ impl Gateways {
         };
         place.check(!mesh, "split", split, "no gateways in a mesh")?;
         let behind = |key| format!("a network behind the gateway: [{key}]");
+        // Terminals limit windows, so the hub needs no network behind it.
         let good = server_side || self.split == Split::Window;
         place.check(good, "split", split, behind("server-side"))?;
+        // These gateways are only at the hub.
         let good = client_side || matches!(self.split, Split::Two | Split::Spacing);
         place.check(good, "split", split, behind("client-side"))
     }

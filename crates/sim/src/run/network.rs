@@ -277,6 +277,7 @@ impl Network<'_> {
     fn lay_hop(&mut self, hub: NodeId, places: Range<usize>) -> (LaneId, Vec<LaneId>) {
         let (network, count) = (&self.case.network, places.len() as u32);
         let alone = count == 1;
+        // The satellite is a node only if it broadcasts to several terminals.
         let sky = if alone { self.nodes.terminals[places.start] } else { self.world.add_node() };
         let forward = self.world.connect(sky, self.links.forward.clone());
         self.lanes.forward.push(forward);
@@ -305,6 +306,7 @@ impl Network<'_> {
     fn lay_uplink(&mut self, hub: NodeId, forward: LaneId, places: Range<usize>) {
         self.world.set_default_route(hub, Hop::Lane(forward));
         let Some(shaper) = self.links.shaper.clone() else { return };
+        // A node behind the shapers, where their packets enter the common forward link.
         let uplink = self.world.add_node();
         self.world.set_default_route(uplink, Hop::Lane(forward));
         for place in places {
@@ -393,6 +395,7 @@ impl Network<'_> {
         let mut config = slacp::Config::new(slacp::Rate::Fixed(rate));
         if gateways.overhead == Overhead::LinkLayer {
             config.link_layer = true;
+            // SLACP counts the headers of a tunnel in its MTU; as a link layer it has none.
             config.mtu = mtu + (LINK_LAYER_HEADERS + IP_HEADER + UDP_HEADER + TUNNEL_ONLY) as u16;
         }
         if gateways.thrift.compress {

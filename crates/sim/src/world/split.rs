@@ -63,6 +63,7 @@ impl World {
         for end in before.into_iter().chain(opened).flatten() {
             match end {
                 LegEnd::Tcp(socket) => self.flush(socket),
+                // The gateway is already the last in the queue.
                 LegEnd::Stream(..) if self.restless.back() == Some(&node) => {}
                 LegEnd::Stream(..) => self.restless.push_back(node),
             }

@@ -107,6 +107,7 @@ impl World {
     pub(super) fn enter_tunnel(&mut self, node: NodeId, peer: NodeId, packet: Box<Packet>) {
         let now = self.now;
         let bytes = packet.to_bytes();
+        // Kept even if the session refuses the packet: the oldest give way.
         self.tunnelled.put(&bytes, packet);
         let Some(gateway) = self.gateway(node) else { return };
         let session = gateway.sessions.get(&peer).copied();

@@ -31,6 +31,7 @@ impl World {
         if leaves {
             limiter.windows.handle_sent(*source, segment);
         } else {
+            // The other direction carries the windows that the senders see.
             limiter.windows.handle_received(*destination, segment, ByteCount::new(waiting));
         }
     }

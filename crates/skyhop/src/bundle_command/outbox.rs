@@ -195,6 +195,7 @@ fn is_quiet(metadata: &Metadata) -> bool {
 
 fn new_note(path: &Path, metadata: &Metadata) -> anyhow::Result<Note> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    // The inode distinguishes files that are noted in the same millisecond.
     let made = (now.as_millis() as u64, metadata.ino());
     let note = Note {
         inode: metadata.ino(),
@@ -217,6 +218,7 @@ fn write_note(path: &Path, note: &Note) -> io::Result<()> {
     file.write_all(&serde_json::to_vec(note)?)?;
     file.sync_all()?;
     fs::rename(&temporary, path)?;
+    // The renaming is on disk only when the directory is.
     File::open(path.parent().unwrap_or(Path::new(".")))?.sync_all()
 }
 

@@ -18,6 +18,7 @@ impl Output {
         let is_new = !path.exists();
         let opened = OpenOptions::new().create(true).append(true).open(path);
         opened.with_context(|| cannot_write(path))?;
+        // The check must not leave an empty file behind.
         if is_new {
             fs::remove_file(path).with_context(|| cannot_write(path))?;
         }

@@ -182,6 +182,7 @@ pub(super) fn set(args: &SetArgs) -> anyhow::Result<ExitCode> {
         bail!("nothing to set: see the options of skyhop lab set --help");
     }
     let lab = choose(super::status::look(&Standings::default())?, args.name.as_ref())?;
+    // The lab's process parses the options, because it knows the preset that they change.
     let line = std::env::args_os().skip_while(|argument| argument != "set").skip(1);
     let options = line.map(|argument| argument.to_string_lossy().into_owned()).collect();
     let directory = std::env::current_dir().context("cannot determine the working directory")?;

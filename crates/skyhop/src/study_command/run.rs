@@ -31,6 +31,7 @@ pub(super) fn run(args: &Args) -> Result<ExitCode> {
     while is_first || (total.failed.is_empty() && plan.todo().next().is_some()) {
         let report = round(args, &plan, &*back_end, &store)?;
         if is_first {
+            // In later rounds, the cells of earlier ones count as kept, too.
             total.kept = report.kept;
         }
         total.run += report.run;

@@ -23,6 +23,7 @@ pub(super) fn combine(
     exclude: &[BTreeMap<String, RawLevels>],
 ) -> Result<Vec<Combination>, FileError> {
     let mut axes = axes(factors);
+    // Counted before any combination is built, because there may be too many for memory.
     let count = axes.values().try_fold(1, |all: usize, count| all.checked_mul(*count));
     let few = count.is_some_and(|count| (1..=MOST).contains(&count));
     let found = count.map_or("too many".to_owned(), |count| count.to_string());

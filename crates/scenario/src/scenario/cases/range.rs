@@ -71,6 +71,7 @@ fn spread(
     let value = |number: u32| {
         let part = f64::from(number) / f64::from(count - 1);
         match number {
+            // The ends are exact, whatever the rounding in between.
             0 => first,
             _ if number == count - 1 => last,
             _ if log => round(first * (last / first).powf(part), 4),
