@@ -423,7 +423,12 @@ impl Trend {
         if let Some(differs) = &self.differs {
             let place = place.within("differs");
             differs.check(&place)?;
-            place.check(!differs.single_runs, "single-runs", true, "it only for values")?;
+            place.check(
+                !differs.single_runs,
+                "single-runs",
+                true,
+                "no such key: it is for values only",
+            )?;
         }
         let bounded = self.least.is_some() || self.most.is_some();
         place.check(bounded == (pairs > 0), "least, most", bounded, "one of them, with pairs")

@@ -137,7 +137,7 @@ fn receive(args: &ReceiveArgs) -> anyhow::Result<ExitCode> {
             return Ok(ExitCode::SUCCESS);
         }
         if !args.wait {
-            crate::say(format_args!("no bundle for {} is here", args.service));
+            crate::say(format_args!("no bundle for {} has arrived", args.service));
             return Ok(ExitCode::from(1));
         }
         thread::sleep(EVERY);
@@ -204,5 +204,5 @@ fn aligned(rows: &[[String; 7]]) -> String {
 
 /// Returns the error of an answer that does not fit the request.
 fn unexpected<T>(what: impl std::fmt::Debug) -> anyhow::Result<T> {
-    bail!("the gateway answers {what:?}")
+    bail!("unexpected answer of the gateway: {what:?}")
 }

@@ -151,7 +151,7 @@ impl Checked {
 /// second time to be checked.
 fn find(path: &Path) -> Result<FileKind, FileError> {
     if fs::metadata(path).is_ok_and(|it| !it.is_file() && !it.is_dir()) {
-        let cause = io::Error::other("this is read only once: say what it is with --kind");
+        let cause = io::Error::other("this can be read only once: give its kind with --kind");
         return Err(FileError::Read { file: path.display().to_string(), cause });
     }
     FileKind::find(&path.display().to_string(), &Scenario::text_at(path)?)

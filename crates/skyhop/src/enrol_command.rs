@@ -143,11 +143,11 @@ fn in_hours(duration: Duration) -> String {
 /// Refuses a token as an argument, because every user of the machine can read the arguments of a command.
 fn token_file(text: &str) -> Result<PathBuf, String> {
     match text.parse::<Token>() {
-        Ok(_) => {
-            Err("others could read a token here: give the file with it, or - and paste it on \
+        Ok(_) => Err(
+            "others could read a token here: give a file that contains it, or - and paste it on \
                       standard input"
-                .to_owned())
-        }
+                .to_owned(),
+        ),
         Err(_) => Ok(PathBuf::from(text)),
     }
 }

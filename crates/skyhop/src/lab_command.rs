@@ -144,7 +144,10 @@ impl WatchArgs {
         if let Some(path) = &self.svg {
             let name = &lab.preset().name;
             let shares = lab.preset().dama.is_some();
-            anyhow::ensure!(shares, "--svg draws a return link with [dama], which {name} has not");
+            anyhow::ensure!(
+                shares,
+                "--svg draws a return link with [dama], which {name} does not have"
+            );
             // A path that cannot be written fails now, not after the command has run for an hour.
             std::fs::write(path, "").with_context(|| format!("cannot write {}", path.display()))?;
             lab.record_return();

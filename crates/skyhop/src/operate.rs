@@ -217,7 +217,7 @@ pub(crate) fn upgrade(args: &UpgradeArgs) -> anyhow::Result<ExitCode> {
         }
         thread::sleep(DRAINED_EVERY);
     }
-    bail!("pid {before} has not been replaced: the gateway's log says why")
+    bail!("pid {before} has not been replaced: see the gateway's log")
 }
 
 /// Prints the hop's packet events as they happen.

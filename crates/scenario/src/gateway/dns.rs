@@ -37,7 +37,7 @@ pub(super) fn terminal(
     intercepts: bool,
 ) -> Result<DnsConfig, FileError> {
     const ASKED: &str =
-        "true, with a section [intercept], or `listen`, `tls` or `https`: nobody can ask";
+        "true, with a section [intercept], or `listen`, `tls` or `https`: clients cannot ask";
     let place = place.within("dns");
     let intercept = raw.intercept.unwrap_or(intercepts);
     let secure = secure(&place, &raw)?;

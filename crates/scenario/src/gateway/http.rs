@@ -114,7 +114,7 @@ pub(super) fn hub(place: &Place<'_>, raw: sections::HubHttp) -> Result<HubHttpCo
     };
     let cached = raw.cache.unwrap_or(false);
     if !cached && given.is_given() {
-        return Err(place.missing("cache", "true: the other keys say how much it keeps"));
+        return Err(place.missing("cache", "true: the other keys configure the cache"));
     }
     let cache = kept(&place, given)?;
     let authorities = raw.authorities.map(|path| place.folder().locate(Path::new(&path)));

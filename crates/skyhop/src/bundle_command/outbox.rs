@@ -174,7 +174,7 @@ fn advance(
             Ok(true)
         }
         Some("expired") => {
-            crate::say(format_args!("{name}: its bundle has expired: it is sent again"));
+            crate::say(format_args!("{name}: the bundle has expired, the file is sent again"));
             fs::remove_file(noted)?;
             Ok(false)
         }
@@ -224,9 +224,9 @@ fn write_note(path: &Path, note: &Note) -> io::Result<()> {
 
 /// Opens the file of a note; fails if the file has changed since.
 fn open(path: &Path, note: &Note) -> anyhow::Result<File> {
-    let file = File::open(path).with_context(|| "cannot read it")?;
+    let file = File::open(path).with_context(|| "cannot read the file")?;
     if !note.is_of(&file.metadata()?) {
-        bail!("it has just changed");
+        bail!("the file has just changed");
     }
     Ok(file)
 }
