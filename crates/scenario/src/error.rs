@@ -17,7 +17,7 @@ pub enum FileError {
          .toml"
     )]
     UnknownPreset {
-        /// The given name.
+        /// Name of a preset as given.
         name: String,
         /// The names of the built-in presets.
         known: String,
@@ -25,9 +25,9 @@ pub enum FileError {
     /// The file could not be read.
     #[error("cannot read {file}: {cause}")]
     Read {
-        /// The file.
+        /// Path of the file that could not be read.
         file: String,
-        /// The operating system's error.
+        /// Error of the operating system, or that the file is too long.
         cause: io::Error,
     },
     /// The file is not valid TOML.
@@ -43,7 +43,7 @@ pub enum FileError {
     /// The file is of another kind.
     #[error("{file}: this is {found}, not {expected}")]
     Kind {
-        /// The file.
+        /// Name of the file in messages.
         file: String,
         /// The kind that the file appears to be.
         found: FileKind,
@@ -56,7 +56,7 @@ pub enum FileError {
          `#:schema hub.schema.json`"
     )]
     Unrecognised {
-        /// The file.
+        /// Name of the file in messages.
         file: String,
     },
     /// A key is unknown.

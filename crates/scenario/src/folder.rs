@@ -15,7 +15,7 @@ const GREATEST_FILE: u64 = 64 << 20;
 pub(crate) enum Folder<'a> {
     /// The files that are compiled in.
     BuiltIn,
-    /// A directory on disk.
+    /// A directory on disk; empty for the working directory.
     Disk(&'a Path),
 }
 

@@ -8,11 +8,11 @@ use toml::de::DeTable;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum FileKind {
-    /// A link preset.
+    /// A link preset (docs/presets.md).
     Preset,
-    /// A scenario.
+    /// A scenario of the simulator (docs/sim.md).
     Scenario,
-    /// Published results.
+    /// Published results beside a scenario (docs/published.md).
     Published,
     /// The list of publications behind published results.
     Documents,
@@ -46,7 +46,7 @@ impl FileKind {
         (Self::Permit, &["key", "invite", "networks"]),
     ];
 
-    /// All kinds of files.
+    /// All kinds, in the order of the enum.
     pub const ALL: [Self; 8] = [
         Self::Preset,
         Self::Scenario,

@@ -22,11 +22,11 @@ pub(crate) use read::{Changes, check_rate};
 pub struct LinkSpec {
     /// Rate after encapsulation.
     pub rate: RateSpec,
-    /// Encapsulation of packets.
+    /// Encapsulation of IP packets, whose overhead counts against the rate.
     pub encapsulation: Encapsulation,
     /// One-way propagation delay.
     pub delay: Delay,
-    /// Variation of the delay.
+    /// Random extra delay of each packet.
     pub jitter: Jitter,
     /// Model of packet loss.
     pub loss: Loss,

@@ -1,4 +1,4 @@
-//! Errors of traces.
+//! Errors of traces and their files.
 
 use std::io;
 

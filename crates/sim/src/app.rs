@@ -41,7 +41,7 @@ pub struct Tally {
     pub first: Option<Instant>,
     /// When the application read the last byte.
     pub last: Option<Instant>,
-    /// When the application began.
+    /// When the application began, which goodput counts from.
     pub began: Instant,
     /// Finished transfers, replies or pages, in order.
     pub deeds: Vec<Deed>,
@@ -79,7 +79,7 @@ pub struct Deed {
     pub begin: Instant,
     /// When it was complete.
     pub end: Instant,
-    /// Bytes of payload.
+    /// Bytes of payload, without headers of TCP and IP.
     pub bytes: u64,
 }
 

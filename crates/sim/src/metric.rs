@@ -1,4 +1,4 @@
-//! Metrics of a run.
+//! Metrics of a run: of flows, their senders, and links.
 
 use core::slice;
 use core::time::Duration;

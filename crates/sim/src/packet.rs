@@ -1,4 +1,4 @@
-//! Simulated packets.
+//! Simulated IP packets and their sizes.
 
 use link::TrafficClass;
 use scenario::{IpVersion, Overhead};

@@ -46,9 +46,9 @@ pub struct State {
     pub ssthresh: u64,
     /// Data sent but not acknowledged, in bytes.
     pub outstanding: u64,
-    /// The smoothed round-trip time.
+    /// The smoothed round-trip time, once it has been measured.
     pub srtt: Option<Duration>,
-    /// Retransmission time-outs so far.
+    /// Number of retransmission time-outs so far.
     pub timeouts: u64,
     /// Number of reactions to losses or time-outs so far that were undone because they were spurious.
     pub undone: u64,

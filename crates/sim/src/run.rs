@@ -62,7 +62,7 @@ impl Run {
         self.world.now().saturating_since(Instant::ZERO).as_secs_f64() / all
     }
 
-    /// Runs to the end.
+    /// Runs until all applications are done or the case's time is over.
     pub fn finish(&mut self) {
         while self.advance() {}
     }

@@ -1,4 +1,4 @@
-//! Caches of a scenario.
+//! The section `[cache]` of a scenario.
 
 use core::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Gateways of a scenario.
+//! The section `[gateways]` of a scenario.
 
 use core::time::Duration;
 

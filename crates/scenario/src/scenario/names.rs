@@ -1,4 +1,4 @@
-//! Name resolution of a scenario.
+//! The section `[names]` of a scenario: name resolution.
 
 use schemars::JsonSchema;
 use serde::Deserialize;

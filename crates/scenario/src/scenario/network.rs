@@ -1,4 +1,4 @@
-//! Numbers of nodes in a scenario.
+//! The section `[network]` of a scenario: numbers of nodes.
 
 use units::BitRate;
 

@@ -26,7 +26,7 @@ pub enum Amount {
 pub struct Bulk {
     /// The path of the connection.
     pub path: Arc<Path>,
-    /// The sending side.
+    /// The direction of the data.
     pub direction: Direction,
     /// Size or end of the transfer.
     pub amount: Amount,

@@ -44,7 +44,7 @@ impl Charged {
 /// The buffer in front of a gateway's link: flow control between MAC and IP (SLACP paper, §2).
 #[derive(Debug, Clone)]
 pub struct MacBuffer {
-    /// The link.
+    /// The link whose queue is the buffer.
     pub lane: LaneId,
     /// Maximum number of bytes that may wait for it.
     pub most: ByteCount,

@@ -1,4 +1,4 @@
-//! Packets in transit.
+//! Nodes, routes and links, and the packets in transit on them.
 
 use link::dama::{Dama, DamaConfig, DamaError};
 use link::{Counters, Link, LinkConfig, Tally};

@@ -8,7 +8,7 @@ use clap::ValueEnum;
 use lab::{Gauge, Gauges};
 use serde_json::{Value, json};
 
-/// Printing interval.
+/// Interval between lines of statistics.
 const EVERY: Duration = Duration::from_secs(1);
 
 /// The output format of statistics.
