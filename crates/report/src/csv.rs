@@ -8,14 +8,14 @@ pub struct Csv {
 }
 
 impl Csv {
-    /// A text that begins with the names of its columns.
+    /// Creates a text that begins with the names of its columns.
     pub fn new(names: &[&str]) -> Self {
         let mut csv = Self::continued(names.len());
         csv.row(names.iter().map(|name| Some((*name).to_owned())));
         csv
     }
 
-    /// Further rows of a text whose names were printed before.
+    /// Creates further rows of a text whose column names were printed before.
     pub fn continued(columns: usize) -> Self {
         Self { columns, text: String::new() }
     }
@@ -34,7 +34,7 @@ impl Csv {
         self.text.push('\n');
     }
 
-    /// The text so far.
+    /// Returns the text with all rows.
     pub fn into_text(self) -> String {
         self.text
     }

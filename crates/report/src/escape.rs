@@ -1,6 +1,6 @@
-//! Text inside HTML and SVG.
+//! Escaping of text for HTML and SVG.
 
-/// Escapes text for HTML and SVG.
+/// Escapes text for use in elements and attributes.
 pub(crate) fn escape(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for letter in text.chars() {

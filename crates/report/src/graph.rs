@@ -29,13 +29,13 @@ pub struct Graph {
 }
 
 impl Graph {
-    /// A wide graph, to be looked at on its own. The title is read to those who cannot see it, too.
+    /// Creates a wide graph with its own title, which also serves as the label for screen readers.
     pub fn new(title: impl Into<String>, x: Axis, y: Axis) -> Self {
         let (title, series) = (title.into(), Vec::new());
         Self { title, is_titled: true, size: (1200, 540), x, y, series }
     }
 
-    /// Makes it small enough for a page or a phone. The page shows the title.
+    /// Makes the graph small enough for a page or a phone, and omits the title, which the page shows.
     #[must_use]
     pub fn narrow(self) -> Self {
         Self { is_titled: false, size: (560, 290), ..self }
@@ -47,14 +47,14 @@ impl Graph {
         Self { size: (self.size.0, height), ..self }
     }
 
-    /// Adds a series. One without points is left out, in the legend too.
+    /// Adds a series. A series without points is left out, also in the legend.
     pub fn add(&mut self, series: Series) {
         if !series.is_empty() {
             self.series.push(series);
         }
     }
 
-    /// Draws the graph.
+    /// Draws the graph as SVG.
     pub fn picture(&self) -> Picture {
         stacked(std::slice::from_ref(self))
     }

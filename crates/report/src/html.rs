@@ -1,4 +1,4 @@
-//! A self-contained web page: it loads nothing and runs nothing.
+//! A self-contained web page, without external resources or scripts.
 
 use crate::escape::escape;
 use crate::graph::{Picture, dark_css};
@@ -6,7 +6,7 @@ use crate::table::Table;
 
 const STYLE: &str = include_str!("page.css");
 
-/// A page under construction. All texts are escaped.
+/// A web page under construction. All texts are escaped.
 #[derive(Debug, Clone)]
 pub struct Page {
     title: String,
@@ -14,19 +14,19 @@ pub struct Page {
 }
 
 impl Page {
-    /// A page with this title (of the window) and heading.
+    /// Creates a page with this title (of the window) and heading.
     pub fn new(title: &str, heading: &str) -> Self {
         let mut page = Self { title: escape(title), body: String::new() };
         page.push("h1", heading);
         page
     }
 
-    /// Adds a heading.
+    /// Adds a second-level heading.
     pub fn heading(&mut self, text: &str) {
         self.push("h2", text);
     }
 
-    /// Adds a paragraph.
+    /// Adds a paragraph of text.
     pub fn paragraph(&mut self, text: &str) {
         self.push("p", text);
     }
@@ -36,7 +36,7 @@ impl Page {
         self.body += &format!("<p class=\"soft\">{}</p>\n", escape(text));
     }
 
-    /// Adds a paragraph that must not be overlooked, with its first words in bold.
+    /// Adds a highlighted paragraph, with its first words in bold.
     pub fn notice(&mut self, bold: &str, text: &str) {
         let (bold, text) = (escape(bold), escape(text));
         self.body += &format!("<p class=\"notice\"><strong>{bold}</strong> {text}</p>\n");
@@ -60,7 +60,7 @@ impl Page {
         self.body += &format!("<div class=\"scroll\">{}</div>\n", table.html());
     }
 
-    /// Adds terms with their values, and one more with a command.
+    /// Adds a list of terms with their values, and one more with a command.
     pub fn terms(&mut self, terms: &[(&str, String)], (name, command): (&str, &str)) {
         let term = |(name, value): &(&str, String)| {
             format!("<dt>{}</dt><dd>{}</dd>\n", escape(name), escape(value))
@@ -71,7 +71,7 @@ impl Page {
         self.body += &format!("<dl>\n{terms}{command}</dl>\n");
     }
 
-    /// The file.
+    /// Returns the complete HTML file.
     pub fn into_html(self) -> String {
         let Self { title, body } = self;
         let dark = dark_css();

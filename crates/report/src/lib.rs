@@ -1,7 +1,7 @@
-//! How results look: tables, CSV, graphs, a web page and packet captures, as text and bytes.
+//! Output formats of results: tables, CSV, graphs, a web page and packet captures, as text and bytes.
 //!
-//! Nothing here reads or writes files, and nothing knows what the results mean. There is one of
-//! each, so that all commands look alike.
+//! The crate neither reads nor writes files, and does not interpret results. There is one
+//! implementation of each format, so that the output of all commands looks alike.
 
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), warn(clippy::print_stderr, clippy::print_stdout))]

@@ -1,8 +1,8 @@
-//! Numbers in cells.
+//! Numbers in table cells.
 
 use std::fmt::Display;
 
-/// Formats to four significant digits; whole numbers in full.
+/// Formats a number with four significant digits; whole numbers in full.
 pub fn four_digits(value: f64) -> String {
     if value == value.trunc() && value.abs() < 1e12 {
         return format!("{value}");
@@ -11,7 +11,7 @@ pub fn four_digits(value: f64) -> String {
     format!("{value:.*}", digits.max(0) as usize)
 }
 
-/// The value, or `-` if it is unknown.
+/// Formats a value; `-` if it is unknown.
 pub fn dash(value: Option<impl Display>) -> String {
     value.map_or_else(|| "-".to_owned(), |value| value.to_string())
 }

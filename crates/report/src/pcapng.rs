@@ -21,22 +21,22 @@ const NANOSECONDS: u8 = 9;
 /// A captured packet.
 #[derive(Debug, Clone, Copy)]
 pub struct Packet<'a> {
-    /// The packet from its IP header on, or its beginning.
+    /// The packet from its IP header on; possibly only its beginning.
     pub bytes: &'a [u8],
     /// Length of the whole packet.
     pub length: usize,
-    /// Nanoseconds since the epoch.
+    /// Time stamp in nanoseconds since the epoch.
     pub wall: u64,
-    /// Whether the interface sent it.
+    /// True if the interface sent the packet.
     pub outgoing: bool,
 }
 
-/// A capture being written.
+/// A writer of a capture.
 pub struct Capture<W: Write>(PcapNgWriter<W>);
 
 impl<W: Write> Capture<W> {
-    /// Begins a capture of the interface `name`. `snap_length` is how many bytes of a packet are kept at
-    /// most; zero for all.
+    /// Begins a capture of the interface `name`. `snap_length` is the maximum number of bytes kept of a
+    /// packet; zero for all.
     ///
     /// # Errors
     /// Those of `writer`.
@@ -55,7 +55,7 @@ impl<W: Write> Capture<W> {
         Ok(capture)
     }
 
-    /// Writes a packet.
+    /// Writes a packet as an enhanced packet block.
     ///
     /// # Errors
     /// Those of the writer.
@@ -65,12 +65,13 @@ impl<W: Write> Capture<W> {
             timestamp: Duration::from_nanos(packet.wall),
             original_len: u32::try_from(packet.length).unwrap_or(u32::MAX),
             data: Cow::Borrowed(packet.bytes),
+            // Bits 0 and 1 of `epb_flags`: 1 is inbound, 2 outbound.
             options: vec![EnhancedPacketOption::Flags(if packet.outgoing { 2 } else { 1 })],
         })
     }
 
-    /// Writes how many packets were dropped at `wall` because they could not be captured in time, so
-    /// that they are not taken for losses on the path.
+    /// Writes the number of packets that could not be captured in time by `wall`, so that they are not
+    /// taken for losses on the path.
     ///
     /// # Errors
     /// Those of the writer.

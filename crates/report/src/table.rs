@@ -7,14 +7,14 @@ use crate::escape::escape;
 /// Gap between the columns of plain text.
 const GAP: &str = "  ";
 
-/// On which side a column's cells are flush.
+/// The alignment of a column's cells.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Align {
     Left,
     Right,
 }
 
-/// A column: its name, alignment and least width.
+/// A column: its name, alignment and minimum width in characters.
 #[derive(Debug, Clone)]
 pub struct Column {
     /// The lines of the name.
@@ -24,18 +24,17 @@ pub struct Column {
 }
 
 impl Column {
-    /// A column of text. A name may have several lines; the name may be empty.
+    /// Creates a column of text. The name may have several lines, or be empty.
     pub fn left(name: &str) -> Self {
         Self::new(name, Align::Left)
     }
 
-    /// A column of numbers.
+    /// Creates a column of numbers, aligned at the right.
     pub fn right(name: &str) -> Self {
         Self::new(name, Align::Right)
     }
 
-    /// Makes the column at least this many characters wide, so that tables printed one after the
-    /// other look alike.
+    /// Makes the column at least this many characters wide, so that consecutive tables line up.
     #[must_use]
     pub fn at_least(self, least: usize) -> Self {
         Self { least, ..self }
@@ -45,7 +44,7 @@ impl Column {
         Self { name: name.split('\n').map(str::to_owned).collect(), align, least: 0 }
     }
 
-    /// A line of the name; empty if there is none.
+    /// Returns a line of the name; empty if the name has fewer lines.
     fn line(&self, index: usize) -> &str {
         self.name.get(index).map_or("", String::as_str)
     }
@@ -69,7 +68,7 @@ enum Row {
 }
 
 impl Table {
-    /// An empty table. Without any names it has no head.
+    /// Creates an empty table. It has no head if all columns are without a name.
     pub fn new(columns: impl IntoIterator<Item = Column>) -> Self {
         let columns = columns.into_iter().collect();
         Self { title: None, columns, indent: 0, rows: Vec::new() }
@@ -103,12 +102,12 @@ impl Table {
         self.rows.push(Row::Note(text.into()));
     }
 
-    /// Whether there are no rows.
+    /// Returns true if there are no rows.
     pub fn is_empty(&self) -> bool {
         self.rows.is_empty()
     }
 
-    /// The table in Markdown. A `|` in a cell is escaped, and a line break becomes a space.
+    /// Returns the table in Markdown. A `|` in a cell is escaped, and a line break becomes a space.
     pub fn markdown(&self) -> String {
         let escaped = |cell: &String| cell.replace('|', "\\|").replace('\n', " ");
         let line = |cells: Vec<String>| {
@@ -131,7 +130,7 @@ impl Table {
         text
     }
 
-    /// The table as an HTML element.
+    /// Returns the table as an HTML element.
     pub(crate) fn html(&self) -> String {
         let mut text = "<table>\n".to_owned();
         if let Some(title) = &self.title {
@@ -164,14 +163,14 @@ impl Table {
         format!("<tr>{}</tr>\n", self.columns.iter().zip(cells).map(cell).collect::<String>())
     }
 
-    /// Number of lines of the head; 0 if no column has a name.
+    /// Returns the number of lines of the head; 0 if no column has a name.
     fn head_lines(&self) -> usize {
         let named = self.columns.iter().any(|column| column.name.iter().any(|it| !it.is_empty()));
         let lines = self.columns.iter().map(|column| column.name.len()).max();
         if named { lines.unwrap_or(0) } else { 0 }
     }
 
-    /// Width of each column in characters.
+    /// Returns the width of each column in characters.
     fn widths(&self) -> Vec<usize> {
         let mut widths: Vec<usize> = self.columns.iter().map(|column| column.least).collect();
         for (width, column) in widths.iter_mut().zip(&self.columns) {

@@ -21,7 +21,7 @@ pub(crate) const BUILT_IN: [(&str, &str); 17] = [
     ("leo", include_str!("../presets/leo.toml")),
 ];
 
-/// The traces they refer to: path in the preset, and file.
+/// The traces that the presets refer to: path in the preset, and contents.
 pub(crate) const TRACES: [(&str, &str); 4] = [
     ("traces/geo-fade.rate", include_str!("../presets/traces/geo-fade.rate")),
     ("traces/geo-rain.attenuation", include_str!("../presets/traces/geo-rain.attenuation")),

@@ -19,68 +19,68 @@ use crate::place::{Place, quoted};
 use crate::{FileError, LinkSpec, RateSpec};
 use raw::{RawDama, RawDamaTerminal};
 
-/// A return link whose capacity terminals ask for. Rate, delay, losses, the IP queue and its
+/// A return link on which terminals request capacity. Rate, delay, losses, the IP queue and its
 /// discipline are those of the hop's return link, whose rate is that of one carrier.
 #[derive(Debug, Clone, PartialEq)]
 pub struct DamaSpec {
     /// Duration of a frame.
     pub frame: Duration,
-    /// Frames in a superframe.
+    /// Number of frames in a superframe.
     pub frames_per_superframe: u32,
-    /// Carriers that all terminals share.
+    /// Number of carriers that all terminals share.
     pub carriers: u32,
     /// Time from a decision to the transmission of the plan.
     pub processing: Duration,
-    /// How terminals ask, and the network control centre decides.
+    /// Algorithm of the terminals' requests and of the network control centre's allocation.
     pub policy: Policy,
-    /// Frames between a terminal's opportunities to ask.
+    /// Frames between a terminal's request opportunities.
     pub request_period: u32,
     /// Superframes for which a requested rate holds.
     pub rate_time_out: u32,
     /// Minimum scheduling latency in frames.
     pub scheduling_latency: u32,
-    /// Frames without a grant after which a volume request is taken for lost; `None`: three times
-    /// what a grant takes at most on an empty link.
+    /// Frames without a grant after which a volume request counts as lost; `None`: three times the
+    /// longest time to a grant on an empty link.
     pub volume_time_out: Option<u32>,
-    /// How requests travel to the network control centre.
+    /// Transport of requests to the network control centre.
     pub transport: RequestTransport,
-    /// Carriers on which short bursts of packets are sent without asking.
+    /// Carriers on which short bursts of packets are sent without a request.
     pub random_access: Option<RandomAccess>,
-    /// Whether assigned requests pass error bursts.
+    /// True if assigned requests survive error bursts.
     pub robust_requests: bool,
-    /// How terminals share what is not enough for all.
+    /// Division of insufficient capacity among terminals.
     pub sharing: Sharing,
-    /// Who gets what nobody asked for.
+    /// Distribution of unrequested capacity.
     pub free: FreeCapacity,
-    /// All terminals.
+    /// Settings of each terminal.
     pub terminal: DamaTerminal,
 }
 
-/// What each terminal may have, and its MAC buffer.
+/// Capacity of each terminal, and its MAC buffer.
 #[derive(Debug, Clone, PartialEq)]
 pub struct DamaTerminal {
-    /// A rate without asking.
+    /// Rate that needs no request.
     pub cra: BitRate,
-    /// The ceiling of its rate requests.
+    /// Upper limit of its rate requests.
     pub rbdc: BitRate,
-    /// The most cells in one volume request.
+    /// Maximum number of cells in one volume request.
     pub vbdc: u32,
-    /// Cells that each terminal gets before any gets more.
+    /// Number of cells that each terminal gets before any gets more.
     pub vbdc_first: u32,
-    /// Which of these each class of traffic uses.
+    /// Kind of capacity that each class of traffic uses.
     pub categories: Categories,
-    /// The most that it gets.
+    /// Upper limit of its total rate.
     pub ceiling: Option<BitRate>,
-    /// Its part where terminals share by weight.
+    /// Its share where terminals share by weight.
     pub weight: u32,
     /// The MAC buffer of each class of traffic.
     pub mac: MacLimit,
-    /// Whether packets wait in the IP queue until they fit into the MAC buffer.
+    /// True if packets wait in the IP queue until they fit into the MAC buffer.
     pub flow_control: bool,
 }
 
 impl DamaSpec {
-    /// Reads the table, for a hop with this return link.
+    /// Reads the table, for a hop with these links, forward and return.
     pub(crate) fn read(
         place: &Place<'_>,
         raw: &RawDama,
@@ -112,13 +112,14 @@ impl DamaSpec {
         spec.check(place, links, terminals).map(|()| spec)
     }
 
-    /// Checks that a hop with these links, forward and return, can have it.
+    /// Checks that a hop with these links, forward and return, can be built with this table.
     pub(crate) fn check(
         &self,
         place: &Place<'_>,
         [forward, ret]: [&LinkSpec; 2],
         terminals: u32,
     ) -> Result<(), FileError> {
+        // Frames have a fixed number of slots, so mahimahi's delivery opportunities or ACM do not fit.
         let RateSpec::Given(Rate::Constant(_) | Rate::Trace(_)) = ret.rate else {
             let message = "a return link with [dama] needs a constant rate, or a trace of rates";
             return Err(place.unreadable("", message));
@@ -138,6 +139,7 @@ impl DamaSpec {
             return Err(place.unreadable("", message));
         }
         let [rate, frame] = [ret.rate.greatest().to_string(), format_duration(self.frame)];
+        // Round-trip time and MTU determine only the size of the queue, which is not checked here.
         match self.config(forward, &ret.config(Duration::ZERO, u16::MAX), terminals) {
             Ok(_) => Ok(()),
             Err(DamaError::Frames(FramesError::TooSlow { .. })) => {
@@ -163,12 +165,12 @@ impl DamaSpec {
         }
     }
 
-    /// The return link of `terminals` terminals: with the delay of allocations of `forward`, and
-    /// everything else of `ret`, the terminals' link without DAMA. If its rate changes, the frames
-    /// are those of the greatest.
+    /// Builds the return link of `terminals` terminals. The delay of allocations is that of `forward`;
+    /// everything else is that of `ret`, the terminals' link without DAMA. If its rate changes, frames
+    /// have the slots of the greatest rate.
     ///
     /// # Errors
-    /// If it cannot be built; never with what a file was read for.
+    /// If it cannot be built; never with the links for which the table was read.
     pub fn config(
         &self,
         forward: &LinkSpec,
@@ -202,7 +204,7 @@ impl DamaSpec {
         config.check().map(|()| config)
     }
 
-    /// Three times what a grant takes at most on an empty link, in frames.
+    /// Returns three times the longest time to a grant on an empty link, in frames.
     fn patience(&self, allocation: Duration) -> u32 {
         let frames = allocation.as_nanos().div_ceil(self.frame.as_nanos().max(1));
         let frames = u32::try_from(frames).unwrap_or(u32::MAX);
@@ -254,7 +256,7 @@ impl DamaTerminal {
     }
 }
 
-/// The cells of an encapsulation, if it has any.
+/// Returns the cells of an encapsulation; `None` if it does not use cells.
 fn cell(encapsulation: Encapsulation) -> Option<Cell> {
     match encapsulation {
         Encapsulation::Aal5 { llc_snap: false } => Some(Cell::ATM),

@@ -1,4 +1,4 @@
-//! A TOML file as parsed, in which every key and value still knows its line.
+//! A parsed TOML file that keeps the position of every key and value.
 
 mod reader;
 
@@ -12,23 +12,23 @@ use crate::removed_keys;
 use crate::{FileError, FileKind};
 use reader::Reader;
 
-/// A file, or one of its cases.
+/// A parsed file, or one of its cases.
 #[derive(Debug, Clone)]
 pub(crate) struct Document<'a> {
-    /// Its name in errors.
+    /// Name of the file in errors.
     pub(crate) origin: &'a str,
-    /// Where the files are that it names.
+    /// Folder to which paths in the file are relative.
     pub(crate) folder: Folder<'a>,
     pub(crate) text: &'a str,
     pub(crate) root: Spanned<DeValue<'a>>,
-    /// The name of the case.
+    /// Name of the case, if this is one.
     pub(crate) case: Option<String>,
-    /// A warning for each key that no longer has an effect, with its place.
+    /// A warning for each removed key, with its position.
     pub(crate) warnings: Vec<String>,
 }
 
 impl<'a> Document<'a> {
-    /// Parses TOML that should be a file of `kind`.
+    /// Parses TOML that is expected to be a file of `kind`.
     pub(crate) fn parse(
         origin: &'a str,
         folder: Folder<'a>,
@@ -39,6 +39,7 @@ impl<'a> Document<'a> {
         if let Some(found) = kind.mistaken_for(table.get_ref()) {
             return Err(FileError::Kind { file: origin.to_owned(), found, expected: kind });
         }
+        // Taken out before deserialization, which would refuse them as unknown keys.
         let removed = removed_keys::take(table.get_mut(), kind);
         let root = Spanned::new(table.span(), DeValue::Table(table.into_inner()));
         let mut document = Self { origin, folder, text, root, case: None, warnings: Vec::new() };
@@ -49,34 +50,35 @@ impl<'a> Document<'a> {
         Ok(document)
     }
 
-    /// Reads the whole document as `T`.
+    /// Deserializes the whole document as `T`.
     pub(crate) fn read<'d, T: Deserialize<'d>>(&'d self) -> Result<T, FileError> {
         let reader = Reader::new(self);
         T::deserialize(reader.clone()).map_err(|fault| reader.locate(fault))
     }
 
-    /// The position of the value at `path`, or else of what it should be in.
+    /// Returns the position of the value at `path`, or of the innermost table or list that exists.
     pub(crate) fn at(&self, path: &str) -> At {
         self.at_start(self.find(path))
     }
 
-    /// The position of what starts at this byte.
+    /// Returns the position of the value that starts at this byte.
     fn at_start(&self, start: Option<usize>) -> At {
         let line = start.map(|start| line_at(self.text, start));
         At { file: self.origin.into(), line, case: self.case.as_deref().map(Into::into) }
     }
 
-    /// Where the value at `path` starts, in bytes; 0 if there is none.
+    /// Returns the offset in bytes at which the value at `path` starts; 0 if there is none.
     pub(crate) fn start(&self, path: &str) -> usize {
         self.find(path).unwrap_or(0)
     }
 
-    /// The value at `path`, such as `flow.0.bytes`.
+    /// Returns the value at `path`, such as `flow.0.bytes`.
     pub(crate) fn value(&self, path: &str) -> Option<&DeValue<'a>> {
         path.split('.').try_fold(&self.root, inner).map(Spanned::get_ref)
     }
 
-    /// Where the value at `path` starts, or else the innermost list or table that it should be in.
+    /// Returns the offset at which the value at `path` starts, or of the innermost table or list that
+    /// exists.
     fn find(&self, path: &str) -> Option<usize> {
         let steps = path.split('.').scan(&self.root, |value, key| {
             *value = inner(value, key)?;
@@ -91,7 +93,7 @@ pub(crate) fn table<'a>(origin: &str, text: &'a str) -> Result<Spanned<DeTable<'
     DeTable::parse(text).map_err(|error| syntax(origin, text, &error))
 }
 
-/// What a table has under `key`, or a list at that number.
+/// Returns the value of a table under `key`, or of a list at that index.
 fn inner<'d, 'a>(value: &'d Spanned<DeValue<'a>>, key: &str) -> Option<&'d Spanned<DeValue<'a>>> {
     match value.get_ref() {
         DeValue::Table(table) => table.get(key),
@@ -100,7 +102,7 @@ fn inner<'d, 'a>(value: &'d Spanned<DeValue<'a>>, key: &str) -> Option<&'d Spann
     }
 }
 
-/// The line of a byte, from 1.
+/// Returns the line of a byte, from 1.
 fn line_at(text: &str, at: usize) -> u32 {
     let before = text.bytes().take(at).filter(|byte| *byte == b'\n').count();
     u32::try_from(before + 1).unwrap_or(u32::MAX)
@@ -109,7 +111,7 @@ fn line_at(text: &str, at: usize) -> u32 {
 fn syntax(origin: &str, text: &str, error: &toml::de::Error) -> FileError {
     let line = line_at(text, error.span().map_or(0, |span| span.start));
     let quoted = text.lines().nth(line as usize - 1).unwrap_or_default().trim();
-    // Errors end up in logs and bug reports.
+    // Errors end up in logs and bug reports, where a private key must not appear.
     let is_secret = quoted.contains("private_key");
     FileError::Syntax {
         at: At { file: origin.into(), line: Some(line), case: None },

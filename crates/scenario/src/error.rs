@@ -1,4 +1,4 @@
-//! Why a file was rejected.
+//! Errors of files that users write.
 
 use core::fmt;
 use std::io;
@@ -7,7 +7,7 @@ use thiserror::Error;
 
 use crate::{FileKind, TraceFault};
 
-/// Why a file was rejected. The text is one line.
+/// The reason why a file was rejected. The text is one line.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum FileError {
@@ -17,7 +17,7 @@ pub enum FileError {
          .toml"
     )]
     UnknownPreset {
-        /// The given name.
+        /// Name of a preset as given.
         name: String,
         /// The names of the built-in presets.
         known: String,
@@ -25,102 +25,102 @@ pub enum FileError {
     /// The file could not be read.
     #[error("cannot read {file}: {cause}")]
     Read {
-        /// The file.
+        /// Path of the file that could not be read.
         file: String,
-        /// The operating system's error.
+        /// Error of the operating system, or that the file is too long.
         cause: io::Error,
     },
     /// The file is not valid TOML.
     #[error("{at}: {text:?}: {message}")]
     Syntax {
-        /// Where.
+        /// Position of the error.
         at: At,
-        /// The text of that line.
+        /// Text of that line.
         text: String,
-        /// What is wrong.
+        /// The parser's message.
         message: String,
     },
     /// The file is of another kind.
     #[error("{file}: this is {found}, not {expected}")]
     Kind {
-        /// The file.
+        /// Name of the file in messages.
         file: String,
-        /// What it appears to be.
+        /// The kind that the file appears to be.
         found: FileKind,
-        /// What was wanted.
+        /// The kind that was expected.
         expected: FileKind,
     },
-    /// Nothing in the file shows what kind it is.
+    /// The kind of the file cannot be recognised.
     #[error(
         "{file}: nothing shows what kind of file this is: expected a first line such as \
          `#:schema hub.schema.json`"
     )]
     Unrecognised {
-        /// The file.
+        /// Name of the file in messages.
         file: String,
     },
-    /// There is no such key.
+    /// A key is unknown.
     #[error("{at}: unknown key `{key}`{}, {}", within(.table), suggestion(.key, .known, *.is_of_file))]
     UnknownKey {
-        /// Where.
+        /// Position of the key.
         at: At,
-        /// The key.
+        /// Name of the key.
         key: String,
-        /// The table that it is in, such as `hop.forward`; empty for the file's own keys.
+        /// Table that contains it, such as `hop.forward`; empty at the top level.
         table: String,
-        /// All known keys of that table.
+        /// Known keys of that table.
         known: Vec<&'static str>,
-        /// Whether it is a key of the file itself, which stands in a table.
+        /// True if it is a key of the top level that was written inside a table.
         is_of_file: bool,
     },
     /// A required key is missing.
     #[error("{at}: {key} is missing{}", what_is_expected(.expected))]
     Missing {
-        /// Where: the line of the table that lacks it.
+        /// Position of the table that lacks it.
         at: At,
         /// The key, such as `hop.forward.rate`.
         key: String,
-        /// What would be accepted; may be empty.
+        /// Description of accepted values; may be empty.
         expected: String,
     },
     /// A value is of the wrong type or out of range.
     #[error("{at}: {key} = {value}: expected {expected}")]
     Value {
-        /// Where.
+        /// Position of the value.
         at: At,
         /// The key, such as `hop.forward.rate`.
         key: String,
         /// The given value.
         value: String,
-        /// What would be accepted.
+        /// Description of accepted values.
         expected: String,
     },
     /// A value could not be parsed.
     #[error("{at}: {key}: {message}")]
     Unreadable {
-        /// Where.
+        /// Position of the value.
         at: At,
         /// The key, such as `hop.forward.rate`.
         key: String,
-        /// The value, what is wrong with it, and what would be accepted.
+        /// The value, the error in it, and a description of accepted values.
         message: String,
     },
     /// A trace cannot be used.
     #[error("{at}: {key} = {value}: {cause}")]
     Trace {
-        /// Where.
+        /// Position of the key.
         at: At,
         /// The key, such as `forward.rate-trace`.
         key: String,
         /// The given path, or the number of inline lines.
         value: String,
-        /// What is wrong with the trace, and in which line.
+        /// The error, with its line in the trace.
         cause: Box<TraceFault>,
     },
 }
 
 impl FileError {
-    /// The line with the fault, from 1, if it is in a line of the file.
+    /// Returns the line of the error, from 1, if it concerns a line of the file.
     pub fn line(&self) -> Option<u32> {
         match self {
             Self::UnknownPreset { .. }
@@ -136,7 +136,7 @@ impl FileError {
         }
     }
 
-    /// The key at fault, with the tables that it is in: `hop.forward.rate`.
+    /// Returns the key that the error concerns, with its tables: `hop.forward.rate`.
     pub fn key(&self) -> Option<String> {
         match self {
             Self::UnknownKey { key, table, .. } if table.is_empty() => Some(key.clone()),
@@ -150,12 +150,12 @@ impl FileError {
     }
 }
 
-/// A position: `geo.toml:7`, `star.toml:31 (case "large")`, `command line`.
+/// A position in a file: `geo.toml:7`, `star.toml:31 (case "large")`, `command line`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct At {
     /// The file, the name of the built-in preset, or `command line`.
     pub file: Box<str>,
-    /// The line, from 1; `None` if what is wrong is in no line, such as a missing section.
+    /// The line, from 1; `None` if the error concerns no line, such as a missing section.
     pub line: Option<u32>,
     /// The case of the scenario, if it has cases.
     pub case: Option<Box<str>>,
@@ -175,7 +175,7 @@ fn within(table: &str) -> String {
     if table.is_empty() { String::new() } else { format!(" in {table}") }
 }
 
-/// The key that was probably meant, or else all that there are.
+/// Suggests the key that was probably meant, or lists all known ones.
 fn suggestion(key: &str, known: &[&'static str], is_of_file: bool) -> String {
     if is_of_file {
         return "which is a key of the file itself: move it up, above the first [section]"
@@ -192,8 +192,8 @@ fn what_is_expected(expected: &str) -> String {
     if expected.is_empty() { String::new() } else { format!(": expected {expected}") }
 }
 
-/// The known key that `key` is probably a misspelling of: at most a third of its letters, but at
-/// least one, is missing, added, replaced or exchanged with its neighbour.
+/// Returns the known key that `key` is probably a misspelling of: at most a third of its letters, or
+/// one in a short key, are missing, added, replaced or exchanged with a neighbour.
 fn nearest(key: &str, known: &[&'static str]) -> Option<&'static str> {
     let distance = |known: &&str| strsim::osa_distance(key, known);
     let nearest = known.iter().copied().min_by_key(|known| distance(known))?;

@@ -1,4 +1,4 @@
-//! Reads the files that users name. Nothing else in this crate does I/O.
+//! Reads the files that users name. No other module of this crate does I/O.
 
 use std::fs;
 use std::io::{self, Read};
@@ -6,26 +6,26 @@ use std::path::{Path, PathBuf};
 
 use crate::{FileError, built_in};
 
-/// Maximum size of a file: a day of opportunities at 100 Mbit/s is a few gigabytes, which nobody
-/// wants in memory.
+/// Maximum size of a file. A trace of a day of delivery opportunities at 100 Mbit/s would take a few
+/// gigabytes of memory.
 const GREATEST_FILE: u64 = 64 << 20;
 
-/// What the paths in a file are relative to.
+/// The base of the paths in a file.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Folder<'a> {
-    /// Nothing: there are only the files that are compiled in.
+    /// The files that are compiled in.
     BuiltIn,
-    /// A directory.
+    /// A directory on disk; empty for the working directory.
     Disk(&'a Path),
 }
 
 impl<'a> Folder<'a> {
-    /// The directory of `file`.
+    /// Returns the directory of `file`.
     pub(crate) fn of(file: &'a Path) -> Self {
         Self::Disk(file.parent().unwrap_or(Path::new("")))
     }
 
-    /// Where the file at `path` is.
+    /// Resolves `path` against this folder.
     pub(crate) fn locate(self, path: &Path) -> PathBuf {
         match self {
             Self::Disk(folder) => folder.join(path),
@@ -33,7 +33,7 @@ impl<'a> Folder<'a> {
         }
     }
 
-    /// The contents of the file at `path`.
+    /// Reads the file at `path`.
     pub(crate) fn read(self, path: &Path) -> io::Result<String> {
         match self {
             Self::Disk(_) => read(&self.locate(path)),
@@ -45,7 +45,7 @@ impl<'a> Folder<'a> {
         }
     }
 
-    /// Where a file is that has been named, and its contents.
+    /// Reads the file at `path`; returns its resolved path and its contents.
     pub(crate) fn open(self, path: &Path) -> Result<(PathBuf, String), FileError> {
         let whole = self.locate(path);
         match self.read(path) {
@@ -58,6 +58,7 @@ impl<'a> Folder<'a> {
 #[expect(clippy::disallowed_types, reason = "the one place that reads files")]
 fn read(path: &Path) -> io::Result<String> {
     let mut text = String::new();
+    // One byte more than permitted shows that a file is too long.
     fs::File::open(path)?.take(GREATEST_FILE + 1).read_to_string(&mut text)?;
     let long = || format!("it exceeds {} MiB", GREATEST_FILE >> 20);
     if text.len() as u64 > GREATEST_FILE { Err(io::Error::other(long())) } else { Ok(text) }

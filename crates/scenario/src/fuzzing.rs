@@ -1,6 +1,6 @@
 //! Entry points of the fuzz targets (`fuzz/`) and of the replay of their corpora
-//! (`tests/corpus.rs`): files written by users. None of them may panic, loop or take unbounded
-//! memory. Accepted input must be a valid link, and parse again after it is printed.
+//! (`tests/corpus.rs`): files written by users. An input must not cause a panic, an endless loop or
+//! unbounded memory. Accepted input must be a valid link, and parse again after it is printed.
 
 use core::fmt::{Debug, Display};
 use core::time::Duration;
@@ -17,7 +17,7 @@ pub type Target = fn(&[u8]);
 pub const TARGETS: [(&str, Target); 3] =
     [("preset", preset), ("published", published), ("trace", trace)];
 
-/// A preset file.
+/// Parses a preset file, prints and parses it again, and sends packets over its links.
 pub fn preset(bytes: &[u8]) {
     let Ok(text) = core::str::from_utf8(bytes) else { return };
     match Preset::from_text(text) {
@@ -30,7 +30,7 @@ pub fn preset(bytes: &[u8]) {
     }
 }
 
-/// A file with published results. Every value of an accepted one converts to the unit of its metric.
+/// Parses a file with published results. Every value must convert to the unit of its metric.
 pub fn published(bytes: &[u8]) {
     let Ok(text) = core::str::from_utf8(bytes) else { return };
     match Published::parse("published", text) {
@@ -51,7 +51,7 @@ pub fn published(bytes: &[u8]) {
     }
 }
 
-/// A trace file in each of the formats.
+/// Parses a trace file in each of the formats, and sends packets over a link with the results.
 pub fn trace(bytes: &[u8]) {
     let Ok(text) = core::str::from_utf8(bytes) else { return };
     let rates = Trace::<BitRate>::parse(text).map(Rate::Trace);

@@ -1,4 +1,4 @@
-//! Configuration files of gateways: TOML in, the types of [`config`] out.
+//! Configuration files of gateways: parses TOML into the types of [`config`].
 //!
 //! A terminal:
 //!
@@ -32,7 +32,7 @@
 //! deny = ["10.0.0.0/8"]        # destinations that its clients may not reach
 //! ```
 //!
-//! Nothing here does I/O: the caller reads the file, and the private key that it names.
+//! This module does no I/O: the caller reads the file, and the private key that it names.
 
 mod bundles;
 mod classes;
@@ -74,26 +74,26 @@ pub use permits::Permitted;
 pub(crate) use raw::{RawHub, RawPermit, RawSolo, RawTerminal};
 pub use restart_keys::{RestartKeys, WrittenKeys};
 
-/// IFNAMSIZ without the terminating zero.
+/// Longest name of a network interface, in bytes: IFNAMSIZ without the terminating zero.
 const LONGEST_INTERFACE_NAME: usize = 15;
 
-/// A gateway's file as it was read.
+/// A gateway's configuration file as it was read.
 #[derive(Debug, Clone, Copy)]
 pub struct ConfigFile<'a> {
-    /// Where it is.
+    /// Path of the file, for errors and relative paths.
     pub path: &'a Path,
-    /// What is in it.
+    /// Contents of the file.
     pub text: &'a str,
-    /// Whether it is a regular file: it can be read again, and paths in it are relative to its
-    /// directory. Paths in others, such as `/dev/stdin`, are relative to the working directory.
+    /// True for a regular file, which can be read again and whose paths are relative to its directory.
+    /// Paths in other files, such as `/dev/stdin`, are relative to the working directory.
     pub regular: bool,
 }
 
-/// Where a gateway's private key is.
+/// The source of a gateway's private key.
 pub enum KeySource {
-    /// In the configuration: base64 text.
+    /// The configuration, as base64 text.
     Inline(String),
-    /// In this file.
+    /// A file of its own.
     File(PathBuf),
 }
 
@@ -141,7 +141,7 @@ impl ConfigFile<'_> {
     }
 }
 
-/// Reads the private key with `read`.
+/// Reads the private key from the one of two sources that is configured.
 fn identity<E: Display>(
     place: &Place<'_>,
     inline: Option<String>,
@@ -161,7 +161,8 @@ fn identity<E: Display>(
     read(source).map_err(|error| place.unreadable(key, error))
 }
 
-/// An optional number within `range`; `unit` is empty or a plural with a space before it.
+/// Checks that an optional number is within `range`; `unit` is empty or a plural with a space before
+/// it.
 fn number(
     place: &Place<'_>,
     key: &str,
@@ -173,7 +174,7 @@ fn number(
     place.check(good, key, value.unwrap_or_default(), expected).map(|()| value)
 }
 
-/// The name of a network interface.
+/// Checks the name of a network interface.
 fn interface(place: &Place<'_>, key: &str, name: &str) -> Result<(), FileError> {
     let good = (1..=LONGEST_INTERFACE_NAME).contains(&name.len()) && name.is_ascii();
     place.check(good, key, quoted(name), "the name of an interface, 1 to 15 characters")

@@ -28,7 +28,7 @@ const CODE_POINTS: [(&str, u8); 3] = [("EF", 46), ("VA", 44), ("LE", 1)];
 
 pub(crate) const DSCP_FORM: &str = "a code point, like \"EF\", \"AF41\", \"CS1\" or 0 to 63";
 
-/// Reads a code point (DSCP); `None` if it is none.
+/// Parses a code point (DSCP); `None` if it is not one.
 pub(crate) fn code_point(item: &Item) -> Option<u8> {
     let name = match item {
         Item::Number(number) => return up_to(*number, 63),
@@ -36,7 +36,9 @@ pub(crate) fn code_point(item: &Item) -> Option<u8> {
     };
     let known = CODE_POINTS.iter().find(|(known, _)| known == name);
     known.map(|(_, point)| *point).or_else(|| match *name.as_bytes() {
+        // Class selectors are the upper three bits (RFC 2474 §4.2.2).
         [b'C', b'S', class @ b'0'..=b'7'] => Some((class - b'0') << 3),
+        // Three bits of class, two of drop precedence, and a zero (RFC 2597 §6).
         [b'A', b'F', class @ b'1'..=b'4', drop @ b'1'..=b'3'] => {
             Some((class - b'0') << 3 | (drop - b'0') << 1)
         }

@@ -1,20 +1,20 @@
-//! The kinds of files that skyhop reads, and the marks by which they are told apart.
+//! The kinds of files that skyhop reads, and the keys by which they are recognised.
 
 use core::fmt;
 
 use toml::de::DeTable;
 
-/// A kind of file.
+/// A kind of file that skyhop reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum FileKind {
-    /// A link preset.
+    /// A link preset (docs/presets.md).
     Preset,
-    /// A scenario.
+    /// A scenario of the simulator (docs/sim.md).
     Scenario,
-    /// Published results.
+    /// Published results beside a scenario (docs/published.md).
     Published,
-    /// The publications that results come from.
+    /// The list of publications behind published results.
     Documents,
     /// The configuration of a terminal.
     Terminal,
@@ -26,15 +26,15 @@ pub enum FileKind {
     Permit,
 }
 
-/// Begins the comment that names a file's schema.
+/// Beginning of the comment that names a file's schema.
 const SCHEMA_MARK: &str = "#:schema ";
 
 impl FileKind {
-    /// Keys of the sides of a pair, which a solo gateway does not have. Both have what its other
-    /// keys show.
+    /// Keys of both sides of a pair that a solo gateway does not have. They decide, because all keys of
+    /// a solo gateway other than `lan` and `wan` occur in a pair, too.
     const OF_A_PAIR: [&str; 5] = ["private_key", "private_key_file", "rate", "hub", "terminal"];
 
-    /// Top-level keys by which each kind is recognised; the first kind that has one is it.
+    /// Top-level keys by which each kind is recognised; the first match decides.
     const SIGNS: [(Self, &[&str]); 8] = [
         (Self::Scenario, &["hop", "flow", "case", "server-side", "client-side", "gateways"]),
         (Self::Preset, &["forward", "return", "terrestrial"]),
@@ -46,7 +46,7 @@ impl FileKind {
         (Self::Permit, &["key", "invite", "networks"]),
     ];
 
-    /// All kinds.
+    /// All kinds, in the order of the enum.
     pub const ALL: [Self; 8] = [
         Self::Preset,
         Self::Scenario,
@@ -58,7 +58,7 @@ impl FileKind {
         Self::Permit,
     ];
 
-    /// One word: `hub`, `preset`.
+    /// Returns the kind as one word: `hub`, `preset`.
     pub fn name(self) -> &'static str {
         match self {
             Self::Preset => "preset",
@@ -72,18 +72,18 @@ impl FileKind {
         }
     }
 
-    /// The name of the file with its JSON schema.
+    /// Returns the file name of its JSON schema.
     pub fn schema_file(self) -> String {
         format!("{}.schema.json", self.name())
     }
 
-    /// The comment by which editors find a file's schema (taplo, Even Better TOML). `folder` has
-    /// the schemas; it is relative to the file, and ends with `/` unless it is empty.
+    /// Returns the comment by which editors find a file's schema (taplo, Even Better TOML). `folder` is
+    /// the folder of the schemas, relative to the file; it ends with `/` unless it is empty.
     pub fn schema_line(self, folder: &str) -> String {
         format!("{SCHEMA_MARK}{folder}{}\n", self.schema_file())
     }
 
-    /// The kind whose schema is named in the comments at the top.
+    /// Returns the kind whose schema the comments at the top name.
     pub(crate) fn declared(text: &str) -> Option<Self> {
         let mut top = text.lines().take_while(|line| line.starts_with('#'));
         let schema = top.find_map(|line| line.strip_prefix(SCHEMA_MARK))?;
@@ -91,12 +91,12 @@ impl FileKind {
         Self::ALL.into_iter().find(|kind| kind.name() == name)
     }
 
-    /// What `file` appears to be if not `self`.
+    /// Returns the kind that `file` appears to be, if that is not `self`.
     pub(crate) fn mistaken_for(self, file: &DeTable<'_>) -> Option<Self> {
         if Self::shown(file).any(|kind| kind == self) { None } else { Self::shown(file).next() }
     }
 
-    /// The kinds that the keys of `file` show, the most telling first.
+    /// Returns the kinds that the keys of `file` match, the most specific first.
     pub(crate) fn shown(file: &DeTable<'_>) -> impl Iterator<Item = Self> {
         let has = |keys: &[&str]| keys.iter().any(|key| file.contains_key(*key));
         let of_a_pair = has(&Self::OF_A_PAIR);

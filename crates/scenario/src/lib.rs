@@ -1,5 +1,5 @@
-//! The files in which users describe links, networks, traffic and gateways: TOML in, validated
-//! types out.
+//! Parses the TOML files in which users describe links, networks, traffic and gateways into validated
+//! types.
 //!
 //! | file | type | used by |
 //! |---|---|---|
@@ -10,12 +10,12 @@
 //!
 //! A direction of a link is a [`LinkSpec`] in all of them, and [`LinkSpec::config`] is the only
 //! place that turns "1 BDP" into bytes. A file is parsed into raw structs (from which the JSON
-//! schemas of [`FileKind::schema`] follow), and these into types in which every value is right. What is
-//! wrong is a [`FileError`], which names file, line, key, value and what would be accepted.
+//! schemas of [`FileKind::schema`] follow), and these are converted to types in which every value is
+//! valid. A [`FileError`] names file, line, key, value and what would be accepted.
 //!
-//! Files are read in one place (`folder`): presets, traces and scenarios by their path. Gateways
-//! read their own, because of the private keys in them. The scenarios of the repository are
-//! compiled in ([`Shipped`]).
+//! Only the module `folder` reads files: presets, traces and scenarios by their path. Gateways read
+//! their configuration themselves, because of the private keys in it. The scenarios of the repository
+//! are compiled in ([`Shipped`]).
 
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), warn(clippy::print_stderr, clippy::print_stdout))]

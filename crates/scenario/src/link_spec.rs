@@ -17,44 +17,43 @@ use units::BitRate;
 pub use acm::AcmSpec;
 pub(crate) use read::{Changes, check_rate};
 
-/// One direction of a link. Sizes may depend on where it is: [`Self::config`] says what "1 BDP" is
-/// in bytes.
+/// One direction of a link. Sizes may depend on the path: [`Self::config`] converts "1 BDP" to bytes.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LinkSpec {
-    /// In bits per second after encapsulation.
+    /// Rate after encapsulation.
     pub rate: RateSpec,
-    /// How packets are encapsulated.
+    /// Encapsulation of IP packets, whose overhead counts against the rate.
     pub encapsulation: Encapsulation,
-    /// One-way delay.
+    /// One-way propagation delay.
     pub delay: Delay,
-    /// Variation of the delay.
+    /// Random extra delay of each packet.
     pub jitter: Jitter,
-    /// Packet loss.
+    /// Model of packet loss.
     pub loss: Loss,
     /// Times without reception, counted from the start; in addition to those of
     /// [`RateSpec::Acm`].
     pub outages: Vec<Outage>,
-    /// Drops what exceeds a rate before it reaches the queue.
+    /// Drops packets that exceed a rate before they reach the queue.
     pub policer: Option<Policer>,
     /// Size of the queue for the link.
     pub queue: QueueSize,
-    /// Drops before the queue is full.
+    /// Queue discipline, which may drop packets before the queue is full.
     pub discipline: DisciplineChoice,
-    /// Whether the discipline marks ECN-capable packets instead of dropping them.
+    /// True if the discipline marks ECN-capable packets instead of dropping them.
     pub ecn: bool,
 }
 
 /// The rate of a link, in bits per second after encapsulation.
 #[derive(Debug, Clone, PartialEq)]
 pub enum RateSpec {
-    /// A constant or a trace.
+    /// A constant rate or a trace of rates.
     Given(Rate),
-    /// That of a carrier that follows the rain, with times at which it cannot be decoded.
+    /// The rate of a carrier that adapts to rain, with times at which it cannot be decoded.
     Acm(Box<AcmSpec>),
 }
 
 impl RateSpec {
-    /// The rate over time.
+    /// Returns the rate over time.
     pub fn over_time(&self) -> &Rate {
         match self {
             Self::Given(rate) => rate,
@@ -62,17 +61,17 @@ impl RateSpec {
         }
     }
 
-    /// The maximum rate; for opportunities, the mean.
+    /// Returns the maximum rate; for opportunities, the mean.
     pub fn greatest(&self) -> BitRate {
         self.over_time().greatest()
     }
 
-    /// The minimum rate above zero, or zero if there is none; for opportunities, the mean.
+    /// Returns the minimum rate above zero, or zero if there is none; for opportunities, the mean.
     pub fn least(&self) -> BitRate {
         self.over_time().least()
     }
 
-    /// When the far end cannot decode what arrives, because the rate does not suit the weather.
+    /// Returns the times at which the far end cannot decode the signal, because of rain.
     fn outages(&self, delay: &Delay) -> Vec<Outage> {
         match self {
             Self::Given(_) => Vec::new(),
@@ -88,8 +87,8 @@ impl<R: Into<Rate>> From<R> for RateSpec {
 }
 
 impl LinkSpec {
-    /// The maximum rate that back-to-back IP packets of `len` bytes ever get: what encapsulation
-    /// leaves of the greatest rate.
+    /// Returns the maximum rate of back-to-back IP packets of `len` bytes: the greatest rate without the
+    /// overhead of encapsulation.
     pub fn peak_rate(&self, len: u16) -> BitRate {
         let rate = self.rate.greatest();
         if self.encapsulation == Encapsulation::None {
@@ -99,12 +98,12 @@ impl LinkSpec {
         BitRate::from_bits_per_second((rate.bits_per_second() as f64 * share) as u64)
     }
 
-    /// Whether less than the greatest rate may pass: it changes over time, or is policed.
+    /// Returns true if less than the greatest rate may pass, because the rate changes or is policed.
     pub fn rate_changes(&self) -> bool {
         self.policer.is_some() || self.rate.least() != self.rate.greatest()
     }
 
-    /// The link, on a path of round-trip time `rtt` with packets of up to `mtu` bytes.
+    /// Returns the link for a path of round-trip time `rtt` with packets of up to `mtu` bytes.
     ///
     /// A queue holds IP packets, so its size in BDPs and RED's averaging refer to the rate that IP
     /// packets get ([`Self::peak_rate`]), not to the rate after encapsulation.

@@ -1,4 +1,4 @@
-//! Reports what is wrong with values, and where.
+//! Validation errors with the position of the value.
 
 use core::fmt::Display;
 use core::time::Duration;
@@ -10,7 +10,7 @@ use crate::error::{At, FileError};
 use crate::folder::Folder;
 use crate::text::{Text, Time};
 
-/// Where the values come from that are being checked.
+/// The table of a file, or group of options, whose values are being checked.
 #[derive(Clone)]
 pub(crate) struct Place<'a> {
     source: Source<'a>,
@@ -24,26 +24,27 @@ enum Source<'a> {
     CommandLine(Folder<'a>),
 }
 
-/// Longer times in a scenario are typing errors.
+/// Longest time in a scenario. Longer ones are taken for typing errors.
 const MOST_TIME: Duration = Duration::from_secs(10_000_000);
 
 impl<'a> Place<'a> {
-    /// The top of a file.
+    /// Creates the place of a file's top level.
     pub(crate) fn file(document: &'a Document<'a>) -> Self {
         Self { source: Source::File(document), prefix: String::new() }
     }
 
-    /// Options of the command line that begin with `prefix`; their paths are relative to `folder`.
+    /// Creates the place of command-line options that begin with `prefix`; their paths are relative to
+    /// `folder`.
     pub(crate) fn options(prefix: &str, folder: Folder<'a>) -> Self {
         Self { source: Source::CommandLine(folder), prefix: prefix.to_owned() }
     }
 
-    /// The position of `key` within this one.
+    /// Returns the place of the table or list element `key` within this one.
     pub(crate) fn within(&self, key: impl Display) -> Self {
         Self { source: self.source, prefix: format!("{}{key}.", self.prefix) }
     }
 
-    /// Where the files are that values name.
+    /// Returns the folder to which paths in values are relative.
     pub(crate) fn folder(&self) -> Folder<'a> {
         match self.source {
             Source::File(document) => document.folder,
@@ -51,7 +52,7 @@ impl<'a> Place<'a> {
         }
     }
 
-    /// A warning for each key of the file that no longer has an effect.
+    /// Returns a warning for each removed key of the file.
     pub(crate) fn warnings(&self) -> Vec<String> {
         match self.source {
             Source::File(document) => document.warnings.clone(),
@@ -69,12 +70,12 @@ impl<'a> Place<'a> {
         FileError::Value { at: self.at(key), key: self.key(key), value, expected }
     }
 
-    /// For an `error` whose text includes the value and what would be accepted.
+    /// Returns an error from a text that includes the value and what would be accepted.
     pub(crate) fn unreadable(&self, key: &str, error: impl Display) -> FileError {
         FileError::Unreadable { at: self.at(key), key: self.key(key), message: error.to_string() }
     }
 
-    /// For a key that is none of `known`.
+    /// Returns the error of a key that is not one of `known`.
     pub(crate) fn unknown(&self, key: &str, known: Vec<&'static str>) -> FileError {
         let table = self.prefix.trim_end_matches('.').to_owned();
         FileError::UnknownKey {
@@ -90,7 +91,7 @@ impl<'a> Place<'a> {
         FileError::Missing { at: self.at(key), key: self.key(key), expected: expected.to_owned() }
     }
 
-    /// Checks that `good` holds.
+    /// Returns the error of a wrong value unless `good` is true.
     pub(crate) fn check(
         &self,
         good: bool,
@@ -111,7 +112,7 @@ impl<'a> Place<'a> {
         self.check(keys.len() < 2, &keys.join(", "), values.join(", "), "only one of them")
     }
 
-    /// An optional duration of at most [`MOST_TIME`].
+    /// Checks that an optional duration is at most [`MOST_TIME`].
     pub(crate) fn time(
         &self,
         key: &str,
@@ -123,10 +124,11 @@ impl<'a> Place<'a> {
         self.check(good, key, value, "at most 10,000,000 s").map(|()| time)
     }
 
-    /// The position of `key`; of several, the last.
+    /// Returns the position of `key`; of several keys, that of the last.
     pub(crate) fn at(&self, key: &str) -> At {
         match self.source {
             Source::File(document) => {
+                // Of several keys that exclude each other, the last is the one too many.
                 let last = key.rsplit(", ").next().unwrap_or(key);
                 document.at(&format!("{}{last}", self.prefix))
             }
@@ -134,14 +136,14 @@ impl<'a> Place<'a> {
         }
     }
 
-    /// `--per, --ber`, but `forward.per, ber`.
+    /// Returns the full name of one key or several: `--per, --ber`, but `forward.per, ber`.
     pub(crate) fn key(&self, key: &str) -> String {
         let separator = if self.prefix.starts_with("--") { &self.prefix } else { "" };
         format!("{}{}", self.prefix, key.replace(", ", &format!(", {separator}")))
     }
 }
 
-/// As written in the file.
+/// Quotes a text as in the file.
 pub(crate) fn quoted(text: impl Display) -> String {
     format!("{:?}", text.to_string())
 }

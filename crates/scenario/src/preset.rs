@@ -1,7 +1,7 @@
-//! Presets describe a satellite link.
+//! Presets, which describe a satellite hop.
 //!
-//! A preset is a TOML file. The built-in ones (directory `presets`) are compiled in; users' own
-//! files work the same way. Each field can be overridden ([`Overrides`]).
+//! A preset is a TOML file. Those in the directory `presets` are compiled in; users can write their
+//! own. Each field can be overridden ([`Overrides`]).
 
 mod overrides;
 mod raw;
@@ -26,20 +26,20 @@ pub(crate) use raw::RawPreset;
 /// A satellite hop: two links and an MTU.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Preset {
-    /// `geo`; for a user's file, the file name without `.toml`.
+    /// Name such as `geo`; for a user's file, the file name without `.toml`.
     pub name: String,
     /// A description in one line.
     pub description: String,
-    /// Hub → terminal.
+    /// Forward link, hub → terminal.
     pub forward: LinkSpec,
-    /// Terminal → hub.
+    /// Return link, terminal → hub.
     pub ret: LinkSpec,
     /// MTU of the hop in bytes.
     pub mtu: u16,
     /// Number of terminals, from 1 to [`Self::MOST_TERMINALS`]. They share the forward link and
     /// have a return link each.
     pub terminals: u8,
-    /// Capacity on demand on the return link; `None` if each terminal has all of its own.
+    /// Capacity on demand on the return link; `None` if each terminal has a link of its own.
     pub dama: Option<DamaSpec>,
     /// Both directions between hub and server; `None` for a LAN.
     pub terrestrial: Option<LinkSpec>,
@@ -56,21 +56,22 @@ impl Preset {
     /// Maximum number of terminals.
     pub const MOST_TERMINALS: u8 = 32;
 
-    /// The names of the built-in presets.
+    /// Returns the names of the built-in presets.
     pub fn built_in_names() -> impl Iterator<Item = &'static str> {
         BUILT_IN.into_iter().map(|(name, _)| name)
     }
 
-    /// The built-in presets.
+    /// Returns the built-in presets, parsed.
     pub fn built_in() -> impl Iterator<Item = Self> {
         let parsed = |(name, text): (&str, &str)| Self::parse(name, name, Folder::BuiltIn, text);
         BUILT_IN.into_iter().map(move |each| parsed(each).expect("tests parse every built-in"))
     }
 
-    /// Loads the built-in preset of that name, or the file at that path.
+    /// Loads the built-in preset of that name, or the file at that path: a text with `/` or ending in
+    /// `.toml`.
     ///
     /// # Errors
-    /// If there is none, or it does not describe a valid link.
+    /// If it does not exist, or does not describe a valid link.
     pub fn load(preset: &str) -> Result<Self, FileError> {
         Self::load_from(Folder::Disk(Path::new("")), preset)
     }
@@ -111,19 +112,19 @@ impl Preset {
         Self::parse("own", "own.toml", Folder::BuiltIn, text)
     }
 
-    /// Round-trip time of the empty hop for packets of no length, without jitter; the maximum if
-    /// the delay changes.
+    /// Returns the round-trip time of the empty hop for packets of no length, without jitter; the
+    /// maximum if the delay changes.
     pub fn rtt(&self) -> Duration {
         self.forward.delay.greatest() + self.ret.delay.greatest()
     }
 
-    /// The links, forward and return.
+    /// Returns the forward and the return link.
     pub fn links(&self) -> [LinkConfig; 2] {
         [&self.forward, &self.ret].map(|link| link.config(self.rtt(), self.mtu))
     }
 
-    /// Round-trip time between client and server for packets of no length on empty links; the
-    /// maximum if a delay changes.
+    /// Returns the round-trip time between client and server for packets of no length on empty links;
+    /// the maximum if a delay changes.
     pub fn path_rtt(&self) -> Duration {
         let sides = self.terrestrial.iter().chain(&self.client_side);
         self.rtt() + sides.map(|link| 2 * link.delay.greatest()).sum::<Duration>()

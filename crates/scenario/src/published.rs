@@ -1,8 +1,8 @@
 //! Published results to compare with, in files beside the scenarios (`NAME.published.toml`, docs/published.md).
 //!
-//! A file has what one table, figure or section of a document reports: values with the document's unit and line,
-//! statements about their order, the conditions that the document states (inputs), what its text has lost, and what it
-//! leaves unsaid, with our assumption. [`Documents`] has the documents and their known errors.
+//! A file holds the content of one table, figure or section of a document: values with the document's unit and line,
+//! statements about their order, the stated conditions (inputs), values missing from the document's text, and omissions
+//! with our assumptions. [`Documents`] lists the documents and their known errors.
 
 mod documents;
 #[cfg(test)]
@@ -29,9 +29,9 @@ pub use unit::Unit;
 pub struct Published {
     /// Name of the document in `documents.toml`, or its title.
     pub document: String,
-    /// What was studied, in a few words.
+    /// The subject of the study, in a few words.
     pub title: String,
-    /// What the document leaves unsaid, and what the scenario takes for it.
+    /// Settings that the document omits, with the scenario's choices.
     #[serde(default)]
     pub assumption: Vec<Assumption>,
     /// Published values of what a scenario measures.
@@ -43,18 +43,18 @@ pub struct Published {
     /// Conditions of the published experiment: listed, not scored.
     #[serde(default)]
     pub input: Vec<Input>,
-    /// Values and curves that the document's text does not have.
+    /// Values and curves that are missing from the document's text.
     #[serde(default)]
     pub lost: Vec<Lost>,
 }
 
-/// What a document leaves unsaid.
+/// A setting that a document omits.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Assumption {
-    /// What is unsaid: `initial window`.
+    /// The omitted setting: `initial window`.
     pub about: String,
-    /// What the scenario takes.
+    /// The scenario's choice.
     pub taken: String,
     /// Why.
     pub because: String,
@@ -73,10 +73,10 @@ pub struct Output {
     pub metric: String,
     /// Unit of the values, as the document has them.
     pub unit: Unit,
-    /// Which figure of several runs is compared.
+    /// The statistic over several runs that is compared.
     #[serde(default = "median")]
     pub statistic: Statistic,
-    /// How a case is compared with the case `by`; absent: the values are the cases' own.
+    /// Comparison of a case with the case `by`; absent: the values are the cases' own.
     pub compare: Option<Compare>,
     /// Greatest difference from the published value at which it counts as reproduced, as a share of that value.
     pub tolerance: f64,
@@ -86,7 +86,7 @@ pub struct Output {
     pub points: Vec<Point>,
 }
 
-/// How two cases are compared. With a = the case, b = the case `by`:
+/// Comparison of two cases. With a = the case, b = the case `by`:
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Compare {
@@ -113,9 +113,9 @@ pub struct Point {
     pub to: Option<f64>,
     /// Line of the document's text.
     pub line: u32,
-    /// What that line has instead of the number: `twice`.
+    /// Text of that line in place of the number: `twice`.
     pub written: Option<String>,
-    /// What the reader must know to compare.
+    /// A remark for the reader who compares.
     #[serde(default)]
     pub note: String,
     /// Why the value cannot be right; it is then not scored.
@@ -158,7 +158,7 @@ pub struct Trend {
     pub of: String,
     /// The metric.
     pub metric: String,
-    /// Which figure of several runs is compared.
+    /// The statistic over several runs that is compared.
     #[serde(default = "median")]
     pub statistic: Statistic,
     /// Cases from the least to the greatest value.
@@ -196,30 +196,30 @@ pub struct Input {
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Condition {
-    /// What distinguishes it from the other conditions of the same quantity.
+    /// A name that distinguishes it from other conditions of the same quantity.
     #[serde(default)]
     pub name: String,
     /// The value.
     pub value: f64,
     /// Line of the document's text.
     pub line: u32,
-    /// What that line has instead of the number: `eight`.
+    /// Text of that line in place of the number: `eight`.
     pub written: Option<String>,
-    /// What the reader must know.
+    /// A remark for the reader.
     #[serde(default)]
     pub note: String,
 }
 
-/// What the text of a document has lost.
+/// Values or curves that are missing from a document's text.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Lost {
     /// The table, figure or section.
     #[serde(rename = "where")]
     pub place: String,
-    /// What it showed.
+    /// Description of the missing content.
     pub what: String,
-    /// How many values; 0 for curves.
+    /// Number of missing values; 0 for curves.
     #[serde(default)]
     pub values: u32,
     /// Line of the document's text where it is mentioned.
@@ -250,11 +250,11 @@ impl Published {
         Self::parse_for(origin, text, None)
     }
 
-    /// [`Self::parse`], and checks that every case that the file names is one of `scenario`, if
+    /// Like [`Self::parse`], and checks that every case that the file names exists in `scenario`, if
     /// that is given.
     ///
     /// # Errors
-    /// Those of [`Self::parse`], and a case that the scenario does not have.
+    /// Like [`Self::parse`], or if the scenario does not have a case.
     pub fn parse_for(
         origin: &str,
         text: &str,
@@ -296,7 +296,7 @@ impl Published {
         Ok(())
     }
 
-    /// The names of the cases that it refers to, with repetitions.
+    /// Returns the names of the cases that it refers to, with repetitions.
     pub fn cases(&self) -> impl Iterator<Item = String> {
         let points = self.output.iter().flat_map(|output| &output.points);
         let of_points = points.flat_map(|point| {
@@ -312,7 +312,7 @@ impl Published {
 }
 
 impl Point {
-    /// The cases that show why ours differs: those in the places of `case` and `by`. Empty if none is named.
+    /// Returns the cases that replace `case` and `by` to show why our value differs; `None` where none is named.
     pub fn shown_by(&self) -> [Option<String>; 2] {
         let own = [Some(&self.case), self.by.as_ref()];
         match &self.differs {
@@ -324,7 +324,7 @@ impl Point {
 }
 
 impl Difference {
-    /// The name of the case in the place of the case `name`; `None` without `swap`.
+    /// Returns the name of the case that replaces the case `name`; `None` without `swap`.
     pub fn swapped(&self, name: &str) -> Option<String> {
         let swap = |name: String, [first, second]: &[String; 2]| name.replace(first, second);
         (!self.swap.is_empty()).then(|| self.swap.iter().fold(name.to_owned(), swap))
@@ -338,7 +338,7 @@ impl Difference {
     }
 }
 
-/// The cases of a scenario.
+/// Names of the cases of a scenario.
 struct Cases<'a>(Vec<&'a str>);
 
 impl<'a> Cases<'a> {
@@ -392,7 +392,7 @@ impl Output {
         Ok(())
     }
 
-    /// A value of this output in the unit of its metric; of comparisons, as a share.
+    /// Converts a value of this output to the unit of its metric; a comparison, to a share.
     pub fn in_metric_unit(&self, value: f64) -> f64 {
         let unit = if self.compare.is_some() { Unit::One } else { Unit::of_metric(&self.metric) };
         self.unit.in_unit(value, unit).unwrap_or(f64::NAN)
@@ -400,14 +400,14 @@ impl Output {
 }
 
 impl Trend {
-    /// The pairs of cases that it is about: the given ones, or the neighbours of `rising`.
+    /// Returns the pairs of cases that it compares: the given ones, or the neighbours in `rising`.
     pub fn compared(&self) -> Vec<[&str; 2]> {
         let rising = self.rising.windows(2).map(|two| [&*two[0], &*two[1]]);
         let given = self.pairs.iter().map(|[first, second]| [&**first, &**second]);
         rising.chain(given).collect()
     }
 
-    /// The names of the cases that show why ours differs, with repetitions.
+    /// Returns the names of the cases that show why our result differs, with repetitions.
     fn shown_by(&self) -> Vec<String> {
         let Some(differs) = &self.differs else { return Vec::new() };
         let own = self.rising.iter().chain(self.pairs.iter().flatten());
@@ -423,7 +423,12 @@ impl Trend {
         if let Some(differs) = &self.differs {
             let place = place.within("differs");
             differs.check(&place)?;
-            place.check(!differs.single_runs, "single-runs", true, "it only for values")?;
+            place.check(
+                !differs.single_runs,
+                "single-runs",
+                true,
+                "no such key: it is for values only",
+            )?;
         }
         let bounded = self.least.is_some() || self.most.is_some();
         place.check(bounded == (pairs > 0), "least, most", bounded, "one of them, with pairs")

@@ -1,13 +1,13 @@
-//! Tells what kind of file a text is.
+//! Recognition of a file's kind.
 
 use crate::{FileError, FileKind, document};
 
 impl FileKind {
-    /// What the file is: the kind of its schema line, or else the one that its keys show.
-    /// `origin` is its name in errors.
+    /// Returns the kind of a file: that of its schema line or, without one, the kind that its keys
+    /// match. `origin` is its name in errors.
     ///
     /// # Errors
-    /// If the file has no schema line and is no TOML, or its keys show nothing.
+    /// If the file has no schema line and is not TOML, or its keys match no kind.
     pub fn find(origin: &str, text: &str) -> Result<Self, FileError> {
         if let Some(declared) = Self::declared(text) {
             return Ok(declared);

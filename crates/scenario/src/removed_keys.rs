@@ -11,7 +11,7 @@ const PUSH: &str = "a hub no longer pushes the objects that pages name";
 const WINDOWS: &str =
     "set the windows of a route instead: `ip route change … initcwnd N initrwnd N`";
 
-/// Kind of the file, path of the key, and what became of the feature.
+/// Removed keys: kind of the file, path of the key, and explanation for the user.
 const REMOVED: &[(FileKind, &str, &str)] = &[
     (FileKind::Hub, "http.push", PUSH),
     (FileKind::Hub, "http.page", PUSH),
@@ -25,13 +25,13 @@ const REMOVED: &[(FileKind, &str, &str)] = &[
 
 /// A removed key that a file still has.
 pub(crate) struct RemovedKey {
-    /// Where the key starts, in bytes.
+    /// Offset of the key in the file, in bytes.
     pub(crate) start: usize,
-    /// The warning, without its place.
+    /// The warning, without its position.
     pub(crate) warning: String,
 }
 
-/// Takes the removed keys out of a file of this kind, in the file's order.
+/// Takes the removed keys out of a file of this kind; returns them in the file's order.
 pub(crate) fn take(file: &mut DeTable<'_>, kind: FileKind) -> Vec<RemovedKey> {
     let listed = REMOVED.iter().filter(|(of, ..)| *of == kind);
     let mut found: Vec<RemovedKey> = listed
@@ -44,7 +44,7 @@ pub(crate) fn take(file: &mut DeTable<'_>, kind: FileKind) -> Vec<RemovedKey> {
     found
 }
 
-/// Removes the key at `path`, and returns where it started.
+/// Removes the key at `path`, and returns the offset at which it started.
 fn remove(table: &mut DeTable<'_>, path: &str) -> Option<usize> {
     match path.split_once('.') {
         None => table.remove_entry(path).map(|(key, _)| key.span().start),

@@ -41,25 +41,25 @@ pub(crate) use raw::{RawScenario, RawTcp};
 use study::Study;
 pub use study::{BackEnd, METRICS, MetricName, Replications, Statistic, StopRule};
 
-/// A parsed file with one or more cases.
+/// A parsed scenario file with one or more cases.
 #[derive(Debug)]
 pub struct Scenario {
-    /// In the order of the file: the combinations of factors, then the single cases.
+    /// The cases in the order of the file: the combinations of factors, then the single cases.
     pub cases: Vec<Case>,
-    /// Where the file is to be run, each once; by default only in the simulator.
+    /// Where the file is run, each once; by default in the simulator and in the lab.
     pub back_ends: Vec<BackEnd>,
-    /// How often each case is to be run; by default once, with seed 1.
+    /// Seeds with which each case is run; by default once, with seed 1.
     pub replications: Replications,
-    /// The metrics that the file is about; empty: all.
+    /// The metrics of interest; all if empty.
     pub results: Vec<MetricName>,
 }
 
 /// A network and the traffic on it.
 #[derive(Debug)]
 pub struct Case {
-    /// Its name; empty if the file has no cases.
+    /// Name of the case; empty if the file has no cases.
     pub name: String,
-    /// Its level of each factor, in the order of the file; empty if it is no combination.
+    /// Level of each factor, in the order of the file; empty if the case is not a combination.
     pub levels: Vec<Level>,
     /// The description from the file.
     pub description: String,
@@ -69,7 +69,7 @@ pub struct Case {
     pub sample: Duration,
     /// Numbers of nodes.
     pub network: Network,
-    /// The satellite hop.
+    /// The first satellite hop.
     pub hop: Hop,
     /// Further hops in series, from the hub towards the servers: forward and return link of each.
     pub next_hops: Vec<[LinkSpec; 2]>,
@@ -81,37 +81,37 @@ pub struct Case {
     pub shaper: Option<LinkSpec>,
     /// TCP endpoints by name.
     pub tcp: BTreeMap<String, Arc<Config>>,
-    /// Where connections are split, if they are.
+    /// Gateways, if there are any.
     pub gateways: Option<Gateways>,
-    /// A cache at each hub, in front of its servers.
+    /// A cache at each hub, in front of its servers, if there are caches.
     pub cache: Option<CacheSpec>,
     /// Resolvers at terminals. `None`: clients know all addresses.
     pub names: Option<NamesSpec>,
-    /// Applications.
+    /// Groups of identical applications.
     pub flows: Vec<Flow>,
 }
 
 /// The satellite hop of a case.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Hop {
-    /// Hub → terminal.
+    /// Forward link, hub → terminal.
     pub forward: LinkSpec,
-    /// Terminal → hub.
+    /// Return link, terminal → hub.
     pub ret: LinkSpec,
-    /// The longest IP packet in bytes, to which sizes in BDPs refer.
+    /// Longest IP packet in bytes, to which sizes in BDPs refer.
     pub mtu: u16,
     /// Capacity on demand on the return link.
     pub dama: Option<DamaSpec>,
 }
 
-/// The links of a case.
+/// The links of a case, with all sizes in bytes.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Links {
-    /// Hub → terminal.
+    /// Forward link, hub → terminal.
     pub forward: LinkConfig,
-    /// Terminal → hub: one for all, or those of [`Network::carrier_rates`].
+    /// Return links, terminal → hub: one for all, or those of [`Network::carrier_rates`].
     pub returns: Vec<LinkConfig>,
-    /// Of each further hop, forward and return.
+    /// Forward and return link of each further hop.
     pub next_hops: Vec<[LinkConfig; 2]>,
     /// Between hub and servers, in both directions.
     pub server_side: Option<LinkConfig>,
@@ -121,7 +121,7 @@ pub struct Links {
     pub shaper: Option<LinkConfig>,
 }
 
-/// MTU of links of which the file does not say it: that of Ethernet.
+/// MTU of links for which the file does not set one: that of Ethernet.
 const MTU: u16 = 1500;
 const LEAST_SAMPLE: Duration = Duration::from_micros(100);
 
@@ -134,7 +134,7 @@ impl Scenario {
         Self::parse_at(path, &Self::text_at(path)?)
     }
 
-    /// The text of the file at `path`.
+    /// Reads the text of the file at `path`.
     ///
     /// # Errors
     /// If it cannot be read.
@@ -206,7 +206,7 @@ impl Case {
         case.check(&place).map(|()| case)
     }
 
-    /// Checks that concern several parts.
+    /// Checks that the parts of the case fit each other.
     fn check(&self, place: &Place<'_>) -> Result<(), FileError> {
         let sides = [self.server_side.is_some(), self.client_side.is_some()];
         self.network.check(&place.within("network"), sides)?;
@@ -264,7 +264,7 @@ impl Case {
         place.check(self.tcp.contains_key(name), key, quoted(name), expected)
     }
 
-    /// Round-trip propagation delay between client and server; the greatest if delays change.
+    /// Returns the round-trip propagation delay between client and server; the maximum if delays change.
     pub fn round_trip(&self) -> Duration {
         let sides = self.server_side.iter().chain(&self.client_side);
         let sides: Duration = sides.map(|side| 2 * side.delay.greatest()).sum();
@@ -274,7 +274,8 @@ impl Case {
         self.hop.forward.delay.greatest() + self.hop.ret.delay.greatest() + hops + sides + shaper
     }
 
-    /// The links of terminals towards hub or mesh: one for all, or those of [`Network::carrier_rates`].
+    /// Returns the links of terminals towards hub or mesh: one for all, or those of
+    /// [`Network::carrier_rates`].
     pub fn returns(&self) -> Vec<LinkSpec> {
         let carrier = |rate: &BitRate| LinkSpec { rate: (*rate).into(), ..self.hop.ret.clone() };
         match &self.network.carrier_rates[..] {
@@ -283,7 +284,7 @@ impl Case {
         }
     }
 
-    /// The links. Sizes in BDPs refer to the whole round trip.
+    /// Returns the links. Sizes in BDPs refer to the round-trip time of the whole path.
     pub fn links(&self) -> Links {
         let rtt = self.round_trip();
         let side = |link: &Option<LinkSpec>| link.as_ref().map(|link| link.config(rtt, MTU));
@@ -310,12 +311,14 @@ impl Hop {
                 let preset = Preset::load_from(place.folder(), &name);
                 let Preset { forward, ret, mtu, dama, .. } =
                     preset.map_err(|error| match error {
+                        // Errors inside the preset's file keep its own name and line.
                         FileError::UnknownPreset { .. } | FileError::Read { .. } => {
                             place.unreadable("hop", error)
                         }
                         within_preset => within_preset,
                     })?;
                 if let Some(dama) = &dama {
+                    // The preset was checked with its own number of terminals.
                     let within = place.within("hop.dama");
                     dama.check(&within, [&forward, &ret], terminals)?;
                 }
@@ -351,7 +354,7 @@ fn next_hops(place: &Place<'_>, raw: Vec<RawNextHop>) -> Result<Vec<[LinkSpec; 2
     raw.into_iter().enumerate().map(read).collect()
 }
 
-/// A shaper has no delay of its own unless one is given.
+/// Sets the delay of a shaper, which is zero unless the file gives one.
 fn shaper(mut raw: RawLink) -> RawLink {
     if raw.delay_trace.is_none() {
         raw.delay.get_or_insert(Text(Time(Duration::ZERO)));

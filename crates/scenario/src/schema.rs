@@ -8,8 +8,8 @@ use crate::scenario::RawScenario;
 use crate::{Documents, FileKind, Published};
 
 impl FileKind {
-    /// The JSON schema of such files, as text. `schemas/` has it, under the name of
-    /// [`Self::schema_file`].
+    /// Returns the JSON schema of files of this kind, as text. The directory `schemas` has it under the
+    /// name [`Self::schema_file`].
     pub fn schema(self) -> String {
         let schema: Schema = match self {
             Self::Preset => schema_for!(RawPreset),

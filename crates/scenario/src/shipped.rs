@@ -2,10 +2,10 @@
 
 use crate::{FileError, Published, Scenario};
 
-/// A scenario that is part of the program, found by its name.
+/// A scenario that is compiled into the program.
 #[derive(Debug)]
 pub struct Shipped {
-    /// The name of its file without `.toml`.
+    /// Name of its file without `.toml`.
     pub name: &'static str,
     text: &'static str,
     published: Option<&'static str>,
@@ -30,7 +30,7 @@ macro_rules! shipped {
     };
 }
 
-/// In alphabetical order.
+/// All scenarios, in alphabetical order.
 static ALL: [Shipped; 41] = [
     shipped!("caini-dtn", published),
     shipped!("dumbbell"),
@@ -81,22 +81,22 @@ macro_rules! alone {
     };
 }
 
-/// Published results without a scenario: their names and texts, in alphabetical order.
+/// Names and texts of published results without a scenario, in alphabetical order.
 static ALONE: [(&str, &str); 3] =
     [alone!("itu-table1"), alone!("itu-table17"), alone!("itu-tables11-13")];
 
 impl Shipped {
-    /// All of them, in alphabetical order.
+    /// Returns all scenarios, in alphabetical order.
     pub fn all() -> &'static [Self] {
         &ALL
     }
 
-    /// The one of that name.
+    /// Returns the scenario of that name.
     pub fn find(name: &str) -> Option<&'static Self> {
         ALL.iter().find(|shipped| shipped.name == name)
     }
 
-    /// Published results without a scenario, such as conditions only: their names and contents.
+    /// Returns names and contents of published results without a scenario, such as conditions only.
     ///
     /// # Errors
     /// None: a test parses every one.
@@ -106,7 +106,7 @@ impl Shipped {
             .map(|(name, text)| (*name, Published::parse(&format!("{name}.published.toml"), text)))
     }
 
-    /// The scenario. It names only presets and traces that are built in.
+    /// Parses the scenario. It names only built-in presets and traces.
     ///
     /// # Errors
     /// None: a test parses every one.
@@ -114,7 +114,7 @@ impl Shipped {
         Scenario::parse(&format!("{}.toml", self.name), self.text)
     }
 
-    /// The published values to compare with, if there are any.
+    /// Parses the published values to compare with, if there are any.
     ///
     /// # Errors
     /// None: a test parses every one.

@@ -1,4 +1,4 @@
-//! Values that are written the same way in a file and on the command line.
+//! Values that are written in the same way in a file and on the command line.
 
 use core::fmt::{self, Display};
 use core::marker::PhantomData;
@@ -11,7 +11,7 @@ use serde::de::{Error, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use units::{ParseError, format_duration, parse_duration};
 
-/// A value written as text.
+/// A value that is written as text and parsed with [`FromStr`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Text<T>(pub(crate) T);
 
@@ -19,7 +19,7 @@ pub(crate) struct Text<T>(pub(crate) T);
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Words<T>(pub(crate) T);
 
-/// A duration as a value.
+/// A duration as a value of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Time(pub(crate) Duration);
 
@@ -77,6 +77,7 @@ impl<'de, T: FromStr<Err: Display>> Visitor<'de> for WordsVisitor<T> {
     fn visit_map<M: MapAccess<'de>>(self, mut map: M) -> Result<T, M::Error> {
         let mut words = Vec::new();
         while let Some((name, value)) = map.next_entry::<String, String>()? {
+            // Values such as "10 ms" must not contain the space that separates words.
             let value: String = value.split_whitespace().collect();
             words.push(format!("{name}={value}"));
         }

@@ -1,4 +1,4 @@
-//! Traces in a file: lines of their own, or the path of another file.
+//! Traces in a file: written inline, or as the path of another file.
 
 use core::fmt;
 use std::path::PathBuf;
@@ -32,7 +32,7 @@ impl fmt::Display for Source {
 }
 
 impl Source {
-    /// The text of the trace.
+    /// Returns the text of the trace.
     pub(crate) fn read(&self, folder: Folder<'_>) -> Result<String, TraceFault> {
         match self {
             Self::Lines(lines) => Ok(lines.join("\n")),
@@ -40,7 +40,7 @@ impl Source {
         }
     }
 
-    /// The lines of `trace`.
+    /// Creates an inline source with the lines of `trace`.
     pub(crate) fn lines_of<T: TraceValue>(trace: &Trace<T>) -> Self {
         Self::Lines(trace.to_string().lines().map(str::to_owned).collect())
     }
@@ -62,7 +62,8 @@ pub(crate) fn parse_values<T: TraceValue>(text: &str) -> Result<Trace<T>, TraceF
     Trace::parse(text).map_err(|cause| foreign::<T>(text, cause, ""))
 }
 
-/// Names the format if already the first line is not in it: it is another program's file.
+/// Explains the format if the first line is already wrong, because the file is then probably another
+/// program's.
 fn foreign<T: TraceValue>(text: &str, cause: TraceError, or: &'static str) -> TraceFault {
     let first = text.lines().position(|line| !line.trim().is_empty() && !line.starts_with('#'));
     let wrong = match cause {

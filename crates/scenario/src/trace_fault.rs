@@ -1,33 +1,33 @@
-//! Why a trace cannot be used.
+//! Errors of traces and their files.
 
 use std::io;
 
 use link::{OpportunitiesError, TraceError};
 use thiserror::Error;
 
-/// Why a trace cannot be used.
+/// The reason why a trace cannot be used.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum TraceFault {
     /// The file could not be read.
     #[error("cannot read it: {0}")]
     Read(#[from] io::Error),
-    /// Not a valid trace.
+    /// It is not a valid trace.
     #[error(transparent)]
     Trace(#[from] TraceError),
-    /// In another format.
+    /// It is in another format.
     #[error(
         "{cause}; expected lines of a time and a value, each with its unit, like \"0s {example}\"{or}"
     )]
     Format {
-        /// What is wrong with the first line.
+        /// The error in the first line.
         cause: Box<TraceError>,
         /// A value that would be accepted.
         example: &'static str,
-        /// What else would be accepted.
+        /// A further accepted format, as the end of a sentence; may be empty.
         or: &'static str,
     },
-    /// Not a valid packet-delivery trace.
+    /// It is not a valid packet-delivery trace.
     #[error(transparent)]
     Opportunities(#[from] OpportunitiesError),
 }

@@ -1,4 +1,4 @@
-//! A gateway that spaces acknowledgements, and when each of them may pass.
+//! A gateway that spaces acknowledgements: the ones it holds and the schedule by which they pass.
 
 use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -11,8 +11,8 @@ use crate::ids::NodeId;
 use crate::packet::Packet;
 use crate::slab::Key;
 
-/// How long an acknowledgement is held at most: one that releases more than the link carries in this
-/// time does not keep later ones for longer.
+/// Longest time for which an acknowledgement is held. One that releases more data than the link
+/// carries in this time delays later ones no further.
 const MOST: Duration = Duration::from_millis(500);
 
 /// A gateway that spaces the acknowledgements that it passes on to servers.
@@ -20,26 +20,27 @@ const MOST: Duration = Duration::from_millis(500);
 pub(crate) struct AckSpacer {
     pub(crate) pace: Pace,
     pub(crate) servers: BTreeSet<NodeId>,
-    /// With the times at which they are due, in order.
+    /// Held acknowledgements and the times at which they are due, in order.
     pub(crate) held: VecDeque<(Instant, Box<Packet>)>,
     pub(crate) alarm: Alarm,
 }
 
-/// When acknowledgements may pass.
+/// The schedule by which acknowledgements pass.
 #[derive(Debug)]
 pub(crate) struct Pace {
-    /// Of the data that they release.
+    /// Rate at which they may release data.
     pub(crate) rate: BitRate,
     /// The last acknowledgement to each sender.
     pub(crate) acked: BTreeMap<Key, SeqNr>,
-    /// When the data that has been released is through.
+    /// When the link will have carried the data released so far.
     pub(crate) free: Instant,
 }
 
 impl Pace {
-    /// When the next acknowledgement to this sender may pass.
+    /// Schedules the next acknowledgement to this sender and returns the time at which it may pass.
     pub(crate) fn due(&mut self, now: Instant, sender: Key, ack: SeqNr) -> Instant {
         let before = self.acked.insert(sender, ack);
+        // The first one of a sender releases nothing that could be measured, an old one nothing new.
         let released = before.map_or(0, |before| ack.since(before).max(0));
         let due = self.free.clamp(now, now + MOST);
         self.free = due + self.rate.time_to_send(ByteCount::new(released as u64));
@@ -47,7 +48,7 @@ impl Pace {
     }
 }
 
-/// True for a segment that carries nothing but an acknowledgement.
+/// Returns true for a segment that carries only an acknowledgement.
 pub(crate) fn is_bare(segment: &Segment<ByteRange>) -> bool {
     let Flags { syn, fin, rst, .. } = segment.flags;
     segment.payload.is_empty() && segment.ack.is_some() && !syn && !fin && !rst

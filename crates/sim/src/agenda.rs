@@ -18,9 +18,9 @@ use units::Instant;
 pub(crate) struct Agenda<T> {
     /// Events of the current slot and earlier ones.
     soon: BinaryHeap<Entry<T>>,
-    /// Whether the first of them has been returned. It is removed when the next is asked for,
-    /// unless a new entry takes its place. That costs half as much, and most events create another
-    /// one that is due soon.
+    /// Set while the first entry of `soon` has been returned but not removed. It is removed when the
+    /// next one is taken, unless a new entry replaces it. That costs half as much, and most events
+    /// create another one that is due soon.
     taken: bool,
     /// The following slots; slot number `n` is at `n % SLOTS`.
     wheel: Vec<Vec<Entry<T>>>,
@@ -95,7 +95,7 @@ impl<T: Copy> Agenda<T> {
         }
     }
 
-    /// Enters an event.
+    /// Enters `what` at the time `at`, and returns the number by which the owner recognises it.
     #[inline]
     pub(crate) fn enter(&mut self, at: Instant, what: T) -> Ticket {
         self.serial += 1;
@@ -153,6 +153,7 @@ impl<T: Copy> Agenda<T> {
             self.occupied[place / 64] &= !(1 << (place % 64));
             self.soon.extend(self.wheel[place].drain(..));
         }
+        // The wheel has turned, so events that lay beyond it may now have a slot.
         while self.late.peek().is_some_and(|entry| entry.slot() - self.slot < SLOTS as u64)
             && let Some(entry) = self.late.pop()
         {
@@ -161,7 +162,7 @@ impl<T: Copy> Agenda<T> {
         Some(())
     }
 
-    /// The number of the first non-empty slot after the current one.
+    /// Returns the number of the first non-empty slot after the current one.
     fn next_occupied(&self) -> Option<u64> {
         let first = (self.slot + 1) as usize % SLOTS;
         // The first slot's word is checked twice: the second time for the bits before that slot,
@@ -186,7 +187,7 @@ impl<T: Copy> Agenda<T> {
 pub(crate) struct Alarm(Option<(Instant, Ticket)>);
 
 impl Alarm {
-    /// Whether there is a valid entry.
+    /// Returns true if an entry is pending.
     pub(crate) fn is_set(self) -> bool {
         self.0.is_some()
     }
@@ -200,7 +201,7 @@ impl Alarm {
         }
     }
 
-    /// Handles the entry `ticket` coming up; returns whether it is valid.
+    /// Clears the alarm if `ticket` is its entry; returns false if the entry is outdated.
     pub(crate) fn ring(&mut self, ticket: Ticket) -> bool {
         let counts = self.0.is_some_and(|(_, live)| live == ticket);
         if counts {

@@ -16,16 +16,16 @@ pub enum Notice {
     Wake(u64),
     /// The client's end of a connection is open.
     Connected(Key),
-    /// A request has arrived at the server, on a connection that tells it
+    /// A request has arrived at the server, on a connection that reports requests
     /// ([`crate::World::tell_requests`]).
     Asked(Key),
-    /// A request was answered or, if it asks for no reply, has arrived.
+    /// The reply to a request has arrived or, if it asks for none, the request itself.
     Turn(Key),
     /// A connection has ended on both sides.
     Over {
-        /// Which.
+        /// Key of the connection.
         talk: Key,
-        /// Whether everything arrived, in both directions.
+        /// True if all data arrived, in both directions.
         whole: bool,
     },
     /// A datagram has arrived.
@@ -37,23 +37,24 @@ pub enum Notice {
 pub struct Tally {
     /// Bytes read by the application, at either end.
     pub bytes: u64,
-    /// When the first of them was read.
+    /// When the application read the first byte.
     pub first: Option<Instant>,
-    /// When the last of them was read.
+    /// When the application read the last byte.
     pub last: Option<Instant>,
-    /// When the application began.
+    /// When the application began, which goodput counts from.
     pub began: Instant,
     /// Finished transfers, replies or pages, in order.
     pub deeds: Vec<Deed>,
-    /// Connections opened.
+    /// Number of connections opened.
     pub connections: u64,
-    /// Connections that did not end well.
+    /// Number of failures: connections that were aborted or ended with data missing, and names that
+    /// could not be resolved.
     pub broken: u64,
-    /// Datagrams sent and arrived.
+    /// Number of datagrams sent, and number that arrived.
     pub datagrams: [u64; 2],
     /// One-way delays of the datagrams that arrived, in order of arrival.
     pub delays: Vec<Duration>,
-    /// Whether the application has finished.
+    /// True once the application has finished.
     pub done: bool,
 }
 
@@ -78,12 +79,12 @@ pub struct Deed {
     pub begin: Instant,
     /// When it was complete.
     pub end: Instant,
-    /// Bytes of payload.
+    /// Bytes of payload, without headers of TCP and IP.
     pub bytes: u64,
 }
 
 impl Deed {
-    /// Its duration.
+    /// Time from begin to end.
     pub fn time(&self) -> Duration {
         self.end.saturating_since(self.begin)
     }

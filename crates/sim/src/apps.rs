@@ -1,4 +1,4 @@
-//! Applications: both ends of something that communicates.
+//! Applications: each drives both ends of its communication.
 
 mod bulk;
 mod bundles;

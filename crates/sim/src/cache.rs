@@ -1,9 +1,10 @@
-//! A cache of replies at a hub, in the place of the server.
+//! A cache of replies at a hub, which takes the place of the server.
 //!
-//! What it has is drawn by chance for each request, because what users ask for is not modelled. A reply
-//! that it has comes from the cache. Any other it fetches from the server over a new connection, and
-//! passes on as it arrives. Replies keep the order of their requests, and a connection fetches one at
-//! a time. Before any reply it may have to look for it, which takes the scenario's delay.
+//! Hits are drawn at random for each request, because the content of requests is not modelled. A hit
+//! is served from the cache. On a miss the cache fetches the reply from the server over a new
+//! connection, and passes it on as it arrives. Replies keep the order of their requests, and a
+//! connection fetches one at a time. Each reply may be preceded by a search, which takes the
+//! scenario's delay.
 
 use core::time::Duration;
 use std::sync::Arc;
@@ -21,20 +22,20 @@ pub(crate) struct Cache {
     /// From the cache to the server.
     pub(crate) origin: Arc<Path>,
     dice: Dice,
-    /// Bytes of a reply that have still to come, from the server or from where the cache keeps it.
+    /// Bytes of the current reply that have not arrived from the server or from the cache's store.
     pub(crate) awaits: u64,
-    /// What it looks for, and whether it will find it.
+    /// The request that it searches for, and true if it will be a hit.
     looks_for: Option<(Turn, bool)>,
 }
 
-/// What a cache does with a request.
+/// The way in which a cache serves a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Found {
-    /// It replies.
+    /// It replies at once.
     Here,
-    /// It asks the server.
+    /// It fetches the reply from the server.
     Elsewhere,
-    /// It looks for the reply first, for this long.
+    /// It first searches its store, for this long.
     Looking(Duration),
 }
 
@@ -43,9 +44,10 @@ impl Cache {
         Self { spec, origin, dice: Dice::new(seed), awaits: 0, looks_for: None }
     }
 
-    /// What it does with the next request. Unless it replies at once, the reply is then awaited.
+    /// Decides how to serve the next request. Unless the result is [`Found::Here`], the reply is then
+    /// awaited.
     pub(crate) fn find(&mut self, turn: Turn) -> Found {
-        // Drawn for each, so that the bound does not change what becomes of the others.
+        // Drawn even if not used, so that `largest` does not change the random numbers of later requests.
         let hit = self.dice.chance() < self.spec.hit_ratio.get();
         let keeps = self.spec.largest.is_none_or(|largest| turn.reply <= largest.get());
         let has = hit && keeps || turn.reply == 0;
@@ -58,7 +60,8 @@ impl Cache {
         if has { Found::Here } else { Found::Elsewhere }
     }
 
-    /// What it has looked for, and whether it has found it; `None` if nobody waits for it any more.
+    /// Ends the search and returns the request, with true for a hit; `None` if the reply is no longer
+    /// awaited.
     pub(crate) fn looked(&mut self) -> Option<(Turn, bool)> {
         self.looks_for.take().filter(|_| self.awaits > 0)
     }

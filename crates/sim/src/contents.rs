@@ -1,21 +1,21 @@
-//! What connections carry where SLACP does, which needs bytes.
+//! The bytes of connections on SLACP streams, which carry real data.
 
 use std::sync::Arc;
 
 use scenario::Contents as Spec;
 
-/// Period of data that nobody compresses. Wrong, missing or duplicate bytes are detected.
+/// Period of [`Contents::Numbers`]. Wrong, missing or duplicate bytes are detected.
 const PERIOD: u64 = 251;
 
 /// The bytes of both directions of a connection, by their positions.
 #[derive(Debug, Clone, Default)]
 pub(crate) enum Contents {
-    /// Numbers that recur.
+    /// Recurring numbers, for streams that are not compressed.
     #[default]
     Numbers,
-    /// Like encrypted data.
+    /// Pseudo-random bytes, which compress as badly as encrypted data.
     Noise,
-    /// A text, again and again.
+    /// A text, repeated.
     Sample(Arc<str>),
 }
 
@@ -27,7 +27,7 @@ impl Contents {
         }
     }
 
-    /// The bytes from a position on.
+    /// Returns the bytes from a position on.
     pub(crate) fn from(&self, position: u64) -> impl Iterator<Item = u8> {
         (position..).map(|at| self.byte(at))
     }

@@ -1,6 +1,6 @@
 //! Entry points of the fuzz target (`fuzz/`) and of the replay of its corpus (`tests/corpus.rs`):
-//! scenario files. None may panic, loop or take unbounded memory. Every accepted scenario can be
-//! built and run.
+//! scenario files. An input must not cause a panic, an endless loop or unbounded memory. Every
+//! accepted scenario can be built and run.
 
 use scenario::{Case, Network, Scenario};
 
@@ -15,7 +15,7 @@ pub const TARGETS: [(&str, Target); 1] = [("scenario", scenario)];
 /// Number of events to run per case.
 const EVENTS: u32 = 5000;
 
-/// A scenario file.
+/// Parses a scenario file and runs the first events of its small cases.
 pub fn scenario(bytes: &[u8]) {
     let Ok(text) = core::str::from_utf8(bytes) else { return };
     match Scenario::parse("fuzz", text) {
@@ -32,7 +32,7 @@ pub fn scenario(bytes: &[u8]) {
     }
 }
 
-/// Whether it is quick to build.
+/// Returns true for a case that is quick to build.
 fn is_small(case: &Case) -> bool {
     let Network { terminals, servers, clients, .. } = case.network;
     let count: u64 = case.flows.iter().map(|flow| u64::from(flow.count)).sum();

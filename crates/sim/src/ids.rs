@@ -1,11 +1,11 @@
-//! Numbers of what a world consists of, in the order of creation.
+//! Numbers of nodes, links and applications, in the order of creation.
 
 /// A node of the network: a host, a router or a gateway.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct NodeId(pub(crate) u32);
 
 impl NodeId {
-    /// Its index, in the order of creation.
+    /// The node's index, in the order of creation.
     pub const fn index(self) -> usize {
         self.0 as usize
     }
@@ -16,7 +16,7 @@ impl NodeId {
 pub struct LaneId(pub(crate) u32);
 
 impl LaneId {
-    /// Its index, in the order of creation.
+    /// The link's index, in the order of creation.
     pub const fn index(self) -> usize {
         self.0 as usize
     }
@@ -27,7 +27,7 @@ impl LaneId {
 pub struct AppId(pub(crate) u32);
 
 impl AppId {
-    /// Its number.
+    /// The application's index, in the order of creation.
     pub const fn index(self) -> usize {
         self.0 as usize
     }

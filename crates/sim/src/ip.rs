@@ -10,15 +10,16 @@ use crate::ids::NodeId;
 use crate::packet::{Body, IP_HEADER, Packet, UDP_HEADER, headers_of};
 use crate::slab::Key;
 
-/// UDP ports of SLACP and of constant-rate datagrams.
+/// UDP port of SLACP in captures.
 const SLACP_PORT: u16 = 5258;
+/// UDP port of constant-rate datagrams in captures.
 const CBR_PORT: u16 = 5000;
-/// IPv6 in IPv4 (RFC 4213 §3.5).
+/// Protocol number of IPv6 in IPv4 (RFC 4213 §3.5).
 const IPV6_PROTOCOL: u8 = 41;
 const HOP_LIMIT: u8 = 64;
 
 impl NodeId {
-    /// The node's address in captures, within 10.0.0.0/8.
+    /// The node's IPv4 address in captures, within 10.0.0.0/8.
     pub const fn address(self) -> Ipv4Addr {
         Ipv4Addr::from_bits(0x0a00_0000 | self.0 & 0x00ff_ffff)
     }
@@ -29,15 +30,15 @@ impl NodeId {
     }
 }
 
-/// The port of a socket in captures.
+/// Returns the port of a socket in captures.
 fn port(socket: Key) -> u16 {
     (1024 + socket.index() % 64_512) as u16
 }
 
 impl Packet {
-    /// The packet with its headers (RFC 791, RFC 8200; a tunnel of RFC 4213). The data of TCP streams and
-    /// datagrams is zeros, because it is not simulated, but for the number of a datagram, if there is room
-    /// for it. Checksums are correct.
+    /// Encodes the packet with its headers (RFC 791, RFC 8200; a tunnel of RFC 4213). The data of TCP
+    /// streams and datagrams is zeros, because it is not simulated; a datagram begins with its number
+    /// if that fits. Checksums are correct.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut bytes = vec![0; headers_of(self.ip)];
         let [from, to] = self.addresses();
@@ -94,7 +95,7 @@ impl Packet {
         bytes[start + 6..start + 8].copy_from_slice(&sum.to_be_bytes());
     }
 
-    /// The IP headers, in front of everything else.
+    /// Writes the IP headers into the space at the front of `bytes`.
     fn header(&self, bytes: &mut [u8], protocol: u8, traffic_class: u8) {
         match self.ip {
             IpVersion::Ipv4 => self.header_v4(bytes, protocol, traffic_class),
@@ -131,7 +132,7 @@ impl Packet {
         bytes[24..40].copy_from_slice(&self.to.address_v6().octets());
     }
 
-    /// The innermost addresses of sender and destination.
+    /// Returns the innermost addresses of sender and destination.
     fn addresses(&self) -> [IpAddr; 2] {
         [self.from, self.to].map(|node| match self.ip {
             IpVersion::Ipv4 => node.address().into(),
@@ -140,9 +141,10 @@ impl Packet {
     }
 }
 
-/// The ECN codepoint of the outer header.
+/// Returns the ECN codepoint of the outer header; [`Ecn::NotEct`] if the bytes are too short.
 pub(crate) fn ecn(bytes: &[u8]) -> Ecn {
     match bytes {
+        // The traffic class of IPv6 straddles the first two bytes (RFC 8200 §3).
         [first, class, ..] if first >> 4 == 6 => Ecn::from_bits(class >> 4),
         [_, class, ..] => Ecn::from_bits(*class),
         _ => Ecn::NotEct,

@@ -1,4 +1,4 @@
-//! Metrics of a run.
+//! Metrics of a run: of flows, their senders, and links.
 
 use core::slice;
 use core::time::Duration;
@@ -12,7 +12,7 @@ use units::ByteCount;
 use crate::app::{Deed, Tally};
 use crate::probe::{Sender, State};
 
-/// A metric. Its name includes the unit, if it has one.
+/// A metric of a run. Its name includes the unit, if it has one.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Metric {
     /// The subject: a flow's name, `forward` or `return`.
@@ -24,13 +24,13 @@ pub struct Metric {
 }
 
 impl Metric {
-    /// A metric whose name is known when the program is built.
+    /// Creates a metric with a constant name.
     pub fn new(of: &str, name: &'static str, value: f64) -> Self {
         Self { of: of.to_owned(), name: name.into(), value }
     }
 }
 
-/// The median of a metric over runs; `None` if no run has it.
+/// Returns the median of a metric over runs; `None` if no run has it.
 pub fn figure(runs: &[&[Metric]], of: &str, name: &str) -> Option<f64> {
     let find = |metrics: &&[Metric]| {
         metrics.iter().find(|metric| metric.of == of && metric.name == name).map(|it| it.value)
@@ -38,7 +38,7 @@ pub fn figure(runs: &[&[Metric]], of: &str, name: &str) -> Option<f64> {
     median(&runs.iter().filter_map(find).collect::<Vec<_>>())
 }
 
-/// The metrics of a flow, over its applications.
+/// Returns the metrics of a flow, over its applications.
 pub fn flow_metrics(name: &str, tallies: &[&Tally]) -> Vec<Metric> {
     let mut metrics = Vec::new();
     let mut put = |metric: &'static str, value: f64| {
@@ -48,7 +48,7 @@ pub fn flow_metrics(name: &str, tallies: &[&Tally]) -> Vec<Metric> {
     put("bytes", total(|tally| tally.bytes));
     let rates: Vec<f64> = tallies.iter().map(|tally| goodput(tally) / 1e6).collect();
     put("goodput-mbit/s", rates.iter().sum());
-    // Shares of nothing are neither fair nor unfair.
+    // A single rate has no fairness, and Jain's index is undefined if all rates are zero.
     if let (Some(fairness), 2..) = (jain_index(&rates), rates.len()) {
         put("fairness", fairness);
     }
@@ -89,7 +89,7 @@ pub fn flow_metrics(name: &str, tallies: &[&Tally]) -> Vec<Metric> {
     metrics
 }
 
-/// The metrics of a flow's sender, from samples of its state.
+/// Returns the metrics of a flow's sender, from samples of its state.
 pub fn sender_metrics(flow: &str, states: &[State]) -> Vec<Metric> {
     let metric = |name, value| Metric::new(flow, name, value);
     let mut all = Vec::new();
@@ -106,7 +106,7 @@ pub fn sender_metrics(flow: &str, states: &[State]) -> Vec<Metric> {
     all
 }
 
-/// The metrics of a flow's sender, from its segments.
+/// Returns the metrics of a flow's sender, from its segments.
 pub(crate) fn segment_metrics(flow: &str, sender: &Sender) -> Vec<Metric> {
     let metric = |name, value| Metric::new(flow, name, value);
     let mut all = Vec::new();
@@ -119,39 +119,41 @@ pub(crate) fn segment_metrics(flow: &str, sender: &Sender) -> Vec<Metric> {
     all
 }
 
-/// Mean and maximum of the outstanding data in bytes, over the samples with any.
+/// Returns mean and maximum of the outstanding data in bytes, over the samples with outstanding
+/// data; `None` if there are none of these.
 fn outstanding(states: &[State]) -> Option<(f64, u64)> {
     let busy = || states.iter().map(|state| state.outstanding).filter(|bytes| *bytes > 0);
     let count = busy().count();
+    // NaN without samples; then there is no maximum either.
     let mean = busy().sum::<u64>() as f64 / count as f64;
     busy().max().map(|most| (mean, most))
 }
 
-/// What the links of a kind carried together in a run.
+/// Totals of all links of a kind in a run.
 #[derive(Debug, Clone, Copy)]
 pub struct LinkUse {
-    /// What they could carry during the run, encapsulation included.
+    /// Bytes that they could carry during the run, encapsulation included.
     pub capacity: ByteCount,
-    /// What arrived, encapsulation included.
+    /// Bytes that arrived, encapsulation included.
     pub carried: ByteCount,
     /// IP packets that arrived.
     pub delivered: u64,
-    /// Packets for which queues had no room.
+    /// Number of packets dropped because a queue was full.
     pub dropped: u64,
-    /// Packets lost on the links.
+    /// Number of packets lost on the links.
     pub lost: u64,
-    /// The most packets that ever waited for one of the links.
+    /// Maximum number of packets that waited for one of the links.
     pub peak_queue: u64,
 }
 
 impl LinkUse {
-    /// Links that have carried nothing.
+    /// Creates the totals of links that have not carried anything yet.
     pub fn new(capacity: ByteCount) -> Self {
         let carried = ByteCount::new(0);
         Self { capacity, carried, delivered: 0, dropped: 0, lost: 0, peak_queue: 0 }
     }
 
-    /// Adds a link.
+    /// Adds the counters of a link.
     pub fn add(&mut self, counters: &Counters, peak_queue: u64) {
         self.delivered += counters.delivered.packets;
         let carried = counters.delivered_with_encapsulation.get();
@@ -162,10 +164,10 @@ impl LinkUse {
     }
 }
 
-/// The metrics of links: `of` is `forward`, `return` or `shaper`.
+/// Returns the metrics of links: `of` is `forward`, `return` or `shaper`.
 pub fn link_metrics(of: &str, used: &LinkUse) -> Vec<Metric> {
     let metric = |name, value| Metric::new(of, name, value);
-    // A link without capacity, as one that is out all the time, has no utilisation.
+    // A link without capacity, for instance one in a permanent outage, has no utilisation.
     let capacity = Some(used.capacity.get() as f64).filter(|capacity| *capacity > 0.0);
     let share = capacity.map(|capacity| used.carried.get() as f64 / capacity);
     let utilisation = share.map(|share| metric("utilisation", share));
@@ -178,13 +180,13 @@ pub fn link_metrics(of: &str, used: &LinkUse) -> Vec<Metric> {
     utilisation.into_iter().chain(counts).collect()
 }
 
-/// The rates of the forward links of a case, of its return links and of its shapers, each with the
-/// number of links that have it.
+/// The rates of a case's forward links, return links and shapers, each with the number of links that
+/// have it.
 #[derive(Debug)]
 pub struct Capacities([Vec<(Rate, u64)>; 3]);
 
 impl Capacities {
-    /// What they can carry between two times since their start, each kind together.
+    /// Returns the bytes that all links of each kind can carry between two times since the start.
     pub fn offered(&self, from: Duration, until: Duration) -> [ByteCount; 3] {
         self.0.each_ref().map(|rates| {
             let bytes = |(rate, count): &(Rate, u64)| {
@@ -195,9 +197,9 @@ impl Capacities {
     }
 }
 
-/// The links of a case.
+/// Returns the rates of the links of a case.
 pub fn capacities(case: &Case) -> Capacities {
-    // `count` links have the rates of these in turn.
+    // `count` links take the rates of `links` in turn.
     let together = |links: &[LinkSpec], count: usize| {
         let each = |(index, link): (usize, &LinkSpec)| {
             let more = usize::from(index < count % links.len());
@@ -223,8 +225,8 @@ pub fn capacities(case: &Case) -> Capacities {
     ])
 }
 
-/// An application's rate in bits per second: over its only unit of work if it has one, otherwise
-/// from its start to its last byte.
+/// Returns an application's rate in bits per second: over its unit of work if it has exactly one,
+/// otherwise from its start to its last byte.
 fn goodput(tally: &Tally) -> f64 {
     let of_deed = |deed: &Deed| {
         let time = deed.time().as_secs_f64();

@@ -11,24 +11,25 @@ use crate::ids::{LaneId, NodeId};
 use crate::packet::Packet;
 use crate::window_limiter::WindowLimiter;
 
+/// One direction of a link, as nodes use it.
 #[derive(Debug)]
 pub(crate) struct Lane {
     pub(crate) carrier: Carrier,
-    /// Maximum number of packets that ever waited.
+    /// Maximum number of packets that waited so far.
     pub(crate) peak: u64,
 }
 
-/// What carries the packets of a lane.
+/// The link that carries the packets of a lane.
 #[derive(Debug)]
 pub(crate) enum Carrier {
     /// A link of its own.
     Own { link: Box<Link<Box<Packet>>>, to: NodeId, alarm: Alarm },
-    /// The slots of a terminal on a return link that several share, by their indices.
+    /// A terminal's part of a shared return link; both fields are indices.
     Shared { medium: u32, terminal: usize },
 }
 
 impl Lane {
-    /// What waits for the lane, and its counters.
+    /// Returns the current queue and the counters.
     pub(crate) fn read<'a>(&'a self, media: &'a [Medium]) -> (Tally, &'a Counters) {
         match &self.carrier {
             Carrier::Own { link, .. } => (link.queued(), link.counters()),
@@ -40,7 +41,7 @@ impl Lane {
     }
 }
 
-/// A return link that terminals share.
+/// A return link shared by terminals.
 #[derive(Debug)]
 pub(crate) struct Medium {
     pub(crate) dama: Dama<Box<Packet>>,
@@ -53,13 +54,13 @@ pub(crate) struct Medium {
 pub enum Hop {
     /// Into a link.
     Lane(LaneId),
-    /// To a node without delay: a satellite that broadcasts to everyone.
+    /// To a node without delay: from a satellite that broadcasts to all terminals.
     Node(NodeId),
     /// Through the SLACP session with this gateway, as a whole packet: SLACP as a link layer.
     Tunnel(NodeId),
 }
 
-/// Next hops by destination. It takes memory for all destinations between the first and the last.
+/// Next hops by destination. A table takes memory for all destinations between its first and its last.
 #[derive(Debug, Default)]
 pub(crate) struct Routes {
     first: u32,
@@ -91,14 +92,14 @@ impl Routes {
 /// A node. It accepts packets addressed to it and forwards the rest.
 #[derive(Debug, Default)]
 pub(crate) struct Node {
-    /// By destination; without an entry, the default applies.
+    /// Next hops by destination; without an entry, the default applies.
     pub(crate) routes: Routes,
     pub(crate) default: Option<Hop>,
     /// The index of its SLACP gateway, if it is one.
     pub(crate) gateway: Option<u32>,
-    /// Limits windows, if it is to.
+    /// Limits the windows of passing connections, if set.
     pub(crate) limiter: Option<Box<WindowLimiter>>,
-    /// Spaces acknowledgements, if it is to.
+    /// Spaces acknowledgements, if set.
     pub(crate) spacer: Option<Box<AckSpacer>>,
 }
 

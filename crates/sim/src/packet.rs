@@ -1,4 +1,4 @@
-//! Simulated packets.
+//! Simulated IP packets and their sizes.
 
 use link::TrafficClass;
 use scenario::{IpVersion, Overhead};
@@ -15,11 +15,11 @@ const IPV6_HEADER: usize = 40;
 /// Size of a UDP header, in bytes.
 pub(crate) const UDP_HEADER: usize = 8;
 /// Bytes of a SLACP data packet that only the secure tunnel needs, besides the headers of IP and
-/// UDP: the index, by which it finds its session among others (a link layer has the MAC's
-/// addresses), and the tag of its encryption.
+/// UDP: the session index (a link layer has the MAC's addresses instead), and the authentication
+/// tag.
 pub(crate) const TUNNEL_ONLY: usize = 4 + 16;
 
-/// The size of the IP headers of a packet, in bytes.
+/// Returns the size of a packet's IP headers, in bytes.
 pub(crate) const fn headers_of(ip: IpVersion) -> usize {
     match ip {
         IpVersion::Ipv4 => IP_HEADER,
@@ -28,27 +28,26 @@ pub(crate) const fn headers_of(ip: IpVersion) -> usize {
     }
 }
 
-/// An IP packet as a struct. It is boxed on links, because a link moves its packets several
-/// times.
+/// A simulated IP packet. It is boxed on links, because a link moves its packets several times.
 #[derive(Debug)]
 pub struct Packet {
-    /// The sender.
+    /// The sending node.
     pub from: NodeId,
-    /// The destination.
+    /// The destination node.
     pub to: NodeId,
-    /// Its IP headers.
+    /// Version of the IP header or headers.
     pub ip: IpVersion,
-    /// The contents.
+    /// The payload of the IP packet.
     pub body: Body,
 }
 
 impl Packet {
-    /// A packet with an IPv4 header.
+    /// Creates a packet with an IPv4 header.
     pub(crate) fn v4(from: NodeId, to: NodeId, body: Body) -> Self {
         Self { from, to, ip: IpVersion::Ipv4, body }
     }
 
-    /// A TCP packet to be filled in.
+    /// Creates a TCP packet to be filled in.
     pub(crate) fn blank() -> Box<Self> {
         let (source, destination, segment) = (Key::default(), Key::default(), Segment::default());
         let body = Body::Tcp { source, destination, segment };
@@ -56,7 +55,7 @@ impl Packet {
     }
 }
 
-/// The contents of a packet.
+/// The payload of an IP packet.
 #[derive(Debug)]
 pub enum Body {
     /// A segment from one socket to another.
@@ -79,9 +78,9 @@ pub enum Body {
 pub struct Sealed {
     /// The UDP payload.
     pub bytes: Vec<u8>,
-    /// Whether it belongs to the control channel: it carries no new data.
+    /// True if it belongs to the control channel and carries no new data.
     pub is_control: bool,
-    /// What a link charges for it besides its frames.
+    /// Overhead that a link charges for it besides its frames.
     pub overhead: Overhead,
 }
 
@@ -107,7 +106,7 @@ pub struct Datagram {
     pub app: u32,
     /// The datagram's number within the application.
     pub number: u64,
-    /// When it was sent.
+    /// Time of sending, for the one-way delay.
     pub sent_at: Instant,
     /// Payload size in bytes.
     pub len: u32,

@@ -1,4 +1,4 @@
-//! The path of a connection, and where it is split.
+//! The path of a connection, and the places where it is split.
 
 use std::sync::Arc;
 
@@ -13,11 +13,11 @@ use crate::ids::NodeId;
 pub struct Path {
     pub(crate) nodes: Vec<NodeId>,
     pub(crate) legs: Vec<Leg>,
-    /// The IP headers on all segments of TCP.
+    /// IP version on all TCP segments of the path.
     pub(crate) ip: IpVersion,
     /// If the path ends at a cache: its properties, and the path from there to the server.
     pub(crate) cache: Option<(CacheSpec, Arc<Self>)>,
-    /// What crosses segments of SLACP.
+    /// The data on SLACP segments.
     pub(crate) contents: Contents,
 }
 
@@ -31,7 +31,7 @@ pub enum Leg {
 }
 
 impl Path {
-    /// An unsplit path.
+    /// Creates an unsplit path.
     pub fn direct(client: NodeId, server: NodeId, ends: [Arc<tcp::Config>; 2]) -> Self {
         let [client_tcp, server_tcp] = ends;
         let legs = vec![Leg::Tcp(client_tcp, server_tcp)];
@@ -44,7 +44,7 @@ impl Path {
         }
     }
 
-    /// A path split by `gateways`.
+    /// Creates a path that `gateways` split.
     ///
     /// # Panics
     /// Unless there is one leg more than there are gateways, and the first and the last leg are
@@ -57,14 +57,14 @@ impl Path {
         Self { nodes, legs, ip: IpVersion::Ipv4, cache: None, contents: Contents::Numbers }
     }
 
-    /// The same path to a cache, from which `origin` leads to the server.
+    /// Ends the path at a cache, from which `origin` leads to the server.
     #[must_use]
     pub fn to_cache(self, spec: CacheSpec, origin: Self) -> Self {
         Self { cache: Some((spec, Arc::new(origin))), ..self }
     }
 
-    /// The segments of the path as paths of their own, opened by the sender's end of each, from the
-    /// sender on; without those of SLACP.
+    /// Returns the TCP segments of the path as paths of their own, from the sender on. The sender's end
+    /// opens each of them. SLACP segments are left out.
     pub fn hops(&self, direction: Direction) -> Vec<Arc<Self>> {
         let ends = self.nodes.windows(2).zip(&self.legs);
         let hop = |(ends, leg): (&[NodeId], &Leg)| {
@@ -83,13 +83,13 @@ impl Path {
         }
     }
 
-    /// The same path with data that gateways may compress.
+    /// Sets the data that SLACP segments carry, which gateways may compress.
     #[must_use]
     pub(crate) fn carrying(self, contents: Contents) -> Self {
         Self { contents, ..self }
     }
 
-    /// The same path with these IP headers.
+    /// Sets the IP version of all TCP segments.
     #[must_use]
     pub fn over(self, ip: IpVersion) -> Self {
         Self { ip, ..self }

@@ -11,34 +11,34 @@ use crate::slab::Key;
 /// Maximum number of marks per connection end; later ones are dropped.
 const MARKS: usize = 400_000;
 
-/// All recordings.
+/// All recordings of a run.
 #[derive(Debug, Default)]
 pub struct Probe {
     pub(crate) every: Option<Duration>,
-    /// Recorded connection ends, in the order in which they were opened.
+    /// Recordings of connection ends, in the order in which they were opened.
     pub senders: Vec<Sender>,
-    /// Recorded links.
+    /// Recordings of links.
     pub links: Vec<Line>,
 }
 
-/// One end of a connection.
+/// The recording of one end of a connection.
 #[derive(Debug)]
 pub struct Sender {
-    /// The flow's name, the segment of the connection, and which end this is.
+    /// The flow's name, the number of the connection's segment, and `client` or `server`.
     pub label: String,
     pub(crate) app: AppId,
     pub(crate) socket: Option<Key>,
     first: Option<SeqNr>,
-    /// Its state, sampled periodically.
+    /// Periodic samples of its state.
     pub states: Vec<State>,
     /// Its segments, for a time-sequence graph.
     pub marks: Vec<Mark>,
 }
 
-/// A snapshot of a sender.
+/// A sample of a sender's state.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct State {
-    /// When.
+    /// Time of the sample.
     pub at: Instant,
     /// The congestion window, in bytes.
     pub cwnd: u64,
@@ -46,35 +46,35 @@ pub struct State {
     pub ssthresh: u64,
     /// Data sent but not acknowledged, in bytes.
     pub outstanding: u64,
-    /// The smoothed round-trip time.
+    /// The smoothed round-trip time, once it has been measured.
     pub srtt: Option<Duration>,
-    /// Retransmission time-outs so far.
+    /// Number of retransmission time-outs so far.
     pub timeouts: u64,
-    /// Reactions to losses or time-outs so far that were undone, because nothing was lost.
+    /// Number of reactions to losses or time-outs so far that were undone because they were spurious.
     pub undone: u64,
 }
 
 /// A data segment sent, or an acknowledgement received.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Mark {
-    /// When.
+    /// Time of sending or receipt.
     pub at: Instant,
-    /// What happened.
+    /// The kind of event.
     pub kind: MarkKind,
-    /// The first byte of the data, or the next byte expected.
+    /// The first byte of the data, or the next byte expected; counted from the initial sequence number.
     pub from: u32,
     /// Size of the data in bytes.
     pub len: u32,
 }
 
 impl Mark {
-    /// The byte after the data, or the next one expected.
+    /// Returns the position after the data, or the next byte expected.
     fn end(&self) -> SeqNr {
         SeqNr::new(self.from).advance(self.len.into())
     }
 }
 
-/// The kind of a mark.
+/// The kind of event that a mark records.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum MarkKind {
@@ -84,35 +84,35 @@ pub enum MarkKind {
     Ack,
 }
 
-/// The first loss that a sender repaired: of a long transfer, usually the overshoot of its slow start.
+/// The first loss that a sender repaired. In a long transfer it is usually the overshoot of slow start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FirstLoss {
-    /// From its first segment with data to the first repetition.
+    /// Time from the first data segment to the first retransmission.
     pub after: Duration,
-    /// Bytes sent until then, without repetitions.
+    /// Bytes sent until then, without retransmissions.
     pub sent: u64,
-    /// From the first repetition to the acknowledgement of all that had been sent by then; `None` if it did not come.
+    /// Time from the first retransmission to the acknowledgement of all data sent before it; `None` if that did not arrive.
     pub recovery: Option<Duration>,
 }
 
-/// One direction of a link.
+/// The recording of one direction of a link.
 #[derive(Debug)]
 pub struct Line {
-    /// Its name.
+    /// Name of the link.
     pub label: String,
     pub(crate) lane: LaneId,
-    /// Periodic samples.
+    /// Periodic samples of its load.
     pub loads: Vec<Load>,
 }
 
-/// A snapshot of a link's load.
+/// A sample of a link's load.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Load {
-    /// When.
+    /// Time of the sample.
     pub at: Instant,
     /// Number of packets in the queue.
     pub queued: u64,
-    /// Their bytes.
+    /// Number of bytes in the queue.
     pub queued_bytes: u64,
     /// Total bytes delivered so far.
     pub delivered: u64,
@@ -156,9 +156,9 @@ impl Sender {
         }
     }
 
-    /// From its first segment with data to the acknowledgement of the last: the time of a transfer as its sender sees it,
-    /// without the handshake. `None` if it sent nothing, not everything was acknowledged by the end of the run, or marks were
-    /// dropped.
+    /// Returns the time from the first data segment to the acknowledgement of the last: the duration of a transfer as its
+    /// sender sees it, without the handshake. `None` if it sent no data, if some data was not acknowledged by the end of the
+    /// run, or if marks were dropped.
     pub fn data_time(&self) -> Option<Duration> {
         if self.marks.len() >= MARKS {
             return None;
@@ -172,8 +172,8 @@ impl Sender {
         Some(last.at.saturating_since(first.at))
     }
 
-    /// The first repetition of data, and the recovery that begins with it; `None` if nothing was repeated, or marks were
-    /// dropped.
+    /// Returns the first retransmission and the recovery that begins with it; `None` if there was no retransmission, or if
+    /// marks were dropped.
     pub fn first_loss(&self) -> Option<FirstLoss> {
         if self.marks.len() >= MARKS {
             return None;
@@ -197,7 +197,7 @@ impl Sender {
         })
     }
 
-    /// Whether it ever sent data; the receiving end of a one-way transfer does not.
+    /// Returns true if it sent data; the receiving end of a one-way transfer does not.
     pub fn has_sent(&self) -> bool {
         self.marks.iter().any(|mark| mark.kind == MarkKind::Data)
     }

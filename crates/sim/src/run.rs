@@ -30,7 +30,7 @@ pub struct Run {
 }
 
 impl Run {
-    /// Builds the world of a case; the same seed gives the same run.
+    /// Builds the world of a case. The same seed gives the same run.
     pub fn new(case: &Case, seed: u64) -> Self {
         let mut world = World::new(seed);
         world.sample_every(case.sample);
@@ -45,8 +45,8 @@ impl Run {
         Self { world, end: Instant::ZERO + case.time, flows, lanes, capacities, nodes }
     }
 
-    /// Runs for another hundredth of the case's time, at most to its end. Returns whether anything
-    /// is left.
+    /// Runs for another hundredth of the case's time, at most to its end. Returns false when the run
+    /// is over.
     pub fn advance(&mut self) -> bool {
         let step = self.end.saturating_since(Instant::ZERO) / 100;
         // A case may be shorter than a hundred nanoseconds.
@@ -56,33 +56,33 @@ impl Run {
         !done && self.world.now() < self.end
     }
 
-    /// The fraction of the case's time that has passed, in 0..=1.
+    /// Returns the fraction of the case's time that has passed, in 0..=1.
     pub fn progress(&self) -> f64 {
         let all = self.end.saturating_since(Instant::ZERO).as_secs_f64();
         self.world.now().saturating_since(Instant::ZERO).as_secs_f64() / all
     }
 
-    /// Runs to the end.
+    /// Runs until all applications are done or the case's time is over.
     pub fn finish(&mut self) {
         while self.advance() {}
     }
 
-    /// The servers.
+    /// Returns the servers of all platforms.
     pub fn servers(&self) -> Vec<NodeId> {
         self.nodes.platforms.iter().flat_map(|platform| &platform.servers).copied().collect()
     }
 
-    /// The clients.
+    /// Returns the clients of all terminals.
     pub fn clients(&self) -> Vec<NodeId> {
         self.nodes.clients.concat()
     }
 
-    /// The first hub and the first terminal.
+    /// Returns the first hub and the first terminal.
     pub fn hop(&self) -> [NodeId; 2] {
         [self.nodes.platforms[0].hub, self.nodes.terminals[0]]
     }
 
-    /// The metrics, in an order that depends only on the scenario.
+    /// Returns the metrics, in an order that depends only on the scenario.
     pub fn metrics(&self) -> Vec<Metric> {
         let mut all = Vec::new();
         for (name, apps) in &self.flows {
@@ -102,7 +102,8 @@ impl Run {
         all
     }
 
-    /// What SLACP's datagrams cost, if there are any: as links charged it, and in a secure tunnel.
+    /// Returns the cost of SLACP's datagrams, as links charged it and as in a secure tunnel; empty if
+    /// there were no datagrams.
     fn of_slacp(&self) -> Vec<Metric> {
         let hubs = self.nodes.platforms.iter().map(|platform| platform.hub);
         let gateways = self.nodes.terminals.iter().copied().chain(hubs);
@@ -117,7 +118,7 @@ impl Run {
         if all[0].value > 0.0 { all } else { Vec::new() }
     }
 
-    /// Metrics recorded at a flow's last sender on a host.
+    /// Returns the metrics of a flow's last recorded sender on a host.
     fn of_sender(&self, flow: &str, apps: &[AppId]) -> Vec<Metric> {
         // The server's end is on the last segment of the connection.
         let last = |of: &dyn Fn(&AppId) -> bool| {

@@ -1,4 +1,4 @@
-//! Hosts that follow a script: for connections whose ends matter more than their speed.
+//! Scripted hosts, for tests of how connections end rather than how fast they are.
 
 use core::time::Duration;
 use std::collections::VecDeque;
@@ -10,73 +10,73 @@ use units::Instant;
 use crate::agenda::Alarm;
 use crate::slab::Key;
 
-/// Something that a host does. It does the next one when this is done.
+/// A step of a host's script. The next one begins when this one is done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Act {
-    /// Writes this many bytes, as fast as the connection takes them.
+    /// Writes this many bytes, as fast as the connection accepts them.
     Write(u64),
-    /// Waits until it has read this many bytes in all.
+    /// Waits until it has read this many bytes in total.
     AwaitBytes(u64),
     /// Waits until it has read everything up to the end of the peer's data.
     AwaitEnd,
     /// Waits for this long.
     Pause(Duration),
-    /// Ends its data and reads on: shutdown(2), a FIN.
+    /// Sends a FIN and continues to read, like shutdown(2).
     Finish,
-    /// Closes its socket: close(2). Its data ends if everything that has arrived was read; data
-    /// that arrives later is answered with a RST.
+    /// Closes the socket, like close(2). This sends a FIN if all received data was read, otherwise a
+    /// RST; data that arrives later is answered with a RST.
     Close,
     /// Resets the connection.
     Reset,
-    /// Reads nothing more: what arrives stays unread.
+    /// Stops reading; data that arrives stays unread.
     StopReading,
 }
 
-/// What a host does on its connection.
+/// The behaviour of a host on its connection.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Script {
-    /// In this order. The rest is not done if the connection fails.
+    /// The steps, in order. The rest is skipped if the connection fails.
     pub acts: Vec<Act>,
-    /// A slow reader takes at most this many bytes at a time, with this pause between. By default
-    /// all that has arrived is read at once.
+    /// Makes a slow reader: the maximum number of bytes per read, and the pause between reads. By
+    /// default all data is read as it arrives.
     pub slow: Option<(usize, Duration)>,
 }
 
-/// How a server answers a connection.
+/// The behaviour of a server when a client connects.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Answer {
     /// It accepts, and follows the script.
     Accept(Script),
-    /// No process listens: a RST.
+    /// No process listens: the SYN is answered with a RST.
     Refuse,
-    /// It is switched off: no answer.
+    /// The server is switched off and does not answer.
     Silence,
 }
 
-/// What has become of one end of a connection.
+/// The state that one end of a connection has reached.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Ending {
-    /// Whether it was connected.
+    /// True once the handshake was complete.
     pub is_connected: bool,
-    /// Bytes written.
+    /// Number of bytes written.
     pub written: u64,
-    /// Bytes that had left it when it reset the connection. Its peer could read them all if both
-    /// were joined by a wire.
+    /// Number of bytes sent before it reset the connection. The peer could read them all if the two
+    /// hosts were connected directly.
     pub sent: u64,
-    /// Bytes read. They were the bytes that the peer had written, in their order.
+    /// Number of bytes read. They were checked to be the bytes that the peer wrote, in order.
     pub read: u64,
-    /// Whether it has ended its data.
+    /// True once it has sent its FIN.
     pub has_finished: bool,
-    /// Whether it has read everything up to the end of the peer's data.
+    /// True once it has read all of the peer's data up to the FIN.
     pub has_ended: bool,
-    /// Whether it has reset the connection, or its socket has for it ([`Act::Close`]).
+    /// True once it, or its socket after [`Act::Close`], has reset the connection.
     pub has_reset: bool,
-    /// How the connection has failed, if not by its own reset.
+    /// The failure of the connection, unless it was its own reset.
     pub failure: Option<Abort>,
 }
 
 impl Ending {
-    /// Whether the host has nothing more to expect.
+    /// Returns true when nothing more can happen at this end.
     pub fn is_over(&self) -> bool {
         self.has_reset || self.failure.is_some() || (self.has_finished && self.has_ended)
     }
@@ -89,13 +89,13 @@ pub(crate) struct Host {
     slow: Option<(usize, Duration)>,
     pub(crate) socket: Option<Key>,
     pub(crate) ending: Ending,
-    /// What is left of the current [`Act::Write`].
+    /// Bytes left of the current [`Act::Write`].
     to_write: u64,
     /// End of the current [`Act::Pause`].
     paused_until: Option<Instant>,
     /// When a slow reader reads again.
     next_read: Instant,
-    /// Whether the peer's FIN has arrived.
+    /// True once the peer's FIN has arrived.
     peer_has_finished: bool,
     has_closed: bool,
     has_stopped_reading: bool,
@@ -107,7 +107,7 @@ impl Host {
         Self { acts: script.acts.into(), slow: script.slow, ..Self::default() }
     }
 
-    /// Does what can be done now; returns when to be called again at the latest.
+    /// Continues the script as far as possible; returns the time of the next call at the latest.
     pub(crate) fn serve(
         &mut self,
         now: Instant,
@@ -130,19 +130,19 @@ impl Host {
         self.paused_until.filter(|_| self.goes_on()).into_iter().chain(next_read).min()
     }
 
-    /// Whether it follows its script.
+    /// Returns true while it follows its script.
     fn goes_on(&self) -> bool {
         self.ending.failure.is_none() && !self.ending.has_reset
     }
 
-    /// Whether it has let go of its socket: it has closed or reset it, or it has failed and nobody
-    /// reads what it has left.
+    /// Returns true if the socket is no longer in use: it was closed or reset, or it failed and the
+    /// host has stopped reading.
     pub(crate) fn has_let_go(&self) -> bool {
         let is_left = self.has_stopped_reading && self.ending.failure.is_some();
         self.has_closed || self.ending.has_reset || is_left
     }
 
-    /// Reads what the script has it read now. A closed socket answers data with a RST.
+    /// Reads as much as the script allows now. A closed socket answers data with a RST.
     fn read(&mut self, now: Instant, tcp: &mut Connection<ByteRange>) {
         if self.has_closed && tcp.readable() > 0 && !self.ending.has_reset {
             self.reset(now, tcp);
@@ -168,7 +168,7 @@ impl Host {
         self.ending.has_ended = self.peer_has_finished && tcp.readable() == 0;
     }
 
-    /// Goes on with the current act; returns whether it is done.
+    /// Continues the current act; returns true when it is done.
     fn act(&mut self, now: Instant, tcp: &mut Connection<ByteRange>) -> bool {
         let Some(act) = self.acts.front().copied() else { return false };
         let is_done = match act {
@@ -180,9 +180,9 @@ impl Host {
                 self.has_stopped_reading = true;
                 true
             }
-            // A server hears of a connection when it is complete.
+            // A server gets a connection from accept(2) only after the handshake.
             _ if matches!(tcp.state(), State::Listen | State::SynReceived) => false,
-            // A CLOSE in SYN-SENT would give the connection up.
+            // A CLOSE in SYN-SENT would delete the connection (RFC 9293 §3.10.4).
             Act::Finish | Act::Close if tcp.state() == State::SynSent => false,
             Act::Finish => {
                 self.finish(tcp);
@@ -240,7 +240,7 @@ pub(crate) struct Scripted {
     pub(crate) answer: Answering,
 }
 
-/// What the server's kernel does with segments.
+/// The reaction of the server's kernel to segments.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Answering {
     Accepts,

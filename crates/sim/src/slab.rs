@@ -15,7 +15,7 @@ impl Key {
     }
 }
 
-/// A vector that reuses free indices under new keys.
+/// A vector that reuses free indices with new keys.
 #[derive(Debug)]
 pub(crate) struct Slab<T> {
     places: Vec<(u32, Option<T>)>,
@@ -66,7 +66,7 @@ impl<T> Slab<T> {
         Some(taken)
     }
 
-    /// All items with their keys, by index.
+    /// Returns all items with their keys, by index.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (Key, &T)> {
         self.places.iter().zip(0..).filter_map(|((generation, place), index)| {
             Some((Key { index, generation: *generation }, place.as_ref()?))

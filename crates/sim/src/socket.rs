@@ -23,7 +23,7 @@ pub(crate) struct Socket {
     pub(crate) watched: Option<u32>,
 }
 
-/// Who reads and writes.
+/// The part of the simulator that reads from and writes to a socket.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Owner {
     /// An application, at one end of its conversation.
@@ -32,7 +32,7 @@ pub(crate) enum Owner {
     Script(Key, Side),
     /// A split connection at a gateway.
     Split(Key),
-    /// Nobody: what arrives is ignored.
+    /// A switched-off host: segments that arrive are ignored.
     Nobody,
 }
 

@@ -1,4 +1,4 @@
-//! A split connection at one of its gateways.
+//! The state of a split connection at one of its gateways.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::path::Path;
 use crate::slab::Key;
 use crate::socket::Hosts;
 
-/// The gateway's end of a segment.
+/// The gateway's end of a leg.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum LegEnd {
     Tcp(Key),
@@ -22,24 +22,24 @@ pub(crate) enum LegEnd {
 /// One of the two legs, and the data read from it.
 #[derive(Default)]
 pub(crate) struct Leg {
-    /// `None` until it is opened, and after it was let go of.
+    /// `None` until it is opened, and after it was closed.
     pub(crate) end: Option<LegEnd>,
     /// Data read but not yet written to the other leg.
     pub(crate) held: ByteRange,
     /// Number of bytes read so far.
     pub(crate) position: u64,
-    /// Whether the TCP peer's FIN has arrived.
+    /// True once the TCP peer's FIN has arrived.
     pub(crate) is_ended: bool,
-    /// How the TCP connection has failed.
+    /// The failure of the leg's connection or stream.
     pub(crate) failure: Option<Failure>,
-    /// A failure that the relay does not know of yet.
+    /// A failure that has not been reported to the relay yet.
     pub(crate) unhandled: Option<Failure>,
     /// Compresses and decompresses the data of a stream.
     pub(crate) coded: Option<Box<Coded>>,
 }
 
 impl Leg {
-    /// Takes the events of the leg's connection.
+    /// Processes the events of the leg's connection.
     pub(crate) fn take_events(&mut self, tcp: &mut Connection<ByteRange>) {
         while let Some(event) = tcp.poll_event() {
             match event {
@@ -54,15 +54,14 @@ impl Leg {
     }
 }
 
-/// How far the connection is.
+/// The progress of a split connection.
 #[derive(Debug)]
 pub(crate) enum Stage {
     /// The client's handshake is not complete.
     Accepting,
-    /// The client is connected; there is no session to open a stream in yet.
+    /// The client is connected, but there is no session yet in which to open a stream.
     Waiting,
-    /// The peer has opened a stream; the next segment is being connected.
-    /// Until when.
+    /// The peer has opened a stream, and the next segment is being connected, until this time at most.
     Dialling(Instant),
     /// The relay runs.
     Relaying,
@@ -93,7 +92,7 @@ impl Split {
         }
     }
 
-    /// The leg with this end, if it is still held.
+    /// Returns the side whose leg has this end; `None` if it was closed.
     pub(crate) fn side_of(&self, end: LegEnd) -> Option<Side> {
         Side::BOTH.into_iter().find(|side| self.legs[*side as usize].end == Some(end))
     }

@@ -1,4 +1,4 @@
-//! A conversation between two applications over one connection: requests and replies, of which only
+//! Conversations between two applications over one connection: requests and replies, of which only
 //! the lengths are simulated.
 
 use core::time::Duration;
@@ -11,10 +11,10 @@ use crate::ids::AppId;
 use crate::slab::Key;
 use crate::turn::Turn;
 
-/// More than any transfer. Ended by [`crate::World::stop`].
+/// Length of a transfer that only [`crate::World::stop`] ends, in bytes.
 pub const ENDLESS: u64 = 1 << 60;
 
-/// Which side closes the connection first.
+/// The side that closes the connection first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Closer {
     /// The client, after the last request.
@@ -32,18 +32,19 @@ pub(crate) enum Side {
 /// One direction of the connection, in bytes.
 #[derive(Debug, Default)]
 struct Stream {
-    /// How much the sender is to write in total.
+    /// Number of bytes that the sender is to write in total.
     goal: u64,
     written: u64,
     received: u64,
     closed: bool,
-    /// Whether its end has arrived.
+    /// True once the sender's FIN has arrived.
     finished: bool,
 }
 
 impl Stream {
     fn write(&mut self, tcp: &mut Connection<ByteRange>) {
         while self.written < self.goal {
+            // In parts whose length fits into a 32-bit `usize`.
             let end = self.goal.min(self.written + (1 << 30));
             let Ok(taken) = tcp.write(&ByteRange::new(self.written..end)) else { return };
             if taken == 0 {
@@ -53,7 +54,7 @@ impl Stream {
         }
     }
 
-    /// Reads everything that has arrived and checks its position; returns the number of bytes.
+    /// Reads all data that has arrived and checks its position; returns the number of bytes.
     fn read(&mut self, tcp: &mut Connection<ByteRange>) -> u64 {
         let before = self.received;
         while let Some(data) = tcp.read(usize::MAX) {
@@ -68,18 +69,18 @@ impl Stream {
     }
 }
 
-/// An event for the application.
+/// An event of a conversation, for its application or its cache.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum News {
     /// The client's end is open.
     Connected,
-    /// A request has arrived, of a conversation that tells it.
+    /// A request has arrived, in a conversation that reports requests.
     Asked,
     /// A reply or, for a request without one, the request has arrived.
     Turn,
-    /// A cache needs this from the server.
+    /// A cache needs this reply from the server.
     Fetch(Turn),
-    /// A cache looks for a reply, for this long.
+    /// A cache searches its store for a reply, for this long.
     Looks(Duration),
     /// The connection has ended on both sides; not `whole` if it was cut off.
     Over { whole: bool },
@@ -89,7 +90,7 @@ pub(crate) enum News {
 #[derive(Debug)]
 pub(crate) struct Talk {
     pub(crate) app: AppId,
-    /// Records its senders under this name.
+    /// Name under which its senders are recorded, if they are.
     pub(crate) watch: Option<String>,
     closer: Closer,
     up: Stream,
@@ -98,18 +99,19 @@ pub(crate) struct Talk {
     asked: VecDeque<(u64, Turn)>,
     /// The offsets at which replies end.
     replies: VecDeque<u64>,
-    /// Whether the last request has been made.
+    /// True once the last request has been made.
     ended: bool,
     answered: bool,
-    /// Which ends have closed, and whether that was reported.
+    /// For each end, true once it has closed.
     ends: [bool; 2],
+    /// True once the end of the conversation was reported.
     told: bool,
-    /// Whether the application is told of each request that arrives.
+    /// True if each request that arrives is reported to the application.
     pub(crate) tells_requests: bool,
     open: [bool; 2],
     /// A cache in the server's place.
     pub(crate) cache: Option<Cache>,
-    /// The conversation of which this one fetches a reply.
+    /// The client's conversation, if this one fetches a reply for its cache.
     pub(crate) feeds: Option<Key>,
     /// The applications' sockets, client first.
     pub(crate) sockets: [Option<Key>; 2],
@@ -139,12 +141,12 @@ impl Talk {
         }
     }
 
-    /// With a cache, if there is one, in the server's place.
+    /// Puts a cache in the server's place, if there is one.
     pub(crate) fn with(self, cache: Option<Cache>) -> Self {
         Self { cache, ..self }
     }
 
-    /// Fetches a reply for the cache at the end of the conversation `client`.
+    /// Creates a conversation that fetches a reply for the cache at the end of the conversation `client`.
     pub(crate) fn fetching(app: AppId, client: Key) -> Self {
         Self { feeds: Some(client), ..Self::new(app, Closer::Server, None) }
     }
@@ -158,12 +160,12 @@ impl Talk {
         self.ended = true;
     }
 
-    /// Writes nothing beyond what has been written.
+    /// Stops writing: bytes that have not been written are dropped.
     pub(crate) fn stop(&mut self) {
         for stream in [&mut self.up, &mut self.down] {
             stream.goal = stream.written;
         }
-        // Nor are replies begun whose requests have not arrived.
+        // Requests that have not arrived get no reply.
         for (need, turn) in &mut self.asked {
             (*need, turn.reply) = ((*need).min(self.up.goal), 0);
         }
@@ -177,7 +179,7 @@ impl Talk {
         self.cache.as_ref().is_some_and(|cache| cache.awaits > 0)
     }
 
-    /// Takes what has come from the server for the cache, to be passed on.
+    /// Lets the cache pass on `bytes` that have come from the server.
     pub(crate) fn feed(&mut self, bytes: u64) {
         let Some(cache) = &mut self.cache else { return };
         let bytes = bytes.min(cache.awaits);
@@ -185,12 +187,12 @@ impl Talk {
         self.down.goal += bytes;
     }
 
-    /// Bytes received by the server and by the client.
+    /// Returns the bytes received by the server and by the client.
     pub(crate) fn received(&self) -> [u64; 2] {
         [self.up.received, self.down.received]
     }
 
-    /// Acts for the application at one end; returns how many bytes it read.
+    /// Reads, writes and closes for the application at one end; returns the number of bytes read.
     pub(crate) fn serve(&mut self, side: Side, tcp: &mut Connection<ByteRange>) -> u64 {
         while let Some(event) = tcp.poll_event() {
             self.note(side, event);

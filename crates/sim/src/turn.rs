@@ -1,4 +1,4 @@
-//! A request and its reply.
+//! Requests with their replies.
 
 /// A request and its reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

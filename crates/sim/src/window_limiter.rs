@@ -1,4 +1,4 @@
-//! A gateway that limits windows instead of splitting connections.
+//! The state of a gateway that limits windows instead of splitting connections.
 
 use pep::window::Windows;
 
@@ -9,6 +9,6 @@ use crate::slab::Key;
 #[derive(Debug)]
 pub(crate) struct WindowLimiter {
     pub(crate) windows: Windows<Key>,
-    /// The link that they share.
+    /// The link whose queue it keeps short.
     pub(crate) lane: LaneId,
 }

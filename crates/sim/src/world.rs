@@ -41,7 +41,7 @@ use crate::world::slacp::{Gateway, Opening};
 pub use app::App;
 pub use below::{Charged, MacBuffer};
 
-/// A due event.
+/// The kind of an event that has come due.
 #[derive(Debug, Clone, Copy)]
 enum Due {
     Lane(LaneId),
@@ -52,16 +52,16 @@ enum Due {
     Split(Key),
     Spacer(NodeId),
     Script(Key, Side),
-    /// The cache at the end of a conversation has looked for a reply.
+    /// The cache at the end of a conversation has finished its search for a reply.
     Cache(Key),
-    /// With the number of the wake-up that the application chose.
+    /// A wake-up of an application, with the number that it chose.
     App(AppId, u64),
     Sample,
 }
 
-/// Sees every packet that a node sends or receives.
+/// Observes every packet that a node sends or receives.
 pub trait Tap {
-    /// `node` has sent (`outgoing`) or received a packet.
+    /// Called when `node` has sent (`outgoing`) or received a packet.
     fn packet(&mut self, now: Instant, node: NodeId, outgoing: bool, packet: &Packet);
 }
 
@@ -85,28 +85,28 @@ pub struct World {
     scripted: Slab<Scripted>,
     splits: Slab<Split>,
     gateways: Vec<Gateway>,
-    /// The streams on their way to the next gateway, by the source address in their openings.
+    /// Streams on their way to the next gateway, by the source address in their OPEN frames.
     openings: BTreeMap<SocketAddr, Opening>,
     /// Number of streams that gateways have opened, modulo the number of ports.
     opened: u16,
     memory: memory::Memory,
-    /// Packets inside tunnels.
+    /// Packets that are inside tunnels.
     tunnelled: tunnel::Tunnelled,
-    /// Gateways whose streams were written to or read.
+    /// Gateways to be driven, because their streams were written to or read.
     restless: VecDeque<NodeId>,
-    /// Boxes of delivered segments, kept for reuse.
+    /// Boxes of delivered segments, for reuse.
     #[allow(clippy::vec_box, reason = "the boxes are what is kept")]
     boxes: Vec<Box<Packet>>,
     apps: Vec<Option<Box<dyn App>>>,
     tallies: Vec<Tally>,
-    /// When the last application to finish so far did.
+    /// When an application last finished.
     done_at: Instant,
     notices: VecDeque<(AppId, Notice)>,
     probe: Probe,
     tap: Option<Box<dyn Tap>>,
-    /// Packet arrivals at nodes: the unit in which the simulator's speed is measured.
+    /// Number of packet arrivals at nodes: the unit in which the simulator's speed is measured.
     arrivals: u64,
-    /// Packets for which a router had no route, or a host no socket.
+    /// Number of packets for which a router had no route, or a host no socket.
     strays: u64,
 }
 
@@ -119,7 +119,7 @@ impl core::fmt::Debug for World {
 }
 
 impl World {
-    /// An empty world. All random numbers derive from `seed`.
+    /// Creates an empty world. All random numbers derive from `seed`.
     pub fn new(seed: u64) -> Self {
         Self {
             now: Instant::ZERO,
@@ -150,17 +150,17 @@ impl World {
         }
     }
 
-    /// The current virtual time.
+    /// Returns the current virtual time.
     pub fn now(&self) -> Instant {
         self.now
     }
 
-    /// Number of packet arrivals at nodes so far.
+    /// Returns the number of packet arrivals at nodes so far.
     pub fn arrivals(&self) -> u64 {
         self.arrivals
     }
 
-    /// Number of packets without a route or a connection.
+    /// Returns the number of packets without a route or a connection.
     pub fn strays(&self) -> u64 {
         self.strays
     }
@@ -170,7 +170,7 @@ impl World {
         self.tap = Some(tap);
     }
 
-    /// Removes the tap.
+    /// Removes and returns the tap.
     pub fn take_tap(&mut self) -> Option<Box<dyn Tap>> {
         self.tap.take()
     }
@@ -181,8 +181,8 @@ impl World {
         self.now = self.now.max(end);
     }
 
-    /// Like [`World::run_until`], but stops within a second after every application has finished.
-    /// Returns whether all have.
+    /// Like [`World::run_until`], but stops within a second after the last application has finished.
+    /// Returns true if all have.
     pub fn run_until_done(&mut self, end: Instant) -> bool {
         while self.now < end && !self.is_done() {
             let next = self.now + Duration::from_secs(1);
@@ -191,12 +191,12 @@ impl World {
         self.is_done()
     }
 
-    /// Whether every application has finished.
+    /// Returns true once every application has finished.
     pub fn is_done(&self) -> bool {
         self.tallies.iter().all(|tally| tally.done)
     }
 
-    /// How long the applications took: until the last of them finished, or until now.
+    /// Returns the time from the start until the last application finished, or until now.
     pub fn busy_time(&self) -> Duration {
         let end = if self.is_done() { self.done_at } else { self.now };
         end.saturating_since(Instant::ZERO)
@@ -210,7 +210,7 @@ impl World {
         }
     }
 
-    /// Runs one event if it is due by `end`.
+    /// Runs one event if it is due by `end`; returns false otherwise.
     fn step(&mut self, end: Instant) -> bool {
         let Some((at, ticket, due)) = self.agenda.pop_due(end) else { return false };
         self.now = at;
@@ -237,10 +237,10 @@ impl World {
         true
     }
 
-    /// Delivers and sends everything that is due at this moment.
+    /// Delivers all notifications and drives all gateways until nothing is left to do at this moment.
     #[inline]
     fn settle(&mut self) {
-        // Usually there is nothing to do.
+        // Checked inline: after most events there is nothing to do.
         while !self.notices.is_empty() || !self.restless.is_empty() {
             self.tell_apps();
             if let Some(node) = self.restless.pop_front() {
@@ -250,7 +250,7 @@ impl World {
     }
 }
 
-/// A socket's alarm may fire early; then nothing happens.
+/// Handles a socket's alarm, which may ring early; then nothing happens.
 fn wake(socket: &mut Socket, now: Instant) {
     if socket.tcp.poll_timeout().is_some_and(|(at, _)| at <= now) {
         socket.tcp.handle_timeout(now);

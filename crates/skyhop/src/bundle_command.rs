@@ -1,4 +1,4 @@
-//! `skyhop bundle` and `skyhop outbox`: bundles for other nodes, and from them.
+//! `skyhop bundle` and `skyhop outbox`: sends and receives bundles through a gateway.
 
 mod client;
 pub(crate) mod outbox;
@@ -19,14 +19,14 @@ use self::client::Client;
 use crate::print;
 use crate::which::Which;
 
-/// How often a gateway is asked for a bundle with `--wait`.
+/// Polling interval of `--wait`.
 const EVERY: Duration = Duration::from_millis(500);
 
 fn connect(which: &Which) -> anyhow::Result<Client> {
     Ok(Client::new(which.one()?))
 }
 
-/// `skyhop bundle …`
+/// Subcommands of `skyhop bundle`.
 #[derive(Subcommand)]
 pub(crate) enum Args {
     /// Hand a file to this machine's gateway, which sends it as a bundle
@@ -37,7 +37,7 @@ pub(crate) enum Args {
     List(ListArgs),
 }
 
-/// `skyhop bundle send …`
+/// The arguments of `skyhop bundle send`.
 #[derive(clap::Args)]
 pub(crate) struct SendArgs {
     /// The file; - for standard input
@@ -45,7 +45,7 @@ pub(crate) struct SendArgs {
     /// The endpoint that it is for, such as ipn:1.1000 or dtn://hub/files
     #[arg(long, value_name = "ENDPOINT")]
     to: String,
-    /// How long it is of use
+    /// Lifetime, after which it expires
     #[arg(long, value_name = "TIME", default_value = "24h", value_parser = duration)]
     lifetime: Duration,
     /// Ask for a report of its delivery or deletion, which this gateway logs
@@ -58,7 +58,7 @@ pub(crate) struct SendArgs {
     which: Which,
 }
 
-/// `skyhop bundle receive …`
+/// The arguments of `skyhop bundle receive`.
 #[derive(clap::Args)]
 pub(crate) struct ReceiveArgs {
     /// The service of this node: a number (ipn) or a name (dtn)
@@ -73,7 +73,7 @@ pub(crate) struct ReceiveArgs {
     which: Which,
 }
 
-/// `skyhop bundle list …`
+/// The arguments of `skyhop bundle list`.
 #[derive(clap::Args)]
 pub(crate) struct ListArgs {
     /// Print a line of JSON for each bundle
@@ -125,26 +125,26 @@ fn contents(file: &Path) -> anyhow::Result<Vec<u8>> {
 
 fn receive(args: &ReceiveArgs) -> anyhow::Result<ExitCode> {
     loop {
-        // Anew each time: a gateway may restart meanwhile.
+        // Connects anew each time, because the gateway may have restarted.
         let mut client = connect(&args.which)?;
         if let Some((bundle, _, length)) = client.next(&args.service)? {
             let written = client
                 .payload(&bundle.id, length)
                 .and_then(|payload| write(args.output.as_deref(), &payload));
-            // What was not written is offered again.
+            // A bundle that could not be written is offered again.
             client.taken(&bundle.id, written.is_ok())?;
             written?;
             return Ok(ExitCode::SUCCESS);
         }
         if !args.wait {
-            crate::say(format_args!("no bundle for {} is here", args.service));
+            crate::say(format_args!("no bundle for {} has arrived", args.service));
             return Ok(ExitCode::from(1));
         }
         thread::sleep(EVERY);
     }
 }
 
-/// Writes a payload so that it survives a power cut, before the gateway forgets it.
+/// Writes a payload and syncs it to disk, because the gateway forgets the bundle afterwards.
 fn write(output: Option<&Path>, payload: &[u8]) -> anyhow::Result<()> {
     let Some(path) = output else {
         let mut out = io::stdout().lock();
@@ -155,7 +155,7 @@ fn write(output: Option<&Path>, payload: &[u8]) -> anyhow::Result<()> {
         OpenOptions::new().write(true).create_new(true).open(path).with_context(problem)?;
     let written = file.write_all(payload).and_then(|()| file.sync_all());
     if written.is_err() {
-        // A part of a file is of no use to anybody.
+        // A partial file is of no use, and would block the next attempt.
         let _ = fs::remove_file(path);
     }
     written.with_context(problem)
@@ -202,7 +202,7 @@ fn aligned(rows: &[[String; 7]]) -> String {
     rows.iter().map(line).collect()
 }
 
-/// What a gateway says that it should not.
+/// Returns the error of an answer that does not fit the request.
 fn unexpected<T>(what: impl std::fmt::Debug) -> anyhow::Result<T> {
-    bail!("the gateway answers {what:?}")
+    bail!("unexpected answer of the gateway: {what:?}")
 }

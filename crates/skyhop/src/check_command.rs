@@ -1,4 +1,4 @@
-//! `skyhop check`: whether files of any kind are valid, and `skyhop schema`: what editors need to
+//! `skyhop check` validates files of any kind; `skyhop schema` prints the JSON schemas with which editors
 //! check them.
 
 use std::fs;
@@ -14,13 +14,13 @@ use serde::Serialize;
 
 use crate::print;
 
-/// `skyhop check …`
+/// The arguments of `skyhop check`.
 #[derive(clap::Args)]
 pub(crate) struct CheckArgs {
     /// Configurations of gateways, presets, scenarios, published results, publications
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
-    /// What the files are [default: what their schema line or their keys show]
+    /// Kind of all files [default: that of their schema line or their keys]
     #[arg(long, value_enum)]
     kind: Option<Kind>,
     /// Check files away from their gateways: do not read `private_key_file`
@@ -31,7 +31,7 @@ pub(crate) struct CheckArgs {
     json: bool,
 }
 
-/// `skyhop schema …`
+/// The arguments of `skyhop schema`.
 #[derive(clap::Args)]
 pub(crate) struct SchemaArgs {
     /// Kind of file
@@ -83,10 +83,10 @@ impl From<Kind> for FileKind {
 #[derive(Serialize)]
 struct Checked {
     file: String,
-    /// `None` if nothing shows it.
+    /// `None` if the kind could not be recognised.
     kind: Option<&'static str>,
     valid: bool,
-    /// One for each key that no longer has an effect.
+    /// A warning for each removed key.
     warnings: Vec<String>,
     /// The first error's line, from 1.
     line: Option<u32>,
@@ -95,7 +95,7 @@ struct Checked {
     error: Option<String>,
 }
 
-/// Checks all files; exit code 1 if one is invalid.
+/// Checks all files. Returns exit code 1 if one is invalid.
 pub(crate) fn check(args: &CheckArgs) -> Result<ExitCode> {
     let checked: Vec<Checked> = args.files.iter().map(|path| args.check(path)).collect();
     let text = match args.json {
@@ -147,17 +147,17 @@ impl Checked {
     }
 }
 
-/// What a file's schema line or keys show it to be. It is read once more to be checked, which a
-/// pipe cannot be.
+/// Recognises a file's kind by its schema line or its keys. Pipes are refused, because the file is read a
+/// second time to be checked.
 fn find(path: &Path) -> Result<FileKind, FileError> {
     if fs::metadata(path).is_ok_and(|it| !it.is_file() && !it.is_dir()) {
-        let cause = io::Error::other("this is read only once: say what it is with --kind");
+        let cause = io::Error::other("this can be read only once: give its kind with --kind");
         return Err(FileError::Read { file: path.display().to_string(), cause });
     }
     FileKind::find(&path.display().to_string(), &Scenario::text_at(path)?)
 }
 
-/// Reads the file as its user would, and everything that it names. Returns warnings.
+/// Reads a file and the files that it names, as the program that uses it would. Returns warnings.
 fn validate(path: &Path, kind: FileKind, keys: Keys) -> Result<Vec<String>, FileError> {
     let origin = path.display().to_string();
     let checked = match kind {
@@ -173,13 +173,14 @@ fn validate(path: &Path, kind: FileKind, keys: Keys) -> Result<Vec<String>, File
     checked.map(|()| Vec::new())
 }
 
-/// The scenario beside published results: NAME.toml of NAME.published.toml.
+/// Returns the path of the scenario beside published results, if it exists: NAME.toml of
+/// NAME.published.toml.
 fn scenario_of(published: &Path) -> Option<PathBuf> {
     let name = published.file_name()?.to_str()?.strip_suffix(".published.toml")?;
     Some(published.with_file_name(format!("{name}.toml"))).filter(|path| path.exists())
 }
 
-/// Prints a schema, or writes all.
+/// Prints one schema, or writes all into a directory.
 pub(crate) fn schema(args: &SchemaArgs) -> Result<ExitCode> {
     if let Some(kind) = args.kind {
         print(&FileKind::from(kind).schema())?;

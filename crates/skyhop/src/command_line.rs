@@ -1,4 +1,4 @@
-//! The command line as parsed, and its errors on one line.
+//! Parsing of the command line, with errors on one line.
 
 use std::any::TypeId;
 use std::ffi::OsString;
@@ -12,15 +12,15 @@ use crate::Cli;
 /// Parses this program's arguments.
 ///
 /// # Errors
-/// Help and version, which were asked for, and what is wrong.
+/// clap's errors, which include requests for help and version.
 pub(crate) fn parse() -> Result<Cli, clap::Error> {
     let mut command = take_negative_values(Cli::command());
     let matches = command.try_get_matches_from_mut(std::env::args_os())?;
     Cli::from_arg_matches(&matches).map_err(|error| error.format(&mut command))
 }
 
-/// Lets the values of options begin with a hyphen: `--delay -5ms` is a wrong delay, not an unknown option.
-/// An option whose value may be any text does not swallow the next option.
+/// Lets the values of options begin with a hyphen: `--delay -5ms` is then a wrong delay, not an unknown
+/// option. Options with any text as their value are excluded, because they would swallow the next option.
 fn take_negative_values(command: Command) -> Command {
     let command = command.mut_args(|arg| {
         let is_typed = is_option_of_one_type(&arg);
@@ -37,7 +37,7 @@ fn is_option_of_one_type(arg: &Arg) -> bool {
     is_option && is_single && !arg.is_require_equals_set() && !texts.iter().any(|it| value == *it)
 }
 
-/// What is wrong, with what was probably meant.
+/// Returns the error and clap's suggestions on one line.
 pub(crate) fn one_line(error: &clap::Error) -> String {
     let text = error.to_string();
     // Usage and hints follow the blank line.
@@ -53,7 +53,7 @@ pub(crate) fn one_line(error: &clap::Error) -> String {
     said
 }
 
-/// Whether something stands where only a command after `--` may: `skyhop lab run geo curl …`.
+/// Returns true if a command was given without the `--` before it: `skyhop lab run geo curl …`.
 fn is_command_without_dashes(error: &clap::Error) -> bool {
     let context = |kind| error.get(kind).map(ToString::to_string).unwrap_or_default();
     error.kind() == ErrorKind::UnknownArgument

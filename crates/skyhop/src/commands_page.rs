@@ -1,4 +1,4 @@
-//! `docs/commands.md` follows from the command line: every command and option, exit codes, and
+//! Generates `docs/commands.md` from the command line: every command and option, exit codes, and
 //! environment variables.
 
 use std::fmt::Write as _;
@@ -31,7 +31,7 @@ nothing; a gateway also loses the lines of its log that nobody reads, counts the
 up, a gateway reloads its configuration (SIGHUP) and carries on; every other command ends.
 ";
 
-/// What else a command's exit code can be.
+/// Further exit codes of commands.
 const EXIT_CODES: [(&str, &str); 19] = [
     ("demo", "1: a measurement failed"),
     ("check", "1: a file is invalid"),
@@ -56,7 +56,7 @@ const EXIT_CODES: [(&str, &str); 19] = [
 const COMMANDS_OWN: &str =
     "the command's own; 128 + N: signal N ended it; 126: it cannot be run; 127: there is none";
 
-/// Every variable that the program reads or sets.
+/// Every environment variable that the program reads or sets.
 const ENVIRONMENT: [(&str, &str); 15] = [
     ("SKYHOP_LOG", "the log's filter, as `log` in a configuration, which it overrides"),
     (
@@ -95,7 +95,7 @@ fn page() -> String {
     text
 }
 
-/// All commands that have no subcommands, with their whole names.
+/// Returns all commands without subcommands, with their full names.
 fn leaves() -> Vec<(String, Command)> {
     fn walk(prefix: &str, command: &Command, found: &mut Vec<(String, Command)>) {
         let own: Vec<_> = command
@@ -144,7 +144,7 @@ fn synopsis(arg: &Arg) -> String {
     }
 }
 
-/// On one line, and safe in a table.
+/// Puts a text on one line and escapes it for a table.
 fn cell(help: &str) -> String {
     help.split_whitespace().collect::<Vec<_>>().join(" ").replace('|', "\\|")
 }

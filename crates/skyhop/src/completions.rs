@@ -8,7 +8,7 @@ use scenario::Preset;
 
 use crate::{Cli, print};
 
-/// `skyhop completions …`
+/// The arguments of `skyhop completions`.
 #[derive(clap::Args)]
 #[command(after_help = "bash:  skyhop completions bash >/etc/bash_completion.d/skyhop\n\
                         zsh:   skyhop completions zsh >/usr/local/share/zsh/site-functions/_skyhop\n\
@@ -25,7 +25,7 @@ enum Shell {
     Fish,
 }
 
-/// Prints the completions.
+/// Prints the completions for a shell.
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     print(&completions(args.shell))?;
     Ok(ExitCode::SUCCESS)
@@ -46,9 +46,9 @@ fn completions(shell: Shell) -> String {
     }
 }
 
-/// The help of an argument that is the name of a running lab.
+/// Beginning of the help of arguments that are the name of a running lab.
 const LAB_ARGUMENT: &str = "Name of the lab; ";
-/// The names of running labs, which the script asks for when it needs them.
+/// Additional completions: the names of running labs, which the script queries when it needs them.
 const LABS_IN_BASH: &str = r#"
 _skyhop_with_labs() {
     _skyhop "$@"
@@ -73,13 +73,14 @@ const LABS_IN_FISH: &str = r#"complete -c skyhop -n "__fish_seen_subcommand_from
 complete -c skyhop -n "__fish_seen_subcommand_from lab; and __fish_seen_subcommand_from exec" -l lab -x -a "(skyhop lab status --names 2>/dev/null)"
 "#;
 
-/// A line of the script for zsh, which completes the name of a running lab if it is about one.
+/// Returns a line of the zsh script, which completes names of running labs if its argument is one.
 fn with_labs_in_zsh(line: &str) -> String {
     let action = if line.contains(LAB_ARGUMENT) { ":_skyhop_labs'" } else { ":_default'" };
     line.replace(":_default'", action) + "\n"
 }
 
-/// For fish, `clap_complete` writes no values of arguments without an option.
+/// Returns completions of preset names for fish, for which `clap_complete` writes no values of positional
+/// arguments.
 fn presets_in_fish() -> String {
     let presets: Vec<&str> = Preset::built_in_names().collect();
     format!(

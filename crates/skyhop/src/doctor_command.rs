@@ -10,7 +10,7 @@ use crate::print;
 /// Exit code if any check fails.
 const UNWELL: u8 = 1;
 
-/// `skyhop doctor …`
+/// The arguments of `skyhop doctor`.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// A configuration whose requirements are checked too
@@ -23,7 +23,7 @@ pub(crate) struct Args {
     explain: Option<String>,
 }
 
-/// Runs all checks. Changes nothing.
+/// Runs all checks, which change nothing. Returns exit code 1 if one fails.
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     if let Some(topic) = &args.explain {
         let Some(text) = explain(topic) else {

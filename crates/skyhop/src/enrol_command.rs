@@ -1,4 +1,4 @@
-//! `skyhop enrol`: lets new terminals join a hub, and shows and revokes those that have.
+//! `skyhop enrol`: lets new terminals join a hub, and lists and revokes permits.
 
 use std::fs::{self, File};
 use std::io::{self, BufRead, IsTerminal, Read};
@@ -19,10 +19,10 @@ use units::{format_duration, parse_duration};
 use crate::init_command::valid;
 use crate::{print, say};
 
-/// The longest token that is read, in bytes.
+/// Maximum length of a token, in bytes.
 const LONGEST_TOKEN: u64 = 64 << 10;
 
-/// `skyhop enrol …`
+/// Subcommands of `skyhop enrol`.
 #[derive(clap::Subcommand)]
 pub(crate) enum EnrolCommand {
     /// On the hub: invite a new terminal, and print the token with which it joins once
@@ -35,7 +35,7 @@ pub(crate) enum EnrolCommand {
     List(ListArgs),
 }
 
-/// `skyhop enrol invite …`
+/// The arguments of `skyhop enrol invite`.
 #[derive(clap::Args)]
 pub(crate) struct InviteArgs {
     /// The hub's configuration, which has `permits`
@@ -60,7 +60,7 @@ pub(crate) struct InviteArgs {
     valid_for: Duration,
 }
 
-/// `skyhop enrol join …`
+/// The arguments of `skyhop enrol join`.
 #[derive(clap::Args)]
 pub(crate) struct JoinArgs {
     /// A file with what `skyhop enrol invite` has printed on the hub; `-` for standard input
@@ -80,7 +80,7 @@ pub(crate) struct JoinArgs {
     metered: bool,
 }
 
-/// `skyhop enrol revoke …`
+/// The arguments of `skyhop enrol revoke`.
 #[derive(clap::Args)]
 pub(crate) struct RevokeArgs {
     /// The hub's configuration
@@ -89,7 +89,7 @@ pub(crate) struct RevokeArgs {
     name: String,
 }
 
-/// `skyhop enrol list …`
+/// The arguments of `skyhop enrol list`.
 #[derive(clap::Args)]
 pub(crate) struct ListArgs {
     /// The hub's configuration
@@ -124,6 +124,7 @@ fn invite(args: InviteArgs) -> Result<ExitCode> {
     let invitation = Invitation { name, hub, tcp, others, networks: network, valid_for };
     let token = invitation.write(&hub_file)?;
     let valid_for = in_hours(valid_for);
+    // On standard error, so that standard output has the token only.
     say(format_args!(
         "Within {valid_for}, run on the terminal, once:  skyhop enrol join -\nand paste this:"
     ));
@@ -131,7 +132,7 @@ fn invite(args: InviteArgs) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Whole hours as such, because people count a day by them.
+/// Formats whole hours as hours, such as "24 h", and other durations as usual.
 fn in_hours(duration: Duration) -> String {
     match (duration.as_secs() / 3600, duration.as_secs() % 3600) {
         (hours @ 1.., 0) => format!("{hours} h"),
@@ -139,14 +140,14 @@ fn in_hours(duration: Duration) -> String {
     }
 }
 
-/// Every user of the machine can read the arguments of a command.
+/// Refuses a token as an argument, because every user of the machine can read the arguments of a command.
 fn token_file(text: &str) -> Result<PathBuf, String> {
     match text.parse::<Token>() {
-        Ok(_) => {
-            Err("others could read a token here: give the file with it, or - and paste it on \
+        Ok(_) => Err(
+            "others could read a token here: give a file that contains it, or - and paste it on \
                       standard input"
-                .to_owned())
-        }
+                .to_owned(),
+        ),
         Err(_) => Ok(PathBuf::from(text)),
     }
 }
@@ -172,6 +173,7 @@ fn join_hub(args: &JoinArgs) -> Result<ExitCode> {
     let pair = NewPair {
         hub: first.address.as_str().to_owned(),
         port: gateway::PORT,
+        // Not used: only the terminal's file is written.
         hub_rate: String::new(),
         terminal_rate: args.terminal_rate.clone(),
         interface: args.interface.clone(),
@@ -181,7 +183,7 @@ fn join_hub(args: &JoinArgs) -> Result<ExitCode> {
         other_hubs: others.to_vec(),
     };
     let key = PrivateKey::generate()?;
-    // Written first: a key that the hub knows must not be lost.
+    // Written before joining, so that a key that the hub knows is never lost.
     let path = pair.write_terminal(&args.directory, &first.key, &key)?;
     if let Err(error) = join(&token, &key) {
         let _ = fs::remove_file(&path);

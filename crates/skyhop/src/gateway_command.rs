@@ -12,7 +12,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 /// Exit code of a gateway that failed while running.
 const FAILED: u8 = 1;
 
-/// `skyhop hub …`
+/// The arguments of `skyhop hub`.
 #[derive(clap::Args)]
 pub(crate) struct HubArgs {
     /// Configuration file; /dev/stdin works too
@@ -25,7 +25,7 @@ pub(crate) struct HubArgs {
     take_over: bool,
 }
 
-/// `skyhop terminal …`
+/// The arguments of `skyhop terminal`.
 #[derive(clap::Args)]
 pub(crate) struct TerminalArgs {
     /// Configuration file; /dev/stdin works too
@@ -35,7 +35,7 @@ pub(crate) struct TerminalArgs {
     print_rules: bool,
 }
 
-/// `skyhop solo …`
+/// The arguments of `skyhop solo`.
 #[derive(clap::Args)]
 pub(crate) struct SoloArgs {
     /// Configuration file; /dev/stdin works too
@@ -45,7 +45,7 @@ pub(crate) struct SoloArgs {
     print_rules: bool,
 }
 
-/// `skyhop keygen …`
+/// The arguments of `skyhop keygen`.
 #[derive(clap::Args)]
 pub(crate) struct KeygenArgs {
     /// New file for the private key, readable only by you; the public key goes to standard output.
@@ -83,11 +83,11 @@ pub(crate) fn solo(args: &SoloArgs) -> anyhow::Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     let _log = gateway::log::start(config.operation.log.as_ref())?;
-    // Our own TCP paces its packets by itself.
+    // skyhop's own TCP paces its packets itself, so the thread must wake up for each.
     serve(config.stack.is_none(), |stop| gateway::solo::run(config, stop))
 }
 
-/// Generates a key.
+/// Generates a key pair; writes the private key to a file, or prints both keys.
 pub(crate) fn keygen(args: &KeygenArgs) -> anyhow::Result<ExitCode> {
     let key = PrivateKey::generate()?;
     let public = format_public_key(&key.public());
@@ -104,15 +104,15 @@ pub(crate) fn keygen(args: &KeygenArgs) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Runs a gateway on this thread alone (see `gateway::driver` for why), which gathers packets or wakes
-/// up for each.
+/// Runs a gateway on this thread alone (`gateway::driver` explains why). With `gathers`, the thread
+/// gathers packets instead of waking up for each.
 fn serve<F>(gathers: bool, run: impl FnOnce(Stop) -> F) -> anyhow::Result<ExitCode>
 where
     F: Future<Output = Result<(), RunError>>,
 {
     let runtime = gateway::runtime::start(gathers)?;
     let result = runtime.block_on(async { run(stop()?).await.map_err(anyhow::Error::from) });
-    // Does not wait for a name lookup still running on its own thread.
+    // Does not wait for name lookups that still run on threads of their own.
     runtime.shutdown_background();
     match result {
         Ok(()) => Ok(ExitCode::SUCCESS),
@@ -121,6 +121,7 @@ where
                 tracing::error!("{error:#}");
                 Ok(ExitCode::from(FAILED))
             }
+            // The caller's exit code tells that the gateway never ran.
             _ => Err(error),
         },
     }

@@ -22,7 +22,7 @@ use study::{Pair, Server};
 pub(crate) use self::link_args::LinkArgs;
 use self::stats::Stats;
 
-/// `skyhop lab …`
+/// The arguments of `skyhop lab`.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     #[command(subcommand)]
@@ -113,7 +113,7 @@ struct WatchArgs {
     svg: Option<PathBuf>,
 }
 
-/// Watches the links; reports the state of the capture at the end.
+/// Statistics and capture of the links; reports errors of the capture when it is dropped.
 struct Watching {
     _stats: Option<Stats>,
     capture: Option<Capture>,
@@ -144,8 +144,11 @@ impl WatchArgs {
         if let Some(path) = &self.svg {
             let name = &lab.preset().name;
             let shares = lab.preset().dama.is_some();
-            anyhow::ensure!(shares, "--svg draws a return link with [dama], which {name} has not");
-            // Before the command has run for an hour.
+            anyhow::ensure!(
+                shares,
+                "--svg draws a return link with [dama], which {name} does not have"
+            );
+            // A path that cannot be written fails now, not after the command has run for an hour.
             std::fs::write(path, "").with_context(|| format!("cannot write {}", path.display()))?;
             lab.record_return();
         }
@@ -157,7 +160,7 @@ impl WatchArgs {
 }
 
 impl WatchArgs {
-    /// Draws what was recorded.
+    /// Draws the recorded allocation of the return link, if it was requested.
     fn draw(&self, lab: &Lab) -> anyhow::Result<()> {
         let (Some(path), Some(record)) = (&self.svg, lab.recorded_return()) else { return Ok(()) };
         let picture = lab::allocation_picture(&record, lab.origin()).file();
@@ -170,7 +173,7 @@ impl WatchArgs {
     }
 }
 
-/// Runs the subcommand.
+/// Runs a subcommand of `skyhop lab`.
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     match args.action {
         Action::Run { link, on, gateways, watch, command } => {
@@ -226,14 +229,14 @@ fn shell(link: &LinkArgs, gateways: &GatewaysArg, watch: &WatchArgs) -> anyhow::
     Ok(code)
 }
 
-/// The only place where the command line starts a lab. The process is inside the lab from here on,
-/// and must not have had threads before.
+/// Starts a lab; the process is inside it from here on. There must be no other threads yet, because
+/// only the calling thread enters the namespaces.
 fn start(preset: &Preset, seed: u64) -> anyhow::Result<Lab> {
     lab::enter()?;
     Ok(Lab::start(preset, seed)?)
 }
 
-/// Starts meter servers: one on `server`, and one on each client for the other direction.
+/// Starts meter servers: on `server`, and on each client for the other direction.
 fn serve_meter(lab: &Lab) -> anyhow::Result<Vec<Server>> {
     let gateway =
         |node: &Node| matches!(node, Node::Hub | Node::Terminal | Node::FurtherTerminal(_));
@@ -241,8 +244,9 @@ fn serve_meter(lab: &Lab) -> anyhow::Result<Vec<Server>> {
     nodes.map(|node| Ok(Server::start(lab, node)?)).collect()
 }
 
-/// Waits for the command; returns the exit code that a shell would report.
+/// Runs a command and waits for it; returns the exit code that a shell would report.
 fn wait(mut command: Command, pair: Option<Pair>) -> anyhow::Result<ExitCode> {
+    // Ctrl-C is for the command; the lab stays until the command has ended.
     os::process::leave_signals_to_the_command();
     let mut child = match command.spawn() {
         Ok(child) => child,
@@ -255,13 +259,15 @@ fn wait(mut command: Command, pair: Option<Pair>) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::from(code_of(status?)))
 }
 
-/// Exit code 126 or 127, as shells report it.
+/// Reports that a command cannot be run; returns exit code 127 if it does not exist, else 126, like a
+/// shell.
 fn not_run(command: &Command, error: &std::io::Error) -> ExitCode {
     crate::say(format_args!("skyhop: cannot run {}: {error}", command.get_program().display()));
     ExitCode::from(if error.kind() == ErrorKind::NotFound { 127 } else { 126 })
 }
 
 fn code_of(status: ExitStatus) -> u8 {
+    // A shell reports the end by a signal as 128 plus its number.
     let code = status.code().or_else(|| status.signal().map(|signal| 128 + signal));
     code.and_then(|code| u8::try_from(code).ok()).unwrap_or(u8::MAX)
 }
@@ -281,7 +287,7 @@ fn describe(preset: &Preset) -> String {
     )
 }
 
-/// The link's rate, or the range of a traced rate.
+/// Formats a link's rate, or the range of a changing rate.
 fn rates(link: &LinkSpec) -> String {
     let (least, greatest) = (link.rate.least(), link.rate.greatest());
     if least == greatest { greatest.to_string() } else { format!("{least} to {greatest}") }

@@ -1,7 +1,7 @@
-//! Parses the command line and calls the commands.
+//! The program `skyhop`: parses the command line and calls the commands.
 
 #![forbid(unsafe_code)]
-// They panic where a closed pipe or a full disk is in the way: see `output`.
+// The printing macros panic on a closed pipe or a full disk; module `output` does not.
 #![cfg_attr(not(test), warn(clippy::print_stderr, clippy::print_stdout))]
 
 mod bundle_command;
@@ -109,7 +109,7 @@ enum Command {
     Man(man::Args),
 }
 
-/// Single-threaded: a lab must be entered before any thread or runtime exists.
+/// Starts no thread and no runtime, because a command may have to enter a lab before any exists.
 fn main() -> ExitCode {
     os::names::use_built_in_services();
     let cli = match command_line::parse() {
@@ -147,19 +147,19 @@ fn main() -> ExitCode {
     done.unwrap_or_else(|error| complain(&format!("{error:#}")))
 }
 
-/// Logging for commands that measure: warnings on stderr unless `SKYHOP_LOG` says otherwise.
+/// Starts the log of commands that measure: warnings on stderr, unless `SKYHOP_LOG` sets another filter.
 fn start_log() {
     let filter = EnvFilter::try_from_env("SKYHOP_LOG").unwrap_or_else(|_| "warn".into());
     tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(io::stderr)
-        // A failed write would be reported by a macro that panics.
+        // Errors of the log are printed with a macro that panics if stderr is closed.
         .log_internal_errors(false)
         .with_ansi(gateway::log::has_colours())
         .init();
 }
 
-/// This program's file, to run gateways with.
+/// Returns the path of this program, to run gateways with it.
 fn own_program() -> anyhow::Result<PathBuf> {
     std::env::current_exe().context("cannot find this program's executable")
 }

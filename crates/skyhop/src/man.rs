@@ -1,4 +1,4 @@
-//! `skyhop man`: manual pages, made from the definition of the command line.
+//! `skyhop man`: manual pages, generated from the definition of the command line.
 
 use std::fs;
 use std::path::PathBuf;
@@ -10,7 +10,7 @@ use clap_mangen::{Man, generate_to};
 
 use crate::{Cli, print};
 
-/// `skyhop man …`
+/// The arguments of `skyhop man`.
 #[derive(clap::Args)]
 #[command(after_help = "Read it:  skyhop man | man -l -")]
 pub(crate) struct Args {
@@ -20,12 +20,12 @@ pub(crate) struct Args {
     directory: Option<PathBuf>,
 }
 
-/// Prints the page, or writes all pages over earlier ones.
+/// Prints the page of `skyhop`, or writes the pages of all commands, replacing existing files.
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     match &args.directory {
         None => {
             let mut page = Vec::new();
-            // As `generate_to` does: `help` has no page.
+            // `generate_to` does the same, because `help` has no page of its own.
             Man::new(Cli::command().disable_help_subcommand(true)).render(&mut page)?;
             print(&String::from_utf8(page)?)?;
         }

@@ -19,13 +19,14 @@ use crate::which::Which;
 const LOOK: Duration = Duration::from_secs(1);
 /// Polling interval of `drain --wait`.
 const DRAINED_EVERY: Duration = Duration::from_millis(100);
-/// How long a new process may take to be there.
+/// Time limit for the start of a new process.
 const UPGRADED_WITHIN: Duration = Duration::from_secs(30);
-/// Polling interval for events. A large batch is followed by another request at once.
+/// Polling interval for events.
 const EVENTS_EVERY: Duration = Duration::from_millis(200);
+/// Size of a batch of events after which the next request follows at once.
 const MANY_EVENTS: usize = 10_000;
 
-/// `skyhop status …`
+/// The arguments of `skyhop status`.
 #[derive(clap::Args)]
 pub(crate) struct StatusArgs {
     #[command(flatten)]
@@ -41,7 +42,7 @@ pub(crate) struct StatusArgs {
     watch: bool,
 }
 
-/// `skyhop accounting …`
+/// The arguments of `skyhop accounting`.
 #[derive(clap::Args)]
 pub(crate) struct AccountingArgs {
     #[command(flatten)]
@@ -51,7 +52,7 @@ pub(crate) struct AccountingArgs {
     json: bool,
 }
 
-/// `skyhop rate …`
+/// The arguments of `skyhop rate`.
 #[derive(clap::Args)]
 pub(crate) struct RateArgs {
     /// Rate at which the modem sends now, such as 20Mbit/s; 0bit/s stops sending
@@ -66,14 +67,14 @@ pub(crate) struct RateArgs {
     which: Which,
 }
 
-/// `skyhop reload …`
+/// The arguments of `skyhop reload`.
 #[derive(clap::Args)]
 pub(crate) struct ReloadArgs {
     #[command(flatten)]
     which: Which,
 }
 
-/// `skyhop drain …`
+/// The arguments of `skyhop drain`.
 #[derive(clap::Args)]
 pub(crate) struct DrainArgs {
     /// Reset remaining connections and exit after this time
@@ -86,7 +87,7 @@ pub(crate) struct DrainArgs {
     which: Which,
 }
 
-/// `skyhop upgrade …`
+/// The arguments of `skyhop upgrade`.
 #[derive(clap::Args)]
 pub(crate) struct UpgradeArgs {
     /// Reset the connections that are left in the old process after this time
@@ -96,7 +97,7 @@ pub(crate) struct UpgradeArgs {
     which: Which,
 }
 
-/// `skyhop events …`
+/// The arguments of `skyhop events`.
 #[derive(clap::Args)]
 pub(crate) struct EventsArgs {
     /// On a hub: show only the session with this terminal [default: all sessions]
@@ -113,7 +114,7 @@ fn duration(text: &str) -> Result<Duration, String> {
     units::parse_duration(text).map_err(|error| error.to_string())
 }
 
-/// Shows one gateway, or all on this machine.
+/// Shows the status of one gateway, or of all on this machine.
 pub(crate) fn status(args: &StatusArgs) -> anyhow::Result<ExitCode> {
     let mut gateways = args.which.all()?;
     let mut before: Vec<Option<Status>> = gateways.iter().map(|_| None).collect();
@@ -122,6 +123,7 @@ pub(crate) fn status(args: &StatusArgs) -> anyhow::Result<ExitCode> {
         let now = gateways.iter_mut().map(ask).collect::<anyhow::Result<Vec<Status>>>()?;
         let mut text = if args.json {
             let list = if args.watch {
+                // One line per sample, for programs that read line by line.
                 serde_json::to_string(&now)
             } else {
                 serde_json::to_string_pretty(&now)
@@ -134,7 +136,7 @@ pub(crate) fn status(args: &StatusArgs) -> anyhow::Result<ExitCode> {
         let clears =
             can_rewrite(std::env::var_os("TERM").as_deref()) && std::io::stdout().is_terminal();
         if args.watch && !args.json && clears {
-            // Clears the screen.
+            // ANSI sequences: cursor home, clear screen.
             text.insert_str(0, "\x1b[H\x1b[2J");
         }
         if print_to_reader(&text)? == Reader::Gone || !args.watch {
@@ -152,7 +154,7 @@ fn ask_status(gateway: &mut Control, connections: bool) -> anyhow::Result<Status
     }
 }
 
-/// Shows what the terminals of a hub have used.
+/// Shows the accounts of a hub's terminals.
 pub(crate) fn accounting(args: &AccountingArgs) -> anyhow::Result<ExitCode> {
     let mut gateway = args.which.hub()?;
     let accounts = match gateway.ask(&Request::Accounts)? {
@@ -168,24 +170,25 @@ pub(crate) fn accounting(args: &AccountingArgs) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Sets a modem rate.
+/// Sets the modem rate of a gateway.
 pub(crate) fn rate(args: &RateArgs) -> anyhow::Result<ExitCode> {
     let (bit_s, for_s) = (args.rate.bits_per_second(), args.valid_for.as_secs_f64());
     let mut gateway = args.which.one()?;
     do_it(&mut gateway, &Request::Rate { bit_s, for_s, peer: args.peer.clone() })
 }
 
-/// Reloads the configuration.
+/// Lets a gateway reload its configuration.
 pub(crate) fn reload(args: &ReloadArgs) -> anyhow::Result<ExitCode> {
     do_it(&mut args.which.one()?, &Request::Reload)
 }
 
-/// Starts draining.
+/// Lets a gateway drain, and waits until it has stopped if requested.
 pub(crate) fn drain(args: &DrainArgs) -> anyhow::Result<ExitCode> {
     let within_s = args.within.map(|within| within.as_secs_f64());
     let mut gateway = args.which.one()?;
     do_it(&mut gateway, &Request::Drain { within_s })?;
     let still = Request::Status { connections: false };
+    // A gateway that has stopped no longer answers.
     while args.wait && gateway.ask(&still).is_ok() {
         thread::sleep(DRAINED_EVERY);
     }
@@ -202,7 +205,7 @@ pub(crate) fn upgrade(args: &UpgradeArgs) -> anyhow::Result<ExitCode> {
     drop(gateway);
     let began = Instant::now();
     while began.elapsed() < UPGRADED_WITHIN {
-        // Between the two nobody answers.
+        // There may be no answer between the end of the old process and the start of the new one.
         let now = Control::connect(&path).ok().and_then(|mut it| ask_status(&mut it, false).ok());
         if let Some(now) = now.filter(|now| now.pid != before) {
             let within = units::format_duration(args.within);
@@ -214,15 +217,16 @@ pub(crate) fn upgrade(args: &UpgradeArgs) -> anyhow::Result<ExitCode> {
         }
         thread::sleep(DRAINED_EVERY);
     }
-    bail!("pid {before} has not been replaced: the gateway's log says why")
+    bail!("pid {before} has not been replaced: see the gateway's log")
 }
 
 /// Prints the hop's packet events as they happen.
 pub(crate) fn events(args: &EventsArgs) -> anyhow::Result<ExitCode> {
     let mut gateway = args.which.one()?;
+    // The gateway serves one reader at a time and tells readers apart by this number.
     let reader = RandomState::new().build_hasher().finish();
     let followed = follow(&mut gateway, reader, args);
-    // Otherwise it refuses the next reader for some seconds, as it does after an interruption.
+    // Otherwise the gateway refuses the next reader for some seconds, as it does after an interruption.
     let _ = gateway.ask(&Request::EventsEnd { reader });
     followed
 }

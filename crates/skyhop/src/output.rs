@@ -1,8 +1,8 @@
-//! Standard output and standard error of the commands.
+//! Printing to standard output and standard error.
 //!
-//! Neither ever ends a command by a panic, as the macros of `std` do. A closed standard output (`| head`)
-//! is not a failure, and ends what would print for ever; another failure to write there is one. Standard
-//! error has nobody left to tell: what cannot be written there is lost.
+//! Unlike the macros of `std`, these functions never panic. A closed standard output (`| head`) is not an
+//! error, but ends commands that would print for ever; other failures to write there are errors. Lines
+//! that cannot be written to standard error are lost.
 
 use std::fmt::Display;
 use std::io::{self, Write};
@@ -10,32 +10,32 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 
-/// Whether standard output still has a reader.
+/// The state of standard output's reader.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Reader {
     Reads,
     Gone,
 }
 
-/// Prints to standard output for as long as somebody reads it.
+/// Prints to standard output; tells whether it still has a reader.
 pub(crate) fn print_to_reader(text: &str) -> anyhow::Result<Reader> {
     let mut out = io::stdout().lock();
     let written = out.write_all(text.as_bytes()).and_then(|()| out.flush());
     reader_after(written)
 }
 
-/// Prints to standard output.
+/// Prints to standard output; a closed one is not an error.
 pub(crate) fn print(text: &str) -> anyhow::Result<()> {
     print_to_reader(text).map(drop)
 }
 
 /// Prints a line to standard error.
 pub(crate) fn say(line: impl Display) {
-    // In one piece, so that lines of several processes do not mix.
+    // In one write, so that lines of several processes do not mix.
     let _ = io::stderr().write_all(format!("{line}\n").as_bytes());
 }
 
-/// Prints an error on one line.
+/// Prints an error on one line; returns exit code 2.
 pub(crate) fn complain(text: &str) -> ExitCode {
     say(format_args!("skyhop: {text}"));
     ExitCode::from(crate::USAGE)

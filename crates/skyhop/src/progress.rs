@@ -1,4 +1,4 @@
-//! Progress on stderr: only where somebody watches.
+//! Progress bars on stderr, shown only on a terminal.
 
 use std::ffi::OsStr;
 use std::io::{self, IsTerminal};
@@ -6,31 +6,31 @@ use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-/// Interval in which a spinner moves.
+/// Interval between frames of a spinner.
 const TICK: Duration = Duration::from_millis(200);
 
-/// Whether progress is shown: stderr is a terminal that can rewrite a line.
+/// Returns true if progress is shown: stderr is a terminal that can rewrite a line.
 pub(crate) fn is_shown() -> bool {
     io::stderr().is_terminal() && can_rewrite(std::env::var_os("TERM").as_deref())
 }
 
-/// Whether a terminal of this type can.
+/// Returns true if a terminal of this type can rewrite a line.
 pub(crate) fn can_rewrite(term: Option<&OsStr>) -> bool {
     term.is_none_or(|term| term != "dumb")
 }
 
-/// Where bars are drawn.
+/// Returns the target of progress bars: stderr, or a hidden one.
 pub(crate) fn target() -> ProgressDrawTarget {
     if is_shown() { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() }
 }
 
-/// A bar of `length` steps in the form of an indicatif template.
+/// Creates a bar of `length` steps in the form of an indicatif template.
 pub(crate) fn bar(length: u64, template: &str) -> ProgressBar {
     let style = ProgressStyle::with_template(template).expect("the template is well-formed");
     ProgressBar::with_draw_target(Some(length), target()).with_style(style)
 }
 
-/// A line that shows for how long `what` has been going on, until the bar is finished.
+/// Creates a spinner that shows `what` and the elapsed time until it is finished.
 pub(crate) fn spinner(what: String) -> ProgressBar {
     let style = ProgressStyle::with_template("{spinner} {msg}, {elapsed}");
     let spinner = ProgressBar::with_draw_target(None, target())

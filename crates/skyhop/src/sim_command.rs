@@ -1,4 +1,4 @@
-//! `skyhop sim`.
+//! `skyhop sim`: simulates scenario files.
 
 use std::num::{NonZeroU32, NonZeroUsize};
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ use scenario::{BackEnd, Published, Replications, Scenario, Statistic};
 use study::campaign::STEPS;
 use study::runs::{self, Extras, File, Job, Outcome, Progress, replicate_as_declared};
 
-/// Arguments of `skyhop sim`.
+/// The arguments of `skyhop sim`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Scenario files
@@ -72,7 +72,7 @@ impl From<At> for runs::At {
     }
 }
 
-/// Runs the scenarios.
+/// Runs the scenarios and prints their results.
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let files = args.files.iter().map(|path| read(path, args)).collect::<Result<Vec<_>>>()?;
     let published = args.published.then(|| files.iter().map(read_published).collect());
@@ -112,12 +112,12 @@ impl Args {
     }
 }
 
-/// The number of threads: as given, or that of processors.
+/// Returns the given number of threads, or the number of processors.
 pub(crate) fn threads(given: Option<NonZeroUsize>) -> usize {
     given.or_else(|| available_parallelism().ok()).map_or(1, NonZeroUsize::get)
 }
 
-/// A bar for so many runs, of `length` steps in all.
+/// Creates a bar for a number of runs with `length` steps in total.
 pub(crate) fn progress(runs: usize, length: u64) -> ProgressBar {
     let bar = crate::progress::bar(length, "{bar:40} {percent} % of {msg}, {eta} left");
     bar.with_message(of_runs(runs as u64))
@@ -127,14 +127,14 @@ fn of_runs(runs: u64) -> String {
     if runs == 1 { "1 run".to_owned() } else { format!("{runs} runs") }
 }
 
-/// Shows that more runs are to be made.
+/// Extends a bar by further runs.
 pub(crate) fn add_runs(bar: &ProgressBar, more: usize) {
     let steps = bar.length().unwrap_or(0) + more as u64 * STEPS;
     bar.set_length(steps);
     bar.set_message(of_runs(steps / STEPS));
 }
 
-/// How often the file asks for its cases to be run, if it does.
+/// Describes the replications that a file asks for; `None` for the default.
 fn said(file: &File) -> Option<String> {
     let path = file.path.display();
     match &file.replications {

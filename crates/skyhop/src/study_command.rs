@@ -16,7 +16,7 @@ use anyhow::{Context, Result, bail};
 use clap::{Subcommand, ValueEnum};
 use study::campaign::{self, BackEnd, Binary, Plan, Source, Store, StoreError, Wanted};
 
-/// `skyhop study …`
+/// Subcommands of `skyhop study`.
 #[derive(Subcommand)]
 pub(crate) enum StudyCommand {
     /// List the scenarios
@@ -35,7 +35,7 @@ pub(crate) enum StudyCommand {
     Report(report::Args),
 }
 
-/// Runs a subcommand.
+/// Runs a subcommand of `skyhop study`.
 pub(crate) fn run(command: StudyCommand) -> Result<ExitCode> {
     match command {
         StudyCommand::List(args) => list::run(&args),
@@ -120,7 +120,7 @@ struct CampaignArgs {
 }
 
 impl CampaignArgs {
-    /// The plan; what is damaged in the store is reported, and planned again.
+    /// Returns the plan. Damaged results in the store are reported and planned again.
     fn plan(&self) -> Result<Plan> {
         let wanted = Wanted { seeds: self.seeds.map(NonZeroU32::get), on: self.on.into() };
         let sources = self.scenarios.read()?;
@@ -130,7 +130,8 @@ impl CampaignArgs {
     }
 }
 
-/// The back end of that name. Namespaces are entered before the first thread starts.
+/// Creates a back end. For the lab, the process enters the namespaces, which must happen before the first
+/// thread starts.
 fn back_end(on: campaign::On) -> Result<Box<dyn BackEnd>> {
     if on == campaign::On::Lab {
         lab::enter()?;
@@ -139,7 +140,7 @@ fn back_end(on: campaign::On) -> Result<Box<dyn BackEnd>> {
     Ok(campaign::back_end(on, program))
 }
 
-/// The identity of this program.
+/// Returns the identity of this program.
 fn binary() -> Result<Binary> {
     Binary::this().context("cannot read this program's file")
 }
@@ -151,7 +152,7 @@ fn warn(damaged: &[StoreError]) {
     }
 }
 
-/// Reports the cells that failed. The exit code says whether there are any.
+/// Reports the cells that failed. Returns exit code 1 if there are any.
 fn verdict(report: &campaign::Report) -> ExitCode {
     for campaign::Failed { planned, why } in &report.failed {
         let campaign::Cell { scenario, case, seed, on } = &planned.cell;

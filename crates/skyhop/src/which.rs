@@ -1,4 +1,4 @@
-//! Selects one of the gateways that run on this machine.
+//! Selection of a gateway that runs on this machine.
 
 use std::path::PathBuf;
 
@@ -36,12 +36,12 @@ impl From<RoleName> for Role {
 }
 
 impl Which {
-    /// The selected gateway, or the only one.
+    /// Connects to the selected gateway, or to the only one that runs.
     pub(crate) fn one(&self) -> Result<Control, ControlError> {
         Control::one(self.control.as_deref(), self.role.map(Role::from))
     }
 
-    /// As [`Self::one`], for what only a hub can do: of several gateways, the only hub.
+    /// Like [`Self::one`], for requests that only a hub serves: of several gateways, selects the only hub.
     pub(crate) fn hub(&self) -> Result<Control, ControlError> {
         match self.one() {
             Err(ControlError::Several { running })
@@ -53,7 +53,7 @@ impl Which {
         }
     }
 
-    /// All gateways that are meant.
+    /// Connects to all selected gateways.
     pub(crate) fn all(&self) -> Result<Vec<Control>, ControlError> {
         if self.control.is_some() {
             return Ok(vec![self.one()?]);

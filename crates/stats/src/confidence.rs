@@ -12,29 +12,29 @@ use statrs::distribution::{Binomial, ContinuousCDF, DiscreteCDF, StudentsT};
 
 use crate::summary::{mean, percentile, sorted};
 
-/// Number of resamples.
+/// Number of resamples of the bootstrap.
 const RESAMPLES: usize = 10_000;
 
-/// Both ends of an interval, in the unit of the samples.
+/// A confidence interval, in the unit of the samples.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Interval {
-    /// The lower end.
+    /// Lower end of the interval.
     pub low: f64,
-    /// The upper end.
+    /// Upper end of the interval.
     pub high: f64,
 }
 
 /// Intervals at 95 % and 98 % confidence.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Intervals {
-    /// 95 %.
+    /// Interval at 95 % confidence.
     pub ci95: Interval,
-    /// 98 %, as in the ENAC paper.
+    /// Interval at 98 % confidence, the level of the ENAC paper.
     pub ci98: Interval,
 }
 
-/// The standard deviation of the population that `samples` are from (divided by n − 1); `None` for
-/// fewer than two.
+/// Estimates the standard deviation of the population from `samples` (with n − 1); `None` for fewer
+/// than two.
 pub fn standard_deviation(samples: &[f64]) -> Option<f64> {
     let mean = mean(samples)?;
     let freedom = samples.len().checked_sub(1).filter(|&freedom| freedom > 0)?;
@@ -42,14 +42,14 @@ pub fn standard_deviation(samples: &[f64]) -> Option<f64> {
     Some((squares / freedom as f64).sqrt())
 }
 
-/// Student's t intervals of the mean; `None` for fewer than two samples.
+/// Returns Student's t intervals of the mean; `None` for fewer than two samples.
 pub fn student_t(samples: &[f64]) -> Option<Intervals> {
     let [ci95, ci98] = [0.95, 0.98].map(|confidence| mean_interval(samples, confidence));
     Some(Intervals { ci95: ci95?, ci98: ci98? })
 }
 
-/// Student's t interval of the mean at a level of `confidence`, which is above 0 and below 1. `None`
-/// for fewer than two samples and for another level.
+/// Returns Student's t interval of the mean at the level `confidence`, above 0 and below 1. `None`
+/// for fewer than two samples and for other levels.
 pub fn mean_interval(samples: &[f64], confidence: f64) -> Option<Interval> {
     let deviation = standard_deviation(samples)?;
     let centre = mean(samples)?;
@@ -61,32 +61,32 @@ pub fn mean_interval(samples: &[f64], confidence: f64) -> Option<Interval> {
     Some(Interval { low: centre - half, high: centre + half })
 }
 
-/// An interval of the median that assumes no distribution: from the largest sample of rank r to the
-/// rth from the top, so that a binomial variable of n and ½ is below r with a probability of at most
-/// (1 − `confidence`)/2 (Hahn, Meeker, *Statistical Intervals*, 1991). It covers the median at
-/// least as often as `confidence` says. `None` if there are too few samples for that: fewer than 6
-/// at 95 %, fewer than 7 at 98 %.
+/// Returns an interval of the median that assumes no distribution: from the rth smallest to the rth
+/// largest sample, with the largest r for which a binomial variable of n and ½ is below r with a
+/// probability of at most (1 − `confidence`)/2 (Hahn, Meeker, *Statistical Intervals*, 1991). Its
+/// coverage is at least `confidence`. `None` if there are too few samples: fewer than 6 at 95 %,
+/// fewer than 7 at 98 %.
 pub fn median_interval(samples: &[f64], confidence: f64) -> Option<Interval> {
     let count = samples.len();
     let binomial = Binomial::new(0.5, count as u64).ok()?;
     let tail = f64::midpoint(1.0, -confidence);
-    // The greatest r for which fewer than r of the samples are below the median rarely enough.
+    // The probability falls with r, so the last acceptable rank gives the narrowest interval.
     let ranks = (1..=count.div_ceil(2)).take_while(|rank| binomial.cdf(*rank as u64 - 1) <= tail);
     let rank = ranks.last()?;
     let sorted = sorted(samples);
     Some(Interval { low: sorted[rank - 1], high: sorted[count - rank] })
 }
 
-/// Bootstrap intervals, reproducible for a seed.
+/// A source of bootstrap intervals, reproducible for a seed.
 pub struct Bootstrap(ChaCha8Rng);
 
 impl Bootstrap {
-    /// Draws from the random numbers of `seed`.
+    /// Creates a bootstrap with random numbers seeded from `seed`.
     pub fn new(seed: u64) -> Self {
         Self(ChaCha8Rng::seed_from_u64(seed))
     }
 
-    /// Intervals of the mean; `None` for fewer than two samples.
+    /// Returns intervals of the mean; `None` for fewer than two samples.
     pub fn mean(&mut self, samples: &[f64]) -> Option<Intervals> {
         if samples.len() < 2 {
             return None;
@@ -95,8 +95,8 @@ impl Bootstrap {
         intervals(&means)
     }
 
-    /// Intervals of `above`'s mean over `below`'s; `None` for fewer than two samples of either, and
-    /// if a mean of `below` is not positive.
+    /// Returns intervals of the ratio of means, `above` to `below`; `None` for fewer than two samples of
+    /// either, and if a sample of `below` is not positive.
     pub fn ratio(&mut self, above: &[f64], below: &[f64]) -> Option<Intervals> {
         if above.len().min(below.len()) < 2 || below.iter().any(|sample| *sample <= 0.0) {
             return None;
@@ -105,9 +105,9 @@ impl Bootstrap {
         intervals(&(0..RESAMPLES).map(draw).collect::<Vec<f64>>())
     }
 
-    /// Intervals of `above`'s mean over `below`'s, where samples with the same index are drawn
+    /// Returns intervals of the ratio of means, `above` to `below`. Samples with the same index are drawn
     /// together, so that variation common to both does not widen the interval. `None` as in
-    /// [`Bootstrap::ratio`], and if their numbers differ.
+    /// [`Bootstrap::ratio`], and if the numbers of samples differ.
     pub fn paired_ratio(&mut self, above: &[f64], below: &[f64]) -> Option<Intervals> {
         let count = above.len();
         if count < 2 || below.len() != count || below.iter().any(|sample| *sample <= 0.0) {
@@ -123,7 +123,8 @@ impl Bootstrap {
         intervals(&(0..RESAMPLES).map(&mut draw).collect::<Vec<f64>>())
     }
 
-    /// Intervals of any statistic of groups of samples, each resampled by itself; `None` if a group has fewer than two.
+    /// Returns intervals of a statistic of several groups of samples, each resampled by itself; `None` if a
+    /// group has fewer than two samples.
     pub fn of(
         &mut self,
         groups: &[Vec<f64>],
@@ -148,8 +149,8 @@ impl Bootstrap {
         sum / samples.len() as f64
     }
 
-    /// A number below `count` by Lemire's multiplication. Its bias, below count / 2^64, is far
-    /// below what the intervals show.
+    /// Draws a number below `count` by Lemire's multiplication. Its bias, less than count / 2^64, is
+    /// negligible here.
     fn below(&mut self, count: usize) -> usize {
         ((u128::from(self.0.next_u64()) * count as u128) >> 64) as usize
     }

@@ -1,6 +1,6 @@
 //! Statistics of samples: pure functions, independent of the samples' unit.
 //!
-//! Each figure has one definition in the project: quantiles are those of [`percentile`], intervals
+//! Each statistic has one definition in the project: quantiles are those of [`percentile`], intervals
 //! those of [`mean_interval`], [`median_interval`] and [`Bootstrap`].
 
 #![forbid(unsafe_code)]

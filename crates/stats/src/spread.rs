@@ -10,14 +10,14 @@ use crate::Summary;
 pub struct Spread {
     /// The median ([`crate::median`]).
     pub median: f64,
-    /// The smallest sample.
+    /// Smallest of the samples.
     pub min: f64,
-    /// The largest sample.
+    /// Largest of the samples.
     pub max: f64,
 }
 
 impl Spread {
-    /// The spread of all samples; `None` if there are none.
+    /// Returns the spread of all samples; `None` without samples.
     pub fn of(samples: impl IntoIterator<Item = f64>) -> Option<Self> {
         let samples: Vec<f64> = samples.into_iter().collect();
         let Summary { median, min, max, .. } = Summary::of(&samples)?;

@@ -1,26 +1,26 @@
 use serde::{Deserialize, Serialize};
 
-/// The usual statistics of a set of samples, in the unit of the samples.
+/// Common statistics of a set of samples, in the unit of the samples.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Summary {
-    /// Number of samples.
+    /// Number of samples summarised.
     pub count: usize,
-    /// The smallest sample.
+    /// Smallest of the samples.
     pub min: f64,
-    /// The arithmetic mean.
+    /// Arithmetic mean ([`mean`]).
     pub mean: f64,
-    /// The median.
+    /// Median ([`median`]).
     pub median: f64,
     /// The 90th percentile ([`percentile`]).
     pub p90: f64,
     /// The 99th percentile ([`percentile`]).
     pub p99: f64,
-    /// The largest sample.
+    /// Largest of the samples.
     pub max: f64,
 }
 
 impl Summary {
-    /// Summarises `samples`; `None` if there are none.
+    /// Summarises `samples`; `None` without samples.
     pub fn of(samples: &[f64]) -> Option<Self> {
         let sorted = sorted(samples);
         Some(Self {
@@ -35,26 +35,26 @@ impl Summary {
     }
 }
 
-/// The arithmetic mean; `None` without samples.
+/// Returns the arithmetic mean; `None` without samples.
 pub fn mean(samples: &[f64]) -> Option<f64> {
     (!samples.is_empty()).then(|| samples.iter().sum::<f64>() / samples.len() as f64)
 }
 
-/// The median: the middle sample, or the mean of the two in the middle.
+/// Returns the median: the middle sample, or the mean of the two in the middle. `None` without
+/// samples.
 pub fn median(samples: &[f64]) -> Option<f64> {
     percentile(samples, 50.0)
 }
 
-/// The `percent`th percentile (0 to 100), linear between the closest ranks: definition 7 of Hyndman
-/// and Fan, "Sample quantiles in statistical packages", The American Statistician 50 (1996). `None`
-/// without samples.
+/// Returns the `percent`th percentile (0 to 100), interpolated linearly between the closest ranks:
+/// definition 7 of Hyndman and Fan, "Sample quantiles in statistical packages", The American
+/// Statistician 50 (1996). `None` without samples.
 pub fn percentile(samples: &[f64], percent: f64) -> Option<f64> {
     rank(&sorted(samples), percent)
 }
 
-/// Jain's fairness index of the shares, `(Σx)² / (n·Σx²)`: 1 if all are equal,
-/// 1/n if one has everything (Jain, Chiu, Hawe, DEC TR-301, 1984). `None`
-/// without shares or if all are zero.
+/// Returns Jain's fairness index of the shares, `(Σx)² / (n·Σx²)`: 1 if all are equal, 1/n if one has
+/// everything (Jain, Chiu, Hawe, DEC TR-301, 1984). `None` without shares or if all are zero.
 pub fn jain_index(shares: &[f64]) -> Option<f64> {
     let sum: f64 = shares.iter().sum();
     let squares: f64 = shares.iter().map(|share| share * share).sum();
@@ -73,7 +73,7 @@ fn rank(sorted: &[f64], percent: f64) -> Option<f64> {
     let below = rank.floor() as usize;
     let above = rank.ceil() as usize;
     let (low, high) = (sorted[below], sorted[above]);
-    // Two infinite values have no difference.
+    // The difference of two equal infinite values would be NaN.
     Some(if low == high { low } else { low + (high - low) * (rank - below as f64) })
 }
 

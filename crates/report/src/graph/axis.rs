@@ -2,12 +2,12 @@
 
 use std::ops::Range;
 
-/// Room beyond the data, as a fraction of their extent.
+/// Margin beyond the data, as a fraction of their extent.
 const MARGIN: f64 = 0.04;
-/// Least extent of an axis.
+/// Minimum extent of an axis.
 const LEAST: f64 = 1e-6;
 
-/// An axis. Its range is that of the data unless it is given.
+/// An axis of a graph. Its range is that of the data unless one is given.
 #[derive(Debug, Clone)]
 pub struct Axis {
     title: String,
@@ -15,12 +15,12 @@ pub struct Axis {
     range: Option<Range<f64>>,
     pub(super) is_logarithmic: bool,
     in_bytes: bool,
-    /// The texts at 1, 2, …; no ticks elsewhere.
+    /// Names at 1, 2, …; there are no ticks elsewhere.
     categories: Vec<String>,
 }
 
 impl Axis {
-    /// An axis around the data. The title names quantity and unit: `time (s)`.
+    /// Creates an axis that spans the data. The title names quantity and unit: `time (s)`.
     pub fn new(title: impl Into<String>) -> Self {
         let (from_zero, range) = (false, None);
         let (is_logarithmic, in_bytes, categories) = (false, false, Vec::new());
@@ -34,19 +34,19 @@ impl Axis {
         Self { range, categories: names, ..self }
     }
 
-    /// Lets it begin at 0.
+    /// Lets the axis begin at 0.
     #[must_use]
     pub fn from_zero(self) -> Self {
         Self { from_zero: true, ..self }
     }
 
-    /// Sets both ends. What is outside is not drawn.
+    /// Sets both ends. Values outside are not drawn.
     #[must_use]
     pub fn range(self, range: Range<f64>) -> Self {
         Self { range: Some(range), ..self }
     }
 
-    /// Makes it logarithmic. A graph has two logarithmic axes or none.
+    /// Makes the axis logarithmic. A graph has two logarithmic axes or none.
     #[must_use]
     pub fn logarithmic(self) -> Self {
         Self { is_logarithmic: true, ..self }
@@ -58,7 +58,7 @@ impl Axis {
         Self { in_bytes: true, ..self }
     }
 
-    /// Both ends, for data with these values.
+    /// Returns both ends, for data with these values.
     pub(super) fn ends(&self, values: impl Iterator<Item = f64>) -> Range<f64> {
         if let Some(Range { start, end }) = self.range {
             return start..end.max(start + LEAST);
@@ -71,20 +71,21 @@ impl Axis {
             false if self.is_logarithmic => 0.1..1.0,
             false => 0.0..1.0,
             true if self.is_logarithmic => {
+                // Zero and negative values have no logarithm.
                 let low = low.max(LEAST);
                 low * 0.9..high.max(low) * 1.1
             }
             true if self.from_zero => 0.0..(high * (1.0 + MARGIN)).max(LEAST),
             true => {
                 let margin = ((high - low) * MARGIN).max(LEAST);
-                // Nothing below 0 is promised to readers where there is nothing.
+                // An axis that extends below 0 would suggest negative values.
                 let start = if low >= 0.0 { (low - margin).max(0.0) } else { low - margin };
                 start..high + margin
             }
         }
     }
 
-    /// The title, with the unit of bytes.
+    /// Returns the title, with the unit if it shows bytes.
     pub(super) fn title(&self, range: &Range<f64>) -> String {
         match self.in_bytes {
             true => format!("{} ({})", self.title, unit(range.end).1),
@@ -92,7 +93,7 @@ impl Axis {
         }
     }
 
-    /// The text at a tick: `0.25`, `17`, `1,200,000`.
+    /// Returns the text at a tick: `0.25`, `17`, `1,200,000`.
     pub(super) fn tick(&self, value: f64, range: &Range<f64>) -> String {
         if !self.categories.is_empty() {
             return self.category(value).to_owned();
@@ -107,14 +108,14 @@ impl Axis {
 }
 
 impl Axis {
-    /// The name at a tick; empty between two categories.
+    /// Returns the name at a tick; empty between two categories.
     fn category(&self, value: f64) -> &str {
         let is_at = |(place, _): &(usize, &String)| ((place + 1) as f64 - value).abs() < 1e-6;
         self.categories.iter().enumerate().find(is_at).map_or("", |(_, name)| name)
     }
 }
 
-/// The unit for axes up to `high` bytes.
+/// Returns the size and the name of the unit for axes up to `high` bytes.
 fn unit(high: f64) -> (f64, &'static str) {
     match high {
         2e9.. => (1e9, "GB"),

@@ -19,25 +19,25 @@ const GAP: u32 = 8;
 /// Least and greatest value of a chart without times.
 const LEAST: f64 = 0.1;
 
-/// Bars that belong together.
+/// A group of bars with a title.
 #[derive(Debug, Clone)]
 pub struct BarGroup {
-    /// Shown above them.
+    /// Title above the group.
     pub title: String,
-    /// From top to bottom.
+    /// The bars, from top to bottom.
     pub bars: Vec<Bar>,
 }
 
 /// A time as a bar.
 #[derive(Debug, Clone)]
 pub struct Bar {
-    /// Shown to its left.
+    /// Name to the left of the bar.
     pub name: String,
-    /// Its colour.
+    /// Colour of the bar.
     pub colour: Colour,
-    /// Its length; `None` shows "failed".
+    /// The time in seconds; `None` shows "failed".
     pub seconds: Option<f64>,
-    /// Whether the time is exact. Otherwise it took longer: the bar is pale and dashed.
+    /// True if the time is exact. Otherwise it is a lower bound, and the bar is pale and dashed.
     pub is_finished: bool,
 }
 
@@ -51,7 +51,7 @@ impl Bar {
     }
 }
 
-/// Draws all groups below each other, on one scale.
+/// Draws all groups below each other on one scale; `label` is for screen readers.
 pub fn bars(label: &str, groups: &[BarGroup]) -> Picture {
     let rows = groups.iter().map(|group| group.bars.len() as u32).sum::<u32>();
     let height = rows * ROW + groups.len() as u32 * (TITLE_LINE + BELOW);
@@ -80,7 +80,7 @@ pub fn bars(label: &str, groups: &[BarGroup]) -> Picture {
     })
 }
 
-/// Where bars begin, and how long they are, in pixels and seconds.
+/// The scale of all bars: left end and width in pixels, and the longest time in seconds.
 struct Scale {
     left: u32,
     width: u32,
@@ -95,6 +95,7 @@ impl Scale {
         let mut end = units(self.left);
         if let Some(seconds) = bar.seconds {
             let share = (seconds / self.longest).clamp(0.0, 1.0);
+            // At least a pixel, so that a short time stays visible.
             end += (share * f64::from(self.width * SCALE)).max(f64::from(SCALE)) as i32;
             let (top, bottom) = (units(middle - BAR / 2), units(middle + BAR.div_ceil(2)));
             outline(area, [(units(self.left), top), (end, bottom)], bar)?;
@@ -117,7 +118,7 @@ fn outline(area: &Area<'_>, corners: [(i32, i32); 2], bar: &Bar) -> Drawn {
     area.draw(&DashedPathElement::new(around, 5 * SCALE, 4 * SCALE, style))
 }
 
-/// Pixels in the units of the drawing library.
+/// Converts pixels to units of the drawing library.
 fn units(pixels: u32) -> i32 {
     (pixels * SCALE) as i32
 }

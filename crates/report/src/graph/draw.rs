@@ -1,4 +1,4 @@
-//! Draws graphs.
+//! Layout and drawing of graphs.
 
 use plotters::coord::ranged1d::{BoldPoints, Ranged, ValueFormatter};
 use plotters::coord::types::RangedCoordf64;
@@ -30,11 +30,11 @@ const TICK_HEIGHT: u32 = 55;
 
 type Chart<'a, 'b, X, Y> = ChartContext<'a, SVGBackend<'b>, Cartesian2d<X, Y>>;
 
-/// A kind of axis.
+/// An axis type of the drawing library, linear or logarithmic.
 trait Scale: Ranged<ValueType = f64> + ValueFormatter<f64> {}
 impl<T: Ranged<ValueType = f64> + ValueFormatter<f64>> Scale for T {}
 
-/// Draws graphs one below the other, with their y axes in one line.
+/// Draws graphs one below the other, with their y axes aligned.
 pub fn stacked(graphs: &[Graph]) -> Picture {
     let left = graphs.iter().map(|graph| graph.left()).max().unwrap_or(0);
     let plans: Vec<Plan<'_>> = graphs.iter().map(|graph| Plan::new(graph, left)).collect();
@@ -52,7 +52,7 @@ pub fn stacked(graphs: &[Graph]) -> Picture {
     })
 }
 
-/// Pixels in the units of the drawing library.
+/// Converts pixels to units of the drawing library.
 fn scaled(pixels: u32) -> i32 {
     (pixels * SCALE) as i32
 }
@@ -72,7 +72,7 @@ impl Graph {
         (self.size.1 / TICK_HEIGHT).max(3) as usize
     }
 
-    /// Room for the text at the y axis in pixels.
+    /// Returns the width of the text at the y axis, in pixels.
     fn left(&self) -> u32 {
         let y = self.view().y;
         let ticks = BoldPoints(self.y_ticks());
@@ -85,19 +85,20 @@ impl Graph {
     }
 }
 
-/// A graph with the places of its parts.
+/// The layout of a graph.
 struct Plan<'a> {
     graph: &'a Graph,
     view: View,
-    /// Room left of the y axis in pixels.
+    /// Width left of the y axis, in pixels.
     left: u32,
-    /// The entries of the legend, line by line, with the place of each.
+    /// The entries of the legend, line by line, with the x position of each in pixels.
     legend: Vec<Vec<(u32, &'a Series)>>,
 }
 
 impl<'a> Plan<'a> {
     fn new(graph: &'a Graph, left: u32) -> Self {
         let mut legend: Vec<Vec<(u32, &Series)>> = Vec::new();
+        // No position fits, so the first entry begins a line.
         let mut at = u32::MAX;
         for series in graph.series.iter().filter(|series| !series.name.is_empty()) {
             let width = SWATCH + GAP + text_width(&series.name);

@@ -1,11 +1,11 @@
-//! A finished drawing.
+//! Finished drawings as SVG.
 
 use plotters::prelude::*;
 
 use super::theme::{GROUND, SCALE, dark_css, hexadecimal};
 use crate::escape::escape;
 
-/// A drawing as SVG.
+/// A finished drawing as SVG.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Picture {
     /// Width and height in pixels.
@@ -16,9 +16,9 @@ pub struct Picture {
     body: String,
 }
 
-/// The area to draw on.
+/// The drawing area of a picture or of a part of it.
 pub(super) type Area<'a> = DrawingArea<SVGBackend<'a>, plotters::coord::Shift>;
-/// An SVG in memory cannot fail to be written; what remains are bugs of ours.
+/// The result of drawing. Writing to memory cannot fail, so an error is a bug in this crate.
 pub(super) type Drawn = Result<(), DrawingAreaErrorKind<std::io::Error>>;
 
 impl Picture {
@@ -38,12 +38,12 @@ impl Picture {
         Self { size, label: label.to_owned(), body }
     }
 
-    /// The element for a page with the style sheet of [`crate::Page`].
+    /// Returns the SVG element for a page with the style sheet of [`crate::Page`].
     pub fn inline(&self) -> String {
         self.with("", "")
     }
 
-    /// A file of its own, on a ground that follows the reader's preference for light or dark.
+    /// Returns a complete SVG file, whose background follows the reader's preference for light or dark.
     pub fn file(&self) -> String {
         let ((width, height), ground) = (self.size, hexadecimal(GROUND));
         let attributes =

@@ -1,13 +1,13 @@
-//! What is drawn in a graph.
+//! Series of points in a graph.
 
 use super::theme::Colour;
 
 /// A point in the axes' units.
 pub(super) type Point = (f64, f64);
-/// A place on the x axis, with a lower and an upper value.
+/// A position on the x axis, with a lower and an upper value.
 pub(super) type Span = (f64, f64, f64);
 
-/// A series of points.
+/// A series of points with its name, colour and shape.
 #[derive(Debug, Clone)]
 pub struct Series {
     pub(super) name: String,
@@ -15,11 +15,11 @@ pub struct Series {
     /// Width of its strokes in pixels.
     pub(super) width: u32,
     pub(super) shape: Shape,
-    /// Text at each point.
+    /// Text above each point.
     pub(super) mark: String,
 }
 
-/// How the points are shown. A value that is not finite or outside the axes is not drawn.
+/// The shape in which points are drawn. Values that are not finite or outside the axes are not drawn.
 #[derive(Debug, Clone)]
 pub(super) enum Shape {
     Line(Vec<Point>),
@@ -33,43 +33,43 @@ pub(super) enum Shape {
 }
 
 impl Series {
-    /// Points joined by straight lines.
+    /// Creates points joined by straight lines.
     pub fn line(name: impl Into<String>, colour: Colour, points: Vec<(f64, f64)>) -> Self {
         Self::new(name, colour, Shape::Line(points))
     }
 
-    /// Points joined by dashed lines: what is computed rather than measured.
+    /// Creates points joined by dashed lines, for values that are computed rather than measured.
     pub fn dashed(name: impl Into<String>, colour: Colour, points: Vec<(f64, f64)>) -> Self {
         Self::new(name, colour, Shape::Dashed(points))
     }
 
-    /// A dot at each point.
+    /// Creates a dot at each point.
     pub fn dots(name: impl Into<String>, colour: Colour, points: Vec<(f64, f64)>) -> Self {
         Self { width: 4, ..Self::new(name, colour, Shape::Dots(points)) }
     }
 
-    /// A plus sign at each point.
+    /// Creates a plus sign at each point.
     pub fn crosses(name: impl Into<String>, colour: Colour, points: Vec<(f64, f64)>) -> Self {
         Self::new(name, colour, Shape::Crosses(points))
     }
 
-    /// A diamond at each point.
+    /// Creates a diamond at each point.
     pub fn diamonds(name: impl Into<String>, colour: Colour, points: Vec<(f64, f64)>) -> Self {
         Self::new(name, colour, Shape::Diamonds(points))
     }
 
-    /// A vertical bar `(x, low, high)` at each place.
+    /// Creates a vertical bar for each `(x, low, high)`.
     pub fn spans(name: impl Into<String>, colour: Colour, spans: Vec<(f64, f64, f64)>) -> Self {
         Self::new(name, colour, Shape::Spans(spans))
     }
 
-    /// A level that holds until the next one. At `(x, first, last)` it goes from the one to the
-    /// other.
+    /// Creates a step function: at each `(x, first, last)` it goes from `first` to `last`, which holds
+    /// until the next one.
     pub fn level(name: impl Into<String>, colour: Colour, spans: Vec<(f64, f64, f64)>) -> Self {
         Self::new(name, colour, Shape::Level(spans))
     }
 
-    /// The same, with the area down to 0 filled.
+    /// Creates a step function like [`Self::level`], with the area below it filled.
     pub fn area(name: impl Into<String>, colour: Colour, spans: Vec<(f64, f64, f64)>) -> Self {
         Self::new(name, colour, Shape::Area(spans))
     }
@@ -94,7 +94,7 @@ impl Series {
         self.extremes().next().is_none()
     }
 
-    /// Points that include the least and the greatest value of each axis.
+    /// Returns points that include the least and the greatest value of each axis.
     pub(super) fn extremes(&self) -> Box<dyn Iterator<Item = Point> + '_> {
         match &self.shape {
             Shape::Line(points)

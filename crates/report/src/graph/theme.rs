@@ -1,4 +1,4 @@
-//! Colours, fonts and distances: the same in all pictures, by day and by night.
+//! Colours, fonts and distances of all pictures, for light and dark backgrounds.
 
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
@@ -7,7 +7,8 @@ use plotters::style::text_anchor::{HPos, Pos, VPos};
 pub(super) const TEXT: u32 = 15;
 /// Size of titles in pixels.
 pub(super) const TITLE: u32 = 18;
-/// The drawing library places everything at whole numbers: there are this many to a pixel.
+/// Units of the drawing library per pixel. It positions everything at whole numbers, so one unit per
+/// pixel would be too coarse.
 pub(super) const SCALE: u32 = 4;
 
 const FAMILY: &str = "system-ui, sans-serif";
@@ -24,19 +25,19 @@ pub(super) const GROUND: RGBColor = RGBColor(0xff, 0xff, 0xff);
 /// The colour of a series.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Colour {
-    /// The main thing shown: skyhop, data sent.
+    /// The main series: skyhop, data sent.
     Blue,
-    /// Something to compare with, or out of order.
+    /// A series for comparison, or data out of order.
     Orange,
-    /// Something to compare with, or acknowledged.
+    /// A series for comparison, or acknowledged data.
     Green,
-    /// Something to compare with, or acknowledged selectively.
+    /// A series for comparison, or selectively acknowledged data.
     Purple,
-    /// Lost and sent again.
+    /// Lost and retransmitted data.
     Red,
-    /// Delivered.
+    /// Data delivered to the application.
     Sky,
-    /// A limit.
+    /// A limit, such as a window.
     Grey,
 }
 
@@ -45,12 +46,12 @@ impl Colour {
     const CYCLE: [Self; 6] =
         [Self::Blue, Self::Red, Self::Green, Self::Orange, Self::Purple, Self::Grey];
 
-    /// The colour of the series with this index, where any will do.
+    /// Returns the colour of the series with this index, for series without a meaning of their own.
     pub fn cycle(index: usize) -> Self {
         Self::CYCLE[index % Self::CYCLE.len()]
     }
 
-    /// The colour on a light ground.
+    /// Returns the colour on a light background.
     pub(super) fn rgb(self) -> RGBColor {
         match self {
             Self::Blue => RGBColor(0x0b, 0x6b, 0xcb),
@@ -63,7 +64,7 @@ impl Colour {
         }
     }
 
-    /// The colour on a dark ground.
+    /// Returns the colour on a dark background.
     fn dark(self) -> &'static str {
         match self {
             Self::Blue => "#5cb3ff",
@@ -77,19 +78,19 @@ impl Colour {
     }
 }
 
-/// Every colour of a picture, with the one to put in its place on a dark ground.
+/// Returns every colour of a picture with its replacement on a dark background.
 fn palette() -> impl Iterator<Item = (RGBColor, &'static str)> {
     let plain = [(INK, "#e6e9ed"), (SOFT, "#9aa5b1"), (GRID, "#343b43"), (GROUND, "#14171b")];
     let colours = Colour::CYCLE.into_iter().chain([Colour::Sky]);
     plain.into_iter().chain(colours.map(|colour| (colour.rgb(), colour.dark())))
 }
 
-/// A colour as the drawing library writes it.
+/// Formats a colour as the drawing library writes it.
 pub(super) fn hexadecimal(RGBColor(red, green, blue): RGBColor) -> String {
     format!("#{red:02X}{green:02X}{blue:02X}")
 }
 
-/// Style sheet that exchanges the colours of pictures where the reader prefers a dark ground.
+/// Returns the style sheet that replaces the colours of pictures if the reader prefers a dark background.
 pub(crate) fn dark_css() -> String {
     let rule = |(light, dark): (RGBColor, &str)| {
         let light = hexadecimal(light);
@@ -103,20 +104,20 @@ pub(crate) fn dark_css() -> String {
     )
 }
 
-/// A text style: `size` in pixels, flush at the given side and centred vertically.
+/// Returns a text style: `size` in pixels, aligned at the given side and centred vertically.
 pub(super) fn text(size: u32, colour: RGBColor, side: HPos) -> TextStyle<'static> {
     let size = f64::from(size * SCALE) * FONT_FACTOR;
     (FAMILY, size).into_font().color(&colour).pos(Pos::new(side, VPos::Center))
 }
 
-/// The same in bold.
+/// Returns the style of titles: bold, aligned at the given side.
 pub(super) fn title(side: HPos) -> TextStyle<'static> {
     let size = f64::from(TITLE * SCALE) * FONT_FACTOR;
     let font = (FAMILY, size).into_font().style(FontStyle::Bold);
     font.color(&INK).pos(Pos::new(side, VPos::Center))
 }
 
-/// About how wide a text is, in pixels.
+/// Estimates the width of a text, in pixels.
 pub(super) fn text_width(text: &str) -> u32 {
     (text.chars().count() as f64 * f64::from(TEXT) * CHARACTER).ceil() as u32
 }

@@ -1,12 +1,12 @@
-//! Reduces series to as many elements as a picture can show, and drops what is outside it: the
-//! drawing library cannot handle values far away, as a hostile or disordered capture has them.
+//! Reduces series to as many elements as a picture can show, and drops points outside the picture. The
+//! drawing library cannot handle values far outside, such as those of a hostile or disordered capture.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 use super::series::{Point, Span};
 
-/// The part of the plane that is drawn, and on how many pixels.
+/// The visible ranges of both axes, and the size of the picture in pixels.
 #[derive(Debug, Clone)]
 pub(super) struct View {
     pub(super) x: Range<f64>,
@@ -38,13 +38,13 @@ impl View {
         self.x.start <= x && x <= self.x.end
     }
 
-    /// Height of a pixel on a linear axis.
+    /// Returns the height of a pixel in units of a linear axis.
     pub(super) fn row_height(&self) -> f64 {
         (self.y.end - self.y.start) / f64::from(self.pixels.1)
     }
 }
 
-/// One of the points on each pixel.
+/// Returns one of the points on each pixel.
 pub(super) fn dots(points: &[Point], view: &View) -> Vec<Point> {
     let mut seen = BTreeSet::new();
     let mut is_new = |&(x, y): &Point| seen.insert((view.column(x), view.row(y)));
@@ -56,7 +56,7 @@ pub(super) fn dots(points: &[Point], view: &View) -> Vec<Point> {
         .collect()
 }
 
-/// The same joined by lines, which end where the series leaves the picture.
+/// Returns the parts of a line that are inside the picture, with one point on each pixel.
 pub(super) fn lines(points: &[Point], view: &View) -> Vec<Vec<Point>> {
     let inside = |(a, b): (&Point, &Point)| view.contains(*a) == view.contains(*b);
     let parts = points.chunk_by(|a, b| inside((a, b)));
@@ -64,7 +64,7 @@ pub(super) fn lines(points: &[Point], view: &View) -> Vec<Vec<Point>> {
     parts.map(|part| dots(part, view)).filter(|part| part.len() > 1).collect()
 }
 
-/// Joins bars on the same column that are less than a pixel apart.
+/// Joins bars in the same column of pixels that are less than a pixel apart.
 pub(super) fn spans(spans: &[Span], view: &View) -> Vec<Span> {
     let mut of_column: BTreeMap<i64, Vec<Span>> = BTreeMap::new();
     for &(x, low, high) in spans {
@@ -91,8 +91,8 @@ pub(super) fn spans(spans: &[Span], view: &View) -> Vec<Span> {
     bars
 }
 
-/// Lines of a step function: of each column the first, lowest, highest and last value. There is no
-/// line where it leaves the picture.
+/// Returns the lines of a step function, with the first, lowest, highest and last value of each
+/// column of pixels. Parts outside the picture are left out.
 pub(super) fn levels(spans: &[Span], view: &View) -> Vec<Vec<Point>> {
     let spans: Vec<Span> = spans.iter().copied().filter(|&(x, ..)| view.has_column(x)).collect();
     let mut lines = vec![Vec::new()];

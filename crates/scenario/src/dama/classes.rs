@@ -1,4 +1,4 @@
-//! `[dama.terminal.classes]`: which capacity each class of traffic uses.
+//! `[dama.terminal.classes]`: the kind of capacity that each class of traffic uses.
 
 use link::TrafficClass;
 use link::dama::{Categories, Category};
@@ -9,8 +9,8 @@ use super::raw::RawDamaTerminal;
 use crate::FileError;
 use crate::place::{Place, quoted};
 
-/// Which capacity each class of traffic uses. If the terminal may ask for only one of rates and
-/// volumes, that one stands for the other by default.
+/// Kind of capacity that each class of traffic uses. A terminal that can request only rates, or only
+/// volumes, uses them for both by default.
 #[derive(Debug, Clone, Copy, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "DamaClasses")]
@@ -63,7 +63,7 @@ impl From<Category> for RawCategory {
 }
 
 impl RawClasses {
-    /// Where categories differ from the defaults; `None` if nowhere.
+    /// Returns the categories that differ from the defaults; `None` if all are defaults.
     pub(super) fn of(categories: Categories) -> Option<Self> {
         let other = |class| {
             let category = categories.of(class);
@@ -87,7 +87,10 @@ impl RawClasses {
     }
 }
 
-/// Reads the table. Fails if a class uses capacity that the terminal cannot have.
+/// Reads the table.
+///
+/// # Errors
+/// If a class uses a kind of capacity that the terminal does not have.
 pub(super) fn read(place: &Place<'_>, terminal: &RawDamaTerminal) -> Result<Categories, FileError> {
     let mut categories = Categories::default();
     for (key, class, category) in terminal.classes.unwrap_or_default().all() {

@@ -11,7 +11,7 @@ use crate::FileError;
 use crate::place::{Place, quoted};
 use crate::text::{Text, Words};
 
-/// How capacity requests travel to the network control centre. All keys but `transport` are for
+/// Transport of capacity requests to the network control centre. All keys but `transport` are for
 /// contention.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
@@ -31,7 +31,7 @@ pub(super) struct RawRequests {
     #[schemars(range(min = 1))]
     #[serde(skip_serializing_if = "Option::is_none")]
     carriers: Option<u32>,
-    /// How terminals share them: slotted-aloha, dsa REPLICAS, crdsa REPLICAS \[iterations=16\].
+    /// Access scheme of these slots: slotted-aloha, dsa REPLICAS, crdsa REPLICAS \[iterations=16\].
     #[schemars(extend("default" = "slotted-aloha", "examples" = ["slotted-aloha", "crdsa 3"]))]
     #[serde(skip_serializing_if = "Option::is_none")]
     scheme: Option<Text<AccessScheme>>,
@@ -39,7 +39,7 @@ pub(super) struct RawRequests {
     #[schemars(extend("default" = "first=2 greatest=64 attempts=10"))]
     #[serde(skip_serializing_if = "Option::is_none")]
     backoff: Option<Words<BackoffLimits>>,
-    /// Whether the hub announces with which probability terminals may send.
+    /// The hub announces the probability with which terminals may send.
     #[schemars(extend("default" = true))]
     #[serde(skip_serializing_if = "Option::is_none")]
     load_control: Option<bool>,
@@ -54,32 +54,32 @@ enum RawTransport {
     Contention,
 }
 
-/// Random access for packets: the head of a traffic burst is sent without asking, in slots that all
-/// terminals share.
+/// Random access for packets: the head of a traffic burst is sent without a request, in slots that
+/// all terminals share.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 #[schemars(rename = "DamaRandomAccess")]
 pub(super) struct RawRandomAccess {
-    /// Carriers for it, the last ones. Nothing is granted on them.
+    /// Number of carriers for random access, the last ones. Nothing is granted on them.
     #[schemars(range(min = 1))]
     carriers: u32,
-    /// How terminals share a frame of a carrier: slotted-aloha, dsa REPLICAS, crdsa REPLICAS
+    /// Access scheme in a frame of a carrier: slotted-aloha, dsa REPLICAS, crdsa REPLICAS
     /// \[iterations=16\].
     #[schemars(extend("default" = "slotted-aloha", "examples" = ["slotted-aloha", "crdsa 3"]))]
     scheme: Option<Text<AccessScheme>>,
     /// Pauses after a collision, uniform in a window that doubles; and attempts.
     #[schemars(extend("default" = "first=2 greatest=64 attempts=10"))]
     backoff: Option<Words<BackoffLimits>>,
-    /// Whether the hub announces with which probability terminals may send.
+    /// The hub announces the probability with which terminals may send.
     #[schemars(extend("default" = true))]
     load_control: Option<bool>,
-    /// What is sent this way: the first bytes of a burst, while no more waits, and while the load, in
-    /// bursts per slot, is lower.
+    /// Limits of random access: the first `head` bytes of a burst, while at most `backlog` bytes wait and
+    /// the load, in bursts per slot, is below `load`.
     #[schemars(extend("default" = "head=15kB backlog=15kB load=0.5"))]
     limits: Option<Words<AccessLimits>>,
 }
 
-/// The settings of a channel, with the usual ones for what is missing.
+/// Builds the settings of a channel from the given ones and defaults.
 fn channel(
     scheme: Option<Text<AccessScheme>>,
     backoff: Option<Words<BackoffLimits>>,
@@ -135,7 +135,7 @@ pub(super) fn transport(
     }
 }
 
-/// Why the request slots cannot be had, by its key.
+/// Turns an error of the request slots into one that names the key.
 pub(super) fn wrong_slots(
     place: &Place<'_>,
     transport: &RequestTransport,
@@ -163,7 +163,7 @@ pub(super) fn wrong_slots(
     }
 }
 
-/// How many of `all` carriers contention may have.
+/// Describes how many of `all` carriers contention may use.
 fn grants_remain(all: u32) -> String {
     match all {
         0 | 1 => "more than 1 carrier in all: one must remain for grants".to_owned(),
@@ -171,7 +171,7 @@ fn grants_remain(all: u32) -> String {
     }
 }
 
-/// Why the carriers for random access cannot be had, by its key.
+/// Turns an error of the carriers for random access into one that names the key.
 pub(super) fn wrong_access(
     place: &Place<'_>,
     access: Option<&RandomAccess>,
@@ -190,7 +190,7 @@ pub(super) fn wrong_access(
 }
 
 impl RawRequests {
-    /// `None` for what holds without the table.
+    /// Returns the table for a transport; `None` for the default.
     pub(super) fn of(transport: &RequestTransport) -> Option<Self> {
         let (transport, request) = match transport {
             RequestTransport::Assigned => return None,

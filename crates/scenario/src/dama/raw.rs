@@ -1,4 +1,4 @@
-//! Capacity on demand as written in a file.
+//! The `[dama]` table as written in a file.
 
 use link::dama::{FreeCapacity, MacLimit, Policy, Sharing};
 use schemars::JsonSchema;
@@ -18,19 +18,19 @@ pub(crate) struct RawDama {
     /// Duration of a frame.
     #[schemars(extend("examples" = ["53 ms"]))]
     pub(super) frame: Text<Time>,
-    /// Frames in a superframe. Capacity is allocated once per superframe.
+    /// Number of frames in a superframe. Capacity is allocated once per superframe.
     #[schemars(range(min = 1), extend("default" = 1))]
     pub(super) frames_per_superframe: Option<u32>,
-    /// Carriers that all terminals share.
+    /// Number of carriers that all terminals share.
     #[schemars(range(min = 1), extend("default" = 1))]
     pub(super) carriers: Option<u32>,
     /// Time from a decision to the transmission of the plan.
     #[schemars(extend("default" = "0 s"))]
     pub(super) processing: Option<Text<Time>>,
-    /// How terminals ask, and the network control centre decides: classic or rtt-aware.
+    /// Algorithm of requests and their allocation: classic or rtt-aware.
     #[schemars(extend("default" = "classic", "examples" = ["classic", "rtt-aware"]))]
     pub(super) policy: Option<Text<Policy>>,
-    /// Frames between a terminal's opportunities to ask.
+    /// Frames between a terminal's request opportunities.
     #[schemars(range(min = 1), extend("default" = 1))]
     pub(super) request_period: Option<u32>,
     /// RBDC: superframes for which a requested rate holds.
@@ -39,61 +39,61 @@ pub(crate) struct RawDama {
     /// RBDC: frames within which the backlog is to be sent; minimum scheduling latency.
     #[schemars(range(min = 1), extend("default" = 2))]
     pub(super) scheduling_latency: Option<u32>,
-    /// VBDC: frames without a grant after which a request is taken for lost. By default three times
-    /// what a grant takes at most on an empty link.
+    /// VBDC: frames without a grant after which a request counts as lost. By default three times the
+    /// longest time to a grant on an empty link.
     #[schemars(range(min = 1))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) volume_time_out: Option<u32>,
-    /// Whether assigned requests pass error bursts, because they are short and coded more strongly.
+    /// Assigned requests survive error bursts, because they are short and coded more strongly.
     #[schemars(extend("default" = false))]
     pub(super) robust_requests: Option<bool>,
-    /// How terminals share what is not enough for all: proportional or fair.
+    /// Division of insufficient capacity among terminals: proportional or fair.
     #[schemars(extend("default" = "proportional", "examples" = ["proportional", "fair"]))]
     pub(super) sharing: Option<Text<Sharing>>,
-    /// FCA: who gets what nobody asked for: none, all \[chunk=N\], asking \[chunk=N\].
+    /// FCA: terminals that get unrequested capacity: none, all \[chunk=N\], asking \[chunk=N\].
     #[schemars(extend("default" = "none", "examples" = ["none", "all chunk=4", "asking"]))]
     pub(super) free: Option<Text<FreeCapacity>>,
-    /// How requests travel; in slots of each terminal's own if the table is missing.
+    /// Transport of requests; without this table, in slots of each terminal's own.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) requests: Option<RawRequests>,
-    /// Carriers on which short bursts of packets are sent without asking.
+    /// Carriers on which short bursts of packets are sent without a request.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) random_access: Option<RawRandomAccess>,
-    /// What each terminal may have, and its MAC buffer.
+    /// Capacity of each terminal, and its MAC buffer.
     pub(super) terminal: RawDamaTerminal,
 }
 
-/// What each terminal may have, and its MAC buffer. Rates count cells with their headers.
+/// Capacity of each terminal, and its MAC buffer. Rates count cells with their headers.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 #[schemars(rename = "DamaTerminal")]
 pub(super) struct RawDamaTerminal {
-    /// CRA: a rate without asking.
+    /// CRA: rate that needs no request.
     #[schemars(extend("default" = "0 bit/s"))]
     pub(super) cra: Option<Text<BitRate>>,
-    /// RBDC: the ceiling of its rate requests.
+    /// RBDC: upper limit of its rate requests.
     #[schemars(extend("default" = "0 bit/s"))]
     pub(super) rbdc: Option<Text<BitRate>>,
-    /// VBDC: the most cells in one request.
+    /// VBDC: maximum number of cells in one request.
     #[schemars(range(max = 4080), extend("default" = 0))]
     pub(super) vbdc: Option<u32>,
-    /// VBDC: cells that each terminal gets before any gets more.
+    /// VBDC: number of cells that each terminal gets before any gets more.
     #[schemars(extend("default" = 3))]
     pub(super) vbdc_first: Option<u32>,
-    /// Which of these each class of traffic uses.
+    /// Kind of capacity that each class of traffic uses.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) classes: Option<RawClasses>,
-    /// The most that it gets of all kinds; by default what its transmitter can send.
+    /// Upper limit of its total rate; by default that of its transmitter.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) ceiling: Option<Text<BitRate>>,
-    /// Its part where terminals share by weight.
+    /// Its share where terminals share by weight.
     #[schemars(range(min = 1), extend("default" = 1))]
     pub(super) weight: Option<u32>,
     /// The MAC buffer of each class of traffic.
     #[schemars(extend("examples" = ["600 cells", "64 kB"]))]
     pub(super) mac_buffer: Text<MacLimit>,
-    /// Whether packets wait in the IP queue until they fit into the MAC buffer. If not, the IP
-    /// queue stays empty, and the MAC buffer drops what does not fit.
+    /// Packets wait in the IP queue until they fit into the MAC buffer. Otherwise the IP queue stays
+    /// empty, and the MAC buffer drops packets that do not fit.
     #[schemars(extend("default" = false))]
     pub(super) flow_control: Option<bool>,
 }

@@ -1,5 +1,5 @@
-//! Reads Rust types from a document through serde. What serde reports is put together with its
-//! place: the key, the line, and the value as written.
+//! Deserializes Rust types from a document. Errors of serde are completed with the key, the line
+//! and the value as written.
 
 use core::fmt::Display;
 
@@ -14,18 +14,18 @@ use toml::de::{DeInteger, DeString, DeValue};
 use super::Document;
 use crate::FileError;
 
-/// A value of a document.
+/// A deserializer of one value of a document.
 #[derive(Clone)]
 pub(super) struct Reader<'d> {
     document: &'d Document<'d>,
     value: &'d Spanned<DeValue<'d>>,
-    /// The key, such as `hop.forward.rate`; empty for the whole document.
+    /// Path of the value, such as `hop.forward.rate`; empty for the whole document.
     path: String,
-    /// The keys of the document itself, once these are known.
+    /// Keys of the document's top level, once they are known.
     of_file: &'static [&'static str],
 }
 
-/// What serde reports.
+/// An error of deserialization.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Fault {
     #[error("expected {0}")]
@@ -36,7 +36,7 @@ pub(super) enum Fault {
     Missing(&'static str),
     #[error("unknown key")]
     UnknownKey(&'static [&'static str]),
-    /// Any of the others, with its place.
+    /// An error that has its position.
     #[error(transparent)]
     Located(Box<FileError>),
 }
@@ -54,7 +54,7 @@ impl<'d> Reader<'d> {
         if self.path.is_empty() { key.to_owned() } else { format!("{}.{key}", self.path) }
     }
 
-    /// Adds the place of this value to `fault`, unless it has one.
+    /// Adds the position of this value to `fault`, unless it has one.
     pub(super) fn locate(&self, fault: Fault) -> FileError {
         let start = (!self.path.is_empty()).then(|| self.value.span().start);
         let (at, key) = (self.document.at_start(start), self.path.clone());
@@ -70,12 +70,12 @@ impl<'d> Reader<'d> {
         }
     }
 
-    /// Adds the place of a key of this table to `fault`.
+    /// Adds the position of a key of this table to the fault of an unknown key.
     fn locate_key(&self, key: &Spanned<DeString<'_>>, fault: Fault) -> Fault {
         let Fault::UnknownKey(known) = fault else { return fault };
         let at = self.document.at_start(Some(key.span().start));
         let (key, table) = (key.get_ref().clone().into_owned(), self.path.clone());
-        // In TOML, what follows a section's header belongs to the section.
+        // A common mistake: in TOML every key after a section's header belongs to that section.
         let is_of_file = !table.is_empty() && self.of_file.contains(&key.as_str());
         let known = known.to_vec();
         Fault::Located(Box::new(FileError::UnknownKey { at, key, table, known, is_of_file }))
@@ -97,6 +97,7 @@ impl<'d> Deserializer<'d> for Reader<'d> {
                 Ok(number) => visitor.visit_f64(number),
                 Err(_) => Err(Fault::Expected("a number".to_owned())),
             },
+            // A bare date of TOML is accepted like one in quotes.
             DeValue::Datetime(time) => visitor.visit_str(&time.to_string()),
             DeValue::Array(list) => {
                 visitor.visit_seq(Elements { list: &self, rest: list.iter().enumerate() })
@@ -113,6 +114,7 @@ impl<'d> Deserializer<'d> for Reader<'d> {
         fields: &'static [&'static str],
         visitor: V,
     ) -> Result<V::Value, Fault> {
+        // Only the outermost struct has the keys of the file itself.
         if self.path.is_empty() {
             self.of_file = fields;
         }
@@ -131,7 +133,7 @@ impl<'d> Deserializer<'d> for Reader<'d> {
         visitor.visit_newtype_struct(self)
     }
 
-    /// Words of a fixed set.
+    /// Deserializes an enum from a word.
     fn deserialize_enum<V: Visitor<'d>>(
         self,
         _: &'static str,
@@ -199,7 +201,7 @@ impl<'d, I: Iterator<Item = Entry<'d>>> MapAccess<'d> for Entries<'_, 'd, I> {
 }
 
 impl<'d> Reader<'d> {
-    /// Reads what `seed` makes of this value.
+    /// Deserializes this value with `seed`, and adds its position to errors.
     fn fill<T: DeserializeSeed<'d>>(self, seed: T) -> Result<T::Value, Fault> {
         let place = self.clone();
         seed.deserialize(self).map_err(|fault| Fault::Located(Box::new(place.locate(fault))))
@@ -207,7 +209,7 @@ impl<'d> Reader<'d> {
 }
 
 impl Error for Fault {
-    /// A message that begins with "expected" says only what would be accepted.
+    /// Treats a message that begins with "expected" as the description of an acceptable value.
     fn custom<T: Display>(message: T) -> Self {
         let message = message.to_string();
         match message.strip_prefix("expected ") {
@@ -238,7 +240,7 @@ impl Error for Fault {
     }
 }
 
-/// What serde expects, without the names of Rust's types.
+/// Translates serde's description of an expected type into words without names of Rust types.
 fn plain(expected: &str) -> String {
     match expected {
         "a nonzero u64" => "a whole number above 0".to_owned(),
@@ -260,7 +262,7 @@ fn integer(number: &DeInteger<'_>) -> Option<i64> {
     i64::from_str_radix(number.as_str(), number.radix()).ok()
 }
 
-/// A value as written, if it is a single one.
+/// Returns a single value as written, and a description of a list or table.
 fn shown(value: &DeValue<'_>) -> String {
     match value {
         DeValue::String(text) => format!("{text:?}"),

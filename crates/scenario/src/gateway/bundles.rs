@@ -21,22 +21,24 @@ const LARGEST: ByteCount = ByteCount::new(16_000_000);
 const BUNDLES: i64 = 10_000;
 const REMEMBERED: i64 = 100_000;
 const WINDOW: i64 = 16;
-/// Bytes in flight to one node, unless it is one bundle: they are in memory while they are sent.
+/// Maximum number of bytes in flight to one node, unless a single bundle is larger. They are in memory
+/// while they are sent.
 const WINDOW_BYTES: ByteCount = ByteCount::new(4_000_000);
 const LIFETIME: Duration = Duration::from_secs(30 * 86_400);
 const LIFETIMES: RangeInclusive<Duration> =
     Duration::from_secs(60)..=Duration::from_secs(366 * 86_400);
-/// Smaller parts would be mostly headers, and files of 8 kB each.
+/// Smaller fragments would be mostly headers, and take files of 8 kB each.
 const LEAST_FRAGMENT: ByteCount = ByteCount::new(10_000);
 const MOST_PEERS: usize = 1000;
 
-/// The bundles of a terminal.
+/// Reads the section of a terminal.
 pub(super) fn terminal(
     place: &Place<'_>,
     raw: sections::Bundles,
 ) -> Result<BundlesConfig, FileError> {
     let place = place.within("bundles");
     let hub = raw.hub.as_ref().map(|hub| hub.0.clone());
+    // All bundles that have no other route go to the hub.
     let first = hub.map(|node| Peer {
         neighbour: Neighbour { node, behind: Vec::new(), everything: true },
         reach: Reach::Hub,
@@ -48,7 +50,7 @@ pub(super) fn terminal(
     })
 }
 
-/// The bundles of a hub, some of whose terminals are in its file; others are in a directory of permits.
+/// Reads the section of a hub. With `permits`, its terminals need not be in its file.
 pub(super) fn hub(
     place: &Place<'_>,
     raw: sections::Bundles,
@@ -60,6 +62,7 @@ pub(super) fn hub(
         return Err(place.wrong("hub", quoted(&hub.0), "no such key: this is a hub"));
     }
     read(&place, raw, None, |place, name| {
+        // Terminals with permits are not known when the file is read.
         let known = permits || terminals.iter().any(|terminal| terminal.name == name);
         place.check(known, "terminal", quoted(name), "the name of a terminal of this file")
     })
@@ -69,7 +72,7 @@ struct Peer {
     neighbour: Neighbour,
     reach: Reach,
     fragment: Option<ByteCount>,
-    /// What its certificate is for.
+    /// Host name or address for which its certificate has to be valid.
     name: Option<String>,
 }
 
@@ -117,7 +120,7 @@ fn read(
     })
 }
 
-/// TLS, whose keys go together: certificate, key and authorities.
+/// Reads the keys of TLS, which are needed together: certificate, key and authorities.
 fn tls(
     place: &Place<'_>,
     given: &[Option<String>; 3],
@@ -143,6 +146,7 @@ fn limits(place: &Place<'_>, raw: &sections::Bundles) -> Result<Limits, FileErro
     let size = raw.size.map_or(SIZE, |size| size.0);
     let expected = format!("at least {LEAST_SIZE}");
     place.check(size >= LEAST_SIZE, "size", quoted(size), expected)?;
+    // One destination may take three quarters of a store; a bundle for another must fit into the rest.
     let usual = LARGEST.min(ByteCount::new(size.get() / 4));
     let largest = raw.largest.map_or(usual, |size| size.0);
     let good = (1_000..=size.get() / 4).contains(&largest.get());
@@ -197,7 +201,7 @@ fn peer(place: &Place<'_>, raw: sections::BundlePeer) -> Result<Peer, FileError>
     Ok(Peer { neighbour, reach, fragment, name })
 }
 
-/// Each node is in one place, and one leads to everything else.
+/// Checks that each node is listed only once, and that at most one has `everything`.
 fn check_nodes(place: &Place<'_>, own: &Node, peers: &[Peer]) -> Result<(), FileError> {
     let mut seen: Vec<&Node> = vec![own];
     let mut everything = 0;

@@ -18,11 +18,11 @@ use crate::place::{Place, quoted};
 use crate::text::{Text, Time};
 
 const WEIGHTS: RangeInclusive<i64> = 1..=1000;
-/// Lengths of a class's queue of packets, in bytes: at least one packet.
+/// Permitted lengths of a class's packet queue, in bytes; at least one packet fits.
 const QUEUES: RangeInclusive<u64> = 2_000..=100_000_000;
-/// Longest waits of a class's packets.
+/// Permitted values of a class's `queue_time`.
 const QUEUE_TIMES: RangeInclusive<Duration> = Duration::from_millis(5)..=Duration::from_secs(60);
-/// The longest that a packet waits for others.
+/// Longest time for which a packet may wait for others.
 const MOST_GATHER: Duration = Duration::from_millis(200);
 /// Named protocols (IANA registry); `icmp` covers both versions.
 const PROTOCOLS: [(&str, &[u8]); 7] = [
@@ -35,14 +35,15 @@ const PROTOCOLS: [(&str, &[u8]); 7] = [
     ("sctp", &[132]),
 ];
 
-/// The configured classes, or the default ones, set in `link`; with a class for `bundles` if there is a
-/// node for them, and channels for `packets` if there is a tunnel.
+/// Reads the classes, or takes the default ones, and installs them in `link`. The default ones include
+/// a class for bundles if there is a node for them; with `packets` (a tunnel), classes get channels.
 pub(super) fn read(
     place: &Place<'_>,
     (raw, bundles, links): (Vec<sections::Class>, bool, &[&str]),
     packets: bool,
     link: &mut slacp::Config,
 ) -> Result<Classes, FileError> {
+    // Packets wait longer for capacity on demand, which takes at least a round trip to arrive.
     let queue = if link.on_demand { PacketQueue::on_demand() } else { PacketQueue::default() };
     let definitions = match raw.is_empty() {
         true => usual(bundles).into_iter().map(|it| Definition { queue, ..it }).collect(),
@@ -54,7 +55,7 @@ pub(super) fn read(
         .map_err(|(name, error)| place.unreadable("class", format!("{name:?}: {error}")))
 }
 
-/// The default classes. Bundles have one of their own, with the share of bulk.
+/// Returns the default classes. Bundles have a class of their own, with the share of bulk.
 fn usual(bundles: bool) -> Vec<Definition> {
     let port = Destination::Bundles.port();
     let ports = vec![Ports { protocol: Some(TCP), first: port, last: port }];
@@ -130,7 +131,7 @@ fn definition(
     })
 }
 
-/// The number of the link of that name.
+/// Returns the index of the link with that name.
 fn link(place: &Place<'_>, name: &str, links: &[&str]) -> Result<u8, FileError> {
     let found = links.iter().position(|link| *link == name);
     let expected = "the name of a section [[link]]";
@@ -139,7 +140,7 @@ fn link(place: &Place<'_>, name: &str, links: &[&str]) -> Result<u8, FileError> 
 
 type RawQueue = (Option<Text<ByteCount>>, Option<Text<Time>>, Option<Aqm>, Option<Text<Time>>);
 
-/// How the class's packets wait; what is not written is as `usual`.
+/// Reads the settings of a class's queue; missing ones are those of `usual`.
 fn queue(
     place: &Place<'_>,
     (bytes, time, aqm, gather): RawQueue,

@@ -1,4 +1,4 @@
-//! Section `[dlep]`.
+//! Section `[dlep]`: the rate from the modem.
 
 use core::ops::RangeInclusive;
 use core::time::Duration;
@@ -50,7 +50,7 @@ pub(super) fn read(
     Ok(DlepConfig { modem, heartbeat, gtsm: raw.gtsm.unwrap_or(true), on_demand })
 }
 
-/// A unicast address, with a port unless it is DLEP's.
+/// Parses a unicast address; without a port it gets DLEP's.
 fn modem(place: &Place<'_>, text: &str) -> Result<SocketAddr, FileError> {
     let alone = text.parse::<IpAddr>().map(|address| SocketAddr::new(address, PORT));
     let modem = alone.or_else(|_| text.parse::<SocketAddr>());

@@ -17,27 +17,27 @@ use crate::place::{Place, quoted};
 use crate::text::{Text, Time};
 
 const CACHE: ByteCount = ByteCount::new(16_000_000);
-/// Fewer bytes than this each would be an answer without records.
+/// Bytes of the cache per entry. An answer with records takes at least this many.
 const BYTES_PER_ENTRY: u64 = 500;
 const STALE: Duration = Duration::from_secs(24 * 3600);
 const LONGEST_STALE: Duration = Duration::from_secs(168 * 3600);
 const POOL_TIME: Duration = Duration::from_secs(3600);
 const POOL_TIMES: RangeInclusive<Duration> =
     Duration::from_secs(60)..=Duration::from_secs(24 * 3600);
-/// RFC 2544's range for benchmarks, which nobody routes (RFC 6890), and a local network of ours
-/// (RFC 4193) with a global identifier drawn once.
+/// The range for benchmarks of RFC 2544, which is not routed globally (RFC 6890), and a unique local
+/// prefix (RFC 4193) whose global identifier was drawn once for skyhop.
 const POOL: [&str; 2] = ["198.18.0.0/15", "fd7a:5be2:91c4:53::/64"];
 const PREFETCH: i64 = 1;
 const QUESTIONS: i64 = 128;
 
-/// The names of a terminal's clients. `intercepts` tells whether their connections are intercepted.
+/// Reads the section of a terminal; `intercepts` is true if connections of clients are intercepted.
 pub(super) fn terminal(
     place: &Place<'_>,
     raw: sections::Dns,
     intercepts: bool,
 ) -> Result<DnsConfig, FileError> {
     const ASKED: &str =
-        "true, with a section [intercept], or `listen`, `tls` or `https`: nobody can ask";
+        "true, with a section [intercept], or `listen`, `tls` or `https`: clients cannot ask";
     let place = place.within("dns");
     let intercept = raw.intercept.unwrap_or(intercepts);
     let secure = secure(&place, &raw)?;
@@ -49,6 +49,7 @@ pub(super) fn terminal(
     let listen: Vec<_> = raw.listen.into_iter().map(|address| address.0.0).collect();
     let clients: Vec<Prefix> = raw.clients.into_iter().map(|prefix| prefix.0).collect();
     let within_tls = secure.iter().flat_map(|it| it.tls.iter().chain(&it.https));
+    // Without a list of clients, only this machine may ask.
     if clients.is_empty()
         && listen.iter().chain(within_tls).any(|it| !it.ip().to_canonical().is_loopback())
     {
@@ -75,7 +76,7 @@ pub(super) fn terminal(
     })
 }
 
-/// Listeners within TLS.
+/// Reads the listeners for DNS over TLS and HTTPS.
 fn secure(place: &Place<'_>, raw: &sections::Dns) -> Result<Option<SecureDns>, FileError> {
     let all = |given: &[Text<Address>]| given.iter().map(|it| it.0.0).collect::<Vec<_>>();
     let (tls, https) = (all(&raw.tls), all(&raw.https));
@@ -98,7 +99,7 @@ fn secure(place: &Place<'_>, raw: &sections::Dns) -> Result<Option<SecureDns>, F
     Ok(Some(SecureDns { tls, https, files }))
 }
 
-/// How a hub answers.
+/// Reads the section of a hub.
 pub(super) fn hub(place: &Place<'_>, raw: sections::HubDns) -> Result<HubDnsConfig, FileError> {
     let place = place.within("dns");
     let questions = number(&place, "questions", raw.questions, (1..=512, ""))?;
@@ -108,7 +109,7 @@ pub(super) fn hub(place: &Place<'_>, raw: sections::HubDns) -> Result<HubDnsConf
     })
 }
 
-/// The addresses that stand for names.
+/// Reads the pool of addresses for instant answers.
 fn pool(
     place: &Place<'_>,
     raw: &sections::Dns,
@@ -139,7 +140,7 @@ fn pool(
     Ok(instant.then_some(PoolConfig { prefixes, time }))
 }
 
-/// A time within a range, which `expected` says in words.
+/// Reads a time within a range; `expected` describes the range.
 fn time(
     place: &Place<'_>,
     key: &str,

@@ -8,16 +8,16 @@ use crate::FileError;
 use crate::place::Place;
 use crate::text::Text;
 
-/// Maximum lines per list: each connection is compared with all of them.
+/// Maximum number of lines per list, because each connection is compared with all of them.
 const MOST_TARGETS: usize = 1000;
 
-/// Default rules of a hub, for terminals without rules of their own.
+/// Reads the default rules of a hub, for terminals without rules of their own.
 pub(super) fn usual(place: &Place<'_>, raw: Option<sections::Egress>) -> Result<Egress, FileError> {
     let raw = raw.unwrap_or_default();
     of_terminal(&place.within("egress"), &Egress::everywhere(), raw.reach, raw.deny)
 }
 
-/// Rules of one terminal: its `reach` replaces the `usual` one, its `deny` adds to the usual one.
+/// Reads the rules of one terminal: its `reach` replaces the `usual` one, its `deny` adds to it.
 pub(super) fn of_terminal(
     place: &Place<'_>,
     usual: &Egress,
@@ -31,7 +31,7 @@ pub(super) fn of_terminal(
     })
 }
 
-/// Rules for connections from the hub.
+/// Reads a terminal's rules for connections from the hub.
 pub(super) fn accept(
     place: &Place<'_>,
     raw: Option<sections::Accept>,

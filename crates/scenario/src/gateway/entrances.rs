@@ -1,4 +1,4 @@
-//! How connections come in: sections `[intercept]` and `[proxy]`.
+//! Sources of connections: sections `[intercept]` and `[proxy]`.
 
 use config::{Answer, InterceptConfig, Names, ProxyConfig};
 use pep::traffic::Prefix;
@@ -11,7 +11,7 @@ use crate::text::Text;
 
 const INTERFACES: &str = "the interfaces to the clients, like [\"lan0\"]";
 
-/// Interception and proxy. Without section `[intercept]` it is an error if it is `needed`.
+/// Reads both sections. It is an error if `[intercept]` is `needed` and missing.
 pub(super) fn read(
     place: &Place<'_>,
     intercept: Option<sections::Intercept>,
@@ -40,7 +40,7 @@ pub(super) fn intercept(
     Ok(InterceptConfig { interfaces, answer, own_traffic: raw.own_traffic.unwrap_or(false) })
 }
 
-/// Destinations that pass unaccelerated.
+/// Returns the destinations that pass unaccelerated.
 pub(super) fn bypass(raw: Option<&sections::Intercept>) -> Vec<Prefix> {
     raw.map_or_else(Vec::new, |raw| raw.bypass.iter().map(|prefix| prefix.0).collect())
 }
@@ -51,6 +51,7 @@ fn proxy(place: &Place<'_>, raw: sections::Proxy) -> Result<ProxyConfig, FileErr
     let place = place.within("proxy");
     let Text(listen) = raw.listen.ok_or_else(|| place.missing("listen", LISTEN))?;
     let clients: Vec<Prefix> = raw.clients.into_iter().map(|prefix| prefix.0).collect();
+    // Without a list of clients, only this machine may use the proxy.
     if clients.is_empty() && !listen.0.ip().to_canonical().is_loopback() {
         return Err(place.missing("clients", CLIENTS));
     }

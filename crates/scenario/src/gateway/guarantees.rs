@@ -18,8 +18,8 @@ pub(super) fn within(
     place.check(guaranteed <= maximum, "guaranteed", quoted(guaranteed), expected)
 }
 
-/// Checks that a configured rate carries all guarantees of `sections` together, in order. Rates that
-/// are reported or measured are known later; then guarantees beyond them are scaled.
+/// Checks that a configured rate carries all guarantees of `sections` together, in order. Reported or
+/// measured rates are known only at run time; guarantees that exceed them are then scaled.
 pub(super) fn carried(
     place: &Place<'_>,
     rate: &slacp::Rate,
@@ -36,8 +36,8 @@ pub(super) fn carried(
     Ok(())
 }
 
-/// Checks that a configured rate carries one more guarantee, besides those that have `taken` so many
-/// bit/s. Returns what is taken then.
+/// Checks that a configured rate carries one more guarantee, besides earlier ones of `taken` bit/s.
+/// Returns the new sum.
 pub(super) fn fits(
     place: &Place<'_>,
     rate: &slacp::Rate,

@@ -16,7 +16,7 @@ const LONGEST_CONNECT_TIMEOUT: Duration = Duration::from_secs(600);
 const MTU: RangeInclusive<i64> = 576..=9216;
 const LEAST_SIZE: ByteCount = ByteCount::new(64_000);
 
-/// The keys as written.
+/// The keys of the hop as written.
 pub(super) struct Hop {
     pub(super) mtu: Option<i64>,
     pub(super) burst: Option<Text<ByteCount>>,
@@ -38,6 +38,7 @@ impl Hop {
         link.memory = size(place, "memory", self.memory)?.unwrap_or(link.memory);
         link.decompressors = compression::decompressors(link.memory);
         let window = size(place, "stream_window", self.stream_window)?;
+        // A small `memory` alone is no error: it lowers the default window.
         link.stream_window = window.unwrap_or(link.stream_window.min(link.memory));
         let expected = format!("at most the memory, {}", link.memory);
         let good = link.stream_window <= link.memory;
@@ -46,7 +47,7 @@ impl Hop {
     }
 }
 
-/// What may leave at once: a packet at least, so that any leaves.
+/// Checks `burst`: it must hold a full packet, or that could never be sent.
 fn burst(
     place: &Place<'_>,
     burst: Option<Text<ByteCount>>,
@@ -58,7 +59,7 @@ fn burst(
     Ok(Some(burst))
 }
 
-/// An optional amount of memory.
+/// Checks an optional amount of memory.
 pub(super) fn size(
     place: &Place<'_>,
     key: &str,

@@ -23,7 +23,7 @@ use crate::text::{Text, Time};
 const PORT: i64 = 80;
 const TLS_PORT: i64 = 443;
 const MOST_PORTS: usize = 16;
-/// Names of one certificate.
+/// Maximum number of host names of a site.
 const MOST_HOSTS: usize = 64;
 const MEMORY: ByteCount = ByteCount::new(64_000_000);
 const DISK: ByteCount = ByteCount::new(2_000_000_000);
@@ -31,7 +31,7 @@ const OBJECT: ByteCount = ByteCount::new(16_000_000);
 const STALE: Duration = Duration::from_secs(24 * 3600);
 const STALE_TIMES: RangeInclusive<Duration> = Duration::ZERO..=Duration::from_secs(720 * 3600);
 
-/// The cleartext HTTP of a terminal's clients, whose connections are intercepted as `intercept` says.
+/// Reads the section of a terminal, whose clients' connections are intercepted as in `intercept`.
 pub(super) fn terminal(
     place: &Place<'_>,
     raw: sections::Http,
@@ -64,7 +64,7 @@ pub(super) fn terminal(
     Ok(HttpConfig { ports, cache, directory, sites, tls_ports, authorities, offline })
 }
 
-/// Keys of what is stored, on either side.
+/// Keys of the cache, which terminals and hubs have in common.
 struct Kept {
     memory: Option<Text<ByteCount>>,
     directory: Option<String>,
@@ -89,6 +89,7 @@ fn kept(place: &Place<'_>, raw: Kept) -> Result<HubCacheConfig, FileError> {
     if disk.is_some() && directory.is_none() {
         return Err(place.missing("directory", "where to store it, like \"/var/cache/skyhop\""));
     }
+    // Without a directory, the cache is in memory only.
     let disk = if directory.is_some() { disk.unwrap_or(DISK) } else { ByteCount::new(0) };
     let stale = raw.stale.map_or(STALE, |time| time.0.0);
     let stale_is_good = STALE_TIMES.contains(&stale);
@@ -101,7 +102,7 @@ fn kept(place: &Place<'_>, raw: Kept) -> Result<HubCacheConfig, FileError> {
     Ok(HubCacheConfig { cache: CacheConfig { limits, stale }, directory })
 }
 
-/// How a hub has exchanges for its terminals.
+/// Reads the section of a hub.
 pub(super) fn hub(place: &Place<'_>, raw: sections::HubHttp) -> Result<HubHttpConfig, FileError> {
     let place = place.within("http");
     let given = Kept {
@@ -113,14 +114,14 @@ pub(super) fn hub(place: &Place<'_>, raw: sections::HubHttp) -> Result<HubHttpCo
     };
     let cached = raw.cache.unwrap_or(false);
     if !cached && given.is_given() {
-        return Err(place.missing("cache", "true: the other keys say how much it keeps"));
+        return Err(place.missing("cache", "true: the other keys configure the cache"));
     }
     let cache = kept(&place, given)?;
     let authorities = raw.authorities.map(|path| place.folder().locate(Path::new(&path)));
     Ok(HubHttpConfig { authorities, cache: cached.then_some(cache) })
 }
 
-/// Sites whose TLS is ended here.
+/// Reads the sites whose TLS is terminated here.
 fn sites(place: &Place<'_>, raw: Vec<sections::Site>) -> Result<Vec<SiteConfig>, FileError> {
     const HOSTS: &str = "1 to 64 names of hosts, like [\"mirror.example\"]";
     let mut known = BTreeSet::new();
@@ -139,6 +140,7 @@ fn sites(place: &Place<'_>, raw: Vec<sections::Site>) -> Result<Vec<SiteConfig>,
             let key = format!("hosts.{index}");
             let is_name = HostName::new(host).is_some() && host.parse::<IpAddr>().is_err();
             place.check(is_name, &key, quoted(host), HOSTS)?;
+            // Host names are case-insensitive (RFC 4343).
             let is_new = known.insert(host.to_ascii_lowercase());
             place.check(is_new, &key, quoted(host), "a name that no other site has")?;
         }
@@ -178,7 +180,7 @@ fn ports(place: &Place<'_>, ports: Option<Vec<i64>>) -> Result<Vec<u16>, FileErr
     let mut good = Vec::new();
     for (index, port) in ports.into_iter().enumerate() {
         let key = format!("ports.{index}");
-        // 443 is TLS everywhere, and 53 the resolver's.
+        // Port 443 carries TLS, and port 53 belongs to the resolver.
         let is_good = (1..=65_535).contains(&port) && port != 443 && port != 53;
         place.check(is_good, &key, port, "a port of cleartext HTTP, 1 to 65535")?;
         good.extend(u16::try_from(port));

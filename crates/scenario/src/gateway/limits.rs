@@ -17,23 +17,23 @@ use crate::FileError;
 use crate::place::{Place, quoted};
 use crate::text::Text;
 
-/// Up to the number of streams in a session.
+/// Permitted values of `max_connections`, up to the number of streams in a session.
 const CONNECTIONS: RangeInclusive<i64> = 1..=65_536;
-/// Upper end: more than the kernel can open.
+/// Permitted values of `connections_per_second`, up to more than the kernel can open.
 const PER_SECOND: RangeInclusive<i64> = 1..=1_000_000;
-/// Upper end: the size of the resolver's thread pool.
+/// Permitted values of `lookups`, up to the size of the resolver's thread pool.
 const LOOKUPS: RangeInclusive<i64> = 1..=128;
-/// The same range as a class.
+/// Permitted weights, the same as for a class.
 const WEIGHT: RangeInclusive<i64> = 1..=1000;
 
-/// Default limits of all terminals.
+/// Reads the default limits of all terminals.
 pub(super) fn usual(place: &Place<'_>, raw: Option<sections::Limits>) -> Result<Quota, FileError> {
     let raw = raw.unwrap_or_default();
     let counts = [raw.max_connections, raw.connections_per_second, raw.lookups];
     limited(&place.within("limits"), Quota::default(), counts)
 }
 
-/// Limits of one terminal: its own values, otherwise those of `usual`.
+/// Reads the limits of one terminal; missing ones are those of `usual`.
 pub(super) fn of_terminal(
     place: &Place<'_>,
     usual: Quota,
@@ -47,7 +47,7 @@ pub(super) fn of_terminal(
     })
 }
 
-/// Default quota of volume of all terminals.
+/// Reads the default volume quota of all terminals.
 pub(super) fn usual_volume(
     place: &Place<'_>,
     raw: Option<&sections::Limits>,
@@ -59,7 +59,8 @@ pub(super) fn usual_volume(
     volume(&place, VolumeDefaults::default(), (raw.quota, period, then))
 }
 
-/// Rates of classes towards one terminal. `known` are the hub's classes, if they are known.
+/// Reads the rates of classes towards one terminal. Without `known`, the hub's classes, any name is
+/// accepted.
 pub(super) fn class_rates(
     place: &Place<'_>,
     raw: &BTreeMap<String, sections::OwnRates>,
@@ -84,14 +85,14 @@ pub(super) fn class_rates(
     raw.iter().map(read).collect()
 }
 
-/// The names of classes, quoted.
+/// Lists the names of classes, quoted.
 fn names(classes: &Classes) -> String {
     let names: Vec<String> = classes.all().map(|(class, _)| quoted(&class.name)).collect();
     names.join(", ")
 }
 
-/// Quota of volume of one terminal: its own values, otherwise those of `usual`. `classes` are the
-/// hub's, if they are known.
+/// Reads the volume quota of one terminal; missing values are those of `usual`. Without `classes`,
+/// the hub's, any name of a class is accepted.
 pub(super) fn volume_of_terminal(
     place: &Place<'_>,
     usual: &VolumeDefaults,
@@ -113,7 +114,7 @@ pub(super) fn volume_of_terminal(
     Ok(Some(VolumeQuota { volume, period, then }))
 }
 
-/// What is written, otherwise what is `usual`.
+/// Checks a volume quota; missing values are those of `usual`.
 fn volume(
     place: &Place<'_>,
     usual: VolumeDefaults,

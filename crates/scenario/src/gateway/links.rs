@@ -12,16 +12,16 @@ use crate::FileError;
 use crate::place::{Place, quoted};
 use crate::text::Text;
 
-/// Which side of a pair has the links.
+/// The side of a pair that has the links.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Side {
-    /// It has an interface or an address on each.
+    /// A terminal has an interface or an address on each link.
     Terminal,
-    /// Its terminals reach one address over all.
+    /// A hub has one address, which its terminals reach over all links.
     Hub,
 }
 
-/// The links of a side that sends at `usual` where a link has no rate of its own; none for one link.
+/// Reads the links of a side; a link without a rate gets `usual`. Empty if there is a single link.
 pub(super) fn read(
     place: &Place<'_>,
     raw: Vec<sections::Link>,
@@ -76,7 +76,7 @@ fn link(
     })
 }
 
-/// The rate of a link, or what follows from that of the side.
+/// Reads the rate of a link, or derives it from the rate of the side.
 fn rate_of(
     place: &Place<'_>,
     choice: Option<Text<RateChoice>>,
@@ -92,10 +92,11 @@ fn rate_of(
     }
 }
 
-/// What a link's rate may be.
+/// Description of accepted rates of a link.
 const RATE: &str = "a rate, like \"10 Mbit/s\", or \"auto\"";
 
-/// The rate of a link that is written at this key. A modem reports rates of a session, not of its links.
+/// Checks the rate of a link that is written at this key. `modem` is refused, because a modem reports
+/// rates of a session and not of its links.
 fn chosen(place: &Place<'_>, key: &str, choice: Text<RateChoice>) -> Result<Rate, FileError> {
     match choice.0 {
         RateChoice::Auto => Ok(Rate::Auto { ceiling: None, probe: false }),
@@ -107,7 +108,8 @@ fn chosen(place: &Place<'_>, key: &str, choice: Text<RateChoice>) -> Result<Rate
     }
 }
 
-/// Rates towards one terminal. `known` are the hub's links, if they are known.
+/// Reads the rates of links towards one terminal. Without `known`, the hub's links, any name is
+/// accepted.
 pub(super) fn of_terminal(
     place: &Place<'_>,
     raw: BTreeMap<String, Text<RateChoice>>,

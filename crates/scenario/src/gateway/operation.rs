@@ -15,11 +15,11 @@ use crate::FileError;
 use crate::place::{Place, quoted};
 use crate::text::{Text, Time};
 
-/// From 1 s, because the kernel counts in seconds, to the least default elsewhere (RFC 9293
-/// §3.8.4).
+/// Permitted values of `keepalive`: from 1 s, because the kernel counts in seconds, to the least
+/// default that RFC 9293 §3.8.4 permits.
 const KEEPALIVE: RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(7200);
 
-/// The keys as written.
+/// The operational keys as written.
 pub(super) struct Operation {
     pub(super) control: Option<String>,
     pub(super) state: Option<String>,
@@ -31,7 +31,7 @@ pub(super) struct Operation {
 }
 
 impl Operation {
-    /// The settings without those of the rate: `maximum_rate` and `dlep`.
+    /// Reads the settings except `maximum_rate` and `dlep`, which are read with the rate.
     pub(super) fn read(
         self,
         place: &Place<'_>,
@@ -60,6 +60,7 @@ impl Operation {
             log: self.log.map(|filter| filter.0),
             metrics: metrics.transpose()?,
             state: self.state.map(path),
+            // Only a regular file can be read again by a reload.
             file: file.regular.then(|| file.path.to_owned()),
             warnings: place.warnings(),
             ..OperationConfig::default()

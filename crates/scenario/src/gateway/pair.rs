@@ -1,4 +1,4 @@
-//! Both sides of a pair: terminals, and hubs with the terminals that they permit.
+//! Configuration of both sides of a pair: terminals, and hubs with the terminals that they permit.
 
 use core::fmt::Display;
 use std::path::Path;
@@ -27,7 +27,8 @@ use crate::FileError;
 use crate::place::{Place, quoted};
 use crate::text::Text;
 
-/// The most hubs of a terminal. While none answers, all are asked, over a link that may be slow.
+/// Maximum number of hubs of a terminal. While no hub answers, all are asked, over a link that may be
+/// slow.
 const MOST_HUBS: usize = 8;
 
 pub(super) fn terminal<E: Display>(
@@ -37,11 +38,12 @@ pub(super) fn terminal<E: Display>(
     key: impl FnOnce(KeySource) -> Result<KeyPair, E>,
 ) -> Result<TerminalConfig, FileError> {
     let mut shared = shared_keys!(raw, Side::Terminal).read(place, file, key)?;
-    // It resolves none, but a hub says its next key where a name is expected.
+    // A terminal resolves no names, but its hub announces its next key on a stream to a name.
     shared.link.names = true;
     let first = hub_of_terminal(place, raw.hub, raw.hub_key, raw.hub_tcp)?;
     let hubs = known_hubs(place, &shared.identity.public(), first, raw.other_hub)?;
     let bypass = entrances::bypass(raw.intercept.as_ref());
+    // With neither a proxy nor bundles, only interception can bring clients' traffic.
     let nothing_else = raw.proxy.is_none() && raw.bundles.is_none();
     let needs_interception = shared.tunnel.is_some() || nothing_else;
     let (intercept, proxy) = entrances::read(place, raw.intercept, raw.proxy, needs_interception)?;
@@ -72,7 +74,7 @@ pub(super) fn terminal<E: Display>(
     })
 }
 
-/// The hub of the keys `hub`, `hub_key` and `hub_tcp`.
+/// Reads the hub of the keys `hub`, `hub_key` and `hub_tcp`.
 fn hub_of_terminal(
     place: &Place<'_>,
     address: Option<Text<HubAddress>>,
@@ -84,7 +86,7 @@ fn hub_of_terminal(
     Ok(KnownHub { name: "hub".to_owned(), address, tcp: tcp.map(|tcp| tcp.0), key })
 }
 
-/// All hubs of a terminal: the first, and the sections `[[other_hub]]`.
+/// Reads all hubs of a terminal: the first, and the sections `[[other_hub]]`.
 fn known_hubs(
     place: &Place<'_>,
     own: &PublicKey,
@@ -114,7 +116,7 @@ fn known_hubs(
     Ok(hubs)
 }
 
-/// Checks that a hub's key is not the terminal's own, which a hub would never answer to.
+/// Checks that a hub's key is not the terminal's own, to which no hub would answer.
 fn expect_other_key(
     place: &Place<'_>,
     name: &str,
@@ -172,6 +174,7 @@ pub(super) fn hub<E: Display>(
     shared.link.bundles = bundles.is_some();
     shared.link.index_share = raw.shared_address.map_or(IndexShare::WHOLE, |share| share.0);
     let transparent = raw.transparent.unwrap_or(false);
+    // Terminals from permits or etcd may have the networks.
     let needs_networks = !elsewhere && (raw.intercept.is_some() || transparent);
     check_networks(place, &terminals, needs_networks)?;
     let bypass = entrances::bypass(raw.intercept.as_ref());
@@ -208,7 +211,7 @@ pub(super) fn hub<E: Display>(
     })
 }
 
-/// The section `[etcd]`.
+/// Reads the section `[etcd]`.
 fn etcd(place: &Place<'_>, raw: sections::Etcd) -> Result<EtcdConfig, FileError> {
     let members: Vec<HubAddress> = raw.members.into_iter().map(|member| member.0).collect();
     let expected = "the client addresses of its members, like [\"127.0.0.1:2379\"]";
@@ -241,10 +244,10 @@ fn etcd(place: &Place<'_>, raw: sections::Etcd) -> Result<EtcdConfig, FileError>
     Ok(EtcdConfig { members, prefix, tls, login })
 }
 
-/// The most members of an etcd.
+/// Maximum number of members of an etcd.
 const MOST_MEMBERS: usize = 16;
 
-/// The key of the key `next_key_file`.
+/// Reads the private key that `next_key_file` names.
 fn next_identity<E: Display>(
     place: &Place<'_>,
     file: Option<&str>,
@@ -264,7 +267,7 @@ pub(super) fn public_key(
     key.map(|key| key.0.0).ok_or_else(|| place.missing(name, KEY_FORM))
 }
 
-/// The files of the keys `listen_tcp_certificate` and `listen_tcp_key`.
+/// Reads the files of the keys `listen_tcp_certificate` and `listen_tcp_key`, which go together.
 fn tls(
     place: &Place<'_>,
     listens: bool,
@@ -286,7 +289,7 @@ fn tls(
     }
 }
 
-/// The number of a hub's threads.
+/// Checks the number of a hub's threads.
 fn workers(place: &Place<'_>, workers: Option<i64>) -> Result<u8, FileError> {
     let workers = workers.unwrap_or(1);
     let permitted = (1..=i64::from(MOST_PARTS)).contains(&workers);
@@ -294,7 +297,7 @@ fn workers(place: &Place<'_>, workers: Option<i64>) -> Result<u8, FileError> {
     Ok(workers as u8)
 }
 
-/// The name of a forward link.
+/// Checks the name of a forward link.
 pub(super) fn carrier(
     place: &Place<'_>,
     name: Option<String>,
@@ -302,7 +305,7 @@ pub(super) fn carrier(
     name_of(place, ("carrier", "the name of a forward link, like \"ku-1\""), name)
 }
 
-/// A name that terminals share; if there is one, it says something.
+/// Checks that a name which terminals share is not blank.
 pub(super) fn name_of(
     place: &Place<'_>,
     (key, expected): (&str, &'static str),
@@ -314,7 +317,7 @@ pub(super) fn name_of(
     Ok(name)
 }
 
-/// Checks that some terminal has networks, if other settings need `any`.
+/// Checks that at least one terminal has networks, if `any` is set because other settings need them.
 fn check_networks(
     place: &Place<'_>,
     terminals: &[PermittedTerminal],

@@ -1,5 +1,5 @@
-//! The terminals that a hub permits: the sections `[[terminal]]` of its file, and permits, files of
-//! their own in a directory.
+//! The terminals that a hub permits: the sections `[[terminal]]` of its file, and permits, which are
+//! files of their own in a directory.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -24,17 +24,17 @@ use crate::{FileError, FileKind};
 /// The terminals of a hub with permits.
 #[derive(Debug, Default)]
 pub struct Permitted {
-    /// Those of the hub's file, then those of the permits, in the order given.
+    /// Terminals of the hub's file, then those of the permits, in the order given.
     pub terminals: Vec<PermittedTerminal>,
-    /// The permit of each terminal that has one, by name.
+    /// Path of the permit of each terminal that has one, by name.
     pub paths: BTreeMap<String, PathBuf>,
-    /// Permits that are not valid, or contradict earlier ones, and why.
+    /// Permits that are not valid or contradict earlier ones, with the error.
     pub refused: Vec<(PathBuf, FileError)>,
 }
 
 impl Permitted {
-    /// Reads these permits for a hub with this configuration. A permit without a name has that of its
-    /// file. One that is refused does not affect the others.
+    /// Reads permits for a hub with this configuration. A permit without a name gets that of its file. A
+    /// refused permit does not affect the others.
     pub fn read(config: &HubConfig, permits: &[ConfigFile<'_>]) -> Self {
         let mut list = List::of(config);
         let (mut paths, mut refused) = (BTreeMap::new(), Vec::new());
@@ -55,11 +55,11 @@ impl Permitted {
         Self { terminals: list.terminals, paths, refused }
     }
 
-    /// The text of a permit with the terminal's key in place of its invitation, which no longer
-    /// expires. Everything else stays as written.
+    /// Returns the text of a permit with the terminal's key in place of its invitation, and without
+    /// `expires`. Everything else stays as written.
     ///
     /// # Errors
-    /// If the permit does not hold this invitation, or would not be valid.
+    /// If the permit does not have this invitation, or the result would not be valid.
     pub fn enrol(
         path: &Path,
         text: &str,
@@ -79,6 +79,7 @@ impl Permitted {
         }
         let file = ConfigFile { path, text: &enrolled, regular: true };
         file.parse(FileKind::Permit, |place, raw: RawPermit| match raw.invite {
+            // `invite` is still there if its line was not found above.
             Some(_) => Err(place.unreadable("invite", "this is not the invitation that was used")),
             None => Ok(()),
         })?;
@@ -86,7 +87,7 @@ impl Permitted {
         Ok(enrolled)
     }
 
-    /// Checks one permit by itself, without those of other terminals, and the hub's settings.
+    /// Checks one permit by itself, without the hub's settings and the permits of other terminals.
     ///
     /// # Errors
     /// If it is not valid.
@@ -97,30 +98,32 @@ impl Permitted {
             carrier: None,
             volume: VolumeDefaults::default(),
         };
+        // The hub's rate is not known here; with a reported rate, any guarantee is accepted.
         let rate = Rate::Modem { initial: BitRate::default() };
         let mut list = List::new(&defaults, &rate, (None, None), false);
         file.parse(FileKind::Permit, |place, raw: RawPermit| {
+            // The name may be that of the file, which cannot be wrong.
             list.add(place, RawPermit { name: raw.name.or_else(|| Some(String::new())), ..raw })
         })
     }
 }
 
-/// Terminals without contradictions.
+/// A list of terminals that do not contradict each other.
 pub(super) struct List<'a> {
     defaults: &'a PermitDefaults,
     rate: &'a Rate,
-    /// The hub's classes; `None` if they are not known, and any name is good.
+    /// The hub's classes; `None` if they are not known, so that any name is accepted.
     classes: Option<&'a Classes>,
-    /// The hub's links, likewise.
+    /// The hub's links; `None` if they are not known, so that any name is accepted.
     links: Option<&'a [LinkConfig]>,
-    /// Whether each needs networks, because there is a tunnel.
+    /// True if there is a tunnel, which needs networks of every terminal.
     tunnel: bool,
     pub(super) terminals: Vec<PermittedTerminal>,
     names: BTreeSet<String>,
     keys: BTreeMap<PublicKey, String>,
-    /// Networks, and whose they are.
+    /// Networks, with the names of their terminals.
     networks: PrefixMap<String>,
-    /// What is guaranteed to terminals so far, in bit/s.
+    /// Sum of the rates guaranteed to terminals so far, in bit/s.
     guaranteed: u64,
 }
 
@@ -145,7 +148,7 @@ impl<'a> List<'a> {
         }
     }
 
-    /// With the terminals of a hub's file.
+    /// Creates a list with the terminals of a hub's file.
     fn of(config: &'a HubConfig) -> Self {
         let (rate, tunnel) = (&config.link.rate, config.tunnel.is_some());
         let known = (Some(&config.classes), Some(&config.links[..]));
@@ -157,13 +160,13 @@ impl<'a> List<'a> {
         list
     }
 
-    /// No terminal has a key of its hub.
+    /// Reserves the hub's own keys, which no terminal may have.
     pub(super) fn reserve_keys_of_hub(&mut self, identity: &KeyPair, next: Option<&KeyPair>) {
         let keys = [Some(identity), next].into_iter().flatten().map(KeyPair::public);
         self.keys.extend(keys.map(|key| (key, "the hub itself".to_owned())));
     }
 
-    /// Adds a terminal, if it contradicts no earlier one.
+    /// Adds a terminal, unless it contradicts an earlier one.
     pub(super) fn add(&mut self, place: &Place<'_>, raw: RawPermit) -> Result<(), FileError> {
         let quota = limits::of_terminal(place, self.defaults.quota, &raw)?;
         let volume = limits::volume_of_terminal(place, &self.defaults.volume, &raw, self.classes)?;
@@ -210,7 +213,7 @@ impl<'a> List<'a> {
         self.terminals.push(terminal);
     }
 
-    /// The key: that of the terminal, or of its invitation.
+    /// Returns the key of the terminal or of its invitation.
     fn key(
         &self,
         place: &Place<'_>,
@@ -233,8 +236,8 @@ impl<'a> List<'a> {
         Ok(key)
     }
 
-    /// Checks that networks overlap those of no other terminal. The tunnel drops packets of a terminal
-    /// without networks, so it needs those of every terminal.
+    /// Checks that networks do not overlap with those of other terminals. The tunnel drops packets of a
+    /// terminal without networks, so with a tunnel every terminal needs some.
     fn check_networks(
         &self,
         place: &Place<'_>,
@@ -257,8 +260,8 @@ impl<'a> List<'a> {
         Ok(())
     }
 
-    /// Checks that the hub's rate carries the guarantees of its terminals. Where a session measures a
-    /// rate of its own, beside no others on a `carrier`, nothing can be guaranteed.
+    /// Checks that the hub's rate carries the guarantees of its terminals. If each session measures a
+    /// rate of its own, not together with others on a `carrier`, nothing can be guaranteed.
     fn check_guarantee(
         &self,
         place: &Place<'_>,

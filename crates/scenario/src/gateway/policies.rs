@@ -1,4 +1,4 @@
-//! Sections `[[policy]]`: what to split, tunnel or bypass.
+//! Sections `[[policy]]`: rules by which traffic is split, tunnelled or bypassed.
 
 use pep::traffic::{Action, MOST_RULES, Policy, Prefix, policy_rules};
 
@@ -9,19 +9,19 @@ use crate::item::{DSCP_FORM, code_point};
 use crate::place::{Place, quoted};
 use crate::text::Text;
 
-/// Name of the policy that stands for `intercept.bypass`.
+/// Name of the policy that represents `intercept.bypass`.
 const BYPASS: &str = "intercept.bypass";
 
 /// The actions available to policies.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Choice {
-    /// Whether connections are intercepted.
+    /// True if connections are intercepted.
     pub(super) split: bool,
-    /// Whether there is a tunnel; never on a solo gateway.
+    /// True if there is a tunnel; never on a solo gateway.
     pub(super) tunnel: bool,
 }
 
-/// All policies of a gateway, starting with those of `bypass`.
+/// Reads all policies of a gateway. The first one represents `bypass`.
 pub(super) fn read(
     place: &Place<'_>,
     bypass: Vec<Prefix>,
@@ -30,6 +30,7 @@ pub(super) fn read(
 ) -> Result<Vec<Policy>, FileError> {
     let mut policies = Vec::with_capacity(raw.len() + 1);
     if !bypass.is_empty() {
+        // First, because the first match decides.
         policies.push(Policy { to: bypass, ..Policy::new(BYPASS, Action::Bypass) });
     }
     if !raw.is_empty() && !choice.split && !choice.tunnel {

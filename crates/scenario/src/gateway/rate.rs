@@ -1,4 +1,4 @@
-//! Source of a side's rate: `rate`, `initial_rate`, `maximum_rate`, `probe` and `probe_share`.
+//! Keys of a side's rate: `rate`, `initial_rate`, `maximum_rate`, `probe` and `probe_share`.
 
 use units::{BitRate, Probability};
 
@@ -10,7 +10,7 @@ use crate::text::Text;
 const RATE: &str =
     "the rate at which this side sends, like \"10 Mbit/s\", or \"auto\", or \"modem\"";
 
-/// The keys as written.
+/// The keys of the rate as written.
 pub(super) struct Rates {
     pub(super) rate: Option<Text<RateChoice>>,
     pub(super) initial: Option<Text<InitialRate>>,
@@ -19,12 +19,12 @@ pub(super) struct Rates {
     pub(super) probe_share: Option<Text<Probability>>,
 }
 
-/// What the keys configure.
+/// The settings that follow from the keys.
 pub(super) struct Source {
     pub(super) rate: slacp::Rate,
-    /// The upper limit that overrides the rate.
+    /// Upper limit of the rate.
     pub(super) maximum: Option<BitRate>,
-    /// Share of what is sent that padding may take, if it is set.
+    /// Share of sent bytes that padding may take, if it is set.
     pub(super) probe_share: Option<f64>,
 }
 
@@ -68,7 +68,7 @@ impl Rates {
     }
 }
 
-/// An optional rate above zero.
+/// Checks that an optional rate is above zero.
 pub(super) fn rate(
     place: &Place<'_>,
     key: &str,

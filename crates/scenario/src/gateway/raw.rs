@@ -1,4 +1,4 @@
-//! The files of gateways as written.
+//! The configuration files of gateways as written.
 
 pub(super) mod sections;
 pub(super) mod values;
@@ -36,7 +36,7 @@ pub(crate) struct RawTerminal {
     /// The hub's public key.
     #[schemars(required)]
     pub(super) hub_key: Option<Text<Key>>,
-    /// In which order the hubs are tried: `spread` by the keys, so that terminals divide among them, or
+    /// Order in which the hubs are tried: `spread` by the keys, which divides terminals among them, or
     /// as `listed`.
     #[schemars(extend("default" = "spread"))]
     pub(super) hub_order: Option<HubOrder>,
@@ -52,11 +52,11 @@ pub(crate) struct RawTerminal {
     /// With `auto` or `modem`: the upper limit of a session's rate on this side.
     #[schemars(extend("examples" = ["50 Mbit/s"]))]
     pub(super) maximum_rate: Option<Text<BitRate>>,
-    /// While the rate is measured: whether a session measures its path with padding when it is set
-    /// up, or the modem reports no more.
+    /// While the rate is measured: measure the path with padding when a session is set up, or when the
+    /// modem stops reporting.
     #[schemars(extend("default" = true))]
     pub(super) probe: Option<bool>,
-    /// With `probe = true`: the share of what is sent to a peer that this padding may take, besides
+    /// With `probe = true`: the share of the bytes sent to a peer that this padding may take, besides
     /// two measurements in advance.
     #[schemars(extend("default" = "2 %", "examples" = ["0.5 %"]))]
     pub(super) probe_share: Option<Text<Probability>>,
@@ -67,7 +67,7 @@ pub(crate) struct RawTerminal {
     pub(super) state: Option<String>,
     /// The metrics server.
     pub(super) metrics: Option<Metrics>,
-    /// How to obtain the rate from the modem.
+    /// The rate from the modem, by DLEP.
     pub(super) dlep: Option<Dlep>,
     /// While all sessions together hold more, new connections pass unaccelerated; by default half
     /// of the machine's memory.
@@ -85,20 +85,20 @@ pub(crate) struct RawTerminal {
     /// The most that all streams of a session hold, in each direction.
     #[schemars(extend("default" = "256 MB"))]
     pub(super) memory: Option<Text<ByteCount>>,
-    /// What may leave at once at most, for links whose policer drops longer bursts. Takes more of the
-    /// processor: the gateway wakes up for each packet.
+    /// Longest burst, for links whose policer drops longer ones. Costs processor time, because the
+    /// gateway wakes up for each packet.
     #[schemars(extend("examples" = ["3 kB"]))]
     pub(super) burst: Option<Text<ByteCount>>,
     /// The most that one stream holds.
     #[schemars(extend("default" = "64 MB"))]
     pub(super) stream_window: Option<Text<ByteCount>>,
-    /// How long a connection to a destination may take to open; at most 10 min.
+    /// Time limit for opening a connection to a destination; at most 10 min.
     #[schemars(extend("default" = "30 s"))]
     pub(super) connect_timeout: Option<Text<Time>>,
     /// Clients and servers that are silent for this long are probed; 1 s to 2 h.
     #[schemars(extend("default" = "2 h"))]
     pub(super) keepalive: Option<Text<Time>>,
-    /// What the log shows: a level, or levels of single modules.
+    /// Filter of the log: a level, or levels of single modules.
     #[schemars(extend("default" = "info", "examples" = ["warn", "info,gateway::tunnel=debug"]))]
     pub(super) log: Option<Text<LogFilter>>,
     /// Connect with the client's address and port instead of this machine's.
@@ -108,9 +108,9 @@ pub(crate) struct RawTerminal {
     pub(super) intercept: Option<Intercept>,
     /// The SOCKS5 and HTTP CONNECT proxy.
     pub(super) proxy: Option<Proxy>,
-    /// What the hub's side and other terminals may reach behind this terminal; nothing without it.
+    /// Destinations behind this terminal for the hub's side and other terminals; none without it.
     pub(super) accept: Option<Accept>,
-    /// How the names of clients are resolved; without it, their questions are left alone.
+    /// Resolution of clients' names; without it, their queries are not touched.
     pub(super) dns: Option<Dns>,
     /// Cleartext HTTP is answered from a cache; without it, its connections are like others.
     pub(super) http: Option<Http>,
@@ -121,10 +121,10 @@ pub(crate) struct RawTerminal {
     /// Several links to the hub, which a session uses at once, if the hub has them too.
     #[serde(default)]
     pub(super) link: Vec<Link>,
-    /// How traffic shares the rate; by default interactive traffic goes before bulk.
+    /// Classes that share the rate; by default interactive traffic goes before bulk.
     #[serde(default)]
     pub(super) class: Vec<Class>,
-    /// What is split, tunnelled or bypassed; the first match decides.
+    /// Rules that split, tunnel or bypass traffic; the first match decides.
     #[serde(default)]
     pub(super) policy: Vec<Policy>,
 }
@@ -153,11 +153,11 @@ pub(crate) struct RawHub {
     /// With `auto` or `modem`: the upper limit of a session's rate on this side.
     #[schemars(extend("examples" = ["50 Mbit/s"]))]
     pub(super) maximum_rate: Option<Text<BitRate>>,
-    /// While the rate is measured: whether a session measures its path with padding when it is set
-    /// up, or the modem reports no more.
+    /// While the rate is measured: measure the path with padding when a session is set up, or when the
+    /// modem stops reporting.
     #[schemars(extend("default" = true))]
     pub(super) probe: Option<bool>,
-    /// With `probe = true`: the share of what is sent to a peer that this padding may take, besides
+    /// With `probe = true`: the share of the bytes sent to a peer that this padding may take, besides
     /// two measurements in advance.
     #[schemars(extend("default" = "2 %", "examples" = ["0.5 %"]))]
     pub(super) probe_share: Option<Text<Probability>>,
@@ -168,7 +168,7 @@ pub(crate) struct RawHub {
     pub(super) state: Option<String>,
     /// The metrics server.
     pub(super) metrics: Option<Metrics>,
-    /// How to obtain the rate from the modem.
+    /// The rate from the modem, by DLEP.
     pub(super) dlep: Option<Dlep>,
     /// While all sessions together hold more, new connections are refused; by default half of the
     /// machine's memory.
@@ -199,26 +199,26 @@ pub(crate) struct RawHub {
     /// The most that all streams of a session hold, in each direction.
     #[schemars(extend("default" = "256 MB"))]
     pub(super) memory: Option<Text<ByteCount>>,
-    /// What may leave at once at most, for links whose policer drops longer bursts. Takes more of the
-    /// processor: the gateway wakes up for each packet.
+    /// Longest burst, for links whose policer drops longer ones. Costs processor time, because the
+    /// gateway wakes up for each packet.
     #[schemars(extend("examples" = ["3 kB"]))]
     pub(super) burst: Option<Text<ByteCount>>,
     /// The most that one stream holds.
     #[schemars(extend("default" = "64 MB"))]
     pub(super) stream_window: Option<Text<ByteCount>>,
-    /// How long a connection to a destination may take to open; at most 10 min.
+    /// Time limit for opening a connection to a destination; at most 10 min.
     #[schemars(extend("default" = "30 s"))]
     pub(super) connect_timeout: Option<Text<Time>>,
     /// Clients and servers that are silent for this long are probed; 1 s to 2 h.
     #[schemars(extend("default" = "2 h"))]
     pub(super) keepalive: Option<Text<Time>>,
-    /// What the log shows: a level, or levels of single modules.
+    /// Filter of the log: a level, or levels of single modules.
     #[schemars(extend("default" = "info", "examples" = ["warn", "info,gateway::tunnel=debug"]))]
     pub(super) log: Option<Text<LogFilter>>,
     /// A key of earlier versions, to say what replaces it.
     #[schemars(skip)]
     pub(super) allow_loopback: Option<bool>,
-    /// What all terminals may reach through the hub.
+    /// Destinations that all terminals may reach through the hub.
     pub(super) egress: Option<Egress>,
     /// Limits of each terminal.
     pub(super) limits: Option<Limits>,
@@ -233,7 +233,7 @@ pub(crate) struct RawHub {
     pub(super) transparent: Option<bool>,
     /// Connections to intercept towards the terminals' networks.
     pub(super) intercept: Option<Intercept>,
-    /// How terminals' questions for names are answered; without it, they are not.
+    /// Answers to terminals' name queries; without it, the hub does not answer them.
     pub(super) dns: Option<HubDns>,
     /// Fetch for the caches of terminals, over connections that stay; without it, they connect.
     pub(super) http: Option<HubHttp>,
@@ -244,10 +244,10 @@ pub(crate) struct RawHub {
     /// The links of terminals that have several, in the order of the terminals' files.
     #[serde(default)]
     pub(super) link: Vec<Link>,
-    /// How traffic shares the rate; by default interactive traffic goes before bulk.
+    /// Classes that share the rate; by default interactive traffic goes before bulk.
     #[serde(default)]
     pub(super) class: Vec<Class>,
-    /// What is split, tunnelled or bypassed; the first match decides.
+    /// Rules that split, tunnel or bypass traffic; the first match decides.
     #[serde(default)]
     pub(super) policy: Vec<Policy>,
     /// The terminals that may connect; at least one, unless `permits` has them.
@@ -276,13 +276,13 @@ pub(crate) struct RawSolo {
     /// The most connections carried.
     #[schemars(range(min = 1))]
     pub(super) max_connections: Option<i64>,
-    /// How long a connection to a destination may take to open; at most 10 min.
+    /// Time limit for opening a connection to a destination; at most 10 min.
     #[schemars(extend("default" = "30 s"))]
     pub(super) connect_timeout: Option<Text<Time>>,
     /// Clients and servers that are silent for this long are probed; 1 s to 2 h.
     #[schemars(extend("default" = "2 h"))]
     pub(super) keepalive: Option<Text<Time>>,
-    /// What the log shows: a level, or levels of single modules.
+    /// Filter of the log: a level, or levels of single modules.
     #[schemars(extend("default" = "info", "examples" = ["warn", "info,gateway::tunnel=debug"]))]
     pub(super) log: Option<Text<LogFilter>>,
     /// Servers see the clients' addresses (with other ports) for intercepted connections.
@@ -295,7 +295,7 @@ pub(crate) struct RawSolo {
     pub(super) intercept: Option<Intercept>,
     /// The SOCKS5 and HTTP CONNECT proxy.
     pub(super) proxy: Option<Proxy>,
-    /// What is split and what is bypassed; the first match decides.
+    /// Rules that split or bypass traffic; the first match decides.
     #[serde(default)]
     pub(super) policy: Vec<Policy>,
     /// TCP towards clients.

@@ -1,4 +1,4 @@
-//! Settings that take effect only when a gateway starts again, not by a reload.
+//! Keys that take effect only when a gateway restarts, not when it reloads its file.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -9,9 +9,9 @@ use toml::{Spanned, Value};
 
 use crate::FileKind;
 
-/// Keys of every role.
+/// Restart keys of every role.
 const COMMON: &[&str] = &["control", "metrics", "proxy", "state"];
-/// Keys of hub and terminal.
+/// Restart keys of hub and terminal.
 const OF_A_PAIR: &[&str] = &[
     "bundles",
     "burst",
@@ -31,20 +31,20 @@ const OF_A_HUB: &[&str] =
     &["listen_tcp", "listen_tcp_certificate", "listen_tcp_key", "shared_address", "workers"];
 const OF_A_TERMINAL: &[&str] =
     &["connect_timeout", "hub", "hub_key", "hub_order", "hub_tcp", "other_hub", "private_key_file"];
-/// Keys of section `[intercept]`; its other keys can be reloaded.
+/// Restart keys of section `[intercept]`; its other keys can be reloaded.
 const OF_INTERCEPT: [(&str, &str); 2] =
     [("answer", "intercept.answer"), ("own_traffic", "intercept.own_traffic")];
 
-/// Keys of section `[wan]` of a solo gateway; its other keys can be reloaded.
+/// Restart keys of section `[wan]` of a solo gateway; its other keys can be reloaded.
 const OF_WAN: [(&str, &str); 4] =
     [("device", "wan.device"), ("mtu", "wan.mtu"), ("name", "wan.name"), ("stack", "wan.stack")];
 
-/// Keys that take effect only at a restart, with their values as written.
+/// The keys of a file that take effect only at a restart, with their values as written.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RestartKeys(BTreeMap<&'static str, String>);
 
 impl RestartKeys {
-    /// Those in the text of a gateway's file; none if it is no TOML.
+    /// Finds the restart keys in the text of a gateway's file; empty if it is not TOML.
     pub fn of(text: &str, kind: FileKind) -> Self {
         let Ok(file) = DeTable::parse(text) else { return Self::default() };
         // Only these are copied: the text may contain a private key.
@@ -60,6 +60,7 @@ impl RestartKeys {
             .collect();
         let intercept = written.remove("intercept").and_then(value);
         if let Some(section) = intercept.as_ref().and_then(Value::as_table) {
+            // To add or remove the section takes a restart, too.
             found.insert("intercept", String::new());
             let inside = OF_INTERCEPT.iter();
             found.extend(
@@ -77,19 +78,19 @@ impl RestartKeys {
         Self(found)
     }
 
-    /// The keys whose values differ.
+    /// Returns the keys whose values differ.
     pub fn unlike(&self, other: &Self) -> Vec<&'static str> {
         let keys: BTreeSet<&'static str> = self.0.keys().chain(other.0.keys()).copied().collect();
         keys.into_iter().filter(|key| self.0.get(key) != other.0.get(key)).collect()
     }
 }
 
-/// The keys of a gateway's file and what their values are, by which it is seen what has changed.
+/// The keys of a gateway's file with hashes of their values, to detect changes.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct WrittenKeys(BTreeMap<String, u64>);
 
 impl WrittenKeys {
-    /// Those in the text of a file; none if it is no TOML. Only hashes of the values are kept, because
+    /// Collects the keys of a file; empty if it is not TOML. Only hashes of the values are kept, because
     /// one may be a private key.
     pub fn of(text: &str) -> Self {
         let Ok(file) = DeTable::parse(text) else { return Self::default() };
@@ -114,7 +115,7 @@ impl WrittenKeys {
         Self(found)
     }
 
-    /// The keys whose values differ.
+    /// Returns the keys whose values differ.
     pub fn unlike(&self, other: &Self) -> Vec<String> {
         let keys: BTreeSet<&String> = self.0.keys().chain(other.0.keys()).collect();
         keys.into_iter().filter(|key| self.0.get(*key) != other.0.get(*key)).cloned().collect()

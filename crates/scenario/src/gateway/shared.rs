@@ -1,4 +1,4 @@
-//! The keys that both sides of a pair have.
+//! The configuration keys that both sides of a pair have.
 
 use core::fmt::Display;
 use core::time::Duration;
@@ -19,7 +19,7 @@ use crate::FileError;
 use crate::place::Place;
 use crate::text::{Text, Time};
 
-/// The keys as written; [`shared_keys`] takes them out of a file.
+/// The shared keys as written; [`shared_keys`] takes them out of a raw file.
 pub(super) struct SharedKeys {
     pub(super) private_key: Option<String>,
     pub(super) private_key_file: Option<String>,
@@ -33,12 +33,12 @@ pub(super) struct SharedKeys {
     pub(super) class: Vec<sections::Class>,
     pub(super) links: Vec<sections::Link>,
     pub(super) side: Side,
-    /// Whether there is a node for bundles.
+    /// True if there is a node for bundles.
     pub(super) bundles: bool,
 }
 
-/// The fields of [`SharedKeys`] of a raw terminal or hub. The raw types repeat them, because serde
-/// cannot both flatten structs and deny unknown fields.
+/// Moves the fields of [`SharedKeys`] out of a raw terminal or hub. The raw types repeat the fields,
+/// because serde cannot both flatten structs and deny unknown fields.
 macro_rules! shared_keys {
     ($raw:ident, $side:expr) => {
         SharedKeys {
@@ -79,7 +79,7 @@ macro_rules! shared_keys {
 }
 pub(super) use shared_keys;
 
-/// What they configure.
+/// The settings that follow from the shared keys.
 pub(super) struct Shared {
     pub(super) identity: KeyPair,
     pub(super) link: slacp::Config,
@@ -92,7 +92,7 @@ pub(super) struct Shared {
 }
 
 impl SharedKeys {
-    /// Reads them; `key` reads the private key.
+    /// Validates the keys; `key` reads the private key.
     pub(super) fn read<E: Display>(
         self,
         place: &Place<'_>,
@@ -103,6 +103,7 @@ impl SharedKeys {
         let dlep = self.dlep.map(|raw| dlep::read(place, raw, &rate)).transpose()?;
         let mut link = self.hop.read(place, rate)?;
         link.padding_share = probe_share.unwrap_or(link.padding_share);
+        // Before the classes, whose default queues depend on it.
         link.on_demand = dlep.as_ref().is_some_and(|dlep| dlep.on_demand);
         let tunnel = self.tunnel.map(|raw| tunnel::read(place, raw, &link)).transpose()?;
         let links = links::read(place, self.links, &link.rate, self.side)?;

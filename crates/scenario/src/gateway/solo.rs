@@ -1,4 +1,4 @@
-//! The configuration of a solo gateway.
+//! The configuration file of a solo gateway.
 
 use core::ops::RangeInclusive;
 
@@ -18,10 +18,10 @@ use crate::text::Text;
 
 /// Default name of the stack's network device.
 const DEVICE: &str = "skyhop-wan";
-/// TCP_CA_NAME_MAX without the terminating zero.
+/// Longest name of a congestion control: TCP_CA_NAME_MAX without the terminating zero.
 const LONGEST_CONGESTION_CONTROL: usize = 15;
-/// From a segment or two up to half of what SO_SNDBUF's signed number can hold: the kernel doubles
-/// it.
+/// Permitted socket buffers: from a segment or two up to half of SO_SNDBUF's largest value, because
+/// the kernel doubles it.
 const BUFFER: RangeInclusive<ByteCount> = ByteCount::new(4_096)..=ByteCount::new(1_000_000_000);
 
 pub(super) fn read(
@@ -61,7 +61,7 @@ pub(super) fn read(
     })
 }
 
-/// The settings of the WAN side, which are the kernel's or those of our own stack.
+/// Reads the settings of the WAN side, for the kernel's TCP or skyhop's own.
 fn wan(
     place: &Place<'_>,
     raw: sections::Wan,
@@ -100,8 +100,9 @@ fn wan(
     Ok((wan, Some(StackConfig { tcp: tcp.into(), device, interfaces: raw.interfaces })))
 }
 
-/// The options of our own TCP. By default it speaks SNACK, which needs a peer that does, too, and does
-/// without Nagle's algorithm, as on the kernel's sockets of a gateway: the sender's own has done its work.
+/// Reads the options of skyhop's own TCP. By default it offers SNACK, which takes effect only if the
+/// peer does the same. Nagle's algorithm is off by default, as on a gateway's kernel sockets: the
+/// sender has already applied its own.
 fn stack_tcp(place: &Place<'_>, raw: &RawTcp) -> Result<Config, FileError> {
     let mut config = Config::clone(&*tcp_of::read(place, raw)?);
     let good = config.syn_data == SynData::Off;
@@ -120,7 +121,7 @@ fn stack_tcp(place: &Place<'_>, raw: &RawTcp) -> Result<Config, FileError> {
 }
 
 impl sections::Side {
-    /// The first key that is there.
+    /// Returns the first key that is set.
     fn first_key(&self) -> Option<&'static str> {
         let keys = [
             ("congestion_control", self.congestion_control.is_some()),
@@ -160,7 +161,7 @@ fn buffer(
     place.check(BUFFER.contains(&size), key, quoted(size), "4096 B to 1 GB").map(|()| Some(size))
 }
 
-/// The kernel counts whole bytes per second.
+/// Checks that a pacing rate is at least 8 bit/s, because the kernel counts whole bytes per second.
 fn pacing_rate(
     place: &Place<'_>,
     rate: Option<Text<BitRate>>,

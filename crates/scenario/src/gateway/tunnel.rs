@@ -1,4 +1,4 @@
-//! Section `[tunnel]`.
+//! Section `[tunnel]`: the network device for traffic that is not split.
 
 use core::ops::RangeInclusive;
 
@@ -11,9 +11,9 @@ use crate::FileError;
 use crate::place::{Place, quoted};
 
 const NAME: &str = "skyhop0";
-/// From the IPv6 minimum link MTU to a jumbo frame.
+/// Permitted MTUs: from the IPv6 minimum link MTU to a jumbo frame.
 const MTU: RangeInclusive<i64> = 1280..=9216;
-/// Ethernet's MTU. A packet channel also takes packets longer than the hop's MTU.
+/// Ethernet's MTU. It may exceed the hop's MTU, because a packet channel splits longer packets.
 pub(super) const USUAL_MTU: u16 = 1500;
 
 pub(super) fn read(
@@ -27,7 +27,7 @@ pub(super) fn read(
     Ok(TunnelConfig { clamp_mss: clamp_mss.unwrap_or(device.clamp_mss), ..device })
 }
 
-/// The keys `name`, `device` and `mtu` of a network device, with the defaults of name and MTU.
+/// Reads the keys `name`, `device` and `mtu` of a network device, with defaults of name and MTU.
 pub(super) fn device_of(
     place: &Place<'_>,
     (name, device, mtu): (Option<String>, Option<Device>, Option<i64>),

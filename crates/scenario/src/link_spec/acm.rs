@@ -1,4 +1,4 @@
-//! A rate that follows the weather: the table `acm` of a link.
+//! Adaptive coding and modulation: the table `acm` of a link.
 
 use core::time::Duration;
 
@@ -13,21 +13,21 @@ use crate::place::{Place, quoted};
 use crate::text::{Text, Time};
 use crate::trace::Source;
 
-/// A carrier that follows the rain with its MODCOD: what a link has instead of a rate.
+/// A carrier that adapts its MODCOD to rain, in place of a link's rate.
 #[derive(Debug, Clone, PartialEq)]
 pub struct AcmSpec {
     standard: Standard,
     acm: Acm,
     clear_sky: Decibels,
     rain: Trace<Decibels>,
-    /// Follows from the others.
+    /// The MODCODs over time, which follow from the other fields.
     adaptation: Adaptation,
-    /// That of the adaptation.
+    /// The rates of the adaptation.
     rate: Rate,
 }
 
 impl AcmSpec {
-    /// A carrier with MODCODs of `standard`, whose receiver has the Es/N0 `clear_sky` minus the
+    /// Creates a carrier with MODCODs of `standard`, whose receiver has the Es/N0 `clear_sky` minus the
     /// attenuation `rain`.
     pub fn new(standard: Standard, acm: Acm, clear_sky: Decibels, rain: Trace<Decibels>) -> Self {
         let adaptation = acm.follow(rain.map(|attenuation| clear_sky - *attenuation));
@@ -39,28 +39,29 @@ impl AcmSpec {
         Self { standard, acm, clear_sky, rain, adaptation, rate }
     }
 
-    /// What the hub does during the rain.
+    /// Returns the MODCODs that the hub uses over time.
     pub fn adaptation(&self) -> &Adaptation {
         &self.adaptation
     }
 
-    /// The rates of the carrier.
+    /// Returns the rates of the carrier.
     pub fn rate(&self) -> &Rate {
         &self.rate
     }
 
-    /// When the receiver cannot decode what arrives. If the delay changes, it counts as its maximum.
+    /// Returns the times at which the receiver cannot decode the signal. If the delay changes, its maximum
+    /// counts.
     pub(super) fn outages(&self, delay: &Delay) -> Vec<Outage> {
         self.adaptation.outages(delay.greatest())
     }
 }
 
-/// A carrier that follows the rain by adaptive coding and modulation.
+/// A carrier that adapts to rain by adaptive coding and modulation.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 #[schemars(rename = "Acm")]
 pub(crate) struct RawAcm {
-    /// The standard whose MODCODs there are: dvb-s2, dvb-s2 pilots, dvb-s, dvb-rcs.
+    /// The standard that defines the MODCODs: dvb-s2, dvb-s2 pilots, dvb-s, dvb-rcs.
     #[schemars(extend("examples" = ["dvb-s2", "dvb-s2 pilots", "dvb-s", "dvb-rcs"]))]
     standard: Option<Text<Standard>>,
     /// Symbols per second, 1 kbaud to 100 Gbaud.
@@ -69,17 +70,17 @@ pub(crate) struct RawAcm {
     /// Es/N0 at the receiver without rain, -50 to 50 dB.
     #[schemars(extend("examples" = ["12 dB"]))]
     clear_sky: Option<Text<Decibels>>,
-    /// A trace of what rain takes from it, 0 to 100 dB; a path or its lines.
+    /// A trace of the attenuation by rain, 0 to 100 dB; a path or its lines.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("examples" = ["storm.rain", ["0s 0 dB", "60s 4.5 dB", "loop 90s"]]))]
     rain: Option<Source>,
-    /// How far the Es/N0 must be above a MODCOD's threshold, 0 to 20 dB.
+    /// Margin of the Es/N0 above a MODCOD's threshold, 0 to 20 dB.
     #[schemars(extend("default" = "1 dB"))]
     margin: Option<Text<Decibels>>,
-    /// How much further before the hub changes to a more efficient MODCOD, 0 to 20 dB.
+    /// Additional margin for a change to a more efficient MODCOD, 0 to 20 dB.
     #[schemars(extend("default" = "0.5 dB"))]
     hysteresis: Option<Text<Decibels>>,
-    /// From a measurement until the hub sends with the MODCOD that it asks for; at most 60 s.
+    /// Time from a measurement until the hub sends with the MODCOD for it; at most 60 s.
     #[schemars(extend("default" = "500 ms"))]
     reaction: Option<Text<Time>>,
     /// The MODCODs that the hub may use: all, one (which does not adapt), or a list.
@@ -107,7 +108,7 @@ const USUAL_HYSTERESIS: Decibels = Decibels::from_thousandths(500);
 const USUAL_REACTION: Duration = Duration::from_millis(500);
 
 impl AcmSpec {
-    /// Reads the table at `place`.
+    /// Reads the table `acm`.
     pub(super) fn read(place: &Place<'_>, raw: RawAcm) -> Result<Self, FileError> {
         let missing = |key, expected| move || place.missing(key, expected);
         let standard = own(raw.standard);
@@ -140,7 +141,7 @@ fn symbol_rate(
     place.check(good, "symbol-rate", symbol_rate, expected).map(|()| symbol_rate)
 }
 
-/// A margin or a hysteresis.
+/// Checks a margin or a hysteresis.
 fn distance(
     place: &Place<'_>,
     key: &str,

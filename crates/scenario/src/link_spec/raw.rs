@@ -28,7 +28,7 @@ pub(crate) struct RawLink {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("examples" = ["fade.rate", ["0s 50 Mbit/s", "60s 20 Mbit/s", "loop 90s"]]))]
     pub(crate) rate_trace: Option<Source>,
-    /// How packets are encapsulated: none, fixed SIZE, code K/N, aal5 [llc], mpe [packed],
+    /// Encapsulation of packets: none, fixed SIZE, code K/N, aal5 [llc], mpe [packed],
     /// ule [npa] [packed], gse [3|6].
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("examples" = ["none", "fixed 18 B", "aal5 llc", "mpe packed", "ule", "gse"]))]
@@ -45,7 +45,7 @@ pub(crate) struct RawLink {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("examples" = ["5 ms", "5 ms reordering"]))]
     pub(crate) jitter: Option<Text<Jitter>>,
-    /// Drops what exceeds a rate before it reaches the queue; `burst` may pass at once.
+    /// Drops packets that exceed a rate before they reach the queue; a burst of `burst` passes at once.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("examples" = ["30 Mbit/s burst 15 kB"]))]
     pub(crate) policer: Option<Text<Policer>>,
@@ -91,7 +91,7 @@ pub(crate) struct RawLink {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("examples" = [["60s+10s", "15s+30ms every 15s"]]))]
     pub(crate) outages: Option<Vec<Text<Outage>>>,
-    /// Instead of `rate`: a carrier that follows the rain with its MODCOD. What it cannot carry is
+    /// Instead of `rate`: a carrier that adapts its MODCOD to rain. Packets that it cannot carry are
     /// lost, in addition to other losses.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) acm: Option<RawAcm>,

@@ -1,4 +1,4 @@
-//! Turns written values into valid ones.
+//! Validates the values of a link.
 
 use core::fmt::Display;
 use core::time::Duration;
@@ -20,12 +20,12 @@ use crate::{FileError, TraceFault};
 const GREATEST_RATE: BitRate = BitRate::from_mbit(1_000_000);
 const GREATEST_DELAY: Duration = Duration::from_secs(60);
 const GREATEST_OVERHEAD: ByteCount = ByteCount::new(1000);
-/// A policer's burst that no packet exceeds.
+/// Least burst of a policer: a full packet, or that would never pass.
 const LEAST_BURST: ByteCount = ByteCount::new(1500);
-/// Bursts that come more often than this amount to losses of single packets.
+/// Least mean time from burst to burst. More frequent bursts amount to losses of single packets.
 const LEAST_CYCLE: Duration = Duration::from_millis(1);
 
-/// The valid values written for a link.
+/// The validated values of a link that were given; the others are `None`.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Changes {
     rate: Option<RateSpec>,
@@ -73,7 +73,7 @@ impl LinkSpec {
         place.check(good, "ecn", value, "a discipline that marks: red or codel")
     }
 
-    /// Replaces what `changes` has values for.
+    /// Replaces the values that `changes` has.
     pub(crate) fn change(&mut self, changes: Changes) {
         fn set<T>(value: &mut T, new: Option<T>) {
             if let Some(new) = new {
@@ -94,7 +94,7 @@ impl LinkSpec {
 }
 
 impl Changes {
-    /// Reads the given values.
+    /// Validates the given values.
     pub(crate) fn read(place: &Place<'_>, raw: RawLink) -> Result<Self, FileError> {
         Ok(Self {
             loss: loss(place, &raw)?,
@@ -138,7 +138,7 @@ fn rate(
     Ok(Some(rate.into()))
 }
 
-/// Checks that `rate` is one that a link may have.
+/// Checks that a link may have this rate.
 pub(crate) fn check_rate(place: &Place<'_>, key: &str, rate: BitRate) -> Result<(), FileError> {
     place.check(is_possible(rate), key, rate, possible_rates())
 }
@@ -207,6 +207,7 @@ fn loss(place: &Place<'_>, raw: &RawLink) -> Result<Option<Loss>, FileError> {
         ("loss-period", text(raw.loss_period)),
         ("loss-trace", text(raw.loss_trace.as_ref())),
     ])?;
+    // At most one model is given, so the order of the arms does not matter.
     Ok(match (burst, chain, raw.loss_period, &raw.loss_trace) {
         (Some(burst), ..) => Some(bursts(place, burst)?),
         (_, Some(chain), ..) => Some(Loss::GilbertElliott(chain)),
@@ -222,7 +223,7 @@ fn bursts(place: &Place<'_>, model: ErrorModel) -> Result<Loss, FileError> {
     place.check(good, "burst", model, expected).map(|()| model.into())
 }
 
-/// Independent losses of single packets.
+/// Returns the model of independent losses of single packets.
 fn single_losses(per: Option<Probability>, ber: Option<Probability>) -> Option<Loss> {
     match (per, ber) {
         (None, None) => None,

@@ -1,4 +1,4 @@
-//! Changes to a preset.
+//! Overrides of single fields of a preset.
 
 use core::num::NonZeroU64;
 use core::time::Duration;
@@ -61,7 +61,7 @@ pub struct Overrides {
     pub queue: Option<QueueSize>,
     /// Discipline of both queues.
     pub discipline: Option<DisciplineChoice>,
-    /// Whether both queues mark packets instead of dropping them.
+    /// True to make both queues mark ECN-capable packets instead of dropping them.
     pub ecn: Option<bool>,
     /// MTU of the hop in bytes.
     pub mtu: Option<u16>,
@@ -99,6 +99,7 @@ impl Preset {
         let both = Changes::read(&place, overrides.of_both())?;
         for link in [&mut self.forward, &mut self.ret] {
             link.change(both.clone());
+            // The new discipline may be one that cannot mark.
             link.check_marking(&place)?;
         }
         self.forward.change(Changes::read(&place, overrides.of_forward())?);
@@ -168,7 +169,7 @@ fn file(path: &Option<PathBuf>) -> Option<Source> {
     path.clone().map(Source::File)
 }
 
-/// The terrestrial link that options change if the preset has none.
+/// Returns the terrestrial link that options change if the preset has none.
 fn usual_terrestrial() -> LinkSpec {
     LinkSpec {
         rate: BitRate::from_mbit(1000).into(),

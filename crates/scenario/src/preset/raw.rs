@@ -1,4 +1,4 @@
-//! Presets as written in the file.
+//! Preset files as written.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

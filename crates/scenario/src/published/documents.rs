@@ -1,4 +1,4 @@
-//! The publications that published results come from (`documents.toml`).
+//! The publications behind published results (`documents.toml`).
 
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -46,17 +46,17 @@ pub struct Erratum {
     pub place: String,
     /// Line of the document's text.
     pub line: u32,
-    /// What that line has.
+    /// Words of that line.
     pub words: String,
-    /// What is wrong with it, and what is right.
+    /// The error and its correction.
     pub because: String,
 }
 
 impl Documents {
-    /// The publications behind the shipped scenarios.
+    /// Returns the publications behind the shipped scenarios.
     ///
     /// # Errors
-    /// Only if the shipped file is broken, which a test would show.
+    /// Only if the shipped file is broken, which a test rules out.
     pub fn shipped() -> Result<Self, FileError> {
         Self::parse("documents.toml", SHIPPED)
     }
@@ -69,7 +69,7 @@ impl Documents {
         Document::parse(origin, Folder::BuiltIn, text, FileKind::Documents)?.read()
     }
 
-    /// The publication of this name.
+    /// Returns the publication of this name.
     pub fn find(&self, name: &str) -> Option<&Publication> {
         self.document.iter().find(|document| document.name == name)
     }

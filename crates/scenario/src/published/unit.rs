@@ -58,7 +58,7 @@ pub enum Unit {
     Decibel,
 }
 
-/// What a unit measures. Values of one dimension convert into each other.
+/// The quantity that a unit measures. Units of one dimension convert into each other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Dimension {
     Number,
@@ -70,7 +70,7 @@ enum Dimension {
 }
 
 impl Unit {
-    /// The unit of a metric, which its name ends with: `goodput-mbit/s`.
+    /// Returns the unit of a metric, with which its name ends: `goodput-mbit/s`.
     pub fn of_metric(name: &str) -> Self {
         match name.rsplit('-').next() {
             Some("mbit/s") => Self::MegabitPerSecond,
@@ -81,13 +81,13 @@ impl Unit {
         }
     }
 
-    /// A value of this unit in another one; `None` if they measure different things.
+    /// Converts a value of this unit to another one; `None` if they have different dimensions.
     pub fn in_unit(self, value: f64, other: Self) -> Option<f64> {
         let ((dimension, size), (of_other, size_of_other)) = (self.measure(), other.measure());
         (dimension == of_other).then(|| value * size / size_of_other)
     }
 
-    /// What it measures, and its size in the dimension's basic unit.
+    /// Returns the dimension, and the size of the unit in the dimension's basic unit.
     const fn measure(self) -> (Dimension, f64) {
         match self {
             Self::One => (Dimension::Number, 1.0),

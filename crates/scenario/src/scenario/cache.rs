@@ -1,4 +1,4 @@
-//! Caches of a scenario.
+//! The section `[cache]` of a scenario.
 
 use core::time::Duration;
 
@@ -11,11 +11,11 @@ use crate::place::Place;
 /// A cache of replies at each hub.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct CacheSpec {
-    /// The share of requests whose reply it has, if that is not too large.
+    /// Probability that it has the reply to a request, unless the reply is larger than `largest`.
     pub hit_ratio: Probability,
-    /// The largest reply that it keeps; `None`: no bound.
+    /// Largest reply that it keeps; `None`: no limit.
     pub largest: Option<ByteCount>,
-    /// How long it looks for a reply before it sends it, or asks the server.
+    /// Time of a search before it sends a reply or asks the server.
     pub delay: Duration,
 }
 

@@ -1,5 +1,5 @@
-//! Several scenarios in one file: each combination of the factors' levels, then each case. A case
-//! and a level change single keys.
+//! Several scenarios in one file: each combination of the factors' levels, then each case. Cases and
+//! levels change single keys of the file.
 
 mod factors;
 mod levels;
@@ -22,7 +22,7 @@ use crate::place::{Place, quoted};
 use levels::Factor;
 use raw::{RawCase, RawFactor, RawLevels};
 
-/// Maximum number of cases in a file (docs/decisions.md).
+/// Maximum number of cases in a file.
 const MOST: usize = 10_000;
 
 /// The level that a case has of a factor.
@@ -30,14 +30,14 @@ const MOST: usize = 10_000;
 pub struct Level {
     /// The factor's name.
     pub factor: String,
-    /// The level's name: its part of the case's name, which may be empty.
+    /// The level's name, which becomes a part of the case's name; may be empty.
     pub name: String,
-    /// The value of the factor's keys as in the file, without quotes; `None` if levels have keys of
-    /// their own.
+    /// The value of the factor's keys as in the file, without quotes; `None` if each level sets keys of
+    /// its own.
     pub value: Option<String>,
 }
 
-/// The part of a file that says what its cases are.
+/// The part of a file that defines its cases.
 #[derive(Deserialize)]
 struct Cases {
     factor: Option<Vec<RawFactor>>,
@@ -46,13 +46,13 @@ struct Cases {
     case: Option<Vec<RawCase>>,
 }
 
-/// The cases of a file.
+/// The cases of a file, as changes to it.
 pub(super) struct Design {
     factors: Vec<Factor>,
     changes: Vec<Change>,
 }
 
-/// A case: its name, and what it changes.
+/// A case: its name, and the keys that it changes.
 struct Change {
     name: Option<String>,
     /// The level of each factor, by number; empty for a case besides the combinations.
@@ -60,28 +60,28 @@ struct Change {
     sets: Vec<Set>,
 }
 
-/// New values of keys.
+/// New values for keys of the file.
 enum Set {
-    /// Those of the table `set` in the table at this path.
+    /// The values of the table `set` inside the table at this path.
     Table(String),
-    /// The key that is written at `key` gets a value of a factor.
+    /// A value of a factor, for the key whose name is written at `key`.
     Value { key: String, at: String, value: Literal },
 }
 
-/// A value made from a factor's.
+/// A value of a factor, to be converted to TOML.
 enum Literal {
     Text(String),
     Switch(bool),
-    /// A number in TOML.
+    /// The text of a number in TOML.
     Number(String),
 }
 
 impl Design {
-    /// Reads what the cases are. Without cases and factors, there is a single one without a name.
+    /// Reads the definitions of the cases. Without cases and factors, there is a single case without a
+    /// name.
     ///
     /// # Errors
-    /// More than [`MOST`] of them; names that are missing or occur twice; what is wrong with a
-    /// factor.
+    /// If there are more than [`MOST`] cases, names are missing or occur twice, or a factor is wrong.
     pub(super) fn read(document: &Document<'_>) -> Result<Self, FileError> {
         let Cases { factor, exclude, case } = document.read()?;
         let place = Place::file(document);
@@ -108,7 +108,7 @@ impl Design {
         Ok(Self { factors, changes })
     }
 
-    /// Calls `read` with the document of each case, one after the other, and its levels.
+    /// Calls `read` with the document and the levels of each case in turn.
     pub(super) fn each<'a, T>(
         &'a self,
         document: &Document<'a>,
@@ -116,6 +116,7 @@ impl Design {
     ) -> Result<Vec<T>, FileError> {
         let mut base = document.clone();
         if let DeValue::Table(file) = base.root.get_mut() {
+            // They hold for the whole file and are read by `Study`.
             for key in study::KEYS {
                 file.remove(key);
             }
@@ -134,7 +135,8 @@ impl Design {
     }
 }
 
-/// A combination is named after its levels; one without a name is left out.
+/// Names each combination after its levels, and collects their values. Levels without a name are left
+/// out of the name.
 fn combinations(factors: &[Factor], all: Vec<factors::Combination>) -> Vec<Change> {
     let change = |combination: factors::Combination| {
         let (mut names, mut sets) = (Vec::new(), Vec::new());
@@ -155,13 +157,13 @@ fn combinations(factors: &[Factor], all: Vec<factors::Combination>) -> Vec<Chang
     all.into_iter().map(change).collect()
 }
 
-/// A case besides the combinations.
+/// Returns the change of a single case.
 fn own(number: usize, case: &RawCase) -> Change {
     let sets = vec![Set::Table(format!("case.{number}"))];
     Change { name: Some(case.name.clone()), levels: Vec::new(), sets }
 }
 
-/// Each case needs a name of its own.
+/// Checks that each case has a unique name.
 fn check_names(place: &Place<'_>, changes: &[Change]) -> Result<(), FileError> {
     let count = format!("{} with the combinations of all factors", changes.len());
     place.check(changes.len() <= MOST, "case", count, format!("at most {MOST}"))?;
@@ -181,7 +183,7 @@ fn check_names(place: &Place<'_>, changes: &[Change]) -> Result<(), FileError> {
     Ok(())
 }
 
-/// The file `base` with the changes that are written in `document`.
+/// Returns the file `base` with the changes that are written in `document`.
 fn apply<'a>(
     document: &Document<'a>,
     base: &Document<'a>,
@@ -201,6 +203,7 @@ fn apply<'a>(
             Set::Value { key, at, value } => {
                 let path = document.value(key).and_then(DeValue::as_str).unwrap_or_default();
                 let (of_key, of_value) = (document.start(key), document.start(at));
+                // The positions of key and level, so that an error in the case points there.
                 let written = Spanned::new(of_key..of_key, path.to_owned().into());
                 let value = Spanned::new(of_value..of_value, value.value());
                 let wrong = |expected| Place::file(document).wrong(key, quoted(path), expected);
@@ -225,7 +228,7 @@ impl Literal {
         match self {
             Self::Text(text) => DeValue::String(text.as_str().into()),
             Self::Switch(on) => DeValue::Boolean(*on),
-            // Numbers print as TOML; should one not, its text is refused where it is used.
+            // Numbers print as TOML. If one did not, its text would be refused where it is used.
             Self::Number(text) => DeValue::parse(text)
                 .map_or_else(|_| DeValue::String(text.as_str().into()), Spanned::into_inner),
         }
@@ -233,7 +236,10 @@ impl Literal {
 }
 
 /// Sets the value at `path`, such as `flow.0.bytes`. Missing tables are created, but list elements
-/// must exist. The error says what would be accepted.
+/// must exist.
+///
+/// # Errors
+/// A description of accepted paths.
 fn put<'a>(
     mut target: &mut Spanned<DeValue<'a>>,
     path: &Spanned<DeString<'a>>,

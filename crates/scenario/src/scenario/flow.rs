@@ -1,4 +1,4 @@
-//! Flows of a scenario: what its applications do.
+//! Flows of a scenario: the traffic of its applications.
 
 mod read;
 
@@ -14,36 +14,36 @@ pub(super) use read::read_all;
 /// One or more identical applications.
 #[derive(Debug, Clone)]
 pub struct Flow {
-    /// Its name: 1 to 64 letters, digits, - and _.
+    /// Name of 1 to 64 letters, digits, - and _.
     pub name: String,
     /// Number of applications, 1 to 100,000.
     pub count: u32,
-    /// The platform on whose terminals they are, from 0; on all terminals if `None`.
+    /// Platform, from 0, on whose terminals the applications are; `None`: on all terminals.
     pub platform: Option<u32>,
     /// When the first application starts.
     pub start: Duration,
     /// Time between the starts of the applications.
     pub spacing: Duration,
-    /// The names of the client's and the server's TCP.
+    /// Names of the client's and the server's TCP.
     pub tcp: [String; 2],
-    /// The IP headers of its packets.
+    /// IP version of its packets.
     pub ip: IpVersion,
-    /// What each application does.
+    /// Traffic of each application.
     pub traffic: Traffic,
-    /// What its connections carry where gateways compress it.
+    /// Data of its connections, for gateways that compress it.
     pub contents: Contents,
-    /// Whether to record windows and segments.
+    /// True if windows and segments are recorded.
     pub watch: bool,
 }
 
-/// What an application does.
+/// The traffic of an application.
 #[derive(Debug, Clone)]
 pub enum Traffic {
     /// One transfer at full speed.
     Bulk {
         /// The sending side.
         direction: Direction,
-        /// How much.
+        /// Size or duration of the transfer.
         amount: Amount,
     },
     /// Requests and replies over one connection.
@@ -72,7 +72,7 @@ pub enum Traffic {
     Mail {
         /// Size of a message in bytes.
         bytes: u64,
-        /// Whether the commands of an envelope go together (RFC 2920).
+        /// True if the commands of an envelope are sent together (RFC 2920).
         pipelining: bool,
         /// Pause between messages.
         think: Duration,
@@ -87,18 +87,18 @@ pub enum Traffic {
         bytes: u64,
         /// Payload of a bundle in bytes; the last may have less.
         bundle: u64,
-        /// Bundles sent to the next node and not acknowledged, 1 or more.
+        /// Maximum number of unacknowledged bundles on a hop, 1 or more.
         window: u32,
     },
-    /// Web pages.
+    /// Web pages, fetched over HTTP.
     Page {
-        /// How objects are fetched.
+        /// Use of connections by HTTP.
         method: Method,
         /// Size of a request in bytes.
         request: u64,
         /// Sizes of the objects in bytes, the document first.
         objects: Arc<[u64]>,
-        /// Number of names that the objects are on, in turn, 1 or more.
+        /// Number of host names over which the objects are distributed in turn, 1 or more.
         names: u32,
         /// Pause between pages.
         think: Duration,
@@ -113,7 +113,7 @@ pub enum Traffic {
         request: u64,
         /// Size of a reply.
         sizes: Sizes,
-        /// From the flow's start on; `None`: to the end.
+        /// Duration from the flow's start; `None`: to the end of the run.
         time: Option<Duration>,
     },
     /// Datagrams at a constant rate.
@@ -126,18 +126,18 @@ pub enum Traffic {
         size: u32,
         /// Code point in the IP header, 0 to 63.
         dscp: u8,
-        /// From the flow's start on; `None`: to the end.
+        /// Duration from the flow's start; `None`: to the end of the run.
         time: Option<Duration>,
     },
 }
 
-/// What connections carry, in both directions.
+/// The data of connections, in both directions.
 #[derive(Debug, Clone, Default)]
 pub enum Contents {
-    /// What looks encrypted.
+    /// Data that looks encrypted and does not compress.
     #[default]
     Noise,
-    /// A text, again and again.
+    /// A text, repeated.
     Sample(Arc<str>),
 }
 
@@ -170,13 +170,13 @@ pub enum IpVersion {
 /// The size of a transfer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Amount {
-    /// In bytes.
+    /// A size in bytes.
     Bytes(ByteCount),
-    /// As much as possible in this time, from the flow's start on.
+    /// As many bytes as possible in this time from the flow's start.
     Time(Duration),
 }
 
-/// How the objects of a page are fetched.
+/// The way in which HTTP fetches the objects of a page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Method {
     /// HTTP/1.0: a connection per object, at most this many at a time.
@@ -205,7 +205,7 @@ pub enum Sizes {
     },
 }
 
-/// What an application does, as written.
+/// The kind of traffic, as written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 #[schemars(inline)]
@@ -220,7 +220,7 @@ pub(super) enum Kind {
     Udp,
 }
 
-/// How the objects of a page are fetched, as written.
+/// The way in which HTTP fetches the objects of a page, as written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 #[schemars(inline)]
@@ -232,7 +232,7 @@ pub(super) enum HttpMethod {
 }
 
 impl Method {
-    /// The greatest number of connections at a time.
+    /// Returns the maximum number of simultaneous connections.
     pub const fn connections(self) -> u32 {
         match self {
             Self::Http10(count) | Self::KeepAlive(count) | Self::Pipelining(count) => count,

@@ -1,4 +1,4 @@
-//! Split gateways of a scenario.
+//! The section `[gateways]` of a scenario.
 
 use core::time::Duration;
 
@@ -11,50 +11,49 @@ use crate::FileError;
 use crate::place::Place;
 use crate::text::Text;
 
-/// Default for the IP packets that wait in front of SLACP: the SLACP paper's (§4).
+/// Default queue of IP packets in front of SLACP, in bytes (SLACP paper, §4).
 const QUEUE: ByteCount = ByteCount::new(40_000);
-/// The longest that packets may wait for others, as in the gateway.
+/// Longest time for which packets may wait for others; the same as in the gateway.
 const LONGEST_GATHERING: Duration = Duration::from_millis(200);
-/// Sizes of buffers, in bytes: at least a packet.
+/// Permitted sizes of buffers, in bytes.
 const SIZES: core::ops::RangeInclusive<u64> = 1000..=1_000_000_000;
 
-/// Where connections are split, and how the parts are joined.
+/// The gateways of a case, and the protocols between them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Gateways {
-    /// Where.
+    /// The places where connections are split.
     pub split: Split,
-    /// The name of the TCP on the hop.
+    /// Name of the TCP on the hop.
     pub tcp: String,
-    /// The name of the TCP towards the hosts.
+    /// Name of the TCP towards the hosts.
     pub lan_tcp: String,
-    /// SLACP's configured rate on the forward link, or that at which acknowledgements release data;
-    /// `None`: that of the link.
+    /// SLACP's configured rate on the forward link, or the rate at which acknowledgements release data;
+    /// `None`: the link's rate.
     pub forward_rate: Option<BitRate>,
-    /// SLACP's configured rate on the return link; `None`: that of the link.
+    /// SLACP's configured rate on the return link; `None`: the link's rate.
     pub return_rate: Option<BitRate>,
-    /// What links charge for SLACP's packets.
+    /// Overhead that links charge for SLACP's packets.
     pub overhead: Overhead,
-    /// Bytes of IP packets that wait in front of SLACP, or that hosts with limited windows let wait
-    /// for the return link.
+    /// Bytes of IP packets that may wait in front of SLACP, or for the return link if windows are limited.
     pub queue: ByteCount,
-    /// Bytes that SLACP lets wait for the link below it; `None`: it sends at its rate.
+    /// Bytes that may wait in the MAC buffer below SLACP; `None`: SLACP sends at its own rate.
     pub mac_buffer: Option<ByteCount>,
-    /// How bytes of the hop are saved.
+    /// Settings that save bytes on the hop.
     pub thrift: Thrift,
 }
 
-/// How SLACP saves bytes of the hop.
+/// Compression and gathering of packets by SLACP.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Thrift {
-    /// Whether streams are compressed where it pays.
+    /// True if streams are compressed where that saves bytes.
     pub compress: bool,
-    /// Whether headers of packets are compressed.
+    /// True if headers of packets are compressed.
     pub compress_headers: bool,
-    /// How long a packet may wait for others to share one of the hop with.
+    /// Longest time for which a packet may wait for others, to share a packet of the hop with them.
     pub gather: Duration,
 }
 
-/// What links charge for a packet of SLACP.
+/// Overhead that links charge for a packet of SLACP.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 #[schemars(inline)]
@@ -67,7 +66,7 @@ pub enum Overhead {
     LinkLayer,
 }
 
-/// Where connections are split.
+/// The places where connections are split.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Split {
     /// By one gateway, at the hub.
@@ -84,7 +83,7 @@ pub enum Split {
     Spacing,
 }
 
-/// Where connections are split, as written.
+/// The places where connections are split, as written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 #[schemars(inline)]
@@ -157,7 +156,7 @@ impl Gateways {
         }))
     }
 
-    /// Checks that there are networks where gateways need them.
+    /// Checks that gateways have a network behind them where they need one.
     pub(super) fn check(
         &self,
         place: &Place<'_>,
@@ -173,13 +172,15 @@ impl Gateways {
         };
         place.check(!mesh, "split", split, "no gateways in a mesh")?;
         let behind = |key| format!("a network behind the gateway: [{key}]");
+        // Terminals limit windows, so the hub needs no network behind it.
         let good = server_side || self.split == Split::Window;
         place.check(good, "split", split, behind("server-side"))?;
+        // These gateways are only at the hub.
         let good = client_side || matches!(self.split, Split::Two | Split::Spacing);
         place.check(good, "split", split, behind("client-side"))
     }
 
-    /// Whether SLACP runs between two gateways.
+    /// Returns true if SLACP runs between two gateways.
     pub fn has_slacp(&self) -> bool {
         matches!(self.split, Split::ThreeSlacp | Split::Packets)
     }

@@ -1,4 +1,4 @@
-//! Names of a scenario.
+//! The section `[names]` of a scenario: name resolution.
 
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -8,16 +8,16 @@ use super::raw::RawNames;
 use crate::FileError;
 use crate::place::Place;
 
-/// A resolver at each terminal, and what it answers.
+/// The resolver at each terminal.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct NamesSpec {
-    /// What it does with names that it does not have.
+    /// Answer to names that are not in its cache.
     pub answer: NameAnswer,
-    /// The share of names that it has.
+    /// Probability that a name is in its cache.
     pub hit_ratio: Probability,
 }
 
-/// What a terminal's resolver does with names that it does not have.
+/// Answer of a terminal's resolver to names that are not in its cache.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 #[schemars(inline)]

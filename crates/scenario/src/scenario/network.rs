@@ -1,4 +1,4 @@
-//! Numbers of nodes of a scenario.
+//! The section `[network]` of a scenario: numbers of nodes.
 
 use units::BitRate;
 
@@ -7,29 +7,29 @@ use crate::FileError;
 use crate::link_spec::check_rate;
 use crate::place::{Place, quoted};
 
-/// Numbers of nodes.
+/// Numbers of nodes, and the links that terminals share.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Network {
-    /// Terminals of all platforms, 1 to 100,000. More than one are a star.
+    /// Number of terminals of all platforms, 1 to 100,000. More than one form a star.
     pub terminals: u32,
-    /// Terminals of each platform, 1 or more; together [`Network::terminals`]. A platform is a hub
-    /// with its own forward and return links.
+    /// Number of terminals of each platform, 1 or more; their sum is [`Network::terminals`]. A platform
+    /// is a hub with its own forward and return links.
     pub platforms: Vec<u32>,
-    /// Servers behind each hub, 1 to 100,000.
+    /// Number of servers behind each hub, 1 to 100,000.
     pub servers: u32,
-    /// Clients behind each terminal; 1 to 100,000 in all.
+    /// Number of clients behind each terminal; 1 to 100,000 in all.
     pub clients: u32,
     /// Number of links that a platform's terminals share on the way to the hub; 0 if each has its
     /// own.
     pub return_channels: u32,
-    /// Whether terminals talk to each other rather than to servers.
+    /// True if terminals communicate with each other rather than with servers.
     pub mesh: bool,
-    /// Rates of the terminals' own links towards hub or mesh (single channels per carrier, SCPC):
-    /// terminal n has number n modulo their number. Empty: all have the return link's rate.
+    /// Rates of the terminals' own links towards hub or mesh (single channel per carrier, SCPC), assigned
+    /// to terminals in turn. Empty: all have the return link's rate.
     pub carrier_rates: Vec<BitRate>,
 }
 
-/// Maximum number of nodes of a kind.
+/// Maximum number of nodes of each kind.
 const MOST_NODES: u32 = 100_000;
 
 impl Network {
@@ -51,12 +51,12 @@ impl Network {
         })
     }
 
-    /// Terminals of the platform that has most.
+    /// Returns the number of terminals of the largest platform.
     pub fn largest_platform(&self) -> u32 {
         self.platforms.iter().copied().max().unwrap_or(0)
     }
 
-    /// Checks that the numbers fit each other, and whether there are links to servers and clients.
+    /// Checks that the numbers fit each other and the links to servers and clients.
     pub(super) fn check(
         &self,
         place: &Place<'_>,
@@ -83,7 +83,7 @@ impl Network {
     }
 }
 
-/// The terminals of each platform: as listed, or as evenly as possible.
+/// Returns the number of terminals of each platform: as listed, or as evenly as possible.
 fn platforms(place: &Place<'_>, raw: &RawNetwork) -> Result<Vec<u32>, FileError> {
     let terminals = raw.terminals.unwrap_or(1);
     match &raw.platforms {
@@ -91,6 +91,7 @@ fn platforms(place: &Place<'_>, raw: &RawNetwork) -> Result<Vec<u32>, FileError>
         Some(RawPlatforms::Number(count)) => {
             let good = (1..=terminals).contains(count);
             place.check(good, "platforms", count, "1 or more, at most the terminals")?;
+            // The first platforms get one terminal more if the division leaves a rest.
             let (each, more) = (terminals / count, terminals % count);
             Ok((0..*count).map(|number| each + u32::from(number < more)).collect())
         }

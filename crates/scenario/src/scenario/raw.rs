@@ -1,4 +1,4 @@
-//! Scenarios as written in the file.
+//! Scenario files as written.
 
 use core::fmt;
 use std::collections::BTreeMap;
@@ -60,15 +60,15 @@ pub(crate) struct RawScenario {
     /// Applications.
     #[serde(default)]
     pub(super) flow: Vec<RawFlow>,
-    /// Where the file is run.
+    /// Back ends on which the file is run.
     #[serde(default)]
     #[schemars(extend("default" = ["sim"]))]
     #[expect(dead_code, reason = "split off before (study.rs); part of the schema")]
     pub(super) back_ends: Vec<BackEnd>,
-    /// How often each case is run.
+    /// Seeds with which each case is run.
     #[expect(dead_code, reason = "split off before (study.rs); part of the schema")]
     pub(super) replications: Option<RawReplications>,
-    /// The metrics that the file is about; by default all.
+    /// The metrics of interest; by default all.
     #[serde(default)]
     #[expect(dead_code, reason = "split off before (study.rs); part of the schema")]
     pub(super) result: Vec<RawMetric>,
@@ -170,7 +170,7 @@ impl<'de> Deserialize<'de> for RawHop {
     }
 }
 
-/// Unlike an untagged enumeration, it passes on what is wrong with a link.
+/// Reports errors inside a link, which an untagged enum would hide.
 struct HopVisitor;
 
 impl<'de> Visitor<'de> for HopVisitor {
@@ -226,7 +226,7 @@ pub(super) struct RawGateways {
     /// SLACP's configured rate on the return link; by default that of the link.
     #[schemars(extend("examples" = ["4 Mbit/s"]))]
     pub(super) return_rate: Option<Text<BitRate>>,
-    /// What links charge for SLACP's packets: the whole IP packet, or SLACP's own headers only.
+    /// Overhead that links charge for SLACP's packets: the whole IP packet, or SLACP's own headers only.
     #[schemars(extend("default" = "tunnel"))]
     pub(super) overhead: Option<Overhead>,
     /// Bytes of IP packets that wait in front of SLACP (split = "packets"), or that hosts with limited
@@ -242,7 +242,8 @@ pub(super) struct RawGateways {
     /// Headers of packets are compressed (split = "packets").
     #[schemars(extend("default" = false))]
     pub(super) compress_headers: Option<bool>,
-    /// How long a packet may wait for others to share a packet of the hop with (split = "packets").
+    /// Time for which a packet may wait for others, to share a packet of the hop with them
+    /// (split = "packets").
     #[schemars(extend("default" = "0 s", "examples" = ["20 ms"]))]
     pub(super) gather: Option<Text<Time>>,
 }
@@ -258,7 +259,7 @@ pub(super) struct RawCache {
     /// The largest reply that it keeps; by default any.
     #[schemars(extend("examples" = ["4 MB"]))]
     pub(super) largest: Option<Text<ByteCount>>,
-    /// How long it looks for a reply before it sends it, or asks the server.
+    /// Time of a search before it sends a reply or asks the server.
     #[schemars(extend("default" = "0 s", "examples" = ["200 ms"]))]
     pub(super) delay: Option<Text<Time>>,
 }
@@ -268,11 +269,11 @@ pub(super) struct RawCache {
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 #[schemars(rename = "Names")]
 pub(super) struct RawNames {
-    /// What it does with names that it does not have: it asks the hub, or answers at once with an address
-    /// of its own.
+    /// Answer to names that are not in its cache: it asks the hub, or answers at once with an address of
+    /// its own.
     #[schemars(extend("default" = "real"))]
     pub(super) answer: Option<NameAnswer>,
-    /// The share of names that it has.
+    /// Share of names that are in its cache.
     #[schemars(extend("default" = "0 %", "examples" = ["60 %"]))]
     pub(super) hit_ratio: Option<Text<Probability>>,
 }
@@ -285,7 +286,7 @@ pub(super) struct RawFlow {
     /// 1 to 64 letters, digits, - and _.
     #[schemars(regex(pattern = "^[A-Za-z0-9_-]{1,64}$"))]
     pub(super) name: String,
-    /// What the applications do.
+    /// Kind of traffic.
     pub(super) kind: Kind,
     /// Number of applications.
     #[schemars(range(min = 1, max = 100_000), extend("default" = 1))]
@@ -307,7 +308,7 @@ pub(super) struct RawFlow {
     /// IP headers of the flow's packets. Segments of IPv6 are made to fit the hop's MTU.
     #[schemars(extend("default" = "ipv4"))]
     pub(super) ip: Option<IpVersion>,
-    /// What the connections carry where gateways compress it (`gateways.compress`): `noise`, like
+    /// Data of the connections where gateways compress it (`gateways.compress`): `noise`, like
     /// encrypted data, or the path of a text file of 64 KiB or more, which they repeat.
     #[schemars(extend("default" = "noise", "examples" = ["access.log"]))]
     pub(super) contents: Option<String>,
@@ -338,7 +339,7 @@ pub(super) struct RawFlow {
     /// bundles: payload of a bundle; by default the whole file.
     #[schemars(extend("examples" = ["1 MB"]))]
     pub(super) bundle: Option<Text<ByteCount>>,
-    /// bundles: how many are sent to the next node and not acknowledged.
+    /// bundles: maximum number of unacknowledged bundles on a hop.
     #[schemars(range(min = 1, max = 100_000), extend("default" = 16))]
     pub(super) window: Option<u32>,
     /// page: how HTTP uses connections.
@@ -350,7 +351,7 @@ pub(super) struct RawFlow {
     /// page: sizes, the document first.
     #[schemars(extend("examples" = [["10 kB", "6 x 20 kB"]]))]
     pub(super) objects: Option<Vec<String>>,
-    /// page: how many names its objects are on, in turn, the document on the first.
+    /// page: number of host names over which its objects are distributed in turn, the document on the first.
     #[schemars(range(min = 1, max = 1000), extend("default" = 1))]
     pub(super) names: Option<u32>,
     /// users: mean time between requests of all clients together.

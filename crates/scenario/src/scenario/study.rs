@@ -1,4 +1,4 @@
-//! What a file asks for beyond its cases: where they are run, how often, and which metrics count.
+//! Settings of a file that hold for all of its cases: back ends, replications and metrics.
 
 mod metrics;
 pub(super) mod raw;
@@ -18,11 +18,11 @@ use raw::{RawMetric, RawReplications};
 pub use metrics::{METRICS, MetricName};
 pub use replications::{Replications, Statistic, StopRule};
 
-/// Keys that hold for all cases of a file.
+/// Keys that a case cannot change.
 pub(super) const KEYS: [&str; 6] =
     ["back-ends", "replications", "result", "factor", "exclude", "case"];
 
-/// Where a case can be run.
+/// A way to run a case.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 #[schemars(inline)]
@@ -33,7 +33,7 @@ pub enum BackEnd {
     Lab,
 }
 
-/// What a file asks for beyond its cases.
+/// Back ends, replications and metrics of a file.
 #[derive(Debug)]
 pub(super) struct Study {
     pub(super) back_ends: Vec<BackEnd>,
@@ -41,7 +41,7 @@ pub(super) struct Study {
     pub(super) results: Vec<MetricName>,
 }
 
-/// The part of a file that says it.
+/// The part of a file with these settings.
 #[derive(Deserialize)]
 #[serde(rename_all = "kebab-case")]
 struct RawStudy {

@@ -1,4 +1,4 @@
-//! TCP settings of a scenario.
+//! TCP settings of scenarios, and of solo gateways with skyhop's own TCP.
 
 use core::fmt;
 use std::sync::Arc;
@@ -12,6 +12,7 @@ use crate::place::Place;
 /// Parses the settings of a `[tcp.NAME]` (in a gateway's file, `[wan.tcp]`): a profile, then single options.
 pub(crate) fn read(place: &Place<'_>, raw: &RawTcp) -> Result<Arc<Config>, FileError> {
     let mut config = Profile::Linux.config();
+    // The profile first, because it sets all options, which the others then change.
     let profile = raw.get_key_value("profile");
     let others = raw.iter().filter(|(key, _)| *key != "profile");
     for (key, value) in profile.into_iter().chain(others) {
@@ -25,7 +26,7 @@ pub(crate) fn read(place: &Place<'_>, raw: &RawTcp) -> Result<Arc<Config>, FileE
 }
 
 impl Setting {
-    /// As written in the file.
+    /// Writes the value as in the file.
     fn shown(&self) -> String {
         match self {
             Self::Switch(on) => on.to_string(),
@@ -35,7 +36,7 @@ impl Setting {
     }
 }
 
-/// In the syntax of an option string.
+/// Writes the value in the syntax of an option string.
 impl fmt::Display for Setting {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -12,12 +12,12 @@ use crate::talk::{Closer, ENDLESS};
 use crate::turn::Turn;
 use crate::world::World;
 
-/// The amount of data.
+/// The amount of data of a [`Bulk`] transfer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Amount {
-    /// This many bytes.
+    /// A transfer of this size.
     Bytes(ByteCount),
-    /// As much as possible until then.
+    /// As many bytes as possible until this time.
     Until(Instant),
 }
 
@@ -26,9 +26,9 @@ pub enum Amount {
 pub struct Bulk {
     /// The path of the connection.
     pub path: Arc<Path>,
-    /// The sending side.
+    /// The direction of the data.
     pub direction: Direction,
-    /// The amount of data.
+    /// Size or end of the transfer.
     pub amount: Amount,
     /// When the connection is opened.
     pub start: Instant,
@@ -75,7 +75,7 @@ impl App for Bulk {
 }
 
 impl Bulk {
-    /// A transfer that is not recorded.
+    /// Creates a transfer that is not recorded.
     pub fn new(path: Arc<Path>, direction: Direction, amount: Amount, start: Instant) -> Self {
         Self { path, direction, amount, start, watch: None, talk: None }
     }
@@ -85,6 +85,7 @@ impl Bulk {
         let talk = world.open(me, &self.path, Closer::Client, self.watch.as_deref());
         let bytes = match self.amount {
             Amount::Bytes(bytes) => bytes.get(),
+            // Cut off by the wake-up at the end.
             Amount::Until(_) => ENDLESS,
         };
         let turn = match self.direction {

@@ -1,13 +1,13 @@
-//! A file in bundles (BPv7, RFC 9171), which every node on the way stores and hands on.
+//! A file in bundles (BPv7, RFC 9171), which every node on the way stores and forwards.
 //!
-//! What a node takes, sends next and may forget is decided by [`Agent`], as in a gateway. From node to
-//! node a session of TCPCLv4 (RFC 9174) crosses one TCP connection, which the sending node opens:
-//! contact headers, parameters, then bundles in segments, of which each is acknowledged. A bundle is
-//! the next node's when its last segment is acknowledged. A session whose peer is silent is over, and
-//! what was not acknowledged is sent again over the next one.
+//! [`Agent`] decides which bundles a node accepts, sends next and may forget, as in a gateway. From
+//! node to node a TCPCLv4 session (RFC 9174) runs over one TCP connection, which the sending node
+//! opens: contact headers, parameters, then bundles in segments, each of which is acknowledged. The
+//! next node owns a bundle when it has acknowledged the last segment. A session whose peer is silent
+//! ends, and the bundles that were not acknowledged are sent again over the next one.
 //!
-//! Not modelled: disks (storing takes no time, and no store is full), the few bytes by which a bundle
-//! grows on its way, keepalives and the end of a session.
+//! Not modelled: disks (storing takes no time, and stores are never full), the few bytes by which a
+//! bundle grows on its way, keepalives and the orderly end of a session.
 
 mod chain;
 #[cfg(test)]
@@ -29,17 +29,18 @@ use crate::turn::Turn;
 use crate::world::World;
 use chain::Chain;
 
-/// Until a session is up, and first and longest pause until the next attempt: the gateway's.
+/// Longest time for setting up a session; the same as in the gateway.
 const PATIENCE: Duration = Duration::from_secs(30);
+/// First and longest pause before the next attempt; the same as in the gateway.
 const PAUSES: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
-/// A peer that is silent for longer is gone (RFC 9174 §5.1.1).
+/// Silence after which a peer is considered gone (RFC 9174 §5.1.1).
 const SILENCE: Duration = Duration::from_secs(2 * KEEPALIVE as u64);
 
 /// A file from the first node of a chain to the last.
 #[derive(Debug)]
 pub struct Bundles {
     chain: Chain,
-    /// From each node to the next.
+    /// Sessions from each node to the next, in the order of the chain.
     links: Vec<Link>,
     bytes: u64,
     start: Instant,
@@ -51,15 +52,15 @@ struct Link {
     path: Arc<Path>,
     talk: Option<Key>,
     is_up: bool,
-    /// What the next node has not answered, in order.
+    /// Messages that the next node has not answered, in order.
     said: VecDeque<Said>,
-    /// How much of it has arrived there.
+    /// Number of these messages that have arrived there.
     arrived: usize,
-    /// When the next node was heard last, or else began to owe an answer.
+    /// When the next node last answered, or when the oldest unanswered message was sent after a pause.
     heard: Instant,
-    /// Whether a look at that is due.
+    /// True while a wake-up is set that checks for silence.
     is_watched: bool,
-    /// Before the next attempt.
+    /// Pause before the next attempt to connect.
     pause: Duration,
 }
 
@@ -67,21 +68,21 @@ struct Link {
 enum Said {
     Contact,
     Parameters,
-    /// A segment of a bundle; the last one names it.
+    /// A segment of a bundle; the last one carries the bundle's id.
     Segment(Option<BundleId>),
 }
 
-/// Numbers of wake-ups: the beginning, then two for each link.
+// Numbers of wake-ups: the beginning, then two for each link.
 const BEGIN: u64 = 0;
 const CONNECT: u64 = 1;
 const LOOK: u64 = 2;
 
 impl Bundles {
-    /// A file of `bytes` bytes in bundles of `bundle` bytes each, at most `window` of them sent to a
-    /// node and not acknowledged. `hops` lead from each node to the next.
+    /// Sends a file of `bytes` bytes in bundles of `bundle` bytes each, with at most `window` of them
+    /// unacknowledged on a hop. `hops` lead from each node to the next.
     ///
     /// # Panics
-    /// If a bundle has no bytes.
+    /// If `bundle` is zero.
     pub fn new(
         hops: Vec<Arc<Path>>,
         [bytes, bundle]: [u64; 2],
@@ -144,6 +145,7 @@ impl Bundles {
         let link = &mut self.links[at];
         let Some(talk) = link.talk else { return };
         if link.said.is_empty() {
+            // Silence counts from the first message that awaits an answer.
             link.heard = world.now();
         }
         link.said.push_back(what);
@@ -151,7 +153,7 @@ impl Bundles {
         self.watch(world, me, at);
     }
 
-    /// Sees to it that a silent peer is noticed.
+    /// Sets the wake-up that detects a silent peer, unless it is already set.
     fn watch(&mut self, world: &mut World, me: AppId, at: usize) {
         let link = &mut self.links[at];
         if !link.is_watched {
@@ -173,7 +175,7 @@ impl Bundles {
         }
     }
 
-    /// Something has arrived at the next node.
+    /// Handles the arrival of a message at the next node.
     fn arrived(&mut self, world: &mut World, me: AppId, talk: Key) {
         let Some(at) = self.link_of(talk) else { return };
         let link = &mut self.links[at];
@@ -185,7 +187,7 @@ impl Bundles {
         }
     }
 
-    /// The next node's answer has come.
+    /// Handles an answer of the next node.
     fn answered(&mut self, world: &mut World, me: AppId, talk: Key) {
         let Some(at) = self.link_of(talk) else { return };
         let link = &mut self.links[at];
@@ -211,7 +213,7 @@ impl Bundles {
         }
     }
 
-    /// Sends what agents want sent; ends when everything has been delivered.
+    /// Sends the bundles that the agents have ready; finishes when all have been delivered.
     fn go_on(&mut self, world: &mut World, me: AppId) {
         while let Some((at, id, bytes)) = self.chain.next_to_send() {
             self.send(world, me, at, (id, bytes));
@@ -237,7 +239,7 @@ impl Bundles {
         }
     }
 
-    /// A session is over: what was not acknowledged comes back, and the next one is tried later.
+    /// Ends a session: returns its unacknowledged bundles to the agent, and reconnects after a pause.
     fn lose(&mut self, world: &mut World, me: AppId, at: usize) {
         world.note_broken(me);
         let link = &mut self.links[at];

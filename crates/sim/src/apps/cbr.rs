@@ -13,9 +13,9 @@ use crate::world::World;
 /// UDP datagrams from one host to another.
 #[derive(Debug)]
 pub struct Cbr {
-    /// The sender.
+    /// The sending node.
     pub from: NodeId,
-    /// The receiver.
+    /// The receiving node.
     pub to: NodeId,
     /// Payload rate; must not be zero.
     pub rate: BitRate,
@@ -23,17 +23,17 @@ pub struct Cbr {
     pub size: u32,
     /// Code point of the datagrams, 0 to 63.
     pub dscp: u8,
-    /// Their IP headers.
+    /// IP version of the datagrams.
     pub ip: IpVersion,
-    /// When the first leaves.
+    /// When the first datagram is sent.
     pub start: Instant,
     /// The time from which no more datagrams are sent.
     pub stop: Instant,
 }
 
-/// The number of the last wake-up.
+/// The number of the wake-up that ends the application.
 const LAST: u64 = u64::MAX;
-/// Datagrams that have not arrived this long after the last was sent are lost.
+/// Time after the last datagram at which datagrams that have not arrived count as lost.
 const ON_THE_WAY: Duration = Duration::from_secs(10);
 
 impl App for Cbr {

@@ -29,11 +29,11 @@ const OPENING: &str = "150 File status okay; about to open data connection.\r\n"
 const COMPLETE: &str = "226 Closing data connection.\r\n";
 const QUIT: (&str, &str) = ("QUIT\r\n", "221 Service closing control connection.\r\n");
 
-/// Files from a server or to it, one after the other, in passive mode.
+/// Downloads or uploads files one after the other, in passive mode.
 ///
-/// The client connects to the server's data port, and then asks for the file; it uploads when the
-/// server has said that it is ready. The server's last reply about a download goes with the first
-/// one, because a server that has written a file to its socket has no more to wait for.
+/// The client connects to the server's data port and then sends the command; it uploads after the
+/// server's reply that it is ready. The last reply about a download is sent together with the first,
+/// because a server that has written a file to its socket has nothing more to wait for.
 #[derive(Debug)]
 pub struct Ftp {
     path: Arc<Path>,
@@ -42,7 +42,7 @@ pub struct Ftp {
     bytes: u64,
     /// Pause between files.
     think: Duration,
-    /// Files left, including the current one.
+    /// Number of files left, including the current one.
     files: u64,
     start: Instant,
     begun: Instant,
@@ -51,22 +51,22 @@ pub struct Ftp {
     step: Step,
 }
 
-/// What the client waits for.
+/// The client's progress, by the event it waits for.
 #[derive(Debug)]
 enum Step {
-    /// Replies, after which these follow.
+    /// The reply to a command of the login; these are the commands after it.
     Login(VecDeque<Turn>),
-    /// Where the data connection goes.
+    /// The reply to PASV, with the address for the data connection.
     Passive,
-    /// The data connection.
+    /// The handshake of the data connection.
     Connecting,
-    /// The command is on its way to the server.
+    /// The arrival of the command at the server.
     Asking,
-    /// The server's consent to an upload.
+    /// The server's reply that an upload may begin.
     Opening,
-    /// The data, and for a download the reply.
+    /// The data and, for a download, the reply, in either order; `missing` of them have not arrived.
     Moving { missing: u8 },
-    /// The server's last reply.
+    /// The server's reply that it has stored the file.
     Closing,
 }
 
@@ -78,7 +78,7 @@ pub(super) fn turn((request, reply): (&str, &str)) -> Turn {
 }
 
 impl Ftp {
-    /// `files` files of `bytes` bytes from `start` on, with `think` between them.
+    /// Transfers `files` files of `bytes` bytes from `start` on, with a pause of `think` between them.
     pub fn new(
         path: Arc<Path>,
         direction: Direction,
@@ -116,11 +116,11 @@ impl App for Ftp {
 }
 
 impl Ftp {
-    /// Takes the next step after a reply, or after something has arrived.
+    /// Takes the next step after a reply or the arrival of data.
     fn go_on(&mut self, world: &mut World, me: AppId, talk: Key) {
         let Some(control) = self.control else { return };
         if world.tally(me).done {
-            // QUIT is answered.
+            // The reply is that to QUIT.
             return;
         }
         match &mut self.step {
@@ -129,6 +129,7 @@ impl Ftp {
                 None => self.ask_where(world),
             },
             Step::Passive => {
+                // The end of a file is the end of its connection, which its sender closes (RFC 959 §3.4.1).
                 let closer = match self.direction {
                     Direction::Down => Closer::Server,
                     Direction::Up => Closer::Client,
@@ -164,7 +165,7 @@ impl Ftp {
         }
     }
 
-    /// The data connection is there: asks for the file, or to store it.
+    /// Sends RETR or STOR on the control connection, as soon as the data connection is open.
     fn command(&mut self, world: &mut World) {
         self.step = Step::Asking;
         let command = match self.direction {
@@ -176,7 +177,7 @@ impl Ftp {
         }
     }
 
-    /// The command has arrived at the server.
+    /// Lets the server carry out the command that has arrived.
     fn obey(&mut self, world: &mut World, control: Key) {
         let Some(data) = self.data else { return };
         match self.direction {
@@ -209,7 +210,7 @@ impl Ftp {
         if !whole {
             world.note_broken(me);
         }
-        // Nobody tries again.
+        // The client does not retry.
         if !whole || self.control == Some(talk) {
             world.set_done(me);
         }

@@ -1,12 +1,13 @@
-//! Names that an application waits for before it can connect.
+//! Name resolution, for which applications wait before they connect.
 //!
-//! A client asks the resolver at its terminal. That answers at once what it has, which is drawn for each
-//! name, because what others have asked for is not simulated, and everything if answers are instant.
-//! Otherwise it asks the hub, which knows all names. A client that gets no answer asks again.
+//! A client asks the resolver at its terminal. The resolver answers from its cache or, if answers are
+//! instant, always; otherwise it asks the hub, which knows all names. Cache hits are drawn at random
+//! for each name, because the queries of others are not simulated. A client that gets no answer asks
+//! again.
 //!
-//! Not modelled: what a hub's resolver has to ask, lifetimes of answers, questions for several types
-//! of address, and the stream on which a gateway carries a question: it crosses the hop beside
-//! the gateways' sessions.
+//! Not modelled: queries of the hub's resolver to other servers, lifetimes of answers, queries for
+//! several types of address, and the stream on which a gateway carries a query: here it crosses the
+//! hop beside the gateways' sessions.
 
 use core::time::Duration;
 use std::collections::BTreeMap;
@@ -23,24 +24,24 @@ use crate::world::World;
 /// EDNS of 11 (RFC 6891 §6.1.2); an answer has an address of 16 more (RFC 1035 §4.1.3).
 const QUESTION: u32 = 12 + 22 + 11;
 const ANSWER: u32 = QUESTION + 16;
-/// When a client asks again, and how often it asks at most: as resolv.conf(5) has it.
+/// Time until a client asks again, and number of its attempts: the defaults of resolv.conf(5).
 const AGAIN: Duration = Duration::from_secs(5);
 const ATTEMPTS: u32 = 2;
-/// Marks wake-ups of look-ups among those of an application.
+/// Bit that distinguishes wake-ups of look-ups from the application's own.
 const MARK: u64 = 1 << 63;
-/// Steps of a look-up's datagrams, of which each may be sent: to the resolver, to the hub, and back.
+/// Number of datagrams of a look-up: to the resolver, to the hub, and two on the way back.
 const STEPS: u64 = 4;
 
-/// Where names are asked for and resolved.
+/// The nodes and settings with which an application's names are resolved.
 #[derive(Debug, Clone)]
 pub struct Resolution {
-    /// What the terminal's resolver does.
+    /// Behaviour of the terminal's resolver.
     pub spec: NamesSpec,
-    /// For each client: itself, its terminal and its hub. The client may be the terminal.
+    /// For each client: its node, its terminal and its hub. The client may be the terminal.
     pub nodes: Vec<[NodeId; 3]>,
-    /// The IP headers of questions and answers.
+    /// IP version of queries and answers.
     pub ip: IpVersion,
-    /// Seeds what the resolver has.
+    /// Seed for the resolver's cache hits.
     pub seed: u64,
 }
 
@@ -55,24 +56,24 @@ pub(crate) struct Lookups {
 
 #[derive(Debug)]
 struct Waiting {
-    /// What the application knows it by.
+    /// The application's number for the name.
     name: u64,
     nodes: [NodeId; 3],
-    /// Whether the terminal's resolver answers it itself.
+    /// True if the terminal's resolver answers without the hub.
     is_known: bool,
     attempts: u32,
 }
 
-/// What became of a notification.
+/// The result of a notification for the look-ups.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Heard {
-    /// It is not about a name.
+    /// The notification does not concern a look-up.
     Other,
-    /// Nothing for the application.
+    /// It was handled, and the application has nothing to do.
     Nothing,
-    /// This name is known.
+    /// The name with this number is resolved.
     Known(u64),
-    /// Nobody answers for this name.
+    /// All attempts for the name with this number went unanswered.
     Unknown(u64),
 }
 
@@ -82,20 +83,20 @@ impl Lookups {
         Self { resolution, dice, next: 0, waiting: BTreeMap::new() }
     }
 
-    /// A client asks for a name, which the application knows by this number.
+    /// Starts a look-up by a client; the application chooses the number `name`.
     pub(crate) fn ask(&mut self, world: &mut World, me: AppId, name: u64, client: usize) {
         let nodes = self.resolution.nodes[client];
         let number = self.next;
         self.next += 1;
         let NamesSpec { answer, hit_ratio } = self.resolution.spec;
-        // Drawn for each, so that the kind of answers does not change what becomes of others.
+        // Drawn even if not used, so that `answer` does not change the random numbers of later names.
         let hit = self.dice.chance() < hit_ratio.get();
         let is_known = hit || answer == NameAnswer::Instant;
         self.waiting.insert(number, Waiting { name, nodes, is_known, attempts: 0 });
         self.send(world, me, number);
     }
 
-    /// Asks, and sees to it that the question is repeated.
+    /// Sends the query, and sets the wake-up that repeats it.
     fn send(&mut self, world: &mut World, me: AppId, number: u64) {
         let Some(waiting) = self.waiting.get_mut(&number) else { return };
         waiting.attempts += 1;
@@ -118,7 +119,7 @@ impl Lookups {
         world.send_unaccounted([from, to], self.resolution.ip, datagram);
     }
 
-    /// Takes a notification if it is about a name.
+    /// Handles a notification if it concerns a look-up.
     pub(crate) fn hear(&mut self, world: &mut World, me: AppId, notice: &Notice) -> Heard {
         match notice {
             Notice::Datagram(datagram) => self.arrived(world, me, datagram.number),

@@ -1,4 +1,4 @@
-//! Mail by SMTP (RFC 5321): a dialogue, and a message in the middle of it.
+//! Mail by SMTP (RFC 5321): a dialogue with a message in the middle.
 
 use core::time::Duration;
 use std::collections::VecDeque;
@@ -14,7 +14,7 @@ use crate::talk::Closer;
 use crate::turn::Turn;
 use crate::world::World;
 
-/// The server's greeting, and the client's with the server's extensions (RFC 5321 §D.1).
+/// The server's greeting, and the client's EHLO with the list of extensions (RFC 5321 §D.1).
 const HELLO: [(&str, &str); 2] = [
     ("", "220 mail.example.org Simple Mail Transfer Service Ready\r\n"),
     (
@@ -23,7 +23,7 @@ const HELLO: [(&str, &str); 2] = [
          250 PIPELINING\r\n",
     ),
 ];
-/// Sender and recipient, and the wish to send a message.
+/// Commands that precede a message: sender, recipient and DATA.
 const ENVELOPE: [(&str, &str); 3] = [
     ("MAIL FROM:<smith@client.example.org>\r\n", "250 OK\r\n"),
     ("RCPT TO:<jones@mail.example.org>\r\n", "250 OK\r\n"),
@@ -33,22 +33,22 @@ const END_OF_MESSAGE: (&str, &str) = ("\r\n.\r\n", "250 OK\r\n");
 const QUIT: (&str, &str) =
     ("QUIT\r\n", "221 mail.example.org Service closing transmission channel\r\n");
 
-/// Messages from a client to a server, one after the other, over one connection.
+/// Sends messages from a client to a server, one after the other, over one connection.
 #[derive(Debug)]
 pub struct Mail {
     path: Arc<Path>,
     /// Size of a message in bytes.
     bytes: u64,
-    /// Whether the commands of an envelope go together (RFC 2920).
+    /// True if the commands of an envelope are sent together (RFC 2920).
     pipelining: bool,
     /// Pause between messages.
     think: Duration,
-    /// Messages left, including the current one.
+    /// Number of messages left, including the current one.
     messages: u64,
     start: Instant,
     begun: Instant,
     talk: Option<Key>,
-    /// What is still to be said for this message.
+    /// Remaining commands of this message, with the lengths of their replies.
     turns: VecDeque<Turn>,
 }
 
@@ -56,7 +56,7 @@ const BEGIN: u64 = 0;
 const NEXT: u64 = 1;
 
 impl Mail {
-    /// `messages` messages of `bytes` bytes from `start` on, with `think` between them.
+    /// Sends `messages` messages of `bytes` bytes from `start` on, with a pause of `think` between them.
     pub fn new(
         path: Arc<Path>,
         bytes: u64,
@@ -69,7 +69,7 @@ impl Mail {
         Self { path, bytes, pipelining, think, messages, start, begun, talk, turns }
     }
 
-    /// Envelope and message.
+    /// Queues the commands of the next message.
     fn compose(&mut self) {
         let envelope = ENVELOPE.map(turn);
         if self.pipelining {
@@ -93,7 +93,7 @@ impl Mail {
 
     fn complete(&mut self, world: &mut World, me: AppId, talk: Key) {
         if world.tally(me).done {
-            // QUIT is answered.
+            // The reply is that to QUIT.
             return;
         }
         world.note_deed(me, Deed { begin: self.begun, end: world.now(), bytes: self.bytes });

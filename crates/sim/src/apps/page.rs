@@ -1,4 +1,4 @@
-//! Web pages: objects fetched over HTTP, simulated as lengths.
+//! Web pages: objects fetched over HTTP, of which only the lengths are simulated.
 
 use core::ops::Range;
 use core::time::Duration;
@@ -24,32 +24,32 @@ pub struct Page {
     request: u64,
     objects: Arc<[u64]>,
     think: Duration,
-    /// Pages left to fetch, including the current one.
+    /// Number of pages left to fetch, including the current one.
     pages: u64,
     start: Instant,
     begun: Instant,
-    /// Objects not yet requested, by their places.
+    /// Indices of the objects not yet requested.
     wanted: VecDeque<usize>,
     /// Number of objects that have not arrived.
     missing: usize,
     /// Open connections, with the outstanding requests on each.
     open: Vec<(Key, u32)>,
-    /// The names that objects are on, if they have to be resolved.
+    /// The host names of the objects, if they have to be resolved.
     names: Option<Names>,
 }
 
 #[derive(Debug)]
 struct Names {
     lookups: Lookups,
-    /// Whether each is known.
+    /// For each name, true once it is resolved.
     known: Vec<bool>,
 }
 
 const NEXT: u64 = 0;
 
 impl Page {
-    /// `pages` pages from `start` on, with `think` between them. The first of `objects` (sizes in
-    /// bytes, with headers) is the document; requests are `request` bytes long.
+    /// Loads `pages` pages from `start` on, with a pause of `think` between them. The first of
+    /// `objects` (sizes in bytes, with headers) is the document; requests are `request` bytes long.
     pub fn new(
         path: Arc<Path>,
         method: Method,
@@ -74,9 +74,9 @@ impl Page {
         }
     }
 
-    /// The same with the objects on `count` names in turn, the document on the first. They have to be
-    /// resolved for each page before their objects are asked for: the first at its begin, the others
-    /// when the document has arrived.
+    /// Distributes the objects over `count` host names in turn, the document on the first. For each page
+    /// they are resolved before their objects are requested: the first name when the page begins, the
+    /// others when the document has arrived.
     #[must_use]
     pub fn on_names(self, count: u32, resolution: Option<Resolution>) -> Self {
         let names = resolution.map(|resolution| Names {
@@ -133,7 +133,7 @@ impl Page {
         self.names.as_ref().is_none_or(|it| it.known[object % it.known.len()])
     }
 
-    /// Asks for some of the names.
+    /// Starts the look-ups of a range of names.
     fn resolve(&mut self, world: &mut World, me: AppId, which: Range<usize>) {
         let Some(names) = &mut self.names else { return };
         let count = names.known.len().min(self.objects.len());
@@ -149,7 +149,7 @@ impl Page {
         self.fetch(world, me);
     }
 
-    /// A connection for another request, which is now counted.
+    /// Returns a connection for another request and counts the request; `None` if all are busy.
     fn connection(&mut self, world: &mut World, me: AppId) -> Option<Key> {
         let most = match self.method {
             Method::Http10(_) => 0,
@@ -159,6 +159,7 @@ impl Page {
         let is_full = self.open.len() >= self.method.connections() as usize;
         let free = self.open.iter_mut().filter(|(_, under_way)| *under_way < most);
         let best = free.min_by_key(|(_, under_way)| *under_way);
+        // A busy connection is shared only when no further one may be opened.
         if let Some((talk, under_way)) = best
             && (*under_way == 0 || is_full)
         {
@@ -182,10 +183,11 @@ impl Page {
             *under_way -= 1;
         }
         if matches!(self.method, Method::Http10(_)) {
-            // The client knows that it has everything; the server closes.
+            // The server closes after its only reply, so the connection no longer counts as open.
             self.open.retain(|(open, _)| *open != talk);
             world.finish(talk);
         }
+        // The first object to arrive is the document, which refers to all others.
         if self.missing == self.objects.len() {
             self.wanted.extend(1..self.objects.len());
             self.resolve(world, me, 1..usize::MAX);
@@ -218,7 +220,7 @@ impl Page {
             world.note_broken(me);
         }
         if self.open.iter().any(|(open, under_way)| *open == talk && *under_way > 0) {
-            // Nobody retries, so the page will never be complete.
+            // The client does not retry, so the page will never be complete.
             world.set_done(me);
         }
         self.open.retain(|(open, _)| *open != talk);

@@ -13,8 +13,8 @@ use crate::talk::Closer;
 use crate::turn::Turn;
 use crate::world::World;
 
-/// Requests over one connection. Each waits for the reply to the previous one, and for the think
-/// time.
+/// Sends requests over one connection. Each waits for the reply to the previous one and for the
+/// think time.
 #[derive(Debug)]
 pub struct RequestReply {
     /// The path of the connection.
@@ -25,10 +25,10 @@ pub struct RequestReply {
     pub think: Duration,
     /// Number of requests.
     pub count: u64,
-    /// When the connection is opened; the time of the first request counts from there.
+    /// When the current request began; for the first one, when the connection is opened.
     pub start: Instant,
     talk: Option<Key>,
-    /// The name of the server, if it has one.
+    /// Resolves the server's name, if that is simulated.
     name: Option<Lookups>,
 }
 
@@ -75,12 +75,12 @@ impl App for RequestReply {
 }
 
 impl RequestReply {
-    /// `count` requests from `start` on.
+    /// Sends `count` requests from `start` on.
     pub fn new(path: Arc<Path>, turn: Turn, think: Duration, count: u64, start: Instant) -> Self {
         Self { path, turn, think, count, start, talk: None, name: None }
     }
 
-    /// The same to a server whose name has to be resolved before.
+    /// Lets the server's name be resolved first, if a resolution is given.
     #[must_use]
     pub fn by_name(self, resolution: Option<Resolution>) -> Self {
         Self { name: resolution.map(Lookups::new), ..self }

@@ -17,10 +17,10 @@ use crate::talk::Closer;
 use crate::turn::Turn;
 use crate::world::World;
 
-/// Requests at random times (Poisson), each over its own connection.
+/// Sends requests at random times (a Poisson process), each over its own connection.
 #[derive(Debug)]
 pub struct Users {
-    /// The paths, of which each request takes a random one.
+    /// The paths; each request takes a random one.
     pub paths: Vec<Arc<Path>>,
     /// Mean time between requests, over all users.
     pub every: Duration,
@@ -28,23 +28,23 @@ pub struct Users {
     pub request: u64,
     /// Size of a reply in bytes.
     pub sizes: Sizes,
-    /// When the first request may come.
+    /// When the first request may start.
     pub start: Instant,
-    /// The time from which no more requests come.
+    /// The time from which no more requests start.
     pub stop: Instant,
     dice: Dice,
     waiting: BTreeMap<Key, (Instant, u64)>,
     names: Option<Lookups>,
     /// Requests that wait for a name: the path, the time and the size of the reply.
     nameless: BTreeMap<u64, (usize, Instant, u64)>,
-    /// Names asked for so far.
+    /// Number of names asked for so far.
     asked: u64,
-    /// Whether the last user has come.
+    /// True once no further requests start.
     over: bool,
 }
 
 impl Users {
-    /// Users with random numbers seeded from `seed`.
+    /// Creates users whose random numbers are seeded from `seed`.
     pub fn new(
         paths: Vec<Arc<Path>>,
         every: Duration,
@@ -68,7 +68,7 @@ impl Users {
         }
     }
 
-    /// The same with a name to resolve before each request. Clients have the order of the paths.
+    /// Lets a name be resolved before each request. The clients are in the order of the paths.
     #[must_use]
     pub fn by_name(self, resolution: Option<Resolution>) -> Self {
         Self { names: resolution.map(Lookups::new), ..self }
@@ -110,7 +110,7 @@ impl Users {
         self.waiting.insert(talk, (begin, bytes));
     }
 
-    /// Handles what is about a name; whether it was.
+    /// Handles a notification that concerns a look-up; returns false if it concerns none.
     fn hear(&mut self, world: &mut World, me: AppId, notice: &Notice) -> bool {
         let Some(names) = &mut self.names else { return false };
         match names.hear(world, me, notice) {

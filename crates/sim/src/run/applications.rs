@@ -16,17 +16,17 @@ use crate::path::{Leg, Path};
 use crate::turn::Turn;
 use crate::world::{App, World};
 
-/// A TCP header without options, in bytes.
+/// Size of a TCP header without options, in bytes.
 const TCP_HEADER: usize = 20;
 
-/// The applications of a case on its nodes.
+/// Starts the applications of a case on its nodes.
 pub(super) struct Applications<'a> {
     pub(super) case: &'a Case,
     pub(super) nodes: &'a Nodes,
 }
 
 impl Applications<'_> {
-    /// Adds all to the world; returns those of each flow, with its name.
+    /// Adds all applications to the world; returns the name of each flow with its applications.
     pub(super) fn start(&self, world: &mut World) -> Vec<(String, Vec<AppId>)> {
         let flow = |flow: &Flow| {
             let all = (0..flow.count).map(|number| self.start_one(world, flow, number));
@@ -94,7 +94,7 @@ impl Applications<'_> {
         world.add_app(app)
     }
 
-    /// The settings with segments that fit the hop. Those of IPv4 are as the file says.
+    /// Reduces the MSS so that segments with IPv6 headers fit the hop. The MSS for IPv4 is the file's.
     fn fitting(&self, config: &Arc<Config>, ip: IpVersion) -> Arc<Config> {
         let headers = (headers_of(ip) + TCP_HEADER) as u16;
         let most = self.case.hop.mtu - headers;
@@ -104,7 +104,7 @@ impl Applications<'_> {
         Arc::new(Config { mss: most, ..(**config).clone() })
     }
 
-    /// The paths of users, one for each client.
+    /// Returns the paths of users, one for each client.
     fn all_paths(&self, flow: &Flow) -> Vec<Arc<Path>> {
         self.all_ends(flow).map(|ends| Arc::new(self.path(ends, flow))).collect()
     }
@@ -114,7 +114,7 @@ impl Applications<'_> {
         (0..self.nodes.count_clients(on)).map(move |number| self.nodes.ends(number, on, mesh))
     }
 
-    /// How the flow's clients, at these ends, resolve names, if they have to.
+    /// Returns the name resolution of the flow's clients at these ends, if the case has one.
     fn resolution(&self, world: &mut World, flow: &Flow, ends: Vec<Ends>) -> Option<Resolution> {
         let spec = self.case.names?;
         let nodes = |Ends { client, terminal, hub, .. }| [client, terminal, hub];
@@ -145,6 +145,7 @@ impl Applications<'_> {
         let tcp = |name: &String| self.fitting(&self.case.tcp[name], flow.ip);
         let [near, far] = flow.tcp.each_ref().map(tcp);
         let gateways = match &self.case.gateways {
+            // The other kinds of gateway do not split connections.
             Some(gateways)
                 if !matches!(gateways.split, Split::Packets | Split::Window | Split::Spacing) =>
             {

@@ -13,41 +13,41 @@ use crate::network::Hop;
 use crate::packet::{IP_HEADER, TUNNEL_ONLY, UDP_HEADER};
 use crate::world::{MacBuffer, World};
 
-/// Maximum size of the headers of SLACP as a link layer, in bytes: what AAL5 leaves beside an IP
-/// packet of 1450 bytes and its own trailer in 31 cells (31 · 48 − 1450 − 8).
+/// Maximum size of the headers of SLACP as a link layer, in bytes: the room that remains in 31 cells
+/// beside an IP packet of 1450 bytes and AAL5's trailer (31 · 48 − 1450 − 8).
 const LINK_LAYER_HEADERS: usize = 30;
-/// Packets that wait in the network of a site.
+/// Queue limit of links within a site, in packets.
 const LAN_QUEUE: usize = 10_000;
-/// How often a gateway looks for room in its MAC's buffer during a full packet.
+/// Number of times a gateway checks its MAC's buffer for room while a full packet is sent.
 const LOOKS: u32 = 8;
 
-/// The nodes by role.
+/// The nodes of a case by role.
 #[derive(Debug, Default)]
 pub(super) struct Nodes {
     pub(super) platforms: Vec<Platform>,
-    /// Of all platforms, in their order.
+    /// Terminals of all platforms, in the platforms' order.
     pub(super) terminals: Vec<NodeId>,
-    /// By terminal.
+    /// Clients of each terminal.
     pub(super) clients: Vec<Vec<NodeId>>,
 }
 
-/// A hub and what belongs to it.
+/// A hub with the nodes that belong to it.
 #[derive(Debug)]
 pub(super) struct Platform {
     pub(super) hub: NodeId,
-    /// Of the further hops, towards the servers.
+    /// Ends of the further hops, towards the servers.
     pub(super) relays: Vec<Relay>,
     pub(super) servers: Vec<NodeId>,
-    /// At the hub, if the case has caches.
+    /// The cache at the hub, if the case has caches.
     pub(super) cache: Option<NodeId>,
-    /// The places of its terminals among all.
+    /// Indices of its terminals among all terminals.
     pub(super) places: Range<usize>,
 }
 
 /// The two ends of a further hop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Relay {
-    /// Beside the hub before it, and its terminal.
+    /// The terminal of this hop, in the network of the hub before it.
     pub(super) station: NodeId,
     pub(super) hub: NodeId,
 }
@@ -63,7 +63,7 @@ pub(super) struct Ends {
 }
 
 impl Nodes {
-    /// The nodes of a flow's application with this number, assigned in turn on one platform or on
+    /// Returns the nodes of a flow's application by its number, assigned in turn on one platform or on
     /// all.
     pub(super) fn ends(&self, number: u32, on: Option<u32>, mesh: bool) -> Ends {
         let (number, places) = (number as usize, self.places(on));
@@ -81,13 +81,13 @@ impl Nodes {
         Ends { client, terminal, hub, server, cache }
     }
 
-    /// The further hops behind a hub.
+    /// Returns the further hops behind a hub.
     pub(super) fn relays(&self, hub: NodeId) -> &[Relay] {
         let platform = self.platforms.iter().find(|platform| platform.hub == hub);
         platform.map_or(&[], |platform| &platform.relays)
     }
 
-    /// The number of clients on one platform or on all.
+    /// Returns the number of clients on one platform or on all.
     pub(super) fn count_clients(&self, on: Option<u32>) -> u32 {
         self.clients[self.places(on)].iter().map(Vec::len).sum::<usize>() as u32
     }
@@ -108,7 +108,7 @@ impl Nodes {
 pub(super) struct Lanes {
     pub(super) forward: Vec<LaneId>,
     pub(super) ret: Vec<LaneId>,
-    /// By terminal, if there are any.
+    /// Shapers by terminal, if the case has them.
     pub(super) shapers: Vec<LaneId>,
 }
 
@@ -168,7 +168,7 @@ impl Network<'_> {
         (0..self.links.next_hops.len()).map(relay).collect()
     }
 
-    /// The links and gateways of the further hops. A station is in the network of the hub before it.
+    /// Creates the links and gateways of the further hops. A station is in the network of the hub before it.
     fn lay_next_hops(&mut self, platform: usize) {
         let Platform { hub, relays, servers, cache, .. } = &self.nodes.platforms[platform];
         let (mut before, relays) = (*hub, relays.clone());
@@ -184,6 +184,7 @@ impl Network<'_> {
             let later = relays[number + 1..].iter().flat_map(|relay| [relay.station, relay.hub]);
             let later: Vec<_> = [hub].into_iter().chain(later).chain(servers.clone()).collect();
             for later in later {
+                // Everything beyond this hop, including the stations of later hops, is reached through it.
                 self.world.set_route(before, later, to);
                 self.world.set_route(station, later, Hop::Lane(up));
             }
@@ -194,7 +195,7 @@ impl Network<'_> {
         }
     }
 
-    /// A session of its own on a further hop: SLACP is implemented over each satellite link (SLACP
+    /// Creates the session of a further hop: SLACP runs over each satellite link separately (SLACP
     /// paper, 2).
     fn lay_next_slacp(
         &mut self,
@@ -209,7 +210,7 @@ impl Network<'_> {
         let Relay { station, hub } = relays[number];
         let servers: Vec<_> = servers.iter().chain(&cache).copied().collect();
         let clients: Vec<_> = self.nodes.clients[places.clone()].concat();
-        // The rates of the file are those of the first hop.
+        // The rates in the file apply to the first hop only.
         let [down_config, up_config] =
             [&forward, &ret].map(|link| self.slacp_config(gateways, None, link));
         self.world.add_hub(hub, down_config, &[station]);
@@ -234,7 +235,7 @@ impl Network<'_> {
         }
     }
 
-    /// A host in the hub's own network.
+    /// Creates a cache as a host in the hub's own network.
     fn lay_cache(&mut self, hub: NodeId) -> NodeId {
         let cache = self.world.add_node();
         let [to, from] = self.lay_lan([hub, cache]);
@@ -243,7 +244,8 @@ impl Network<'_> {
         cache
     }
 
-    /// From each of two nodes of a site to the other: fast and without delay.
+    /// Connects two nodes of a site by a fast network without delay; returns the hops from each to the
+    /// other.
     fn lay_lan(&mut self, [one, other]: [NodeId; 2]) -> [Hop; 2] {
         let limit = QueueLimit::Packets(LAN_QUEUE);
         let lan = LinkConfig::new(BitRate::from_mbit(1000), Duration::ZERO, Loss::None, limit);
@@ -259,7 +261,7 @@ impl Network<'_> {
         self.nodes.clients.push(clients);
     }
 
-    /// Adds a host connected to a router by its own link.
+    /// Creates a host that is connected to a router by its own link.
     fn host_at(&mut self, router: NodeId, side: &LinkConfig) -> NodeId {
         let host = self.world.add_node();
         let to = self.world.connect(host, side.clone());
@@ -269,12 +271,13 @@ impl Network<'_> {
         host
     }
 
-    /// The links of a platform. A single terminal has a link in each direction. Several receive the
-    /// hub's carrier; on the return path each has its own link, or they share some. In a mesh all
-    /// terminals receive these too.
+    /// Creates the links of a platform. A single terminal has a link in each direction. Several
+    /// terminals receive the hub's carrier; on the return path each has its own link, or they share
+    /// channels. In a mesh all terminals receive the return links too.
     fn lay_hop(&mut self, hub: NodeId, places: Range<usize>) -> (LaneId, Vec<LaneId>) {
         let (network, count) = (&self.case.network, places.len() as u32);
         let alone = count == 1;
+        // The satellite is a node only if it broadcasts to several terminals.
         let sky = if alone { self.nodes.terminals[places.start] } else { self.world.add_node() };
         let forward = self.world.connect(sky, self.links.forward.clone());
         self.lanes.forward.push(forward);
@@ -299,10 +302,11 @@ impl Network<'_> {
         (forward, ret)
     }
 
-    /// From a hub into its forward link, through the terminals' shapers if there are any.
+    /// Routes from a hub into its forward link, through the terminals' shapers if there are any.
     fn lay_uplink(&mut self, hub: NodeId, forward: LaneId, places: Range<usize>) {
         self.world.set_default_route(hub, Hop::Lane(forward));
         let Some(shaper) = self.links.shaper.clone() else { return };
+        // A node behind the shapers, where their packets enter the common forward link.
         let uplink = self.world.add_node();
         self.world.set_default_route(uplink, Hop::Lane(forward));
         for place in places {
@@ -312,7 +316,7 @@ impl Network<'_> {
         }
     }
 
-    /// Routes what is for a terminal and its clients.
+    /// Sets the route at a node to a terminal and its clients.
     fn route_to(&mut self, at: NodeId, place: usize, hop: Hop) {
         let terminal = self.nodes.terminals[place];
         for to in [terminal].iter().chain(&self.nodes.clients[place]) {
@@ -320,20 +324,20 @@ impl Network<'_> {
         }
     }
 
-    /// The return links of a platform's terminals: so many, or each terminal's part of a shared one.
+    /// Creates the return links of a platform: `channels` links, or each terminal's part of a shared one.
     fn lay_returns(&mut self, heard_by: NodeId, channels: u32, terminals: u32) -> Vec<LaneId> {
         let (hop, returns) = (&self.case.hop, &self.links.returns);
         if let Some(dama) = &hop.dama {
             let config = dama.config(&hop.forward, &returns[0], terminals);
             let shared = config.and_then(|config| self.world.connect_shared(heard_by, config));
-            // Checked when the file was read.
+            // The file was validated with the same function when it was read.
             return shared.expect("a valid scenario has a valid return link");
         }
         let returns = returns.iter().cycle().take(channels as usize);
         returns.map(|ret| self.world.connect(heard_by, ret.clone())).collect()
     }
 
-    /// Terminals limit the windows of the hosts behind them.
+    /// Lets terminals limit the windows of the hosts behind them.
     fn lay_limiters(&mut self, platform: usize, room: ByteCount, up: &[LaneId]) {
         let places = self.nodes.platforms[platform].places.clone();
         for (number, place) in places.enumerate() {
@@ -342,7 +346,7 @@ impl Network<'_> {
         }
     }
 
-    /// The hub spaces acknowledgements to its servers, by default as the forward link carries data.
+    /// Lets the hub space acknowledgements to its servers, by default at the forward link's rate.
     fn lay_spacer(&mut self, platform: usize, told: Option<BitRate>) {
         let Platform { hub, ref servers, cache, .. } = self.nodes.platforms[platform];
         let servers: Vec<_> = servers.iter().copied().chain(cache).collect();
@@ -351,7 +355,8 @@ impl Network<'_> {
         self.world.space_acknowledgements(hub, &servers, rate);
     }
 
-    /// SLACP uses the rates that the links leave to IP packets, unless the file says otherwise.
+    /// Creates the SLACP gateways of a platform. They use the rates that the links leave to IP packets,
+    /// unless the file sets others.
     fn lay_slacp(
         &mut self,
         platform: usize,
@@ -390,18 +395,19 @@ impl Network<'_> {
         let mut config = slacp::Config::new(slacp::Rate::Fixed(rate));
         if gateways.overhead == Overhead::LinkLayer {
             config.link_layer = true;
+            // SLACP counts the headers of a tunnel in its MTU; as a link layer it has none.
             config.mtu = mtu + (LINK_LAYER_HEADERS + IP_HEADER + UDP_HEADER + TUNNEL_ONLY) as u16;
         }
         if gateways.thrift.compress {
             config.decompressors = decompressors(config.memory);
         }
-        // The channel is within SLACP's limits.
+        // One channel with these settings is within SLACP's limits.
         let added = World::add_tunnel(&mut config, gateways.queue, gateways.thrift);
         debug_assert_eq!(added, Ok(()));
         config
     }
 
-    /// Tells a gateway what its link charges, and what may wait for it.
+    /// Sets a gateway's overhead on the link, and the size of its MAC buffer.
     fn lay_below(&mut self, node: NodeId, gateways: &Gateways, link: &LinkSpec, lane: LaneId) {
         let packet = usize::from(self.case.hop.mtu) + LINK_LAYER_HEADERS;
         let rate = link.peak_rate(packet as u16);
@@ -410,7 +416,7 @@ impl Network<'_> {
         self.world.set_below(node, gateways.overhead, gateways.mac_buffer.map(buffer));
     }
 
-    /// Hosts' packets go through the session, gateways' own packets over the link.
+    /// Routes packets of hosts through the session; packets of the gateways themselves use the link.
     fn lay_tunnel(&mut self, platform: usize, place: usize) {
         let terminal = self.nodes.terminals[place];
         let Platform { hub, ref servers, cache, .. } = self.nodes.platforms[platform];

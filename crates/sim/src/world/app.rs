@@ -1,4 +1,4 @@
-//! What applications can do, and how they are notified.
+//! Operations for applications, and delivery of their notifications.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ use crate::talk::{Closer, News, Side, Talk};
 use crate::turn::Turn;
 use crate::world::socket::End;
 
-/// Both ends of something that communicates.
+/// An application; it drives both ends of its communication.
 pub trait App: core::fmt::Debug {
     /// Handles a notification; acts through the methods of `world`.
     fn handle(&mut self, world: &mut World, me: AppId, notice: Notice);
@@ -37,12 +37,12 @@ impl World {
         id
     }
 
-    /// Draws a new seed.
+    /// Draws a new seed from the world's random numbers.
     pub fn draw_seed(&mut self) -> u64 {
         self.seeds.bits()
     }
 
-    /// Statistics of an application.
+    /// Returns the statistics of an application.
     pub fn tally(&self, app: AppId) -> &Tally {
         &self.tallies[app.index()]
     }
@@ -72,7 +72,7 @@ impl World {
         talk
     }
 
-    /// Opens a TCP segment and returns its near socket; `None` if it is not TCP.
+    /// Opens segment `at` of a path and returns its near socket; `None` if it is not TCP.
     pub(super) fn open_leg(
         &mut self,
         path: &Arc<Path>,
@@ -101,7 +101,7 @@ impl World {
         Some(near)
     }
 
-    /// The owner of the far end of segment `at`: the server, or a gateway.
+    /// Returns the owner of the far end of segment `at`: the server, or a gateway.
     fn owner_after(&mut self, path: &Arc<Path>, at: usize, hosts: Hosts) -> Owner {
         if at + 1 == path.legs.len() {
             return match hosts {
@@ -112,12 +112,12 @@ impl World {
         Owner::Split(self.add_split(path, at + 1, hosts))
     }
 
-    /// Tells the application of each request of a connection that arrives ([`Notice::Asked`]).
+    /// Reports each arriving request of a connection to its application ([`Notice::Asked`]).
     pub fn tell_requests(&mut self, talk: Key) {
         self.change(talk, |talk| talk.tells_requests = true);
     }
 
-    /// Resets a connection from the client's end. Its application hears no more of it.
+    /// Resets a connection from the client's end. Its application gets no further notifications about it.
     pub fn abort(&mut self, talk: Key) {
         let now = self.now;
         let socket = self.talks.remove(talk).and_then(|talk| talk.sockets[0]);
@@ -129,7 +129,7 @@ impl World {
         }
     }
 
-    /// Sends a request. Requests are answered in order.
+    /// Sends a request. Replies keep the order of the requests.
     pub fn ask(&mut self, talk: Key, turn: Turn) {
         self.change(talk, |talk| talk.ask(turn));
     }
@@ -139,12 +139,12 @@ impl World {
         self.change(talk, |_| {});
     }
 
-    /// Makes no further requests. The connection may end when all are answered.
+    /// Declares that there are no further requests. The connection may end when all are answered.
     pub fn finish(&mut self, talk: Key) {
         self.change(talk, Talk::finish);
     }
 
-    /// Writes nothing beyond what has been written.
+    /// Stops writing on a connection: bytes that have not been written are dropped.
     pub fn stop(&mut self, talk: Key) {
         self.change(talk, Talk::stop);
     }
@@ -157,7 +157,7 @@ impl World {
         }
     }
 
-    /// Bytes of a conversation received by the server and by the client.
+    /// Returns the bytes of a conversation received by the server and by the client.
     pub fn received(&self, talk: Key) -> Option<[u64; 2]> {
         Some(self.talks.get(talk)?.received())
     }
@@ -168,7 +168,7 @@ impl World {
         self.send_unaccounted([from, to], ip, datagram);
     }
 
-    /// [`Self::send_datagram`] without a trace in the statistics. One for its own node arrives at once.
+    /// Sends a datagram that the statistics do not count. One for its own node arrives at once.
     pub(crate) fn send_unaccounted(
         &mut self,
         [from, to]: [NodeId; 2],
@@ -185,7 +185,7 @@ impl World {
         self.notices.push_back((AppId(datagram.app), Notice::Datagram(datagram)));
     }
 
-    /// Sets the start of an application to now.
+    /// Records that an application begins now.
     pub fn begin(&mut self, app: AppId) {
         self.tallies[app.index()].began = self.now;
     }
@@ -204,7 +204,7 @@ impl World {
         self.tallies[app.index()].deeds.push(deed);
     }
 
-    /// Records that a connection of an application did not end well.
+    /// Records that a connection of an application failed.
     pub fn note_broken(&mut self, app: AppId) {
         self.tallies[app.index()].broken += 1;
     }
@@ -217,8 +217,7 @@ impl World {
         tally.delays.push(now.saturating_since(datagram.sent_at));
     }
 
-    /// Passes the events of a conversation to its application; forgets the conversation if it is
-    /// over.
+    /// Passes the events of a conversation to its application; removes the conversation when it is over.
     pub(super) fn tell_news(&mut self, key: Key) {
         while let Some(talk) = self.talks.get_mut(key) {
             let Some(news) = talk.news.pop_front() else { return };
@@ -251,6 +250,7 @@ impl World {
     /// Delivers all pending notifications to applications.
     pub(super) fn tell_apps(&mut self) {
         while let Some((id, notice)) = self.notices.pop_front() {
+            // Taken out while it acts, because it gets the whole world as `&mut`.
             let Some(mut app) = self.apps[id.index()].take() else { continue };
             app.handle(self, id, notice);
             self.apps[id.index()] = Some(app);

@@ -1,4 +1,4 @@
-//! The link below a SLACP gateway: what it charges, and how much it lets wait.
+//! The link below a SLACP gateway: its overhead, and the flow control of its MAC buffer.
 
 use core::time::Duration;
 
@@ -15,17 +15,17 @@ use crate::packet::Sealed;
 #[derive(Debug, Clone, Default)]
 pub(super) struct Below {
     pub(super) overhead: Overhead,
-    /// Flow control between MAC and IP, if there is any.
+    /// Flow control between MAC and IP, if it is used.
     buffer: Option<MacBuffer>,
-    /// Whether new data is held back.
+    /// True while new data is held back.
     pub(super) is_full: bool,
     pub(super) charged: Charged,
 }
 
-/// What links charged for a gateway's datagrams, and what a secure tunnel would have cost.
+/// Bytes that a gateway's datagrams took on links, and would have taken in a secure tunnel.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Charged {
-    /// Datagrams.
+    /// Number of datagrams.
     pub packets: u64,
     /// Their size on the link, in bytes.
     pub link: u64,
@@ -41,27 +41,27 @@ impl Charged {
     }
 }
 
-/// How much may wait for a gateway's link: flow control between MAC and IP (SLACP paper, §2).
+/// The buffer in front of a gateway's link: flow control between MAC and IP (SLACP paper, §2).
 #[derive(Debug, Clone)]
 pub struct MacBuffer {
-    /// The link.
+    /// The link whose queue is the buffer.
     pub lane: LaneId,
-    /// Bytes that may wait for it.
+    /// Maximum number of bytes that may wait for it.
     pub most: ByteCount,
     /// Size of a full packet on the link, in bytes. New data is passed on if a full packet fits.
     pub packet: usize,
-    /// How often to look for room while there is none. A fraction of the time that a full packet
+    /// Time between checks for room while the buffer is full. A fraction of the time that a full packet
     /// takes, so that the link never runs out of packets.
     pub look_every: Duration,
 }
 
 impl Below {
-    /// The same link, for a gateway that has restarted.
+    /// Returns the same link for a gateway that has restarted, with nothing held back.
     pub(super) fn afresh(&self) -> Self {
         Self { is_full: false, ..self.clone() }
     }
 
-    /// When to look for room again.
+    /// Returns the time of the next check for room, while the buffer is full.
     pub(super) fn look_again(&self, now: Instant) -> Option<Instant> {
         let buffer = self.buffer.as_ref().filter(|_| self.is_full)?;
         Some(now + buffer.look_every)
@@ -69,22 +69,22 @@ impl Below {
 }
 
 impl World {
-    /// Sets what the link below a gateway charges, and how much may wait for it; with `None`, SLACP
-    /// sends at its rate.
+    /// Sets the overhead and the buffer of the link below a gateway; without a buffer, SLACP sends at
+    /// its own rate.
     pub fn set_below(&mut self, node: NodeId, overhead: Overhead, buffer: Option<MacBuffer>) {
         if let Some(gateway) = self.gateway(node) {
             gateway.below = Below { overhead, buffer, ..Below::default() };
         }
     }
 
-    /// What links have charged for the datagrams of a gateway; nothing if the node is none.
+    /// Returns the bytes that a gateway's datagrams have taken; zeros if the node is not a gateway.
     pub fn charged(&self, node: NodeId) -> Charged {
         let place = self.nodes[node.index()].gateway;
         place.map_or_else(Charged::default, |place| self.gateways[place as usize].below.charged)
     }
 
-    /// Bytes that wait for a lane now; of a shared return link in front of the MAC buffer and in it,
-    /// without control.
+    /// Returns the bytes that wait for a lane now. On a shared return link these are the bytes in front
+    /// of the MAC buffer and in it, without control traffic.
     pub(super) fn waiting(&mut self, lane: LaneId) -> u64 {
         let now = self.now;
         match &mut self.lanes[lane.index()].carrier {
@@ -105,7 +105,7 @@ impl World {
         }
     }
 
-    /// Tells a gateway's sessions whether the link below has room for a packet.
+    /// Holds back new data of a gateway's sessions while the link below has no room for a packet.
     pub(super) fn follow_room(&mut self, node: NodeId) {
         let now = self.now;
         let Some(MacBuffer { lane, most, packet, .. }) =
@@ -120,7 +120,7 @@ impl World {
         }
         let sessions: Vec<_> = gateway.sessions.values().copied().collect();
         for session in sessions {
-            // A session that is over has nothing to hold back.
+            // The call fails only for a session that has ended; it has nothing to hold back.
             let _ = gateway.endpoint.hold_back(now, session, 0, is_full);
         }
     }

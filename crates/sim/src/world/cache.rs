@@ -1,4 +1,4 @@
-//! Caches at hubs, which fetch from servers what they lack.
+//! Caches at hubs, which fetch missing replies from servers.
 
 use std::sync::Arc;
 
@@ -26,7 +26,7 @@ impl World {
         self.ask(fetching, turn);
     }
 
-    /// A cache has looked for a reply: it passes it on, or asks the server.
+    /// Ends a cache's search: on a hit it passes the reply on, on a miss it asks the server.
     pub(super) fn looked(&mut self, client: Key) {
         let cache = self.talks.get_mut(client).and_then(|talk| talk.cache.as_mut());
         match cache.and_then(Cache::looked) {
@@ -36,7 +36,7 @@ impl World {
         }
     }
 
-    /// Passes on what has come from a server.
+    /// Passes on bytes that have come from a server.
     pub(super) fn feed(&mut self, client: Key, bytes: u64) {
         let Some(talk) = self.talks.get_mut(client) else { return };
         talk.feed(bytes);
@@ -59,7 +59,7 @@ impl World {
         }
     }
 
-    /// Resets the connection of a client whose reply has not come.
+    /// Resets the connection of a client whose reply is incomplete.
     fn give_up(&mut self, client: Key) {
         let now = self.now;
         let cut = self

@@ -1,4 +1,4 @@
-//! What hosts remember of their peers from one connection to the next.
+//! State about peers that hosts keep from one connection to the next.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use crate::socket::Socket;
 /// The memories of all hosts.
 #[derive(Debug, Default)]
 pub(super) struct Memory {
-    /// By host and peer.
+    /// State by host and peer.
     peers: BTreeMap<[NodeId; 2], Peer>,
     /// The last connection count of each host (T/TCP's CCgen).
     counts: BTreeMap<NodeId, u32>,
@@ -26,7 +26,7 @@ struct Peer {
 }
 
 impl Memory {
-    /// The settings of a connection of `host` to `peer` with what is remembered.
+    /// Adds the remembered state to the settings of a connection from `hosts[0]` to `hosts[1]`.
     pub(super) fn recall(&mut self, config: Arc<Config>, hosts: [NodeId; 2]) -> Arc<Config> {
         let mut config = config;
         let shares = config.sharing != Sharing::None && config.shared.is_none();
@@ -43,13 +43,13 @@ impl Memory {
 
     fn next_count(&mut self, host: NodeId) -> u32 {
         let count = self.counts.entry(host).or_default();
-        // 0 is not a count.
+        // 0 means "undefined" (RFC 1644 §3.1).
         *count = count.checked_add(1).unwrap_or(1);
         *count
     }
 
-    /// Gives a socket the host's cache of its peer; returns whether it may change that. Others may have
-    /// changed it since the connection was opened.
+    /// Gives a socket the host's current T/TCP cache for its peer, because other connections may have
+    /// changed it since this one was opened. Returns true if the socket may change it.
     pub(super) fn lend_tao_cache(&self, socket: &mut Socket) -> bool {
         let lends = has_tao_cache(socket) && is_opening(socket);
         if lends {
@@ -58,13 +58,13 @@ impl Memory {
         lends
     }
 
-    /// Keeps what a socket has made of the host's cache.
+    /// Stores a socket's T/TCP cache as the host's.
     pub(super) fn keep_tao_cache(&mut self, socket: &Socket) {
         let peer = self.peers.entry([socket.node, socket.peer_node]).or_default();
         peer.tao = socket.tcp.tao_cache();
     }
 
-    /// Keeps what a socket knows about its path, if its settings say so.
+    /// Stores a socket's estimates of its path, if its settings share them.
     pub(super) fn keep_control_block(&mut self, socket: &Socket) {
         let sharing = socket.tcp.config().sharing;
         if sharing != Sharing::None {

@@ -1,4 +1,4 @@
-//! Packets in transit.
+//! Nodes, routes and links, and the packets in transit on them.
 
 use link::dama::{Dama, DamaConfig, DamaError};
 use link::{Counters, Link, LinkConfig, Tally};
@@ -10,12 +10,12 @@ use crate::ids::{LaneId, NodeId};
 use crate::network::{Carrier, Hop, Lane, Medium, Node};
 use crate::packet::{Body, Packet};
 
-/// Maximum number of times a packet is forwarded without a link in between; beyond it, routes form
-/// a loop.
+/// Maximum number of times a packet is forwarded without a link in between; more indicate a routing
+/// loop.
 const HOPS: u32 = 64;
 
 impl World {
-    /// Adds a node.
+    /// Adds a node without routes.
     pub fn add_node(&mut self) -> NodeId {
         self.nodes.push(Node::default());
         NodeId(self.nodes.len() as u32 - 1)
@@ -50,7 +50,7 @@ impl World {
         LaneId(self.lanes.len() as u32 - 1)
     }
 
-    /// The shared return link that a lane is part of, with the terminal's number on it.
+    /// Returns the shared return link that a lane is part of, and the terminal's index on it.
     pub fn shared(&self, lane: LaneId) -> Option<(&Dama<Box<Packet>>, usize)> {
         match self.lanes[lane.index()].carrier {
             Carrier::Own { .. } => None,
@@ -70,17 +70,17 @@ impl World {
         self.nodes[node.index()].default = Some(hop);
     }
 
-    /// A link's counters.
+    /// Returns a link's counters.
     pub fn counters(&self, lane: LaneId) -> &Counters {
         self.lanes[lane.index()].read(&self.media).1
     }
 
-    /// The current queue of a link.
+    /// Returns the current queue of a link.
     pub fn queued(&self, lane: LaneId) -> Tally {
         self.lanes[lane.index()].read(&self.media).0
     }
 
-    /// Maximum number of packets that ever waited for a link.
+    /// Returns the maximum number of packets that waited for a link so far.
     pub fn peak_queue(&self, lane: LaneId) -> u64 {
         self.lanes[lane.index()].peak
     }
@@ -94,7 +94,7 @@ impl World {
         self.forward(node, packet);
     }
 
-    /// Forwards a packet from `node`.
+    /// Forwards a packet from `node`, unless its spacer holds the packet back.
     pub(super) fn forward(&mut self, node: NodeId, packet: Box<Packet>) {
         if self.nodes[node.index()].spacer.is_none() {
             self.route(node, packet);
@@ -103,7 +103,7 @@ impl World {
         }
     }
 
-    /// Forwards a packet that nothing holds back.
+    /// Forwards a packet by the routes, past any spacer.
     pub(super) fn route(&mut self, mut node: NodeId, mut packet: Box<Packet>) {
         for _ in 0..HOPS {
             if self.nodes[node.index()].limiter.is_some() {
@@ -128,7 +128,7 @@ impl World {
             Carrier::Own { link, alarm, .. } => {
                 link.handle_packet(self.now, packet);
                 lane.peak = lane.peak.max(link.queued().packets);
-                // A later packet is delivered later.
+                // This packet is delivered after the one that the alarm is set for.
                 if alarm.is_set() && !link.reorders() {
                     return;
                 }
@@ -153,7 +153,7 @@ impl World {
         }
     }
 
-    /// Delivers packets at the end of a link.
+    /// Delivers the packets that have arrived at the end of a link.
     fn arrive(&mut self, id: LaneId) {
         loop {
             let Carrier::Own { link, to, .. } = &mut self.lanes[id.index()].carrier else { return };
@@ -191,7 +191,7 @@ impl World {
         medium.alarm.set(&mut self.agenda, next, Due::Medium(index));
     }
 
-    /// Takes a packet at the end of a link.
+    /// Handles a packet at the end of a link: delivers or forwards it.
     fn come_out(&mut self, to: NodeId, packet: Box<Packet>) {
         self.arrivals += 1;
         if packet.to == to {

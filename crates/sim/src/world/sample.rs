@@ -1,4 +1,4 @@
-//! Recording.
+//! Periodic samples of connections and links.
 
 use core::time::Duration;
 
@@ -7,18 +7,19 @@ use crate::ids::LaneId;
 use crate::probe::{Line, Load, Probe, State};
 
 impl World {
-    /// Samples the state of everything recorded, at this interval.
+    /// Samples all recorded connections and links at this interval.
     pub fn sample_every(&mut self, every: Duration) {
+        // With an interval of zero, time would stand still.
         self.probe.every = Some(every.max(Duration::from_nanos(1)));
         self.agenda.enter(self.now, Due::Sample);
     }
 
-    /// Records the load of a link.
+    /// Records the load of a link under this label.
     pub fn watch_lane(&mut self, label: String, lane: LaneId) {
         self.probe.links.push(Line { label, lane, loads: Vec::new() });
     }
 
-    /// The recordings so far.
+    /// Returns the recordings so far.
     pub fn probe(&self) -> &Probe {
         &self.probe
     }

@@ -1,4 +1,4 @@
-//! Connections between hosts that follow a script.
+//! Connections between scripted hosts.
 
 use std::sync::Arc;
 
@@ -26,17 +26,18 @@ impl World {
         key
     }
 
-    /// What has become of a scripted connection, at the client and at the server.
+    /// Returns the states that the client's and the server's end of a scripted connection have reached.
     pub fn endings(&self, connection: Key) -> Option<[Ending; 2]> {
         Some(self.scripted.get(connection)?.hosts.each_ref().map(|host| host.ending))
     }
 
-    /// Number of TCP sockets in the world, of hosts and of gateways.
+    /// Returns the number of TCP sockets in the world, of hosts and of gateways.
     pub fn sockets(&self) -> usize {
         self.sockets.iter().count()
     }
 
-    /// Sets the server's socket of a scripted connection, which may not be there to answer.
+    /// Sets the server's socket of a scripted connection; removes or silences it if the server does not
+    /// accept.
     pub(super) fn join_script(&mut self, key: Key, socket: Key) {
         let Some(connection) = self.scripted.get_mut(key) else { return };
         connection.host(Side::Server).socket = Some(socket);

@@ -1,4 +1,4 @@
-//! Gateways that join two segments by a SLACP session: the real protocol with real data and keys.
+//! Gateways that connect two segments by a SLACP session: the real protocol with real data and keys.
 
 use core::net::{Ipv4Addr, SocketAddr};
 use std::collections::BTreeMap;
@@ -26,32 +26,32 @@ use crate::split::LegEnd;
 
 /// The UDP port of every gateway.
 const PORT: u16 = 5258;
-/// Maximum number of bytes written or read at once, as in the gateway.
+/// Maximum number of bytes written or read at once; the same as in the gateway.
 const CHUNK: usize = 65_536;
 
 pub(crate) struct Gateway {
     pub(super) endpoint: Endpoint,
     config: Config,
     role: Role,
-    /// Most connections that it carries at once, if there is a limit; further streams are reset.
+    /// Maximum number of simultaneous connections; further streams are reset.
     most_connections: Option<usize>,
-    /// Whether it can open no socket (EMFILE).
+    /// True while it cannot open sockets (EMFILE).
     has_no_descriptor: bool,
     alarm: Alarm,
-    /// The link below.
+    /// The link below, with its flow control.
     pub(super) below: Below,
     /// The session with each peer, once it is up.
     pub(super) sessions: BTreeMap<NodeId, SessionId>,
     peers: BTreeMap<SessionId, NodeId>,
     streams: BTreeMap<(SessionId, StreamId), Key>,
-    /// How many streams of each session may be compressed.
+    /// Slots for compressed streams, by session.
     encoders: BTreeMap<SessionId, Slots>,
     /// Split connections that wait for a session.
     waiting: Vec<Key>,
     buffer: Vec<u8>,
 }
 
-/// The side of the hop, and the peers.
+/// The side of the hop, with its peers.
 #[derive(Debug, Clone)]
 enum Role {
     Hub(Vec<PublicKey>),
@@ -76,9 +76,9 @@ fn node_at(address: SocketAddr) -> Option<NodeId> {
     Some(NodeId(u32::from(*address.ip()) & 0x00ff_ffff))
 }
 
-/// The key pair of a node.
+/// Returns the key pair of a node.
 fn identity(node: NodeId) -> KeyPair {
-    // Not the number itself, because the curve ignores the lowest bits.
+    // Not the number itself: X25519 ignores the three lowest bits of a private key.
     let mut private = [0; 32];
     Dice::new(node.0.into()).fill(&mut private);
     KeyPair::from_private(private)
@@ -117,8 +117,8 @@ impl World {
         }
     }
 
-    /// Ends a gateway's process and starts it again at once. The kernel resets the connections that
-    /// it had; its peers find out by themselves.
+    /// Kills a gateway's process and starts it again at once. The kernel resets its connections; its
+    /// SLACP peers have to detect the restart.
     pub fn restart_gateway(&mut self, node: NodeId) {
         let now = self.now;
         let Some(place) = self.nodes[node.index()].gateway else { return };
@@ -144,27 +144,27 @@ impl World {
         self.settle();
     }
 
-    /// Sets the most connections that a gateway carries at once.
+    /// Sets the maximum number of simultaneous connections of a gateway.
     pub fn set_most_connections(&mut self, node: NodeId, most: Option<usize>) {
         if let Some(gateway) = self.gateway(node) {
             gateway.most_connections = most;
         }
     }
 
-    /// Takes a gateway's last descriptor away, or gives them back: without, it can connect to
-    /// nobody.
+    /// Makes a gateway run out of file descriptors, or ends that; without descriptors it cannot open
+    /// connections.
     pub fn set_descriptors(&mut self, node: NodeId, are_there: bool) {
         if let Some(gateway) = self.gateway(node) {
             gateway.has_no_descriptor = !are_there;
         }
     }
 
-    /// Number of split connections at a gateway.
+    /// Returns the number of split connections at a gateway.
     pub fn connections(&self, node: NodeId) -> usize {
         self.splits_at(node).count()
     }
 
-    /// Number of streams that a gateway still has to do with.
+    /// Returns the number of streams that a gateway has not closed.
     pub fn streams(&self, node: NodeId) -> usize {
         let place = self.nodes[node.index()].gateway;
         place.map_or(0, |place| self.gateways[place as usize].streams.len())
@@ -177,7 +177,7 @@ impl World {
 
     fn is_full(&mut self, node: NodeId) -> bool {
         let most = self.gateway(node).and_then(|gateway| gateway.most_connections);
-        // Counting takes a look at every connection.
+        // Counted only if there is a limit, because it visits every connection.
         most.is_some_and(|most| self.connections(node) >= most)
     }
 
@@ -190,23 +190,23 @@ impl World {
         self.gateways.get_mut(place as usize)
     }
 
-    /// Statistics of a gateway's session with a peer.
+    /// Returns the statistics of a gateway's session with a peer.
     pub fn session_stats(&self, node: NodeId, peer: NodeId) -> Option<slacp::Stats> {
         let gateway = &self.gateways[self.nodes[node.index()].gateway? as usize];
         gateway.endpoint.stats(*gateway.sessions.get(&peer)?)
     }
 
-    /// Turns on the event logs of a gateway's sessions, each with room for this many entries.
+    /// Enables the event logs of a gateway's sessions, each with room for this many entries.
     pub fn log_sessions(&mut self, node: NodeId, entries: usize) {
         let Some(gateway) = self.gateway(node) else { return };
         let sessions: Vec<SessionId> = gateway.sessions.values().copied().collect();
         for session in sessions {
-            // A session that is over has no log.
+            // The call fails only for a session that has ended; it has no log.
             let _ = gateway.endpoint.set_event_log(session, entries);
         }
     }
 
-    /// The oldest entry of a gateway's event logs.
+    /// Removes and returns the oldest entry of a gateway's event logs.
     pub fn poll_log(&mut self, node: NodeId) -> Option<slacp::LogEntry> {
         self.gateway(node)?.endpoint.poll_log()
     }
@@ -250,6 +250,7 @@ impl World {
             let sealed = Sealed { bytes, is_control, overhead };
             gateway.below.charged.add(&sealed);
             self.send(Box::new(Packet::v4(node, to, Body::Slacp(sealed))));
+            // Every datagram may fill the MAC buffer.
             self.follow_room(node);
         }
         let Some(place) = self.nodes[node.index()].gateway else { return };
@@ -266,7 +267,7 @@ impl World {
             Event::Up { address, .. } => {
                 let Some(peer) = node_at(address) else { return };
                 gateway.sessions.insert(peer, session);
-                // The session has not heard of it.
+                // A new session is not held back yet: the next check has to report a full buffer again.
                 gateway.below.is_full = false;
                 gateway.peers.insert(session, peer);
                 for split in core::mem::take(&mut gateway.waiting) {
@@ -318,8 +319,8 @@ impl World {
         }
     }
 
-    /// Opens the stream between `nodes[at]` and the next gateway for `split`; `None` while there is
-    /// no session.
+    /// Opens the stream between `nodes[at]` and the next gateway for `split`; returns `None` while there
+    /// is no session.
     ///
     /// # Errors
     /// If there is no room for another stream.
@@ -331,7 +332,7 @@ impl World {
         split: Key,
     ) -> Result<Option<LegEnd>, ResetReason> {
         let (now, peer) = (self.now, path.nodes[at + 1]);
-        // Gateways share their memory among clients by the source. Its port tells openings apart.
+        // Gateways share their memory among clients by source address. The port identifies the opening.
         self.opened = self.opened.wrapping_add(1);
         let source = SocketAddr::new(address(path.nodes[0]).ip(), self.opened);
         let Some(gateway) = self.gateway(path.nodes[at]) else {
@@ -340,7 +341,7 @@ impl World {
         let open = Open { destination: address(peer), source, dscp: None };
         let opened = match gateway.sessions.get(&peer).copied() {
             Some(session) => {
-                // Without decompressors on either side it is not.
+                // Not compressed unless both sides have decompressors.
                 let opened = gateway.endpoint.open_compressed(now, session, open);
                 opened.map(|stream| (session, stream))
             }
@@ -363,7 +364,7 @@ impl World {
         }
     }
 
-    /// Answers a stream that the peer has opened.
+    /// Accepts or resets a stream that the peer has opened.
     fn answer_stream(
         &mut self,
         node: NodeId,
@@ -418,21 +419,21 @@ impl Gateway {
         }
     }
 
-    /// The coder of a stream whose data both sides compress where it pays.
+    /// Returns the coder of a stream; `None` if its data is not compressed.
     pub(super) fn coder(&mut self, session: SessionId, stream: StreamId) -> Option<Box<Coded>> {
         if !self.endpoint.is_compressed(session, stream) {
             return None;
         }
         let most = usize::from(self.endpoint.peer_decompressors(session));
         let encoders = self.encoders.entry(session).or_insert_with(|| Slots::new(most));
-        // The peer counts its streams itself.
+        // Not limited here: the peer keeps to the number that was announced to it.
         let decoder = Decoder::new(DecoderPool::new(usize::MAX));
         let has_dictionary = self.endpoint.peer_has_dictionary(session);
         let encoder = Encoder::new(encoders.clone()).with_dictionary(has_dictionary);
         Some(Box::new(Coded::new(encoder, decoder)))
     }
 
-    /// Reads the next bytes, which begin at this position, and checks them.
+    /// Reads the next bytes, which begin at `position`, and checks them.
     pub(super) fn read(
         &mut self,
         (session, stream): (SessionId, StreamId),
@@ -453,7 +454,7 @@ impl Gateway {
         Ok(read)
     }
 
-    /// Writes what there is room for.
+    /// Writes as many bytes as there is room for, and returns their number.
     pub(super) fn write(
         &mut self,
         (session, stream): (SessionId, StreamId),
@@ -472,7 +473,8 @@ impl Gateway {
         written.unwrap_or(0)
     }
 
-    /// Ends this side's direction of a stream; whether there was room for what has to precede that.
+    /// Ends this side's direction of a stream; returns false if there was no room for the rest of its
+    /// compressed data.
     pub(super) fn finish(
         &mut self,
         (session, stream): (SessionId, StreamId),
@@ -485,14 +487,15 @@ impl Gateway {
         is_flushed
     }
 
-    /// Writes what has to precede the end of this side's direction; whether there was room for it.
+    /// Writes the rest of the compressed data; returns false if there was no room for it.
     fn flush(&mut self, stream: (SessionId, StreamId), coded: Option<&mut Coded>) -> bool {
         let write = |bytes: &[u8]| self.endpoint.write(stream.0, stream.1, bytes);
-        // If it is reset, its event follows.
+        // An error means that the stream was reset; the event follows.
         coded.is_none_or(|coded| coded.finish(write).unwrap_or(true))
     }
 
-    /// Resets a stream after its data; whether there was room for what has to precede that.
+    /// Resets a stream after its data; returns false if there was no room for the rest of its compressed
+    /// data.
     pub(super) fn reset_after_data(
         &mut self,
         (session, stream): (SessionId, StreamId),
@@ -502,7 +505,7 @@ impl Gateway {
         let is_flushed = self.flush((session, stream), coded);
         if is_flushed {
             self.streams.remove(&(session, stream));
-            // It may already be gone.
+            // The call fails only if the stream has already ended.
             let _ = self.endpoint.reset_after_data(session, stream, reason);
         }
         is_flushed
@@ -510,7 +513,7 @@ impl Gateway {
 
     pub(super) fn reset(&mut self, session: SessionId, stream: StreamId, reason: ResetReason) {
         self.streams.remove(&(session, stream));
-        // It may already be gone.
+        // The call fails only if the stream has already ended.
         let _ = self.endpoint.reset(session, stream, reason);
     }
 }
@@ -528,7 +531,7 @@ fn read_coded(
         Ok(Read::Blocked) => Ok(Got::Nothing),
         Err(error) => Err(Unread::Stream(error)),
     };
-    // Work takes no time here.
+    // Decompression takes no virtual time, so there is no reason to let others go first.
     let got = loop {
         match coded.read(buffer, &mut receive) {
             Ok(Got::Later) => {}
@@ -544,7 +547,7 @@ fn read_coded(
     }
 }
 
-/// Why a stream cannot be read.
+/// The reason why a stream cannot be read.
 enum Unread {
     Stream(StreamError),
     Malformed(Malformed),

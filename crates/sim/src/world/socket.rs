@@ -1,4 +1,4 @@
-//! Opening, driving and closing connections.
+//! TCP sockets: opening, driving and closing connections.
 
 use std::sync::Arc;
 
@@ -23,7 +23,7 @@ pub(super) struct End {
 }
 
 impl World {
-    /// Creates both ends of a connection. Its SYN is sent when the first of them is served.
+    /// Creates both ends of a connection. The SYN is sent when the first end is serviced.
     pub(super) fn open_sockets(&mut self, [mut from, mut to]: [End; 2], ip: IpVersion) -> [Key; 2] {
         from.config = self.memory.recall(from.config, [from.node, to.node]);
         to.config = self.memory.recall(to.config, [to.node, from.node]);
@@ -52,6 +52,7 @@ impl World {
         if let Some(socket) = self.sockets.get_mut(active) {
             socket.peer = passive;
             if has_tao_cache(socket) {
+                // An active open changes the cache entry of the last count sent (RFC 1644).
                 self.memory.keep_tao_cache(socket);
             }
         }
@@ -88,13 +89,14 @@ impl World {
         self.service(destination);
     }
 
-    /// Lets the owner of a socket read and write, sends what is due, and sets the alarm. Called
-    /// after every change to a socket.
+    /// Lets the owner of a socket read and write, sends the segments that are due, and sets the alarm.
+    /// Called after every change to a socket.
     pub(super) fn service(&mut self, key: Key) {
         let Some(socket) = self.sockets.get_mut(key) else { return };
         match socket.owner {
             Owner::Talk(talk, side) => {
                 let Some(talk_ref) = self.talks.get_mut(talk) else {
+                    // Its application has aborted it.
                     while socket.tcp.poll_event().is_some() {}
                     return self.flush(key);
                 };
@@ -115,7 +117,7 @@ impl World {
             Owner::Nobody => {}
             Owner::Split(split) => {
                 self.serve_split(split);
-                // One that has ended no longer serves its sockets.
+                // A split connection that has ended no longer polls its sockets.
                 if let Some(socket) = self.sockets.get_mut(key) {
                     while socket.tcp.poll_event().is_some() {}
                 }
@@ -124,7 +126,7 @@ impl World {
         }
     }
 
-    /// Sends what a socket has to send and sets its alarm. Removes it when it is closed.
+    /// Sends a socket's pending segments and sets its alarm. Removes the socket when it is closed.
     pub(super) fn flush(&mut self, key: Key) {
         let now = self.now;
         loop {
@@ -141,7 +143,7 @@ impl World {
                 self.memory.keep_control_block(socket);
                 match state {
                     State::Closed if !self.is_still_read(key) => self.forget(key),
-                    // A client that gave up has reset it.
+                    // A RST has returned it to LISTEN, and the client that gave up will not connect again.
                     State::Listen if self.sockets.get(peer).is_none() => self.remove_deaf(key),
                     _ => {}
                 }
@@ -156,7 +158,7 @@ impl World {
         }
     }
 
-    /// Whether the owner of a closed socket may still read what has arrived.
+    /// Returns true if the owner of a closed socket may still read from it.
     fn is_still_read(&self, key: Key) -> bool {
         let Some(socket) = self.sockets.get(key) else { return false };
         match socket.owner {
@@ -169,7 +171,7 @@ impl World {
         }
     }
 
-    /// Removes a closed socket, and its peer if that has not received anything yet.
+    /// Removes a closed socket, and its peer if that is still in LISTEN.
     fn forget(&mut self, key: Key) {
         let Some(socket) = self.sockets.remove(key) else { return };
         if let Some(watched) = socket.watched {
@@ -181,8 +183,7 @@ impl World {
         }
     }
 
-    /// Removes a socket that no client will connect to, with the split connection that waits for
-    /// one.
+    /// Removes a socket that no client will connect to, and the split connection that waits for one.
     fn remove_deaf(&mut self, key: Key) {
         if let Some(socket) = self.sockets.remove(key)
             && let Owner::Split(split) = socket.owner

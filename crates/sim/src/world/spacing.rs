@@ -1,9 +1,9 @@
 //! Gateways that space acknowledgements instead of splitting connections.
 //!
-//! Acknowledgements that arrive in bursts, for instance in the slots of a return link, make their
+//! Acknowledgements that arrive in bursts, for instance in the slots of a return link, make the
 //! sender send in bursts. A gateway at the hub holds them back so that they release data no faster than
 //! the forward link carries it (RFC 3135 §3.1.1; the "TCP ACK spacing" of ENAC, 3.1). All connections
-//! share the link, and so the spacing.
+//! share one schedule, because they share the link.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -17,7 +17,7 @@ use crate::packet::{Body, Packet};
 use crate::slab::Key;
 
 impl World {
-    /// Lets `node` space acknowledgements to `servers`, so that they release data at `rate`.
+    /// Lets `node` space acknowledgements to `servers`, so that they release data at no more than `rate`.
     pub fn space_acknowledgements(&mut self, node: NodeId, servers: &[NodeId], rate: BitRate) {
         let pace = Pace { rate, acked: BTreeMap::new(), free: Instant::ZERO };
         let servers = servers.iter().copied().collect();
@@ -25,7 +25,7 @@ impl World {
         self.nodes[node.index()].spacer = Some(Box::new(spacer));
     }
 
-    /// Holds an acknowledgement until its time; returns what may pass now.
+    /// Holds an acknowledgement until it is due; returns a packet that may pass now.
     pub(super) fn pass_spacer(&mut self, node: NodeId, packet: Box<Packet>) -> Option<Box<Packet>> {
         let now = self.now;
         let Some(spacer) = self.nodes[node.index()].spacer.as_deref_mut() else {
@@ -52,8 +52,8 @@ impl World {
         None
     }
 
-    /// Lets all pass that are held for a sender, before a segment that has more than an
-    /// acknowledgement.
+    /// Releases all acknowledgements held for a sender, so that a segment with more than an
+    /// acknowledgement does not overtake them.
     fn release(&mut self, node: NodeId, sender: Key) {
         let Some(spacer) = self.nodes[node.index()].spacer.as_deref_mut() else { return };
         let goes = |packet: &Packet| matches!(packet.body, Body::Tcp { destination, .. } if destination == sender);

@@ -19,7 +19,7 @@ use crate::slab::Key;
 use crate::socket::{Hosts, Owner};
 use crate::split::{LegEnd, Split, Stage};
 
-/// How long a hub tries to connect to a server: the gateway's default.
+/// Time-out for a hub's connection to a server: the gateway's default.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
 impl World {
@@ -47,7 +47,7 @@ impl World {
         }
     }
 
-    /// Does whatever a split connection can do after a change.
+    /// Lets a split connection proceed as far as possible after a change.
     pub(super) fn serve_split(&mut self, key: Key) {
         let Some(split) = self.splits.get(key) else { return };
         let (node, before) = (split.path.nodes[split.at], split.ends());
@@ -58,11 +58,12 @@ impl World {
         if over {
             self.splits.remove(key);
         }
-        // A leg that was let go of may have something to send: a FIN, a RST.
+        // A leg that was closed may still have a FIN or a RST to send.
         let opened = after.into_iter().filter(|end| !before.contains(end));
         for end in before.into_iter().chain(opened).flatten() {
             match end {
                 LegEnd::Tcp(socket) => self.flush(socket),
+                // The gateway is already the last in the queue.
                 LegEnd::Stream(..) if self.restless.back() == Some(&node) => {}
                 LegEnd::Stream(..) => self.restless.push_back(node),
             }
@@ -75,7 +76,7 @@ impl World {
         }
     }
 
-    /// The stream of a leg was reset, or its session is lost.
+    /// Records that the stream of a leg was reset or its session was lost.
     pub(super) fn fail_stream(&mut self, key: Key, end: LegEnd, reason: ResetReason) {
         if let Some(split) = self.splits.get_mut(key)
             && let Some(side) = split.side_of(end)
@@ -87,16 +88,16 @@ impl World {
         self.serve_split(key);
     }
 
-    /// The gateway at the other end of the hop has connected to the destination.
+    /// Handles the peer's message that it has connected to the destination.
     pub(super) fn note_accepted(&mut self, key: Key) {
         if let Some(split) = self.splits.get_mut(key) {
             split.relay.handle_accepted();
-            // A hub between two terminals passes it on.
+            // A hub between two terminals passes the acceptance on.
             self.accept_stream(key);
         }
     }
 
-    /// Takes the events of the connections, and tells the relay which legs have failed.
+    /// Processes the events of the legs' connections, and reports failed legs to the relay.
     fn handle_failures(&mut self, key: Key) {
         let Some(split) = self.splits.get_mut(key) else { return };
         let mut failures = [None; 2];
@@ -113,7 +114,7 @@ impl World {
         }
     }
 
-    /// Tells the relay of a failed leg; before it runs, breaks off what was begun.
+    /// Reports a failed leg to the relay; aborts the connection if the relay does not run yet.
     fn fail_leg(&mut self, key: Key, end: LegEnd, failure: Failure) {
         let Some(side) = self.splits.get(key).and_then(|split| split.side_of(end)) else { return };
         let reason = match failure {
@@ -127,7 +128,7 @@ impl World {
         });
     }
 
-    /// Goes on to the next stage, if that is possible.
+    /// Enters the next stage, if its condition is met.
     fn advance(&mut self, key: Key) {
         let Some(split) = self.splits.get(key) else { return };
         match &split.stage {
@@ -191,29 +192,29 @@ impl World {
         }
     }
 
-    /// Accepts the stream on which the client's side of a connection came in, if it is one.
+    /// Accepts the stream on the client's side of a connection, if that side is a stream.
     fn accept_stream(&mut self, key: Key) {
         let Some(split) = self.splits.get(key) else { return };
         let node = split.path.nodes[split.at];
         if let Some(LegEnd::Stream(session, stream)) = split.leg(Side::Client).end
             && let Some(gateway) = self.gateway(node)
         {
-            // It may just have been reset; its event follows.
+            // The call fails if the stream has just been reset; the event follows.
             let _ = gateway.endpoint.accept(session, stream);
         }
     }
 
-    /// Runs the relay as far as it goes, and sets the alarm. Returns whether it is over.
+    /// Runs the relay as far as possible, and sets the alarm. Returns true when the relay is over.
     fn run_relay(&mut self, key: Key) -> bool {
         let now = self.now;
         let over = self.with_wires(key, |stage, relay, wires| {
-            // One that was broken off before it ran has to end, too.
+            // A relay that was aborted before it ran still has to end.
             while matches!(stage, Stage::Relaying) || !relay.is_carrying() {
                 match relay.handle(now, wires) {
                     Progress::Busy => {}
                     Progress::Waiting => return false,
                     Progress::Over => return true,
-                    // No other connection has to be let pass first.
+                    // The simulator never lets later connections pass unaccelerated, so there is nothing to wait for.
                     Progress::Refused(reason) => relay.abort(reason, wires),
                 }
             }
@@ -229,7 +230,7 @@ impl World {
         over.unwrap_or(true)
     }
 
-    /// Lends a split connection's state and its wires.
+    /// Calls `work` with a split connection's state and its legs.
     fn with_wires<R>(
         &mut self,
         key: Key,
@@ -245,7 +246,7 @@ impl World {
         Some(work(stage, relay, &mut wires))
     }
 
-    /// Whether a socket is a leg of this split connection.
+    /// Returns true if a socket is a leg of this split connection.
     pub(super) fn is_leg(&self, socket: Key, split: Key) -> bool {
         let split = self.splits.get(split);
         split.is_some_and(|split| split.side_of(LegEnd::Tcp(socket)).is_some())

@@ -13,19 +13,19 @@ use crate::ids::NodeId;
 use crate::ip::ecn;
 use crate::packet::{Body, Packet};
 
-/// The channel of tunnelled packets.
+/// The session's packet channel for tunnelled packets.
 const CHANNEL: u8 = 0;
 /// Maximum number of packets tracked: more than all tunnels hold together.
 const MOST: usize = 1 << 16;
-/// How much of a packet tells it from others, in bytes: more than all headers, and the numbers of datagrams.
+/// Number of bytes that identify a packet: more than all headers and a datagram's number.
 const FRONT: usize = 128;
 
-/// Packets whose bytes are in transit, found by these. Of packets that are alike the last comes out first.
-/// Those that never come out give way to others, the oldest first.
+/// Packets whose bytes are in transit, found by their first bytes. Of identical packets the last one
+/// is found first. The oldest are dropped when there are too many, because some never come out.
 #[derive(Debug, Default)]
 pub(super) struct Tunnelled {
     packets: BTreeMap<Vec<u8>, Vec<(u64, Box<Packet>)>>,
-    /// The packets by age.
+    /// Keys of the packets by age.
     order: BTreeMap<u64, Vec<u8>>,
     next: u64,
 }
@@ -63,8 +63,8 @@ impl Tunnelled {
     }
 }
 
-/// What the bytes of a packet have in common on the way in and on the way out: all but ECN and the
-/// checksum over it.
+/// Returns the bytes that identify a packet. ECN and the checksum over it are masked, because they
+/// may change on the way.
 fn name(bytes: &[u8]) -> Vec<u8> {
     let mut name = bytes[..bytes.len().min(FRONT)].to_vec();
     let is_v6 = name.first().is_some_and(|first| first >> 4 == 6);
@@ -79,15 +79,15 @@ fn name(bytes: &[u8]) -> Vec<u8> {
 }
 
 impl World {
-    /// The longest that a packet waits for a tunnel, unless that is a link layer.
+    /// The longest time a packet waits for a tunnel, unless the tunnel is a link layer.
     pub const TUNNEL_QUEUE_TIME: Duration = Duration::from_secs(3);
 
-    /// Adds the channel that [`crate::Hop::Tunnel`] needs to a gateway's settings, with a queue of
-    /// this many bytes. On a link layer it is a link layer's, otherwise it has FEC and ARQ; its
-    /// queue time is long, so that on a slow satellite link packets wait here and not on the link.
+    /// Adds the channel for [`crate::Hop::Tunnel`] to a gateway's settings, with a queue of `queue`
+    /// bytes. On a link layer it has a link layer's settings. Otherwise it has FEC and ARQ, and a long
+    /// queue time, so that on a slow satellite link packets wait here and not on the link.
     ///
     /// # Errors
-    /// [`ConfigError`].
+    /// Returns [`ConfigError`] if the channel exceeds SLACP's limits.
     pub fn add_tunnel(
         config: &mut Config,
         queue: ByteCount,
@@ -103,10 +103,11 @@ impl World {
         config.add_channel(channel, tunnel)
     }
 
-    /// Sends a packet through the session between two gateways; without a session it is lost.
+    /// Sends a packet through the session between two gateways; it is lost if there is no session.
     pub(super) fn enter_tunnel(&mut self, node: NodeId, peer: NodeId, packet: Box<Packet>) {
         let now = self.now;
         let bytes = packet.to_bytes();
+        // Kept even if the session refuses the packet: the oldest give way.
         self.tunnelled.put(&bytes, packet);
         let Some(gateway) = self.gateway(node) else { return };
         let session = gateway.sessions.get(&peer).copied();
@@ -116,13 +117,14 @@ impl World {
         }
     }
 
-    /// Forwards packets that have come out at a gateway.
+    /// Forwards the packets that have come out of a gateway's tunnels.
     pub(super) fn leave_tunnels(&mut self, node: NodeId) {
         while let Some((_, _, bytes)) =
             self.gateway(node).and_then(|gateway| gateway.endpoint.poll_packet())
         {
             let Some(mut packet) = self.tunnelled.take(&bytes) else { continue };
             if let Body::Tcp { segment, .. } = &mut packet.body {
+                // A queue on the way may have marked the packet.
                 segment.ecn = ecn(&bytes);
             }
             self.arrivals += 1;

@@ -17,7 +17,8 @@ impl World {
         self.nodes[node.index()].limiter = Some(Box::new(limiter));
     }
 
-    /// Lowers the window of a segment that passes a node with a limiter, or notes what it sends.
+    /// Lowers the window of a segment that passes a node with a limiter, or records the data that it
+    /// sends into the link.
     pub(super) fn pass_limiter(&mut self, node: NodeId, packet: &mut Packet) {
         let Some(WindowLimiter { lane, .. }) = self.nodes[node.index()].limiter.as_deref() else {
             return;
@@ -30,6 +31,7 @@ impl World {
         if leaves {
             limiter.windows.handle_sent(*source, segment);
         } else {
+            // The other direction carries the windows that the senders see.
             limiter.windows.handle_received(*destination, segment, ByteCount::new(waiting));
         }
     }

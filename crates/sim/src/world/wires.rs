@@ -1,4 +1,4 @@
-//! The legs of a split connection, as the relay of `pep` drives them: TCP connections of the
+//! The legs of a split connection as the relay of `pep` drives them: TCP connections of the
 //! simulator and streams of SLACP sessions.
 
 use pep::relay::{Failure, Legs, Side, Step};
@@ -12,7 +12,7 @@ use crate::slab::Slab;
 use crate::socket::Socket;
 use crate::split::{Leg, LegEnd};
 
-/// Maximum number of bytes read at once, as in the gateway.
+/// Maximum number of bytes read at once; the same as in the gateway.
 const CHUNK: usize = 65_536;
 
 pub(super) struct Wires<'w> {
@@ -169,7 +169,7 @@ impl Wires<'_> {
                         Input::Data(ByteRange::new(leg.position..end))
                     }
                     Ok(Read::End) => Input::End,
-                    // If it is reset, its event follows.
+                    // An error means that the stream was reset; the event follows.
                     Ok(Read::Blocked) | Err(_) => leg.failure.map_or(Input::Blocked, Input::Failed),
                 },
                 None => Input::Blocked,

@@ -1,4 +1,4 @@
-//! Hands bundles to a gateway, and takes them.
+//! A client of the gateway's control socket that hands over and takes bundles.
 
 use std::io::Read;
 
@@ -9,7 +9,7 @@ use gateway::status::BundleStatus;
 
 use super::unexpected;
 
-/// Bytes of a payload in a request, which has at most 64 kB.
+/// Bytes of payload per request. In base64 they fit into the 64 kB that a request may have.
 const PIECE: usize = 45_000;
 
 pub(super) struct Client(Control);
@@ -26,7 +26,7 @@ impl Client {
         }
     }
 
-    /// Hands over a bundle, and returns its identity once it is on the gateway's disk.
+    /// Hands over a bundle; returns its identity once it is on the gateway's disk.
     pub(super) fn send(
         &mut self,
         offer: BundleOffer,
@@ -54,7 +54,7 @@ impl Client {
         }
     }
 
-    /// Where a bundle is, if the gateway knows it.
+    /// Returns the state of a bundle; `None` if the gateway does not know it.
     pub(super) fn state(&mut self, id: &str) -> anyhow::Result<Option<String>> {
         match self.ask(BundleRequest::State { id: id.to_owned() })? {
             BundleAsked::State(state) => Ok(state),
@@ -62,7 +62,7 @@ impl Client {
         }
     }
 
-    /// The next bundle for a service, the name of its file, and the bytes of its payload.
+    /// Returns the next bundle for a service, the name of its file, and the size of its payload in bytes.
     pub(super) fn next(
         &mut self,
         service: &str,

@@ -1,8 +1,8 @@
-//! `skyhop outbox`: the files of a directory, each sent once.
+//! `skyhop outbox`: sends each file of a directory once.
 //!
-//! What a bundle is called is written down (`DIR/.skyhop/NAME`) before the bundle is handed over. So a file
-//! whose bundle was handed over just before a crash is handed over again under the same name, which the
-//! gateway knows to be a duplicate.
+//! The identity of a bundle is recorded in `DIR/.skyhop/NAME` before the bundle is handed over. After a
+//! crash, the file is therefore handed over again with the same identity, and the gateway recognises the
+//! duplicate.
 
 use std::fs::{self, DirBuilder, File, Metadata, OpenOptions};
 use std::io::{self, Write};
@@ -21,14 +21,14 @@ use super::{connect, duration};
 use crate::print;
 use crate::which::Which;
 
-/// How often the directory is looked through.
+/// Interval between scans of the directory.
 const EVERY: Duration = Duration::from_secs(1);
-/// A file must have been left alone for this long.
+/// Time for which a file must not have been modified before it is sent.
 const QUIET: Duration = Duration::from_secs(2);
-/// Where the names of bundles are written down.
+/// Subdirectory of the notes.
 const NOTES: &str = ".skyhop";
 
-/// `skyhop outbox …`
+/// The arguments of `skyhop outbox`.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// The directory; files in directories below are left alone, and so are hidden ones and links
@@ -36,7 +36,7 @@ pub(crate) struct Args {
     /// The endpoint that they are for, such as ipn:1.1000 or dtn://hub/files
     #[arg(long, value_name = "ENDPOINT")]
     to: String,
-    /// How long each is of use; then it is sent again
+    /// Lifetime of each bundle; after it, the file is sent again
     #[arg(long, value_name = "TIME", default_value = "168h", value_parser = duration)]
     lifetime: Duration,
     /// Delete what the other side has stored, instead of moving it to `sent` in the directory
@@ -49,15 +49,15 @@ pub(crate) struct Args {
     which: Which,
 }
 
-/// What is written down of a file.
+/// The recorded state of a file and its bundle.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 struct Note {
     inode: u64,
     bytes: u64,
     modified_ns: i128,
-    /// Creation time and sequence number of its bundle.
+    /// Creation time (milliseconds since 1970) and sequence number of its bundle.
     made: (u64, u64),
-    /// The bundle's identity, once the gateway has it.
+    /// Identity of the bundle, once the gateway has stored it.
     id: Option<String>,
 }
 
@@ -72,7 +72,7 @@ fn modified(file: &Metadata) -> i128 {
     i128::from(file.mtime()) * 1_000_000_000 + i128::from(file.mtime_nsec())
 }
 
-/// Sends until interrupted.
+/// Sends files until interrupted or, with `--once`, until all have been sent.
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     for directory in [args.directory.join(NOTES), args.directory.join("sent")] {
         let made = DirBuilder::new().recursive(true).mode(0o700).create(&directory);
@@ -82,7 +82,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     loop {
         let left = match look(args) {
             Ok(left) => left,
-            // The gateway may be away for a while, or the store full.
+            // The gateway may be down for a while, or its store full; the same error is reported once.
             Err(error) if !args.once => {
                 let now = format!("{error:#}");
                 if now != said {
@@ -100,7 +100,8 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     }
 }
 
-/// Looks through the directory once. Returns how many files are left to be sent.
+/// Scans the directory once and takes the next step for each file. Returns the number of files that are
+/// left to be sent.
 fn look(args: &Args) -> anyhow::Result<usize> {
     let files = files(&args.directory)?;
     forget_others(args, &files)?;
@@ -113,21 +114,21 @@ fn look(args: &Args) -> anyhow::Result<usize> {
         left += 1;
         match advance(args, &mut client, &name, &metadata) {
             Ok(sent) => left -= usize::from(sent),
-            // Others are sent all the same.
+            // An error of one file does not keep the others from being sent.
             Err(error) => failed = Some(error.context(name)),
         }
     }
     failed.map_or(Ok(left), Err)
 }
 
-/// The files to send, and what they are.
+/// Lists the files to send, the oldest first.
 fn files(directory: &Path) -> anyhow::Result<Vec<(String, Metadata)>> {
     let problem = || format!("cannot read {}", directory.display());
     let mut files = Vec::new();
     for entry in fs::read_dir(directory).with_context(problem)? {
         let entry = entry.with_context(problem)?;
         let Ok(name) = entry.file_name().into_string() else { continue };
-        // Of the file itself: a link is none.
+        // Not `metadata`: symbolic links are not followed and not sent.
         let Ok(metadata) = fs::symlink_metadata(entry.path()) else { continue };
         if metadata.is_file() && !name.starts_with('.') {
             files.push((name, metadata));
@@ -137,7 +138,7 @@ fn files(directory: &Path) -> anyhow::Result<Vec<(String, Metadata)>> {
     Ok(files)
 }
 
-/// Removes notes of files that are gone.
+/// Removes the notes of files that no longer exist.
 fn forget_others(args: &Args, files: &[(String, Metadata)]) -> anyhow::Result<()> {
     for entry in fs::read_dir(args.directory.join(NOTES))? {
         let entry = entry?;
@@ -148,7 +149,7 @@ fn forget_others(args: &Args, files: &[(String, Metadata)]) -> anyhow::Result<()
     Ok(())
 }
 
-/// Does the next step for a file. Returns whether it has been sent.
+/// Takes the next step for a file. Returns true once it has been sent.
 fn advance(
     args: &Args,
     client: &mut Client,
@@ -173,7 +174,7 @@ fn advance(
             Ok(true)
         }
         Some("expired") => {
-            crate::say(format_args!("{name}: its bundle has expired: it is sent again"));
+            crate::say(format_args!("{name}: the bundle has expired, the file is sent again"));
             fs::remove_file(noted)?;
             Ok(false)
         }
@@ -188,12 +189,13 @@ fn advance(
 
 fn is_quiet(metadata: &Metadata) -> bool {
     let age = metadata.modified().ok().and_then(|at| at.elapsed().ok());
-    // From the future: the clock has been set back.
+    // `None` is a time in the future: the clock was set back, so the file may be old.
     age.is_none_or(|age| age >= QUIET)
 }
 
 fn new_note(path: &Path, metadata: &Metadata) -> anyhow::Result<Note> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    // The inode distinguishes files that are noted in the same millisecond.
     let made = (now.as_millis() as u64, metadata.ino());
     let note = Note {
         inode: metadata.ino(),
@@ -206,9 +208,9 @@ fn new_note(path: &Path, metadata: &Metadata) -> anyhow::Result<Note> {
     Ok(note)
 }
 
-/// Writes a note, whole and on the disk when this returns.
+/// Writes a note atomically and syncs it to disk.
 fn write_note(path: &Path, note: &Note) -> io::Result<()> {
-    // No file to send is called so.
+    // Hidden files are not sent, so this name is free.
     let temporary = path.with_file_name(".new");
     let _ = fs::remove_file(&temporary);
     let mut options = OpenOptions::new();
@@ -216,14 +218,15 @@ fn write_note(path: &Path, note: &Note) -> io::Result<()> {
     file.write_all(&serde_json::to_vec(note)?)?;
     file.sync_all()?;
     fs::rename(&temporary, path)?;
+    // The renaming is on disk only when the directory is.
     File::open(path.parent().unwrap_or(Path::new(".")))?.sync_all()
 }
 
-/// Opens the file that the note is of, and no other.
+/// Opens the file of a note; fails if the file has changed since.
 fn open(path: &Path, note: &Note) -> anyhow::Result<File> {
-    let file = File::open(path).with_context(|| "cannot read it")?;
+    let file = File::open(path).with_context(|| "cannot read the file")?;
     if !note.is_of(&file.metadata()?) {
-        bail!("it has just changed");
+        bail!("the file has just changed");
     }
     Ok(file)
 }
@@ -246,9 +249,9 @@ fn hand_over(
     client.send(offer, &mut open(path, note)?)
 }
 
-/// The other side has the file.
+/// Moves or deletes a file that the other side has stored.
 fn finish(args: &Args, name: &str, path: &Path, note: &Note) -> anyhow::Result<()> {
-    // A new version under the same name is sent in its turn.
+    // A new version under the same name stays, and is sent in its turn.
     if !fs::symlink_metadata(path).is_ok_and(|now| note.is_of(&now)) {
         return Ok(());
     }
@@ -260,7 +263,7 @@ fn finish(args: &Args, name: &str, path: &Path, note: &Note) -> anyhow::Result<(
         let to = free.into_iter().find(|path| fs::symlink_metadata(path).is_err());
         fs::rename(path, to.context("no name is free in `sent`")?)?;
     }
-    // It has been sent, whether or not that can be printed.
+    // The file has been sent even if its name cannot be printed.
     let _ = print(&format!("{name}\n"));
     Ok(())
 }

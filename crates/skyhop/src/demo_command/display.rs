@@ -1,11 +1,11 @@
-//! Progress of the demo on stderr.
+//! Progress of the demo on standard error.
 
 use std::time::Duration;
 
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 use study::{Bar, Entry, Task, Way, Work};
 
-/// Announces measurements and reports their outcome: with a progress bar each on a terminal, in
+/// Announces measurements and reports their results, with a progress bar for each on a terminal and in
 /// plain lines elsewhere.
 pub(super) struct Display {
     total: usize,
@@ -13,7 +13,7 @@ pub(super) struct Display {
     bars: MultiProgress,
 }
 
-/// The bar of a measurement, which goes when it is dropped.
+/// The progress bar of a measurement, which is removed when this is dropped.
 struct Shown {
     bars: MultiProgress,
     bar: ProgressBar,

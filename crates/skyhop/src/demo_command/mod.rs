@@ -15,7 +15,7 @@ use units::{BitRate, ErrorRate};
 use self::display::Display;
 use self::output::Output;
 
-/// Arguments of `skyhop demo`.
+/// The arguments of `skyhop demo`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Rate of the forward link (download)
@@ -83,12 +83,12 @@ impl From<Only> for Task {
     }
 }
 
-/// Runs the demo. Returns exit code 1 if anything failed; running out of time is a result, not a
+/// Runs the demo. Returns exit code 1 if a measurement failed; running out of time is a result, not a
 /// failure.
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let demo = Demo::new(args.options()?)?;
     let outputs = Outputs::new(args)?;
-    // Must precede any thread: only the calling thread enters the namespaces.
+    // Before any thread starts, because only the calling thread enters the namespaces.
     let refused = if args.simulate { None } else { lab::enter().err() };
     crate::start_log();
     let mut display = Display::new();
@@ -148,7 +148,7 @@ impl Outputs {
     }
 }
 
-/// The command line without the program's path.
+/// Returns the command line with `skyhop` in place of the program's path.
 fn command() -> String {
     let quoted = |argument: String| {
         let is_plain =

@@ -1,12 +1,12 @@
-//! The demo's output files.
+//! Output files of the demo.
 
 use std::fs::{self, OpenOptions};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 
-/// An output file. It is opened for writing at the start, so that a wrong path fails before two
-/// minutes of measurements, and replaced at the end. An interrupted demo keeps the old contents.
+/// An output file. It is opened for writing at the start, so that a wrong path fails before two minutes of
+/// measurements, and written at the end. If the demo is interrupted, the file keeps its old contents.
 pub(crate) struct Output(PathBuf);
 
 impl Output {
@@ -18,13 +18,14 @@ impl Output {
         let is_new = !path.exists();
         let opened = OpenOptions::new().create(true).append(true).open(path);
         opened.with_context(|| cannot_write(path))?;
+        // The check must not leave an empty file behind.
         if is_new {
             fs::remove_file(path).with_context(|| cannot_write(path))?;
         }
         Ok(Self(path.to_owned()))
     }
 
-    /// The path as given.
+    /// Returns the path as given.
     pub(crate) fn path(&self) -> &Path {
         &self.0
     }

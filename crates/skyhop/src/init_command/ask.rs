@@ -1,6 +1,5 @@
-//! The questions of `skyhop init`: a line each, so that they work on every terminal and with a
-//! screen reader. Answers are validated at once. Ctrl-C ends the program as usual, before anything
-//! is written.
+//! The questions of `skyhop init`. Each takes one line, so that it works on every terminal and with a
+//! screen reader. Answers are validated at once. Ctrl-C ends the program before anything is written.
 
 use std::io::{BufRead, Write};
 use std::path::{Path, PathBuf};
@@ -11,7 +10,7 @@ use gateway::doctor::{clients_interface, interface_names};
 
 use super::{AUTO, Args, DIRECTORY, INTERFACE, NAME, Role, valid};
 
-/// Asks on `output`, and reads answers from `input`.
+/// Writes questions to `output`, and reads answers from `input`.
 pub(super) struct Asker<R, W> {
     input: R,
     output: W,
@@ -22,7 +21,7 @@ impl<R: BufRead, W: Write> Asker<R, W> {
         Self { input, output }
     }
 
-    /// Asks for everything but what `given` has.
+    /// Asks for all settings; only the directory may be `given`.
     pub(super) fn complete(&mut self, given: &Args) -> Result<Args> {
         writeln!(
             self.output,
@@ -82,8 +81,9 @@ impl<R: BufRead, W: Write> Asker<R, W> {
         Ok(())
     }
 
-    /// A name that this machine does not have is accepted at the second time: the terminal may be
-    /// another machine. So is the proposal where this machine has nothing but its uplink.
+    /// Asks for the interface towards the clients. A name that this machine does not have is accepted when
+    /// it is entered a second time, because the terminal may be another machine. The proposed name is always
+    /// accepted.
     fn interface(&mut self, role: Role) -> Result<String> {
         let names = interface_names();
         let usual = clients_interface().unwrap_or_else(|| INTERFACE.to_owned());
@@ -102,7 +102,7 @@ impl<R: BufRead, W: Write> Asker<R, W> {
         self.ask(&question, Some(&usual), &mut answer)
     }
 
-    /// Asks until the answer is valid.
+    /// Asks a question until the answer is valid.
     fn ask<T>(
         &mut self,
         question: &str,
@@ -139,7 +139,7 @@ fn yes_or_no(text: &str) -> Result<bool, String> {
     }
 }
 
-/// The file that a role writes under a fixed name; empty if there is none.
+/// Returns the name of the file that a role always writes; empty if there is none.
 fn own_file(role: Role) -> &'static str {
     match role {
         Role::Pair => "hub.toml",
@@ -148,7 +148,7 @@ fn own_file(role: Role) -> &'static str {
     }
 }
 
-/// Checks that `name` in `directory` would be new.
+/// Checks that `directory` has no file `name` yet.
 fn is_free(directory: PathBuf, name: &str) -> Result<PathBuf, String> {
     if directory.exists() && !directory.is_dir() {
         return Err(format!("{} is not a directory", directory.display()));

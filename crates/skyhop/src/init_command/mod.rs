@@ -1,4 +1,5 @@
-//! `skyhop init`: writes configurations with fresh keys. At a terminal, without options, it asks.
+//! `skyhop init`: writes configurations with fresh keys. At a terminal and without options, it asks for
+//! the settings.
 
 mod ask;
 pub(crate) mod valid;
@@ -14,13 +15,16 @@ use gateway::keys::PublicKey;
 
 use crate::print;
 
-/// Directory, interface and name unless others are given.
+/// Default directory of the files.
 const DIRECTORY: &str = "skyhop";
+/// Default interface towards the clients.
 const INTERFACE: &str = "lan0";
+/// Default name of the terminal.
 const NAME: &str = "terminal";
+/// Rate that is measured; the default of both rates.
 const AUTO: &str = "auto";
 
-/// `skyhop init …`
+/// The arguments of `skyhop init`.
 #[derive(Default, clap::Args)]
 pub(crate) struct Args {
     /// Directory for the files; created if missing [default: skyhop]
@@ -53,7 +57,7 @@ pub(crate) struct Args {
     metered: bool,
 }
 
-/// What to write.
+/// The set of files to write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
 enum Role {
     /// A hub and its first terminal
@@ -65,7 +69,7 @@ enum Role {
     Solo,
 }
 
-/// Writes the files. Until all answers are there, nothing is written.
+/// Asks for the settings if needed, then writes the files.
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let asks = !args.has_options() && io::stdin().is_terminal() && io::stderr().is_terminal();
     let text = if asks {
@@ -86,7 +90,7 @@ impl Args {
         texts.iter().any(|text| text.is_some()) || role.is_some() || hub_key.is_some() || *metered
     }
 
-    /// Writes the files, and says what comes next.
+    /// Writes the files; returns a text with their paths and the next steps.
     fn write(&self) -> Result<String> {
         let directory = self.directory.clone().unwrap_or_else(|| DIRECTORY.into());
         Ok(match self.role.unwrap_or_default() {

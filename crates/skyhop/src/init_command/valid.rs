@@ -1,30 +1,30 @@
-//! What `skyhop init` accepts, as an option and as an answer.
+//! Validation of the settings of `skyhop init`, for options and answers.
 
 use gateway::config::HubAddress;
 use gateway::keys::{PublicKey, parse_public_key};
 use units::BitRate;
 
-/// Linux's limit, IFNAMSIZ without the terminating zero.
+/// Longest name of an interface, in bytes: IFNAMSIZ without the terminating zero.
 const LONGEST_INTERFACE: usize = 15;
 
-/// Host and UDP port.
+/// Parses host and UDP port of a hub.
 pub(crate) fn hub(text: &str) -> Result<String, String> {
     let address: HubAddress = text.parse().map_err(|_| format!("expected {}", HubAddress::FORM))?;
     Ok(address.as_str().to_owned())
 }
 
-/// The port of a valid address.
+/// Returns the port of a valid address.
 pub(crate) fn port(hub: &str) -> u16 {
     let port = hub.rsplit_once(':').and_then(|(_, port)| port.parse().ok());
     port.unwrap_or(gateway::PORT)
 }
 
-/// A public key.
+/// Parses a public key.
 pub(crate) fn key(text: &str) -> Result<PublicKey, String> {
     parse_public_key(text).map_err(|error| error.to_string())
 }
 
-/// A rate above zero, `auto` or `modem`.
+/// Checks a rate: one above zero, `auto` or `modem`.
 pub(crate) fn rate(text: &str) -> Result<String, String> {
     const EXPECTED: &str = "expected a rate above zero such as 50Mbit/s, auto or modem";
     let is_rate = || text.parse().is_ok_and(|rate: BitRate| rate.bits_per_second() > 0);
@@ -32,14 +32,14 @@ pub(crate) fn rate(text: &str) -> Result<String, String> {
     if good { Ok(text.to_owned()) } else { Err(EXPECTED.to_owned()) }
 }
 
-/// The name of an interface.
+/// Checks the name of an interface.
 pub(crate) fn interface(text: &str) -> Result<String, String> {
     let plain = |c: char| c.is_ascii_graphic() && c != '/';
     let good = (1..=LONGEST_INTERFACE).contains(&text.len()) && text.chars().all(plain);
     if good { Ok(text.to_owned()) } else { Err("expected the name of an interface".to_owned()) }
 }
 
-/// The terminal's name, which is also that of a file.
+/// Checks the terminal's name, which also becomes the name of a file. "hub" is the hub's file.
 pub(crate) fn name(text: &str) -> Result<String, String> {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
     if text.is_empty() || text == "hub" || text.starts_with('.') || !text.chars().all(plain) {

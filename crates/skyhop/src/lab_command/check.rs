@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use super::link_args::LinkArgs;
 use crate::{print, progress};
 
-/// Measures the link in its own lab; exit code 1 if it is out of tolerance.
+/// Measures the link in a lab of its own. Returns exit code 1 if a value is out of tolerance.
 pub(super) fn run(link: &LinkArgs, json: bool) -> anyhow::Result<ExitCode> {
     let preset = link.preset()?;
     lab::enter()?;

@@ -9,7 +9,7 @@ use lab::{Found, LabName, NETNS_VARIABLE, Node, Standing, Standings};
 
 use super::not_run;
 
-/// `skyhop lab exec …`
+/// The arguments of `skyhop lab exec`.
 #[derive(clap::Args)]
 pub(super) struct ExecArgs {
     /// Name of the lab; optional if only one is up
@@ -22,9 +22,10 @@ pub(super) struct ExecArgs {
     command: Vec<OsString>,
 }
 
-/// Runs the command on its host; returns its exit code.
+/// Runs a command on a host of a lab; returns its exit code.
 pub(super) fn exec(args: &ExecArgs) -> anyhow::Result<ExitCode> {
     if args.lab.is_none() && std::env::var_os(NETNS_VARIABLE).is_some() {
+        // The process is already inside a lab: entering the host's namespace is enough.
         lab::find_netns(args.node)?.enter()?;
         let mut command = args.command();
         let error = command.exec();
@@ -56,17 +57,18 @@ impl ExecArgs {
     }
 }
 
-/// The user's shell.
+/// Returns the user's shell.
 pub(super) fn own_shell() -> OsString {
     std::env::var_os("SHELL").unwrap_or_else(|| "/bin/sh".into())
 }
 
-/// The prompt. A shell whose start-up file sets its own prompt still has `SKYHOP_LAB`.
+/// Returns the prompt of a shell in a lab. A shell whose start-up file sets another prompt still has
+/// `SKYHOP_LAB`.
 pub(super) fn prompt(place: &str) -> String {
     format!("({place}) \\$ ")
 }
 
-/// Finds the lab by name, or the only one that is up.
+/// Returns the lab of this name or, without one, the only lab that is up.
 pub(super) fn choose(found: Found, name: Option<&LabName>) -> anyhow::Result<Standing> {
     if let Some(name) = name {
         return Ok(found.named(name)?);

@@ -25,7 +25,7 @@ pub(crate) struct LinkArgs {
     lab: LabOptions,
 }
 
-/// A preset's name or path. Shells complete the names of those that are built in.
+/// The value parser of a preset's name or path, which lets shells complete the built-in names.
 #[derive(Clone)]
 struct PresetName;
 
@@ -145,21 +145,21 @@ pub(super) struct LinkOptions {
 }
 
 impl LinkArgs {
-    /// The preset with the options applied.
+    /// Returns the preset with the options applied.
     pub(crate) fn preset(&self) -> Result<Preset, FileError> {
         let overrides =
             Overrides { mtu: self.lab.mtu, terminals: self.lab.terminals, ..self.link.overrides() };
         Preset::load(&self.preset)?.with(&overrides)
     }
 
-    /// Seed of the random losses.
+    /// Returns the seed of the random losses.
     pub(crate) fn seed(&self) -> u64 {
         self.lab.seed
     }
 }
 
 impl LinkOptions {
-    /// The changes to apply to the preset.
+    /// Returns the changes to apply to the preset.
     pub(super) fn overrides(&self) -> Overrides {
         Overrides {
             rate: self.rate,

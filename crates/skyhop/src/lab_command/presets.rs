@@ -1,20 +1,20 @@
-//! `skyhop lab presets`.
+//! `skyhop lab presets`: lists the built-in presets.
 
 use std::process::ExitCode;
 
 use lab::{LinkSpec, Preset};
 use serde::Serialize;
 
-/// A built-in preset in JSON.
+/// A built-in preset as listed in JSON.
 #[derive(Serialize)]
 struct Listed {
     name: String,
     description: String,
-    /// Least and greatest, hub to terminal.
+    /// Least and greatest rate, hub to terminal.
     forward_bit_s: [u64; 2],
-    /// Least and greatest, terminal to hub.
+    /// Least and greatest rate, terminal to hub.
     return_bit_s: [u64; 2],
-    /// The greatest if the delay changes.
+    /// Round-trip time; the greatest if the delay changes.
     rtt_s: f64,
     mtu: u16,
     terminals: u8,

@@ -8,10 +8,10 @@ use clap::ValueEnum;
 use lab::{Gauge, Gauges};
 use serde_json::{Value, json};
 
-/// Printing interval.
+/// Interval between lines of statistics.
 const EVERY: Duration = Duration::from_secs(1);
 
-/// How statistics are printed.
+/// The output format of statistics.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(super) enum Format {
     /// A line for people
@@ -20,21 +20,21 @@ pub(super) enum Format {
     Json,
 }
 
-/// Prints until dropped.
+/// A thread that prints statistics until this is dropped.
 pub(super) struct Stats {
     stop: Option<Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Stats {
-    /// Starts printing.
+    /// Starts the thread.
     pub(super) fn start(gauges: Gauges, format: Format) -> std::io::Result<Self> {
         let (stop, stopped) = channel();
         let body = move || {
             let mut before = gauges.read();
             while stopped.recv_timeout(EVERY) == Err(RecvTimeoutError::Timeout) {
                 let now = gauges.read();
-                // A closed stderr means that nobody reads the statistics.
+                // Goes on if stderr is closed; `say` ignores that.
                 let text = match format {
                     Format::Text => line(&before, &now, EVERY),
                     Format::Json => object(&before, &now, EVERY).to_string(),
@@ -57,7 +57,7 @@ impl Drop for Stats {
     }
 }
 
-/// Rates and losses between two readings, and the queue lengths at the second.
+/// Formats rates and losses between two readings, and the queue lengths at the second.
 fn line(before: &[Gauge], now: &[Gauge], time: Duration) -> String {
     let links = before.iter().zip(now).map(|(before, now)| {
         let (name, was, before) = (now.link, before, &before.counters);
@@ -74,7 +74,7 @@ fn line(before: &[Gauge], now: &[Gauge], time: Duration) -> String {
     format!("skyhop: {}", links.collect::<Vec<_>>().join(" | "))
 }
 
-/// What a terminal got and used of a shared return link, and what it asked for.
+/// Formats the slots of a terminal on a shared return link and its requests; empty for other links.
 fn shared(now: &Gauge, before: &Gauge) -> String {
     let (Some(now), before) = (&now.shared, &before.shared) else { return String::new() };
     let since = before.as_ref().map(|before| before.slots).unwrap_or_default();
@@ -87,7 +87,7 @@ fn shared(now: &Gauge, before: &Gauge) -> String {
     )
 }
 
-/// The same as [`line()`]; packets and slots are those since the reading before.
+/// Returns the same as [`line()`] in JSON; packets and slots are those since the reading before.
 fn object(before: &[Gauge], now: &[Gauge], time: Duration) -> Value {
     let links = before.iter().zip(now).map(|(before, now)| {
         let bytes = now.counters.delivered.bytes.get() - before.counters.delivered.bytes.get();

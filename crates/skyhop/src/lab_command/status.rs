@@ -1,4 +1,4 @@
-//! `skyhop lab status`.
+//! `skyhop lab status`: shows the labs that are up.
 
 use std::process::ExitCode;
 
@@ -6,7 +6,7 @@ use lab::{Found, LabName, Standing, Standings, StateError, Status};
 
 use crate::print;
 
-/// `skyhop lab status …`
+/// The arguments of `skyhop lab status`.
 #[derive(clap::Args)]
 pub(super) struct StatusArgs {
     /// Name of the lab; all that are up if omitted
@@ -19,7 +19,7 @@ pub(super) struct StatusArgs {
     names: bool,
 }
 
-/// Shows one lab, or all.
+/// Shows one lab, or all that are up.
 pub(super) fn run(args: &StatusArgs) -> anyhow::Result<ExitCode> {
     let found = look(&Standings::default())?;
     if args.names {
@@ -41,7 +41,7 @@ pub(super) fn run(args: &StatusArgs) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The labs that are up. Reports labs that were killed and removes their remains.
+/// Finds the labs that are up. Reports labs that were killed and whose remains were removed.
 pub(super) fn look(labs: &Standings) -> Result<Found, StateError> {
     let found = labs.find()?;
     for name in &found.swept {

@@ -1,4 +1,4 @@
-//! `skyhop lab up|down|set`: labs that outlive the command.
+//! `skyhop lab up`, `down` and `set`: labs that outlive the command.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -15,7 +15,7 @@ use super::inside::choose;
 use super::link_args::{LinkArgs, LinkOptions};
 use super::{GatewaysArg, describe};
 
-/// `skyhop lab up …`
+/// The arguments of `skyhop lab up`.
 #[derive(clap::Args)]
 pub(super) struct UpArgs {
     #[command(flatten)]
@@ -30,7 +30,7 @@ pub(super) struct UpArgs {
     pcap: Option<PathBuf>,
 }
 
-/// `skyhop lab down …`
+/// The arguments of `skyhop lab down`.
 #[derive(clap::Args)]
 pub(super) struct DownArgs {
     /// Name of the lab; optional if only one is up
@@ -40,7 +40,7 @@ pub(super) struct DownArgs {
     all: bool,
 }
 
-/// `skyhop lab set …`
+/// The arguments of `skyhop lab set`.
 #[derive(clap::Args, Clone)]
 pub(super) struct SetArgs {
     /// Name of the lab; optional if only one is up
@@ -62,7 +62,7 @@ pub(super) fn up(args: &UpArgs) -> anyhow::Result<ExitCode> {
                                              --name",
         )?,
     };
-    // The lab's process has another working directory.
+    // The lab's process has another working directory, so a relative path would lead elsewhere.
     let pcap = args.pcap.as_ref().map(std::path::absolute).transpose()?;
     let taken = Standings::default().take(&name)?;
     match lab::detach(taken)? {
@@ -75,7 +75,7 @@ pub(super) fn up(args: &UpArgs) -> anyhow::Result<ExitCode> {
     }
 }
 
-/// Usage hints for the new lab.
+/// Returns usage hints for the new lab.
 fn welcome(name: &LabName, preset: &Preset, gateways: bool) -> String {
     let through = if gateways { ", through the gateway pair" } else { "" };
     format!(
@@ -89,7 +89,7 @@ fn welcome(name: &LabName, preset: &Preset, gateways: bool) -> String {
     )
 }
 
-/// Runs the lab once the command has detached.
+/// Runs the lab in the detached process until it is stopped.
 fn keep(
     args: &UpArgs,
     preset: &Preset,
@@ -115,7 +115,7 @@ fn keep(
     Ok(ExitCode::SUCCESS)
 }
 
-/// Supervises the gateways of a detached lab, and parses the options of `set`.
+/// Supervises the gateways of a detached lab, and parses the options of `skyhop lab set`.
 struct Housekeeper {
     pair: Option<Pair>,
     failed: bool,
@@ -123,6 +123,7 @@ struct Housekeeper {
 
 impl Keeper for Housekeeper {
     fn change(&mut self, preset: &Preset, change: &Change) -> Result<Changed, String> {
+        // Paths of traces are relative to the directory in which `skyhop lab set` was called.
         let here = std::env::current_dir().map_err(|error| error.to_string())?;
         std::env::set_current_dir(&change.directory)
             .map_err(|error| format!("cannot enter {}: {error}", change.directory.display()))?;
@@ -140,7 +141,7 @@ impl Keeper for Housekeeper {
     }
 }
 
-/// The options of `set`, as given on the command line.
+/// Parser of the options of `skyhop lab set`, as given on the command line.
 #[derive(Parser)]
 #[command(no_binary_name = true)]
 struct SetLine {
@@ -151,12 +152,13 @@ struct SetLine {
 fn read(preset: &Preset, options: &[String]) -> Result<Changed, String> {
     let line = SetLine::try_parse_from(options).map_err(|error| error.to_string())?;
     let mut overrides = line.args.link.overrides();
+    // They count from now, so they are added to the running links and not to the preset.
     let outages = core::mem::take(&mut overrides.outages);
     let preset = preset.clone().with(&overrides).map_err(|error| error.to_string())?;
     Ok(Changed { preset, outages, end_outages: line.args.end_outages })
 }
 
-/// Stops labs. Cleans up after one that was killed.
+/// Stops labs, and cleans up after labs that were killed.
 pub(super) fn down(args: &DownArgs) -> anyhow::Result<ExitCode> {
     let found = super::status::look(&Standings::default())?;
     let killed = |name: &LabName| found.swept.contains(name);
@@ -174,12 +176,13 @@ pub(super) fn down(args: &DownArgs) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Changes the links of a lab.
+/// Sends the options to a lab, which changes its links.
 pub(super) fn set(args: &SetArgs) -> anyhow::Result<ExitCode> {
     if args.link.overrides() == Overrides::default() && !args.end_outages {
         bail!("nothing to set: see the options of skyhop lab set --help");
     }
     let lab = choose(super::status::look(&Standings::default())?, args.name.as_ref())?;
+    // The lab's process parses the options, because it knows the preset that they change.
     let line = std::env::args_os().skip_while(|argument| argument != "set").skip(1);
     let options = line.map(|argument| argument.to_string_lossy().into_owned()).collect();
     let directory = std::env::current_dir().context("cannot determine the working directory")?;

@@ -1,4 +1,4 @@
-//! `skyhop meter bulk`.
+//! `skyhop meter bulk`: moves bytes in one or more flows.
 
 use std::time::Duration;
 

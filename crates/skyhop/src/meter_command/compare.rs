@@ -1,4 +1,4 @@
-//! `skyhop meter compare`.
+//! `skyhop meter compare`: compares the runs of several files.
 
 use std::process::ExitCode;
 

@@ -85,7 +85,7 @@ struct Output {
     runs: u32,
 }
 
-/// Runs the subcommand. The exit code is 1 if anything did not complete.
+/// Runs a subcommand of `skyhop meter`. Returns exit code 1 if a measurement did not complete.
 pub(crate) fn run(command: MeterCommand) -> Result<ExitCode> {
     crate::start_log();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
@@ -114,13 +114,13 @@ pub(crate) fn run(command: MeterCommand) -> Result<ExitCode> {
     }
 }
 
-/// Ends the measurement at the first SIGINT or SIGTERM, so that it reports what it has; the second
-/// ends the process.
+/// Ends the measurement at the first SIGINT or SIGTERM, so that it reports its results so far. The second
+/// signal ends the process.
 fn stop_on_interrupt(runtime: &Runtime) -> Stop {
     let stop = Stop::default();
     let switch = stop.clone();
     runtime.spawn(async move {
-        // Without handlers, a signal ends the process as always.
+        // If no handler can be installed, a signal ends the process as usual.
         let signals = [SignalKind::interrupt(), SignalKind::terminate()].map(signal);
         let [Ok(mut interrupt), Ok(mut terminate)] = signals else { return };
         for last in [false, true] {
@@ -138,7 +138,7 @@ fn stop_on_interrupt(runtime: &Runtime) -> Stop {
 }
 
 impl Output {
-    /// Measures and prints the requested number of times, or until stopped.
+    /// Measures and prints the requested number of times, or until interrupted or the reader is gone.
     fn repeat(
         &self,
         runtime: &Runtime,
@@ -188,7 +188,7 @@ impl Target {
     }
 }
 
-/// Parses a non-zero rate for clap.
+/// Parses a rate above zero.
 fn some_rate(text: &str) -> Result<BitRate, String> {
     let rate: BitRate = text.parse().map_err(|error: units::ParseError| error.to_string())?;
     if rate.bits_per_second() == 0 {
@@ -197,7 +197,7 @@ fn some_rate(text: &str) -> Result<BitRate, String> {
     Ok(rate)
 }
 
-/// Parses a non-zero size for clap.
+/// Parses a size above zero.
 fn some_bytes(text: &str) -> Result<ByteCount, String> {
     let bytes: ByteCount = text.parse().map_err(|error: units::ParseError| error.to_string())?;
     if bytes.get() == 0 {
@@ -206,17 +206,17 @@ fn some_bytes(text: &str) -> Result<ByteCount, String> {
     Ok(bytes)
 }
 
-/// A random payload key.
+/// Returns a random payload key.
 fn fresh_key() -> Result<u64> {
     meter::fresh_key().context("cannot get random numbers from the kernel")
 }
 
-/// First address of `host`, a name or an address, with or without a port.
+/// Returns the first address of `host`, a name or an address with or without a port.
 fn resolve(host: &str) -> Result<SocketAddr> {
     resolve_with(host, DEFAULT_PORT)
 }
 
-/// The same, with another default port.
+/// Like [`resolve`], with another default port.
 fn resolve_with(host: &str, port: u16) -> Result<SocketAddr> {
     let bare = host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(host);
     if let Ok(address) = bare.parse() {

@@ -1,4 +1,4 @@
-//! `skyhop meter page`.
+//! `skyhop meter page`: loads a page of objects over HTTP.
 
 use anyhow::{Result, bail};
 use clap::{Args, ValueEnum};
@@ -30,7 +30,7 @@ pub(crate) struct PageArgs {
     connections: u32,
 }
 
-/// How objects are fetched.
+/// The version of HTTP, with its use of connections.
 #[derive(Debug, Clone, Copy, ValueEnum)]
 enum Http {
     /// HTTP/1.0: a new connection for each object

@@ -1,4 +1,4 @@
-//! `skyhop meter rr`.
+//! `skyhop meter rr`: measures response times of requests.
 
 use anyhow::{Result, bail};
 use clap::Args;

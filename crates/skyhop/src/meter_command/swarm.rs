@@ -1,4 +1,4 @@
-//! `skyhop meter swarm`.
+//! `skyhop meter swarm`: runs many terminals towards a hub.
 
 use std::fmt::Write as _;
 use std::net::SocketAddr;
@@ -16,7 +16,7 @@ use units::{BitRate, ByteCount};
 use super::{fresh_key, print, resolve, resolve_with, some_bytes, some_rate, stop_on_interrupt};
 use crate::progress;
 
-/// Payload of each busy terminal if neither bytes nor a time are given.
+/// Default payload of each busy terminal, if neither bytes nor a time are given.
 const USUAL: ByteCount = ByteCount::new(10_000_000);
 
 /// Arguments of `skyhop meter swarm`.
@@ -70,7 +70,8 @@ fn public_key(text: &str) -> Result<PublicKey, String> {
     parse_public_key(text).map_err(|error| error.to_string())
 }
 
-/// Measures, or prints the hub's configuration. The exit code is 1 if anything did not complete.
+/// Measures, or prints the hub's configuration. Returns exit code 1 if a session or download did not
+/// complete.
 pub(super) fn run(args: &SwarmArgs, runtime: &tokio::runtime::Runtime) -> Result<ExitCode> {
     let server = args.server.as_deref().map(resolve).transpose()?;
     if args.print_hub_config {
@@ -113,7 +114,7 @@ impl SwarmArgs {
     }
 }
 
-/// The sections that let a hub serve a swarm. Its terminals reach the meter server and nothing else.
+/// Returns the sections that let a hub serve a swarm. Its terminals may reach only the meter server.
 fn hub_config(seed: u64, terminals: u32, server: Option<SocketAddr>) -> String {
     let mut text = format!(
         "# For `skyhop meter swarm --seed {seed} --terminals {terminals}`. Remove it afterwards:\n\

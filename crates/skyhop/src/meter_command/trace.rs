@@ -1,4 +1,4 @@
-//! `skyhop meter trace`.
+//! `skyhop meter trace`: analyses a packet capture.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -28,7 +28,7 @@ pub(crate) struct TraceArgs {
     connection: Option<u64>,
 }
 
-/// The report, with the name of its capture.
+/// The report in JSON, with the name of its capture.
 #[derive(Serialize)]
 struct Titled<'a> {
     meter: &'static str,
@@ -37,7 +37,7 @@ struct Titled<'a> {
     report: &'a TraceReport,
 }
 
-/// Runs the analysis. Errors inside a capture are warnings; the exit code is 0 if anything could be
+/// Runs the analysis. Errors inside a capture are warnings; the exit code is 0 if a part of it could be
 /// read.
 pub(super) fn run(args: &TraceArgs) -> Result<ExitCode> {
     let trace = analyse(args)?;
@@ -58,7 +58,7 @@ pub(super) fn run(args: &TraceArgs) -> Result<ExitCode> {
 fn analyse(args: &TraceArgs) -> Result<Trace> {
     let shown = args.file.display();
     let file = File::open(&args.file).with_context(|| format!("cannot open {shown}"))?;
-    // A pipe has no length; the progress bar then only counts.
+    // A pipe has length 0; the progress bar then only counts.
     let length = file.metadata().with_context(|| format!("cannot open {shown}"))?.len();
     let bar = crate::progress::bar(length, "{bar:40} {bytes}/{total_bytes} {eta} left");
     let options = TraceOptions { connection: args.connection, plots: args.svg.is_some() };

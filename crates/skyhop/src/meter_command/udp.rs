@@ -1,4 +1,4 @@
-//! `skyhop meter udp`.
+//! `skyhop meter udp`: sends datagrams at a constant rate.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use units::BitRate;
 
 use super::{Output, Target, fresh_key, some_rate};
 
-/// Time allowed beyond sending: greeting, last datagrams in flight, closing.
+/// Time allowed in addition to sending, for greeting, last datagrams in flight and closing.
 const MARGIN: Duration = Duration::from_secs(60);
 
 /// Arguments of `skyhop meter udp`.

@@ -1,4 +1,4 @@
-//! `skyhop study add`.
+//! `skyhop study add`: stores results from standard input.
 
 use std::io::{self, BufRead, Read};
 use std::process::ExitCode;
@@ -15,11 +15,10 @@ pub(crate) struct Args {
     store: StoreArg,
 }
 
-/// Longest line, in bytes.
+/// Maximum length of a line, in bytes.
 const LONGEST: u64 = 16 << 20;
 
-/// Keeps the results on standard input as they arrive. The name of a result must follow from its
-/// contents.
+/// Stores the results on standard input as they arrive. The name of a result must match its contents.
 pub(super) fn run(args: &Args) -> Result<ExitCode> {
     let store = args.store.store();
     let mut input = io::stdin().lock();

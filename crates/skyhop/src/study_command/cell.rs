@@ -1,4 +1,4 @@
-//! `skyhop study cell`.
+//! `skyhop study cell`: runs cells of a plan.
 
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
@@ -30,7 +30,7 @@ pub(crate) struct Args {
     threads: NonZeroUsize,
 }
 
-/// Runs the cells.
+/// Runs the cells, and stores or prints their results.
 pub(super) fn run(args: &Args) -> Result<ExitCode> {
     let plan = Plan::load(&args.plan, &args.cells, binary()?)?;
     let store = (!args.print).then(|| args.store.store());
@@ -38,7 +38,7 @@ pub(super) fn run(args: &Args) -> Result<ExitCode> {
         Some(store) => store.put(record).map_err(|error| error.to_string()),
         None => crate::print(&record.line()).map_err(|error| error.to_string()),
     };
-    // The command line requires a cell.
+    // There is a first cell, because the command line requires one.
     let on = plan.cells[0].cell.on;
     if plan.cells.iter().any(|planned| planned.cell.on != on) {
         bail!("these cells run on different back ends: expected those of one");

@@ -1,4 +1,4 @@
-//! `skyhop study design`.
+//! `skyhop study design`: ranks TCP enhancements for a link.
 
 use std::fs;
 use std::num::{NonZeroU32, NonZeroUsize};
@@ -54,7 +54,7 @@ pub(crate) struct Args {
     write: Option<PathBuf>,
 }
 
-/// How terminals get capacity on demand.
+/// The kind of requests for capacity on demand.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum How {
     /// By requests for a rate

@@ -1,4 +1,4 @@
-//! `skyhop study list`.
+//! `skyhop study list`: lists scenarios.
 
 use std::process::ExitCode;
 
@@ -16,7 +16,7 @@ pub(crate) struct Args {
     json: bool,
 }
 
-/// Lists scenarios.
+/// Lists the given scenarios, or those of the program.
 pub(super) fn run(args: &Args) -> Result<ExitCode> {
     let sources = match &args.files[..] {
         [] => Source::all_shipped()?,

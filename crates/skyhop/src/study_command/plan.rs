@@ -1,4 +1,4 @@
-//! `skyhop study plan`.
+//! `skyhop study plan`: shows the cells of a campaign.
 
 use std::process::ExitCode;
 
@@ -19,7 +19,7 @@ pub(crate) struct Args {
     todo: bool,
 }
 
-/// Prints a plan.
+/// Prints a plan as text, as JSON, or as names of cells.
 pub(super) fn run(args: &Args) -> Result<ExitCode> {
     let plan = args.campaign.plan()?;
     let text = match (args.json, args.todo) {

@@ -1,4 +1,4 @@
-//! `skyhop study report`.
+//! `skyhop study report`: shows stored results.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -45,7 +45,7 @@ impl Args {
         self.published || self.markdown || self.html.is_some()
     }
 
-    /// What is typed to make the report of one scenario again, or of all that were asked for.
+    /// Returns the command that makes the report of one scenario again, or of all requested ones.
     fn command(&self, name: Option<&str>) -> String {
         let names = name.map_or_else(|| self.scenarios.scenarios.join(" "), str::to_owned);
         let flag = if name.is_some() { "--html DIR" } else { "--markdown" };
@@ -53,7 +53,7 @@ impl Args {
     }
 }
 
-/// Prints what the store has.
+/// Prints the stored results of the scenarios.
 pub(super) fn run(args: &Args) -> Result<ExitCode> {
     let mut sources = args.scenarios.read()?;
     let mut published = Vec::new();
@@ -87,7 +87,7 @@ pub(super) fn run(args: &Args) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Shows the results beside published ones; `alone` are those that have no scenario.
+/// Shows the results beside published ones; `alone` are published results without a scenario.
 fn compare(
     args: &Args,
     sources: &[Source],

@@ -1,4 +1,4 @@
-//! `skyhop study run`.
+//! `skyhop study run`: runs a campaign on this machine.
 
 use std::num::NonZeroUsize;
 use std::process::ExitCode;
@@ -21,7 +21,7 @@ pub(crate) struct Args {
     threads: Option<NonZeroUsize>,
 }
 
-/// Runs a campaign. Stop rules are asked again after each round, until they have enough or a cell fails.
+/// Runs a campaign. After each round, stop rules may plan more cells, until they are met or a cell fails.
 pub(super) fn run(args: &Args) -> Result<ExitCode> {
     let store = args.campaign.store.store();
     let back_end = back_end(args.campaign.on.into())?;
@@ -31,6 +31,7 @@ pub(super) fn run(args: &Args) -> Result<ExitCode> {
     while is_first || (total.failed.is_empty() && plan.todo().next().is_some()) {
         let report = round(args, &plan, &*back_end, &store)?;
         if is_first {
+            // In later rounds, the cells of earlier ones count as kept, too.
             total.kept = report.kept;
         }
         total.run += report.run;
@@ -41,7 +42,7 @@ pub(super) fn run(args: &Args) -> Result<ExitCode> {
     Ok(verdict(&total))
 }
 
-/// Runs what is not done of a plan.
+/// Runs the cells of a plan that are not done.
 fn round(
     args: &Args,
     plan: &Plan,
@@ -56,7 +57,7 @@ fn round(
     Ok(report)
 }
 
-/// A cell's share of the progress, in milliseconds.
+/// Returns a cell's share of the progress, in milliseconds of its estimated time.
 fn weight(planned: &Planned) -> u64 {
     ((planned.cost * 1000.0) as u64).max(1)
 }

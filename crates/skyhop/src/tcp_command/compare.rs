@@ -1,4 +1,4 @@
-//! `skyhop tcp compare`: our endpoint against the kernel's, on the same links.
+//! `skyhop tcp compare`: compares skyhop's endpoint with the kernel's on the same links.
 
 use std::path::PathBuf;
 use std::process::ExitCode;

@@ -1,4 +1,4 @@
-//! `skyhop tcp …`: our own TCP endpoints on a network device, with every option and congestion
+//! `skyhop tcp …`: runs skyhop's own TCP endpoints on a network device, with every option and congestion
 //! controller, against real kernels.
 
 mod compare;

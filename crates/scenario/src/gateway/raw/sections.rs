@@ -1,4 +1,4 @@
-//! The sections of gateways' files as written.
+//! The sections of gateways' configuration files as written.
 
 mod bundles;
 
@@ -44,7 +44,7 @@ pub(in crate::gateway) struct Metrics {
     pub(in crate::gateway) hide_destinations: Option<bool>,
 }
 
-/// How to obtain the rate from the modem (RFC 8175); needs `rate = "modem"`.
+/// The rate from the modem by DLEP (RFC 8175); needs `rate = "modem"`.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(in crate::gateway) struct Dlep {
@@ -100,7 +100,7 @@ pub(in crate::gateway) struct Proxy {
     pub(in crate::gateway) names: Option<Names>,
 }
 
-/// How the names of a terminal's clients are resolved.
+/// Resolution of the names of a terminal's clients.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(in crate::gateway) struct Dns {
@@ -127,7 +127,7 @@ pub(in crate::gateway) struct Dns {
     /// With `tls` or `https`: the private key (PEM).
     #[schemars(extend("examples" = ["dns.key"]))]
     pub(in crate::gateway) key: Option<String>,
-    /// Those (prefixes) who may ask there; required when others can reach `listen`, `tls` or `https`.
+    /// Clients (prefixes) that may ask there; required when others can reach `listen`, `tls` or `https`.
     #[serde(default)]
     pub(in crate::gateway) clients: Vec<Text<Prefix>>,
     /// Resolvers for questions at these addresses while the hub cannot be reached; by default the
@@ -135,14 +135,14 @@ pub(in crate::gateway) struct Dns {
     #[serde(default)]
     #[schemars(extend("examples" = [["192.0.2.53"]]))]
     pub(in crate::gateway) servers: Vec<Text<Server>>,
-    /// What a new name is answered with: its real address, or at once one of `pool`.
+    /// Answer to a new name: its `real` address, or an `instant` one of `pool`.
     #[schemars(extend("default" = "real"))]
     pub(in crate::gateway) answer: Option<DnsAnswer>,
     /// With `instant`: domains whose names get real answers.
     #[serde(default)]
     #[schemars(extend("examples" = [["corp.example"]]))]
     pub(in crate::gateway) real: Vec<Text<Domain>>,
-    /// With `instant`: a prefix of each IP version, whose addresses nobody else uses.
+    /// With `instant`: a prefix of each IP version, whose addresses are not used for anything else.
     #[schemars(extend("default" = ["198.18.0.0/15", "fd7a:5be2:91c4:53::/64"]))]
     pub(in crate::gateway) pool: Option<Vec<Text<Prefix>>>,
     /// With `instant`: how long a name keeps its address after the last use, 1 min to 24 h.
@@ -151,7 +151,7 @@ pub(in crate::gateway) struct Dns {
     /// The most memory of the cache.
     #[schemars(extend("default" = "16 MB"))]
     pub(in crate::gateway) cache: Option<Text<ByteCount>>,
-    /// How long an expired answer may be used while there is no other, at most 168 h; 0 s for never.
+    /// Time for which an expired answer may be used while there is no other, at most 168 h; 0 s for never.
     #[schemars(extend("default" = "24 h"))]
     pub(in crate::gateway) stale: Option<Text<Time>>,
     /// Answers in use that are fetched again before they expire, per second; 0 for none.
@@ -159,7 +159,7 @@ pub(in crate::gateway) struct Dns {
     pub(in crate::gateway) prefetch: Option<i64>,
 }
 
-/// How the cleartext HTTP of a terminal's clients is handled.
+/// Cache for the cleartext HTTP of a terminal's clients.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(in crate::gateway) struct Http {
@@ -178,7 +178,7 @@ pub(in crate::gateway) struct Http {
     /// The longest response that is stored.
     #[schemars(extend("default" = "16 MB"))]
     pub(in crate::gateway) object: Option<Text<ByteCount>>,
-    /// How long an expired response may be used while its server cannot be reached, at most 720 h.
+    /// Time for which an expired response may be used while its server cannot be reached, at most 720 h.
     #[schemars(extend("default" = "24 h"))]
     pub(in crate::gateway) stale: Option<Text<Time>>,
     /// Serve clients while the hub cannot be reached: from the cache, or without the hop.
@@ -207,7 +207,7 @@ pub(in crate::gateway) struct Site {
     pub(in crate::gateway) key: Option<String>,
 }
 
-/// How a hub fetches for its terminals' caches.
+/// Requests of a hub for its terminals' caches.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(in crate::gateway) struct HubHttp {
@@ -228,12 +228,12 @@ pub(in crate::gateway) struct HubHttp {
     /// With `cache`: the longest response that is stored.
     #[schemars(extend("default" = "16 MB"))]
     pub(in crate::gateway) object: Option<Text<ByteCount>>,
-    /// With `cache`: how long an expired response may be used while its server cannot be reached.
+    /// With `cache`: time for which an expired response may be used while its server cannot be reached.
     #[schemars(extend("default" = "24 h"))]
     pub(in crate::gateway) stale: Option<Text<Time>>,
 }
 
-/// How a hub answers its terminals' questions.
+/// Resolution of names that terminals ask for.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(in crate::gateway) struct HubDns {
@@ -241,7 +241,7 @@ pub(in crate::gateway) struct HubDns {
     #[serde(default)]
     #[schemars(extend("examples" = [["192.0.2.53"]]))]
     pub(in crate::gateway) servers: Vec<Text<Server>>,
-    /// Questions of one terminal that are asked at once; as many wait.
+    /// Queries of one terminal that are resolved at the same time; as many more may wait.
     #[schemars(range(min = 1, max = 512), extend("default" = 128))]
     pub(in crate::gateway) questions: Option<i64>,
 }
@@ -253,10 +253,10 @@ pub(in crate::gateway) struct Etcd {
     /// Client addresses of its members: host and port. They are asked in this order.
     #[schemars(extend("examples" = [["127.0.0.1:2379"]]))]
     pub(in crate::gateway) members: Vec<Text<HubAddress>>,
-    /// What the keys of permits begin with. The rest of a key is the terminal's name.
+    /// Beginning of the keys of permits. The rest of a key is the terminal's name.
     #[schemars(extend("default" = "/skyhop/terminals/"))]
     pub(in crate::gateway) prefix: Option<String>,
-    /// Whether members are asked within TLS.
+    /// Use TLS for the connections to members.
     #[serde(default)]
     pub(in crate::gateway) tls: bool,
     /// With `tls`: file with the authorities (PEM) that members are verified by; default the system's.
@@ -289,7 +289,7 @@ pub(in crate::gateway) struct Tunnel {
     /// that is larger.
     #[schemars(range(min = 1280, max = 9216))]
     pub(in crate::gateway) mtu: Option<i64>,
-    /// Whether the MSS that SYNs announce is lowered to what fits into one packet of the hop.
+    /// Lower the MSS in SYNs to a size that fits into one packet of the hop.
     #[schemars(extend("default" = true))]
     pub(in crate::gateway) clamp_mss: Option<bool>,
 }
@@ -329,7 +329,7 @@ pub(in crate::gateway) struct Class {
     /// first.
     #[schemars(extend("examples" = ["leo"]))]
     pub(in crate::gateway) link: Option<String>,
-    /// How its packets are protected on the hop.
+    /// Error control of its packets on the hop.
     #[schemars(extend("default" = "fec-arq"))]
     pub(in crate::gateway) channel: Option<Channel>,
     /// The most of its packets that waits for the hop, over all flows.
@@ -341,15 +341,15 @@ pub(in crate::gateway) struct Class {
     /// `codel` keeps each flow's queue short (RFC 8289), `none` drops packets that find the queue full.
     /// Default `codel`, or `none` with `[dlep] on_demand`.
     pub(in crate::gateway) aqm: Option<Aqm>,
-    /// How long one of its packets may wait for others, to share a packet of the hop with them.
+    /// Time for which one of its packets may wait for others, to share a packet of the hop with them.
     #[schemars(extend("default" = "0 ms", "examples" = ["20 ms"]))]
     pub(in crate::gateway) gather: Option<Text<Time>>,
-    /// Whether its streams, and the headers of its packets, are compressed where that pays.
+    /// Compress its streams, and the headers of its packets, where that saves bytes.
     /// By default headers only.
     pub(in crate::gateway) compress: Option<bool>,
 }
 
-/// What to do with traffic that matches all of `to`, `from`, `ports` and `dscp`.
+/// A rule for traffic that matches all of `to`, `from`, `ports` and `dscp`.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(in crate::gateway) struct Policy {
@@ -432,9 +432,9 @@ pub(crate) struct PermittedTerminal {
     #[serde(default)]
     #[schemars(extend("examples" = [["10.1.0.0/16", "fd00:1::/64"]]))]
     pub(in crate::gateway) networks: Vec<Text<Prefix>>,
-    /// What its clients may reach; by default as in `[egress]`.
+    /// Destinations that its clients may reach; by default as in `[egress]`.
     pub(in crate::gateway) reach: Option<Vec<Text<Target>>>,
-    /// What its clients may not reach, besides what `[egress]` denies.
+    /// Destinations that its clients may not reach, besides those that `[egress]` denies.
     #[serde(default)]
     pub(in crate::gateway) deny: Vec<Text<Target>>,
     /// The forward link that it shares with other terminals; by default `carrier` of the hub.
@@ -477,7 +477,7 @@ pub(crate) struct PermittedTerminal {
     /// When the quota starts anew, in UTC: `month`, `day`, or a time counted from 1970; by default as in `[limits]`.
     #[schemars(extend("examples" = ["month", "day", "168 h"]))]
     pub(in crate::gateway) quota_period: Option<Text<Period>>,
-    /// What happens when it is used up: `block`, a rate towards the terminal, or the class of all its
+    /// Consequence of a used-up quota: `block`, a rate towards the terminal, or the class of all its
     /// traffic; by default as in `[limits]`.
     #[schemars(extend("examples" = ["block", "256 kbit/s", "bulk"]))]
     pub(in crate::gateway) quota_then: Option<Text<Exhausted>>,
@@ -515,13 +515,13 @@ pub(in crate::gateway) struct Limits {
     /// When the quota starts anew, in UTC: `month`, `day`, or a time counted from 1970.
     #[schemars(extend("default" = "month", "examples" = ["month", "day", "168 h"]))]
     pub(in crate::gateway) quota_period: Option<Text<Period>>,
-    /// What happens when it is used up: `block`, a rate towards the terminal, or the class of all its
+    /// Consequence of a used-up quota: `block`, a rate towards the terminal, or the class of all its
     /// traffic.
     #[schemars(extend("default" = "block", "examples" = ["block", "256 kbit/s", "bulk"]))]
     pub(in crate::gateway) quota_then: Option<Text<Exhausted>>,
 }
 
-/// What terminals may reach through the hub.
+/// Destinations that terminals may reach through the hub.
 #[derive(Deserialize, JsonSchema, Default)]
 #[serde(deny_unknown_fields)]
 pub(in crate::gateway) struct Egress {
@@ -533,7 +533,7 @@ pub(in crate::gateway) struct Egress {
     pub(in crate::gateway) deny: Vec<Text<Target>>,
 }
 
-/// What the hub's side and other terminals may reach behind this terminal.
+/// Destinations behind this terminal for the hub's side and other terminals.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(in crate::gateway) struct Accept {
@@ -552,10 +552,10 @@ pub(in crate::gateway) struct Side {
     /// A congestion control that the kernel has.
     #[schemars(extend("examples" = ["cubic", "bbr"]))]
     pub(in crate::gateway) congestion_control: Option<String>,
-    /// How much may wait to be sent or acknowledged, 4096 B to 1 GB; by default the kernel's
+    /// Size of the send buffer, 4096 B to 1 GB; by default the kernel's
     /// tuning.
     pub(in crate::gateway) send_buffer: Option<Text<ByteCount>>,
-    /// How much received data may wait, 4096 B to 1 GB; by default the kernel's tuning.
+    /// Size of the receive buffer, 4096 B to 1 GB; by default the kernel's tuning.
     pub(in crate::gateway) receive_buffer: Option<Text<ByteCount>>,
     /// The highest rate at which one connection sends.
     #[schemars(extend("examples" = ["10 Mbit/s"]))]
@@ -569,8 +569,8 @@ pub(in crate::gateway) struct Side {
 #[derive(Deserialize, JsonSchema, Default)]
 #[serde(deny_unknown_fields)]
 pub(in crate::gateway) struct Wan {
-    /// Whose TCP: `kernel`, which the keys `congestion_control` to `quick_ack` configure, or `skyhop`,
-    /// which the others do.
+    /// The TCP stack: `kernel`, which the keys `congestion_control` to `quick_ack` configure, or `skyhop`,
+    /// which the others configure.
     #[schemars(extend("default" = "kernel"))]
     pub(in crate::gateway) stack: Option<Stack>,
     /// With `skyhop`: connections that come in by these interfaces are accepted too.
@@ -592,10 +592,10 @@ pub(in crate::gateway) struct Wan {
     /// A congestion control that the kernel has.
     #[schemars(extend("examples" = ["cubic", "bbr"]))]
     pub(in crate::gateway) congestion_control: Option<String>,
-    /// How much may wait to be sent or acknowledged, 4096 B to 1 GB; by default the kernel's
+    /// Size of the send buffer, 4096 B to 1 GB; by default the kernel's
     /// tuning.
     pub(in crate::gateway) send_buffer: Option<Text<ByteCount>>,
-    /// How much received data may wait, 4096 B to 1 GB; by default the kernel's tuning.
+    /// Size of the receive buffer, 4096 B to 1 GB; by default the kernel's tuning.
     pub(in crate::gateway) receive_buffer: Option<Text<ByteCount>>,
     /// The highest rate at which one connection sends.
     #[schemars(extend("examples" = ["10 Mbit/s"]))]

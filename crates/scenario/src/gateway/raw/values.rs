@@ -1,4 +1,4 @@
-//! Values of gateways' files.
+//! Values in gateways' configuration files.
 
 use core::fmt;
 use core::str::FromStr;
@@ -11,7 +11,7 @@ use serde::Deserialize;
 use slacp::{ErrorControl, PublicKey, QueueDiscipline};
 use units::BitRate;
 
-/// A local or remote address with a port.
+/// A local or remote IP address with a port.
 #[derive(Clone, Copy)]
 pub(in crate::gateway) struct Address(pub(in crate::gateway) SocketAddr);
 
@@ -25,7 +25,7 @@ impl FromStr for Address {
     }
 }
 
-/// A public key.
+/// A public key in base64.
 #[derive(Clone, Copy)]
 pub(in crate::gateway) struct Key(pub(in crate::gateway) PublicKey);
 
@@ -37,14 +37,14 @@ impl FromStr for Key {
     }
 }
 
-/// Where a side's rate comes from.
+/// The source of a side's rate.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(in crate::gateway) enum RateChoice {
-    /// The operator.
+    /// Set by the operator.
     Fixed(BitRate),
-    /// Measurement.
+    /// Measured on the path.
     Auto,
-    /// The modem.
+    /// Reported by the modem.
     Modem,
 }
 
@@ -73,7 +73,7 @@ impl fmt::Display for RateChoice {
     }
 }
 
-/// The rate while the modem reports none.
+/// The rate used while the modem reports none.
 pub(in crate::gateway) struct InitialRate(pub(in crate::gateway) BitRate);
 
 impl FromStr for InitialRate {
@@ -85,7 +85,7 @@ impl FromStr for InitialRate {
     }
 }
 
-/// When a client is answered.
+/// The time at which a client is answered.
 #[derive(Deserialize, JsonSchema, Clone, Copy)]
 #[serde(rename_all = "kebab-case")]
 #[schemars(inline)]
@@ -103,7 +103,7 @@ impl From<Answer> for config::Answer {
     }
 }
 
-/// What a new name is answered with.
+/// The kind of address with which a new name is answered.
 #[derive(Deserialize, JsonSchema, Clone, Copy, PartialEq, Eq)]
 #[serde(rename_all = "kebab-case")]
 #[schemars(inline)]
@@ -112,7 +112,7 @@ pub(in crate::gateway) enum DnsAnswer {
     Instant,
 }
 
-/// A resolver, at port 53 unless it says otherwise.
+/// A resolver; without a port it gets 53.
 #[derive(Clone, Copy)]
 pub(in crate::gateway) struct Server(pub(in crate::gateway) SocketAddr);
 
@@ -126,7 +126,7 @@ impl FromStr for Server {
     }
 }
 
-/// Where names are resolved.
+/// The side that resolves names.
 #[derive(Deserialize, JsonSchema, Clone, Copy)]
 #[serde(rename_all = "kebab-case")]
 #[schemars(inline)]
@@ -144,7 +144,7 @@ impl From<Names> for config::Names {
     }
 }
 
-/// In which order hubs are tried.
+/// The order in which hubs are tried.
 #[derive(Deserialize, JsonSchema, Clone, Copy, Default)]
 #[serde(rename_all = "kebab-case")]
 #[schemars(inline)]
@@ -183,7 +183,7 @@ impl From<Device> for config::TunnelDevice {
     }
 }
 
-/// Whose TCP a solo gateway uses towards servers.
+/// The TCP that a solo gateway uses towards servers.
 #[derive(Deserialize, JsonSchema, Clone, Copy, PartialEq, Eq, Default)]
 #[serde(rename_all = "kebab-case")]
 #[schemars(inline)]
@@ -193,7 +193,7 @@ pub(in crate::gateway) enum Stack {
     Skyhop,
 }
 
-/// What a policy does.
+/// The action of a policy.
 #[derive(Deserialize, JsonSchema, Clone, Copy)]
 #[serde(rename_all = "kebab-case")]
 #[schemars(inline)]
@@ -213,7 +213,7 @@ impl From<Action> for pep::traffic::Action {
     }
 }
 
-/// What keeps the queue of a class's packets short.
+/// Active queue management of a class's packets.
 #[derive(Deserialize, JsonSchema, Clone, Copy)]
 #[serde(rename_all = "kebab-case")]
 #[schemars(inline)]

@@ -1,5 +1,5 @@
-//! Combinations of the levels of factors: all of them (a full factorial design), but for factors
-//! that vary together, and without those that the file excludes.
+//! Combinations of the levels of factors: all of them (a full factorial design), except that factors
+//! may vary together and the file may exclude combinations.
 
 use std::collections::BTreeMap;
 
@@ -12,23 +12,24 @@ use crate::place::{Place, quoted};
 /// The level of each factor, by number.
 pub(super) type Combination = Vec<usize>;
 
-/// The combinations in order: the last factor changes from one to the next.
+/// Returns the combinations in order; the last factor changes fastest.
 ///
 /// # Errors
-/// More than [`MOST`] of them, before any are excluded; none after that; factors and levels to
-/// exclude that do not exist.
+/// If there are more than [`MOST`] before exclusion or none after it, or if `exclude` names factors
+/// or levels that do not exist.
 pub(super) fn combine(
     place: &Place<'_>,
     factors: &[Factor],
     exclude: &[BTreeMap<String, RawLevels>],
 ) -> Result<Vec<Combination>, FileError> {
     let mut axes = axes(factors);
+    // Counted before any combination is built, because there may be too many for memory.
     let count = axes.values().try_fold(1, |all: usize, count| all.checked_mul(*count));
     let few = count.is_some_and(|count| (1..=MOST).contains(&count));
     let found = count.map_or("too many".to_owned(), |count| count.to_string());
     let expected = format!("1 to {MOST}");
     place.check(few, "factor", format!("{found} combinations"), expected)?;
-    // How many combinations follow each other with the same level.
+    // Number of consecutive combinations with the same level.
     let mut run = count.unwrap_or(1);
     for axis in axes.values_mut() {
         run /= *axis;
@@ -44,13 +45,13 @@ pub(super) fn combine(
     without(place, factors, exclude, all.collect())
 }
 
-/// The number of levels of each factor that varies alone or that others vary with.
+/// Returns the number of levels of each independent factor, by the factor's index.
 fn axes(factors: &[Factor]) -> BTreeMap<usize, usize> {
     let alone = factors.iter().enumerate().filter(|(_, factor)| factor.with.is_none());
     alone.map(|(number, factor)| (number, factor.levels.len())).collect()
 }
 
-/// The factor that decides the level of this one.
+/// Returns the independent factor that decides the level of this one.
 fn axis_of(factors: &[Factor], mut number: usize) -> usize {
     while let Some(with) = factors[number].with {
         number = with;
@@ -58,7 +59,7 @@ fn axis_of(factors: &[Factor], mut number: usize) -> usize {
     number
 }
 
-/// What remains of `all`.
+/// Removes the excluded combinations from `all`.
 fn without(
     place: &Place<'_>,
     factors: &[Factor],
@@ -81,7 +82,7 @@ fn without(
     place.check(!all.is_empty(), "exclude", "all combinations", left).map(|()| all)
 }
 
-/// Factors and their levels, by number.
+/// Returns the factors and levels of an exclusion, by index.
 fn excluded(
     place: &Place<'_>,
     factors: &[Factor],

@@ -1,4 +1,4 @@
-//! The levels of a factor, whichever way the file gives them.
+//! The levels of a factor, from `levels`, `values` or `range`.
 
 use std::collections::BTreeSet;
 
@@ -11,25 +11,25 @@ use crate::scenario::raw::Setting;
 /// A factor with its levels.
 pub(super) struct Factor {
     pub(super) name: String,
-    /// Where the keys are that its values are for: `factor.0.key`, `factor.0.keys.1`.
+    /// Paths of the names of the keys that get its values: `factor.0.key`, `factor.0.keys.1`.
     pub(super) keys: Vec<String>,
     pub(super) levels: Vec<Level>,
-    /// The factor that it varies with, by its number.
+    /// Index of the factor that it varies with.
     pub(super) with: Option<usize>,
 }
 
 /// A level of a factor.
 pub(super) struct Level {
-    /// Its part of the names of cases; may be empty.
+    /// Part of the names of cases; may be empty.
     pub(super) name: String,
-    /// Where it is in the file: `factor.0.levels.1`, `factor.0.values.1`, `factor.0.range`.
+    /// Path of the level in the file: `factor.0.levels.1`, `factor.0.values.1`, `factor.0.range`.
     pub(super) at: String,
-    /// The value for the factor's keys; `None`: the level has a `set`.
+    /// The value for the factor's keys; `None` if the level has a table `set`.
     pub(super) value: Option<Setting>,
 }
 
 impl Factor {
-    /// Reads the factor with this number; `earlier` are those before it.
+    /// Reads the factor with index `number`; `earlier` are those before it.
     pub(super) fn read(
         place: &Place<'_>,
         number: usize,
@@ -49,7 +49,8 @@ impl Factor {
         factor.check_names(&place).map(|()| factor)
     }
 
-    /// Levels that are combined with everything need names of their own.
+    /// Checks that the levels have unique names, unless the factor varies with another, whose level names
+    /// distinguish the cases.
     fn check_names(&self, place: &Place<'_>) -> Result<(), FileError> {
         let mut names = BTreeSet::new();
         for (number, level) in self.levels.iter().enumerate() {
@@ -67,7 +68,7 @@ impl Factor {
     }
 }
 
-/// Exactly one of `levels`, `values` and `range`.
+/// Reads the levels from exactly one of `levels`, `values` and `range`.
 fn levels(place: &Place<'_>, path: &str, raw: &RawFactor) -> Result<Vec<Level>, FileError> {
     let given = [
         ("levels", raw.levels.as_ref().map(|_| "…".to_owned())),
@@ -103,7 +104,7 @@ fn levels(place: &Place<'_>, path: &str, raw: &RawFactor) -> Result<Vec<Level>, 
     Ok(values.into_iter().map(|value| level(value, format!("{path}.range"))).collect())
 }
 
-/// Where the keys are that values are for.
+/// Returns the paths of the names of the keys that get the values.
 fn keys(place: &Place<'_>, path: &str, raw: &RawFactor) -> Result<Vec<String>, FileError> {
     place.one_of([
         ("key", raw.key.as_ref().map(quoted)),
@@ -130,7 +131,7 @@ fn keys(place: &Place<'_>, path: &str, raw: &RawFactor) -> Result<Vec<String>, F
     Ok(raw.key.iter().map(|_| format!("{path}.key")).chain(several).collect())
 }
 
-/// The factor that a factor with these levels varies with.
+/// Returns the index of the earlier factor that a factor with these levels varies with.
 fn partner(
     place: &Place<'_>,
     with: &str,
@@ -151,11 +152,11 @@ fn partner(
     Ok(number)
 }
 
-/// How levels with a value are named.
+/// The pattern for names of levels with a value.
 enum Label<'a> {
-    /// After the value, and after this factor, too, unless the value is a text.
+    /// A text as it is; other values preceded by this name of the factor.
     Factor(&'a str),
-    /// `buffer {}`
+    /// A text with `{}` for the value: `buffer {}`.
     Pattern(&'a str),
 }
 

@@ -8,18 +8,18 @@ use crate::FileError;
 use crate::place::{Place, quoted};
 use crate::scenario::raw::Setting;
 
-/// A number as read, and the unit that its text has.
+/// A number, with the unit if it was written as a text.
 struct Quantity<'a> {
     number: f64,
     unit: Option<&'a str>,
     whole: bool,
 }
 
-/// The values from the first to the last. Between whole numbers without a unit there are only whole
-/// numbers, because keys like `count` accept no others.
+/// Returns the values from the first to the last. Between whole numbers without a unit there are only
+/// whole numbers, because keys like `count` accept no others.
 ///
 /// # Errors
-/// Texts that are no numbers; different units; no values, or more than [`MOST`].
+/// If a text is not a number, units differ, or there are no values or more than [`MOST`].
 pub(super) fn values(place: &Place<'_>, range: &RawRange) -> Result<Vec<Setting>, FileError> {
     let from = Quantity::read(place, "from", &range.from)?;
     let to = Quantity::read(place, "to", &range.to)?;
@@ -71,6 +71,7 @@ fn spread(
     let value = |number: u32| {
         let part = f64::from(number) / f64::from(count - 1);
         match number {
+            // The ends are exact, whatever the rounding in between.
             0 => first,
             _ if number == count - 1 => last,
             _ if log => round(first * (last / first).powf(part), 4),
@@ -89,7 +90,7 @@ fn setting(number: f64, unit: Option<&str>, whole: bool) -> Setting {
     }
 }
 
-/// The nearest number with so many significant decimal digits.
+/// Rounds a number to this many significant decimal digits.
 fn round(number: f64, digits: usize) -> f64 {
     format!("{number:.*e}", digits - 1).parse().unwrap_or(number)
 }
@@ -103,6 +104,7 @@ impl<'a> Quantity<'a> {
                 split_quantity(text).map(|(number, unit)| (number, Some(unit)))
             }
         };
+        // Whole numbers up to this size are exact in an `f64`.
         let finite = read.filter(|(number, _)| number.abs() <= 1e15);
         let whole = matches!(raw, RawNumber::Whole(_));
         finite.map(|(number, unit)| Self { number, unit, whole }).ok_or_else(|| {

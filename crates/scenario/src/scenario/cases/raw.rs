@@ -1,4 +1,4 @@
-//! Factors and cases as written in the file.
+//! Factors and cases as written in a scenario file.
 
 use core::fmt;
 use std::collections::BTreeMap;
@@ -9,7 +9,7 @@ use serde::de::IgnoredAny;
 
 use crate::scenario::raw::Setting;
 
-/// What is varied: either `levels`, or `values` or a `range` of one key or several.
+/// A factor of an experiment: either `levels`, or `values` or a `range` of one key or several.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "Factor")]
@@ -55,13 +55,13 @@ pub(in crate::scenario) struct RawRange {
     /// Number of values, 2 or more.
     #[schemars(range(min = 2))]
     pub(in crate::scenario) count: Option<u32>,
-    /// With `count`: whether differences or ratios between values are equal. Values of a log scale
-    /// are rounded to four digits.
+    /// With `count`: `linear` for equal differences between values, `log` for equal ratios. Values of a
+    /// log scale are rounded to four digits.
     #[serde(default)]
     pub(in crate::scenario) scale: Scale,
 }
 
-/// Whether the differences or the ratios between values are equal.
+/// Spacing of values: equal differences or equal ratios.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 #[schemars(inline)]
@@ -81,7 +81,7 @@ pub(in crate::scenario) enum RawNumber {
     Text(String),
 }
 
-/// As written in the file.
+/// Writes the number as in the file.
 impl fmt::Display for RawNumber {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -1,4 +1,4 @@
-//! Reads flows.
+//! Reads and validates flows.
 
 use core::time::Duration;
 use std::path::Path;
@@ -14,7 +14,7 @@ use crate::place::{Place, quoted};
 use crate::text::Text;
 
 const MOST_FLOWS: usize = 1000;
-/// Maximum size of a transfer; anything larger is a typing error.
+/// Maximum size of a transfer in bytes; larger ones are taken for typing errors.
 const MOST_BYTES: u64 = 1 << 50;
 /// Maximum number of applications per flow, and of objects per page.
 const MOST_COUNT: u32 = 100_000;
@@ -23,13 +23,14 @@ const MOST_OBJECTS: usize = 10_000;
 const MOST_REPEAT: u64 = 1_000_000;
 /// Default payload of a datagram, in bytes.
 const DATAGRAM: u32 = 1000;
-/// Least size of a sample of contents, in bytes.
+/// Minimum size of a sample of contents, in bytes. It must exceed a compressor's window, or its
+/// repetition would be compressed away.
 const LEAST_SAMPLE: usize = 64 << 10;
-/// Default number of bundles under way to a node: the gateway's.
+/// Default number of unacknowledged bundles on a hop; the same as in the gateway.
 const WINDOW: u32 = 16;
 
 impl Kind {
-    /// Its name, and the keys that only some kinds have.
+    /// Returns the kind's name, and the keys that it has but not all kinds have.
     const fn keys(self) -> (&'static str, &'static [&'static str]) {
         match self {
             Self::Bulk => ("bulk", &["direction", "bytes", "time", "watch"]),
@@ -47,7 +48,7 @@ impl Kind {
     }
 }
 
-/// Reads all `[[flow]]` of a network with this number of platforms.
+/// Reads all sections `[[flow]]` of a network with this number of platforms.
 pub(in super::super) fn read_all(
     place: &Place<'_>,
     raw: &[RawFlow],
@@ -98,7 +99,7 @@ impl Flow {
         })
     }
 
-    /// One such flow for each platform.
+    /// Returns a copy of the flow for each platform.
     fn on_each_platform(&self, platforms: usize) -> Vec<Self> {
         let on = |platform: u32| {
             let name = format!("{}-{}", self.name, platform + 1);
@@ -108,7 +109,7 @@ impl Flow {
     }
 }
 
-/// Checks that there are no keys that have no meaning for this kind.
+/// Checks that the flow has only keys of its kind.
 fn fitting(place: &Place<'_>, raw: &RawFlow) -> Result<(), FileError> {
     let (kind, keys) = raw.kind.keys();
     let given = [
@@ -195,7 +196,7 @@ fn traffic(place: &Place<'_>, raw: &RawFlow) -> Result<Traffic, FileError> {
     })
 }
 
-/// The contents of a file, or noise.
+/// Reads the sample file that `contents` names; noise by default.
 fn contents(place: &Place<'_>, raw: &RawFlow) -> Result<Contents, FileError> {
     let Some(path) = raw.contents.as_ref().filter(|it| *it != "noise") else {
         return Ok(Contents::Noise);
@@ -329,13 +330,14 @@ fn rate(place: &Place<'_>, raw: &RawFlow) -> Result<BitRate, FileError> {
     place.check(good, "rate", rate, "1 kbit/s to 1000 Gbit/s").map(|()| rate)
 }
 
-/// Payload of a datagram in bytes.
+/// Reads the payload of a datagram, in bytes.
 fn datagram(place: &Place<'_>, raw: &RawFlow) -> Result<u32, FileError> {
     let size = match raw.size {
         None => return Ok(DATAGRAM),
         Some(DatagramSize::Bytes(size)) => size,
         Some(DatagramSize::Text(Text(size))) => size.get(),
     };
+    // An Ethernet packet without IPv4 and UDP headers: 1500 − 20 − 8 bytes.
     let good = (1..=1472).contains(&size);
     let expected = "\"1 B\" to \"1472 B\" of payload";
     place.check(good, "size", ByteCount::new(size), expected).map(|()| size as u32)

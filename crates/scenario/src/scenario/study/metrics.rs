@@ -1,10 +1,10 @@
-//! The names of metrics.
+//! Names and units of metrics.
 
 use crate::FileError;
 use crate::place::{Place, quoted};
 use crate::scenario::Case;
 
-/// The metrics of a run with their units; the unit of a number or a share is empty. All back ends
+/// Names and units of the metrics of a run; the unit of a number or a share is empty. All back ends
 /// use these names.
 pub const METRICS: [(&str, &str); 31] = [
     ("bytes", "B"),
@@ -43,7 +43,7 @@ pub const METRICS: [(&str, &str); 31] = [
 /// Subjects of metrics besides flows.
 const PARTS: [&str; 4] = ["forward", "return", "shaper", "slacp"];
 
-/// A metric of a subject.
+/// A metric together with its subject.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MetricName {
     /// The subject: a flow's name, `forward`, `return`, `shaper` or `slacp`.
@@ -53,12 +53,12 @@ pub struct MetricName {
 }
 
 impl MetricName {
-    /// The unit of the metric; empty for numbers and shares.
+    /// Returns the unit of the metric; empty for numbers and shares.
     pub fn unit(&self) -> &'static str {
         METRICS.iter().find(|(name, _)| *name == self.metric).map_or("", |(_, unit)| unit)
     }
 
-    /// Checks that there is such a metric, and that some case has the subject.
+    /// Checks that the metric exists, and that a case has the subject.
     pub(super) fn read(
         place: &Place<'_>,
         of: &str,

@@ -1,4 +1,4 @@
-//! Replications and metrics as written in the file.
+//! Replications and metrics as written in a scenario file.
 
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -19,7 +19,7 @@ pub(in crate::scenario) struct RawMetric {
     pub(in crate::scenario) metric: String,
 }
 
-/// How often each case is run: with seeds, or until a metric is known well enough.
+/// Number of runs of each case: with given seeds, or until a metric is precise enough.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "Replications")]
@@ -43,7 +43,7 @@ pub(in crate::scenario) enum RawSeeds {
     List(Vec<u64>),
 }
 
-/// When a case has been run often enough.
+/// The precision of a metric at which a case has been run often enough.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "Until")]
@@ -56,7 +56,7 @@ pub(in crate::scenario) struct RawUntil {
     /// Greatest distance of the interval's ends from the statistic, as a part of it.
     #[schemars(extend("examples" = ["5 %"]))]
     pub(in crate::scenario) within: Text<Probability>,
-    /// What the interval is of.
+    /// The statistic whose interval decides.
     #[serde(default)]
     pub(in crate::scenario) statistic: Statistic,
     /// The level of confidence.

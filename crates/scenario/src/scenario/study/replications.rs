@@ -1,4 +1,4 @@
-//! How often each case is run.
+//! Replications: the seeds with which each case is run.
 
 use std::collections::BTreeSet;
 
@@ -14,28 +14,28 @@ use crate::scenario::Case;
 /// Maximum number of seeds of a case.
 const MOST_SEEDS: u32 = 10_000;
 
-/// How often each case is run, and with which seeds.
+/// The seeds with which each case is run.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Replications {
-    /// With each of these seeds: 1 to 10,000 of them, in this order, none twice.
+    /// These 1 to 10,000 different seeds, in this order.
     Seeds(Vec<u64>),
-    /// With seeds from a first one up, until a metric is known well enough.
+    /// Consecutive seeds, until a metric is precise enough.
     Until(StopRule),
 }
 
-/// When a case has been run often enough: as soon as both ends of the confidence interval are within
-/// a part of the statistic, over the first so many seeds. Law, *Simulation Modeling and Analysis*,
-/// 5th ed., 9.4.1, has the relative precision of means; as there, an interval that decides when to
-/// stop covers the true value a little less often than its level says.
+/// A rule that stops the replications of a case as soon as both ends of a confidence interval are
+/// within a fraction of the statistic. Law, *Simulation Modeling and Analysis*, 5th ed., 9.4.1,
+/// describes the relative precision of means; as there, an interval that decides when to stop covers
+/// the true value a little less often than its level says.
 #[derive(Debug, Clone, PartialEq)]
 pub struct StopRule {
     /// The metric.
     pub name: MetricName,
-    /// What the interval is of.
+    /// The statistic whose interval decides.
     pub statistic: Statistic,
     /// The level of confidence, above 0.5 and below 1.
     pub confidence: f64,
-    /// Greatest distance of an end of the interval from the statistic, as a part of the statistic;
+    /// Greatest distance of an end of the interval from the statistic, as a fraction of the statistic;
     /// above 0.
     pub within: f64,
     /// Minimum number of seeds, 2 or more.
@@ -46,7 +46,7 @@ pub struct StopRule {
     pub first: u64,
 }
 
-/// What a confidence interval is of.
+/// The statistic that a confidence interval is for.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 #[schemars(inline)]
@@ -66,12 +66,12 @@ impl Default for Replications {
 }
 
 impl Replications {
-    /// `count` seeds from `first` up, those that exist.
+    /// Returns `count` consecutive seeds from `first` up, fewer if they would exceed `u64::MAX`.
     pub fn from_first(first: u64, count: u32) -> Self {
         Self::Seeds((0..u64::from(count)).map_while(|next| first.checked_add(next)).collect())
     }
 
-    /// All seeds that a case may need, in the order in which they are used.
+    /// Returns all seeds that a case may need, in the order in which they are used.
     pub fn seeds(&self) -> Vec<u64> {
         match self {
             Self::Seeds(seeds) => seeds.clone(),
@@ -79,7 +79,7 @@ impl Replications {
         }
     }
 
-    /// The number of seeds, from the first, that every case needs.
+    /// Returns the number of seeds, from the first, that every case needs.
     pub fn least(&self) -> usize {
         match self {
             Self::Seeds(seeds) => seeds.len(),
@@ -93,7 +93,7 @@ impl Replications {
         cases: &[Case],
     ) -> Result<Self, FileError> {
         let first = raw.first.unwrap_or(1);
-        // TOML's numbers end there.
+        // TOML's integers are signed 64-bit numbers.
         let good = first <= i64::MAX as u64 - u64::from(MOST_SEEDS);
         place.check(good, "first", first, "a smaller number")?;
         if let Some(until) = &raw.until {
@@ -135,6 +135,7 @@ impl StopRule {
         let good = 0.5 < confidence && confidence < 1.0;
         place.check(good, "confidence", confidence, "above 50 % and below 100 %")?;
         let (least, most) = (raw.least.unwrap_or(10), raw.most.unwrap_or(200));
+        // A limit that is given alone moves the default of the other one.
         let least = if raw.least.is_none() { least.min(most) } else { least };
         let most = if raw.most.is_none() { most.max(least) } else { most };
         place.check((2..=MOST_SEEDS).contains(&least), "least", least, "2 to 10,000")?;

@@ -1,4 +1,4 @@
-//! The nodes on the way, each with its agent.
+//! The chain of nodes that a file passes, each with its agent.
 
 use core::time::Duration;
 use std::collections::BTreeMap;
@@ -12,23 +12,23 @@ use units::{ByteCount, Instant};
 
 use super::length;
 
-/// The service of the last node that files are for: the gateway's.
+/// Service number at the last node to which files are addressed; the same as in the gateway.
 const SERVICE: &str = "1000";
-/// The time of day, which stands still, in milliseconds since 1970: nothing expires.
+/// Time of day in milliseconds since 1970. It stands still, so bundles never expire.
 const NOW: u64 = 1_795_600_000_000;
 const LIFETIME: Duration = Duration::from_secs(86_400);
-/// More than any file.
+/// A limit that is never reached: more bytes than any file has.
 const ENOUGH: u64 = 1 << 60;
 
 #[derive(Debug)]
 pub(super) struct Chain {
     nodes: Vec<Node>,
     pub(super) agents: Vec<Agent>,
-    /// Payload of the file, and of a bundle, in bytes.
+    /// Payload of the file and of a bundle, in bytes.
     sizes: [u64; 2],
-    /// What bundles say of themselves, until they are delivered.
+    /// Summaries of the bundles that have not been delivered.
     pub(super) known: BTreeMap<BundleId, Summary>,
-    /// Bundles that have not been delivered.
+    /// Number of bundles that have not been delivered.
     pub(super) left: u64,
 }
 
@@ -40,7 +40,7 @@ impl Chain {
         Self { nodes, agents, sizes, known: BTreeMap::new(), left }
     }
 
-    /// How long the parameters of the two sides of a link are, in bytes.
+    /// Returns the lengths of the SESS_INIT messages of both sides of a link, in bytes.
     pub(super) fn parameters(&self, at: usize) -> [u64; 2] {
         [at, at + 1].map(|at| {
             length(&Message::SessInit {
@@ -61,7 +61,7 @@ impl Chain {
             if number + 1 == count {
                 summary = self.summary(file - number * size, number);
             } else if number > 0 {
-                // Its payload is of no account; its length is that of the first one.
+                // Only the length matters, and it is that of the first bundle.
                 summary = Summary { length: summary.length, ..self.summary(0, number) };
             }
             self.known.insert(summary.id, summary.clone());
@@ -96,9 +96,9 @@ impl Chain {
         debug_assert!(agent.whereabouts(&summary.id).is_some(), "nothing is refused");
     }
 
-    /// A bundle has crossed a link.
+    /// Hands a bundle that has crossed a link to the next node; counts it if that is the last one.
     pub(super) fn pass(&mut self, at: usize, id: BundleId) {
-        // One that was delivered comes again if its acknowledgement was lost.
+        // A delivered bundle arrives again if its acknowledgement was lost.
         let Some(summary) = self.known.get(&id).cloned() else { return };
         let previous = Origin::Peer(PeerId(0));
         self.take(at + 1, previous, &summary);
@@ -111,7 +111,7 @@ impl Chain {
         self.tidy(self.agents.len() - 1);
     }
 
-    /// A link comes up or goes down.
+    /// Tells the agent that the link to the next node is up or down.
     pub(super) fn set_link(&mut self, at: usize, up: bool) {
         self.agents[at].set_peer(next(at), up);
     }
@@ -125,14 +125,14 @@ impl Chain {
         self.agents[at].returned(now, id, Returned::Lost);
     }
 
-    /// Forgets what a node need not keep.
+    /// Removes the bundles that a node no longer has to keep.
     fn tidy(&mut self, at: usize) {
         while let Some((record, _)) = self.agents[at].poll_remove() {
             self.agents[at].removed(&record.id);
         }
     }
 
-    /// The next bundle to send: over which link, and its length in bytes.
+    /// Returns the next bundle to send: the index of its link, its id and its length in bytes.
     pub(super) fn next_to_send(&mut self) -> Option<(usize, BundleId, u64)> {
         let mut all = self.agents.iter_mut().enumerate();
         all.find_map(|(at, agent)| agent.poll_send().map(|(_, it)| (at, it.id, it.length)))
@@ -147,7 +147,7 @@ fn node(number: usize) -> Node {
     format!("ipn:{number}.0").parse().expect("a number is a node of ipn")
 }
 
-/// A node's next one among its neighbours, of which the previous one is the first.
+/// Returns the peer number of the next node: 1 if there is a previous node, which is peer 0.
 fn next(at: usize) -> PeerId {
     PeerId(usize::from(at > 0))
 }

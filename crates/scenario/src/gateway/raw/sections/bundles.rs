@@ -1,4 +1,4 @@
-//! Section `bundles` as written.
+//! Section `[bundles]` as written.
 
 use bundles::Node;
 use pep::traffic::Prefix;
@@ -16,7 +16,7 @@ pub(in crate::gateway) struct Bundles {
     /// This node.
     #[schemars(required, extend("examples" = ["ipn:2.0", "dtn://ship/"]))]
     pub(in crate::gateway) node: Option<Text<Node>>,
-    /// On a terminal: the hub's node, to which everything goes that has no other place.
+    /// On a terminal: the hub's node, which gets all bundles that have no other route.
     #[schemars(extend("examples" = ["ipn:1.0"]))]
     pub(in crate::gateway) hub: Option<Text<Node>>,
     /// A directory of its own, which keeps bundles until the next node has them.
@@ -31,11 +31,11 @@ pub(in crate::gateway) struct Bundles {
     /// The largest bundle, at most a quarter of `size`.
     #[schemars(extend("default" = "16 MB"))]
     pub(in crate::gateway) largest: Option<Text<ByteCount>>,
-    /// How many bundles are remembered to tell duplicates, until each expires.
+    /// Maximum number of bundles remembered to detect duplicates, each until it expires.
     #[schemars(range(min = 100, max = 10_000_000), extend("default" = 100_000))]
     pub(in crate::gateway) remembered: Option<i64>,
-    /// Above which size a bundle goes to other nodes in parts, if it may; at least 10 kB. Bundles go whole by
-    /// default.
+    /// Size above which a bundle is sent to other nodes in fragments, if it permits that; at least 10 kB. By
+    /// default bundles are not fragmented.
     pub(in crate::gateway) fragment: Option<Text<ByteCount>>,
     /// The longest lifetime of a bundle; 1 min to 8784 h.
     #[schemars(extend("default" = "720 h"))]
@@ -49,7 +49,7 @@ pub(in crate::gateway) struct Bundles {
     /// The TCP address for nodes that connect by TCPCLv4.
     #[schemars(extend("examples" = ["127.0.0.1:4556"]))]
     pub(in crate::gateway) listen: Option<Text<Address>>,
-    /// Those (prefixes) that may connect there; required when others can reach `listen`.
+    /// Nodes (prefixes) that may connect there; required when others can reach `listen`.
     #[serde(default)]
     pub(in crate::gateway) clients: Vec<Text<Prefix>>,
     /// Sessions of TCPCLv4 are within TLS, for which this is our certificate (PEM, then those that lead to its
@@ -58,9 +58,9 @@ pub(in crate::gateway) struct Bundles {
     pub(in crate::gateway) certificate: Option<String>,
     /// The private key of `certificate` (PEM).
     pub(in crate::gateway) key: Option<String>,
-    /// Those that certify the other nodes (PEM).
+    /// The authorities that certify the other nodes (PEM).
     pub(in crate::gateway) authorities: Option<String>,
-    /// Whether to send the status reports that bundles ask for, at most 10 a second.
+    /// Send the status reports that bundles ask for, at most 10 a second.
     #[schemars(extend("default" = false))]
     pub(in crate::gateway) reports: Option<bool>,
     /// Nodes to exchange bundles with.
@@ -79,7 +79,7 @@ pub(in crate::gateway) struct BundlePeer {
     #[serde(default)]
     #[schemars(extend("examples" = [["ipn:8.0"]]))]
     pub(in crate::gateway) behind: Vec<Text<Node>>,
-    /// Whether everything is behind it that has no other place.
+    /// It gets all bundles that have no other route.
     #[schemars(extend("default" = false))]
     pub(in crate::gateway) everything: Option<bool>,
     /// On a hub: it is the terminal of this name.
@@ -91,6 +91,6 @@ pub(in crate::gateway) struct BundlePeer {
     /// of the connection.
     #[schemars(extend("examples" = ["sensor.example"]))]
     pub(in crate::gateway) certificate_name: Option<String>,
-    /// Above which size a bundle goes to it in parts, if it may; by default that of `[bundles]`.
+    /// Size above which a bundle is sent to it in fragments, if it permits that; by default that of `[bundles]`.
     pub(in crate::gateway) fragment: Option<Text<ByteCount>>,
 }
