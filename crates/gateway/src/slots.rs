@@ -42,7 +42,7 @@ impl<K: Ord + Clone> Slots<K> {
     }
 
     fn lock(&self) -> MutexGuard<'_, State<K>> {
-        self.0.lock().expect("nobody panics while holding the slots")
+        self.0.lock().expect("no thread panics while it holds the slots")
     }
 
     /// Takes a slot for a client's connection, and ends the one that gives way to it. `None` if no

@@ -88,7 +88,7 @@ impl Entry {
     }
 
     pub(crate) fn lock(&self) -> MutexGuard<'_, LiveState> {
-        self.state.lock().expect("nobody panics while holding an entry")
+        self.state.lock().expect("no thread panics while it holds an entry")
     }
 
     /// Attaches its stream and its TCP socket.
@@ -276,7 +276,7 @@ impl Drop for Registered<'_> {
 
 impl Register {
     fn lock(&self) -> MutexGuard<'_, Entries> {
-        self.entries.lock().expect("nobody panics while holding the register")
+        self.entries.lock().expect("no thread panics while it holds the register")
     }
 
     fn enter(

@@ -156,18 +156,18 @@ impl Counters {
 
 impl Reasons {
     pub(crate) fn count(&self, reason: ResetReason) {
-        *self.0.lock().expect("nobody panics while counting").entry(reason).or_default() += 1;
+        *self.0.lock().expect("no thread panics while it counts").entry(reason).or_default() += 1;
     }
 
     /// Count for this reason.
     #[cfg(test)]
     pub(crate) fn of(&self, reason: ResetReason) -> u64 {
-        self.0.lock().expect("nobody panics while counting").get(&reason).copied().unwrap_or(0)
+        self.0.lock().expect("no thread panics while it counts").get(&reason).copied().unwrap_or(0)
     }
 
     /// All non-zero counts, by the name of the reason.
     pub(crate) fn all(&self) -> Vec<(String, u64)> {
-        let counts = self.0.lock().expect("nobody panics while counting");
+        let counts = self.0.lock().expect("no thread panics while it counts");
         counts.iter().map(|(reason, count)| (name(*reason).to_owned(), *count)).collect()
     }
 }

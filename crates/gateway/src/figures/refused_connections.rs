@@ -101,7 +101,7 @@ impl Refusals {
     }
 
     fn lock(&self) -> MutexGuard<'_, Shared> {
-        self.shared.lock().expect("nobody panics while holding it")
+        self.shared.lock().expect("no thread panics while it holds it")
     }
 }
 

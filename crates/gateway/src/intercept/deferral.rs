@@ -98,7 +98,7 @@ impl Deferral {
     }
 
     fn lock(&self) -> MutexGuard<'_, Flows> {
-        self.flows.lock().expect("nobody panics while holding the flows")
+        self.flows.lock().expect("no thread panics while it holds the flows")
     }
 }
 

@@ -44,7 +44,7 @@ impl OwnAddresses {
     }
 
     fn kind_of(&self, address: IpAddr) -> io::Result<Option<RouteType>> {
-        kind_of(&mut self.0.lock().expect("nobody panics while asking"), address)
+        kind_of(&mut self.0.lock().expect("no thread panics while it asks"), address)
     }
 }
 

@@ -18,7 +18,7 @@ struct Shared<G: Ord + Clone>(Mutex<Slots<G>>);
 
 impl<G: Ord + Clone> Shared<G> {
     fn fair_slots(&self) -> MutexGuard<'_, Slots<G>> {
-        self.0.lock().expect("nobody panics while holding the slots")
+        self.0.lock().expect("no thread panics while it holds the slots")
     }
 }
 

@@ -92,7 +92,7 @@ impl Shared {
     }
 
     pub(super) fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().expect("nobody panics while holding the stack")
+        self.state.lock().expect("no thread panics while it holds the stack")
     }
 
     /// Makes the driver look whether the stack has something to send.
