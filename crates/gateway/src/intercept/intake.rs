@@ -1,4 +1,4 @@
-//! New connections of clients: intercepts them exactly while that is useful.
+//! Intake of clients' new connections: switches interception on while they can be carried.
 
 use std::collections::BTreeMap;
 use std::future::pending;
@@ -18,7 +18,7 @@ use crate::intercept::answer_tap::Sighting;
 use crate::intercept::netfilter::Scope;
 use crate::intercept::{Arrival, IntakeEvent, Interception};
 
-/// How long new connections pass unaccelerated after the process ran out of descriptors.
+/// Time in which new connections pass unaccelerated after the process ran out of descriptors.
 const RECOVERY: Duration = Duration::from_secs(1);
 
 /// Interception, switched on and off as the hop and the process allow.
@@ -29,12 +29,12 @@ pub(crate) struct Intake {
     scope: Scope,
     bypass: BypassClock,
     answers: AnswerWatch,
-    /// What may keep clients from being answered, since some are not.
+    /// Possible reasons why clients get no answers; empty while all get answers.
     suspects: String,
 }
 
 impl Intake {
-    /// Starts without intercepting anything.
+    /// Creates an intake that intercepts nothing yet.
     pub(crate) fn new(now: Instant, interception: Interception, counters: Arc<Counters>) -> Self {
         let bypass = BypassClock::new(now, Bypass::PeerUnreachable);
         counters.refusals.enable();
@@ -52,8 +52,8 @@ impl Intake {
         }
     }
 
-    /// The connection that has arrived, if one has. Lets further ones pass unaccelerated for a while
-    /// if the process has run out of descriptors.
+    /// Handles an event. Returns the new connection, if it is one and the client may have another. If the
+    /// process has run out of descriptors, further connections pass unaccelerated for a while.
     pub(crate) fn handle(&mut self, now: Instant, arrived: IntakeEvent) -> Option<Arrival> {
         match arrived {
             IntakeEvent::Connection(arrival) => {
@@ -91,7 +91,8 @@ impl Intake {
         }
     }
 
-    /// Judges whether clients are answered. Returns whether others are to pass than before.
+    /// Finds clients that get no answers. Returns whether the set of clients that pass for that reason has
+    /// changed.
     fn watch_answers(&mut self, now: Instant) -> bool {
         self.answers.handle_timeout(now);
         let changed = self.answers.take_change(now);
@@ -113,7 +114,7 @@ impl Intake {
         changed.is_some()
     }
 
-    /// Intercepts connections of these clients from now on.
+    /// Applies reloaded interfaces and policies.
     ///
     /// # Errors
     /// The kernel's refusal.
@@ -123,13 +124,13 @@ impl Intake {
         policies: &[Policy],
     ) -> Result<(), RunError> {
         self.interception.configure(config, policies);
-        // The next change takes it back: operators reload when they have mended something.
+        // Operators reload after a repair, so all clients get another chance.
         self.answers.reset();
         self.bypass.resume(Bypass::Unanswered);
         self.interception.take_over(&self.scope)
     }
 
-    /// Redirects questions for names to the resolver from now on, or no more.
+    /// Starts or stops the redirection of DNS queries to the resolver.
     ///
     /// # Errors
     /// The kernel's refusal.
@@ -145,13 +146,13 @@ impl Intake {
         self.interception.prepare(side);
     }
 
-    /// Lets new connections pass unaccelerated for a while.
+    /// Lets new connections pass unaccelerated for the duration of `pause`.
     pub(crate) fn pause(&mut self, now: Instant, pause: Duration, why: Bypass) {
         self.bypass.pause(now, pause, why);
     }
 
-    /// Sets the scope of interception, or the reason for none. A pause overrides the scope. While the
-    /// peer cannot be reached, the scope is `offline`. Existing connections are kept.
+    /// Sets the scope of interception, or the reason to intercept nothing. A pause overrides the scope.
+    /// While the peer cannot be reached, the scope is `offline`. Existing connections are kept.
     ///
     /// # Errors
     /// The kernel's refusal.
@@ -178,7 +179,7 @@ impl Intake {
         Ok(())
     }
 
-    /// Restores routes after IPv6 or the loopback device went down and came back.
+    /// Restores removed rules and routes, and follows changes of routes to clients and of bridges.
     pub(crate) fn follow_routes(&mut self) {
         let v6_differs = self.interception.follow_routes();
         let lans_differ = self.interception.follow_lans();
@@ -192,7 +193,7 @@ impl Intake {
         }
     }
 
-    /// The state of interception, with its history.
+    /// Returns the state of interception, with its history.
     pub(crate) fn status(&self, now: Instant) -> InterceptionStatus {
         let clients = self.answers.clients() as u64;
         let unanswered =
@@ -200,18 +201,18 @@ impl Intake {
         InterceptionStatus { unanswered, ..self.bypass.history(now).into() }
     }
 
-    /// Connections decided by each policy.
+    /// Number of connections decided by each policy.
     pub(crate) fn counts(&self) -> BTreeMap<String, u64> {
         self.interception.counts()
     }
 
-    /// Whether new connections are intercepted.
+    /// Returns whether new connections are intercepted. Ports alone, the scope without a hub, do not count.
     pub(crate) fn is_on(&self) -> bool {
         !matches!(self.scope, Scope::Nothing | Scope::Ports(_))
     }
 }
 
-/// Logs which clients pass because they get no answers.
+/// Logs the clients that pass because they get no answers.
 fn tell_of_unanswered(clients: &[Prefix], suspects: &str) {
     match clients {
         [] => tracing::info!("clients that were not answered are intercepted again"),
@@ -223,7 +224,7 @@ fn tell_of_unanswered(clients: &[Prefix], suspects: &str) {
     }
 }
 
-/// What arrives next at an optional intake; waits for ever without one.
+/// Waits for the next event of an optional intake; for ever without an intake.
 pub(crate) async fn next(intake: &mut Option<Intake>) -> IntakeEvent {
     match intake {
         Some(intake) => intake.next().await,

@@ -1,4 +1,4 @@
-//! An nftables table of our own: chains of rules, and a counter for each policy.
+//! An nftables table of the gateway: chains of rules, and a counter for each policy.
 //!
 //! The table belongs to the netlink socket that created it (`NFT_TABLE_F_OWNER`): however the
 //! gateway ends, even by `kill -9`, the kernel removes it. Nothing else in the machine's rule set
@@ -19,10 +19,10 @@ const OWNED: u32 = 1 << 1;
 const NEW_OBJECT: libc::c_int = 18;
 const GET_OBJECT: libc::c_int = 19;
 const DELETE_OBJECT: libc::c_int = 20;
-/// Fails if the chain or table exists: then it belongs to another program.
+/// Creates, and fails if the object exists, because then it belongs to another program.
 const NEW: libc::c_int = libc::NLM_F_CREATE | libc::NLM_F_EXCL;
 
-/// A rule: matches, and what is done with a packet that passes them.
+/// A rule: matches, then actions for the packets that match.
 pub(crate) type Rule = Vec<Term>;
 
 /// A chain of rules.
@@ -34,25 +34,24 @@ pub(crate) struct Chain {
 }
 
 impl Chain {
-    /// A chain that other chains use.
+    /// Creates a chain that is not on a hook, for jumps from other chains.
     pub(crate) fn plain(name: &'static str, rules: Vec<Rule>) -> Self {
         Self { name, hook: None, rules }
     }
 }
 
-/// A hook: when the kernel calls a chain.
+/// Type, hook and priority of a base chain.
 ///
 /// Chains that decide where packets go run after the operator's translation of destinations (DNAT and
-/// redirects, NF_IP_PRI_NAT_DST) and before the routing decision: a captive portal or a mail relay keeps
-/// its meaning, and rules see the destination that the operator chose. The operator's marks
-/// (NF_IP_PRI_MANGLE) are set by then, too.
+/// redirects, NF_IP_PRI_NAT_DST) and before the routing decision. So a captive portal or a mail relay keeps
+/// working, and rules see the destination that the operator chose. The operator's marks (NF_IP_PRI_MANGLE)
+/// are set by then, too.
 #[derive(Clone, Copy)]
 pub(crate) struct Hook {
     kind: &'static str,
     number: libc::c_int,
-    /// The priority in nft syntax.
+    /// The named priority that `behind` is relative to.
     base: Base,
-    /// Added to the priority.
     behind: i32,
 }
 
@@ -80,26 +79,26 @@ impl Base {
     }
 }
 
-/// Distance to the translation of destinations.
+/// Priority of our chains, relative to the translation of destinations.
 const BEHIND_TRANSLATION: i32 = 10;
 
 impl Hook {
-    /// For incoming packets whose destination is translated; after other chains of ours by `behind`.
+    /// Hook of incoming packets, after the translation of destinations. `behind` orders our own chains.
     pub(crate) const fn prerouting(behind: i32) -> Self {
         let base = Base::TranslatedDestination;
         let behind = BEHIND_TRANSLATION + behind;
         Self { kind: "filter", number: libc::NF_INET_PRE_ROUTING, base, behind }
     }
 
-    /// For the translation of source addresses, with other programs' (NF_IP_PRI_NAT_SRC).
+    /// Hook for the translation of source addresses, at the usual priority (NF_IP_PRI_NAT_SRC).
     pub(crate) const fn source_nat() -> Self {
         let base = Base::Mangle;
         let behind = libc::NF_IP_PRI_NAT_SRC - base.priority();
         Self { kind: "nat", number: libc::NF_INET_POST_ROUTING, base, behind }
     }
 
-    /// For locally sent packets whose destination is translated. They are routed again if their mark
-    /// changes.
+    /// Hook of locally sent packets, after the translation of destinations. Packets whose mark changes
+    /// here are routed again.
     pub(crate) const fn output(behind: i32) -> Self {
         let base = Base::Mangle;
         let translated = libc::NF_IP_PRI_NAT_DST - base.priority();
@@ -107,7 +106,7 @@ impl Hook {
         Self { kind: "route", number: libc::NF_INET_LOCAL_OUT, base, behind }
     }
 
-    /// For locally sent packets, without an influence on their route.
+    /// Hook of locally sent packets, without influence on their route.
     pub(crate) const fn sent(behind_mangle: i32) -> Self {
         let (number, base) = (libc::NF_INET_LOCAL_OUT, Base::Mangle);
         Self { kind: "filter", number, base, behind: behind_mangle }
@@ -134,7 +133,7 @@ impl fmt::Display for Hook {
     }
 }
 
-/// A whole table in nft syntax, as `nft -f` accepts it.
+/// Formats a whole table in nft syntax, as `nft -f` accepts it.
 pub(crate) fn display(table: &str, counters: &[String], chains: &[Chain]) -> String {
     let counter = |name: &String| format!("\tcounter {name} {{\n\t\tpackets 0 bytes 0\n\t}}\n");
     let mut parts: Vec<String> = counters.iter().map(counter).collect();
@@ -145,7 +144,7 @@ pub(crate) fn display(table: &str, counters: &[String], chains: &[Chain]) -> Str
     format!("table inet {table} {{\n{}}}", parts.join("\n"))
 }
 
-/// Rules in nft syntax, one per line.
+/// Formats rules in nft syntax, one per line.
 fn display_rules(rules: &[Rule]) -> String {
     let line = |rule: &Rule| {
         let terms: Vec<String> = rule.iter().map(Term::to_string).collect();
@@ -163,8 +162,8 @@ pub(crate) struct NftTable {
 }
 
 impl NftTable {
-    /// Creates a table with the first free name, and returns which one it was. Chains on hooks get
-    /// their rules; the others stay empty.
+    /// Creates a table in the first of `places` whose name is free, and returns that place. Chains on
+    /// hooks get their rules; the others stay empty.
     ///
     /// # Errors
     /// The kernel's refusal; `PermissionDenied` without CAP_NET_ADMIN.
@@ -188,7 +187,7 @@ impl NftTable {
         Err(refusal)
     }
 
-    /// Adds chains.
+    /// Adds chains, callees first, with the rules of those on hooks.
     pub(crate) fn add(&self, chains: &[Chain]) -> io::Result<()> {
         let mut batch = Batch::new();
         add_chains(&mut batch, &self.name, chains);
@@ -235,7 +234,7 @@ impl NftTable {
         Ok(())
     }
 
-    /// Removes the table.
+    /// Removes the table before its socket is closed.
     ///
     /// # Errors
     /// The kernel's refusal.
@@ -245,7 +244,7 @@ impl NftTable {
         self.socket.execute(batch)
     }
 
-    /// Packets counted by each counter.
+    /// Reads the packets of each counter.
     ///
     /// # Errors
     /// The kernel's refusal.
@@ -268,7 +267,7 @@ impl Drop for NftTable {
     }
 }
 
-/// Whether a table of this name exists.
+/// Returns whether a table of this name exists.
 pub(crate) fn is_there(name: &str) -> io::Result<bool> {
     let socket = Socket::open()?;
     match socket.query(libc::NFT_MSG_GETTABLE, FAMILY, |table| table.text(1, name)) {
@@ -278,7 +277,7 @@ pub(crate) fn is_there(name: &str) -> io::Result<bool> {
     }
 }
 
-/// Whether another program owns the table, or we lack the privilege.
+/// Returns whether the table's name is in use, or the privilege is missing: EPERM means either.
 fn is_taken(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EEXIST | libc::EPERM))
 }
