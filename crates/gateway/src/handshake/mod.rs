@@ -145,7 +145,7 @@ impl Workshop {
         self.opened.call_once(|| {
             let named = thread::Builder::new().name("handshakes".to_owned());
             if let Err(error) = named.spawn(|| self.run()) {
-                tracing::error!("no thread for TLS handshakes: {error}");
+                tracing::error!("cannot start the thread for TLS handshakes: {error}");
             }
         });
         let taken = lock(&self.queue).push(network, work);

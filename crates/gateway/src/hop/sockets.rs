@@ -254,7 +254,7 @@ impl Sockets {
         };
         match sent {
             Err(error) if !is_only && error.kind() == io::ErrorKind::WouldBlock => {
-                Err(io::Error::other("a link takes no more"))
+                Err(io::Error::other("the send buffer of a link is full"))
             }
             sent => sent.map(|()| true),
         }

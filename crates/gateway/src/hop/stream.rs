@@ -75,7 +75,7 @@ impl Stream {
             }
             Ok(Got::Later) => self.rest(&mut state, context, |entry| &mut entry.reader),
             Err(error) => {
-                tracing::debug!("a stream is reset: {error}");
+                tracing::debug!("reset a stream with invalid data: {error}");
                 state.entry(self.key).1.coded = None;
                 drop(state);
                 self.abandon(ResetReason::Reset);

@@ -198,7 +198,7 @@ pub(crate) fn bind_parts(local: SocketAddr, parts: u8) -> io::Result<Vec<Socket>
     let PacketMark { mask, kind, index_at } = PACKET_MARK;
     let steering = Steering { mask, kind, number_at: index_at, sockets: parts, before: None };
     if let Err(error) = steer(&sockets[0], steering) {
-        tracing::debug!("the kernel does not sort datagrams: {error}");
+        tracing::debug!("the kernel cannot steer datagrams to workers: {error}");
     }
     Ok(sockets)
 }

@@ -63,7 +63,8 @@ impl Intake {
                 }
                 self.counters.failed.increment();
                 self.counters.refusals.pass_client(now, client);
-                tracing::debug!("{client} has its share: more of its connections pass for a while");
+                // Instead of being reset, further ones reach their servers without us.
+                tracing::debug!("{client} is at its share of connections: further ones pass");
                 arrival.dismiss();
             }
             IntakeEvent::Nothing => {}
@@ -104,8 +105,8 @@ impl Intake {
         }
         if let Some(pause) = self.answers.take_pause() {
             tracing::warn!(
-                "several clients were redirected and never answered, and nobody else was: all new \
-                 connections pass unaccelerated for {} s: {}",
+                "no client is answered, and several were redirected: all new connections pass \
+                 unaccelerated for {} s: {}",
                 pause.as_secs(),
                 self.suspects
             );

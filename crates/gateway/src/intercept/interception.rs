@@ -231,7 +231,7 @@ impl Interception {
             );
         }
         if self.rules.names.is_some() {
-            tracing::warn!("questions from {name} are not answered here, because of that: {mend}");
+            tracing::warn!("DNS queries from {name} are not answered, for the same reason: {mend}");
         }
     }
 
@@ -366,7 +366,7 @@ fn watch(table: &Table) -> Option<AnswerTap> {
     let opened = AnswerTap::open(table.slot()).and_then(|tap| table.add_watch().map(|()| tap));
     let watch = opened.inspect_err(|error| {
         tracing::info!(
-            "whether clients are answered is not watched: the kernel cannot log: {error}"
+            "clients without answers are not detected, since the kernel cannot log: {error}"
         );
     });
     watch.ok()

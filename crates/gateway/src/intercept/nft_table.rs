@@ -262,7 +262,7 @@ impl NftTable {
 impl Drop for NftTable {
     fn drop(&mut self) {
         if let Err(error) = self.remove() {
-            tracing::debug!("the table {} goes with its socket: {error}", self.name);
+            tracing::debug!("cannot remove the table {} before its socket: {error}", self.name);
         }
     }
 }

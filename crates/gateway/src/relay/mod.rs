@@ -95,7 +95,7 @@ pub(crate) async fn originate(
         Err(error) => {
             counters.failed.increment();
             counters.count_refusal(clock::now(), open.source.ip(), ResetReason::Limit);
-            tracing::debug!(destination = %open.destination, "no stream: {error}");
+            tracing::debug!(destination = %open.destination, "cannot open a stream: {error}");
         }
     }
 }
@@ -140,13 +140,13 @@ pub(crate) async fn originate_deferred(
         Err(error) => {
             counters.failed.increment();
             counters.count_refusal(clock::now(), open.source.ip(), ResetReason::Limit);
-            return tracing::debug!(destination = %open.destination, "no stream: {error}");
+            return tracing::debug!(destination = %open.destination, "cannot open a stream: {error}");
         }
     };
     if let Err(reason) = stream.accepted().await {
         counters.failed.increment();
         counters.count_refusal(clock::now(), open.source.ip(), reason);
-        tracing::debug!(destination = %open.destination, "not connected: {reason:?}");
+        tracing::debug!(destination = %open.destination, "the peer cannot connect: {reason:?}");
         return deferred.refuse(reason);
     }
     // The SYN may no longer be pending, for instance because the rules were set anew.
@@ -191,7 +191,7 @@ pub(crate) async fn answer(
             counters.failed.increment();
             let reason = dial::reason(&error);
             counters.reasons.count(reason);
-            tracing::debug!(destination = %open.destination, "not connected: {error}");
+            tracing::debug!(destination = %open.destination, "cannot connect: {error}");
             stream.reset(reason);
         }
     }
@@ -240,7 +240,7 @@ pub(crate) async fn forward(
         Err(error) => {
             counters.failed.increment();
             counters.reasons.count(ResetReason::Limit);
-            tracing::debug!(destination = %open.destination, "no stream: {error}");
+            tracing::debug!(destination = %open.destination, "cannot open a stream: {error}");
             return near.reset(ResetReason::Limit);
         }
     };
