@@ -61,6 +61,7 @@ impl Place {
             self.since += REFILL;
         }
         if self.written == 0 {
+            // A full bucket does not save up time for a larger burst.
             self.since = now;
         }
         let taken = self.written < BURST;

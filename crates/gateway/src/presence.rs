@@ -49,6 +49,7 @@ pub(crate) fn listen(address: SocketAddr) -> io::Result<TcpListener> {
 /// The system's, such as `AddrInUse`.
 pub(crate) fn try_listen(address: SocketAddr) -> io::Result<std::net::TcpListener> {
     let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
+    // Like Tokio's listeners: a restart must not wait for earlier connections in TIME-WAIT.
     socket.set_reuse_address(true)?;
     socket.set_nonblocking(true)?;
     bind(&socket, address)?;

@@ -39,6 +39,7 @@ impl SocketSettings for SideConfig {
             set.map_err(|error| ("receive_buffer", error))?;
         }
         if let Some(rate) = self.pacing_rate {
+            // The kernel counts in bytes.
             let bytes_per_second = rate.bits_per_second() / 8;
             let set = set_max_pacing_rate(&**socket, bytes_per_second);
             set.map_err(|error| ("pacing_rate", error))?;

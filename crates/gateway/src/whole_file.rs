@@ -13,6 +13,7 @@ pub(crate) const PUBLIC: u32 = 0o644;
 pub(crate) fn read(path: &Path, longest: u64) -> io::Result<Vec<u8>> {
     match fs::metadata(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+        // Before reading, so that a huge file takes no memory.
         Ok(metadata) if metadata.len() > longest => {
             Err(io::Error::new(io::ErrorKind::InvalidData, "it is too long"))
         }

@@ -122,6 +122,7 @@ fn hub(config: &HubConfig) -> Vec<Finding> {
     findings.extend(running.finding());
     findings.extend(running.own().and_then(intercepted::unanswered));
     findings.extend(running.own().into_iter().flat_map(running::rates));
+    // A running gateway with this file occupies the port.
     if running.own().is_none() {
         findings.push(port(config.listen));
     }

@@ -60,6 +60,7 @@ fn kernel() -> Finding {
 }
 
 fn version(release: &str) -> Option<(u32, u32)> {
+    // Such as `6.1.0-18-amd64`.
     let mut parts = release.split(|c: char| !c.is_ascii_digit());
     Some((parts.next()?.parse().ok()?, parts.next()?.parse().ok()?))
 }
@@ -174,6 +175,7 @@ fn reverse_path() -> Finding {
     let strict = |name: &str| sysctl_number(&format!("net.ipv4.conf.{name}.rp_filter")) == Some(1);
     let devices = fs::read_dir("/proc/sys/net/ipv4/conf").into_iter().flatten().flatten();
     let names = devices.filter_map(|entry| entry.file_name().into_string().ok());
+    // In the name of a sysctl, the dot of an interface such as `eth0.5` would be a separator.
     let set: Vec<String> = names.filter(|name| !name.contains('.') && strict(name)).collect();
     if set.is_empty() {
         return Finding::ok("reverse path", "not filtered strictly");
@@ -216,6 +218,7 @@ fn tcp_buffers() -> Finding {
 }
 
 fn descriptors() -> Finding {
+    // The hard limit, to which a gateway raises its soft one.
     let most = getrlimit(Resource::RLIMIT_NOFILE).map_or(0, |(_, hard)| hard);
     if most >= DESCRIPTORS {
         return Finding::ok("descriptors", format!("up to {most}, one for each connection"));

@@ -3,7 +3,7 @@
 
 const PAGE: &str = include_str!("../../../../docs/troubleshooting.md");
 
-/// Sections with the checks that they explain. All other checks belong to [`OTHERWISE`].
+/// Sections with the checks that they explain.
 const SECTIONS: [(&str, &[&str]); 13] = [
     ("the-session-does-not-come-up", &["hub", "route", "running"]),
     ("connections-are-redirected-and-never-answered", &["answers", "bridge"]),
@@ -22,6 +22,7 @@ const SECTIONS: [(&str, &[&str]); 13] = [
     ("bundles-wait", &["bundles"]),
     ("the-lab-does-not-start", &["namespaces"]),
 ];
+/// Section of all other checks.
 const OTHERWISE: &str = "the-gateway-does-not-start";
 
 /// Returns the page and section of docs/ about a check.

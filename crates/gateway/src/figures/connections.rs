@@ -21,7 +21,7 @@ use crate::socket_options;
 #[derive(Debug)]
 pub(crate) struct Register {
     entries: Mutex<Entries>,
-    /// Maximum number of connections.
+    /// Maximum number of connections, which clients share.
     most: AtomicU64,
 }
 
@@ -39,7 +39,7 @@ struct Entries {
     shares: ConnectionShares,
 }
 
-/// Which side opened a connection.
+/// The side that opened a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Origin {
     /// A client on this side.

@@ -88,6 +88,7 @@ impl Refusals {
         if destinations.is_none() && clients.is_none() {
             return None;
         }
+        // The half that has not changed keeps its last value.
         let passing = &mut shared.passing;
         passing.destinations = destinations.unwrap_or_else(|| mem::take(&mut passing.destinations));
         passing.clients = clients.unwrap_or_else(|| mem::take(&mut passing.clients));

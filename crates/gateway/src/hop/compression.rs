@@ -72,6 +72,7 @@ impl Compression {
         }
         self.totals.streams += 1;
         let of_session = self.sessions.entry(session).or_insert_with(|| Session {
+            // No more directions at a time than the peer is willing to decompress.
             encoders: self.encoders.within(endpoint.peer_decompressors(session).into()),
             // The peer counts a stream until it is closed, which may be before its last data is read.
             decoders: DecoderPool::new(2 * usize::from(endpoint.decompressors())),

@@ -454,7 +454,7 @@ fn log_notice(notice: &Notice, counters: &Counters) {
     }
 }
 
-/// Logs a lasting fault of a socket at most every [`FAULT_INTERVAL`].
+/// Logs a lasting fault of a socket at most every 10 s.
 #[derive(Default)]
 struct LogLimiter {
     last: Option<Instant>,

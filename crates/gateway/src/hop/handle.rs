@@ -38,7 +38,7 @@ pub(crate) struct Hop(Arc<Shared>);
 
 struct Shared {
     parts: Vec<Part>,
-    /// Assigns streams to classes.
+    /// Assigns streams to classes by port and code point.
     classes: Arc<LiveClasses>,
     /// TCP connections that carry datagrams.
     links: TcpLinks,
@@ -247,7 +247,7 @@ impl Hop {
         Self(Arc::new(Shared { parts, classes, links, waiting }))
     }
 
-    /// Number of parts.
+    /// Number of parts; 1 unless a hub has workers.
     pub(crate) fn parts(&self) -> u8 {
         // At most `MOST_PARTS`, which is a `u8`.
         self.0.parts.len() as u8
@@ -484,6 +484,7 @@ impl Hop {
                 _ => {}
             }
             match event {
+                // Streams that the peer opens and resets at once must not fill the main loop's queue.
                 Event::Opened { stream, .. } if !state.announce(session) => {
                     // Fails only for a stream that is already gone.
                     let _ = state.endpoint.reset(session, stream, ResetReason::Limit);
@@ -511,6 +512,7 @@ impl Hop {
                 }
                 Event::Closed(_) => {}
                 Event::Down(_) => {
+                    // First the streams that were never handed out, which do not count as lost.
                     state.forget_opened(session);
                     state.lose(session);
                     return Some(HopEvent::Session(session, event));

@@ -17,7 +17,7 @@ use crate::config::keys::random_bytes;
 /// Time limit for the hub's answer: several retries over the slowest hop.
 const TIMEOUT: Duration = Duration::from_secs(4);
 
-/// Outcome of a probe.
+/// Outcome of a probe, known after 4 s at most.
 pub(crate) enum Answer {
     /// The hub permits this key: its address, and the round-trip time.
     Yes(SocketAddr, Duration),

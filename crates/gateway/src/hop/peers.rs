@@ -100,6 +100,7 @@ impl Peers {
                 let peer = Peer { key, address, since: now, reachable: true, outages: 0 };
                 self.up.insert(session, peer);
                 let change = self.rates.add(now, session, address.ip());
+                // After an upgrade, the modem may not have reported to this process yet.
                 let change = change.or_else(|| self.adopt(now, session, key));
                 self.apply(hop, now, change);
             }
@@ -146,7 +147,7 @@ impl Peers {
         }
     }
 
-    /// Applies a DLEP report.
+    /// Applies a DLEP report to the sessions that it concerns.
     pub(crate) fn handle_report(&mut self, now: Instant, hop: &Hop, report: Report) {
         let changes = self.rates.handle_report(now, report);
         if self.rates.has_modem() {

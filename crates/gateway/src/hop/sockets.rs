@@ -227,7 +227,7 @@ impl Sockets {
         }
     }
 
-    /// Maximum datagrams per [`Batch`].
+    /// Maximum datagrams per [`Batch`] that all sockets support.
     pub(crate) fn most_segments(&self) -> usize {
         self.bound().map(UdpLink::most_segments).min().unwrap_or(1)
     }
@@ -280,6 +280,7 @@ impl Sockets {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 result => {
                     self.turn = (number + 1) % count;
+                    // With several sockets, the next one may have datagrams too.
                     return result.map(|more| more || count > 1);
                 }
             }

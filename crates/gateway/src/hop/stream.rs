@@ -43,6 +43,7 @@ impl Stream {
         if entry.ended {
             return Poll::Ready(Ok(Read::End));
         }
+        // A session that has used its share of the thread must not delay the others.
         if !state.may_work(self.key.0) {
             return self.rest(&mut state, context, |entry| &mut entry.reader);
         }

@@ -38,8 +38,8 @@ use crate::{clock, handshake};
 const PREFACE: &[u8; 8] = b"SLACP\0\0\x01";
 /// Maximum length of a datagram in bytes: the largest MTU of a hop.
 const LONGEST: usize = 9216;
-/// Thresholds of the bytes queued here for the kernel: the session is held back at `FULL` and resumes
-/// at `ROOM`; datagrams beyond `MOST` are dropped.
+/// Thresholds of the bytes queued here for the kernel: to hold the session back, to let it resume, and to
+/// drop datagrams.
 const FULL: usize = 128 << 10;
 const ROOM: usize = 32 << 10;
 const MOST: usize = 1 << 20;
@@ -48,8 +48,7 @@ const UNSENT: u32 = 64 << 10;
 /// Capacity of the queue of received datagrams. While it is full, nothing is read from connections, so
 /// the peers' TCP stops sending.
 const ARRIVALS: usize = 512;
-/// Maximum connections without a session: in total, and from one network. `MOST_LINKS` limits all
-/// connections.
+/// Maximum connections: without a session in total, without a session from one network, and of all kinds.
 const MOST_UNPROVEN: usize = 256;
 const MOST_UNPROVEN_OF_NETWORK: usize = 64;
 const MOST_LINKS: usize = 16_384;
@@ -381,6 +380,7 @@ impl TcpLinks {
         loop {
             match listener.accept().await {
                 Ok((stream, address)) => {
+                    // A dual-stack listener reports IPv4 addresses in mapped form.
                     let address = SocketAddr::new(address.ip().to_canonical(), address.port());
                     if self.make_room(address.ip()) {
                         prepare(&SockRef::from(&stream));
@@ -461,6 +461,8 @@ impl TcpLinks {
             // Dropping the entry would abort the task that runs this.
             link.task = None;
             state.kept.retain(|_, over| *over != id);
+            // A terminal keeps the entry until it diverts again: what it sends meanwhile is lost, instead of
+            // going over UDP, which is blocked.
             if state.accepts {
                 state.carrying.retain(|_, over| *over != id);
             }
@@ -571,6 +573,7 @@ impl Connection {
         tls: Option<TlsAcceptor>,
     ) -> io::Result<Self> {
         let Some(tls) = tls else { return Self::plain(stream) };
+        // Not consumed, since the TLS handshake or the preface begins with it.
         let mut first = [0];
         stream.peek(&mut first).await?;
         if first[0] != tls::FIRST {

@@ -83,7 +83,7 @@ impl UdpLink {
         self.socket().writable().await
     }
 
-    /// Maximum datagrams per [`Batch`].
+    /// Maximum datagrams per [`Batch`] that the kernel can split (GSO).
     pub(crate) fn most_segments(&self) -> usize {
         self.datagrams.sender().max_gso_segments()
     }
@@ -191,6 +191,7 @@ pub(crate) fn bind_parts(local: SocketAddr, parts: u8) -> io::Result<Vec<Socket>
         alone.set_reuse_port(true)?;
         return Ok(vec![alone]);
     }
+    // For port 0, all parts share the port that the kernel has chosen.
     let port = alone.local_addr()?.as_socket().map_or(local.port(), |bound| bound.port());
     drop(alone);
     let local = SocketAddr::new(local.ip(), port);
@@ -198,6 +199,7 @@ pub(crate) fn bind_parts(local: SocketAddr, parts: u8) -> io::Result<Vec<Socket>
     let PacketMark { mask, kind, index_at } = PACKET_MARK;
     let steering = Steering { mask, kind, number_at: index_at, sockets: parts, before: None };
     if let Err(error) = steer(&sockets[0], steering) {
+        // Not fatal: the parts then forward datagrams to each other.
         tracing::debug!("the kernel cannot steer datagrams to workers: {error}");
     }
     Ok(sockets)

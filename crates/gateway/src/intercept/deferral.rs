@@ -120,6 +120,7 @@ impl DeferredSyn {
     /// Answers the client with the reason of the failure, unless the SYN is no longer pending.
     pub(crate) fn refuse(self, reason: ResetReason) {
         let is_open = self.deferral.lock().pending_syns.contains(self.pending);
+        // A SYN that was forgotten may have passed unaccelerated, and must not be refused as well.
         if is_open {
             self.deferral.injector.refuse(&self.syn, reason);
         }

@@ -25,7 +25,7 @@ const RECOVERY: Duration = Duration::from_secs(1);
 pub(crate) struct Intake {
     interception: Interception,
     counters: Arc<Counters>,
-    /// Current scope of interception.
+    /// The scope that the rules in the kernel have now.
     scope: Scope,
     bypass: BypassClock,
     answers: AnswerWatch,
@@ -46,6 +46,7 @@ impl Intake {
     pub(crate) async fn next(&mut self) -> IntakeEvent {
         tokio::select! {
             arrived = self.interception.next() => arrived,
+            // The caller then calls `set`, which applies the change.
             () = self.counters.refusals.changed() => IntakeEvent::Nothing,
             () = clock::sleep_until(self.bypass.paused_until()) => IntakeEvent::Nothing,
             () = clock::sleep_until(self.answers.next_timeout()) => IntakeEvent::Nothing,
@@ -71,6 +72,7 @@ impl Intake {
             IntakeEvent::Seen(sightings) => sightings.into_iter().for_each(|it| self.see(now, it)),
             IntakeEvent::Exhausted(error) => {
                 self.counters.exhausted.increment();
+                // One line for each pause, not for each failed accept.
                 if self.bypass.paused_until().is_none() {
                     tracing::warn!("new connections pass unaccelerated for a while: {error}");
                 }
@@ -175,6 +177,7 @@ impl Intake {
             refused.into_iter().for_each(|refused| self.interception.pass_by(refused));
             self.interception.take_over(&wanted)?;
             self.scope = wanted;
+            // Only now: the connections that wait for this reset their clients, which then try again.
             self.counters.refusals.set();
         }
         Ok(())

@@ -27,7 +27,7 @@ use crate::socket_options;
 /// Listener port in printed rules; a running gateway uses any free port.
 const PRINTED_PORT: u16 = 5901;
 
-/// Everything installed for interception.
+/// Everything that is installed on the machine for interception.
 pub(crate) struct Interception {
     listeners: Vec<Listener>,
     withheld: Option<Withheld>,
@@ -133,6 +133,7 @@ impl Interception {
             let refusal = Refusal::expected(Operation::Loopback, libc::ENETDOWN);
             return Err(RunError::Interception(refusal));
         }
+        // The table first: claiming it chooses the slot, which determines mark and routing table.
         let table = Table::claim(names.is_some()).map_err(nftables)?;
         let (routing, refusal) = Routing::install(table.slot(), &versions(&listeners))
             .map_err(RunError::Interception)?;
@@ -205,6 +206,7 @@ impl Interception {
             return false;
         }
         if !found.is_empty() && self.withheld.is_none() {
+            // Only now: raw sockets need CAP_NET_RAW, which early answers do without.
             let versions = versions(&self.listeners);
             self.withheld = Withheld::new(self.table.slot(), &versions, false)
                 .inspect_err(|error| tracing::warn!("{error}"))
@@ -308,6 +310,7 @@ impl Interception {
     pub(crate) fn take_over(&mut self, scope: &Scope) -> Result<(), RunError> {
         self.table.take_over(&self.rules, scope).map_err(nftables)?;
         if let Some(Withheld { deferral: Some(deferral), .. }) = &self.withheld {
+            // A retransmission may now pass, so the gateway must not answer the pending SYN as well.
             deferral.forget();
         }
         Ok(())

@@ -117,6 +117,7 @@ impl LanRoutes {
             let routed = [Term::Version(*version), Term::RoutedTo(through.clone()), Term::Return];
             [&from[..], &routed].concat()
         });
+        // The prefixes looked up here first: that look-up knew the incoming interface.
         found.chain(inward).chain(onward(&[])).collect()
     }
 }
@@ -239,7 +240,7 @@ impl Survey {
         let in_rules = incoming_interfaces(&mut kernel)?;
         let mut interfaces = Vec::new();
         for name in names {
-            // An absent interface has no routes.
+            // An absent interface has no routes. The look-up is repeated when it appears.
             let Ok(index) = if_nametoindex(name.as_str()) else { continue };
             let routes = kernel.routes_through(index)?;
             let routes = routes.iter().filter_map(|route| LanHop::of(route, index)).collect();
@@ -261,6 +262,7 @@ impl Survey {
         let mut found = Vec::new();
         for version in [Version::V4, Version::V6] {
             let everywhere = self.nearby == Nearby::AllInterfaces;
+            // Then the outgoing interface does not tell clients from the way to the hop.
             let is_one_armed =
                 everywhere && self.interfaces.iter().any(|each| each.is_uplink(version));
             let asking = self.interfaces.iter().enumerate();

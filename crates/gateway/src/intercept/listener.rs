@@ -92,10 +92,12 @@ impl Listener {
 fn listen(domain: Domain, address: SocketAddr) -> io::Result<Socket> {
     let socket = Socket::new(domain, Type::STREAM, Some(Protocol::TCP))?;
     if domain == Domain::IPV6 {
+        // IPv4 has a listener of its own.
         socket.set_only_v6(true)?;
     }
     socket_options::set_transparent(&SockRef::from(&socket), domain == Domain::IPV6)?;
     socket_options::choose_congestion_control(SockRef::from(&socket));
+    // For the code point of the SYN, with which the far side connects.
     os::socket::save_syns(&socket)?;
     socket.set_nonblocking(true)?;
     socket.bind(&address.into())?;

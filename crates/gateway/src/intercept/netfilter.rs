@@ -176,7 +176,7 @@ pub(crate) struct Rules {
     pub(crate) bridges: Vec<FilteredBridge>,
     /// Withhold SYNs from these bridges; otherwise they pass.
     pub(crate) can_withhold: bool,
-    /// Log SYNs and answers.
+    /// Log SYNs and answers, to find clients without answers.
     pub(crate) watched: bool,
     /// Loopback ports of the listeners.
     pub(crate) listeners: Vec<(Version, u16)>,
@@ -254,6 +254,7 @@ impl NameRules {
             rules.extend(taken.map(|(version, port)| {
                 [from, &to(pool), &[Term::Tcp], &tproxy(slot, *version, *port)].concat()
             }));
+            // Nothing else can be reached at an address that stands for a name.
             rules.push([from, &to(pool), &[Term::Tcp, Term::RefuseTcp]].concat());
             rules.push([from, &to(pool), &[Term::NotTcp, Term::Refuse]].concat());
         }
@@ -310,6 +311,7 @@ impl Rules {
         if let Some(names) = &self.names {
             let usable = |version| self.listeners.iter().any(|(it, _)| *it == version);
             let names = names.of_versions(usable);
+            // On bridges with filtered frames, redirected queries would be lost.
             let usable = self.interfaces.iter().filter(|name| self.bridge(name).is_none());
             chains.extend(names.chains(slot, &usable.collect::<Vec<_>>(), &self.policies));
         }
@@ -393,6 +395,7 @@ impl Rules {
             }));
         }
         if self.watched {
+            // A rule of its own: SYNs beyond the limit are redirected without being logged.
             rules.push(vec![Term::AtMost(LOGGED_SYNS), Term::Log(slot.watch_group())]);
         }
         rules.extend(each.map(|(version, port)| {
@@ -452,6 +455,7 @@ fn tproxy(slot: Slot, version: Version, port: u16) -> [Term; 3] {
 fn hook(slot: Slot, names: bool) -> Chain {
     let mut rules = vec![
         vec![Term::Tcp, Term::OnlySyn, Term::Jump(INTERCEPT_CHAIN)],
+        // Later packets of relayed connections, also after interception has stopped.
         vec![Term::Tcp, Term::OfTransparentSocket, Term::SetMark(slot.mark()), Term::Accept],
     ];
     if names {

@@ -13,7 +13,7 @@ use os::netlink::netfilter::{Batch, Socket};
 use crate::intercept::rule::{COUNTER, Term};
 
 const FAMILY: libc::c_int = libc::NFPROTO_INET;
-/// NFT_TABLE_F_OWNER.
+/// Table flag NFT_TABLE_F_OWNER: the table belongs to its netlink socket.
 const OWNED: u32 = 1 << 1;
 /// Object messages (`linux/netfilter/nf_tables.h`).
 const NEW_OBJECT: libc::c_int = 18;
@@ -25,7 +25,7 @@ const NEW: libc::c_int = libc::NLM_F_CREATE | libc::NLM_F_EXCL;
 /// A rule: matches, then actions for the packets that match.
 pub(crate) type Rule = Vec<Term>;
 
-/// A chain of rules.
+/// A chain of rules, on a hook or called by other chains.
 pub(crate) struct Chain {
     pub(crate) name: &'static str,
     /// The hook that calls it; `None` if other chains do.
@@ -100,6 +100,7 @@ impl Hook {
     /// Hook of locally sent packets, after the translation of destinations. Packets whose mark changes
     /// here are routed again.
     pub(crate) const fn output(behind: i32) -> Self {
+        // nft has no name for the translation of destinations on this hook.
         let base = Base::Mangle;
         let translated = libc::NF_IP_PRI_NAT_DST - base.priority();
         let behind = translated + BEHIND_TRANSLATION + behind;
@@ -208,6 +209,7 @@ impl NftTable {
         chains: &[Chain],
         counters: Option<Vec<String>>,
     ) -> io::Result<()> {
+        // One transaction: packets see either the old or the new rules.
         let mut batch = Batch::new();
         let plain = || chains.iter().filter(|chain| chain.hook.is_none());
         for chain in plain() {
@@ -307,6 +309,7 @@ fn add_chains(batch: &mut Batch, table: &str, chains: &[Chain]) {
             message.text(7, hook.kind);
         });
     }
+    // After all chains, so that the rules may jump to any of them.
     for chain in chains.iter().filter(|chain| chain.hook.is_some()) {
         chain.rules.iter().for_each(|rule| add_rule(batch, table, chain.name, rule));
     }

@@ -52,6 +52,7 @@ impl Routing {
     ) -> Result<(Self, Option<Refusal>), Refusal> {
         let mut kernel = RouteSocket::open().map_err(Refusal::of(Operation::Route(Version::V4)))?;
         for other in (0..SLOTS).map(Slot) {
+            // The kernel removes a table with its process, so routes without a table are leftovers.
             let leftover =
                 other == slot || !is_claimed(other).map_err(Refusal::of(Operation::Nftables))?;
             if leftover {

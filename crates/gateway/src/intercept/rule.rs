@@ -29,7 +29,7 @@ const SYN: u8 = 0x02;
 const ACK: u8 = 0x10;
 /// Name of the counter of prohibited packets.
 pub(crate) const REFUSED: &str = "refused";
-/// NFT_OBJECT_COUNTER.
+/// Object type of a named counter: NFT_OBJECT_COUNTER.
 pub(crate) const COUNTER: u32 = 1;
 /// Offset of the first byte of the DNS flags in a UDP datagram; the mask of QR, opcode and RD in it; and RD
 /// (RFC 1035 §4.1.1).
@@ -460,6 +460,7 @@ fn encode_interface(list: &mut Batch, key: libc::c_int, interface: &str) {
 }
 
 fn interface_name(interface: &str) -> [u8; libc::IFNAMSIZ] {
+    // With the padding, so that a longer name with the same beginning does not match.
     let mut name = [0; libc::IFNAMSIZ];
     name[..interface.len()].copy_from_slice(interface.as_bytes());
     name
@@ -467,6 +468,7 @@ fn interface_name(interface: &str) -> [u8; libc::IFNAMSIZ] {
 
 /// Compares the mark in the register with `wanted`, within its mask.
 fn encode_is_marked(list: &mut Batch, wanted: Mark) {
+    // Marks are in host byte order, unlike header fields.
     mask(list, &wanted.mask.to_ne_bytes(), &[0; 4]);
     compare(list, libc::NFT_CMP_EQ, &wanted.value.to_ne_bytes());
 }

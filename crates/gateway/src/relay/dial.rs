@@ -314,7 +314,7 @@ mod tests {
         assert_eq!(SockRef::from(&socket).tos_v4().unwrap(), 46 << 2);
     }
 
-    /// What `connect` reports for each kind of route, and thus what the client's side is told.
+    /// The error of `connect` for each kind of route, and thus the reason for the client's side.
     #[test]
     fn a_route_that_leads_nowhere_makes_its_destination_unreachable() {
         in_namespace(|| {

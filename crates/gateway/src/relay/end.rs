@@ -24,7 +24,7 @@ pub(crate) enum End {
     Stream(Stream),
 }
 
-/// A TCP connection.
+/// A TCP connection of the kernel as a leg.
 pub(crate) struct SocketEnd {
     /// Shared with `failure` only.
     pub(super) socket: Arc<TcpStream>,

@@ -100,6 +100,7 @@ impl Leg {
                 match scratch::with(|buffer| socket.try_read(buffer)) {
                     Ok(0) => return Ok(()),
                     Err(error) if error.kind() != io::ErrorKind::WouldBlock => return Err(error),
+                    // Other tasks run between two reads, however fast the peer sends.
                     _ => tokio::task::yield_now().await,
                 }
             }

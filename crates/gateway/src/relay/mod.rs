@@ -183,6 +183,7 @@ pub(crate) async fn answer(
     match connected {
         Ok(socket) => {
             let leg = (Side::Server, Leg::new(socket));
+            // If the stream was reset meanwhile, dropping the leg resets the server's connection.
             if stream.accept().is_ok() {
                 relay(stream, leg, &[], entry, &counters).await;
             }

@@ -291,6 +291,7 @@ impl<'c> Polled<'_, '_, 'c> {
             return fill(context, (socket, from), stream, counters);
         }
         scratch::with(|buffer| {
+            // Before reading, which moves past the urgent mark.
             let is_urgent = source.is_at_urgent(context);
             let most = sink.room().clamp(scratch::LEAST, buffer.len());
             let count = match source.poll_read(context, &mut buffer[..most]) {
@@ -387,6 +388,7 @@ fn fill(
             Poll::Ready(Err(error)) => return Step::Failed(from, end::of(&error)),
             Poll::Ready(Ok(())) => {}
         }
+        // Before reading, which moves past the urgent mark.
         let is_urgent = socket.is_at_urgent();
         let mut read = Ok(0);
         let filled = stream.poll_fill(context, |room| read = socket.socket.try_read_buf(room));

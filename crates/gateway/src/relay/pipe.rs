@@ -20,7 +20,7 @@ thread_local! {
     static PIPES: RefCell<Vec<Pipe>> = const { RefCell::new(Vec::new()) };
 }
 
-/// A borrowed pipe.
+/// A pipe borrowed from those of the thread.
 pub(crate) struct Pipe {
     /// Read end.
     outlet: OwnedFd,

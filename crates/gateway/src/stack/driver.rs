@@ -322,6 +322,7 @@ impl Driver {
                 _ => {}
             }
         }
+        // What the stack sends on a connection has the code point of its SYN.
         incoming.iter().for_each(|id| state.stack.set_dscp(*id, dscp_of_syn));
         transmit(&shared, now, &mut state, &mut self.out);
         let opens = incoming.into_iter().map(|id| (id, state.stack.path(id)));

@@ -52,7 +52,7 @@ use crate::tunnel::route::{self, Route, Slot};
 /// first is from a prefix reserved for that (RFC 7335), the second a unique local address (RFC 4193).
 const ADDRESS_V4: Ipv4Addr = Ipv4Addr::new(192, 0, 0, 5);
 const ADDRESS_V6: Ipv6Addr = Ipv6Addr::new(0xfd73, 0x6b79, 0x686f, 0x7077, 0, 0, 0, 5);
-/// Maximum connections unless configured.
+/// Maximum connections if the configuration sets no limit.
 const CONNECTIONS: usize = 16_384;
 
 fn address(version: Version) -> IpAddr {
@@ -163,6 +163,7 @@ impl WanStack {
 
     /// Sends the resets of the last connections, then removes everything.
     pub(crate) fn stop(self) {
+        // Dropping aborts the driver, which would not send them any more.
         self.shared.send_now(clock::now());
     }
 

@@ -133,6 +133,7 @@ impl Table {
         };
         let (slot, table) = NftTable::claim((0..SLOTS).map(Slot), Slot::table_name, chains)?;
         let mut table = Self { table, slot, selection, accepts: false };
+        // Chains that are not on hooks are created empty, but known connections need their rules.
         table.fill(true)?;
         Ok(table)
     }

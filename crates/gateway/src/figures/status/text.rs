@@ -136,6 +136,7 @@ fn memory(memory: &MemoryStatus) -> String {
 
 /// Formats traffic totals, and the rates since `before`.
 fn moved(now: &Status, before: Option<&Status>) -> String {
+    // Two statuses may be of the same moment.
     let time = before.map(|before| (now.uptime_s - before.uptime_s).max(1e-3));
     let of = |count: fn(&TrafficStatus) -> u64| {
         let total = count(&now.traffic);

@@ -85,6 +85,7 @@ impl SessionStatus {
 
     fn judgement(&self) -> (Health, String) {
         let source = self.rate_adjective();
+        // By severity: the first problem found is the one to show.
         if !self.reachable {
             return (Health::Bad, "does not answer: its connections are frozen".to_owned());
         }
