@@ -11,7 +11,7 @@ pub(crate) enum Capability {
 }
 
 impl Capability {
-    /// Whether it is in the effective set.
+    /// Returns whether the capability is in the process's effective set.
     pub(crate) fn is_held(self) -> bool {
         let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
         let effective = status.lines().find_map(|line| line.strip_prefix("CapEff:"));

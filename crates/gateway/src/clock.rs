@@ -1,6 +1,6 @@
-//! The one place of the gateway where time is read.
+//! The only module of the gateway that reads the time.
 //!
-//! Only drivers ask for it, and hand it on: the loop of the roles (`roles::run`), the drivers of the
+//! Only drivers call it, and pass the time on: the loop of the roles (`roles::run`), the drivers of the
 //! endpoint and of DLEP, the task that follows the status for the dashboard, and the tasks of
 //! connections and packets (`relay`, `proxy`, `tunnel`). The runtime times its pauses by it.
 
@@ -8,10 +8,10 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use units::{Instant, UnixTime};
 
-/// Nanoseconds of `CLOCK_MONOTONIC`, which a `timerfd` of the same clock takes as they are.
+/// Nanoseconds of `CLOCK_MONOTONIC`, the clock of the drivers' `timerfd`s too.
 pub(crate) use os::clock::now;
 
-/// Waits until this time; for ever without one. Cancel-safe.
+/// Waits until `end`; for ever without one. Cancel-safe.
 pub(crate) async fn sleep_until(end: Option<Instant>) {
     match end {
         Some(end) => tokio::time::sleep(end.saturating_since(now())).await,
@@ -30,7 +30,7 @@ pub(crate) fn unix_millis() -> u64 {
     since.as_millis().try_into().unwrap_or(u64::MAX)
 }
 
-/// The time of day, which may step.
+/// Wall-clock time, which may step in either direction.
 pub(crate) fn unix_time() -> UnixTime {
     UnixTime::from_seconds(unix_seconds())
 }

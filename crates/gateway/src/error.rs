@@ -1,4 +1,4 @@
-//! Why a gateway does not start, or stops.
+//! The error that ends a gateway.
 
 use std::io;
 use std::net::SocketAddr;
@@ -10,7 +10,7 @@ use crate::config::FileError;
 use crate::config::keys::KeyError;
 use crate::refusal::Refusal;
 
-/// Why a gateway does not start, or stops. Each prints as one line.
+/// Reason why a gateway cannot start, or stops. Displayed as one line.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum RunError {
@@ -20,13 +20,13 @@ pub enum RunError {
     /// A running hub cannot be replaced.
     #[error("cannot take over from the running hub: {problem}")]
     TakeOver {
-        /// What is wrong.
+        /// Description of the problem.
         problem: String,
     },
-    /// The node for bundles cannot start.
+    /// The bundle node cannot start.
     #[error("[bundles]: {problem}")]
     Bundles {
-        /// What is wrong.
+        /// Description of the problem.
         problem: String,
     },
     /// The UDP socket cannot be bound.
@@ -65,45 +65,45 @@ pub enum RunError {
         /// The system's reason.
         cause: io::Error,
     },
-    /// Questions for names cannot be taken in within TLS.
+    /// DNS over TLS or HTTPS cannot be served.
     #[error("cannot resolve names: {problem}")]
     Dns {
-        /// What is wrong.
+        /// Description of the problem.
         problem: String,
     },
     /// The kernel refuses the listeners, the nftables table, the rule or the route.
     #[error("cannot intercept connections: {0}")]
     Interception(Refusal),
-    /// The kernel refuses what transparent addresses need.
+    /// The kernel refuses a requirement of transparent addresses.
     #[error("cannot connect with clients' addresses (`transparent = true`): {0}")]
     Transparency(Refusal),
-    /// The kernel refuses to deliver SYNs to us or to take them back.
+    /// The kernel refuses to log SYNs to the gateway, or to reinject them.
     #[error("cannot defer answers (`answer = \"deferred\"`): {0}")]
     Deferral(Refusal),
     /// The kernel refuses the tunnel's network device, table, rule or route.
     #[error("cannot create the tunnel {name:?}: {refusal}")]
     Tunnel {
-        /// Its name.
+        /// Name of the device.
         name: String,
-        /// What is refused.
+        /// The refused operation.
         refusal: Refusal,
     },
-    /// The kernel refuses what our own TCP towards servers needs.
+    /// The kernel refuses the device, table, rule or route of skyhop's own TCP towards servers.
     #[error("cannot use `wan.stack = \"skyhop\"` with the device {name:?}: {refusal}")]
     Stack {
-        /// The device.
+        /// Name of the device.
         name: String,
-        /// What is refused.
+        /// The refused operation.
         refusal: Refusal,
     },
-    /// A network device with the tunnel's name already exists.
+    /// A network device with the tunnel's or stack's name already exists.
     #[error("the interface {name:?} already exists: expected another `tunnel.name` or `wan.name`")]
     TunnelExists {
-        /// Its name.
+        /// Name of the device.
         name: String,
     },
-    /// The kernel does not report this machine's own addresses. Without them, others could reach
-    /// them through us.
+    /// The kernel does not report this machine's own addresses, without which the gateway could not keep
+    /// others from them.
     #[error("cannot read this machine's addresses (rtnetlink): {0}")]
     OwnAddresses(io::Error),
     /// The system has no random numbers.
@@ -115,25 +115,25 @@ pub enum RunError {
     /// The configured control socket cannot be created.
     #[error("cannot create the control socket {}: {cause}", path.display())]
     Control {
-        /// Configured path.
+        /// Configured path of the socket.
         path: PathBuf,
-        /// Reason.
+        /// The system's reason.
         cause: io::Error,
     },
     /// The metrics address cannot be bound.
     #[error("cannot serve metrics on {address}: {cause}")]
     Metrics {
-        /// Configured address.
+        /// Configured address of the server.
         address: SocketAddr,
-        /// Reason.
+        /// The system's reason.
         cause: io::Error,
     },
     /// The token of the metrics server cannot be used.
     #[error("metrics.token_file {}: {why}", path.display())]
     MetricsToken {
-        /// Configured path.
+        /// Configured path of the file.
         path: PathBuf,
-        /// What is wrong with it, and what would be right.
+        /// The problem, and what would be accepted.
         why: String,
     },
     /// The certificate for TLS or its key cannot be used: file and reason.
@@ -147,7 +147,7 @@ pub enum RunError {
     Task(tokio::task::JoinError),
 }
 
-/// Hint on the values that would be accepted.
+/// Returns a hint on the values of a key that would be accepted, or an empty string.
 fn side_hint(key: &str) -> &'static str {
     match key {
         "congestion_control" => {
@@ -159,6 +159,7 @@ fn side_hint(key: &str) -> &'static str {
 }
 
 impl RunError {
+    /// Tells a device that exists already from one that the kernel refuses.
     pub(crate) fn device(name: &str, refusal: Refusal) -> Self {
         // A TUN device in use is reported as busy, an existing name as invalid.
         let exists = nix::net::if_::if_nametoindex(name).is_ok();
@@ -168,7 +169,7 @@ impl RunError {
         Self::Tunnel { name: name.to_owned(), refusal }
     }
 
-    /// Marks an interception error as one of transparent addresses.
+    /// Attributes an interception error to `transparent = true`.
     pub(crate) fn of_transparency(self) -> Self {
         match self {
             Self::Interception(refusal) => Self::Transparency(refusal),
@@ -176,7 +177,7 @@ impl RunError {
         }
     }
 
-    /// Whether the gateway never ran: the configuration, machine or privileges must be fixed first.
+    /// Returns whether the gateway never ran, so that configuration, machine or privileges must be fixed.
     pub fn is_setup(&self) -> bool {
         !matches!(self, Self::Socket(_) | Self::Task(_))
     }

@@ -1,4 +1,4 @@
-//! Entry points for fuzzing: parsers of foreign bytes that sockets and streams feed.
+//! Entry points for fuzzing: parsers of foreign bytes from sockets and streams.
 
 use std::future::Future;
 use std::io;
@@ -26,8 +26,8 @@ use crate::services::enrolment::etcd::answer::read_whole_and_watched;
 use crate::services::enrolment::token::Token;
 use crate::services::rotation::check_file;
 
-/// Keys as others send or hand them over. The first byte selects how: on a stream (the second cuts it into
-/// pieces), in a token, in a terminal's file of hub keys, or in a permit with the invitation of
+/// Parses a public key from others. The first byte selects its form: on a stream (the second byte is the
+/// size of the pieces), in a token, in a terminal's file of hub keys, or in a permit with the invitation of
 /// the private key that is all ones.
 ///
 /// # Panics
@@ -66,13 +66,13 @@ fn enrol(permit: &str) {
     }
 }
 
-/// What a terminal sends over TCP in place of UDP; the first byte selects how it is cut into pieces.
+/// Reads datagrams that a terminal sends over TCP. The first byte is the size of the pieces that arrive.
 ///
 /// # Panics
 /// On a bug in this crate.
 pub fn tcp_frames(bytes: &[u8]) {
     let Some((piece, said)) = bytes.split_first() else { return };
-    // A datagram that does not come to its end takes its space once.
+    // A datagram that is cut off has its memory allocated once.
     bounded(said, (2 << 14, 2), || {
         let whole = at_once(datagrams(Pieces(said, said.len().max(1))));
         let in_pieces = at_once(datagrams(Pieces(said, usize::from(*piece) + 1)));
@@ -81,18 +81,18 @@ pub fn tcp_frames(bytes: &[u8]) {
     });
 }
 
-/// What a member of etcd answers, to a hub that reads all permits and to one that watches them; the first byte
-/// selects how it is cut into pieces.
+/// Reads the answer of a member of etcd, once as all permits and once as a watch. The first byte is the size
+/// of the pieces that arrive.
 ///
 /// # Panics
 /// On a bug in this crate.
 pub fn etcd(bytes: &[u8]) {
     let Some((piece, said)) = bytes.split_first() else { return };
-    // Each way to cut it up searches, stores and moves a byte at most once.
+    // In each of the two ways, a byte is searched, stored and moved at most once.
     bounded(said, (0, 6), || read_whole_and_watched(said, usize::from(*piece) + 1));
 }
 
-/// Bytes that arrive in pieces of this size, at once.
+/// A reader that returns its bytes in pieces of this size and is always ready.
 struct Pieces<'a>(&'a [u8], usize);
 
 impl AsyncRead for Pieces<'_> {
@@ -109,7 +109,7 @@ impl AsyncRead for Pieces<'_> {
     }
 }
 
-/// The result of a future that waits for nothing.
+/// Returns the result of a future that never waits.
 fn at_once<T>(future: impl Future<Output = T>) -> T {
     match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(result) => result,
@@ -117,7 +117,7 @@ fn at_once<T>(future: impl Future<Output = T>) -> T {
     }
 }
 
-/// A line on the control socket: a request, or an answer.
+/// Parses a line of the control socket, as a request and as an answer.
 ///
 /// # Panics
 /// On a bug in this crate.
@@ -135,7 +135,7 @@ pub fn control(line: &[u8]) {
         }
         Request::Carried(rows) => {
             let mut accounts = Accounts::open(Instant::ZERO, None);
-            // Sums of what is carried repeatedly.
+            // Twice, so that the sums of large counts are checked for overflow.
             let _ = (accounts.add(rows.clone()), accounts.add(rows));
             accounts.status();
         }
@@ -155,7 +155,7 @@ fn bundle(request: BundleRequest) {
     }
 }
 
-/// The bundle that a program hands over, with no payload.
+/// Encodes the bundle that a program offers, with an empty payload.
 fn encoded(offer: &BundleOffer) -> Option<Vec<u8>> {
     let node: Node = "ipn:1.0".parse().ok()?;
     let name = match offer.name.as_deref() {

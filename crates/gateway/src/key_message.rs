@@ -1,5 +1,5 @@
-//! The message that is a public key: text on a stream of its own, which then ends. Terminals enrol with
-//! it, and hubs announce their next key by it.
+//! A public key as text on a stream of its own, which ends after it. Terminals enrol with this message, and
+//! hubs announce their next key by it.
 
 use std::future::poll_fn;
 
@@ -8,15 +8,15 @@ use slacp::{PublicKey, Read, ResetReason};
 use crate::config::keys::parse_public_key;
 use crate::hop::Stream;
 
-/// The longest message, in bytes.
+/// Maximum length of a message in bytes.
 const LONGEST: usize = 64;
 
-/// The part of a message that has arrived.
+/// A message of which a part has arrived.
 #[derive(Debug, Default)]
 pub(crate) struct KeyMessage(Vec<u8>);
 
 impl KeyMessage {
-    /// Appends what has arrived.
+    /// Appends received bytes.
     ///
     /// # Errors
     /// If the message is too long.
@@ -28,7 +28,7 @@ impl KeyMessage {
         Ok(())
     }
 
-    /// Returns the key once the stream has ended.
+    /// Parses the key, once the stream has ended.
     ///
     /// # Errors
     /// If the message is not a public key.

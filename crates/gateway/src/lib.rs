@@ -10,24 +10,26 @@
 //!                            Driver ── UDP ──────── Driver
 //! ```
 //!
-//! The endpoint of `slacp` decides and has no clock; the driver hands it the time and the
+//! The endpoint of `slacp` decides and has no clock; the driver passes it the time and the
 //! datagrams; relays move bytes between TCP sockets and its streams; interception redirects
-//! clients' connections to us and is removed on every kind of exit.
+//! clients' connections to the gateway and is removed on every kind of exit.
 //!
-//! | folder | holds |
+//! | module | contents |
 //! |---|---|
 //! | `config` | reading of configuration files and keys |
-//! | `intercept` | how connections come in: tables, rules, routes, listeners, deferred answers |
-//! | `relay` | connections and their sockets: dialling, copying, splicing, name lookups |
-//! | `hop` | the endpoint's driver, its UDP socket, and what is known of peers |
-//! | `tun` | a network device of our own, and the routes into it |
-//! | `figures` | what is counted and known of connections, and the status made of it |
+//! | `intercept` | transparent interception: tables, rules, routes, listeners, deferred answers |
+//! | `relay` | connections and their sockets: dialling, copying, splicing, name look-ups |
+//! | `hop` | the endpoint's driver, its sockets, and the peers with sessions |
+//! | `stack` | skyhop's own TCP on the WAN side of a solo gateway |
+//! | `tun` | a network device of the gateway's, and the routes into it |
+//! | `figures` | counters, live connections, and the status built from them |
 //! | `operate` | control socket, metrics, log, service manager |
 //! | `doctor` | checks of machine and configuration |
 //! | `services` | the features: names, HTTP, bundles, proxy, tunnel, DLEP, enrolment, key rotation |
-//! | `roles` | hub, terminal and solo, and what runs them |
-//! | `presence` | addresses and interfaces that are not there yet |
-//! | `runtime` | how often their threads wake up |
+//! | `roles` | hub, terminal and solo, and the loop that runs them |
+//! | `handshake` | TLS handshakes, on a thread of their own |
+//! | `presence` | configured addresses and interfaces that do not exist yet |
+//! | `runtime` | single-threaded runtimes with limited wake-ups |
 
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), warn(clippy::print_stderr, clippy::print_stdout))]

@@ -1,5 +1,5 @@
-//! How many lines a place in the code may log. Others' bytes make gateways and their libraries log
-//! what is wrong with them, and the disk is the operator's.
+//! Rate limits of the log, for each place in the code. Bytes from the network make gateways and their
+//! libraries log errors, and must not fill the operator's disk.
 
 use core::fmt;
 use core::time::Duration;
@@ -15,37 +15,37 @@ use units::Instant;
 
 use crate::clock;
 
-/// How many lines of one place are written at once, and how long each takes to be allowed again: at
-/// most some 9,000 a day. Two hundred terminals that come up together are all named.
+/// Burst of lines from one place, and the interval at which one more is allowed: about 9,000 a day at
+/// most. Two hundred terminals that come up together are all named.
 const BURST: u32 = 200;
 const REFILL: Duration = Duration::from_secs(10);
-/// How often is said how many lines of a place were left out.
+/// Minimum interval between two reports of a place's suppressed lines.
 const REPORT: Duration = Duration::from_secs(60);
-/// The most of a message that is kept to say which lines these were, in bytes.
+/// Maximum characters of a suppressed message that the report quotes.
 const SAMPLE: usize = 160;
 
-/// Lets through what may be logged. Its memory is bounded by the number of places in the code.
+/// Token buckets of the places that log. Memory is bounded by the number of places in the code.
 #[derive(Debug, Default)]
 struct LineLimits {
     places: BTreeMap<usize, Place>,
 }
 
-/// A place in the code.
+/// The bucket of a place in the code.
 #[derive(Debug)]
 struct Place {
-    /// Lines written in advance of what time allows.
+    /// Lines written and not refilled yet.
     written: u32,
-    /// Since when the next one has been becoming allowed.
+    /// Start of the current refill interval.
     since: Instant,
     left_out: Option<LeftOut>,
 }
 
-/// Lines that were not written.
+/// Suppressed lines of a place.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct LeftOut {
     count: u64,
     since: Instant,
-    /// The level and beginning of the first.
+    /// Level and beginning of the first suppressed line.
     sample: String,
 }
 
@@ -54,13 +54,14 @@ impl Place {
         Self { written: 0, since: now, left_out: None }
     }
 
-    /// Whether a line may be written now.
+    /// Takes a token; false if the line must be suppressed.
     fn takes(&mut self, now: Instant) -> bool {
         while self.written > 0 && now >= self.since + REFILL {
             self.written -= 1;
             self.since += REFILL;
         }
         if self.written == 0 {
+            // A full bucket does not save up time for a larger burst.
             self.since = now;
         }
         let taken = self.written < BURST;
@@ -70,7 +71,8 @@ impl Place {
 }
 
 impl LineLimits {
-    /// Whether a line of a place may be written. If not, it is counted, and `sample` says which it was.
+    /// Returns whether a line of a place may be written. A suppressed line is counted, and the first one is
+    /// described by `sample`.
     fn takes(&mut self, now: Instant, place: usize, sample: impl FnOnce() -> String) -> bool {
         let place = self.places.entry(place).or_insert_with(|| Place::new(now));
         let taken = place.takes(now);
@@ -81,7 +83,7 @@ impl LineLimits {
         taken
     }
 
-    /// What was left out and is to be reported now.
+    /// Takes the suppressed lines that are due for a report.
     fn due(&mut self, now: Instant) -> Vec<LeftOut> {
         let is_due = |left_out: &mut LeftOut| now >= left_out.since + REPORT;
         let each = self.places.values_mut();
@@ -89,8 +91,7 @@ impl LineLimits {
     }
 }
 
-/// Writes events as `inner` does, within the limits. What somebody asked for with `debug` or `trace` is not
-/// limited.
+/// Formats events with `inner`, within the limits. The levels `debug` and `trace` are not limited.
 pub(super) struct Limited<F> {
     inner: F,
     limits: Mutex<LineLimits>,
@@ -115,6 +116,7 @@ where
         event: &Event<'_>,
     ) -> fmt::Result {
         let now = clock::now();
+        // The metadata of each call site is a static of its own, so its address identifies the place.
         let place = core::ptr::from_ref(event.metadata()).addr();
         let (due, taken) = {
             let mut limits = self.limits.lock().unwrap_or_else(PoisonError::into_inner);
@@ -126,14 +128,14 @@ where
             let seconds = now.saturating_since(since).as_secs();
             writeln!(
                 writer,
-                "{count} lines of the last {seconds} s were left out, like: {sample}"
+                "suppressed {count} lines in the last {seconds} s, such as: {sample}"
             )?;
         }
         if taken { self.inner.format_event(context, writer, event) } else { Ok(()) }
     }
 }
 
-/// The level and the beginning of an event's message.
+/// Returns the level and the beginning of an event's message.
 fn sample(event: &Event<'_>) -> String {
     let mut sample = Sample(format!("{} ", event.metadata().level()));
     event.record(&mut sample);
@@ -146,6 +148,7 @@ impl Visit for Sample {
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
         if field.name() == "message" {
             let message = format!("{value:?}");
+            // Bytes from the network may be in it; the operator's terminal must not interpret them.
             let shown = message.chars().filter(|char| !char.is_control());
             self.0.extend(shown.take(SAMPLE));
         }

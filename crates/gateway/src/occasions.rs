@@ -1,4 +1,4 @@
-//! Lines of the log that come at most once a minute for each cause.
+//! Limits log lines to one a minute for each cause.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -6,15 +6,15 @@ use std::time::Duration;
 use units::Instant;
 
 const EVERY: Duration = Duration::from_secs(60);
-/// Maximum causes remembered; beyond that, none is due until some are a minute old.
+/// Maximum causes remembered. Beyond that, further causes are not logged until some are a minute old.
 const MOST: usize = 256;
 
-/// When each cause was logged last.
+/// The time at which each cause was last logged.
 #[derive(Debug, Default)]
 pub(crate) struct Occasions(BTreeMap<String, Instant>);
 
 impl Occasions {
-    /// Whether the cause is to be logged now.
+    /// Returns whether a line of this cause may be logged now, and if so, records it.
     pub(crate) fn is_due(&mut self, now: Instant, cause: &str) -> bool {
         self.0.retain(|_, last| now.saturating_since(*last) < EVERY);
         let is_due = self.0.len() < MOST && !self.0.contains_key(cause);

@@ -1,6 +1,6 @@
-//! Addresses and interfaces that this machine may not have yet: modems boot later, point-to-point
-//! devices exist while they are connected, IPv6 addresses are checked for duplicates first. None of
-//! these keeps a gateway from starting.
+//! Addresses and interfaces that this machine may not have yet. Modems boot later, point-to-point devices
+//! exist only while they are connected, and IPv6 addresses are checked for duplicates first. A gateway
+//! starts without them.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
@@ -9,7 +9,7 @@ use nix::net::if_::if_nametoindex;
 use socket2::{Domain, Protocol, Socket, Type};
 use tokio::net::TcpListener;
 
-/// Connections that wait to be accepted, as with Tokio's listeners.
+/// Accept queue of a listener, the same as Tokio's.
 const BACKLOG: i32 = 1024;
 
 /// Binds a socket to `address`. If no interface has the address yet, the socket works once one has it
@@ -19,7 +19,7 @@ const BACKLOG: i32 = 1024;
 /// The system's, such as `AddrInUse`.
 pub(crate) fn bind(socket: &Socket, address: SocketAddr) -> io::Result<()> {
     match socket.bind(&address.into()) {
-        // The wildcard address is refused for another reason, such as a kernel without IPv6.
+        // A refused wildcard address has another reason, such as a kernel without IPv6.
         Err(error) if is_absence(&error) && !address.ip().is_unspecified() => {
             match address {
                 SocketAddr::V4(_) => socket.set_freebind_v4(true)?,
@@ -31,7 +31,7 @@ pub(crate) fn bind(socket: &Socket, address: SocketAddr) -> io::Result<()> {
     }
 }
 
-/// A TCP listener on `address`, now or once an interface has it, which is logged.
+/// Listens on TCP `address`, now or once an interface has it. Logs if it is absent.
 ///
 /// # Errors
 /// The system's, such as `AddrInUse`.
@@ -43,12 +43,13 @@ pub(crate) fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     TcpListener::from_std(try_listen(address)?)
 }
 
-/// As [`listen`], without a runtime and without a line in the log.
+/// Like [`listen`], without a runtime and without logging.
 ///
 /// # Errors
 /// The system's, such as `AddrInUse`.
 pub(crate) fn try_listen(address: SocketAddr) -> io::Result<std::net::TcpListener> {
     let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
+    // Like Tokio's listeners: a restart must not wait for earlier connections in TIME-WAIT.
     socket.set_reuse_address(true)?;
     socket.set_nonblocking(true)?;
     bind(&socket, address)?;
@@ -56,13 +57,13 @@ pub(crate) fn try_listen(address: SocketAddr) -> io::Result<std::net::TcpListene
     Ok(socket.into())
 }
 
-/// Whether no interface of this machine has the address.
+/// Returns whether no interface of this machine has the address.
 pub(crate) fn is_absent(address: IpAddr) -> bool {
     !address.is_unspecified()
         && UdpSocket::bind((address, 0)).is_err_and(|error| is_absence(&error))
 }
 
-/// Logs that nothing arrives at this address yet, if no interface has it.
+/// Logs a warning if no interface has the address yet.
 pub(crate) fn warn_of_address(address: SocketAddr) {
     if is_absent(address.ip()) {
         tracing::warn!(
@@ -72,12 +73,13 @@ pub(crate) fn warn_of_address(address: SocketAddr) {
     }
 }
 
-/// The interfaces that do not exist.
+/// Returns the interfaces that do not exist.
 pub(crate) fn absent_interfaces(names: &[String]) -> impl Iterator<Item = &String> {
     names.iter().filter(|name| if_nametoindex(name.as_str()).is_err())
 }
 
-/// Logs which interfaces of the configuration's key `key` do not exist yet. Rules match them by name.
+/// Logs the interfaces of the configuration key `key` that do not exist yet. Rules match interfaces by name,
+/// so they take effect once the interface exists.
 pub(crate) fn warn_of_interfaces(key: &str, names: &[String]) {
     for name in absent_interfaces(names) {
         tracing::warn!("{key}: there is no interface {name:?} yet; it is used once it exists");

@@ -1,5 +1,4 @@
-//! Refusals of the kernel: the operation, the IP version, the error, and its usual cause on this
-//! kind of machine.
+//! Refusals of the kernel: the operation, the IP version, the error, and its usual cause and fix.
 
 use std::fmt;
 use std::io;
@@ -16,7 +15,7 @@ pub(crate) enum Operation {
     Listener(Version),
     /// Adding a rule by packet mark.
     Rule(Version),
-    /// Adding a route to a table of our own.
+    /// Adding a route to a table of the gateway.
     Route(Version),
     /// Sending packets through the loopback device.
     Loopback,
@@ -48,7 +47,7 @@ impl fmt::Display for Operation {
     }
 }
 
-/// An operation that the kernel refused. Prints the operation, the kernel's error, and a fix if one
+/// An operation that the kernel refused. Displays the operation, the kernel's error, and a fix if one
 /// is known.
 #[derive(Debug)]
 pub struct Refusal {
@@ -57,17 +56,17 @@ pub struct Refusal {
 }
 
 impl Refusal {
-    /// Whether privileges are missing.
+    /// Returns whether privileges are missing.
     pub(crate) fn is_denial(&self) -> bool {
         self.cause.kind() == io::ErrorKind::PermissionDenied
     }
 
-    /// The refusal that would result from this error.
+    /// Builds the refusal that an operation would end with, for checks that do not try it.
     pub(crate) fn expected(operation: Operation, code: i32) -> Self {
         Self { operation, cause: io::Error::from_raw_os_error(code) }
     }
 
-    /// The operation and the kernel's error.
+    /// Describes the operation and the kernel's error.
     pub(crate) fn what(&self) -> String {
         match self.cause.raw_os_error() {
             Some(code) => format!("{}: {}", self.operation, Errno::from_raw(code)),
@@ -75,12 +74,12 @@ impl Refusal {
         }
     }
 
-    /// How to fix it, if known.
+    /// Returns the fix, if one is known.
     pub(crate) fn mend(&self) -> Option<&'static str> {
         mend(self.operation, self.cause.raw_os_error().unwrap_or(0), Capability::is_held)
     }
 
-    /// What happens once IPv6 works again.
+    /// Advises on what to do once IPv6 works again.
     pub(crate) fn later(&self) -> &'static str {
         match self.operation {
             Operation::Rule(_) | Operation::Route(_) => FOLLOWED,
@@ -88,7 +87,7 @@ impl Refusal {
         }
     }
 
-    /// For use with `map_err`.
+    /// Returns a function for `map_err` that wraps the error of an operation.
     pub(crate) fn of(operation: Operation) -> impl Fn(io::Error) -> Self {
         move |cause| Self { operation, cause }
     }
@@ -107,7 +106,7 @@ impl std::error::Error for Refusal {
     }
 }
 
-/// What an error of an operation means for a process with these capabilities.
+/// Returns the fix for an error of an operation, given the capabilities of the process.
 fn mend(
     operation: Operation,
     code: i32,
@@ -179,7 +178,7 @@ const NAMESPACES: &str = "without /dev/net/tun it needs CAP_SYS_ADMIN and CAP_NE
                           to CAP_NET_ADMIN: `modprobe tun`, give the container /dev/net/tun, or \
                           run it as root";
 
-/// Advice on the missing capability, if one is missing.
+/// Returns advice on the capability that an operation needs and the process lacks.
 fn missing(operation: Operation, holds: impl Fn(Capability) -> bool) -> Option<&'static str> {
     if !holds(Capability::NetAdmin) {
         return Some(NET_ADMIN);

@@ -1,8 +1,8 @@
-//! The runtimes of a gateway, each of one thread.
+//! The runtimes of a gateway, each with a single thread.
 //!
-//! To wake up costs more than to handle a packet. So a thread that gathers sleeps until `PAUSE` after
-//! its last wake-up, whatever happens meanwhile, and then handles everything at once. What comes after a
-//! longer silence is handled immediately.
+//! Waking up costs more than handling a packet. So a thread that gathers sleeps until `PAUSE` after its last
+//! wake-up, whatever arrives meanwhile, and then handles everything at once. After a longer silence, input
+//! is handled immediately.
 
 #[cfg(any(test, debug_assertions))]
 pub(crate) mod watchdog;
@@ -20,18 +20,18 @@ use units::Instant;
 
 use crate::clock;
 
-/// Shortest time between two wake-ups of a thread that gathers: two packets at 50 Mbit/s. Less than the
-/// pacer lets a late driver catch up (4 ms), and than the jitter of any modem.
+/// Minimum time between two wake-ups of a thread that gathers: two packets at 50 Mbit/s. It is below the
+/// 4 ms that the pacer lets a late driver catch up, and below the jitter of any modem.
 const PAUSE: Duration = Duration::from_micros(500);
 
 thread_local! {
-    /// When the pause ends that this thread makes before it waits for anything, if it gathers.
+    /// End of the pause that this thread makes before it waits for input; zero if it does not gather.
     static PAUSE_ENDS: Cell<Instant> = const { Cell::new(Instant::ZERO) };
-    /// Who waits for that.
+    /// Tasks to wake at the end of the pause.
     static WAITING: RefCell<Vec<Waker>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Creates a runtime for the calling thread.
+/// Creates a runtime for the calling thread. With `gathers`, it wakes up at most every 0.5 ms.
 ///
 /// # Errors
 /// If the process has no descriptor left.
@@ -51,14 +51,14 @@ pub fn start(gathers: bool) -> io::Result<Runtime> {
     Ok(runtime)
 }
 
-/// Whether the calling thread, if it has nothing to do, pauses until `time` or longer. Then
-/// [`pause`] is a timer that costs nothing.
+/// Returns whether the calling thread, once idle, pauses until `time` or longer. Then [`pause`] serves as a
+/// timer without a system call.
 pub(crate) fn pauses_until(time: Instant) -> bool {
     time <= PAUSE_ENDS.get()
 }
 
-/// Waits until the calling thread has paused, or the task is woken otherwise. A thread that always has
-/// something to do does not pause.
+/// Waits until the calling thread has paused, or the task is woken otherwise. A thread that is always busy
+/// does not pause.
 pub(crate) async fn pause() {
     let mut waits = false;
     poll_fn(|context| {
@@ -75,8 +75,7 @@ pub(crate) async fn pause() {
     .await;
 }
 
-/// Waits until one of these tasks has completed; for ever if there is none. Logs those that panic.
-/// Cancel-safe.
+/// Waits until one of the tasks has completed; for ever without tasks. Logs tasks that panic. Cancel-safe.
 pub(crate) async fn joined<T: 'static>(tasks: &mut JoinSet<T>) -> T {
     loop {
         match tasks.join_next().await {
@@ -89,7 +88,7 @@ pub(crate) async fn joined<T: 'static>(tasks: &mut JoinSet<T>) -> T {
 
 /// Logs a panic in a connection's task.
 pub(crate) fn log_panic(ended: Result<(), JoinError>) {
-    // One that gave way to another is cancelled.
+    // A task whose connection gave way to another was cancelled, which is no error.
     if let Err(error) = ended
         && error.is_panic()
     {

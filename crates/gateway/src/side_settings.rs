@@ -14,13 +14,13 @@ pub(crate) trait SocketSettings {
     /// them.
     ///
     /// # Errors
-    /// The key that the system refuses, and its reason.
+    /// The key that the system refuses, and the system's reason.
     fn apply(&self, socket: &SockRef<'_>) -> Result<(), (&'static str, io::Error)>;
 
-    /// Checks that the system accepts the settings.
+    /// Checks that the system accepts the settings, on a socket of its own.
     ///
     /// # Errors
-    /// The key that it refuses. `section` is the name of the side.
+    /// The refused key, in the configuration's `section`.
     fn check(&self, section: &'static str) -> Result<(), RunError>;
 }
 
@@ -39,6 +39,7 @@ impl SocketSettings for SideConfig {
             set.map_err(|error| ("receive_buffer", error))?;
         }
         if let Some(rate) = self.pacing_rate {
+            // The kernel counts in bytes.
             let bytes_per_second = rate.bits_per_second() / 8;
             let set = set_max_pacing_rate(&**socket, bytes_per_second);
             set.map_err(|error| ("pacing_rate", error))?;
@@ -53,7 +54,7 @@ impl SocketSettings for SideConfig {
     }
 }
 
-/// The error for a refused key of a side.
+/// Builds the error for a refused key of a side.
 fn refused(
     side: &SideConfig,
     section: &'static str,

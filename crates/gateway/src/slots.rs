@@ -10,18 +10,18 @@ use units::Instant;
 
 use crate::clock;
 
-/// The slots of clients identified by `K`.
+/// Connection slots of a listener, shared among clients `K`.
 #[derive(Debug)]
 pub(crate) struct Slots<K>(Arc<Mutex<State<K>>>);
 
 #[derive(Debug)]
 struct State<K> {
     slots: ClientSlots<K>,
-    /// The tasks that serve the connections.
+    /// Abort handles of the tasks that serve the connections.
     tasks: BTreeMap<SlotId, AbortHandle>,
 }
 
-/// A slot of a connection, until dropped.
+/// An acquired connection slot, released when dropped.
 #[derive(Debug)]
 pub(crate) struct HeldSlot<K: Ord + Clone> {
     slots: Slots<K>,
@@ -35,18 +35,18 @@ impl<K> Clone for Slots<K> {
 }
 
 impl<K: Ord + Clone> Slots<K> {
-    /// For `most` connections at once, of which one client may have `share`.
+    /// Creates slots for `most` concurrent connections, of which one client may hold `share`.
     pub(crate) fn new(most: usize, share: usize) -> Self {
         let slots = ClientSlots::new(most, share);
         Self(Arc::new(Mutex::new(State { slots, tasks: BTreeMap::new() })))
     }
 
     fn lock(&self) -> MutexGuard<'_, State<K>> {
-        self.0.lock().expect("nobody panics while holding the slots")
+        self.0.lock().expect("no thread panics while it holds the slots")
     }
 
-    /// Takes a slot for a client's connection, and ends the one that gives way to it. `None` if no
-    /// connection may.
+    /// Acquires a slot for a client's connection, if necessary by ending a connection that gives way.
+    /// `None` if no connection may give way.
     pub(crate) fn take(&self, now: Instant, client: K) -> Option<HeldSlot<K>> {
         let mut state = self.lock();
         let taken = state.slots.take(now, client)?;
@@ -56,7 +56,7 @@ impl<K: Ord + Clone> Slots<K> {
         Some(HeldSlot { slots: self.clone(), id: taken.slot })
     }
 
-    /// Serves a connection by a task that ends when it has to give way.
+    /// Serves a connection by a task that is aborted if the connection has to give way.
     pub(crate) fn serve<F>(
         &self,
         tasks: &mut JoinSet<F::Output>,
@@ -66,12 +66,12 @@ impl<K: Ord + Clone> Slots<K> {
         F: Future<Output: Send + 'static> + Send + 'static,
     {
         let (id, work) = (slot.id, work(slot));
-        // However fast the task ends, the slot is freed afterwards.
+        // Locked before spawning: a task that ends at once must release its slot after it was entered.
         let mut state = self.lock();
         state.tasks.insert(id, tasks.spawn(work));
     }
 
-    /// Number of slots taken.
+    /// Number of acquired slots.
     #[cfg(test)]
     pub(crate) fn taken(&self) -> usize {
         self.lock().slots.len()

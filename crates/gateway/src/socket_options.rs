@@ -11,21 +11,20 @@ use socket2::{SockRef, TcpKeepalive};
 use tokio::net::TcpStream;
 use units::ByteCount;
 
-/// Default idle time before keep-alive probes: a client that is suspended for two hours finds its idle
-/// connections as they were, whenever the last probe was, because probing lasts as long again. That is
-/// also the kernel's time for applications that ask for probes (RFC 9293 §3.8.4).
+/// Default idle time before keep-alive probes. Probing lasts as long again, so a client that is suspended
+/// for two hours keeps its idle connections, whenever the last probe was. It is also the least default that
+/// RFC 9293 §3.8.4 permits, and the kernel's.
 const KEEPALIVE: Duration = Duration::from_secs(2 * 60 * 60);
-/// Number of unanswered probes before the connection is given up.
+/// Number of unanswered probes after which a connection is given up.
 const KEEPALIVE_PROBES: u32 = 6;
-/// In order of preference. The kernel's default may be BBR, whose pacing costs four times the CPU
-/// on a LAN, without any gain there.
+/// Congestion controls on a LAN, in order of preference. The kernel's default may be BBR, whose pacing
+/// costs four times the CPU there, without any gain.
 const CONGESTION_CONTROLS: [&[u8]; 2] = [b"cubic", b"reno"];
 
-/// A peer with a shorter round-trip time is near.
+/// Round-trip time below which a peer is near.
 const NEAR: Duration = Duration::from_millis(1);
 /// Receive buffer towards a near peer, enough for 8 Gbit/s. The kernel would let it grow to tens of
-/// megabytes, in which data waits that the hop cannot take, and is no longer in the processor's
-/// caches when it is read.
+/// megabytes. Data that waits there for the hop has left the processor's caches when it is read.
 const NEAR_BUFFER: ByteCount = ByteCount::new(1 << 20);
 
 /// Idle time before keep-alive probes on new connections, in seconds.
@@ -39,12 +38,13 @@ impl Default for Keepalive {
 }
 
 impl Keepalive {
-    /// Sets the idle time; `None` restores the default. The kernel counts in seconds.
+    /// Sets the idle time, in whole seconds and at least one; `None` restores the default.
     pub(crate) fn set(&self, time: Option<Duration>) {
+        // The kernel takes seconds, and refuses 0.
         self.0.store(time.unwrap_or(KEEPALIVE).as_secs().max(1), Ordering::Relaxed);
     }
 
-    /// The same for a connection of our own stack.
+    /// Returns the same settings for a connection of skyhop's own stack.
     pub(crate) fn of_stack(&self) -> tcp::Keepalive {
         let idle = self.0.load(Ordering::Relaxed);
         let interval = idle.div_ceil(KEEPALIVE_PROBES.into());
@@ -55,8 +55,8 @@ impl Keepalive {
         }
     }
 
-    /// Detects a dead peer after twice the idle time: six probes in as long again, at most one per
-    /// second.
+    /// Returns the socket option. A dead peer is detected after twice the idle time: six probes in as long
+    /// again, at most one a second.
     fn option(&self) -> TcpKeepalive {
         let idle = self.0.load(Ordering::Relaxed);
         let interval = idle.div_ceil(KEEPALIVE_PROBES.into());
@@ -76,7 +76,7 @@ pub(crate) fn prepare(socket: &TcpStream, keepalive: &Keepalive) -> io::Result<(
         os::socket::set_buffer(socket, Buffer::Receive, NEAR_BUFFER)?;
     }
     let socket = SockRef::from(socket);
-    // Data from the hop leaves at once: the sender's own Nagle has already done its work.
+    // Data from the hop leaves at once: the sender's own Nagle algorithm has already gathered it.
     socket.set_tcp_nodelay(true)?;
     // Keeps urgent bytes in the stream; otherwise they would be lost (RFC 6093 §6).
     socket.set_out_of_band_inline(true)?;
@@ -99,8 +99,8 @@ pub(crate) fn set_transparent(socket: &SockRef<'_>, v6: bool) -> io::Result<()> 
     if v6 { socket.set_ip_transparent_v6(true) } else { socket.set_ip_transparent_v4(true) }
 }
 
-/// Makes the kernel drop packets that a router has forwarded to this socket (GTSM, RFC 5082), and
-/// send with the TTL that lets the peer do the same.
+/// Makes the kernel drop packets to this socket that a router has forwarded (GTSM, RFC 5082), and send with
+/// the TTL that lets the peer do the same.
 pub(crate) fn stay_on_link(socket: &SockRef<'_>, v6: bool) -> io::Result<()> {
     const MOST: u8 = u8::MAX;
     if v6 {
@@ -111,15 +111,15 @@ pub(crate) fn stay_on_link(socket: &SockRef<'_>, v6: bool) -> io::Result<()> {
     os::socket::set_least_ttl(&**socket, v6, MOST)
 }
 
-/// Disables delayed ACKs for now (tcp(7), TCP_QUICKACK). The kernel re-enables them when the
-/// connection looks interactive. A route with `quickack` would last, but needs privileges.
+/// Disables delayed ACKs until the kernel considers the connection interactive again (tcp(7),
+/// TCP_QUICKACK). A route with `quickack` would last, but needs privileges.
 pub(crate) fn acknowledge_at_once(socket: &TcpStream) {
     // Cannot fail on a TCP socket.
     let _ = SockRef::from(socket).set_tcp_quickack(true);
 }
 
-/// DSCP of the SYN that opened an accepted connection. `None` if the listener saves no SYNs
-/// ([`os::socket::save_syns`]), or when called a second time.
+/// Returns the DSCP of the SYN that opened an accepted connection. `None` if the listener saves no SYNs
+/// ([`os::socket::save_syns`]), or if called a second time.
 pub(crate) fn dscp_of_syn(socket: &TcpStream) -> Option<u8> {
     let syn = os::socket::saved_syn(socket).ok()?;
     Packet::parse(&syn).map(|packet| packet.dscp)
@@ -134,24 +134,25 @@ pub(crate) fn set_dscp(socket: &SockRef<'_>, v6: bool, dscp: u8) -> io::Result<(
     if v6 { socket.set_tclass_v6(field) } else { socket.set_tos_v4(field) }
 }
 
-/// Closes the connection with a RST, so that it does not look like a clean end.
+/// Closes a connection with a RST, so that its peer does not take a failure for the end of the data.
 pub(crate) fn reset(socket: TcpStream) {
     reset_when_closed(&socket, true);
     drop(socket);
 }
 
-/// Whether closing the connection, by this process or by its death, is a RST.
+/// Sets whether the kernel sends a RST instead of a FIN when the socket is closed, also by the end of this
+/// process.
 pub(crate) fn reset_when_closed(socket: &TcpStream, resets: bool) {
     // Fails only if the connection is already gone.
     let _ = SockRef::from(socket).set_linger(resets.then_some(Duration::ZERO));
 }
 
-/// Bytes that the peer has not acknowledged, including the FIN; 0 once the connection is over.
+/// Bytes that the peer has not acknowledged, including the FIN; 0 once the connection has ended.
 pub(crate) fn unacknowledged(socket: &TcpStream) -> io::Result<usize> {
     if TcpInfo::of(socket)?.is_closed() { Ok(0) } else { os::socket::unacknowledged(socket) }
 }
 
-/// Smoothed round-trip time of a connection, from the kernel.
+/// Smoothed round-trip time of a connection, measured by the kernel.
 pub(crate) fn rtt(socket: RawFd) -> Option<Duration> {
     Some(TcpInfo::of_number(socket).ok()?.rtt().unwrap_or_default())
 }

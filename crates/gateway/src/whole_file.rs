@@ -5,26 +5,26 @@ use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
-/// Permissions of a file that only its owner may read, and of one that anybody may.
+/// Permissions of a file that only its owner may read, and of one that everybody may.
 pub(crate) const PRIVATE: u32 = 0o600;
 pub(crate) const PUBLIC: u32 = 0o644;
 
-/// Reads a file of at most `longest` bytes. A missing one is empty.
+/// Reads a file of at most `longest` bytes. A missing file counts as empty.
 pub(crate) fn read(path: &Path, longest: u64) -> io::Result<Vec<u8>> {
     match fs::metadata(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+        // Before reading, so that a huge file takes no memory.
         Ok(metadata) if metadata.len() > longest => {
-            Err(io::Error::new(io::ErrorKind::InvalidData, "it is far too long"))
+            Err(io::Error::new(io::ErrorKind::InvalidData, "it is too long"))
         }
         _ => fs::read(path),
     }
 }
 
-/// Replaces the contents of a file atomically: whoever reads it finds the old ones or the new ones.
-/// `mode` has its permissions.
+/// Replaces a file atomically: a reader gets either the old or the new contents. `mode`: its permissions.
 pub(crate) fn replace(path: &Path, contents: &[u8], mode: u32) -> io::Result<()> {
     let temporary = path.with_extension("new");
-    // Whatever is there is not written through: it may be a link of somebody else's.
+    // A file of that name may be another user's link, which must not be written through.
     let _ = fs::remove_file(&temporary);
     let mut options = OpenOptions::new();
     let mut file = options.write(true).create_new(true).mode(mode).open(&temporary)?;
@@ -34,7 +34,7 @@ pub(crate) fn replace(path: &Path, contents: &[u8], mode: u32) -> io::Result<()>
     sync_directory(path)
 }
 
-/// Makes the disk keep what a path names now. Without it, a power cut may bring back the file before.
+/// Syncs the directory of `path`. Without it, the file before a replacement may come back after a power cut.
 pub(crate) fn sync_directory(path: &Path) -> io::Result<()> {
     let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty());
     File::open(directory.unwrap_or(Path::new(".")))?.sync_all()

@@ -1,5 +1,5 @@
-//! Finds configured local addresses that no interface has. A gateway starts without them and serves them
-//! once they are there, so a mistake in one would go unnoticed.
+//! Checks for configured local addresses that no interface has. A gateway starts without them and serves
+//! them once they exist, so that a typing error would go unnoticed.
 
 use std::net::IpAddr;
 

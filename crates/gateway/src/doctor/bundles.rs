@@ -1,4 +1,4 @@
-//! Checks what `[bundles]` requires of the machine.
+//! Checks of the machine for `[bundles]`.
 
 use std::path::Path;
 
@@ -10,7 +10,8 @@ use units::ByteCount;
 use super::Finding;
 use crate::presence;
 
-/// `is_running`: the gateway of this configuration runs, and has its port.
+/// Checks store, inbox, port and certificates. `is_running`: a gateway with this configuration runs and so
+/// occupies the port.
 pub(super) fn examine(config: &BundlesConfig, is_running: bool) -> Vec<Finding> {
     let mut findings = vec![store(&config.store, config.agent.limits.bytes)];
     findings.extend(config.inbox.as_deref().map(inbox));
@@ -24,7 +25,7 @@ pub(super) fn examine(config: &BundlesConfig, is_running: bool) -> Vec<Finding> 
     findings
 }
 
-/// Whether the certificates for sessions with other nodes can be used.
+/// Checks the certificates for sessions with other nodes.
 fn tls(config: &BundlesTls) -> Finding {
     match crate::services::bundles::secure::check(config) {
         Ok(()) => {
@@ -44,6 +45,7 @@ fn may_write(path: &Path) -> bool {
 }
 
 fn store(path: &Path, size: ByteCount) -> Finding {
+    // The gateway creates missing directories, so the nearest one that exists is checked.
     let Some(there) = path.ancestors().find(|it| it.exists()) else {
         return Finding::fail("bundles", format!("there is no {}", path.display()), "make it");
     };
@@ -51,6 +53,7 @@ fn store(path: &Path, size: ByteCount) -> Finding {
         let what = format!("this user cannot write to {} for the store", there.display());
         return Finding::fail("bundles", what, "make the directory, for the gateway's user");
     }
+    // Bundles already stored count towards `size`.
     let used = held(path);
     let free =
         statvfs(there).map_or(0, |it| it.blocks_available().saturating_mul(it.fragment_size()));
@@ -65,7 +68,7 @@ fn store(path: &Path, size: ByteCount) -> Finding {
     Finding::ok("bundles", format!("{} has room for {size}", there.display()))
 }
 
-/// Bytes that the store has already.
+/// Bytes that the store occupies already.
 fn held(path: &Path) -> u64 {
     let files = std::fs::read_dir(path.join("held")).into_iter().flatten().flatten();
     files.filter_map(|file| Some(file.metadata().ok()?.len())).sum()

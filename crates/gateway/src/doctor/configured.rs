@@ -1,4 +1,4 @@
-//! Checks what a configuration requires of the machine.
+//! Checks of the machine against a configuration file.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -46,7 +46,7 @@ enum Config {
     Solo(Box<SoloConfig>),
 }
 
-/// Reads a configuration of any role.
+/// Reads a configuration file of any role.
 fn read(path: &Path) -> Result<Config, FileError> {
     match fs::read_to_string(path).map_or(Role::Hub, |text| role(&text)) {
         Role::Terminal => read_terminal(path).map(|it| Config::Terminal(Box::new(it))),
@@ -55,7 +55,7 @@ fn read(path: &Path) -> Result<Config, FileError> {
     }
 }
 
-/// Guesses the role. Hubs and terminals have a rate, and only a terminal has a `hub`.
+/// Guesses the role of a configuration by its keys; a hub if they are inconclusive.
 fn role(text: &str) -> Role {
     match FileKind::find("", text).ok() {
         Some(FileKind::Terminal) => Role::Terminal,
@@ -122,6 +122,7 @@ fn hub(config: &HubConfig) -> Vec<Finding> {
     findings.extend(running.finding());
     findings.extend(running.own().and_then(intercepted::unanswered));
     findings.extend(running.own().into_iter().flat_map(running::rates));
+    // A running gateway with this file occupies the port.
     if running.own().is_none() {
         findings.push(port(config.listen));
     }
@@ -161,7 +162,7 @@ fn solo(config: &SoloConfig) -> Vec<Finding> {
     findings
 }
 
-/// The stack's interfaces that do not exist.
+/// Warns of interfaces of the stack that do not exist.
 fn wan_interfaces(names: &[String]) -> Vec<Finding> {
     let finding = |name: &String| {
         let what = format!("there is no interface {name:?}; it is used once it exists");
@@ -175,7 +176,7 @@ fn transparent(wanted: bool) -> Option<Finding> {
     (wanted && !has_net_admin()).then(finding)
 }
 
-/// Whether a link's packets can be sent: its interface is up, and its address is this machine's.
+/// Checks that packets can be sent over a link: its interface is up, and its address is this machine's.
 fn link(link: &LinkConfig) -> Finding {
     const CHECK: &str = "link";
     let name = &link.name;
@@ -196,7 +197,7 @@ fn link(link: &LinkConfig) -> Finding {
     }
 }
 
-/// With `rate = "modem"`, checks that something provides the rate.
+/// Checks, with `rate = "modem"`, that a modem or an operator provides the rate.
 fn modem(rate: &Rate, operation: &OperationConfig, running: Option<&Status>) -> Option<Finding> {
     const CHECK: &str = "modem";
     let otherwise = match rate {
@@ -234,7 +235,7 @@ fn modem(rate: &Rate, operation: &OperationConfig, running: Option<&Status>) -> 
     Some(Finding::ok(CHECK, format!("{looked_for}, by DLEP; until it answers, {otherwise}")))
 }
 
-/// Whether the certificate for TLS can be used.
+/// Checks the certificate of the hub's TCP port.
 fn certificate(files: &TlsFiles) -> Finding {
     const CHECK: &str = "certificate";
     match crate::hop::tls::acceptor(files) {
@@ -246,7 +247,7 @@ fn certificate(files: &TlsFiles) -> Finding {
     }
 }
 
-/// Whether the certificates of sites can be used.
+/// Checks the certificates of `[[http.site]]`; `None` without sites.
 fn sites(http: &HttpConfig) -> Option<Finding> {
     const CHECK: &str = "sites";
     let hosts: Vec<&str> =
@@ -261,7 +262,7 @@ fn sites(http: &HttpConfig) -> Option<Finding> {
     })
 }
 
-/// Whether the certificate for questions within TLS can be used.
+/// Checks the certificate for DNS over TLS and HTTPS.
 fn names(secure: &SecureDns) -> Finding {
     const CHECK: &str = "names";
     match crate::services::names::secure::check(secure) {
@@ -276,13 +277,14 @@ fn names(secure: &SecureDns) -> Finding {
     }
 }
 
-/// The keys of the file that no longer have an effect.
+/// Warns of keys in the file that no longer have an effect.
 fn removed_keys(operation: &OperationConfig) -> impl Iterator<Item = Finding> {
     let finding = |warning: &String| Finding::warn("configuration", warning, "remove the key");
     operation.warnings.iter().map(finding)
 }
 
-/// Whether metrics and dashboard can be served as configured. A gateway that runs serves them.
+/// Checks that metrics and dashboard can be served as configured; `None` while the gateway runs and serves
+/// them.
 fn metrics(operation: &OperationConfig, running: Option<&Status>) -> Option<Finding> {
     const CHECK: &str = "metrics";
     let config = operation.metrics.as_ref().filter(|_| running.is_none())?;
@@ -339,7 +341,7 @@ fn interfaces(intercept: &InterceptConfig) -> Vec<Finding> {
     findings
 }
 
-/// Whether a device is up and has a carrier; `None` if it does not exist.
+/// Returns whether a device is up and has a carrier; `None` if it does not exist.
 fn is_running(name: &str) -> Option<bool> {
     let mut devices = nix::ifaddrs::getifaddrs().ok()?;
     let device = devices.find(|device| device.interface_name == name)?;
@@ -350,7 +352,7 @@ fn devices() -> String {
     interface_names().join(", ")
 }
 
-/// The interfaces of this machine, in alphabetical order.
+/// Returns the names of this machine's interfaces in alphabetical order.
 pub fn interface_names() -> Vec<String> {
     let devices = nix::ifaddrs::getifaddrs().into_iter().flatten();
     let names: BTreeSet<String> = devices.map(|device| device.interface_name).collect();
@@ -384,7 +386,7 @@ fn path_to(hub: &str, mtu: u16) -> Vec<Finding> {
     findings
 }
 
-/// Outgoing device and source address for packets to `address`.
+/// Returns the outgoing device and the source address for packets to `address`.
 fn device_to(address: SocketAddr) -> Option<(String, std::net::IpAddr)> {
     let any: SocketAddr = match address {
         SocketAddr::V4(_) => ([0, 0, 0, 0], 0).into(),

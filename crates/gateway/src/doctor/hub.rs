@@ -1,4 +1,4 @@
-//! Checks whether the hub answers.
+//! Check that the hub answers.
 
 use std::net::{SocketAddr, ToSocketAddrs};
 
@@ -11,7 +11,7 @@ use crate::hop::knock::{Answer, Knock};
 
 const CHECK: &str = "hub";
 
-/// Requests a session from a hub with this key, as this terminal would.
+/// Begins a handshake with the hub of this key, as the terminal would. An existing session is not replaced.
 pub(super) fn check(config: &TerminalConfig, hub: &KnownHub, hub_key: PublicKey) -> Finding {
     let name = hub.address.as_str();
     let addresses: Vec<SocketAddr> = match name.to_socket_addrs() {

@@ -1,4 +1,4 @@
-//! Checks what becomes of intercepted connections on this machine.
+//! Checks of settings on this machine that affect intercepted connections.
 
 use config::InterceptConfig;
 
@@ -7,7 +7,7 @@ use crate::figures::status::Status;
 use crate::intercept::bridges::filtered;
 use crate::intercept::firewall;
 
-/// Checks bridges among the clients' interfaces, and rules that intercepted connections do not meet.
+/// Warns of bridges with filtered frames, and of FORWARD rules that intercepted connections bypass.
 pub(super) fn examine(config: &InterceptConfig) -> Vec<Finding> {
     let mut findings = Vec::new();
     findings.extend(filtered(&config.interfaces).iter().map(|bridge| {
@@ -31,7 +31,7 @@ pub(super) fn examine(config: &InterceptConfig) -> Vec<Finding> {
     findings
 }
 
-/// Whether the running gateway answers its clients.
+/// Warns if clients of the running gateway get no answers.
 pub(super) fn unanswered(status: &Status) -> Option<Finding> {
     let unanswered = status.interception.as_ref()?.unanswered.as_ref()?;
     let text = format!(

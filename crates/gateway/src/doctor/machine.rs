@@ -1,4 +1,4 @@
-//! Checks that do not depend on the configuration.
+//! Checks of the machine that do not depend on the configuration.
 
 use std::fs;
 
@@ -14,15 +14,15 @@ use crate::intercept::routing::is_loopback_up;
 use crate::operate::control::check_usual;
 use crate::refusal::{Operation, Refusal, without_v6};
 
-/// The first kernel with everything that interception needs.
+/// Oldest kernel with all features that interception needs: the last one is nftables tables with an owner.
 const KERNEL: (u32, u32) = (5, 12);
-/// Socket buffer that the hop's UDP socket requests, in bytes.
+/// Size of the socket buffers that the hop's UDP socket requests, in bytes.
 const UDP_BUFFER: u64 = 8 << 20;
-/// Buffer for a TCP connection over a LAN, in bytes: 1 Gbit/s for 30 ms.
+/// Buffer of a TCP connection over a LAN, in bytes: 1 Gbit/s for 30 ms.
 const TCP_BUFFER: u64 = 4_000_000;
-/// Descriptors that a busy hub may need.
+/// Number of descriptors that a busy hub may need.
 const DESCRIPTORS: u64 = 20_000;
-/// Start of 2024 in seconds since the epoch: a clock that is set cannot be earlier.
+/// Start of 2024 in seconds since the epoch. A clock that shows an earlier time was never set.
 const PAST: u64 = 1_704_067_200;
 
 pub(super) fn examine() -> Vec<Finding> {
@@ -42,7 +42,7 @@ fn sysctl(name: &str) -> Option<String> {
     read(&format!("/proc/sys/{}", name.replace('.', "/")))
 }
 
-/// The last number of a sysctl.
+/// Returns the last number of a sysctl, which of `tcp_rmem` and the like is the maximum.
 fn sysctl_number(name: &str) -> Option<u64> {
     sysctl(name)?.split_whitespace().last()?.parse().ok()
 }
@@ -60,6 +60,7 @@ fn kernel() -> Finding {
 }
 
 fn version(release: &str) -> Option<(u32, u32)> {
+    // Such as `6.1.0-18-amd64`.
     let mut parts = release.split(|c: char| !c.is_ascii_digit());
     Some((parts.next()?.parse().ok()?, parts.next()?.parse().ok()?))
 }
@@ -73,7 +74,7 @@ fn privilege() -> Finding {
     Finding::warn("privilege", "without CAP_NET_ADMIN no connection can be intercepted", MEND)
 }
 
-/// Whether the process may change rules and routes.
+/// Returns whether the process may change rules and routes.
 pub(super) fn has_net_admin() -> bool {
     Capability::NetAdmin.is_held()
 }
@@ -110,6 +111,7 @@ fn firewalls() -> Vec<Finding> {
 fn namespaces() -> Finding {
     const CHECK: &str = "namespaces";
     let most = sysctl_number("user.max_user_namespaces").unwrap_or(0);
+    // Only the kernels of some distributions have this switch.
     let clone = sysctl_number("kernel.unprivileged_userns_clone").unwrap_or(1);
     if most > 0 && clone > 0 {
         return Finding::ok(CHECK, "users can create namespaces: `skyhop lab` works for them");
@@ -173,6 +175,7 @@ fn reverse_path() -> Finding {
     let strict = |name: &str| sysctl_number(&format!("net.ipv4.conf.{name}.rp_filter")) == Some(1);
     let devices = fs::read_dir("/proc/sys/net/ipv4/conf").into_iter().flatten().flatten();
     let names = devices.filter_map(|entry| entry.file_name().into_string().ok());
+    // In the name of a sysctl, the dot of an interface such as `eth0.5` would be a separator.
     let set: Vec<String> = names.filter(|name| !name.contains('.') && strict(name)).collect();
     if set.is_empty() {
         return Finding::ok("reverse path", "not filtered strictly");
@@ -188,6 +191,7 @@ fn udp_buffers() -> Finding {
     const CHECK: &str = "UDP buffers";
     let least = ["net.core.rmem_max", "net.core.wmem_max"].map(sysctl_number);
     let least = least.into_iter().flatten().min().unwrap_or(UDP_BUFFER);
+    // With CAP_NET_ADMIN the socket exceeds the limits (SO_RCVBUFFORCE).
     if least >= UDP_BUFFER || has_net_admin() {
         return Finding::ok(CHECK, "as large as the hop needs");
     }
@@ -214,6 +218,7 @@ fn tcp_buffers() -> Finding {
 }
 
 fn descriptors() -> Finding {
+    // The hard limit, to which a gateway raises its soft one.
     let most = getrlimit(Resource::RLIMIT_NOFILE).map_or(0, |(_, hard)| hard);
     if most >= DESCRIPTORS {
         return Finding::ok("descriptors", format!("up to {most}, one for each connection"));

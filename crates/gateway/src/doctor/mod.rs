@@ -1,7 +1,7 @@
-//! Checks whether a gateway can work on this machine, and suggests fixes.
+//! Checks that a gateway can work on this machine, with suggested fixes.
 //!
-//! Nothing is changed, and no privilege is needed: checks that need root run in a network namespace
-//! of our own, or are reported as unknown.
+//! The checks change nothing and need no privilege: those that need root run in a network namespace of
+//! their own, or are reported as unknown.
 
 mod absent;
 mod bundles;
@@ -30,16 +30,16 @@ pub use uplink::clients_interface;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Finding {
-    /// The check.
+    /// Name of the check, such as `kernel`.
     pub check: String,
-    /// The verdict.
+    /// Severity of the result.
     pub verdict: Verdict,
-    /// What was found.
+    /// Description of the result.
     pub text: String,
-    /// How to fix it; `None` if nothing is wrong.
+    /// Suggested fix; `None` if the verdict is ok.
     pub mend: Option<String>,
-    /// Where docs/ says more, such as `troubleshooting.md#udp-is-blocked`; `None` if nothing is
-    /// wrong.
+    /// Section of docs/ about it, such as `troubleshooting.md#udp-is-blocked`; `None` if the verdict is
+    /// ok.
     pub see: Option<String>,
 }
 
@@ -47,16 +47,16 @@ pub struct Finding {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {
-    /// As it should be.
+    /// The requirement is met.
     Ok,
-    /// A gateway works, but not at its best; or the state is unknown.
+    /// A gateway works, but not at its best, or the state is unknown.
     Warn,
     /// A gateway cannot work.
     Fail,
 }
 
 impl Verdict {
-    /// The word that is printed.
+    /// Returns the word printed in front of a finding.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Ok => "ok",
@@ -66,7 +66,7 @@ impl Verdict {
     }
 }
 
-/// A line, a second one that says how to fix it, and a third with the command that says more.
+/// Formats the finding as a line, a second one with the fix, and a third with the command that explains it.
 impl fmt::Display for Finding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:<5} {:<14} {}", self.verdict.as_str(), self.check, self.text)?;
@@ -97,7 +97,7 @@ impl Finding {
     }
 }
 
-/// Checks the machine, and the configuration if one is given. Call it while the process is
+/// Checks the machine, and the configuration file if one is given. Call it while the process is
 /// single-threaded: some checks fork.
 pub fn examine(config: Option<&Path>) -> Vec<Finding> {
     let mut findings = machine::examine();

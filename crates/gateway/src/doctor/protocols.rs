@@ -1,5 +1,5 @@
-//! Finds configurations with which protocols fail that carry addresses in their data, or compare those of
-//! several connections: FTP above all.
+//! Checks for configurations that break protocols which carry addresses in their data, or compare the
+//! addresses of several connections: mainly FTP.
 
 use pep::traffic::{Action, Policy, TCP};
 
@@ -8,7 +8,7 @@ use super::Finding;
 /// The control connection of FTP (RFC 959 §8).
 const FTP: u16 = 21;
 
-/// A gateway whose servers see its own address, unless it is `transparent`.
+/// Warns that servers see the gateway's address instead of the clients', unless it is `transparent`.
 pub(super) fn of_dialler(transparent: bool) -> Option<Finding> {
     let finding = || {
         Finding::warn(
@@ -21,7 +21,7 @@ pub(super) fn of_dialler(transparent: bool) -> Option<Finding> {
     (!transparent).then(finding)
 }
 
-/// Policies that part the connections of one FTP session.
+/// Warns of a policy that separates the connections of an FTP session.
 pub(super) fn of_policies(policies: &[Policy]) -> Option<Finding> {
     let parts = |policy: &&Policy| {
         let takes_ftp = policy.ports.iter().any(|ports| ports.has(TCP, FTP));

@@ -1,5 +1,5 @@
-//! Finds configurations that rely on defaults of earlier versions: services of the hub's own
-//! machine, and connections from the hub's side to networks behind a terminal.
+//! Checks for configurations that rely on the access defaults of earlier versions: to services of the hub's
+//! own machine, and from the hub's side to networks behind a terminal.
 
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -43,7 +43,7 @@ fn must_accept() -> Finding {
     )
 }
 
-/// Reports a resolver on this machine that no terminal may reach.
+/// Warns of a resolver on this machine that terminals may not reach.
 fn resolver(egresses: &[&Egress], own: &[IpAddr]) -> Option<Finding> {
     let lists = |address: &IpAddr| {
         let mut lines = egresses.iter().flat_map(|egress| &egress.reach);
@@ -64,7 +64,7 @@ fn resolver(egresses: &[&Egress], own: &[IpAddr]) -> Option<Finding> {
     ))
 }
 
-/// Non-loopback addresses of this machine on which a resolver listens.
+/// Returns the addresses of this machine on which a resolver listens, without loopback and link-local ones.
 fn resolvers() -> Vec<IpAddr> {
     let bound: Vec<IpAddr> = ["udp", "udp6"]
         .iter()
@@ -85,7 +85,7 @@ fn resolvers() -> Vec<IpAddr> {
     addresses.filter(usual).filter(takes).collect()
 }
 
-/// Local addresses bound to the DNS port in a `/proc/net` table. The second column holds the
+/// Parses the local addresses bound to the DNS port from a `/proc/net` table. Its second column holds the
 /// address, as words in the machine's byte order, and the port.
 fn bound(table: &str) -> Vec<IpAddr> {
     let address = |line: &str| {

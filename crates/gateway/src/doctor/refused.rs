@@ -1,8 +1,7 @@
-//! Checks what the kernel would refuse to a gateway with this configuration, mostly for lack of
-//! privileges.
+//! Checks for operations of a configuration that the kernel would refuse, mostly for lack of privileges.
 //!
-//! The user running the check may have fewer privileges than the gateway, so a lack of privileges
-//! is only a warning.
+//! The user who runs the check may have fewer privileges than the gateway, so missing privileges are only
+//! a warning.
 
 use std::fs::OpenOptions;
 
@@ -17,7 +16,7 @@ use crate::intercept::routing::is_loopback_up;
 use crate::intercept::syn_tap::SynInjector;
 use crate::refusal::{Operation, Refusal};
 
-/// Checks for interception.
+/// Checks the requirements of deferred answers and of intercepting the machine's own connections.
 pub(super) fn interception(config: &InterceptConfig) -> Vec<Finding> {
     let deferred = config.answer == Answer::Deferred;
     let mut findings = Vec::new();
@@ -31,7 +30,7 @@ pub(super) fn interception(config: &InterceptConfig) -> Vec<Finding> {
     findings
 }
 
-/// Whether deferred answers work: catching SYNs and re-injecting them.
+/// Checks that SYNs can be reinjected, as deferred answers require.
 fn answers() -> Finding {
     const CHECK: &str = "answers";
     match SynInjector::new(&[Version::V4], Slot(0).let_in()) {
@@ -40,7 +39,7 @@ fn answers() -> Finding {
     }
 }
 
-/// Whether the tunnel's device is available.
+/// Checks that the tunnel's device can be created.
 pub(super) fn tunnel(config: &TunnelConfig) -> Finding {
     const CHECK: &str = "tunnel";
     match device(config.device) {
@@ -51,7 +50,7 @@ pub(super) fn tunnel(config: &TunnelConfig) -> Finding {
     }
 }
 
-/// The device type that would be used. Creates none.
+/// Returns the type of device that would be used, without creating one.
 fn device(wanted: TunnelDevice) -> Result<&'static str, Refusal> {
     let may = |capabilities: &[Capability]| capabilities.iter().all(|it| it.is_held());
     let denied = |operation| Refusal::expected(operation, libc::EPERM);

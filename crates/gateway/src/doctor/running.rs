@@ -1,4 +1,4 @@
-//! The gateway that runs on this machine, and whether the examined file is its own.
+//! The gateway that runs on this machine, compared with the examined file.
 
 use std::path::Path;
 
@@ -13,18 +13,18 @@ use crate::services::rotation::HubKeys;
 
 const CHECK: &str = "running";
 
-/// A gateway that answers on the control socket of a configuration.
+/// The gateway that answers on the control socket of a configuration.
 pub(super) enum Running {
-    /// None does.
+    /// No gateway answers.
     Nobody,
-    /// It runs with the examined file's identity.
+    /// A gateway with the examined file, or the same identity.
     Own(Box<Status>),
-    /// It runs with another file. It says nothing about this one.
+    /// A gateway with another file, whose status does not apply to this one.
     Other(Box<Status>),
 }
 
 impl Running {
-    /// Looks for a gateway of this role. `identity` is the public key in the file.
+    /// Looks for a running gateway of this role. `identity`: the public key in the file.
     pub(super) fn find(
         operation: &OperationConfig,
         role: Role,
@@ -37,7 +37,7 @@ impl Running {
         }
     }
 
-    /// The status of the gateway with the examined file.
+    /// Returns the status of the gateway, if it runs with the examined file.
     pub(super) fn own(&self) -> Option<&Status> {
         match self {
             Self::Own(status) => Some(status),
@@ -45,7 +45,7 @@ impl Running {
         }
     }
 
-    /// Describes the gateway that runs.
+    /// Reports the running gateway, with a warning if it runs with another file.
     pub(super) fn finding(&self) -> Option<Finding> {
         match self {
             Self::Nobody => None,
@@ -69,7 +69,8 @@ fn describe(status: &Status) -> String {
     format!("a {role} runs (pid {pid}{from}), with {with}")
 }
 
-/// Whether a gateway runs with this file. An earlier version that does not say is taken for it.
+/// Returns whether a gateway runs with this file, by its key or else by its path. A gateway of an earlier
+/// version, which reports neither, is assumed to.
 fn is_of(status: &Status, file: Option<&Path>, identity: Option<&PublicKey>) -> bool {
     match (identity, &status.key) {
         (Some(identity), Some(key)) => *key == format_public_key(identity),
@@ -96,8 +97,8 @@ fn ask(operation: &OperationConfig, role: Role) -> Option<Status> {
     }
 }
 
-/// Whether the hubs of a terminal's file answer: by a session that the terminal has now, otherwise by
-/// asking them.
+/// Checks that the hubs in a terminal's file answer: by the sessions of the running terminal, otherwise by
+/// probes.
 pub(super) fn hubs(config: &TerminalConfig, running: &Running) -> Vec<Finding> {
     let keys = HubKeys::load(config);
     let hub_keys: Vec<PublicKey> = config.hubs.iter().map(|hub| keys.current(&hub.key)).collect();
@@ -119,7 +120,7 @@ pub(super) fn hubs(config: &TerminalConfig, running: &Running) -> Vec<Finding> {
     findings
 }
 
-/// Sessions whose configured or reported rate is more than the link carries.
+/// Warns of sessions whose configured or reported rate exceeds the link.
 pub(super) fn rates(status: &Status) -> Vec<Finding> {
     let exceeds = |session: &&SessionStatus| {
         session.overload.is_some() || session.rate_state.as_deref() == Some("tripped")

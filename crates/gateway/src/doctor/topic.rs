@@ -1,9 +1,9 @@
-//! The section of docs/troubleshooting.md for each check. The page is part of the program: where a
-//! gateway fails, the documents may be out of reach.
+//! The section of docs/troubleshooting.md for each check. The page is compiled in: where a gateway fails,
+//! the documents may be out of reach.
 
 const PAGE: &str = include_str!("../../../../docs/troubleshooting.md");
 
-/// Checks and their sections; all others are about a gateway that does not start.
+/// Sections with the checks that they explain.
 const SECTIONS: [(&str, &[&str]); 13] = [
     ("the-session-does-not-come-up", &["hub", "route", "running"]),
     ("connections-are-redirected-and-never-answered", &["answers", "bridge"]),
@@ -22,9 +22,10 @@ const SECTIONS: [(&str, &[&str]); 13] = [
     ("bundles-wait", &["bundles"]),
     ("the-lab-does-not-start", &["namespaces"]),
 ];
+/// Section of all other checks.
 const OTHERWISE: &str = "the-gateway-does-not-start";
 
-/// Where docs/ says more about a check.
+/// Returns the page and section of docs/ about a check.
 pub(super) fn of(check: &str) -> String {
     format!("troubleshooting.md#{}", section_of(check).unwrap_or(OTHERWISE))
 }
@@ -34,24 +35,25 @@ fn section_of(check: &str) -> Option<&'static str> {
     section.map(|(section, _)| *section)
 }
 
-/// The text of a section, by its name or by a check that it is about.
+/// Returns the text of a section, by its name or by the name of a check that it explains.
 pub fn explain(topic: &str) -> Option<&'static str> {
     let wanted = section_of(topic).unwrap_or(topic);
     sections().find(|(name, _)| name == wanted).map(|(_, text)| text)
 }
 
-/// The names of all sections.
+/// Returns the names of all sections, in the order of the page.
 pub fn topics() -> Vec<String> {
     sections().map(|(name, _)| name).collect()
 }
 
-/// The sections of the page, with their headings.
+/// Iterates over the names and texts of the page's sections. The texts include the headings.
 fn sections() -> impl Iterator<Item = (String, &'static str)> {
     let parts = PAGE.split("\n## ").skip(1);
     parts.map(|text| (anchor(text.lines().next().unwrap_or_default()), text))
 }
 
-/// As mdbook and code hosts make them: lower case, hyphens for spaces, no punctuation.
+/// Converts a heading to its anchor, like mdbook and code hosts: lower case, hyphens for spaces, no
+/// punctuation.
 fn anchor(heading: &str) -> String {
     let kept = |c: char| match c {
         ' ' => Some('-'),

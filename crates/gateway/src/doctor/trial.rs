@@ -1,4 +1,4 @@
-//! Tries interception in a network namespace of our own, so that the machine stays unchanged.
+//! Trial of interception in a new network namespace, which leaves the machine unchanged.
 
 use std::io;
 
@@ -16,8 +16,9 @@ const CHECK: &str = "interception";
 const MEND: &str = "the kernel needs nftables with tproxy and socket matching (modules nft_tproxy \
                     and nft_socket; CONFIG_NFT_TPROXY, CONFIG_NFT_SOCKET)";
 
-/// Installs everything that a terminal does, in an empty namespace.
+/// Installs everything that a terminal installs, in an empty namespace.
 pub(super) fn interception() -> Finding {
+    // In a child process, so that this one stays in its namespaces.
     match process::in_child(attempt) {
         Ok(text) if text == "ok" => {
             Finding::ok(CHECK, "nftables, tproxy, rules and routes work (tried in a namespace)")

@@ -1,4 +1,4 @@
-//! Which interface leads to the clients, as far as this machine shows.
+//! Guess of the interface that leads to the clients.
 
 use std::net::Ipv4Addr;
 
@@ -7,7 +7,7 @@ use nix::ifaddrs::getifaddrs;
 use nix::net::if_::{InterfaceFlags, if_nametoindex};
 use os::netlink::RouteSocket;
 
-/// An interface with what tells a LAN from an uplink.
+/// Properties of an interface that distinguish a LAN from an uplink.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 struct Device {
     name: String,
@@ -17,8 +17,8 @@ struct Device {
     has_private_address: bool,
 }
 
-/// The interface that probably leads to the clients; `None` if each is something else. Never the one of
-/// a default route: its other end leads to the hub.
+/// Returns the interface that probably leads to the clients; `None` without a candidate. An interface with a
+/// default route is never proposed, since it leads to the hub.
 pub fn clients_interface() -> Option<String> {
     let uplinks = RouteSocket::open().and_then(|mut kernel| kernel.routes()).unwrap_or_default();
     let uplinks: Vec<u32> = uplinks.iter().filter_map(default_route_device).collect();
@@ -42,7 +42,7 @@ pub fn clients_interface() -> Option<String> {
     proposal(devices)
 }
 
-/// The first by name of those with a private address, or else of all that may lead to clients.
+/// Chooses the first candidate by name among those with a private address, or else among all.
 fn proposal(mut devices: Vec<Device>) -> Option<String> {
     devices.retain(|it| !it.is_loopback && !it.is_point_to_point && !it.is_uplink);
     devices.sort_by(|one, other| {
@@ -52,7 +52,7 @@ fn proposal(mut devices: Vec<Device>) -> Option<String> {
     devices.into_iter().next().map(|device| device.name)
 }
 
-/// Index of the device by which a default route of the main table leads.
+/// Returns the index of the device of a default route in the main table; `None` for other routes.
 fn default_route_device(route: &RouteMessage) -> Option<u32> {
     let header = &route.header;
     let is_default = header.destination_prefix_length == 0

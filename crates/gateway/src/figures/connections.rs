@@ -1,4 +1,4 @@
-//! The register of live connections: for status reports, and to share them among clients.
+//! The register of live connections, for status reports and for fair sharing among clients.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -21,7 +21,7 @@ use crate::socket_options;
 #[derive(Debug)]
 pub(crate) struct Register {
     entries: Mutex<Entries>,
-    /// Maximum number of connections.
+    /// Maximum number of connections, which clients share.
     most: AtomicU64,
 }
 
@@ -39,15 +39,14 @@ struct Entries {
     shares: ConnectionShares,
 }
 
-/// Which side opened a connection.
+/// The side that opened a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Origin {
     /// A client on this side.
     Here,
     /// The peer; the TCP connection here then leads to the server.
     Peer {
-        /// Whether the client's address is in the peer's networks. If not, the peer may have made
-        /// it up.
+        /// The client's address is in the peer's networks. Otherwise the peer may have made it up.
         verified: bool,
     },
 }
@@ -56,8 +55,7 @@ pub(crate) enum Origin {
 #[derive(Debug)]
 pub(crate) struct Entry {
     pub(crate) id: u64,
-    /// `None` for a direct connection; its fields for the hop then describe the connection to the
-    /// server.
+    /// `None` for a direct connection, whose fields for the hop describe the connection to the server.
     pub(crate) session: Option<SessionId>,
     pub(crate) open: Open<Destination>,
     pub(crate) origin: Origin,
@@ -67,40 +65,40 @@ pub(crate) struct Entry {
     gives_way: Notify,
 }
 
-/// The fields that change while it lives.
+/// The fields of an entry that change.
 #[derive(Debug, Clone)]
 pub(crate) struct LiveState {
     pub(crate) stream: Option<StreamId>,
-    /// The TCP socket, while open.
+    /// The TCP socket here, while open.
     pub(crate) socket: Option<RawFd>,
-    /// The socket to the server, if there is no hop.
+    /// The socket to the server of a direct connection, while open.
     pub(crate) far_socket: Option<RawFd>,
-    /// The same, if it is of our own stack.
+    /// The connection towards the WAN, if it is one of skyhop's own stack.
     pub(crate) far_flow: Option<Arc<dyn FlowFigures>>,
     pub(crate) to_hop: DirectionMeter,
     pub(crate) from_hop: DirectionMeter,
 }
 
 impl Entry {
-    /// The client, or its network.
+    /// The unit of fair sharing: the client's IPv4 address or IPv6 /64.
     fn client(&self) -> IpAddr {
         client_network(self.open.source.ip())
     }
 
     pub(crate) fn lock(&self) -> MutexGuard<'_, LiveState> {
-        self.state.lock().expect("nobody panics while holding an entry")
+        self.state.lock().expect("no thread panics while it holds an entry")
     }
 
-    /// Attaches its stream and its TCP socket.
+    /// Records the stream and the TCP socket of the connection.
     pub(crate) fn carries(&self, stream: StreamId, socket: RawFd) {
         let mut state = self.lock();
         (state.stream, state.socket) = (Some(stream), Some(socket));
     }
 
-    /// Attaches the TCP connections of its client and its server, of which our own stack's is always
-    /// the one towards the WAN.
+    /// Records the TCP connections of client and server of a direct connection.
     pub(crate) fn joins(&self, ends: [Option<Joined>; 2]) {
         let mut state = self.lock();
+        // A connection of skyhop's own stack is always the one towards the WAN, so the other is here.
         let near = usize::from(matches!(ends[0], Some(Joined::Flow(_))));
         for (index, end) in ends.into_iter().enumerate() {
             match end {
@@ -112,32 +110,32 @@ impl Entry {
         }
     }
 
-    /// Call before the sockets are closed: their descriptors may be reused.
+    /// Removes the TCP connections. Call before closing the sockets, whose descriptors may be reused.
     pub(crate) fn socket_ends(&self) {
         let mut state = self.lock();
         (state.socket, state.far_socket, state.far_flow) = (None, None, None);
     }
 }
 
-/// Figures of a connection of our own stack, while it lives.
+/// Figures of a connection of skyhop's own stack; `None` once it has ended.
 pub(crate) trait FlowFigures: std::fmt::Debug + Send + Sync {
-    /// Smoothed round-trip time.
+    /// Smoothed round-trip time (RFC 6298).
     fn rtt(&self) -> Option<Duration>;
 
     /// Congestion window in segments.
     fn congestion_window(&self) -> Option<u32>;
 }
 
-/// A TCP connection of a direct connection.
+/// One of the two TCP connections of a direct connection.
 pub(crate) enum Joined {
-    /// The kernel's.
+    /// A socket of the kernel.
     Socket(RawFd),
-    /// Our own stack's.
+    /// A connection of skyhop's own stack.
     Flow(Arc<dyn FlowFigures>),
 }
 
 impl LiveState {
-    /// When something was last carried, in either direction.
+    /// Time of the last data, in either direction.
     fn last_moved(&self) -> Instant {
         self.to_hop.last_moved().max(self.from_hop.last_moved())
     }
@@ -190,18 +188,18 @@ impl<'a> Registered<'a> {
                 self.counters.reset.increment();
                 tracing::debug!(
                     destination = %self.open.destination, source = %self.open.source,
-                    "an idle connection gives way to others"
+                    "closed an idle connection to make room for others"
                 );
             }
         }
     }
 
-    /// Counts why the connection of a client here was reset.
+    /// Counts the reason why the connection of a client here was reset.
     pub(crate) fn count_refusal(&self, now: Instant, reason: ResetReason) {
         self.counters.count_refusal(now, self.open.source.ip(), reason);
     }
 
-    /// Counts bytes that have moved from the leg `from` to the other.
+    /// Counts bytes moved from the leg `from` to the other.
     pub(crate) fn moved(&self, now: Instant, from: Side, bytes: usize) {
         let Counters { bytes_to_hop, bytes_from_hop, bytes_up, bytes_down, .. } = self.counters;
         let (counter, leaves) = match (self.session, from) {
@@ -221,7 +219,7 @@ impl<'a> Registered<'a> {
         self.direction(&mut self.lock(), from == here).wait(now, waits_for);
     }
 
-    /// The side of the TCP connection here; of a direct connection, the client's.
+    /// The side of the TCP connection here. A direct connection counts as the client's.
     fn here(&self) -> Side {
         match self.origin {
             Origin::Here => Side::Client,
@@ -229,21 +227,21 @@ impl<'a> Registered<'a> {
         }
     }
 
-    /// The direction that leaves the TCP connection here, or the opposite one.
+    /// Selects the meter of the direction that leaves the TCP connection here, or of the opposite one.
     fn direction<'m>(&self, state: &'m mut LiveState, leaves: bool) -> &'m mut DirectionMeter {
         if leaves { &mut state.to_hop } else { &mut state.from_hop }
     }
 }
 
-/// Counts the connection of a client that has arrived, until its task enters it in the register: many
-/// may arrive before the first of these tasks runs.
+/// Counts a client's new connection until its task has entered it in the register, since many may arrive
+/// before the first of these tasks runs.
 pub(crate) struct Arriving {
     counters: Arc<Counters>,
     client: IpAddr,
 }
 
 impl Arriving {
-    /// A connection of a client at this address.
+    /// Counts a connection of the client at this address until dropped.
     pub(crate) fn new(counters: Arc<Counters>, client: IpAddr) -> Self {
         let client = client_network(client);
         counters.live.lock().shares.enter(client);
@@ -276,7 +274,7 @@ impl Drop for Registered<'_> {
 
 impl Register {
     fn lock(&self) -> MutexGuard<'_, Entries> {
-        self.entries.lock().expect("nobody panics while holding the register")
+        self.entries.lock().expect("no thread panics while it holds the register")
     }
 
     fn enter(
@@ -310,32 +308,32 @@ impl Register {
         self.most.store(most, Ordering::Relaxed);
     }
 
-    /// Whether a client at this address may have another connection. If it has its share, its own
-    /// oldest idle one gives way.
+    /// Returns whether a client at this address may have another connection. At its share, its own oldest
+    /// idle connection gives way.
     pub(crate) fn admits(&self, now: Instant, client: IpAddr) -> bool {
         let (client, most) = (client_network(client), self.most.load(Ordering::Relaxed));
         self.lock().shares.admits(client, most) || self.give_way(now, Some(client), 1) > 0
     }
 
-    /// Whether a client at this address has most of the connections that there are, and others some.
+    /// Returns whether a client at this address holds most of the connections while other clients have some.
     pub(crate) fn is_dominated_by(&self, client: IpAddr) -> bool {
         self.lock().shares.is_dominated_by(client_network(client))
     }
 
-    /// Makes up to `count` connections that have been idle for long give way to others, of one client or
-    /// of all. Returns how many do.
+    /// Closes up to `count` connections that have been idle for long, of one client or of all, to make room
+    /// for others. Returns their number.
     pub(crate) fn give_way(&self, now: Instant, of: Option<IpAddr>, count: usize) -> usize {
         let entries = self.lock();
         let of_client = |entry: &&Arc<Entry>| of.is_none_or(|client| entry.client() == client);
         let idle = entries.live.values().filter(of_client).filter_map(|entry| {
             let state = entry.lock();
-            // Others are being connected, or carried elsewhere.
+            // Without a socket, a connection is being established or is carried elsewhere.
             let since = state.socket.map(|_| state.last_moved())?;
             Some(IdleConnection { id: entry.id, client: entry.client(), since })
         });
         let chosen = give_way(now, idle, count);
         for entry in chosen.iter().filter_map(|id| entries.live.get(id)) {
-            // Nobody chooses it again before its task runs.
+            // Marked as active, so that it is not chosen again before its task runs.
             entry.lock().to_hop.moved(now, 0);
             entry.gives_way.notify_one();
         }
@@ -347,7 +345,7 @@ impl Register {
         self.lock().live.len()
     }
 
-    /// All live connections, the oldest first.
+    /// Returns all live connections, the oldest first.
     pub(crate) fn all(&self) -> Vec<Arc<Entry>> {
         self.lock().live.values().cloned().collect()
     }

@@ -13,7 +13,7 @@ use crate::figures::connections::Register;
 use crate::figures::refused_connections::Refusals;
 use crate::socket_options::Keepalive;
 
-/// A count that only grows.
+/// A monotonic counter.
 #[derive(Debug, Default)]
 pub(crate) struct Counter(AtomicU64);
 
@@ -37,12 +37,12 @@ impl fmt::Display for Counter {
     }
 }
 
-/// A current amount.
+/// An amount that rises and falls.
 #[derive(Debug, Default)]
 pub(crate) struct Gauge(AtomicU64);
 
 impl Gauge {
-    /// Sets an amount that is counted elsewhere.
+    /// Sets the amount, if it is counted elsewhere.
     pub(crate) fn set(&self, amount: u64) {
         self.0.store(amount, Ordering::Relaxed);
     }
@@ -58,7 +58,7 @@ impl Gauge {
     }
 }
 
-/// A share of a [`Gauge`].
+/// An amount added to a [`Gauge`], removed when dropped.
 pub(crate) struct GaugeShare<'g> {
     gauge: &'g Gauge,
     count: u64,
@@ -70,7 +70,7 @@ impl Drop for GaugeShare<'_> {
     }
 }
 
-/// All counters of a gateway, and what its connections share.
+/// All counters of a gateway, and other state that its connections share.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
     /// Keep-alive settings of every connection.
@@ -81,7 +81,7 @@ pub(crate) struct Counters {
     pub(crate) connections: Counter,
     /// Connections that both ends closed cleanly.
     pub(crate) closed: Counter,
-    /// Connections reset by an end or by us.
+    /// Connections reset by an end or by the gateway.
     pub(crate) reset: Counter,
     /// Connections that could not be opened at the far end.
     pub(crate) failed: Counter,
@@ -99,7 +99,7 @@ pub(crate) struct Counters {
     pub(crate) urgent: Counter,
     /// Bytes currently in pipes.
     pub(crate) in_pipes: Gauge,
-    /// Bytes held by our own stack's connections, as last counted.
+    /// Bytes held by connections of skyhop's own stack, as last counted.
     pub(crate) in_stack: Gauge,
     /// Packets of the tunnel sent over the hop.
     pub(crate) packets_to_hop: Counter,
@@ -108,7 +108,7 @@ pub(crate) struct Counters {
     /// Packets from the hop dropped because their source is not behind the terminal, or their
     /// destination is not permitted.
     pub(crate) packets_foreign: Counter,
-    /// Tunnel packets dropped because nothing could take them.
+    /// Tunnel packets dropped: not routable, without a session that accepts them, or refused by the device.
     pub(crate) packets_dropped: Counter,
     /// UDP datagrams handed to the kernel.
     pub(crate) datagrams_sent: Counter,
@@ -122,11 +122,11 @@ pub(crate) struct Counters {
     pub(crate) shared_keys: Counter,
     /// Times that no connection could be accepted for lack of descriptors or memory.
     pub(crate) exhausted: Counter,
-    /// Terminals' questions for names.
+    /// DNS queries of terminals.
     pub(crate) questions: Counter,
-    /// Those without an answer.
+    /// DNS queries without an answer.
     pub(crate) questions_failed: Counter,
-    /// Connections that the peer had no room for, except those of a client that has most of them.
+    /// Connections for which the peer had no room, except those of a client that holds most of them.
     pub(crate) peer_full: Counter,
     /// Reasons for resets and failures.
     pub(crate) reasons: Reasons,
@@ -134,14 +134,14 @@ pub(crate) struct Counters {
     pub(crate) live: Register,
 }
 
-/// Counts by reason.
+/// Numbers of resets and failures by reason.
 #[derive(Debug, Default)]
 pub(crate) struct Reasons(Mutex<BTreeMap<ResetReason, u64>>);
 
 impl Counters {
-    /// Counts why a client's connection was not carried. If the peer, or the session, has no room for
-    /// it: a client that has most of the connections passes unaccelerated for a while, and others
-    /// only if that concerns them.
+    /// Counts the reason why a client's connection was not carried. If the peer or the session has no room,
+    /// a client that holds most of the connections passes unaccelerated for a while; otherwise the lack of
+    /// room concerns all clients and is counted in `peer_full`.
     pub(crate) fn count_refusal(&self, now: Instant, client: IpAddr, reason: ResetReason) {
         self.reasons.count(reason);
         match reason {
@@ -156,23 +156,23 @@ impl Counters {
 
 impl Reasons {
     pub(crate) fn count(&self, reason: ResetReason) {
-        *self.0.lock().expect("nobody panics while counting").entry(reason).or_default() += 1;
+        *self.0.lock().expect("no thread panics while it counts").entry(reason).or_default() += 1;
     }
 
-    /// Count for this reason.
+    /// Returns the number for a reason.
     #[cfg(test)]
     pub(crate) fn of(&self, reason: ResetReason) -> u64 {
-        self.0.lock().expect("nobody panics while counting").get(&reason).copied().unwrap_or(0)
+        self.0.lock().expect("no thread panics while it counts").get(&reason).copied().unwrap_or(0)
     }
 
-    /// All non-zero counts, by the name of the reason.
+    /// Returns all non-zero numbers, by the name of the reason.
     pub(crate) fn all(&self) -> Vec<(String, u64)> {
-        let counts = self.0.lock().expect("nobody panics while counting");
+        let counts = self.0.lock().expect("no thread panics while it counts");
         counts.iter().map(|(reason, count)| (name(*reason).to_owned(), *count)).collect()
     }
 }
 
-/// One-word name of a reason.
+/// Returns the name of a reason in status and metrics.
 fn name(reason: ResetReason) -> &'static str {
     match reason {
         ResetReason::Reset => "reset",
@@ -187,7 +187,7 @@ fn name(reason: ResetReason) -> &'static str {
 }
 
 impl Counters {
-    /// Summary of a gateway without a hop.
+    /// Formats the counters that apply to a gateway without a hop.
     pub(crate) fn straight_only(&self) -> impl fmt::Display {
         format!(
             "connections {} (closed {}, reset {}, failed {}), bytes up {}, down {}, exhausted {}",

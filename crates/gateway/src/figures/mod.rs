@@ -1,4 +1,4 @@
-//! Figures of a running gateway: counters, live connections, refused ones, and the types of its status.
+//! Figures of a running gateway: counters, live and refused connections, and the types of its status.
 
 pub(crate) mod connections;
 pub(crate) mod counters;

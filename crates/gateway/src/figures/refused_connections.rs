@@ -1,6 +1,5 @@
-//! Tells the interception of destinations that refused connections ([`RefusedDestinations`]), and of
-//! clients that have their share of them ([`PassingClients`]), which then pass unaccelerated for a
-//! while.
+//! Destinations that refused connections ([`RefusedDestinations`]) and clients at their share of connections
+//! ([`PassingClients`]). Interception lets both pass unaccelerated for a while.
 
 use std::mem;
 use std::net::{IpAddr, SocketAddr};
@@ -13,14 +12,14 @@ use units::Instant;
 
 use crate::clock;
 
-/// What passes unaccelerated, whatever the policies say.
+/// Destinations and clients that pass unaccelerated, whatever the policies say.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct Passing {
     pub(crate) destinations: Vec<SocketAddr>,
     pub(crate) clients: Vec<IpAddr>,
 }
 
-/// The refusals of one gateway. Connections report them; the intake lets their destinations pass.
+/// The refusals seen by a gateway. Connections report them; the intake lets their destinations pass.
 #[derive(Debug, Default)]
 pub(crate) struct Refusals {
     shared: Mutex<Shared>,
@@ -32,16 +31,16 @@ pub(crate) struct Refusals {
 struct Shared {
     destinations: RefusedDestinations,
     clients: PassingClients,
-    /// What the intake knows.
+    /// The exemptions last taken by the intake.
     passing: Passing,
-    /// Wait until the intake has been updated.
+    /// Dropped when the rules have been updated, which wakes the reporting connections.
     waiting: Vec<oneshot::Sender<()>>,
 }
 
 impl Refusals {
-    /// Reports that an answered client could not be connected to `destination`. Returns once the
-    /// next connection would pass unaccelerated, so that the client may be reset; at once if none
-    /// will.
+    /// Reports that an answered client could not be connected to `destination`. Returns once the client's
+    /// next connection would pass unaccelerated, so that the client may be reset; at once if the destination
+    /// is not exempted, or already is.
     pub(crate) async fn report(&self, now: Instant, destination: SocketAddr, reason: ResetReason) {
         let known = {
             let mut shared = self.lock();
@@ -53,7 +52,7 @@ impl Refusals {
             known
         };
         self.changed.notify_one();
-        // Fails if interception has ended.
+        // Nothing is sent: the sender is dropped, by `set` or when interception ends.
         let _ = known.await;
     }
 
@@ -64,12 +63,12 @@ impl Refusals {
         }
     }
 
-    /// From now on an intake acts on refusals.
+    /// Makes refusals count, once an intake acts on them.
     pub(crate) fn enable(&self) {
         self.lock().destinations.enable();
     }
 
-    /// Waits until [`Self::take_change`] may have news.
+    /// Waits until [`Self::take_change`] may return a change.
     pub(crate) async fn changed(&self) {
         let end = {
             let shared = self.lock();
@@ -81,7 +80,7 @@ impl Refusals {
         }
     }
 
-    /// What to let pass, if it has changed.
+    /// Returns the destinations and clients to let pass, if they have changed.
     pub(crate) fn take_change(&self, now: Instant) -> Option<Passing> {
         let mut shared = self.lock();
         let (destinations, clients) =
@@ -89,19 +88,20 @@ impl Refusals {
         if destinations.is_none() && clients.is_none() {
             return None;
         }
+        // The half that has not changed keeps its last value.
         let passing = &mut shared.passing;
         passing.destinations = destinations.unwrap_or_else(|| mem::take(&mut passing.destinations));
         passing.clients = clients.unwrap_or_else(|| mem::take(&mut passing.clients));
         Some(passing.clone())
     }
 
-    /// The interception table now has what was taken last.
+    /// Notes that the rules contain the change taken last, and wakes the connections that wait for it.
     pub(crate) fn set(&self) {
         self.lock().waiting.clear();
     }
 
     fn lock(&self) -> MutexGuard<'_, Shared> {
-        self.shared.lock().expect("nobody panics while holding it")
+        self.shared.lock().expect("no thread panics while it holds it")
     }
 }
 

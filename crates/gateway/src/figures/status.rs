@@ -1,6 +1,6 @@
 //! A gateway's status, as shown by `skyhop status`, the metrics and the dashboard.
 //!
-//! Counters start at zero when the gateway starts; a session's when it comes up. Keys end in their
+//! Counters start at zero when the gateway starts, those of a session when it comes up. Keys end in their
 //! unit: `_s`, `_ms`, `_bytes`, `_bit_s`.
 
 mod accounts;
@@ -33,24 +33,24 @@ pub use verdict::{Health, OverloadStatus};
 /// Log lines that could not be written.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LogLoss {
-    /// Their number since the start.
+    /// Number of lost lines since the start.
     pub lines: u64,
-    /// Why the last one was lost.
+    /// Reason for the loss of the last one.
     pub cause: String,
 }
 
-/// Snapshot of a gateway's state. Built on request, so that an idle gateway spends nothing on it
-/// and all figures are of the same moment.
+/// Snapshot of a gateway's state. It is built on request, so that an idle gateway spends no time on it and
+/// all figures are of the same moment.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Status {
     /// Version of the program.
     pub version: String,
-    /// The gateway's role.
+    /// Role of the gateway.
     pub role: Role,
-    /// Process id.
+    /// Process identifier of the gateway.
     pub pid: u32,
-    /// Name of the machine.
+    /// Host name of the machine.
     #[serde(default)]
     pub host: String,
     /// Configuration file; `None` if it was a pipe.
@@ -62,11 +62,11 @@ pub struct Status {
     /// Log lines that could not be written; `None` if all were.
     #[serde(default)]
     pub log_loss: Option<LogLoss>,
-    /// Time since the start.
+    /// Time since the gateway started.
     pub uptime_s: f64,
-    /// While draining: time until remaining connections are reset; 0 without a time limit.
+    /// While draining: time until the remaining connections are reset; 0 without a time limit.
     pub draining_s: Option<f64>,
-    /// Times that the configuration was reloaded.
+    /// Number of reloads of the configuration.
     #[serde(default)]
     pub reloads: u64,
     /// Interception state; `None` if interception is not configured.
@@ -77,22 +77,22 @@ pub struct Status {
     /// Traffic of the tunnel; `None` without one.
     #[serde(default)]
     pub tunnel: Option<TunnelStatus>,
-    /// Our own TCP towards servers; `None` where it is the kernel's.
+    /// skyhop's own TCP stack towards servers; `None` if the kernel's is used.
     #[serde(default)]
     pub stack: Option<StackStatus>,
-    /// Questions for names; `None` if they are not answered here.
+    /// DNS queries; `None` if they are not answered here.
     #[serde(default)]
     pub dns: Option<DnsStatus>,
     /// Requests of cleartext HTTP; `null` without a section `[http]`.
     #[serde(default)]
     pub http: Option<HttpStatus>,
-    /// Bundles; `None` if there is no node for them.
+    /// The bundle node; `None` without a section `[bundles]`.
     #[serde(default)]
     pub bundles: Option<BundlesStatus>,
     /// The DLEP modem; `None` if DLEP is not configured.
     #[serde(default)]
     pub dlep: Option<DlepStatus>,
-    /// What waits for the hop, for whoever asks the network for capacity; `None` without a hop.
+    /// Data that waits for the hop, for scripts that request capacity; `None` without a hop.
     #[serde(default)]
     pub demand: Option<DemandStatus>,
     /// The hubs of a terminal that has several, in the order of its configuration, or the only one
@@ -105,15 +105,15 @@ pub struct Status {
     /// The process that this one has replaced, while it still carries connections.
     #[serde(default)]
     pub predecessor: Option<u32>,
-    /// The threads that carry sessions; none if there is one.
+    /// The threads that carry sessions; empty with a single thread.
     #[serde(default)]
     pub workers: Vec<WorkerStatus>,
-    /// All sessions.
+    /// All sessions that are up.
     pub sessions: Vec<SessionStatus>,
     /// The permitted terminals of a hub that have no session, by name.
     #[serde(default)]
     pub absent: Vec<AbsentStatus>,
-    /// Machines that have asked a hub for sessions within the last hour and were not answered, the last
+    /// Machines that have asked a hub for sessions within the last hour without an answer, the most recent
     /// first; at most 64.
     #[serde(default)]
     pub strangers: Vec<StrangerStatus>,
@@ -133,30 +133,30 @@ pub struct HubStatus {
     pub name: String,
     /// Host and port, as in the configuration.
     pub address: String,
-    /// What it is to the terminal: `in use`, `ready`, `asked`, `silent`, `draining`, `ending` (it
+    /// State of the hub for the terminal: `in use`, `ready`, `asked`, `silent`, `draining`, `ending` (it
     /// carries connections that began on it), `not needed`.
     pub state: String,
-    /// How long it has been asked for a session in vain.
+    /// Time for which it has been asked for a session in vain.
     #[serde(default)]
     pub silent_s: Option<f64>,
-    /// Why it may not answer, as far as is known.
+    /// Possible reasons why it does not answer.
     #[serde(default)]
     pub why: Option<String>,
 }
 
-/// The key that replaces a hub's.
+/// The key that replaces a hub's key.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct NextKeyStatus {
-    /// The key, as base64.
+    /// The new public key (base64).
     pub key: String,
-    /// When the hub stops answering to the key before (RFC 3339).
+    /// Time at which the hub stops answering to the old key (RFC 3339).
     pub until: Option<String>,
-    /// Whether it has stopped.
+    /// True once it has stopped.
     pub in_force: bool,
-    /// Terminals that have kept the key since the hub started.
+    /// Number of terminals that have stored the key since the hub started.
     pub known: u64,
-    /// Names of the others, which have not yet.
+    /// Names of the terminals that have not stored it yet.
     pub unaware: Vec<String>,
 }
 
@@ -164,19 +164,19 @@ pub struct NextKeyStatus {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct WorkerStatus {
-    /// Sessions that it carries.
+    /// Number of its sessions.
     pub sessions: u64,
-    /// Bytes that they hold.
+    /// Bytes held by its sessions.
     pub held_bytes: u64,
 }
 
-/// Whether new connections are intercepted.
+/// State of the interception of new connections.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct InterceptionStatus {
-    /// Whether interception is on.
+    /// True while new connections are intercepted.
     pub on: bool,
-    /// Why it is off; `None` while on.
+    /// Reason why they are not; `None` while on.
     pub why: Option<Bypass>,
     /// Time since the last change.
     pub since_s: f64,
@@ -194,7 +194,7 @@ pub struct InterceptionStatus {
 pub struct UnansweredStatus {
     /// Number of these clients: addresses, or /64 of IPv6.
     pub clients: u64,
-    /// What may keep their SYNs from the gateway, and how to mend it.
+    /// Possible reasons, with fixes.
     pub suspects: String,
 }
 
@@ -202,11 +202,11 @@ pub struct UnansweredStatus {
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct BypassStatus {
-    /// The reason.
+    /// Reason of the bypasses.
     pub why: Bypass,
-    /// Total duration.
+    /// Total duration of the bypasses.
     pub total_s: f64,
-    /// Number of times it began.
+    /// Number of bypasses.
     pub times: u64,
 }
 
@@ -227,40 +227,40 @@ impl From<BypassHistory> for InterceptionStatus {
     }
 }
 
-/// What a terminal has used of a hub, since its account was opened.
+/// A terminal's account at a hub, since it was opened.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct AccountStatus {
-    /// Its name; empty if it is served no more.
+    /// Name of the terminal; empty if it is no longer permitted.
     pub terminal: String,
-    /// Its public key.
+    /// Public key of the terminal (base64).
     pub key: String,
-    /// When it last moved anything, in Unix seconds.
+    /// Time of its last traffic, in Unix seconds.
     pub last_used_unix_s: u64,
-    /// What each class has carried.
+    /// Traffic by class.
     pub classes: BTreeMap<String, UsageStatus>,
-    /// Its quota of volume, in bytes per period.
+    /// Quota of volume, in bytes per period.
     pub quota_bytes: Option<u64>,
-    /// When the quota starts anew.
+    /// Period after which the quota starts again, such as `month`.
     pub quota_period: Option<String>,
-    /// What it has used of it in this period.
+    /// Volume used of the quota in this period.
     pub quota_used_bytes: Option<u64>,
-    /// What it gets because the quota is used up: `block`, a rate, or a class.
+    /// Restriction while the quota is used up: `block`, a rate, or a class.
     pub exhausted: Option<String>,
 }
 
-/// What was carried.
+/// Traffic of a terminal in a class.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct UsageStatus {
     /// Bytes of connections and packets to the terminal.
     pub bytes_to: u64,
-    /// The same from the terminal.
+    /// Bytes of connections and packets from the terminal.
     pub bytes_from: u64,
-    /// Packets carried whole to the terminal.
+    /// Packets of the tunnel to the terminal.
     pub packets_to: u64,
-    /// The same from the terminal.
+    /// Packets of the tunnel from the terminal.
     pub packets_from: u64,
-    /// Connections, whoever opened them.
+    /// Connections opened by either side.
     pub connections: u64,
 }
 
@@ -278,20 +278,19 @@ pub struct PolicyStatus {
     pub packets: u64,
 }
 
-/// What waits for the hop, and what is foreseen.
+/// Data that waits for the hop, and forecasts of further data.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct DemandStatus {
-    /// Bytes that wait in all sessions: of streams as far as their readers' credit allows, and
-    /// packets of the tunnel.
+    /// Bytes that wait in all sessions: stream data within the peer's credit, and packets of the tunnel.
     pub waiting_bytes: u64,
-    /// Bytes that are asked for ahead, beyond these. 0 without `[dlep] on_demand`.
+    /// Bytes that are forecast beyond these, and requested ahead. 0 without `[dlep] on_demand`.
     pub foreseen_bytes: u64,
-    /// Messages that were asked for ahead and came.
+    /// Forecast messages that came.
     pub forecasts_used: u64,
-    /// Messages that were asked for ahead and did not come.
+    /// Forecast messages that did not come.
     pub forecasts_unused: u64,
-    /// Bytes of the latter.
+    /// Bytes of forecast messages that did not come.
     pub unused_bytes: u64,
 }
 
@@ -301,28 +300,28 @@ pub struct DemandStatus {
 pub struct TrafficStatus {
     /// Connections carried so far, opened by either side.
     pub connections: u64,
-    /// Closed cleanly by both ends.
+    /// Connections closed cleanly by both ends.
     pub closed: u64,
-    /// Reset by an end or by a gateway.
+    /// Connections reset by an end or by a gateway.
     pub reset: u64,
-    /// Never connected at the far end.
+    /// Connections that were never established at the far end.
     pub failed: u64,
-    /// From TCP connections to the hop.
+    /// Bytes from TCP connections to the hop.
     pub to_hop_bytes: u64,
-    /// From the hop to TCP connections.
+    /// Bytes from the hop to TCP connections.
     pub from_hop_bytes: u64,
     /// Connections directly to servers, without a hop: all on a solo gateway; on a terminal, the
     /// proxy's while the hub is unreachable.
     pub straight: u64,
-    /// From clients to servers on `straight` connections.
+    /// Bytes from clients to servers on `straight` connections.
     pub up_bytes: u64,
-    /// From servers to clients on `straight` connections.
+    /// Bytes from servers to clients on `straight` connections.
     pub down_bytes: u64,
     /// Urgent data marks seen. Urgent data is carried like any other.
     pub urgent: u64,
     /// UDP datagrams handed to the kernel.
     pub datagrams_sent: u64,
-    /// UDP datagrams received.
+    /// UDP datagrams received from the hop.
     pub datagrams_received: u64,
     /// UDP datagrams received that belonged to no session.
     pub datagrams_ignored: u64,
@@ -330,31 +329,31 @@ pub struct TrafficStatus {
     pub datagrams_too_large: u64,
     /// Other errors of the UDP socket.
     pub socket_errors: u64,
-    /// Times that two machines were found to use the same key. The log has their addresses.
+    /// Number of times that two machines used the same key. The log has their addresses.
     #[serde(default)]
     pub shared_keys: u64,
     /// Connections that ended early, by reason.
     pub resets: Vec<(String, u64)>,
-    /// Streams of classes with `compress`.
+    /// Totals of the streams of classes with `compress`.
     #[serde(default)]
     pub compression: CompressionStatus,
 }
 
-/// What compressed streams have carried.
+/// Totals of compressed streams.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct CompressionStatus {
     /// Streams that both sides have agreed to compress where that pays, opened by either.
     pub streams: u64,
-    /// Bytes that their TCP connections gave.
+    /// Bytes read from their TCP connections.
     pub to_hop_bytes: u64,
-    /// What was sent for these.
+    /// Compressed bytes sent for these.
     pub sent_bytes: u64,
-    /// Bytes that their TCP connections got.
+    /// Bytes written to their TCP connections.
     pub from_hop_bytes: u64,
-    /// What was received for these.
+    /// Compressed bytes received for these.
     pub received_bytes: u64,
-    /// Streams reset because what the other side sent could not be decompressed.
+    /// Streams reset because the other side's data could not be decompressed.
     pub malformed: u64,
 }
 
@@ -368,11 +367,11 @@ pub struct MemoryStatus {
     pub limit_bytes: u64,
     /// Resident memory of the process.
     pub resident_bytes: u64,
-    /// Live connections.
+    /// Number of live connections.
     pub connections: u64,
     /// Maximum number of connections. Key `max_connections`.
     pub connections_limit: u64,
-    /// Open descriptors.
+    /// Number of open descriptors.
     pub descriptors: u64,
     /// Descriptor limit of the process.
     pub descriptors_limit: u64,

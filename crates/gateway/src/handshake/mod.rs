@@ -1,9 +1,9 @@
-//! TLS handshakes of those who connect to us.
+//! TLS handshakes of incoming connections.
 //!
-//! The arithmetic of one takes up to a millisecond, and whoever may connect may ask for it as often as he
-//! likes. So a thread of its own with a low priority does it, for one at a time, and networks take turns:
-//! sessions and relays on the other threads go on, and a flood from one network delays nobody else's
-//! handshakes. On the caller's thread only bytes are moved.
+//! The arithmetic of a handshake takes up to a millisecond, and any client may request it as often as it
+//! likes. So it runs on a thread of its own with a low priority, one handshake at a time, and networks
+//! take turns: sessions and relays on the other threads go on, and a flood from one network does not delay
+//! the handshakes of others. The caller's thread only moves bytes.
 
 mod queue;
 
@@ -22,24 +22,25 @@ use tokio_rustls::server::{Accept, TlsStream};
 
 use self::queue::FairQueue;
 
-/// The most reads of one handshake, and bytes of each. A client's part is a few thousand bytes in two
-/// flights; with a chain of certificates it may be five times that.
+/// Maximum reads of one handshake, and the size of each in bytes. A client sends a few thousand bytes in two
+/// flights, five times that with a chain of certificates.
 const MOST_READS: usize = 64;
 const PIECE: usize = 4096;
 
-/// A connection under TLS, of which the handshake has perhaps read more than it needed.
+/// A connection under TLS. Until the handshake is complete, it buffers both directions; afterwards it
+/// returns bytes that the handshake has read ahead before those of the connection.
 pub(crate) struct Early<IO> {
-    /// What was read and not used.
+    /// Bytes read from the connection and not consumed yet.
     input: Vec<u8>,
     ended: bool,
-    /// What the handshake wants to send, also if it fails.
+    /// Bytes that the handshake has to send. Shared, since an alert must be sent after a failed handshake.
     output: Arc<Mutex<Vec<u8>>>,
-    /// The connection, once the handshake is over.
+    /// The connection, once the handshake is complete.
     under: Option<IO>,
 }
 
 impl<IO> Early<IO> {
-    /// A connection of which nothing has been read.
+    /// Wraps a connection from which nothing has been read.
     pub(crate) fn through(under: IO) -> Self {
         Self { under: Some(under), ..Self::before() }
     }
@@ -48,21 +49,22 @@ impl<IO> Early<IO> {
         Self { input: Vec::new(), ended: false, output: Arc::default(), under: None }
     }
 
-    /// The connection, if nothing that was read before waits.
+    /// The connection, unless bytes that were read ahead are still waiting.
     pub(crate) fn untouched(&self) -> Option<&IO> {
         self.under.as_ref().filter(|_| self.input.is_empty())
     }
 
-    /// The connection.
+    /// The connection, once the handshake is complete.
     pub(crate) fn under(&self) -> Option<&IO> {
         self.under.as_ref()
     }
 }
 
-/// Ends a client's TLS. `network` is the client, or the network, that takes turns with others.
+/// Performs the server's side of a TLS handshake. `network`: the client or network that takes turns with
+/// others.
 ///
 /// # Errors
-/// Those of the connection and of TLS; `WouldBlock` if too many handshakes wait.
+/// Those of the connection and of TLS; `WouldBlock` if too many handshakes are waiting.
 pub(crate) async fn accept<IO>(
     acceptor: &TlsAcceptor,
     network: IpAddr,
@@ -83,6 +85,7 @@ where
             early.ended = ended;
         }
         let (same, polled) = computed(network, handshake).await?;
+        // Also after a failure: the client must get the alert.
         let out = std::mem::take(&mut *lock(&output));
         under.write_all(&out).await?;
         under.flush().await?;
@@ -98,17 +101,17 @@ where
     Err(io::Error::new(io::ErrorKind::InvalidData, "too many pieces in a handshake"))
 }
 
-/// What came of one step of a handshake, and the handshake.
+/// The handshake after a step, and the result of the step.
 type Step<IO> = (Accept<Early<IO>>, Poll<io::Result<TlsStream<Early<IO>>>>);
 
-/// Has the thread for handshakes use what has come.
+/// Runs the next step of a handshake on the thread for handshakes.
 async fn computed<IO>(network: IpAddr, mut handshake: Accept<Early<IO>>) -> io::Result<Step<IO>>
 where
     IO: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let (sender, result) = oneshot::channel();
     let work = move || {
-        // Whoever gave up in the meantime costs nothing.
+        // A client that has given up must not cost the others any time.
         if !sender.is_closed() {
             let mut context = Context::from_waker(Waker::noop());
             let polled = Pin::new(&mut handshake).poll(&mut context);
@@ -125,7 +128,7 @@ type Work = Box<dyn FnOnce() + Send>;
 
 static WORKSHOP: Workshop = Workshop::new();
 
-/// The thread for handshakes, and what waits for it.
+/// The thread for handshakes with its queue. It is started by the first handshake.
 struct Workshop {
     queue: Mutex<FairQueue<Work>>,
     filled: Condvar,
@@ -137,11 +140,12 @@ impl Workshop {
         Self { queue: Mutex::new(FairQueue::new()), filled: Condvar::new(), opened: Once::new() }
     }
 
+    /// Queues work; false if the queue is full.
     fn give(&'static self, network: IpAddr, work: Work) -> bool {
         self.opened.call_once(|| {
             let named = thread::Builder::new().name("handshakes".to_owned());
             if let Err(error) = named.spawn(|| self.run()) {
-                tracing::error!("no thread for TLS handshakes: {error}");
+                tracing::error!("cannot start the thread for TLS handshakes: {error}");
             }
         });
         let taken = lock(&self.queue).push(network, work);
@@ -156,7 +160,7 @@ impl Workshop {
             let waits = |queue: &mut FairQueue<Work>| queue.is_empty();
             let waiting = self.filled.wait_while(waiting, waits);
             let work = waiting.unwrap_or_else(PoisonError::into_inner).pop();
-            // A panic is one handshake's affair.
+            // A panic in one handshake must not end the thread.
             let _ = work.map(|work| catch_unwind(AssertUnwindSafe(work)));
         }
     }

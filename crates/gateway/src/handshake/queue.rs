@@ -1,16 +1,16 @@
-//! Work that waits for a thread, fair between those who asked for it.
+//! A queue of work that is fair among networks.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::IpAddr;
 
-/// The most that waits for one network, and in all.
+/// Maximum length of the queue of one network, and of all together.
 const MOST_OF_NETWORK: usize = 64;
 const MOST: usize = 1024;
 
-/// Networks take turns; the work of one is done in order.
+/// A queue in which networks take turns. The work of one network is done in order.
 pub(super) struct FairQueue<T> {
     waiting: BTreeMap<IpAddr, VecDeque<T>>,
-    /// The networks that wait, in the order of their turns.
+    /// The networks with waiting work, in the order of their turns.
     turns: VecDeque<IpAddr>,
     len: usize,
 }
@@ -20,8 +20,8 @@ impl<T> FairQueue<T> {
         Self { waiting: BTreeMap::new(), turns: VecDeque::new(), len: 0 }
     }
 
-    /// Adds work; returns whether there was room. Unless all is full, a network finds room whatever
-    /// others do.
+    /// Adds work; false if the queue, or the network's part of it, is full. Other networks cannot use up a
+    /// network's part, only the whole queue.
     pub(super) fn push(&mut self, network: IpAddr, work: T) -> bool {
         if self.len >= MOST {
             return false;

@@ -13,12 +13,12 @@ impl LiveClasses {
         Self(RwLock::new(classes))
     }
 
-    /// The current classes.
+    /// Locks the current classes for reading.
     pub(crate) fn read(&self) -> RwLockReadGuard<'_, Classes> {
-        self.0.read().expect("nobody panics while holding the classes")
+        self.0.read().expect("no thread panics while it holds the classes")
     }
 
     pub(crate) fn set(&self, classes: Classes) {
-        *self.0.write().expect("nobody panics while holding the classes") = classes;
+        *self.0.write().expect("no thread panics while it holds the classes") = classes;
     }
 }

@@ -1,4 +1,4 @@
-//! Which streams are compressed, and what that has saved.
+//! Compression of streams: the limits of encoders and decoders, and the bytes saved.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -8,7 +8,7 @@ use slacp::{Endpoint, Read, SessionId, StreamId};
 
 use super::handle::Key;
 
-/// Directions that this gateway compresses at a time, in all sessions: 80 MB of contexts.
+/// Maximum encoders of all sessions together: 80 MB of contexts.
 const MOST_ENCODERS: usize = 256;
 
 /// The compressed streams of a hop.
@@ -18,7 +18,7 @@ pub(super) struct Compression {
     totals: Totals,
 }
 
-/// What a session compresses and decompresses.
+/// Encoders and decoders of a session.
 struct Session {
     encoders: Slots,
     decoders: DecoderPool,
@@ -31,12 +31,12 @@ pub(crate) struct Totals {
     pub(crate) streams: u64,
     pub(crate) sent: Volume,
     pub(crate) received: Volume,
-    /// Streams reset because what the peer sent was malformed.
+    /// Streams reset because the peer's data was malformed.
     pub(crate) malformed: u64,
 }
 
 impl Totals {
-    /// The sums of two parts of a hub.
+    /// Adds the sums of two parts of a hub.
     pub(super) fn plus(self, other: Self) -> Self {
         let add = |one: Volume, other: Volume| Volume {
             plain: one.plain + other.plain,
@@ -59,8 +59,8 @@ impl Default for Compression {
 }
 
 impl Compression {
-    /// The coder of a new stream; `None` if its data is sent as it is. `compresses` says whether this
-    /// side's direction may be compressed.
+    /// Creates the coder of a new stream; `None` for an uncompressed stream. `compresses`: this side may
+    /// compress its direction.
     pub(super) fn coder(
         &mut self,
         endpoint: &Endpoint,
@@ -72,17 +72,19 @@ impl Compression {
         }
         self.totals.streams += 1;
         let of_session = self.sessions.entry(session).or_insert_with(|| Session {
+            // No more directions at a time than the peer is willing to decompress.
             encoders: self.encoders.within(endpoint.peer_decompressors(session).into()),
             // The peer counts a stream until it is closed, which may be before its last data is read.
             decoders: DecoderPool::new(2 * usize::from(endpoint.decompressors())),
         });
+        // Without a slot, the encoder passes everything on uncompressed.
         let encoders = if compresses { of_session.encoders.clone() } else { Slots::new(0) };
         let encoder = Encoder::new(encoders).with_dictionary(endpoint.peer_has_dictionary(session));
         let decoder = Decoder::new(of_session.decoders.clone());
         Some(Box::new(Coded::new(encoder, decoder)))
     }
 
-    /// Forgets a session that has ended.
+    /// Removes the coders of a session that has ended.
     pub(super) fn lose(&mut self, session: SessionId) {
         self.sessions.remove(&session);
     }
@@ -91,7 +93,7 @@ impl Compression {
         self.totals
     }
 
-    /// Writes data to a stream; returns how much was taken.
+    /// Compresses data into a stream. Returns the number of bytes consumed.
     pub(super) fn write(
         &mut self,
         coded: &mut Coded,
@@ -105,7 +107,8 @@ impl Compression {
         written
     }
 
-    /// Writes what precedes the end of a stream's direction; whether that was all.
+    /// Writes the last compressed bytes before the end of a stream's direction. Returns false if some did
+    /// not fit.
     pub(super) fn finish(
         &mut self,
         coded: &mut Coded,
@@ -118,10 +121,10 @@ impl Compression {
         finished
     }
 
-    /// Reads data from a stream.
+    /// Decompresses data of a stream into `buffer`.
     ///
     /// # Errors
-    /// The peer's data is malformed.
+    /// If the peer's data is malformed.
     pub(super) fn read(
         &mut self,
         coded: &mut Coded,
@@ -147,7 +150,8 @@ fn add(total: &mut Volume, before: Volume, now: Volume) {
     total.coded += now.coded - before.coded;
 }
 
-/// Writes to a stream; returns how much it has taken: nothing if it is gone, which an event tells.
+/// Writes to a stream. Returns the number of bytes accepted; 0 if the stream is gone, of which an event
+/// follows.
 pub(super) fn send(endpoint: &mut Endpoint, key: (SessionId, StreamId), bytes: &[u8]) -> usize {
     endpoint.write(key.0, key.1, bytes).unwrap_or(0)
 }

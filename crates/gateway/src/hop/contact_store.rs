@@ -1,5 +1,5 @@
-//! Stores where a hub's terminals were last heard, so that the process after a crash can call them
-//! (`docs/slacp.md`, Lost sessions).
+//! Stores the addresses at which a hub last heard its terminals, so that the process after a crash can
+//! call them (`docs/slacp.md`, Lost sessions).
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -23,18 +23,20 @@ const FILE: &str = "hub-contacts.json";
 const FORMAT: u32 = 1;
 /// Maximum file size in bytes: enough for 100,000 terminals.
 const LONGEST: u64 = 8 << 20;
-/// How often the sessions are looked at. What a crash loses of the newest is found by their keepalives.
+/// Interval between two comparisons with the current sessions. A terminal that is newer than the file
+/// notices a crash by its keepalives.
 const EVERY: Duration = Duration::from_secs(2);
-/// How long after the start the file stays as it is: until those that were called have come.
+/// Time after the start in which the file is not rewritten, so that it keeps the terminals that were called
+/// until they have come back.
 const AT_FIRST: Duration = Duration::from_secs(30);
 
 /// The file with the contacts of a hub.
 pub(crate) struct ContactStore {
     path: PathBuf,
     look: Periodic,
-    /// The sessions that are in the file.
+    /// Address and index of each session in the file.
     written: BTreeSet<(SocketAddr, u32)>,
-    /// A thread that writes the file.
+    /// The last write, on a thread of its own.
     writing: Option<JoinHandle<io::Result<()>>>,
 }
 
@@ -42,18 +44,18 @@ pub(crate) struct ContactStore {
 #[serde(deny_unknown_fields)]
 struct Contents {
     skyhop_contacts: u32,
-    /// Address, index, number.
+    /// Address, session index and last packet number of each terminal.
     contacts: Vec<(SocketAddr, u32, u64)>,
 }
 
 impl ContactStore {
-    /// A store in this directory.
+    /// Creates the store of this directory, without reading it.
     pub(crate) fn new(now: Instant, directory: &Path) -> Self {
         let (path, look) = (directory.join(FILE), Periodic::new(EVERY, now + AT_FIRST));
         Self { path, look, written: BTreeSet::new(), writing: None }
     }
 
-    /// Reads the file. A missing file is empty; a damaged one is logged and ignored.
+    /// Reads the file. A missing file counts as empty; a damaged one is logged and ignored.
     pub(crate) fn load(&self) -> Vec<Contact> {
         let read = whole_file::read(&self.path, LONGEST).and_then(|text| parse(&text));
         read.unwrap_or_else(|error| {
@@ -62,7 +64,7 @@ impl ContactStore {
         })
     }
 
-    /// Writes the contacts if sessions have come, gone or moved, on a thread of its own.
+    /// Rewrites the file, on a thread of its own, if sessions have begun, ended or changed address.
     pub(crate) fn housekeep(&mut self, now: Instant, hop: &Hop) {
         if !self.look.is_due(now) || self.writing.as_ref().is_some_and(|it| !it.is_finished()) {
             return;
@@ -83,10 +85,10 @@ impl ContactStore {
     /// Removes the file: the terminals have been told that the hub stops.
     pub(crate) async fn remove(self) {
         if let Some(writing) = self.writing {
-            // It has logged its failure.
+            // Wait for it, or it could create the file again. It logs its own failure.
             let _ = writing.await;
         }
-        // There may be none.
+        // The file may not exist.
         let _ = fs::remove_file(&self.path);
     }
 }

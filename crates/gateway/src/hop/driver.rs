@@ -1,8 +1,8 @@
-//! Drives the endpoint with the wall clock and a UDP socket.
+//! Drives an endpoint with the clock, its UDP sockets and its TCP connections.
 //!
-//! One task owns the socket and the timer. Everything of an endpoint runs on one thread (a
+//! One task owns the sockets and the timer. All work of an endpoint runs on one thread (a
 //! current-thread runtime): a packet costs a few microseconds, packet numbers serialise the work
-//! anyway, and nothing waits for a lock or another core. A hub in several parts has a driver and a
+//! anyway, and no task waits for a lock or another core. A hub in several parts has a driver and a
 //! thread for each.
 
 use std::io;
@@ -25,35 +25,36 @@ use crate::hop::udp::{Batch, Built, Label, Reception, TrafficClass};
 use crate::hop::{Hop, HopEvent};
 use crate::runtime;
 
-/// Takes the packets that come over the hop.
+/// Destination of the packets received over the hop.
 pub(crate) trait PacketSink: Send + Sync {
-    /// Passes a packet of a session to the kernel for routing. Returns whether the kernel took it.
+    /// Passes a packet of a session to the kernel for routing. Returns whether the kernel accepted it.
     fn deliver(&self, session: SessionId, packet: &[u8]) -> bool;
 }
 
-/// Maximum receptions per turn, so that sending and timers get their turn too.
+/// Maximum receptions per turn, so that sending and timers are not delayed by a flood.
 const RECEPTIONS_PER_TURN: usize = 4;
 /// Minimum timer delay while the kernel accepts no datagrams.
 const WHILE_BLOCKED: Duration = Duration::from_millis(1);
-/// How late the timer may be where the end of the thread's pause is waited for. A thread that always has
-/// something to do does not pause.
+/// Allowed delay of the timer when the end of the thread's pause normally wakes the driver first. The
+/// timer is the fallback on a thread that is always busy and so never pauses.
 const WITHOUT_PAUSE: Duration = Duration::from_millis(2);
 /// Maximum events of TCP connections per turn, and messages from other parts of the hub.
 const TCP_EVENTS_PER_TURN: usize = 64;
 const MAIL_PER_TURN: usize = 64;
+/// Minimum interval between two warnings of a lasting socket error.
 const FAULT_INTERVAL: Duration = Duration::from_secs(10);
 
 /// The task that moves datagrams.
 pub(crate) struct Driver {
     hop: Hop,
-    /// Which part of the hop it drives, and what connects it to the others.
+    /// Number of the part that it drives, and its exchange with the other parts.
     part: u8,
     exchange: Option<Exchange>,
     sockets: Sockets,
     timer: Timer,
     events: UnboundedSender<HopEvent>,
     counters: Arc<Counters>,
-    /// Destination of packets that are not split.
+    /// Destination of received IP packets.
     tunnel: Option<Arc<dyn PacketSink>>,
     reception: Reception,
     batch: Batch,
@@ -61,17 +62,17 @@ pub(crate) struct Driver {
     waiting: Option<(Label, Vec<u8>)>,
     sources: Sources,
     faults: LogLimiter,
-    /// TCP connections that carry datagrams, and what happens on them.
+    /// TCP connections that carry datagrams, and their events.
     links: TcpLinks,
     happened: Option<Receiver<TcpEvent>>,
 }
 
 impl Driver {
-    /// Creates a driver of a part of `hop` over `sockets`, with the exchange if there are several. Events
+    /// Creates the driver of a part of `hop` over `sockets`; the exchange connects several parts. Events
     /// go to `events`.
     ///
     /// # Errors
-    /// If the process has no descriptor left.
+    /// If the process has no descriptor left for the timer.
     pub(crate) fn new(
         (hop, part, exchange): (Hop, u8, Option<Exchange>),
         sockets: Sockets,
@@ -118,17 +119,19 @@ impl Driver {
         self.hand_out_packets();
         self.hand_over();
         let flowing = self.transmit(now);
-        // What was sent has made room for more.
+        // Sending has made room in streams: their writers are told without waiting for a turn.
         self.hand_out_events().await;
         self.hop.say_waiting(now, self.counters.datagrams_sent.get());
         let deadline = self.deadline(now, flowing);
         let wants_turn = self.hop.part(self.part).wants_turn();
         if wants_turn || deadline.is_some_and(|at| at <= now) {
+            // The relays that this turn has woken run before the next one.
             tokio::task::yield_now().await;
             self.handle_tcp(None);
             self.handle_mail(None);
             return self.receive();
         }
+        // The end of the thread's pause wakes the driver, which saves setting a timerfd for each pause.
         let pauses = deadline.is_some_and(runtime::pauses_until);
         match deadline {
             Some(at) if pauses => self.timer.set_between(at, at + WITHOUT_PAUSE)?,
@@ -154,7 +157,7 @@ impl Driver {
         }
     }
 
-    /// When to wake up without other input.
+    /// Time of the next turn if no input comes before; `None` without a timer.
     fn deadline(&self, now: Instant, flowing: bool) -> Option<Instant> {
         let state = self.hop.part(self.part);
         let forecast = state.forecast_ends();
@@ -172,7 +175,7 @@ impl Driver {
         }
     }
 
-    /// Passes events to the owner.
+    /// Sends the endpoint's events to the main loop, and logs its notices.
     async fn hand_out_events(&mut self) {
         let events: Vec<HopEvent> = {
             let mut state = self.hop.part(self.part);
@@ -186,13 +189,12 @@ impl Driver {
             if let HopEvent::Session(session, Event::Down(_)) = event {
                 self.sources.forget(session);
             }
-            // The receiver is gone while the gateway shuts down. Dropping a stream in the event
-            // resets it, which needs the lock.
+            // Fails while the gateway shuts down. That drops the stream in the event, which resets it
+            // and takes the lock, so the lock must not be held here.
             let _ = self.events.send(event);
         }
         if news {
-            // Let the owner learn of the session first: the packets that follow only make sense to
-            // it then.
+            // The main loop must learn of a session before its packets arrive.
             tokio::task::yield_now().await;
         }
     }
@@ -208,7 +210,7 @@ impl Driver {
         }
     }
 
-    /// Sends what may be sent now. Returns whether the kernel accepted it all.
+    /// Sends all datagrams that are due. Returns false if the kernel has no room for more.
     fn transmit(&mut self, now: Instant) -> bool {
         loop {
             self.share_link(now);
@@ -222,7 +224,7 @@ impl Driver {
         }
     }
 
-    /// Tells the endpoint how other parts of the hub have used the link, and the others how it has.
+    /// Exchanges the use of the common link with the other parts of the hub.
     fn share_link(&mut self, now: Instant) {
         let Some(exchange) = &mut self.exchange else { return };
         let endpoint = &mut self.hop.part(self.part).endpoint;
@@ -230,7 +232,7 @@ impl Driver {
         exchange.publish(endpoint.share_link(now, free_at, others));
     }
 
-    /// Collects datagrams that can be sent in one call.
+    /// Fills the batch with datagrams that can be sent in one call.
     fn fill(&mut self, now: Instant) {
         let most = self.sockets.most_segments();
         let mut state = self.hop.part(self.part);
@@ -263,7 +265,7 @@ impl Driver {
         }
     }
 
-    /// Handles what has happened on TCP connections, up to the limit of a turn.
+    /// Handles `event` and further events of TCP connections, up to the limit of a turn.
     fn handle_tcp(&mut self, mut event: Option<TcpEvent>) {
         let now = clock::now();
         for _ in 0..TCP_EVENTS_PER_TURN {
@@ -279,16 +281,16 @@ impl Driver {
         }
     }
 
-    /// Takes a datagram that came over TCP.
+    /// Handles a datagram received over TCP.
     fn take(&mut self, now: Instant, over: ConnectionId, datagram: Vec<u8>) {
         self.counters.datagrams_received.increment();
-        // What a connection has said that is closed is lost.
+        // The connection has been closed since: the datagram is dropped.
         let Some(from) = self.links.source(over) else { return };
         let over = Some(over);
         self.sort(now, Received { from, ours: None, ecn: Ecn::NotEct, over, bytes: datagram });
     }
 
-    /// Handles a datagram, or passes it on to the part of the hub that it belongs to.
+    /// Handles a datagram, or forwards it to the part of the hub that it belongs to.
     fn sort(&mut self, now: Instant, received: Received) {
         let exchange = self.exchange.as_ref();
         match exchange.and_then(|it| Some((it, it.elsewhere(&received.bytes)?))) {
@@ -307,7 +309,7 @@ impl Driver {
         carried.into_iter().for_each(|carried| self.links.prove(over, carried));
     }
 
-    /// Handles what other parts of the hub have passed on, and passes on what belongs to them.
+    /// Handles `first` and further messages from other parts of the hub, up to the limit of a turn.
     fn handle_mail(&mut self, mut first: Option<Mail>) {
         let now = clock::now();
         for _ in 0..MAIL_PER_TURN {
@@ -322,7 +324,7 @@ impl Driver {
         }
     }
 
-    /// Passes initiations on to the parts of the hub that their terminals belong to.
+    /// Forwards handshakes to the parts of the hub that their terminals belong to.
     fn hand_over(&self) {
         let Some(exchange) = &self.exchange else { return };
         let mut state = self.hop.part(self.part);
@@ -332,17 +334,18 @@ impl Driver {
     }
 
     fn hold_back(&self, now: Instant, (session, link): Carried, held: bool) {
-        // A session that is over needs no room.
+        // Fails only for a session that has ended.
         let _ = self.hop.lock(session).endpoint.hold_back(now, session, link, held);
         self.hop.notify_driver(session);
     }
 
-    /// Sends the batch over TCP, if a connection carries what is for its destination. Returns whether
-    /// that is all.
+    /// Sends the batch over TCP, if a connection carries its session or destination. Returns false if it
+    /// must go over UDP (also).
     fn flush_over_tcp(&mut self, now: Instant) -> bool {
         let Some(to) = self.batch.destination() else { return false };
         let (to, session) = ((self.batch.link(), to), self.batch.session());
         if !self.links.carries(to, session) {
+            // The session may have left a full connection for UDP while it was held back.
             session.into_iter().for_each(|session| self.links.let_go((session, to.0)));
             return false;
         }
@@ -352,7 +355,8 @@ impl Driver {
             }
         }
         if session.is_none() && self.links.accepts() {
-            // An answer to who has no session yet, over TCP or over UDP from the same address and port.
+            // An answer outside sessions. Its receiver may be the TCP connection or, behind address
+            // translation, a UDP socket with the same address and port, so both get it.
             return false;
         }
         self.counters.datagrams_sent.add(self.batch.count() as u64);
@@ -360,7 +364,7 @@ impl Driver {
         true
     }
 
-    /// Hands the batch to the kernel; false if it has no room now.
+    /// Sends the batch; false if the kernel has no room now and the batch is kept.
     fn flush(&mut self, now: Instant) -> bool {
         if self.flush_over_tcp(now) {
             return true;
@@ -370,11 +374,12 @@ impl Driver {
             Ok(true) => self.counters.datagrams_sent.add(self.batch.count() as u64),
             Ok(false) => {}
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return false,
-            // The datagrams are lost; the protocol will notice. EMSGSIZE: the network device takes
-            // less than the configured MTU, as the path MTU search has just found out.
+            // EMSGSIZE: the network device takes less than the configured MTU. The path MTU search
+            // learns that from the loss.
             Err(error) if quinn_udp::is_msg_size_err(&error) => {
                 self.counters.too_large.add(self.batch.count() as u64);
             }
+            // The datagrams are lost, which the protocol repairs.
             Err(error) => {
                 self.counters.socket_errors.increment();
                 self.faults.warn(now, &format!("cannot send: {error}"));
@@ -408,7 +413,8 @@ impl Driver {
                 Ok(true) => {}
                 Ok(false) => break,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
-                // An ICMP error about an earlier datagram, which the protocol handles by itself.
+                // Often an ICMP error about an earlier datagram. It does not end the driver: the
+                // protocol handles an unreachable peer.
                 Err(error) => {
                     self.counters.socket_errors.increment();
                     self.faults.warn(now, &format!("cannot receive: {error}"));
@@ -420,23 +426,23 @@ impl Driver {
     }
 }
 
-/// The next message from another part of the hub.
+/// Receives the next message from another part; `None` without other parts.
 async fn mail(exchange: &mut Option<Exchange>) -> Option<Mail> {
     exchange.as_mut()?.receive().await
 }
 
-/// The next event of TCP connections. The driver is their only user.
+/// Receives the next event of TCP connections; `None` if another part's driver takes them.
 async fn happened(events: &mut Option<Receiver<TcpEvent>>) -> Option<TcpEvent> {
     events.as_mut()?.recv().await
 }
 
-/// Logs and counts what happens outside sessions.
+/// Logs a notice of the endpoint, and counts those of shared keys.
 fn log_notice(notice: &Notice, counters: &Counters) {
     if matches!(notice, Notice::SharedKey { .. }) {
         counters.shared_keys.increment();
     }
     match notice {
-        // In the form in which it is permitted.
+        // With the key in the format of `[[terminal]]`, so that it can be permitted by copying it.
         Notice::Stranger { address, key: Some(key) } => tracing::warn!(
             "refused a terminal at {address}: its key {} is not permitted here",
             format_public_key(key)
@@ -448,7 +454,7 @@ fn log_notice(notice: &Notice, counters: &Counters) {
     }
 }
 
-/// Limits the log to one line for a lasting fault.
+/// Logs a lasting fault of a socket at most every 10 s.
 #[derive(Default)]
 struct LogLimiter {
     last: Option<Instant>,

@@ -1,6 +1,6 @@
-//! What the parts of a hub pass to each other: datagrams that the kernel gave to the wrong one,
-//! initiations from the first one to others, and how they have used the link. Each part has a
-//! thread; nothing here waits for another one.
+//! Communication between the parts of a hub: datagrams that the kernel delivered to the wrong part,
+//! handshakes forwarded by the first part, and the use of the common link. Each part has a thread;
+//! nothing here waits for another thread.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -13,12 +13,12 @@ use units::Instant;
 
 use super::tcp::ConnectionId;
 
-/// Maximum mail that waits for a part. More is lost, as in the network.
+/// Capacity of a part's queue of messages. Further ones are dropped, as in the network.
 const MOST_MAIL: usize = 1024;
-/// Longest datagram that is passed on: the largest MTU of a hop. Where the kernel does not sort
-/// datagrams, strangers can make a part keep this much, [`MOST_MAIL`] times.
+/// Maximum length of a forwarded datagram: the largest MTU of a hop. Where the kernel does not steer
+/// datagrams, strangers can make a part hold this much, [`MOST_MAIL`] times.
 const LONGEST: usize = 9216;
-/// The turn of a part that has nothing to send.
+/// Published turn of a part that has nothing to send.
 const NO_TURN: u64 = u64::MAX;
 
 /// A datagram as it was received.
@@ -33,37 +33,39 @@ pub(crate) struct Received {
     pub(crate) bytes: Vec<u8>,
 }
 
-/// From one part to another.
+/// A message from one part to another.
 #[derive(Debug)]
 pub(crate) enum Mail {
     Datagram(Received),
+    /// A handshake that the receiving part must answer.
     Handover(Handover),
 }
 
-/// What all parts see.
+/// State shared by all parts.
 struct Board {
     desks: Vec<Desk>,
-    /// Until when they have used the link, in nanoseconds.
+    /// Time at which the link is free again after all that the parts have sent, in nanoseconds.
     free_at: AtomicU64,
 }
 
-/// What others see of a part.
+/// A part as seen by the others.
 struct Desk {
+    /// Virtual time of its next packet.
     turn: AtomicU64,
     mail: Sender<Mail>,
 }
 
-/// A part's access to the others.
+/// The connection of a part to the others.
 pub(crate) struct Exchange {
     own: u8,
     board: Arc<Board>,
     mail: Receiver<Mail>,
-    /// How far this part's use of the link is on the board.
+    /// The part of this one's link use that the board already includes.
     spent: Duration,
 }
 
 impl Exchange {
-    /// The exchanges of `parts`, in order.
+    /// Creates the exchanges of `parts` parts, in order.
     pub(crate) fn among(parts: u8) -> Vec<Self> {
         let (desks, boxes): (Vec<Desk>, Vec<_>) = (0..parts)
             .map(|_| {
@@ -77,14 +79,14 @@ impl Exchange {
         (0..).zip(boxes).map(exchange).collect()
     }
 
-    /// The part that a datagram belongs to, unless that is this one.
+    /// Returns the part that a datagram belongs to; `None` for this one.
     pub(crate) fn elsewhere(&self, datagram: &[u8]) -> Option<u8> {
-        // There are at most as many as slacp permits.
+        // At most `MOST_PARTS`, which is a `u8`.
         let part = part_of(datagram, self.board.desks.len() as u8);
         (part != self.own).then_some(part)
     }
 
-    /// Passes something on; it is lost if it is too long, or the part has too much already.
+    /// Sends a message to a part. It is dropped if it is too long or the part's queue is full.
     pub(crate) fn send(&self, part: u8, mail: Mail) {
         if let Mail::Datagram(Received { bytes, .. }) = &mail
             && bytes.len() > LONGEST
@@ -96,18 +98,18 @@ impl Exchange {
         }
     }
 
-    /// What has come from other parts.
+    /// Takes the next waiting message from another part.
     pub(crate) fn try_receive(&mut self) -> Option<Mail> {
         self.mail.try_recv().ok()
     }
 
-    /// Waits for something from another part. Cancel-safe.
+    /// Waits for a message from another part. Cancel-safe.
     pub(crate) async fn receive(&mut self) -> Option<Mail> {
         self.mail.recv().await
     }
 
-    /// Until when the parts have used the link, with what this one has, and the least turn of the
-    /// others.
+    /// Adds this part's use of the link. Returns the time at which the link is free, and the least turn of
+    /// the other parts that have something to send.
     pub(crate) fn link(&mut self, now: Instant, used: LinkUse) -> (Instant, Option<u64>) {
         let more = used.spent - std::mem::replace(&mut self.spent, used.spent);
         let use_more = |free_at| use_link(now, Instant::from_nanos(free_at), more).as_nanos();
@@ -121,7 +123,7 @@ impl Exchange {
         (Instant::from_nanos(free_at), turns.min().filter(|turn| *turn != NO_TURN))
     }
 
-    /// Tells the others where the next packet of this part stands.
+    /// Publishes the virtual time of this part's next packet.
     pub(crate) fn publish(&self, used: LinkUse) {
         let desk = &self.board.desks[usize::from(self.own)];
         desk.turn.store(used.turn.unwrap_or(NO_TURN), Ordering::Relaxed);

@@ -1,9 +1,9 @@
-//! The handle to the endpoint, or to the parts of a hub. It is handed the time, passes commands on,
-//! and wakes waiting tasks.
+//! The handle to the endpoint, or to the parts of a hub. It passes commands and the time on, and wakes
+//! waiting tasks.
 //!
 //! The driver's task and the relays share the endpoint and call it directly. They normally run on
 //! one thread, so the lock is uncontended, and it is never held across an await. A hub in several
-//! parts has an endpoint for each of its threads, and nobody holds two of the locks.
+//! parts has an endpoint for each of its threads; no thread holds two of the locks at once.
 
 mod figures;
 mod settings;
@@ -38,15 +38,15 @@ pub(crate) struct Hop(Arc<Shared>);
 
 struct Shared {
     parts: Vec<Part>,
-    /// Assigns streams to classes.
+    /// Assigns streams to classes by port and code point.
     classes: Arc<LiveClasses>,
     /// TCP connections that carry datagrams.
     links: TcpLinks,
-    /// Where to say what waits, on a link with capacity on demand.
+    /// Publishes the demand, on a link with capacity on demand.
     waiting: OnceLock<watch::Sender<Demand>>,
 }
 
-/// An endpoint, and what its driver waits for.
+/// An endpoint with the notification of its driver.
 struct Part {
     state: Mutex<State>,
     /// Notified by anything that may make the endpoint send.
@@ -55,28 +55,28 @@ struct Part {
 
 impl Part {
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().expect("nobody panics while holding the endpoint")
+        self.state.lock().expect("no thread panics while it holds the endpoint")
     }
 }
 
-/// Streams of a session that may wait for the main loop at once. A peer that opens and resets streams has
-/// none open, and so no other limit.
+/// Maximum opened streams of a session that the main loop has not taken yet. The limit of open streams
+/// does not apply to a peer that resets each stream after opening it.
 const MOST_UNTAKEN: usize = 4096;
 
-/// What to ask the modem for, on a link with capacity on demand.
+/// Capacity to request from the modem, on a link with capacity on demand.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Demand {
-    /// Bytes that wait in all sessions together.
+    /// Bytes queued in all sessions together.
     pub(crate) waiting: ByteCount,
-    /// Bytes that are foreseen, beyond these.
+    /// Bytes that are forecast beyond these.
     pub(crate) foreseen: ByteCount,
-    /// Datagrams sent so far, while any are foreseen. The modem takes what has left off what it was
-    /// asked for, also if it was not asked for, and must be asked again.
+    /// Datagrams sent so far; 0 without a forecast. The modem deducts everything that leaves from the
+    /// request, even data that the request did not cover, so a change must trigger a new request.
     sent: u64,
 }
 
 impl Demand {
-    /// What two parts of a hub ask for.
+    /// Sum of the demands of two parts of a hub.
     fn plus(self, other: Self) -> Self {
         Self {
             waiting: add(self.waiting, other.waiting),
@@ -90,26 +90,26 @@ fn add(one: ByteCount, other: ByteCount) -> ByteCount {
     ByteCount::new(one.get().saturating_add(other.get()))
 }
 
-/// The endpoint, and the tasks waiting for its streams.
+/// The endpoint of a part, and the tasks waiting for its streams.
 pub(crate) struct State {
     pub(crate) endpoint: Endpoint,
     pub(super) streams: BTreeMap<Key, Entry>,
-    /// What the streams will send next, on a link with capacity on demand.
+    /// Forecast of the streams' next data, on a link with capacity on demand.
     pub(super) forecast: Option<Forecast<Key>>,
     pub(super) compression: Compression,
-    /// What sessions carry, on a hub.
+    /// Traffic of the sessions for accounting, on a hub.
     pub(super) tally: Option<Tally<SessionId>>,
-    /// Sessions of which all traffic is in one class.
+    /// Sessions whose traffic is all in one class.
     forced: BTreeMap<SessionId, ClassId>,
-    /// How many streams of a session the main loop has yet to take.
+    /// Number of opened streams per session that the main loop has not taken yet.
     untaken: BTreeMap<SessionId, usize>,
-    /// How many streams ended with a session, until the main loop asks.
+    /// Number of streams that ended with a session, until [`Hop::take_lost`].
     pub(super) lost: BTreeMap<SessionId, usize>,
-    /// What the sessions may do before the driver's next turn.
+    /// Processing shares of the sessions until the driver's next turn.
     pub(super) work: WorkShares<SessionId>,
-    /// Streams that wait for that, in order.
+    /// Streams that wait for the next turn, in order.
     resting: BTreeMap<SessionId, VecDeque<StreamId>>,
-    /// Streams that peers have opened and that wait for that, in order.
+    /// Streams opened by peers that wait for the next turn, in order.
     opened: BTreeMap<SessionId, VecDeque<(StreamId, Open<Destination>)>>,
 }
 
@@ -130,7 +130,7 @@ impl State {
         }
     }
 
-    /// Counts another stream for the main loop, if it has not too many of the session to take already.
+    /// Counts another opened stream for the main loop; false at the session's limit.
     fn announce(&mut self, session: SessionId) -> bool {
         let untaken = self.untaken.entry(session).or_default();
         let fits = *untaken < MOST_UNTAKEN;
@@ -138,14 +138,14 @@ impl State {
         fits
     }
 
-    /// Counts bytes of a stream.
+    /// Adds bytes of a stream to the accounts.
     pub(super) fn count(&mut self, key: Key, direction: Direction, bytes: usize) {
         if let (Some(tally), Some(entry)) = (&mut self.tally, self.streams.get(&key)) {
             tally.moved(key.0, entry.class, direction, bytes);
         }
     }
 
-    /// Moves what is known of classes to their successors.
+    /// Replaces class ids by those of their successors, after a reload.
     fn follow_classes(&mut self, successor: impl Fn(ClassId) -> ClassId) {
         for entry in self.streams.values_mut() {
             (entry.class, entry.usual) = (successor(entry.class), successor(entry.usual));
@@ -153,7 +153,7 @@ impl State {
         self.forced.values_mut().for_each(|class| *class = successor(*class));
     }
 
-    /// Counts a packet that was carried whole.
+    /// Adds a packet of a packet channel to the accounts.
     pub(super) fn count_packet(
         &mut self,
         session: SessionId,
@@ -184,10 +184,11 @@ pub(super) struct Entry {
     pub(super) reset: Option<ResetReason>,
     /// Compresses and decompresses its data, if both sides have agreed on that.
     pub(super) coded: Option<Box<Coded>>,
-    /// The class of its traffic, and the one that it has unless all of the session's is in one.
+    /// The current class, and the class by port and code point, which returns when the session's forced
+    /// class ends.
     class: ClassId,
     usual: ClassId,
-    /// Whether it is among those that wait for the driver's next turn.
+    /// Set while the stream waits for the driver's next turn.
     rests: bool,
 }
 
@@ -206,11 +207,11 @@ pub(crate) enum HopEvent {
     Session(SessionId, Event),
     /// The peer opened a stream.
     Opened(Stream, Open<Destination>),
-    /// The TCP connection to this address, which carried datagrams, has ended.
+    /// A TCP connection that carried datagrams has ended.
     TcpEnded(ConnectionId),
 }
 
-/// The streams of a session.
+/// Iterates over the streams of a session with their entries.
 fn streams_of(
     streams: &mut BTreeMap<Key, Entry>,
     session: SessionId,
@@ -220,7 +221,8 @@ fn streams_of(
 }
 
 impl Shared {
-    /// The class and the channel of a packet for which the classes choose `channel`.
+    /// Returns the class and channel of a packet for which the classes chose `channel`. They differ from
+    /// that choice if the session has a forced class.
     fn class_of_packet(
         &self,
         state: &State,
@@ -236,7 +238,7 @@ impl Shared {
 }
 
 impl Hop {
-    /// A handle to the parts of a hub, in order, or to the one endpoint of anything else.
+    /// Creates a handle to the endpoints of a hub's parts, in order, or to a single endpoint.
     pub(crate) fn new(endpoints: Vec<Endpoint>, classes: Arc<LiveClasses>) -> Self {
         debug_assert!((1..=MOST_PARTS.into()).contains(&endpoints.len()));
         let part = |endpoint| Part { state: Mutex::new(State::new(endpoint)), work: Notify::new() };
@@ -245,9 +247,9 @@ impl Hop {
         Self(Arc::new(Shared { parts, classes, links, waiting }))
     }
 
-    /// Number of parts.
+    /// Number of parts; 1 unless a hub has workers.
     pub(crate) fn parts(&self) -> u8 {
-        // There are at most as many as slacp permits.
+        // At most `MOST_PARTS`, which is a `u8`.
         self.0.parts.len() as u8
     }
 
@@ -256,40 +258,40 @@ impl Hop {
         &self.0.links
     }
 
-    /// The endpoint of a part, for its driver.
+    /// Locks the endpoint of a part, for its driver.
     pub(crate) fn part(&self, number: u8) -> MutexGuard<'_, State> {
         self.0.parts[usize::from(number)].lock()
     }
 
-    /// The endpoint that has a session.
+    /// Locks the endpoint that has a session.
     pub(crate) fn lock(&self, session: SessionId) -> MutexGuard<'_, State> {
         self.part(session.part(self.parts()))
     }
 
-    /// The endpoints of all parts, one after the other.
+    /// Locks the endpoints of all parts, one after the other.
     fn each(&self) -> impl Iterator<Item = MutexGuard<'_, State>> {
         self.0.parts.iter().map(Part::lock)
     }
 
-    /// Foresees from now on what streams will send next.
+    /// Enables the forecast of what streams send next.
     pub(crate) fn foresee(&self) {
         self.each().for_each(|mut state| _ = state.forecast.get_or_insert_default());
     }
 
-    /// Says from now on what waits in all sessions together, and what is foreseen.
+    /// Publishes the demand of all sessions together to `to` from now on.
     pub(crate) fn follow_waiting(&self, to: watch::Sender<Demand>) {
-        // There is one modem, which follows once.
+        // There is one modem, whose client calls this once.
         let _ = self.0.waiting.set(to);
     }
 
-    /// Says what waits, if it has changed and somebody wants to know. `sent` datagrams have left.
+    /// Publishes the demand if it has changed. `sent`: datagrams sent so far.
     pub(super) fn say_waiting(&self, now: Instant, sent: u64) {
         let Some(to) = self.0.waiting.get() else { return };
         let demand = self.demand_after(now, sent);
         to.send_if_modified(|last| std::mem::replace(last, demand) != demand);
     }
 
-    /// Counts a packet that came from the peer and was delivered.
+    /// Adds a packet that was received from the peer and delivered to the accounts.
     pub(super) fn count_delivered(
         &self,
         state: &mut State,
@@ -301,7 +303,8 @@ impl Hop {
         state.count_packet(session, class, Direction::From, bytes);
     }
 
-    /// Puts all traffic of a session in the class of this name; `None` leaves it to the classes.
+    /// Puts all traffic of a session into the class of this name; `None` restores the classes by port and
+    /// code point. An unknown name counts as `None`.
     pub(crate) fn force_class(&self, session: SessionId, name: Option<&str>) {
         let class = name.and_then(|name| self.0.classes.read().id_of(name));
         let mut state = self.lock(session);
@@ -322,7 +325,7 @@ impl Hop {
         self.notify_driver(session);
     }
 
-    /// Resets all streams of a session; the peer and the connections here learn the reason.
+    /// Resets all streams of a session. The peer and the local relays learn the reason.
     pub(crate) fn end_streams(&self, session: SessionId, reason: ResetReason) {
         let mut state = self.lock(session);
         let State { endpoint, streams, .. } = &mut *state;
@@ -335,13 +338,13 @@ impl Hop {
         self.notify_driver(session);
     }
 
-    /// Gives a command to the endpoints of all parts.
+    /// Applies a command to the endpoints of all parts and wakes their drivers.
     fn command(&self, mut what: impl FnMut(&mut Endpoint)) {
         self.each().for_each(|mut state| what(&mut state.endpoint));
         self.notify_drivers();
     }
 
-    /// Makes the driver look whether the endpoint with this session has something to send.
+    /// Wakes the driver of a session's endpoint, which may have something to send.
     pub(super) fn notify_driver(&self, session: SessionId) {
         self.0.parts[usize::from(session.part(self.parts()))].work.notify_one();
     }
@@ -350,12 +353,12 @@ impl Hop {
         self.0.parts.iter().for_each(|part| part.work.notify_one());
     }
 
-    /// Waits for a command to a part given since the last call.
+    /// Waits until a part's driver has been notified since the last call.
     pub(crate) async fn work(&self, part: u8) {
         self.0.parts[usize::from(part)].work.notified().await;
     }
 
-    /// Opens a stream without waiting: data may follow before the peer has answered.
+    /// Opens a stream without waiting for the peer. Data may be written at once.
     ///
     /// # Errors
     /// If there is no session, or no room for another stream.
@@ -375,12 +378,12 @@ impl Hop {
         Ok(Stream::new(self.clone(), (session, stream)))
     }
 
-    /// Whether the session has room for another stream.
+    /// Returns whether [`Self::open`] would find room for another stream.
     pub(crate) fn has_room(&self, session: SessionId) -> bool {
         self.lock(session).endpoint.has_room(session)
     }
 
-    /// Sends an IP packet.
+    /// Queues an IP packet on a packet channel.
     ///
     /// # Errors
     /// If there is no session, or the peer accepts no packets.
@@ -400,41 +403,42 @@ impl Hop {
         Ok(())
     }
 
-    /// Whether a gateway with a session has this address.
+    /// Returns whether the peer of any session has this address.
     pub(crate) fn has_peer_at(&self, address: IpAddr) -> bool {
         self.each().any(|state| state.endpoint.has_peer_at(address))
     }
 
-    /// Whether the peer resolves names.
+    /// Returns whether the peer opens connections to host names.
     pub(crate) fn peer_resolves(&self, session: SessionId) -> bool {
         self.lock(session).endpoint.peer_resolves(session)
     }
 
-    /// Whether the peer answers DNS questions.
+    /// Returns whether the peer answers DNS queries.
     pub(crate) fn peer_answers(&self, session: SessionId) -> bool {
         self.lock(session).endpoint.peer_answers(session)
     }
 
-    /// Whether the peer has HTTP exchanges.
+    /// Returns whether the peer supports HTTP exchanges.
     pub(crate) fn peer_exchanges(&self, session: SessionId) -> bool {
         self.lock(session).endpoint.peer_exchanges(session)
     }
 
-    /// Whether the peer takes bundles.
+    /// Returns whether the peer accepts bundles.
     pub(crate) fn peer_takes_bundles(&self, session: SessionId) -> bool {
         self.lock(session).endpoint.peer_takes_bundles(session)
     }
 
-    /// The longest packet of a packet channel that is surely sent in one packet of the hop.
+    /// Returns the length of the longest IP packet that is certain to fit into one packet of the hop.
     pub(crate) fn longest_whole_packet(&self, session: SessionId) -> Option<usize> {
         self.lock(session).endpoint.longest_whole_packet(session)
     }
 
-    /// Whether the peer accepts packets on this channel.
+    /// Returns whether the peer accepts packets on this channel.
     pub(crate) fn peer_receives(&self, session: SessionId, channel: ChannelId) -> bool {
         self.lock(session).endpoint.peer_receives(session, channel)
     }
 
+    /// Adds the entry of a new stream: its class, coder and account.
     fn hold(&self, state: &mut State, key: Key, port: u16, dscp: Option<u8>) {
         let classes = self.0.classes.read();
         let usual = classes.of_connection(port, dscp);
@@ -450,7 +454,7 @@ impl Hop {
         self.notify_driver(key.0);
     }
 
-    /// The main loop has taken a stream that the peer opened.
+    /// Notes that the main loop has taken a stream that the peer opened.
     pub(crate) fn taken(&self, stream: &Stream) {
         let mut state = self.lock(stream.session());
         if let Some(untaken) = state.untaken.get_mut(&stream.session()) {
@@ -461,8 +465,8 @@ impl Hop {
         }
     }
 
-    /// Takes an event from the endpoint: wakes waiting tasks, and returns what the main loop must
-    /// handle.
+    /// Handles events of the endpoint, waking the tasks that wait for them, up to the first one for the
+    /// main loop, which it returns.
     pub(crate) fn take_event(&self, state: &mut State) -> Option<HopEvent> {
         if let Some(opened) = self.next_opened(state) {
             return Some(opened);
@@ -480,6 +484,7 @@ impl Hop {
                 _ => {}
             }
             match event {
+                // Streams that the peer opens and resets at once must not fill the main loop's queue.
                 Event::Opened { stream, .. } if !state.announce(session) => {
                     // Fails only for a stream that is already gone.
                     let _ = state.endpoint.reset(session, stream, ResetReason::Limit);
@@ -507,6 +512,7 @@ impl Hop {
                 }
                 Event::Closed(_) => {}
                 Event::Down(_) => {
+                    // First the streams that were never handed out, which do not count as lost.
                     state.forget_opened(session);
                     state.lose(session);
                     return Some(HopEvent::Session(session, event));
@@ -525,11 +531,12 @@ impl State {
             forecast.handle_timeout(now);
             forecast.foreseen(waiting)
         });
+        // Without a forecast, the count would only trigger needless updates.
         let sent = if foreseen == ByteCount::default() { 0 } else { sent };
         Demand { waiting, foreseen, sent }
     }
 
-    /// When a forecast ends.
+    /// Time of the forecast's next expiry.
     pub(super) fn forecast_ends(&self) -> Option<Instant> {
         Some(self.forecast.as_ref()?.poll_timeout()?.0)
     }
@@ -548,7 +555,7 @@ impl State {
         for ((_, _), entry) in self.streams.iter_mut().filter(|((s, _), _)| *s == session) {
             let is_over = entry.reset.is_some() || entry.finished && entry.ended;
             lost += usize::from(!is_over);
-            // It is no longer among those that wait, but may have to again for what its decoder holds.
+            // Its queue was dropped above. It may rest again: the decoder may still hold data to read.
             entry.rests = false;
             entry.set_reset(ResetReason::SessionLost);
         }

@@ -1,6 +1,6 @@
-//! Asks a hub whether it answers, beside a session.
+//! Probes whether a hub answers, without disturbing a session.
 //!
-//! It begins a handshake and does not complete it. A running terminal with the same key keeps its
+//! The probe begins a handshake and does not complete it. A running terminal with the same key keeps its
 //! session, because the hub replaces a session only when the new one is used.
 
 use std::io;
@@ -17,16 +17,17 @@ use crate::config::keys::random_bytes;
 /// Time limit for the hub's answer: several retries over the slowest hop.
 const TIMEOUT: Duration = Duration::from_secs(4);
 
-/// What a hub has answered.
+/// Outcome of a probe, known after 4 s at most.
 pub(crate) enum Answer {
-    /// It knows this key: its address, and the round-trip time.
+    /// The hub permits this key: its address, and the round-trip time.
     Yes(SocketAddr, Duration),
-    /// Why it refuses.
+    /// The hub refuses, with this reason.
     No(String),
+    /// No answer within the time limit.
     Silence,
 }
 
-/// A question to a hub over UDP, beside a session.
+/// A probe of a hub over UDP, beside a session.
 #[derive(Debug, Clone)]
 pub(crate) struct Knock {
     link: slacp::Config,
@@ -46,25 +47,25 @@ impl Knock {
         Self { link, identity, hub_key, addresses, end: LocalEnd::default() }
     }
 
-    /// Asks by this link.
+    /// Sends the probe over this link.
     pub(crate) fn by(self, end: LocalEnd) -> Self {
         Self { end, ..self }
     }
 
-    /// Whether the hub answers within 4 s.
+    /// Returns whether the hub permits this key and answers within 4 s.
     pub(crate) async fn answered(self) -> bool {
         tokio::task::spawn_blocking(move || self.answers()).await.unwrap_or(false)
     }
 
-    /// As [`Self::answered`], in the calling thread.
+    /// Like [`Self::answered`], but blocks the calling thread.
     pub(crate) fn answers(self) -> bool {
         matches!(self.ask(), Ok(Answer::Yes(..)))
     }
 
-    /// Waits for the hub's answer, in the calling thread.
+    /// Waits for the hub's answer. Blocks the calling thread.
     ///
     /// # Errors
-    /// If the hub cannot be reached.
+    /// If no datagram can be sent to the hub.
     pub(crate) fn ask(self) -> io::Result<Answer> {
         let Self { link, identity, hub_key, addresses, end } = self;
         let socket = end.udp_socket(!addresses.iter().all(SocketAddr::is_ipv4))?;
@@ -82,12 +83,13 @@ pub(crate) fn socket(addresses: &[SocketAddr]) -> io::Result<UdpSocket> {
     }
 }
 
-/// Drives the beginning of a handshake.
+/// Drives the endpoint until the hub answers or refuses, or the time limit.
 fn exchange(socket: &UdpSocket, mut endpoint: Endpoint) -> io::Result<Answer> {
     let began = clock::now();
     let mut sent = began;
     let mut datagram = Vec::new();
     let mut buffer = vec![0; 1 << 16];
+    // The last error of sending, reported only if no answer comes: one of several addresses may work.
     let mut refused = None;
     loop {
         let now = clock::now();
@@ -116,12 +118,12 @@ fn exchange(socket: &UdpSocket, mut endpoint: Endpoint) -> io::Result<Answer> {
     }
 }
 
-/// A dual-stack socket needs IPv4 addresses in mapped form.
+/// Converts a destination for `socket`: a dual-stack socket needs IPv4 addresses in mapped form.
 fn mapped(address: SocketAddr, socket: &UdpSocket) -> SocketAddr {
     mapped_for(address, socket.local_addr())
 }
 
-/// The same for a socket with this local address.
+/// Converts a destination for a socket with this local address.
 pub(crate) fn mapped_for(address: SocketAddr, local: io::Result<SocketAddr>) -> SocketAddr {
     match (address, local) {
         (SocketAddr::V4(v4), Ok(SocketAddr::V6(_))) => (v4.ip().to_ipv6_mapped(), v4.port()).into(),

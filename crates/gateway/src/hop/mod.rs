@@ -1,9 +1,10 @@
 //! The hop as seen by the rest of the gateway.
 //!
-//! The endpoint of `slacp` decides. [`Hop`] is a handle to it, which the driver's task and the relays
-//! share, and a [`Stream`] is read and written through it. [`driver`] moves the datagrams between
-//! endpoint and sockets ([`sockets`], [`udp`]); a hub may have several of each ([`exchange`]). [`peers`] follows the sessions and their rates, and [`path_store`]
-//! keeps what was learnt about paths.
+//! The protocol decisions are made by the endpoint of `slacp`. [`Hop`] is a handle to it, shared by the
+//! driver's task and the relays; a [`Stream`] is read and written through the handle. [`driver`] moves
+//! datagrams between the endpoint and its sockets ([`sockets`], [`udp`]); a hub with workers has several
+//! of each ([`exchange`]). [`peers`] tracks the sessions and their rates, and [`path_store`] persists
+//! path measurements.
 
 pub(crate) mod class;
 mod compression;

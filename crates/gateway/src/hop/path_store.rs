@@ -1,5 +1,5 @@
-//! Stores what was learnt about paths on disk, so that a restarted gateway resumes from it
-//! (`docs/slacp.md`, Rate).
+//! Stores measurements of paths on disk, so that a restarted gateway resumes from them (`docs/slacp.md`,
+//! Rate).
 
 use std::io;
 use std::net::IpAddr;
@@ -23,7 +23,7 @@ const LONGEST: u64 = 4 << 20;
 #[derive(Debug)]
 pub(crate) struct PathStore {
     path: PathBuf,
-    /// Current contents, to avoid rewriting the same.
+    /// Current contents of the file, to skip writes that change nothing.
     written: Vec<u8>,
 }
 
@@ -34,8 +34,7 @@ struct Contents {
     paths: Vec<Remembered>,
 }
 
-/// A path with the wall-clock time of its measurement, because its age also grows while no gateway
-/// runs.
+/// A path with the wall-clock time of its measurement, since it also ages while no gateway runs.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Remembered {
@@ -47,12 +46,12 @@ struct Remembered {
 }
 
 impl PathStore {
-    /// A store in this file.
+    /// Creates the store of this file, without reading it.
     pub(crate) fn new(path: PathBuf) -> Self {
         Self { path, written: Vec::new() }
     }
 
-    /// Reads the file. A missing file is empty; a damaged one is logged and ignored.
+    /// Reads the file. A missing file counts as empty; a damaged one is logged and ignored.
     pub(crate) fn load(&mut self) -> Vec<(PathKey, PathMemory)> {
         match whole_file::read(&self.path, LONGEST)
             .and_then(|text| parse(&text, clock::unix_seconds()))
@@ -65,7 +64,7 @@ impl PathStore {
         }
     }
 
-    /// Writes the current paths, atomically.
+    /// Replaces the file atomically if the paths have changed. Without any path, the file stays.
     ///
     /// # Errors
     /// The system's.
@@ -108,7 +107,7 @@ fn parse(text: &[u8], now: u64) -> io::Result<Vec<(PathKey, PathMemory)>> {
     }
     let known = |path: Remembered| {
         let peer = parse_public_key(&path.peer).map_err(|e| wrong(e.to_string()))?;
-        // A measurement from the future is invalid.
+        // A measurement from the future, after the clock was set back, is too old to be used.
         let age = now.checked_sub(path.measured_unix_s).map_or(Duration::MAX, Duration::from_secs);
         let memory = PathMemory {
             capacity: BitRate::from_bits_per_second(path.capacity_bit_s),

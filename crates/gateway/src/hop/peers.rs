@@ -1,4 +1,4 @@
-//! The sessions of a gateway: names of the peers, and rates from their modems.
+//! The sessions of a gateway: the peers' names, and the rates reported by modems or operators.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
@@ -23,8 +23,8 @@ pub(crate) struct Peers {
     links: Vec<String>,
     up: BTreeMap<SessionId, Peer>,
     rates: ReportedRates,
-    /// What the modem has reported to the process before this one, and its expiry. Until the modem
-    /// reports again.
+    /// Rates that the modem reported to the previous process of an upgrade, with their expiry. Cleared
+    /// by the modem's next report.
     inherited: BTreeMap<PublicKey, (BitRate, Instant)>,
 }
 
@@ -38,7 +38,7 @@ struct Peer {
 }
 
 impl Peers {
-    /// No sessions yet. `alone` is for a gateway with at most one peer.
+    /// Creates the table without sessions. `alone`: the gateway has at most one peer.
     pub(crate) fn new(
         rate: &Rate,
         maximum: Option<BitRate>,
@@ -50,17 +50,17 @@ impl Peers {
         Self { names, source, links, up, rates, inherited }
     }
 
-    /// The same, for sessions over these links.
+    /// Sets the links that sessions may use.
     pub(crate) fn with_links(self, links: &[LinkConfig]) -> Self {
         Self { links: links.iter().map(|link| link.name.clone()).collect(), ..self }
     }
 
-    /// For a gateway without a hop.
+    /// Creates the empty table of a gateway without a hop.
     pub(crate) fn none() -> Self {
         Self { source: "", ..Self::new(&Rate::auto(), None, BTreeMap::new(), false) }
     }
 
-    /// Applies new names and a new source of the rate.
+    /// Applies reloaded names and a reloaded `rate`.
     pub(crate) fn configure(
         &mut self,
         rate: &Rate,
@@ -71,22 +71,22 @@ impl Peers {
         self.rates.set_maximum(maximum);
     }
 
-    /// Applies new names.
+    /// Replaces the names, after permits have changed.
     pub(crate) fn set_names(&mut self, names: BTreeMap<PublicKey, String>) {
         self.names = names;
     }
 
-    /// Whether the rate is what a modem or an operator reports.
+    /// Returns whether the rate follows the reports of a modem or an operator.
     pub(crate) fn follows_reports(&self) -> bool {
         self.source == "modem"
     }
 
-    /// Sends at least at this rate while the modem grants nothing.
+    /// Sets the rate to send at while the modem grants nothing, on a link with capacity on demand.
     pub(crate) fn set_floor(&mut self, floor: BitRate) {
         self.rates.set_floor(floor);
     }
 
-    /// Follows the events of a session.
+    /// Updates the table by an event of a session, and logs events that an operator should see.
     pub(crate) fn handle_event(
         &mut self,
         now: Instant,
@@ -100,6 +100,7 @@ impl Peers {
                 let peer = Peer { key, address, since: now, reachable: true, outages: 0 };
                 self.up.insert(session, peer);
                 let change = self.rates.add(now, session, address.ip());
+                // After an upgrade, the modem may not have reported to this process yet.
                 let change = change.or_else(|| self.adopt(now, session, key));
                 self.apply(hop, now, change);
             }
@@ -146,27 +147,28 @@ impl Peers {
         }
     }
 
-    /// Applies a DLEP report.
+    /// Applies a DLEP report to the sessions that it concerns.
     pub(crate) fn handle_report(&mut self, now: Instant, hop: &Hop, report: Report) {
         let changes = self.rates.handle_report(now, report);
         if self.rates.has_modem() {
+            // The reports to this process replace those to the previous one.
             self.inherited.clear();
         }
         self.apply(hop, now, changes);
     }
 
-    /// Keeps the rates that a modem has reported for this time, whatever becomes of the reports.
+    /// Extends the rates reported by a modem for `valid_for`, even if the reports end.
     pub(crate) fn hold_rates(&self, now: Instant, hop: &Hop, valid_for: Duration) {
         let reported =
             |id: &&SessionId| self.rates.validity(now, **id).is_some_and(|it| it.by_modem);
         for session in self.up.keys().filter(reported) {
             let rate = hop.stats(*session).map(|stats| stats.rate);
-            // Ignored: the session has ended.
+            // Fails only for a session that has ended.
             let _ = rate.map(|rate| hop.set_rate(now, *session, rate, valid_for));
         }
     }
 
-    /// What the modem has reported for each peer.
+    /// Returns the valid rates reported by the modem, by peer.
     pub(crate) fn reported(&self, now: Instant) -> BTreeMap<PublicKey, BitRate> {
         let rate = |(session, peer): (&SessionId, &Peer)| {
             let valid = self.rates.validity(now, *session).filter(|valid| valid.by_modem)?;
@@ -175,8 +177,8 @@ impl Peers {
         self.up.iter().filter_map(rate).collect()
     }
 
-    /// Sessions to come follow, for this time, what the modem has reported to the process before this
-    /// one, until it reports again.
+    /// Adopts the rates that the modem reported to the previous process of an upgrade. New sessions use
+    /// them for `time`, or until the modem reports again.
     pub(crate) fn inherit(
         &mut self,
         now: Instant,
@@ -187,6 +189,7 @@ impl Peers {
         self.inherited = rates.into_iter().map(|(peer, rate)| (peer, (rate, until))).collect();
     }
 
+    /// Returns the change that gives a new session its peer's inherited rate, if that is still valid.
     fn adopt(&self, now: Instant, session: SessionId, peer: PublicKey) -> Option<RateChange> {
         let (rate, until) = *self.inherited.get(&peer)?;
         (until > now).then(|| self.rates.adopt(now, session, rate, until))
@@ -198,7 +201,8 @@ impl Peers {
             return;
         }
         for change in changes {
-            // Ignored: the session has ended, or keeps its rate until it is set up again.
+            // Fails for a session that has ended, or that keeps its law of the rate until it is set up
+            // again.
             let _ = self.set_rate(hop, now, &change);
         }
     }
@@ -213,10 +217,10 @@ impl Peers {
         Ok(())
     }
 
-    /// An operator sets the rate of one session, or of all. Returns a description of the effect.
+    /// Sets the rate of one peer's sessions, or of all, for an operator. Returns a line for each session.
     ///
     /// # Errors
-    /// If the rate is not `"modem"`, or there is no such session.
+    /// If the configured rate is not `"modem"`, a modem reports by DLEP, or the named peer has no session.
     pub(crate) fn set_rate_by_operator(
         &mut self,
         now: Instant,
@@ -235,6 +239,7 @@ impl Peers {
             ));
         }
         if self.rates.has_modem() {
+            // The modem would overwrite the operator's rate within seconds.
             return Err("the modem reports its rate by DLEP".to_owned());
         }
         let named = name.map(|name| self.called(name));
@@ -258,24 +263,24 @@ impl Peers {
         }
     }
 
-    /// The sessions with the peer of this name.
+    /// Returns the sessions with the peer of this name.
     pub(crate) fn called(&self, name: &str) -> Vec<SessionId> {
         let found = self.up.iter().filter(|(_, peer)| called(&self.names, &peer.key) == name);
         found.map(|(session, _)| *session).collect()
     }
 
-    /// Name of a session's peer.
+    /// Returns the name of a session's peer; its key if it has no name.
     pub(crate) fn name(&self, session: SessionId) -> Option<String> {
         self.up.get(&session).map(|peer| called(&self.names, &peer.key))
     }
 
-    /// The keys of the peers with sessions, or of those that answer.
+    /// Returns the keys of the peers with sessions; with `only_reachable`, only of those that answer.
     pub(crate) fn connected(&self, only_reachable: bool) -> BTreeSet<PublicKey> {
         let wanted = |peer: &&Peer| peer.reachable || !only_reachable;
         self.up.values().filter(wanted).map(|peer| peer.key).collect()
     }
 
-    /// The key of a session's peer.
+    /// Returns the key of a session's peer; `None` without the session.
     pub(crate) fn key(&self, session: SessionId) -> Option<PublicKey> {
         self.up.get(&session).map(|peer| peer.key)
     }
@@ -328,8 +333,8 @@ fn source(rate: &Rate) -> &'static str {
     }
 }
 
-/// The source of a session's rate: a session keeps its law while the configuration changes between a
-/// number and `auto`.
+/// Returns the source of a session's rate. It may differ from the configured one, because a running
+/// session keeps its law when a reload changes between a number and `auto`.
 fn source_in_use(configured: &'static str, state: RateState) -> &'static str {
     let is_measured = !matches!(state, RateState::Configured | RateState::Tripped);
     match (configured, is_measured) {

@@ -1,4 +1,4 @@
-//! The UDP sockets of an endpoint: one, or one for each link of a terminal.
+//! The UDP sockets of an endpoint: a single one, or one for each link of a terminal.
 
 use std::future::{pending, poll_fn};
 use std::io;
@@ -17,19 +17,19 @@ use tokio::net::TcpSocket;
 use super::udp::{Batch, Reception, UdpLink, bind_device};
 use crate::presence;
 
-/// The local end of one of a terminal's links; by default, of its only one.
+/// The local end of one of a terminal's links; by default, of its only link.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct LocalEnd {
-    /// Its number.
+    /// Number of the link.
     pub(crate) link: u8,
-    /// Its name, if there are several.
+    /// Name of the link, if the configuration has `[[link]]`.
     pub(crate) name: Option<String>,
     interface: Option<String>,
     source: Option<IpAddr>,
 }
 
 impl LocalEnd {
-    /// The ends of all links; the usual one if there is but one.
+    /// Returns the ends of the configured links; the default end without any.
     pub(crate) fn all(links: &[LinkConfig]) -> Vec<Self> {
         let end = |(number, link): (u8, &LinkConfig)| Self {
             link: number,
@@ -41,13 +41,13 @@ impl LocalEnd {
         if ends.is_empty() { vec![Self::default()] } else { ends }
     }
 
-    /// The local address, if one is given.
+    /// The configured local address.
     #[cfg(test)]
     pub(crate) fn source(&self) -> Option<IpAddr> {
         self.source
     }
 
-    /// Makes a TCP socket that is not connected yet take this link.
+    /// Binds a TCP socket that is not connected yet to the link's interface and address.
     ///
     /// # Errors
     /// The system's.
@@ -58,7 +58,7 @@ impl LocalEnd {
         self.source.map_or(Ok(()), |source| socket.bind((source, 0).into()))
     }
 
-    /// A UDP socket on a free port that takes this link.
+    /// Opens a UDP socket on a free port, bound to the link's interface and address.
     ///
     /// # Errors
     /// The system's.
@@ -69,12 +69,13 @@ impl LocalEnd {
     }
 }
 
-/// The socket of a link; [`None`] while its interface does not exist.
+/// A link with its socket, which is [`None`] while the interface does not exist.
 struct LinkSocket {
     name: String,
     local: SocketAddr,
     interface: Option<String>,
-    /// Index of the interface that the socket is bound to. One that is made anew has another.
+    /// Index of the interface that the socket is bound to. An interface that is created again under the
+    /// same name has another index.
     index: u32,
     socket: Option<UdpLink>,
 }
@@ -85,7 +86,7 @@ impl LinkSocket {
         Self { name, local: local(link, usual), interface, index: 0, socket: None }
     }
 
-    /// Whether its interface has gone, has come, or is another one by that name.
+    /// Returns whether the interface has been removed, has appeared, or was created again.
     fn is_outdated(&self) -> bool {
         let index = self.interface.as_ref().map(|name| index_of(name));
         index.is_some_and(|index| index != self.index || index != 0 && self.socket.is_none())
@@ -102,7 +103,7 @@ impl LinkSocket {
             return Ok(());
         }
         match UdpLink::bind_to(self.local, self.interface.as_deref()) {
-            // It has gone since: the next change tells.
+            // The interface was removed after the look-up: its return is notified as a change.
             Err(error) if error.raw_os_error() == Some(libc::ENODEV) => Ok(()),
             bound => bound.map(|socket| self.socket = Some(socket)),
         }
@@ -125,17 +126,17 @@ impl LinkSocket {
     }
 }
 
-/// 0 if there is no such interface.
+/// Index of an interface; 0 if it does not exist.
 fn index_of(name: &str) -> u32 {
     if_nametoindex(name).unwrap_or(0)
 }
 
-/// Sockets by the number of their link.
+/// The sockets of an endpoint, by the number of their link.
 pub(crate) struct Sockets {
     links: Vec<LinkSocket>,
-    /// Where to look first for what has arrived, so that a busy link does not starve another.
+    /// The link to receive from first, in rotation, so that a busy link does not starve another.
     turn: usize,
-    /// Tells when interfaces come and go; [`None`] if no link names one.
+    /// Notifications of interfaces added or removed; [`None`] if no link names an interface.
     changes: Option<Watched>,
     has_changed: AtomicBool,
 }
@@ -150,17 +151,18 @@ impl From<UdpLink> for Sockets {
 }
 
 impl Sockets {
-    /// A socket for each of a terminal's links, which send from `usual` if a link has no address of
-    /// its own. Those whose interface does not exist get it when it does.
+    /// Binds a socket for each of a terminal's links: to the link's own address, else to the wildcard
+    /// address of `usual`'s family, with `usual`'s port. A link whose interface does not exist is bound
+    /// when the interface appears.
     ///
     /// # Errors
-    /// The system's, with the link.
+    /// The system's, with the name of the link.
     pub(crate) fn bind(
         links: &[LinkConfig],
         usual: SocketAddr,
     ) -> Result<Self, (String, io::Error)> {
         let named = links.iter().find(|link| link.interface.is_some());
-        // Before the sockets, so that no change is missed.
+        // Watch before binding, so that no change is missed.
         let changes = named.map(|link| {
             watch_changes().and_then(Watched::new).map_err(|cause| (link.name.clone(), cause))
         });
@@ -183,7 +185,7 @@ impl Sockets {
     /// [`Self::receive`].
     pub(crate) async fn readable(&self) -> io::Result<()> {
         let any = poll_fn(|context| {
-            // All are asked, so that each wakes this task.
+            // Polls all sockets, even after a ready one, so that each of them wakes this task.
             self.bound().fold(Poll::Pending, |found, link| {
                 let ready = link.poll_readable(context);
                 if found.is_ready() { found } else { ready }
@@ -203,7 +205,8 @@ impl Sockets {
         }
     }
 
-    /// Waits until the only socket may be writable. With several, none is waited for.
+    /// Waits until a single socket may be writable. Not for several links, whose batches are dropped
+    /// instead ([`Self::send`]).
     pub(crate) async fn writable(&self) -> io::Result<()> {
         match &self.links[0].socket {
             Some(socket) => socket.writable().await,
@@ -224,21 +227,24 @@ impl Sockets {
         }
     }
 
-    /// Maximum datagrams per [`Batch`].
+    /// Maximum datagrams per [`Batch`] that all sockets support.
     pub(crate) fn most_segments(&self) -> usize {
         self.bound().map(UdpLink::most_segments).min().unwrap_or(1)
     }
 
-    /// Sends a batch over its link; `WouldBlock` if the kernel has no room now. With several links, the
-    /// batch is then lost: one that takes nothing, because its modem is off, must not hold up the
-    /// others. Returns whether it was sent: false without the link's interface.
+    /// Sends a batch over its link. Returns false if the link's interface does not exist.
+    ///
+    /// # Errors
+    /// The system's. `WouldBlock` if the kernel has no room, but only with a single link: with several,
+    /// the batch is dropped with another error, since a link whose modem is off must not hold up the
+    /// others.
     pub(crate) fn send(&mut self, batch: &Batch, from: Option<IpAddr>) -> io::Result<bool> {
         // A hub reaches its terminals over all links from one socket.
         let is_only = self.links.len() == 1;
         let number = if is_only { 0 } else { usize::from(batch.link()) };
         let Some(link) = self.links.get_mut(number) else { return Ok(false) };
         if link.socket.is_none() {
-            // In case it could not be bound when its interface came.
+            // Binding may have failed when the interface appeared.
             link.follow()?;
         }
         let Some(socket) = &link.socket else { return Ok(false) };
@@ -248,14 +254,16 @@ impl Sockets {
         };
         match sent {
             Err(error) if !is_only && error.kind() == io::ErrorKind::WouldBlock => {
-                Err(io::Error::other("a link takes no more"))
+                Err(io::Error::other("the send buffer of a link is full"))
             }
             sent => sent.map(|()| true),
         }
     }
 
-    /// Receives what has arrived on a socket; `WouldBlock` if nothing has on any. Returns whether more may
-    /// wait.
+    /// Receives datagrams from the next socket that has any. Returns whether more may be waiting.
+    ///
+    /// # Errors
+    /// The system's; `WouldBlock` if no socket has datagrams.
     pub(crate) fn receive(
         &mut self,
         buffers: &mut Reception,
@@ -272,6 +280,7 @@ impl Sockets {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 result => {
                     self.turn = (number + 1) % count;
+                    // With several sockets, the next one may have datagrams too.
                     return result.map(|more| more || count > 1);
                 }
             }
@@ -280,7 +289,7 @@ impl Sockets {
     }
 }
 
-/// The local address of a link.
+/// Returns the local address of a link: its own, or the wildcard of the family of `usual`.
 fn local(link: &LinkConfig, usual: SocketAddr) -> SocketAddr {
     match (link.source, usual) {
         (Some(source), _) => (source, usual.port()).into(),

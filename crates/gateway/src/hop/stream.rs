@@ -1,4 +1,4 @@
-//! A stream of the hop: polled reads and writes that wake the task when they are possible again.
+//! A stream of the hop: polled reads and writes that wake the task when they can continue.
 
 use std::future::poll_fn;
 use std::io::IoSlice;
@@ -24,7 +24,7 @@ impl Stream {
         Self { hop, key }
     }
 
-    /// The stream's id in its session.
+    /// Identifier of the stream within its session.
     pub(crate) fn id(&self) -> StreamId {
         self.key.1
     }
@@ -43,11 +43,12 @@ impl Stream {
         if entry.ended {
             return Poll::Ready(Ok(Read::End));
         }
+        // A session that has used its share of the thread must not delay the others.
         if !state.may_work(self.key.0) {
             return self.rest(&mut state, context, |entry| &mut entry.reader);
         }
         let (endpoint, entry, compression) = state.parts(self.key);
-        // If the endpoint no longer knows the stream, it was reset; a pending event has the reason.
+        // If the endpoint no longer has the stream, it was reset; a pending event has the reason.
         let mut receive = |buffer: &mut [u8]| {
             endpoint.read(self.key.0, self.key.1, buffer).unwrap_or(Read::Blocked)
         };
@@ -64,18 +65,18 @@ impl Stream {
             Ok(Got::End) => self.handle_read(&mut state, context, Read::End),
             Ok(Got::Nothing) => {
                 if let Some(reason) = state.entry(self.key).1.reset {
-                    // Until now the decoder held what had come before.
+                    // Only now: a reset must not overtake data that the decoder held.
                     return Poll::Ready(Err(reason));
                 }
                 if decoding > 0 {
-                    // Something was read that became nothing yet.
+                    // The decoder has consumed data, which frees credit for the peer.
                     self.hop.notify_driver(self.key.0);
                 }
                 self.handle_read(&mut state, context, Read::Blocked)
             }
             Ok(Got::Later) => self.rest(&mut state, context, |entry| &mut entry.reader),
             Err(error) => {
-                tracing::debug!("a stream is reset: {error}");
+                tracing::debug!("reset a stream with invalid data: {error}");
                 state.entry(self.key).1.coded = None;
                 drop(state);
                 self.abandon(ResetReason::Reset);
@@ -84,7 +85,7 @@ impl Stream {
         }
     }
 
-    /// Waits for the next turn of the driver, in which the session may work again.
+    /// Registers the task for the driver's next turn, in which the session may work again.
     fn rest<T>(
         &self,
         state: &mut State,
@@ -97,15 +98,15 @@ impl Stream {
         Poll::Pending
     }
 
-    /// Whether what the stream carries is compressed, which [`Self::poll_offer`] and
-    /// [`Self::poll_fill`] cannot do.
+    /// Returns whether the stream is compressed, which [`Self::poll_offer`] and [`Self::poll_fill`] do not
+    /// support.
     pub(crate) fn is_coded(&self) -> bool {
         let mut state = self.hop.lock(self.key.0);
         state.parts(self.key).1.coded.is_some()
     }
 
-    /// As [`Self::poll_read`], without a copy: offers available data, in parts, to `take`, which says how
-    /// much of it was taken, perhaps nothing.
+    /// Like [`Self::poll_read`], without a copy: offers available data as slices to `take`, which returns
+    /// the number of bytes it has consumed, possibly 0.
     pub(crate) fn poll_offer(
         &self,
         context: &mut Context<'_>,
@@ -127,7 +128,7 @@ impl Stream {
         self.handle_read(&mut state, context, read)
     }
 
-    /// Keeps account of what was read, or waits.
+    /// Accounts for data read, or registers the task if there was none.
     fn handle_read(
         &self,
         state: &mut State,
@@ -154,7 +155,7 @@ impl Stream {
         Poll::Ready(Ok(read))
     }
 
-    /// How many bytes there is room for, as far as that is known.
+    /// Bytes that the stream would accept now; 0 if that is unknown, as for a compressed stream.
     pub(crate) fn room(&self) -> u64 {
         let mut state = self.hop.lock(self.key.0);
         let (endpoint, entry, _) = state.parts(self.key);
@@ -164,8 +165,8 @@ impl Stream {
         }
     }
 
-    /// Writes as much of `data` as the stream accepts, at least one byte. While it waits for room, it
-    /// must be called with the same data.
+    /// Writes as much of `data` as the stream accepts, at least one byte. After `Pending`, it must be
+    /// called with the same data again: a compressed stream may have consumed a part.
     pub(crate) fn poll_write(
         &self,
         context: &mut Context<'_>,
@@ -187,7 +188,7 @@ impl Stream {
         if taken == 0 {
             wait(&mut entry.writer, context);
             if entry.coded.is_some() {
-                // A part may have been sent.
+                // The coder may have passed compressed bytes to the stream nevertheless.
                 self.hop.notify_driver(self.key.0);
             }
             return Poll::Pending;
@@ -196,8 +197,8 @@ impl Stream {
         Poll::Ready(Ok(taken))
     }
 
-    /// As [`Self::poll_write`], without a copy: `read` appends to the stream's memory, at most what it has
-    /// room for, perhaps nothing. Not for streams that are compressed.
+    /// Like [`Self::poll_write`], without a copy: `read` appends to the stream's memory, at most what it
+    /// has room for, possibly nothing. Not for compressed streams.
     pub(crate) fn poll_fill(
         &self,
         context: &mut Context<'_>,
@@ -218,7 +219,7 @@ impl Stream {
                 self.handle_written(&mut state, count);
                 Poll::Ready(Ok(count))
             }
-            // If the endpoint no longer knows the stream, a pending event has the reason.
+            // If the endpoint no longer has the stream, a pending event has the reason.
             Ok(None) | Err(_) => {
                 wait(&mut entry.writer, context);
                 Poll::Pending
@@ -226,7 +227,7 @@ impl Stream {
         }
     }
 
-    /// Keeps account of what was written.
+    /// Accounts for data written, and wakes the driver to send it.
     fn handle_written(&self, state: &mut State, count: usize) {
         state.charge(self.key.0, count);
         state.count(self.key, Direction::To, count);
@@ -236,7 +237,7 @@ impl Stream {
         self.hop.notify_driver(self.key.0);
     }
 
-    /// Finishes our direction, once there is room for what precedes its end.
+    /// Finishes our direction. `Pending` while a compressed stream has no room for its last bytes.
     pub(crate) fn poll_finish(&self, context: &Context<'_>) -> Poll<Result<(), ResetReason>> {
         let mut state = self.hop.lock(self.key.0);
         let (endpoint, entry, compression) = state.parts(self.key);
@@ -254,7 +255,7 @@ impl Stream {
         Poll::Ready(finished)
     }
 
-    /// [`Self::poll_finish`] of a stream with room.
+    /// Calls [`Self::poll_finish`] on a stream with room.
     #[cfg(test)]
     pub(crate) fn finish(&self) -> Result<(), ResetReason> {
         match self.poll_finish(&Context::from_waker(Waker::noop())) {
@@ -275,7 +276,7 @@ impl Stream {
         Ok(())
     }
 
-    /// The session of the stream.
+    /// The session that the stream belongs to.
     pub(crate) fn session(&self) -> SessionId {
         self.key.0
     }
@@ -283,12 +284,12 @@ impl Stream {
     /// Waits until the peer has connected the stream to its destination.
     ///
     /// # Errors
-    /// The reason if it could not.
+    /// The reason of the reset if the peer could not connect.
     pub(crate) async fn accepted(&self) -> Result<(), ResetReason> {
         poll_fn(|context| self.poll_accepted(context)).await
     }
 
-    /// Like [`Self::accepted`].
+    /// Polls [`Self::accepted`]; only the last task to poll is woken.
     pub(crate) fn poll_accepted(&self, context: &Context<'_>) -> Poll<Result<(), ResetReason>> {
         let mut state = self.hop.lock(self.key.0);
         let (_, entry) = state.entry(self.key);
@@ -300,17 +301,17 @@ impl Stream {
         Poll::Pending
     }
 
-    /// Whether the peer has connected the stream to its destination.
+    /// Returns whether the peer has connected the stream to its destination.
     pub(crate) fn is_accepted(&self) -> bool {
         self.hop.lock(self.key.0).entry(self.key).1.accepted
     }
 
-    /// Waits until the peer resets the stream or the session is lost; otherwise for ever.
+    /// Waits until the peer resets the stream or the session is lost. Never returns otherwise.
     pub(crate) async fn reset_by_peer(&self) -> ResetReason {
         poll_fn(|context| self.poll_reset(context)).await
     }
 
-    /// Like [`Self::reset_by_peer`].
+    /// Polls [`Self::reset_by_peer`]; only the last task to poll is woken.
     pub(crate) fn poll_reset(&self, context: &Context<'_>) -> Poll<ResetReason> {
         let mut state = self.hop.lock(self.key.0);
         let (_, entry) = state.entry(self.key);
@@ -323,7 +324,7 @@ impl Stream {
         }
     }
 
-    /// Bytes that the peer has not acknowledged.
+    /// Bytes written that the peer has not acknowledged, sent or not.
     pub(crate) fn unacknowledged(&self) -> u64 {
         let mut state = self.hop.lock(self.key.0);
         let (endpoint, _) = state.entry(self.key);
@@ -331,7 +332,7 @@ impl Stream {
         stats.map_or(0, |stats| stats.unsent + stats.unacknowledged)
     }
 
-    /// Makes sure that a compressed stream has taken all that was written; false if it has no room.
+    /// Passes the remaining bytes of the coder to a compressed stream; false if they do not fit.
     pub(crate) fn flush(&self) -> bool {
         let mut state = self.hop.lock(self.key.0);
         let (endpoint, entry, compression) = state.parts(self.key);
@@ -342,12 +343,12 @@ impl Stream {
         is_flushed
     }
 
-    /// Resets both directions, with a reason for the peer, once the peer has what was written.
+    /// Resets both directions with a reason for the peer, after the data written so far.
     pub(crate) fn reset(self, reason: ResetReason) {
         self.abandon(reason);
     }
 
-    /// [`Self::reset`] of a stream that others may still hold.
+    /// Like [`Self::reset`], for a stream that other owners may still hold.
     pub(crate) fn abandon(&self, reason: ResetReason) {
         let mut state = self.hop.lock(self.key.0);
         let (endpoint, entry) = state.entry(self.key);
@@ -372,7 +373,7 @@ impl Drop for Stream {
     }
 }
 
-/// Writes what must precede the end or the reset of a stream; whether there was room for it.
+/// Writes the last compressed bytes before a stream's end or reset. Returns false without room for them.
 fn is_flushed(
     endpoint: &mut Endpoint,
     entry: &mut Entry,
@@ -390,7 +391,7 @@ fn wait(waker: &mut Option<Waker>, context: &Context<'_>) {
     }
 }
 
-/// The reason when the endpoint has already forgotten the stream, before its event arrives.
+/// Returns the reset reason for a stream that the endpoint no longer has, before its event arrives.
 fn lost(error: &StreamError) -> ResetReason {
     match error {
         StreamError::NoSession => ResetReason::SessionLost,

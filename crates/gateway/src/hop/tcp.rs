@@ -1,11 +1,12 @@
-//! Datagrams over TCP connections, where a network blocks UDP.
+//! Datagrams over TCP connections, where a network blocks UDP (`docs/slacp.md`).
 //!
-//! A connection begins with [`PREFACE`] from the side that opened it. Then each datagram follows its
-//! length in two bytes, big-endian; both may be within TLS. A connection carries the datagrams for its address; a terminal
-//! diverts those for a hub's UDP addresses to one, on each of its links by itself ([`TcpLinks::divert`]).
+//! A connection begins with [`PREFACE`] from the side that opened it. Each datagram is preceded by its
+//! length in two bytes, big-endian. The connection may run within TLS. It carries the datagrams for its
+//! address; a terminal diverts those for a hub's UDP addresses to a connection, separately on each of its
+//! links ([`TcpLinks::divert`]).
 //!
-//! TCP has its own queue and its own losses. A connection therefore lets little wait in the kernel,
-//! holds its session back when more waits here, and drops what comes all the same.
+//! TCP adds a queue and retransmissions of its own. To keep that queue short, a connection leaves little
+//! unsent data in the kernel, holds its session back while more waits here, and finally drops datagrams.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -35,38 +36,39 @@ use crate::{clock, handshake};
 
 /// The first bytes of a connection.
 const PREFACE: &[u8; 8] = b"SLACP\0\0\x01";
-/// The longest datagram, in bytes: the largest MTU.
+/// Maximum length of a datagram in bytes: the largest MTU of a hop.
 const LONGEST: usize = 9216;
-/// Bytes that wait here for the kernel before the session is held back, until it goes on, and before
-/// datagrams are dropped.
+/// Thresholds of the bytes queued here for the kernel: to hold the session back, to let it resume, and to
+/// drop datagrams.
 const FULL: usize = 128 << 10;
 const ROOM: usize = 32 << 10;
 const MOST: usize = 1 << 20;
-/// Bytes that the kernel holds without having sent them.
+/// Bytes that the kernel may hold unsent (`TCP_NOTSENT_LOWAT`), and the size of one write.
 const UNSENT: u32 = 64 << 10;
-/// Received datagrams that wait for the driver; then the peer's TCP waits.
+/// Capacity of the queue of received datagrams. While it is full, nothing is read from connections, so
+/// the peers' TCP stops sending.
 const ARRIVALS: usize = 512;
-/// Connections that belong to no session yet, those of one network, and all connections.
+/// Maximum connections: without a session in total, without a session from one network, and of all kinds.
 const MOST_UNPROVEN: usize = 256;
 const MOST_UNPROVEN_OF_NETWORK: usize = 64;
 const MOST_LINKS: usize = 16_384;
-/// Time for the preface, and for the first datagram of a session.
+/// Time limit for the preface, and for the first authentic datagram.
 const PROOF: Duration = Duration::from_secs(10);
-/// A connection without datagrams for this long is closed. Longer than any session survives silence.
+/// Idle time-out of a connection. Longer than any session survives silence.
 const IDLE: Duration = Duration::from_secs(20 * 60);
-/// How often a connection that sends is looked at.
+/// Minimum interval between two readings of a sending connection's TCP counters.
 const LOOK: Duration = Duration::from_secs(1);
 /// Pause after a failure to accept, such as a lack of descriptors.
 const PAUSE: Duration = Duration::from_millis(200);
 
-/// Identifies a connection.
+/// Identifies a TCP connection that carries datagrams; never reused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct ConnectionId(u64);
 
-/// A link of a session.
+/// A session and the number of one of its links.
 pub(crate) type Carried = (SessionId, u8);
 
-/// What happens on connections.
+/// An event of the connections, for the driver.
 #[derive(Debug)]
 pub(crate) enum TcpEvent {
     /// A datagram from the far end of a connection.
@@ -77,14 +79,14 @@ pub(crate) enum TcpEvent {
     Ended(ConnectionId),
 }
 
-/// What became of a datagram to send.
+/// Outcome of [`TcpLinks::send`].
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Sent {
-    /// No connection carries it: it is UDP's.
+    /// No connection carries it: send it over UDP.
     NotHere,
-    /// A connection has it, or dropped it.
+    /// Queued on a connection, or dropped by it.
     Taken,
-    /// As `Taken`; the connection's session is to be held back on that link until [`TcpEvent::Room`].
+    /// As `Taken`; the connection's session must be held back on that link until [`TcpEvent::Room`].
     Full(Carried),
 }
 
@@ -101,14 +103,14 @@ struct Shared {
 #[derive(Default)]
 struct State {
     links: BTreeMap<ConnectionId, Link>,
-    /// Which connection carries what goes to an address by a link: the UDP addresses of a terminal's
-    /// hubs, or the far ends of those that a hub has accepted, all by link 0.
+    /// The connection for each link and destination. At a terminal, the destinations are the UDP
+    /// addresses of its hubs; at a hub, the far ends of accepted connections, all on link 0.
     carrying: BTreeMap<(u8, SocketAddr), ConnectionId>,
-    /// Sessions that keep their connection when another one carries what goes to their peer.
+    /// Sessions pinned to their connection, although later datagrams to their peer use another one.
     kept: BTreeMap<Carried, ConnectionId>,
     /// Sessions that are held back because their connection is full.
     held_back: BTreeSet<Carried>,
-    /// Whether this is a hub, which accepts connections.
+    /// True for a hub, which accepts connections.
     accepts: bool,
     next: u64,
 }
@@ -116,11 +118,11 @@ struct State {
 struct Link {
     /// The address of the far end.
     far: SocketAddr,
-    /// The UDP address for which datagrams were diverted here last.
+    /// The UDP address whose datagrams were last diverted here.
     stands_for: Option<SocketAddr>,
     frames: UnboundedSender<Vec<u8>>,
     level: Arc<Level>,
-    /// The session that has proved to be at the far end, and its link.
+    /// The session and link authenticated at the far end.
     session: Option<Carried>,
     task: Option<AbortHandle>,
 }
@@ -133,17 +135,17 @@ impl Drop for Link {
     }
 }
 
-/// What waits for the kernel.
+/// Fill level of a connection's queue towards the kernel.
 #[derive(Default)]
 struct Level {
     bytes: AtomicUsize,
-    /// Whether the session is held back.
+    /// Set while the session is held back.
     full: AtomicBool,
 }
 
 impl State {
-    /// The connection, perhaps one that has just ended, that carries what goes by a link to an address:
-    /// what is of this session, or of none.
+    /// Returns the connection for datagrams of `session` (`None`: outside any session) to a destination
+    /// by a link. It may just have ended.
     fn carrying(
         &self,
         (link, to): (u8, SocketAddr),
@@ -153,7 +155,8 @@ impl State {
         if !self.accepts {
             return kept.or_else(|| self.carrying.get(&(link, to))).copied();
         }
-        // The address and port may be another's UDP socket behind the same address translation.
+        // Behind address translation, a UDP client may share its address and port with another
+        // machine's TCP connection. So only the session's own connection carries its datagrams.
         let has_proved = |id: &&ConnectionId| match session {
             Some(session) => self.proven(**id).is_some_and(|(proven, _)| proven == session),
             None => true,
@@ -161,13 +164,14 @@ impl State {
         self.carrying.get(&(0, to)).filter(has_proved).copied()
     }
 
-    /// The session that has proved to be at the far end of a connection, and its link.
+    /// Returns the session and link authenticated at the far end of a connection.
     fn proven(&self, id: ConnectionId) -> Option<Carried> {
         self.links.get(&id)?.session
     }
 
-    /// The connection to close so that another one from this network may try to prove itself: the oldest
-    /// of those that have not, of this network if it has as many as it may, else of the one with most.
+    /// Chooses the unauthenticated connection to close before another one from this network is accepted:
+    /// the network's oldest if it is at its limit, else, at the total limit, the oldest of the network
+    /// with most. `None` below both limits.
     fn in_the_way(&self, from: IpAddr) -> Option<ConnectionId> {
         let mut unproven = BTreeMap::<IpAddr, Vec<ConnectionId>>::new();
         for (id, link) in self.links.iter().filter(|(_, link)| link.session.is_none()) {
@@ -188,28 +192,27 @@ impl TcpLinks {
         Self(Arc::new(Shared { state, events, arrivals: Mutex::new(Some(arrivals)) }))
     }
 
-    /// What happens on the connections; for the driver, once.
+    /// Takes the receiver of the connections' events; `None` after the first call.
     pub(crate) fn take_events(&self) -> Option<Receiver<TcpEvent>> {
-        self.0.arrivals.lock().expect("nobody panics with the lock").take()
+        self.0.arrivals.lock().expect("no thread panics while it holds the lock").take()
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.0.state.lock().expect("nobody panics with the lock")
+        self.0.state.lock().expect("no thread panics while it holds the lock")
     }
 
-    /// Whether a connection carries what goes by a link to this address: what is of this session, or of
-    /// none.
+    /// Returns whether a connection carries datagrams of `session` (`None`: outside any session) to this
+    /// link and address.
     pub(crate) fn carries(&self, to: (u8, SocketAddr), session: Option<SessionId>) -> bool {
         self.lock().carrying(to, session).is_some()
     }
 
-    /// Whether this is a hub, which accepts connections.
+    /// True for a hub, which accepts connections.
     pub(crate) fn accepts(&self) -> bool {
         self.lock().accepts
     }
 
-    /// Sends a link's datagrams for a hub's UDP addresses over a connection on it from now on, or over
-    /// none.
+    /// Diverts a link's datagrams for a hub's UDP addresses to a connection, or back to UDP (`None`).
     pub(crate) fn divert(&self, link: u8, hub: &[SocketAddr], over: Option<ConnectionId>) {
         let mut state = self.lock();
         for address in hub {
@@ -220,7 +223,7 @@ impl TcpLinks {
         }
     }
 
-    /// Leaves what a session sends by a link on the connection that it has, whatever is diverted later.
+    /// Pins a session's link to its current connection, whatever is diverted later.
     pub(crate) fn keep(&self, session: Carried) {
         let mut state = self.lock();
         let has = |(_, link): &(&ConnectionId, &Link)| link.session == Some(session);
@@ -228,8 +231,8 @@ impl TcpLinks {
         found.into_iter().for_each(|id| _ = state.kept.insert(session, id));
     }
 
-    /// The address that datagrams from the far end of a connection come from, as far as sessions are
-    /// concerned; `None` if the connection is closed.
+    /// Returns the source address to report to the endpoint for datagrams of a connection; `None` if the
+    /// connection is closed.
     pub(crate) fn source(&self, id: ConnectionId) -> Option<SocketAddr> {
         self.lock().links.get(&id).map(|link| link.stands_for.unwrap_or(link.far))
     }
@@ -247,16 +250,18 @@ impl TcpLinks {
         closed.and_then(|link| link.session).into_iter().for_each(|session| self.let_go(session));
     }
 
-    /// Lets a session go on that was held back, because its connection is closed or no longer used.
+    /// Releases a session that was held back, because its connection has room, is closed or is no longer
+    /// used.
     pub(crate) fn let_go(&self, session: Carried) {
         if self.lock().held_back.remove(&session) {
             let events = self.0.events.clone();
+            // A task, because the driver itself calls this: it must not wait for room in its queue.
             tokio::spawn(async move { events.send(TcpEvent::Room(session)).await });
         }
     }
 
-    /// The session at the far end of a connection has sent an authentic datagram of a link. An older
-    /// connection of the same session and link is closed.
+    /// Records that a connection has delivered an authentic datagram of a session's link. Closes an older
+    /// connection of the same session and link.
     pub(super) fn prove(&self, id: ConnectionId, session: Carried) {
         let mut older = Vec::new();
         let before = {
@@ -274,15 +279,14 @@ impl TcpLinks {
             }
             before.filter(|before| *before != session)
         };
-        // Room on this connection is no longer told to one that used it before.
+        // A session that used this connection before no longer learns of room on it.
         before.into_iter().for_each(|before| self.let_go(before));
         if !older.is_empty() {
             self.let_go(session);
         }
     }
 
-    /// Sends a datagram by a link, if a connection carries those for its destination, or for the session
-    /// that it is of.
+    /// Queues a datagram on the connection that carries its session or destination, if there is one.
     pub(crate) fn send(
         &self,
         to: (u8, SocketAddr),
@@ -291,19 +295,20 @@ impl TcpLinks {
     ) -> Sent {
         let mut state = self.lock();
         let Some(id) = state.carrying(to, session) else { return Sent::NotHere };
-        // To a connection that has just ended: lost, like a datagram.
+        // The connection has just ended: the datagram is lost, as UDP would lose it.
         let Some(link) = state.links.get_mut(&id) else { return Sent::Taken };
         link.stands_for = Some(to.1);
         let Ok(length) = u16::try_from(datagram.len()) else { return Sent::Taken };
         let waiting = link.level.bytes.load(Ordering::Relaxed);
         if waiting + datagram.len() > MOST {
+            // Acknowledgements and repairs pass a session that is held back, so memory needs a bound.
             return Sent::Taken;
         }
         link.level.bytes.fetch_add(2 + datagram.len(), Ordering::Relaxed);
         let mut frame = Vec::with_capacity(2 + datagram.len());
         frame.extend_from_slice(&length.to_be_bytes());
         frame.extend_from_slice(datagram);
-        // A task that has ended reports so itself.
+        // Fails if the task has ended, which reports that by an event of its own.
         let _ = link.frames.send(frame);
         match link.session {
             Some(session) if waiting >= FULL && !link.level.full.swap(true, Ordering::Relaxed) => {
@@ -314,11 +319,11 @@ impl TcpLinks {
         }
     }
 
-    /// Connects to a hub by a link, within TLS if this host is given. The connection carries nothing
+    /// Connects to a hub by a link, within TLS if `tls_host` is given. The connection carries no datagrams
     /// until [`Self::divert`].
     ///
     /// # Errors
-    /// The system's, and those of TLS; `TimedOut` after 10 s.
+    /// Those of the system and of TLS; `TimedOut` after 10 s.
     pub(crate) async fn connect(
         &self,
         hub: SocketAddr,
@@ -348,10 +353,11 @@ impl TcpLinks {
         Ok(self.add(hub, Arrived::Ours(connection)))
     }
 
-    /// [`Self::connect`] to the first of a hub's addresses that accepts; returns that, too.
+    /// Tries the addresses of a hub in turn with [`Self::connect`]. Returns the first connection and its
+    /// address.
     ///
     /// # Errors
-    /// The last one's.
+    /// That of the last address.
     pub(crate) async fn connect_to(
         &self,
         hub: &TcpAddress,
@@ -374,6 +380,7 @@ impl TcpLinks {
         loop {
             match listener.accept().await {
                 Ok((stream, address)) => {
+                    // A dual-stack listener reports IPv4 addresses in mapped form.
                     let address = SocketAddr::new(address.ip().to_canonical(), address.port());
                     if self.make_room(address.ip()) {
                         prepare(&SockRef::from(&stream));
@@ -388,15 +395,15 @@ impl TcpLinks {
         }
     }
 
-    /// Makes room for another connection from this address that may try to prove itself, if necessary in
-    /// the place of another. Returns whether there is room.
+    /// Makes room for another unauthenticated connection from this address, closing one if necessary.
+    /// Returns false at the limit of all connections.
     fn make_room(&self, from: IpAddr) -> bool {
         let closed = self.lock().in_the_way(from);
         closed.into_iter().for_each(|id| self.close(id));
         self.lock().links.len() < MOST_LINKS
     }
 
-    /// Carries the datagrams of a connection. The far end of an accepted one has to prove itself.
+    /// Registers a connection and spawns the task that carries its datagrams.
     fn add(&self, far: SocketAddr, arrived: Arrived) -> ConnectionId {
         let (frames, outgoing) = mpsc::unbounded_channel();
         let level = Arc::<Level>::default();
@@ -405,7 +412,7 @@ impl TcpLinks {
         let id = ConnectionId(state.next);
         let mut replaced = None;
         if let Arrived::Theirs(..) = arrived {
-            // One from the same port has ended, as far as its client knows.
+            // Its client reuses the port, so an earlier connection from there has ended.
             let before = state.carrying.insert((0, far), id);
             replaced = before.and_then(|before| state.links.remove(&before)?.session);
         }
@@ -451,9 +458,11 @@ impl TcpLinks {
         let session = {
             let mut state = self.lock();
             let Some(mut link) = state.links.remove(&id) else { return };
-            // This is its task.
+            // Dropping the entry would abort the task that runs this.
             link.task = None;
             state.kept.retain(|_, over| *over != id);
+            // A terminal keeps the entry until it diverts again: what it sends meanwhile is lost, instead of
+            // going over UDP, which is blocked.
             if state.accepts {
                 state.carrying.retain(|_, over| *over != id);
             }
@@ -463,8 +472,8 @@ impl TcpLinks {
         let _ = self.0.events.send(TcpEvent::Ended(id)).await;
     }
 
-    /// Reads datagrams until the connection ends or breaks the rules. One that was accepted must
-    /// prove itself soon after it has `begun`.
+    /// Reads datagrams until the connection ends or violates the framing. An accepted connection
+    /// (`begun`: its start) must deliver an authentic datagram within 10 s.
     async fn read(
         &self,
         id: ConnectionId,
@@ -490,7 +499,7 @@ impl TcpLinks {
         }
     }
 
-    /// Writes datagrams, many at a time, until the connection ends.
+    /// Writes queued datagrams, up to 64 kB at a time, until the connection ends.
     async fn write(
         &self,
         id: ConnectionId,
@@ -510,6 +519,7 @@ impl TcpLinks {
                 bytes.extend(frame);
             }
             writer.write_all(&bytes).await?;
+            // TLS buffers records of its own.
             writer.flush().await?;
             follow(&mut choice, &mut looked, socket);
             let before = level.bytes.fetch_sub(bytes.len(), Ordering::Relaxed);
@@ -527,17 +537,17 @@ type Writer = Box<dyn AsyncWrite + Send + Unpin>;
 
 /// A connection, plain or within TLS.
 struct Connection {
-    /// The socket itself, for its settings and figures.
+    /// A duplicate of the socket, for its options and counters.
     socket: OwnedFd,
     reader: Reader,
     writer: Writer,
 }
 
-/// A connection that is to carry datagrams.
+/// A new connection, by the side that opened it.
 enum Arrived {
-    /// This side has opened it.
+    /// Opened by this side; the preface has been sent.
     Ours(Connection),
-    /// A terminal has opened it, within TLS or not.
+    /// Opened by a terminal. With an acceptor, it may begin with a TLS handshake.
     Theirs(TcpStream, Option<TlsAcceptor>),
 }
 
@@ -548,7 +558,7 @@ impl Connection {
         Ok(Self { socket, reader: Box::new(reader), writer: Box::new(writer) })
     }
 
-    /// Asks for this host by TLS.
+    /// Performs the TLS handshake of a terminal, with `host` as the server name (SNI).
     async fn to_hub(stream: TcpStream, host: &str) -> io::Result<Self> {
         let socket = stream.as_fd().try_clone_to_owned()?;
         let within = tls::connector()?.connect(tls::server_name(host)?, stream).await?;
@@ -556,13 +566,14 @@ impl Connection {
         Ok(Self { socket, reader: Box::new(reader), writer: Box::new(writer) })
     }
 
-    /// Looks whether a terminal speaks TLS.
+    /// Performs the TLS handshake of a hub if the terminal's first byte announces one.
     async fn of_terminal(
         stream: TcpStream,
         far: IpAddr,
         tls: Option<TlsAcceptor>,
     ) -> io::Result<Self> {
         let Some(tls) = tls else { return Self::plain(stream) };
+        // Not consumed, since the TLS handshake or the preface begins with it.
         let mut first = [0];
         stream.peek(&mut first).await?;
         if first[0] != tls::FIRST {
@@ -575,14 +586,14 @@ impl Connection {
     }
 }
 
-/// Reads the first bytes of an accepted connection.
+/// Reads and checks the preface of an accepted connection.
 async fn read_preface(reader: &mut (impl AsyncRead + Unpin)) -> io::Result<()> {
     let mut preface = [0; PREFACE.len()];
     reader.read_exact(&mut preface).await?;
     if preface == *PREFACE { Ok(()) } else { Err(io::ErrorKind::InvalidData.into()) }
 }
 
-/// Reads one datagram behind its length.
+/// Reads one length-prefixed datagram.
 async fn read_datagram(reader: &mut (impl AsyncRead + Unpin)) -> io::Result<Vec<u8>> {
     let length = usize::from(reader.read_u16().await?);
     if length == 0 || length > LONGEST {
@@ -594,7 +605,7 @@ async fn read_datagram(reader: &mut (impl AsyncRead + Unpin)) -> io::Result<Vec<
     Ok(datagram)
 }
 
-/// The datagrams that an accepted connection delivers until it ends or breaks the rules.
+/// Returns the datagrams of an accepted connection until it ends or violates the framing.
 #[cfg(feature = "fuzzing")]
 pub(crate) async fn datagrams(mut reader: impl AsyncRead + Unpin) -> Vec<Vec<u8>> {
     let mut datagrams = Vec::new();
@@ -606,8 +617,8 @@ pub(crate) async fn datagrams(mut reader: impl AsyncRead + Unpin) -> Vec<Vec<u8>
     datagrams
 }
 
-/// Looks at a connection that sends, once a second, and changes its congestion control if it should
-/// have another. Where there is no BBR, it has the default, or CUBIC.
+/// Reads a sending connection's counters, at most once a second, and switches its congestion control if
+/// [`ControlChoice`] says so. Without BBR in the kernel, the default or CUBIC stays.
 fn follow(choice: &mut ControlChoice, looked: &mut Instant, socket: &OwnedFd) {
     let now = clock::now();
     if now.saturating_since(*looked) < LOOK {
@@ -626,7 +637,8 @@ fn follow(choice: &mut ControlChoice, looked: &mut Instant, socket: &OwnedFd) {
     }
 }
 
-/// Settings of a connection that carries datagrams. Each is an improvement only.
+/// Sets the options of a connection that carries datagrams. Failures are ignored: the connection also
+/// works without each of them.
 fn prepare(socket: &SockRef<'_>) {
     let _ = socket.set_tcp_nodelay(true);
     let _ = socket.set_tcp_notsent_lowat(UNSENT);

@@ -1,7 +1,9 @@
 //! TLS around the hop's TCP connections, for networks that let nothing else pass on port 443.
 //!
-//! It protects nothing: SLACP authenticates both sides and encrypts all within. So a terminal takes
-//! any certificate, also that of a proxy which looks into TLS.
+//! It is no security boundary: SLACP authenticates both sides and encrypts everything inside. So a
+//! terminal accepts any certificate, also that of a proxy that intercepts TLS.
+//!
+//! The gateway's other TLS servers and clients are configured here, too; those clients verify servers.
 
 use std::fs::File;
 use std::io::{self, BufReader};
@@ -27,26 +29,27 @@ use crate::config::keys::private_pem;
 /// The first byte of a TLS connection: a handshake record (RFC 8446 §5.1).
 pub(super) const FIRST: u8 = 0x16;
 
-/// The hub's side.
+/// Creates the acceptor of a hub's TCP port.
 ///
 /// # Errors
-/// What is wrong with a file, and with which.
+/// The file that cannot be used, and why.
 pub(crate) fn acceptor(files: &TlsFiles) -> Result<TlsAcceptor, String> {
     acceptor_of(files, &[])
 }
 
-/// A server's side that speaks these protocols (ALPN).
+/// Creates the acceptor of a server that speaks these protocols (ALPN).
 ///
 /// # Errors
-/// What is wrong with a file, and with which.
+/// The file that cannot be used, and why.
 pub(crate) fn acceptor_of(files: &TlsFiles, protocols: &[&[u8]]) -> Result<TlsAcceptor, String> {
     accepting(files, WebPkiClientVerifier::no_client_auth(), protocols)
 }
 
-/// A server's side for clients that show a certificate of one of the authorities in a file (PEM).
+/// Creates the acceptor of a server whose clients must show a certificate of one of the authorities in a
+/// file (PEM).
 ///
 /// # Errors
-/// What is wrong with a file, and with which.
+/// The file that cannot be used, and why.
 pub(crate) fn acceptor_verifying(
     files: &TlsFiles,
     authorities: &Path,
@@ -73,7 +76,7 @@ fn accepting(
     Ok(TlsAcceptor::from(Arc::new(config)))
 }
 
-/// A certificate with those that lead to its authority, and its key.
+/// Reads a certificate chain and its private key (PEM).
 fn identity(
     files: &TlsFiles,
 ) -> Result<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>), String> {
@@ -95,12 +98,12 @@ fn identity(
     Ok((chain, key))
 }
 
-/// What is wrong with a key that does not belong to its certificate.
+/// Describes the error of a key that does not belong to its certificate.
 fn unlike(files: &TlsFiles, error: &Error) -> String {
     format!("{}: {error}", files.key.display())
 }
 
-/// The terminal's side.
+/// Creates the connector of a terminal, which accepts any certificate.
 pub(super) fn connector() -> io::Result<TlsConnector> {
     let provider = provider();
     let any = Arc::new(AnyCertificate(Arc::clone(&provider)));
@@ -113,11 +116,11 @@ pub(super) fn connector() -> io::Result<TlsConnector> {
     Ok(TlsConnector::from(Arc::new(config)))
 }
 
-/// A client's side that verifies the server, by the authorities in a file (PEM) or by the system's, shows
-/// `own` to servers that ask, and speaks these protocols (ALPN).
+/// Creates a connector that verifies servers, by the authorities in a file (PEM) or by the system's. It
+/// shows the certificate `own` to servers that ask, and speaks these protocols (ALPN).
 ///
 /// # Errors
-/// What is wrong with a file, or that the system has no authorities.
+/// The file that cannot be used, and why; or that the system has no authorities.
 pub(crate) fn verifying(
     authorities: Option<&Path>,
     own: Option<&TlsFiles>,
@@ -138,7 +141,7 @@ pub(crate) fn verifying(
     Ok(TlsConnector::from(Arc::new(config)))
 }
 
-/// The authorities in a file, or the system's.
+/// Reads the authorities in a file, or the system's.
 fn roots(authorities: Option<&Path>) -> Result<RootCertStore, String> {
     let mut roots = RootCertStore::empty();
     let found = match authorities {
@@ -151,6 +154,7 @@ fn roots(authorities: Option<&Path>) -> Result<RootCertStore, String> {
         }
         None => rustls_native_certs::load_native_certs().certs,
     };
+    // Systems carry certificates that rustls cannot parse; one usable authority is enough.
     let (good, _) = roots.add_parsable_certificates(found);
     if good == 0 {
         let place = authorities.map_or("this system".to_owned(), |it| it.display().to_string());
@@ -159,10 +163,10 @@ fn roots(authorities: Option<&Path>) -> Result<RootCertStore, String> {
     Ok(roots)
 }
 
-/// The name of a server.
+/// Parses the name or address of a server.
 ///
 /// # Errors
-/// If it is none.
+/// `InvalidInput` if it is neither.
 pub(crate) fn server_name(host: &str) -> io::Result<ServerName<'static>> {
     let name = ServerName::try_from(host.to_owned());
     name.map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))
@@ -172,7 +176,7 @@ fn provider() -> Arc<CryptoProvider> {
     Arc::new(ring::default_provider())
 }
 
-/// Accepts every certificate whose owner has its key.
+/// Accepts every certificate whose private key the server has.
 #[derive(Debug)]
 struct AnyCertificate(Arc<CryptoProvider>);
 

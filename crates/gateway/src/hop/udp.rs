@@ -17,7 +17,7 @@ use units::ByteCount;
 
 use crate::presence;
 
-/// Socket buffers: 64 ms at 1 Gbit/s, for while we are busy.
+/// Size of the socket buffers: 64 ms at 1 Gbit/s, for the time in which the thread is busy.
 const KERNEL_BUFFER: ByteCount = ByteCount::new(8 << 20);
 /// Maximum UDP payload over IPv4; GRO and GSO stay below it too.
 const LARGEST_PAYLOAD: usize = 65_507;
@@ -25,7 +25,7 @@ const LARGEST_PAYLOAD: usize = 65_507;
 /// A UDP socket on one local address.
 pub(crate) struct UdpLink {
     datagrams: Datagrams,
-    /// Whether it is an IPv6 socket, which uses IPv4 as mapped addresses.
+    /// True for an IPv6 socket, on which IPv4 addresses are IPv4-mapped.
     v6: bool,
 }
 
@@ -38,7 +38,7 @@ impl UdpLink {
         Self::of(bind(local, false)?, local.is_ipv6())
     }
 
-    /// As [`Self::bind`], for packets of that interface only.
+    /// Like [`Self::bind`], for packets of that interface only.
     ///
     /// # Errors
     /// The system's, such as `ENODEV` if there is no such interface.
@@ -46,12 +46,12 @@ impl UdpLink {
         Self::of(bind_device(local, interface)?, local.is_ipv6())
     }
 
-    /// Whether the socket may be readable; if not, the task is woken when it is.
+    /// Polls the socket's readiness for reading, and registers the task.
     pub(crate) fn poll_readable(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.socket().poll_recv_ready(context)
     }
 
-    /// A bound socket; `v6` tells whether it is an IPv6 socket.
+    /// Wraps a bound socket and enlarges its buffers. `v6`: it is an IPv6 socket.
     ///
     /// # Errors
     /// The system's.
@@ -68,7 +68,7 @@ impl UdpLink {
         self.datagrams.socket()
     }
 
-    /// The local address.
+    /// The bound local address, with the port that the kernel chose for port 0.
     pub(crate) fn local_addr(&self) -> io::Result<SocketAddr> {
         self.socket().local_addr()
     }
@@ -83,23 +83,24 @@ impl UdpLink {
         self.socket().writable().await
     }
 
-    /// Maximum datagrams per [`Batch`].
+    /// Maximum datagrams per [`Batch`] that the kernel can split (GSO).
     pub(crate) fn most_segments(&self) -> usize {
         self.datagrams.sender().max_gso_segments()
     }
 
-    /// Sends a batch; `WouldBlock` if the kernel has no room now, or until the runtime has seen that there
-    /// is. [`Self::writable`] waits for both.
+    /// Sends a batch. Fails with `WouldBlock` while the kernel has no room, and until the runtime has
+    /// noticed that it has again. [`Self::writable`] waits for both.
     pub(crate) fn send(&self, batch: &Batch, from: Option<IpAddr>) -> io::Result<()> {
         self.socket().try_io(Interest::WRITABLE, || self.send_at_once(batch, from))
     }
 
-    /// As [`Self::send`], but asks the kernel only: for a socket that is never waited for.
+    /// Like [`Self::send`], but ignores the runtime's readiness: for a socket that is never awaited.
     pub(crate) fn send_at_once(&self, batch: &Batch, from: Option<IpAddr>) -> io::Result<()> {
         let Some(Label { to, traffic_class, .. }) = batch.label else { return Ok(()) };
         let destination = self.outward(to);
         let segment = (batch.count > 1).then_some(batch.segment);
         if traffic_class.is_marked() {
+            // quinn-udp sets the ECN bits only, so that a code point needs a call of our own.
             let marked = Marked {
                 destination,
                 source: from,
@@ -120,7 +121,7 @@ impl UdpLink {
         self.datagrams.sender().try_send(UdpSockRef::from(self.socket()), &transmit)
     }
 
-    /// As [`Datagrams::receive`].
+    /// Receives with [`Datagrams::receive`]; `take` gets source, local address, ECN bits and payload.
     pub(crate) fn receive(
         &self,
         memory: &mut Reception,
@@ -131,7 +132,7 @@ impl UdpLink {
         })
     }
 
-    /// On an IPv6 socket, IPv4 addresses take the form `::ffff:a.b.c.d`.
+    /// Converts a destination for the socket: an IPv6 socket takes IPv4 addresses as `::ffff:a.b.c.d`.
     fn outward(&self, address: SocketAddr) -> SocketAddr {
         match address.ip() {
             IpAddr::V4(v4) if self.v6 => {
@@ -142,22 +143,22 @@ impl UdpLink {
     }
 }
 
-/// A bound socket for packets of that interface only.
+/// Binds a socket for packets of that interface only.
 ///
 /// # Errors
 /// The system's.
 pub(super) fn bind_device(local: SocketAddr, interface: Option<&str>) -> io::Result<Socket> {
     let socket = open(local)?;
-    // First the device: two links may have the same port, each on its own.
+    // The device first: two links may use the same port, each on its own device.
     socket.bind_device(interface.map(str::as_bytes))?;
     presence::bind(&socket, local)?;
     Ok(socket)
 }
 
-/// Whether [`UdpLink::bind_to`] would succeed.
+/// Tests whether [`UdpLink::bind_to`] would succeed.
 ///
 /// # Errors
-/// The system's.
+/// The system's reason why not.
 pub(crate) fn try_bind(local: SocketAddr, interface: Option<&str>) -> io::Result<()> {
     bind_device(local, interface).map(drop)
 }
@@ -177,19 +178,20 @@ fn open(local: SocketAddr) -> io::Result<Socket> {
     Ok(socket)
 }
 
-/// Binds a socket for each of the `parts` of a hub to one address. The kernel puts the packets of a
-/// session on the socket of its part; what it does not, the parts sort themselves.
+/// Binds one socket for each of the `parts` of a hub, all to one address. The kernel steers the packets of
+/// a session to the socket of its part; without that, the parts forward them to each other.
 ///
 /// # Errors
 /// The system's; `AddrInUse` also if another process shares the address with those that permit it.
 pub(crate) fn bind_parts(local: SocketAddr, parts: u8) -> io::Result<Vec<Socket>> {
-    // Alone, to find out whether the address is free.
+    // Without SO_REUSEPORT first, which fails if the address is in use.
     let alone = bind(local, false)?;
     if parts <= 1 {
-        // From now on another process of this user may bind beside it.
+        // An upgraded process of the same user may now bind beside this one.
         alone.set_reuse_port(true)?;
         return Ok(vec![alone]);
     }
+    // For port 0, all parts share the port that the kernel has chosen.
     let port = alone.local_addr()?.as_socket().map_or(local.port(), |bound| bound.port());
     drop(alone);
     let local = SocketAddr::new(local.ip(), port);
@@ -197,16 +199,17 @@ pub(crate) fn bind_parts(local: SocketAddr, parts: u8) -> io::Result<Vec<Socket>
     let PacketMark { mask, kind, index_at } = PACKET_MARK;
     let steering = Steering { mask, kind, number_at: index_at, sockets: parts, before: None };
     if let Err(error) = steer(&sockets[0], steering) {
-        tracing::debug!("the kernel does not sort datagrams: {error}");
+        // Not fatal: the parts then forward datagrams to each other.
+        tracing::debug!("the kernel cannot steer datagrams to workers: {error}");
     }
     Ok(sockets)
 }
 
-/// Binds sockets as [`bind_parts`] does beside those of another process of this user.
-/// Packets of its sessions go to it, all others come here.
+/// Binds sockets like [`bind_parts`], beside those of the process that this one replaces. The kernel
+/// steers packets of that process's sessions to it, and all others here.
 ///
 /// # Errors
-/// The system's; also if it cannot sort datagrams.
+/// The system's; also if the kernel cannot steer datagrams.
 pub(crate) fn bind_beside(
     local: SocketAddr,
     parts: u8,
@@ -221,7 +224,7 @@ pub(crate) fn bind_beside(
     Ok(bound)
 }
 
-/// What an IP header says of a datagram's service.
+/// The traffic class byte of an IP header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct TrafficClass {
     /// Code point, 0 to 63.
@@ -234,25 +237,25 @@ impl TrafficClass {
         self.dscp != 0
     }
 
-    /// The byte in the header (RFC 2474 §3).
+    /// The byte as in the header (RFC 2474 §3, RFC 3168 §5).
     fn bits(self) -> u8 {
         self.dscp << 2 | self.ecn.bits()
     }
 }
 
-/// Where a datagram goes, and how. Those with the same label may share a batch.
+/// Destination and treatment of a datagram. Datagrams with equal labels may share a batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Label {
     pub(crate) to: SocketAddr,
     pub(crate) traffic_class: TrafficClass,
-    /// The link it takes.
+    /// Number of the link that it is sent over.
     pub(crate) link: u8,
-    /// The session it is of.
+    /// The session that it belongs to; `None` for handshakes and the like.
     pub(crate) session: Option<SessionId>,
 }
 
-/// Datagrams of equal length (the last may be shorter) with one label, which the kernel splits again
-/// (UDP GSO).
+/// Datagrams of equal length (the last may be shorter) with one label, sent in one call and split by the
+/// kernel (UDP GSO).
 #[derive(Debug, Default)]
 pub(crate) struct Batch {
     label: Option<Label>,
@@ -266,12 +269,12 @@ impl Batch {
         self.label.map(|label| label.to)
     }
 
-    /// The link that it takes.
+    /// Number of the link of its datagrams; 0 if empty.
     pub(crate) fn link(&self) -> u8 {
         self.label.map_or(0, |label| label.link)
     }
 
-    /// The session that it is of.
+    /// The session of its datagrams, if they belong to one.
     pub(crate) fn session(&self) -> Option<SessionId> {
         self.label.and_then(|label| label.session)
     }
@@ -280,7 +283,7 @@ impl Batch {
         self.count
     }
 
-    /// The datagrams in their order.
+    /// Iterates over the datagrams in sending order.
     pub(crate) fn datagrams(&self) -> impl Iterator<Item = &[u8]> {
         self.bytes.chunks(self.segment.max(1))
     }
@@ -291,13 +294,14 @@ impl Batch {
         self.count = 0;
     }
 
-    /// Whether no datagram can be added: the batch is full, or its last datagram is shorter.
+    /// Returns whether no datagram can be added: the batch has `most` or is full, or its last datagram is
+    /// shorter than the others.
     pub(crate) fn is_closed(&self, most: usize) -> bool {
         let is_full = self.count >= most || self.bytes.len() + self.segment > LARGEST_PAYLOAD;
         self.count > 0 && (is_full || self.bytes.len() < self.count * self.segment)
     }
 
-    /// Adds a datagram; false if it needs a new batch.
+    /// Appends a datagram; false if it needs a new batch.
     pub(crate) fn join(&mut self, label: Label, datagram: &[u8], most: usize) -> bool {
         let joins = !self.is_closed(most) && self.is_like(label, datagram.len());
         if joins {
@@ -307,7 +311,7 @@ impl Batch {
         joins
     }
 
-    /// Adds the datagram that `build` appends to the batch's own buffer, if there is one.
+    /// Lets `build` append a datagram to the batch's buffer, without a copy, and adds it if it fits.
     pub(crate) fn build(
         &mut self,
         most: usize,
@@ -324,23 +328,23 @@ impl Batch {
         Built::Joined
     }
 
-    /// Adds the datagrams, as long as the last and with its label, that `build` appends to the batch's own
-    /// buffer. It is told how many there is room for, and returns how many there are.
+    /// Adds datagrams of the same length and label as the last one, which `build` appends to the batch's
+    /// buffer. `build` gets the number that there is room for, and returns the number it has appended.
     pub(crate) fn add(&mut self, most: usize, build: impl FnOnce(&mut Vec<u8>, usize) -> usize) {
         if self.is_closed(most) {
             return;
         }
         let room = (LARGEST_PAYLOAD - self.bytes.len()) / self.segment.max(1);
         self.count += build(&mut self.bytes, room.min(most - self.count));
-        debug_assert_eq!(self.bytes.len(), self.count * self.segment, "they are as long");
+        debug_assert_eq!(self.bytes.len(), self.count * self.segment, "all have the same length");
     }
 
-    /// Whether a datagram of `len` bytes can be added to a batch that is not closed.
+    /// Returns whether a datagram of `len` bytes fits a batch that is not closed.
     fn is_like(&self, label: Label, len: usize) -> bool {
         self.count == 0 || self.label == Some(label) && len <= self.segment
     }
 
-    /// Counts a datagram that was appended.
+    /// Counts an appended datagram; the first one sets the label and the segment length.
     fn enter(&mut self, label: Label, len: usize) {
         if self.count == 0 {
             (self.label, self.segment) = (Some(label), len);
@@ -349,13 +353,13 @@ impl Batch {
     }
 }
 
-/// What became of a datagram that was built in a batch's buffer.
+/// Outcome of [`Batch::build`].
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Built {
-    /// There was none.
+    /// There was no datagram to build.
     Nothing,
     Joined,
-    /// It needs a new batch.
+    /// It does not fit this batch and must begin a new one.
     Apart(Label, Vec<u8>),
 }
 

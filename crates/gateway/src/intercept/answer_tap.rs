@@ -1,5 +1,5 @@
-//! SYNs that our nftables table redirects, and the answers that this machine sends to them: headers that
-//! the kernel logs, for [`AnswerWatch`].
+//! Redirected SYNs and the answers that this machine sends to them, as headers logged by the kernel, for
+//! [`AnswerWatch`].
 //!
 //! [`AnswerWatch`]: pep::admission::AnswerWatch
 
@@ -14,24 +14,24 @@ use pep::traffic::{Packet, segment_of};
 
 use super::netfilter::Slot;
 
-/// Offset of the flags in the TCP header, and the one of an answer (RFC 9293 §3.1).
+/// Offset of the flags in the TCP header, and the flag of an answer (RFC 9293 §3.1).
 const FLAGS: usize = 13;
 const ACK: u8 = 0x10;
 
-/// Receives what is logged.
+/// Receives logged SYNs and answers.
 pub(crate) struct AnswerTap {
     socket: Watched,
     buffer: Vec<u8>,
 }
 
-/// A sign of life, or of its absence, between a client and the listener.
+/// A logged packet between a client and the listener.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Sighting {
-    /// A SYN from `source` is on its way to the listener.
+    /// A SYN from the client `source` is on its way to the listener.
     Syn { source: SocketAddr, destination: SocketAddr },
-    /// An answer leaves for `source`.
+    /// An answer leaves for the client `source`.
     Answer { source: SocketAddr, destination: SocketAddr },
-    /// The kernel had to leave some out.
+    /// The kernel has dropped log messages.
     Gap,
 }
 
@@ -45,7 +45,7 @@ impl AnswerTap {
         Ok(Self { socket: Watched::new(descriptor)?, buffer: vec![0; 32 << 10] })
     }
 
-    /// Waits for the next sightings, in the order of their occurrence. Cancel-safe.
+    /// Waits for the next logged packets, in order of time. Cancel-safe.
     pub(crate) async fn next(&mut self) -> Vec<Sighting> {
         loop {
             // Fails only while the runtime shuts down.
@@ -66,7 +66,7 @@ impl AnswerTap {
     }
 }
 
-/// Reads the headers of a SYN or of its answer.
+/// Parses the headers of a SYN or of its answer; `None` for other packets.
 fn sighting(packet: &[u8]) -> Option<Sighting> {
     let parsed = Packet::parse(packet)?;
     let [source, destination] = parsed.ports?;

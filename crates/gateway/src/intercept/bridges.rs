@@ -1,9 +1,9 @@
-//! Clients' interfaces that are bridges, and whose frames pass through the netfilter hooks of IP
+//! Clients' interfaces that are bridges whose frames pass through the netfilter hooks of IP
 //! (br_netfilter; Docker switches it on with `net.bridge.bridge-nf-call-iptables=1`).
 //!
-//! The hooks then run within the bridge, before the frame comes up to IP, and not again there. `ip_rcv`
-//! drops the socket that `tproxy` has chosen meanwhile, so a redirected SYN reaches nobody. Marks
-//! survive: established connections work.
+//! The hooks then run within the bridge, before the frame reaches IP, and are not run again there. `ip_rcv`
+//! drops the socket that `tproxy` has chosen, so a redirected SYN reaches no listener. Marks survive:
+//! established connections work.
 
 use std::fs;
 
@@ -14,19 +14,19 @@ use pep::traffic::Version;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct FilteredBridge {
     pub(crate) name: String,
-    /// Its hardware address.
+    /// Hardware address of the bridge.
     pub(crate) station: [u8; 6],
-    /// Whether IPv4, and IPv6, pass through the hooks.
+    /// Versions whose frames pass through the hooks: IPv4, IPv6.
     versions: [bool; 2],
 }
 
 impl FilteredBridge {
-    /// Whether the kernel loses the socket of redirected packets.
+    /// Returns whether the kernel loses the socket of redirected packets of this version.
     pub(crate) fn loses(&self, version: Version) -> bool {
         self.versions[usize::from(version == Version::V6)]
     }
 
-    /// How to make `tproxy` work.
+    /// Describes the settings with which `tproxy` would work.
     pub(crate) fn mend(&self) -> String {
         let settings = [("ip", Version::V4), ("ip6", Version::V6)];
         let on = settings.iter().filter(|(_, version)| self.loses(*version));
@@ -46,13 +46,13 @@ impl FilteredBridge {
     }
 }
 
-/// Those of the interfaces that are such bridges.
+/// Finds the interfaces that are bridges with filtered frames.
 pub(crate) fn filtered(interfaces: &[String]) -> Vec<FilteredBridge> {
     let everywhere = ["iptables", "ip6tables"].map(|tables| {
         let setting = format!("/proc/sys/net/bridge/bridge-nf-call-{tables}");
         fs::read_to_string(setting).ok().map(|on| on.trim() != "0")
     });
-    // Without the settings, the kernel has no br_netfilter (or has not loaded it).
+    // Without these settings, br_netfilter is not loaded.
     let [Some(v4), Some(v6)] = everywhere else { return Vec::new() };
     let Ok(mut kernel) = RouteSocket::open() else { return Vec::new() };
     let filtered = |name: &String| {

@@ -1,5 +1,5 @@
-//! Deferred answers ([`PendingSyns`]): the SYNs that the table withholds ([`SynTap`]) wait for the far
-//! end, and each connection that the listener then accepts goes to the task that waited for it.
+//! Deferred answers ([`PendingSyns`]): SYNs that the table withholds ([`SynTap`]) wait until the far end
+//! has answered. Each connection that the listener then accepts goes to the task that waits for it.
 //!
 //! [`SynTap`]: crate::intercept::syn_tap::SynTap
 
@@ -18,7 +18,7 @@ use crate::intercept::listener::Accepted;
 use crate::intercept::syn_tap::SynInjector;
 use crate::socket_options;
 
-/// How long a client may take to complete the TCP handshake after its SYN was let in.
+/// Time limit for a client to complete the TCP handshake after its SYN was reinjected.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Pending SYNs, and the connections that resulted from them.
@@ -31,21 +31,21 @@ pub(crate) struct Deferral {
 #[derive(Default)]
 struct Flows {
     pending_syns: PendingSyns,
-    /// Receive the connections once the listener has accepted them.
+    /// Senders of accepted connections to the tasks that wait for them.
     waiting: BTreeMap<pep::relay::PendingSyn, oneshot::Sender<TcpStream>>,
 }
 
-/// What became of a SYN.
+/// Outcome of [`Deferral::handle_syn`].
 pub(crate) enum Taken {
-    /// It is the first of its connection.
+    /// The first SYN of its connection.
     New(DeferredSyn),
-    /// Its connection was let in before, and so was this SYN.
+    /// A retransmission after the connection was let in: reinjected again.
     LetIn,
-    /// It waits already, or too many do.
+    /// A retransmission of a pending SYN, or too many are pending.
     Dropped,
 }
 
-/// A SYN waiting for the far end. Dropped when its connection is over.
+/// A SYN waiting for the far end. Its owner drops it when the connection has ended.
 pub(crate) struct DeferredSyn {
     deferral: Deferral,
     pending: pep::relay::PendingSyn,
@@ -58,7 +58,7 @@ impl Deferral {
         Self { injector, flows: Arc::default() }
     }
 
-    /// Takes a SYN.
+    /// Handles a withheld SYN.
     pub(crate) fn handle_syn(&self, syn: Syn) -> Taken {
         let Open { source, destination, .. } = syn.open();
         let mut flows = self.lock();
@@ -76,8 +76,8 @@ impl Deferral {
         Taken::New(DeferredSyn { deferral: self.clone(), pending, syn, socket })
     }
 
-    /// Passes an accepted connection to its SYN. A connection whose SYN has timed out is
-    /// reset.
+    /// Passes an accepted connection to the task that waits for it. If its SYN is no longer pending, the
+    /// connection is reset.
     pub(crate) fn deliver(&self, accepted: Accepted) {
         let mut flows = self.lock();
         let Open { source, destination, .. } = accepted.open;
@@ -91,23 +91,24 @@ impl Deferral {
         unwanted.into_iter().for_each(socket_options::reset);
     }
 
-    /// Drops the pending SYNs. From here on SYNs pass unaccelerated, and a client that connects
+    /// Drops all pending SYNs. Their retransmissions may now pass unaccelerated, and a client that connects
     /// that way must not be answered twice.
     pub(crate) fn forget(&self) {
         self.lock().pending_syns.forget();
     }
 
     fn lock(&self) -> MutexGuard<'_, Flows> {
-        self.flows.lock().expect("nobody panics while holding the flows")
+        self.flows.lock().expect("no thread panics while it holds the flows")
     }
 }
 
 impl DeferredSyn {
+    /// Addresses and code point of the SYN.
     pub(crate) fn open(&self) -> Open {
         self.syn.open()
     }
 
-    /// Lets the SYN in. Returns false if it is no longer pending.
+    /// Reinjects the SYN, which the listener then answers. Returns false if it is no longer pending.
     pub(crate) fn let_in(&self) -> bool {
         let is_open = self.deferral.lock().pending_syns.answer(self.pending);
         if is_open {
@@ -116,15 +117,16 @@ impl DeferredSyn {
         is_open
     }
 
-    /// Tells the client why the connection failed.
+    /// Answers the client with the reason of the failure, unless the SYN is no longer pending.
     pub(crate) fn refuse(self, reason: ResetReason) {
         let is_open = self.deferral.lock().pending_syns.contains(self.pending);
+        // A SYN that was forgotten may have passed unaccelerated, and must not be refused as well.
         if is_open {
             self.deferral.injector.refuse(&self.syn, reason);
         }
     }
 
-    /// Waits for the accepted connection; `None` if it does not arrive in time.
+    /// Waits for the accepted connection; `None` after 30 s.
     pub(crate) async fn socket(&mut self) -> Option<TcpStream> {
         let arrival = async {
             match (&mut self.socket).await {

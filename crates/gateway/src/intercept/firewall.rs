@@ -1,7 +1,7 @@
-//! Finds operator firewalls that drop intercepted packets: nftables chains (including those of
+//! Detection of operator firewalls that drop intercepted packets: nftables chains (including those of
 //! `iptables-nft`) on the input hook whose policy is to drop. A drop is final whatever other tables
-//! say, and skyhop changes no table but its own, so all it can do is name the rule that is missing.
-//! It does not check whether such a rule exists: rules can say the same in many ways.
+//! accept, and skyhop changes no table but its own, so it can only name the rule that is missing. It does
+//! not check whether that rule exists, since a rule set can express it in many ways.
 
 use std::fmt;
 
@@ -9,21 +9,22 @@ use os::netlink::netfilter::{BaseChain, Socket};
 
 use crate::intercept::rule::Mark;
 
-/// A chain that drops what it does not accept.
+/// A chain on the input hook that drops by default, with the mark that it must accept.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Barrier {
     chain: BaseChain,
     mark: Mark,
 }
 
-/// Chains in the way of packets with this mark; empty if chains cannot be listed.
+/// Finds the chains that may drop packets with this mark; empty if chains cannot be listed.
 pub(crate) fn barriers(mark: Mark) -> Vec<Barrier> {
     let chains = Socket::open().and_then(|socket| socket.base_chains()).unwrap_or_default();
     let drops = |chain: &BaseChain| chain.hook == libc::NF_INET_LOCAL_IN && chain.drops;
     chains.into_iter().filter(drops).map(|chain| Barrier { chain, mark }).collect()
 }
 
-/// What to say of chains that drop what this machine forwards, and so the packets of a stack of ours.
+/// Describes the chains that drop forwarded packets by default, and so perhaps those of the gateway's own
+/// TCP stack.
 pub(crate) fn forward_barriers() -> Vec<String> {
     let chains = Socket::open().and_then(|socket| socket.base_chains()).unwrap_or_default();
     let drops = |chain: &BaseChain| chain.hook == libc::NF_INET_FORWARD && chain.drops;
@@ -37,8 +38,8 @@ pub(crate) fn forward_barriers() -> Vec<String> {
     chains.into_iter().filter(drops).map(told).collect()
 }
 
-/// Chains that decide about what this machine forwards, and are not asked about intercepted connections:
-/// those end here. In nft syntax, such as `inet filter forward`.
+/// Finds the chains that filter forwarded packets. Intercepted connections do not pass through them, since
+/// they end at this machine. In nft syntax, such as `inet filter forward`.
 pub(crate) fn unasked() -> Vec<String> {
     let Ok(socket) = Socket::open() else { return Vec::new() };
     let chains = socket.base_chains().unwrap_or_default().into_iter();

@@ -1,4 +1,4 @@
-//! New connections of clients: intercepts them exactly while that is useful.
+//! Intake of clients' new connections: switches interception on while they can be carried.
 
 use std::collections::BTreeMap;
 use std::future::pending;
@@ -18,23 +18,23 @@ use crate::intercept::answer_tap::Sighting;
 use crate::intercept::netfilter::Scope;
 use crate::intercept::{Arrival, IntakeEvent, Interception};
 
-/// How long new connections pass unaccelerated after the process ran out of descriptors.
+/// Time in which new connections pass unaccelerated after the process ran out of descriptors.
 const RECOVERY: Duration = Duration::from_secs(1);
 
 /// Interception, switched on and off as the hop and the process allow.
 pub(crate) struct Intake {
     interception: Interception,
     counters: Arc<Counters>,
-    /// Current scope of interception.
+    /// The scope that the rules in the kernel have now.
     scope: Scope,
     bypass: BypassClock,
     answers: AnswerWatch,
-    /// What may keep clients from being answered, since some are not.
+    /// Possible reasons why clients get no answers; empty while all get answers.
     suspects: String,
 }
 
 impl Intake {
-    /// Starts without intercepting anything.
+    /// Creates an intake that intercepts nothing yet.
     pub(crate) fn new(now: Instant, interception: Interception, counters: Arc<Counters>) -> Self {
         let bypass = BypassClock::new(now, Bypass::PeerUnreachable);
         counters.refusals.enable();
@@ -46,14 +46,15 @@ impl Intake {
     pub(crate) async fn next(&mut self) -> IntakeEvent {
         tokio::select! {
             arrived = self.interception.next() => arrived,
+            // The caller then calls `set`, which applies the change.
             () = self.counters.refusals.changed() => IntakeEvent::Nothing,
             () = clock::sleep_until(self.bypass.paused_until()) => IntakeEvent::Nothing,
             () = clock::sleep_until(self.answers.next_timeout()) => IntakeEvent::Nothing,
         }
     }
 
-    /// The connection that has arrived, if one has. Lets further ones pass unaccelerated for a while
-    /// if the process has run out of descriptors.
+    /// Handles an event. Returns the new connection, if it is one and the client may have another. If the
+    /// process has run out of descriptors, further connections pass unaccelerated for a while.
     pub(crate) fn handle(&mut self, now: Instant, arrived: IntakeEvent) -> Option<Arrival> {
         match arrived {
             IntakeEvent::Connection(arrival) => {
@@ -63,13 +64,15 @@ impl Intake {
                 }
                 self.counters.failed.increment();
                 self.counters.refusals.pass_client(now, client);
-                tracing::debug!("{client} has its share: more of its connections pass for a while");
+                // Instead of being reset, further ones reach their servers without us.
+                tracing::debug!("{client} is at its share of connections: further ones pass");
                 arrival.dismiss();
             }
             IntakeEvent::Nothing => {}
             IntakeEvent::Seen(sightings) => sightings.into_iter().for_each(|it| self.see(now, it)),
             IntakeEvent::Exhausted(error) => {
                 self.counters.exhausted.increment();
+                // One line for each pause, not for each failed accept.
                 if self.bypass.paused_until().is_none() {
                     tracing::warn!("new connections pass unaccelerated for a while: {error}");
                 }
@@ -91,7 +94,8 @@ impl Intake {
         }
     }
 
-    /// Judges whether clients are answered. Returns whether others are to pass than before.
+    /// Finds clients that get no answers. Returns whether the set of clients that pass for that reason has
+    /// changed.
     fn watch_answers(&mut self, now: Instant) -> bool {
         self.answers.handle_timeout(now);
         let changed = self.answers.take_change(now);
@@ -103,8 +107,8 @@ impl Intake {
         }
         if let Some(pause) = self.answers.take_pause() {
             tracing::warn!(
-                "several clients were redirected and never answered, and nobody else was: all new \
-                 connections pass unaccelerated for {} s: {}",
+                "no client is answered, and several were redirected: all new connections pass \
+                 unaccelerated for {} s: {}",
                 pause.as_secs(),
                 self.suspects
             );
@@ -113,7 +117,7 @@ impl Intake {
         changed.is_some()
     }
 
-    /// Intercepts connections of these clients from now on.
+    /// Applies reloaded interfaces and policies.
     ///
     /// # Errors
     /// The kernel's refusal.
@@ -123,13 +127,13 @@ impl Intake {
         policies: &[Policy],
     ) -> Result<(), RunError> {
         self.interception.configure(config, policies);
-        // The next change takes it back: operators reload when they have mended something.
+        // Operators reload after a repair, so all clients get another chance.
         self.answers.reset();
         self.bypass.resume(Bypass::Unanswered);
         self.interception.take_over(&self.scope)
     }
 
-    /// Redirects questions for names to the resolver from now on, or no more.
+    /// Starts or stops the redirection of DNS queries to the resolver.
     ///
     /// # Errors
     /// The kernel's refusal.
@@ -145,13 +149,13 @@ impl Intake {
         self.interception.prepare(side);
     }
 
-    /// Lets new connections pass unaccelerated for a while.
+    /// Lets new connections pass unaccelerated for the duration of `pause`.
     pub(crate) fn pause(&mut self, now: Instant, pause: Duration, why: Bypass) {
         self.bypass.pause(now, pause, why);
     }
 
-    /// Sets the scope of interception, or the reason for none. A pause overrides the scope. While the
-    /// peer cannot be reached, the scope is `offline`. Existing connections are kept.
+    /// Sets the scope of interception, or the reason to intercept nothing. A pause overrides the scope.
+    /// While the peer cannot be reached, the scope is `offline`. Existing connections are kept.
     ///
     /// # Errors
     /// The kernel's refusal.
@@ -173,12 +177,13 @@ impl Intake {
             refused.into_iter().for_each(|refused| self.interception.pass_by(refused));
             self.interception.take_over(&wanted)?;
             self.scope = wanted;
+            // Only now: the connections that wait for this reset their clients, which then try again.
             self.counters.refusals.set();
         }
         Ok(())
     }
 
-    /// Restores routes after IPv6 or the loopback device went down and came back.
+    /// Restores removed rules and routes, and follows changes of routes to clients and of bridges.
     pub(crate) fn follow_routes(&mut self) {
         let v6_differs = self.interception.follow_routes();
         let lans_differ = self.interception.follow_lans();
@@ -192,7 +197,7 @@ impl Intake {
         }
     }
 
-    /// The state of interception, with its history.
+    /// Returns the state of interception, with its history.
     pub(crate) fn status(&self, now: Instant) -> InterceptionStatus {
         let clients = self.answers.clients() as u64;
         let unanswered =
@@ -200,18 +205,18 @@ impl Intake {
         InterceptionStatus { unanswered, ..self.bypass.history(now).into() }
     }
 
-    /// Connections decided by each policy.
+    /// Number of connections decided by each policy.
     pub(crate) fn counts(&self) -> BTreeMap<String, u64> {
         self.interception.counts()
     }
 
-    /// Whether new connections are intercepted.
+    /// Returns whether new connections are intercepted. Ports alone, the scope without a hub, do not count.
     pub(crate) fn is_on(&self) -> bool {
         !matches!(self.scope, Scope::Nothing | Scope::Ports(_))
     }
 }
 
-/// Logs which clients pass because they get no answers.
+/// Logs the clients that pass because they get no answers.
 fn tell_of_unanswered(clients: &[Prefix], suspects: &str) {
     match clients {
         [] => tracing::info!("clients that were not answered are intercepted again"),
@@ -223,7 +228,7 @@ fn tell_of_unanswered(clients: &[Prefix], suspects: &str) {
     }
 }
 
-/// What arrives next at an optional intake; waits for ever without one.
+/// Waits for the next event of an optional intake; for ever without an intake.
 pub(crate) async fn next(intake: &mut Option<Intake>) -> IntakeEvent {
     match intake {
         Some(intake) => intake.next().await,

@@ -1,5 +1,5 @@
-//! Redirects clients' connections to us: listeners, the nftables table, rules and routes. Dropping
-//! it removes everything it installed.
+//! Redirection of clients' connections to the gateway: listeners, the nftables table, rules and routes.
+//! Dropping it removes everything that it installed.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -24,10 +24,10 @@ use crate::presence;
 use crate::refusal::{self, Operation, Refusal};
 use crate::socket_options;
 
-/// Port shown in printed rules; a running gateway takes any free one.
+/// Listener port in printed rules; a running gateway uses any free port.
 const PRINTED_PORT: u16 = 5901;
 
-/// Everything installed for interception.
+/// Everything that is installed on the machine for interception.
 pub(crate) struct Interception {
     listeners: Vec<Listener>,
     withheld: Option<Withheld>,
@@ -39,11 +39,11 @@ pub(crate) struct Interception {
     routing: Routing,
 }
 
-/// SYNs that the table drops and shows to us.
+/// Handling of SYNs that the table drops and logs to the gateway.
 struct Withheld {
     tap: SynTap,
     injector: Arc<SynInjector>,
-    /// Where they wait for the far end; `None` if they are let in at once.
+    /// Holds SYNs until the far end has answered; `None` if they are reinjected at once.
     deferral: Option<Deferral>,
 }
 
@@ -56,6 +56,7 @@ pub(crate) enum Arrival {
 }
 
 impl Arrival {
+    /// Addresses and code point of the connection.
     pub(crate) fn open(&self) -> Open {
         match self {
             Self::Connection(accepted) => accepted.open,
@@ -63,7 +64,7 @@ impl Arrival {
         }
     }
 
-    /// Gives up a connection that nothing can carry. An established one is reset; a withheld SYN is
+    /// Gives up a connection that cannot be carried. An established connection is reset; a withheld SYN is
     /// dropped, and its retransmission passes unaccelerated.
     pub(crate) fn dismiss(self) {
         if let Self::Connection(accepted) = self {
@@ -74,19 +75,19 @@ impl Arrival {
 
 /// Result of waiting for a connection.
 pub(crate) enum IntakeEvent {
-    /// A new connection.
+    /// A new connection or withheld SYN.
     Connection(Arrival),
-    /// No connection: it has gone, is not for us, or is already pending.
+    /// Nothing to handle: the connection has ended, was not redirected here, or is already pending.
     Nothing,
-    /// Signs of whether clients are answered.
+    /// Logged SYNs and answers, from which unanswered clients are found.
     Seen(Vec<Sighting>),
     /// The process or the system is out of descriptors or memory: retry later.
     Exhausted(io::Error),
 }
 
 impl Interception {
-    /// Installs only what brings us the replies to transparent connections. Never intercepts new
-    /// ones.
+    /// Installs only the redirection of replies to transparent connections. New connections are never
+    /// intercepted.
     ///
     /// # Errors
     /// If privileges or kernel features are missing.
@@ -94,7 +95,7 @@ impl Interception {
         Self::install(&InterceptConfig::nowhere(), &[], None).map_err(RunError::of_transparency)
     }
 
-    /// Installs everything; intercepts nothing until [`Self::take_over`]. `names` are redirected to a
+    /// Installs everything; intercepts nothing until [`Self::take_over`]. `names`: redirection to a
     /// resolver.
     ///
     /// # Errors
@@ -107,7 +108,7 @@ impl Interception {
         Self::install_for(config, policies, names, Nearby::AllInterfaces)
     }
 
-    /// As [`Self::install`], for a solo gateway, which splits connections between its interfaces, too.
+    /// Like [`Self::install`], for a solo gateway, which also splits connections between its interfaces.
     ///
     /// # Errors
     /// If privileges or kernel features are missing.
@@ -128,9 +129,11 @@ impl Interception {
         let (listeners, mut without_v6) = bind().map_err(RunError::Interception)?;
         let round = config.own_traffic || config.answer == Answer::Deferred;
         if round && !routing::is_loopback_up() {
+            // Reinjected SYNs and own connections come in by loopback.
             let refusal = Refusal::expected(Operation::Loopback, libc::ENETDOWN);
             return Err(RunError::Interception(refusal));
         }
+        // The table first: claiming it chooses the slot, which determines mark and routing table.
         let table = Table::claim(names.is_some()).map_err(nftables)?;
         let (routing, refusal) = Routing::install(table.slot(), &versions(&listeners))
             .map_err(RunError::Interception)?;
@@ -164,8 +167,8 @@ impl Interception {
         Ok(installed)
     }
 
-    /// Restores rules and routes that others removed, or the kernel when IPv6 or the loopback device
-    /// went down: those of IPv4 on a machine without IPv6, too. Returns whether the next
+    /// Restores rules and routes removed by other programs, or by the kernel when IPv6 or the loopback
+    /// device went down. The IP versions are restored independently. Returns whether the next
     /// [`Self::take_over`] would intercept other connections than before.
     pub(crate) fn follow_routes(&mut self) -> bool {
         let versions = versions(&self.listeners);
@@ -185,8 +188,8 @@ impl Interception {
         true
     }
 
-    /// Takes changes of routes, rules and bridges. Returns whether the next [`Self::take_over`] would
-    /// intercept other connections than before.
+    /// Applies changes of routes, rules and bridges of the machine. Returns whether the next
+    /// [`Self::take_over`] would intercept other connections than before.
     pub(crate) fn follow_lans(&mut self) -> bool {
         let routes_differ = self.lans.follow();
         if routes_differ {
@@ -195,14 +198,15 @@ impl Interception {
         self.follow_bridges() | routes_differ
     }
 
-    /// Withholds SYNs on bridges where the kernel loses redirected packets, or lets them pass if that is
-    /// impossible. Returns whether these are others than before.
+    /// Updates the bridges on which the kernel loses redirected packets. Their SYNs are withheld, or pass
+    /// if that is impossible. Returns whether the bridges have changed.
     fn follow_bridges(&mut self) -> bool {
         let found = filtered(&self.rules.interfaces);
         if found == self.rules.bridges {
             return false;
         }
         if !found.is_empty() && self.withheld.is_none() {
+            // Only now: raw sockets need CAP_NET_RAW, which early answers do without.
             let versions = versions(&self.listeners);
             self.withheld = Withheld::new(self.table.slot(), &versions, false)
                 .inspect_err(|error| tracing::warn!("{error}"))
@@ -229,11 +233,11 @@ impl Interception {
             );
         }
         if self.rules.names.is_some() {
-            tracing::warn!("questions from {name} are not answered here, because of that: {mend}");
+            tracing::warn!("DNS queries from {name} are not answered, for the same reason: {mend}");
         }
     }
 
-    /// What may keep clients from being answered, for people.
+    /// Describes possible reasons why clients get no answers, for logs and status.
     pub(crate) fn suspects(&self) -> String {
         let barriers = firewall::barriers(self.table.slot().mark());
         let bridges = filtered(&self.rules.interfaces);
@@ -246,7 +250,7 @@ impl Interception {
         })
     }
 
-    /// Lets these clients pass from the next [`Self::take_over`] on.
+    /// Sets the clients that pass because they get no answers, from the next [`Self::take_over`] on.
     pub(crate) fn let_pass(&mut self, clients: Vec<Prefix>) {
         self.rules.unanswered = clients;
     }
@@ -261,7 +265,8 @@ impl Interception {
         }
     }
 
-    /// Sets interfaces and policies for the next [`Self::take_over`]. The way of answering stays.
+    /// Sets interfaces and policies for the next [`Self::take_over`]. Early or deferred answers stay as
+    /// installed.
     pub(crate) fn configure(&mut self, config: &InterceptConfig, policies: &[Policy]) {
         presence::warn_of_interfaces("intercept.interfaces", &config.interfaces);
         self.rules.interfaces.clone_from(&config.interfaces);
@@ -271,24 +276,24 @@ impl Interception {
         policies.clone_into(&mut self.rules.policies);
     }
 
-    /// Why IPv6 connections are not intercepted; `None` if they are.
+    /// Reason why IPv6 connections are not intercepted; `None` if they are.
     pub(crate) fn without_v6(&self) -> Option<&Refusal> {
         self.without_v6.as_ref()
     }
 
-    /// Redirects questions to the resolver from the next [`Self::take_over`] on, or no more. Returns
+    /// Starts or stops the redirection of queries to the resolver at the next [`Self::take_over`]. Returns
     /// whether that is a change.
     pub(crate) fn answer_questions(&mut self, answer: bool) -> bool {
         let names = self.rules.names.as_mut();
         names.is_some_and(|names| std::mem::replace(&mut names.asking, answer) != answer)
     }
 
-    /// Excludes these destinations and clients from the next [`Self::take_over`] on.
+    /// Sets the destinations and clients that pass, from the next [`Self::take_over`] on.
     pub(crate) fn pass_by(&mut self, passing: Passing) {
         self.rules.passing = passing;
     }
 
-    /// Connections decided by each policy.
+    /// Number of connections decided by each policy; empty if the kernel refuses to tell.
     pub(crate) fn counts(&self) -> BTreeMap<String, u64> {
         self.table.counts().unwrap_or_else(|error| {
             tracing::debug!("cannot read the policies' counters: {error}");
@@ -296,7 +301,7 @@ impl Interception {
         })
     }
 
-    /// Applies TCP settings to clients' connections.
+    /// Applies a side's TCP settings to the listeners, from which accepted connections inherit them.
     pub(crate) fn prepare(&self, side: &SideConfig) {
         self.listeners.iter().for_each(|listener| listener.prepare(side));
     }
@@ -305,6 +310,7 @@ impl Interception {
     pub(crate) fn take_over(&mut self, scope: &Scope) -> Result<(), RunError> {
         self.table.take_over(&self.rules, scope).map_err(nftables)?;
         if let Some(Withheld { deferral: Some(deferral), .. }) = &self.withheld {
+            // A retransmission may now pass, so the gateway must not answer the pending SYN as well.
             deferral.forget();
         }
         Ok(())
@@ -358,12 +364,12 @@ impl Withheld {
     }
 }
 
-/// Watches whether clients are answered, if the kernel can log.
+/// Starts logging SYNs and answers, if the kernel supports it.
 fn watch(table: &Table) -> Option<AnswerTap> {
     let opened = AnswerTap::open(table.slot()).and_then(|tap| table.add_watch().map(|()| tap));
     let watch = opened.inspect_err(|error| {
         tracing::info!(
-            "whether clients are answered is not watched: the kernel cannot log: {error}"
+            "clients without answers are not detected, since the kernel cannot log: {error}"
         );
     });
     watch.ok()
@@ -394,8 +400,8 @@ async fn accept(listeners: &[Listener]) -> Accept {
     }
 }
 
-/// The rules, routes and table that a terminal with `config` installs, in nft and ip syntax, with
-/// those for its names.
+/// Formats the rules, routes and table that a terminal with `config` installs, in nft and ip syntax.
+/// `names`: those of its resolver.
 pub(crate) fn print_rules(config: &TerminalConfig, names: Option<NameRules>) -> String {
     match &config.intercept {
         Some(intercept) => {
@@ -408,7 +414,7 @@ pub(crate) fn print_rules(config: &TerminalConfig, names: Option<NameRules>) -> 
     }
 }
 
-/// The rules, routes and table of a solo gateway.
+/// Formats the rules, routes and table of a solo gateway.
 pub(crate) fn print_solo_rules(config: &SoloConfig) -> String {
     match &config.intercept {
         Some(intercept) => {
@@ -419,7 +425,7 @@ pub(crate) fn print_solo_rules(config: &SoloConfig) -> String {
     }
 }
 
-/// The rules, routes and table of a hub whose terminals are all reachable.
+/// Formats the rules, routes and table of a hub while all its terminals are reachable.
 pub(crate) fn print_hub_rules(config: &HubConfig) -> String {
     let networks = config.terminals.iter().flat_map(|terminal| terminal.networks.clone());
     match &config.intercept {
@@ -479,7 +485,7 @@ fn rules(config: &InterceptConfig, policies: &[Policy], listeners: Vec<(Version,
     }
 }
 
-/// Binds the listeners; also returns why there is none for IPv6.
+/// Binds a listener for each IP version. Also returns the reason why IPv6 has none.
 fn bind() -> Result<(Vec<Listener>, Option<Refusal>), Refusal> {
     let mut listeners = Vec::new();
     let without_v6 = routing::for_versions(&[Version::V4, Version::V6], |version| {
@@ -489,7 +495,8 @@ fn bind() -> Result<(Vec<Listener>, Option<Refusal>), Refusal> {
     Ok((listeners, without_v6))
 }
 
-/// The listeners that connections can be redirected to.
+/// Ports of the listeners that connections can be redirected to: without rules and routes of IPv6, those of
+/// IPv4 only.
 fn usable(listeners: &[Listener], with_v6: bool) -> Vec<(Version, u16)> {
     let ports = listeners.iter().map(Listener::port);
     ports.filter(|(version, _)| with_v6 || *version == Version::V4).collect()

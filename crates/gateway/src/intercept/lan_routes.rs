@@ -1,16 +1,16 @@
-//! Where routes lead among the clients' interfaces: to another of their networks, or to another router on
-//! one of them. What is routed there does not lie across the hop and is left alone; what has no route at
-//! all does, so that a terminal needs no default route.
+//! Routes on the clients' side: to another of the clients' networks, or to another router on one of them.
+//! Their destinations do not lie across the hop, so connections to them pass. Destinations without any
+//! route do lie across the hop, so that a terminal needs no default route.
 //!
 //! The kernel decides most of this for each SYN ([`Term::RoutedTo`]), by destination, source and mark. That
-//! look-up has two limits, and only within them addresses are looked up here, when routes or rules change:
+//! look-up has two limits, for which prefixes are looked up here when routes or rules change:
 //!
-//! - It does not know the incoming interface, which rules may ask for (`ip rule add iif lan0`).
-//! - It says which interface a route leads out by, not the router. With a default route over a clients'
-//!   interface (a gateway with a single interface) that says nothing.
+//! - It does not know the incoming interface, which rules may match (`ip rule add iif lan0`).
+//! - It returns the outgoing interface of a route, not the router. With a default route over a clients'
+//!   interface (a gateway with a single interface) that does not distinguish the two sides.
 //!
-//! Not modelled: rules that ask for incoming interface and mark together; more specific routes over other
-//! interfaces within a prefix that was looked up here. Both leave more alone than they need to.
+//! Not modelled: rules that match incoming interface and mark together; more specific routes over other
+//! interfaces within a prefix that was looked up here. Both let more connections pass than necessary.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -32,18 +32,18 @@ use super::nft_table::Rule;
 use super::routing::{PROTOCOL, family, is_no_route};
 use super::rule::Term;
 
-/// Most prefixes to look up, each from every interface: every SYN is compared with them.
+/// Maximum prefixes to look up from each interface. Every SYN is compared with all of them.
 const MOST: usize = 256;
-/// Prefixes at most this long stand for everything: `0.0.0.0/1`, `2000::/3`.
+/// Prefixes of at most this length count as default routes: `0.0.0.0/1`, `2000::/3`.
 const EVERYTHING_V4: u8 = 1;
 const EVERYTHING_V6: u8 = 3;
-/// Addresses that no router forwards to (RFC 4291 §2.5.6).
+/// Link-local addresses, to which no router forwards (RFC 4291 §2.5.6).
 const LINK_LOCAL: Prefix = Prefix::v6([0xfe80, 0, 0, 0, 0, 0, 0, 0], 10);
 
-/// Clients' interfaces that count as this side.
+/// The clients' interfaces to which a connection counts as local.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) enum Nearby {
-    /// All of them: what lies across the hop is reached by other interfaces.
+    /// All: the other side of the hop is reached by other interfaces.
     #[default]
     AllInterfaces,
     /// The one that a packet came in by. A solo gateway splits connections between its interfaces, of
@@ -51,17 +51,17 @@ pub(crate) enum Nearby {
     SameInterface,
 }
 
-/// What is left alone because of its route.
+/// Destinations that are not intercepted because of their route.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct LanRoutes {
     nearby: Nearby,
-    /// Interfaces that only lead to clients: a route out by one of them stays on this side.
+    /// Interfaces without a default route: a route over one of them leads to clients.
     inward: Vec<(Version, String)>,
-    /// Addresses that were looked up, longest prefixes first.
+    /// Prefixes that were looked up, longest first.
     found: Vec<LanRoute>,
 }
 
-/// Where packets from an interface to a prefix go.
+/// Result of a look-up: whether packets from an interface to a prefix stay on the clients' side.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct LanRoute {
     from: String,
@@ -70,7 +70,7 @@ struct LanRoute {
 }
 
 impl LanRoutes {
-    /// As [`Self::look_up`]; leaves nothing alone if the kernel refuses.
+    /// Like [`Self::look_up`], but logs a refusal of the kernel and then exempts no destination.
     pub(crate) fn of(interfaces: &[String], nearby: Nearby) -> Self {
         Self::look_up(interfaces, nearby).unwrap_or_else(|error| {
             tracing::debug!("cannot look up the routes over clients' interfaces: {error}");
@@ -88,7 +88,7 @@ impl LanRoutes {
         Ok(Self { nearby, inward: survey.inward(), found })
     }
 
-    /// Routes of each kind, among these interfaces.
+    /// Routes of each kind among these interfaces, for tests.
     #[cfg(test)]
     pub(crate) fn example(interfaces: &[&str]) -> Self {
         let inward = interfaces.iter().map(|name| (Version::V4, (*name).to_owned())).collect();
@@ -98,7 +98,7 @@ impl LanRoutes {
         Self { nearby: Nearby::AllInterfaces, inward, found: found.to_vec() }
     }
 
-    /// Rules for packets that come in by `interface`: those that are routed to clients return, the others
+    /// Returns the rules for packets from `interface`: packets routed to clients return, all others
     /// continue with each of the rules `decide`.
     pub(crate) fn rules(&self, interface: &str, decide: &[Rule]) -> Vec<Rule> {
         let from = vec![Term::From(interface.to_owned())];
@@ -117,13 +117,14 @@ impl LanRoutes {
             let routed = [Term::Version(*version), Term::RoutedTo(through.clone()), Term::Return];
             [&from[..], &routed].concat()
         });
+        // The prefixes looked up here first: that look-up knew the incoming interface.
         found.chain(inward).chain(onward(&[])).collect()
     }
 }
 
 /// Keeps [`LanRoutes`] up to date.
 pub(crate) struct LanWatch {
-    /// Readable after changes; `None` if the kernel does not report them.
+    /// Notifications of changes; `None` if the kernel refuses them.
     changes: Option<OwnedFd>,
     interfaces: Vec<String>,
     nearby: Nearby,
@@ -131,7 +132,7 @@ pub(crate) struct LanWatch {
 }
 
 impl LanWatch {
-    /// Looks up the routes over these interfaces.
+    /// Subscribes to changes and looks up the routes over these interfaces.
     pub(crate) fn start(interfaces: &[String], nearby: Nearby) -> Self {
         let changes = watch_changes().inspect_err(|error| {
             tracing::warn!("routes over clients' interfaces are not followed: {error}");
@@ -167,6 +168,7 @@ impl LanWatch {
         let mut changed = false;
         loop {
             match read(changes, &mut buffer) {
+                // ENOBUFS: the kernel has dropped notifications.
                 Ok(1..) | Err(Errno::ENOBUFS) => changed = true,
                 _ => return changed,
             }
@@ -184,19 +186,19 @@ impl LanWatch {
     }
 }
 
-/// The routes over the clients' interfaces.
+/// Look-up of the routes over the clients' interfaces.
 struct Survey {
     kernel: RouteSocket,
     interfaces: Vec<Interface>,
     nearby: Nearby,
 }
 
-/// An interface of the clients.
+/// A clients' interface with its routes.
 struct Interface {
     name: String,
     index: u32,
     routes: Vec<LanHop>,
-    /// Whether a rule asks for it as the incoming interface.
+    /// A routing rule matches it as the incoming interface.
     is_in_rules: bool,
 }
 
@@ -207,7 +209,7 @@ struct LanHop {
 }
 
 impl Interface {
-    /// Routers to which a default route leads, if one leads over this interface.
+    /// Routers of the default routes over this interface.
     fn uplinks(&self, version: Version) -> impl Iterator<Item = Option<IpAddr>> {
         let everything = move |hop: &&LanHop| is_everything(hop.to, version);
         self.routes.iter().filter(everything).map(|hop| hop.router)
@@ -217,7 +219,7 @@ impl Interface {
         self.uplinks(version).next().is_some()
     }
 
-    /// Addresses that neighbours may have.
+    /// A few addresses of each directly connected network, which neighbours may have.
     fn neighbours(&self, version: Version) -> impl Iterator<Item = IpAddr> {
         let direct = self.routes.iter().filter(|hop| hop.router.is_none());
         direct.filter(move |hop| is_of(hop.to, version)).flat_map(|hop| hosts(hop.to))
@@ -238,7 +240,7 @@ impl Survey {
         let in_rules = incoming_interfaces(&mut kernel)?;
         let mut interfaces = Vec::new();
         for name in names {
-            // An interface that is not there has no routes.
+            // An absent interface has no routes. The look-up is repeated when it appears.
             let Ok(index) = if_nametoindex(name.as_str()) else { continue };
             let routes = kernel.routes_through(index)?;
             let routes = routes.iter().filter_map(|route| LanHop::of(route, index)).collect();
@@ -260,6 +262,7 @@ impl Survey {
         let mut found = Vec::new();
         for version in [Version::V4, Version::V6] {
             let everywhere = self.nearby == Nearby::AllInterfaces;
+            // Then the outgoing interface does not tell clients from the way to the hop.
             let is_one_armed =
                 everywhere && self.interfaces.iter().any(|each| each.is_uplink(version));
             let asking = self.interfaces.iter().enumerate();
@@ -279,15 +282,16 @@ impl Survey {
         Ok(found)
     }
 
-    /// An address of a neighbour by this interface, as the source of a packet to look up.
+    /// Finds a possible neighbour on this interface, as the source address of look-ups.
     fn neighbour(&mut self, place: usize, version: Version) -> Option<IpAddr> {
         let mut neighbours = self.interfaces[place].neighbours(version);
         neighbours.find(|it| {
+            // Not an address of this machine, which the kernel rejects as the source of a received packet.
             self.kernel.route(*it).is_ok_and(|route| route.header.kind == RouteType::Unicast)
         })
     }
 
-    /// Prefixes that routes over the interfaces lead to, longest first.
+    /// Destination prefixes of the routes over the interfaces, longest first, without default routes.
     fn prefixes(&self, version: Version) -> Vec<Prefix> {
         let all = self.interfaces.iter().flat_map(|each| &each.routes).map(|hop| hop.to);
         let specific = all.filter(|to| {
@@ -302,8 +306,8 @@ impl Survey {
         sorted.into_iter().take(MOST).filter_map(prefix).collect()
     }
 
-    /// Whether packets with this source and incoming interface are routed to clients, or to another router
-    /// than the default route's; `None` if they are routed nowhere, or to this machine.
+    /// Looks up whether packets with this source and incoming interface are routed to clients, or to
+    /// another router than the default route's. `None` if they have no route, or are for this machine.
     fn is_nearby(&mut self, from: (IpAddr, u32), to: Prefix) -> io::Result<Option<bool>> {
         let everywhere = self.nearby == Nearby::AllInterfaces;
         for address in hosts(to) {
@@ -324,7 +328,8 @@ impl Survey {
 }
 
 impl LanHop {
-    /// The route's part over the device; `None` for routes that do not forward packets, and our own.
+    /// Extracts the part of a route over the device; `None` for routes that do not forward packets, and for
+    /// the gateways' own.
     fn of(route: &RouteMessage, device: u32) -> Option<Self> {
         if route.header.kind != RouteType::Unicast || route.header.protocol == PROTOCOL {
             return None;
@@ -366,7 +371,7 @@ fn device_of(route: &RouteMessage) -> Option<u32> {
     })
 }
 
-/// A few hosts of a prefix, of which routers have the first by habit.
+/// Returns up to three host addresses of a prefix, to look up in its place.
 fn hosts(prefix: Prefix) -> impl Iterator<Item = IpAddr> {
     let address = prefix.address();
     let bits = if address.is_ipv4() { 32 } else { 128 };
@@ -374,6 +379,7 @@ fn hosts(prefix: Prefix) -> impl Iterator<Item = IpAddr> {
     let last = 1u128.checked_shl(free).map_or(u128::MAX, |size| size - 1);
     let numbers = match last {
         0 | 1 => vec![0, last],
+        // The middle first: the first host is usually a router, such as this machine.
         _ => vec![last / 2, 1, last - 1],
     };
     numbers.into_iter().map(move |number| match address {
@@ -382,7 +388,7 @@ fn hosts(prefix: Prefix) -> impl Iterator<Item = IpAddr> {
     })
 }
 
-/// Incoming interfaces for which there are rules.
+/// Names of the incoming interfaces that routing rules match.
 fn incoming_interfaces(kernel: &mut RouteSocket) -> io::Result<BTreeSet<String>> {
     let mut names = BTreeSet::new();
     for version in [Version::V4, Version::V6] {

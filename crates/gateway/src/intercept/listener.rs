@@ -12,7 +12,7 @@ use tokio::net::{TcpListener, TcpStream};
 use crate::side_settings::SocketSettings;
 use crate::socket_options;
 
-/// The kernel limits it to `net.core.somaxconn`.
+/// Accept queue of a listener. The kernel limits it to `net.core.somaxconn`.
 const BACKLOG: i32 = 4096;
 
 /// A listener for one IP version on a loopback port, which only `tproxy` can reach.
@@ -29,19 +29,18 @@ pub(crate) struct Accepted {
     pub(crate) open: Open,
 }
 
-/// Result of accepting a connection.
+/// Result of [`Listener::accept`].
 #[derive(Debug)]
 pub(crate) enum Accept {
-    /// A connection.
     Connection(Accepted),
-    /// No connection: it has gone, or is not for us.
+    /// The connection has already ended, or was not redirected here.
     Nothing,
     /// The process or the system is out of descriptors or memory: retry later.
     Exhausted(io::Error),
 }
 
 impl Listener {
-    /// Binds a listener.
+    /// Binds a listener to a free port.
     ///
     /// # Errors
     /// `PermissionDenied` without CAP_NET_ADMIN; EAFNOSUPPORT or EADDRNOTAVAIL if the machine lacks
@@ -57,13 +56,13 @@ impl Listener {
         Ok(Self { socket, address })
     }
 
-    /// Applies TCP settings to the connections it accepts.
+    /// Applies a side's TCP settings, which accepted connections inherit.
     pub(crate) fn prepare(&self, side: &SideConfig) {
         // Cannot fail: the settings were tried on another socket.
         let _ = side.apply(&SockRef::from(&self.socket));
     }
 
-    /// IP version and port.
+    /// IP version and loopback port of the listener.
     pub(crate) fn port(&self) -> (Version, u16) {
         (Version::of(self.address.ip()), self.address.port())
     }
@@ -76,7 +75,7 @@ impl Listener {
             Err(_) => return Accept::Nothing,
         };
         match socket.local_addr() {
-            // A connection to the listener's own address is excluded: carrying it would make the
+            // A connection to the listener's own address was not redirected. Carrying it would make the
             // far side connect to itself.
             Ok(destination) if destination != self.address => {
                 let open = Open { destination, source, dscp: socket_options::dscp_of_syn(&socket) };
@@ -93,10 +92,12 @@ impl Listener {
 fn listen(domain: Domain, address: SocketAddr) -> io::Result<Socket> {
     let socket = Socket::new(domain, Type::STREAM, Some(Protocol::TCP))?;
     if domain == Domain::IPV6 {
+        // IPv4 has a listener of its own.
         socket.set_only_v6(true)?;
     }
     socket_options::set_transparent(&SockRef::from(&socket), domain == Domain::IPV6)?;
     socket_options::choose_congestion_control(SockRef::from(&socket));
+    // For the code point of the SYN, with which the far side connects.
     os::socket::save_syns(&socket)?;
     socket.set_nonblocking(true)?;
     socket.bind(&address.into())?;
@@ -104,7 +105,7 @@ fn listen(domain: Domain, address: SocketAddr) -> io::Result<Socket> {
     Ok(socket)
 }
 
-/// Whether the error means that descriptors or memory have run out.
+/// Returns whether descriptors or memory have run out.
 pub(crate) fn is_exhaustion(error: &io::Error) -> bool {
     let code = error.raw_os_error();
     matches!(code, Some(libc::EMFILE | libc::ENFILE | libc::ENOBUFS | libc::ENOMEM))

@@ -1,10 +1,10 @@
-//! How clients' connections come in.
+//! Transparent interception of clients' connections.
 //!
-//! [`Interception`] redirects them to us with listeners, an nftables table ([`netfilter`]), rules and
-//! routes ([`routing`]), and removes everything when it is dropped. [`intake`] turns it on exactly
-//! while it is useful. With deferred answers ([`deferral`]) the table drops each SYN and shows it to
-//! [`syn_tap`]. [`answer_tap`] shows what is redirected and what is answered, so that a gateway notices if
-//! the one does not lead to the other. [`rule`] and [`nft_table`] build the tables of the tunnel too.
+//! [`Interception`] redirects them to the gateway with listeners, an nftables table ([`netfilter`]), rules
+//! and routes ([`routing`]), and removes everything when it is dropped. [`intake`] switches it on while
+//! connections can be carried. With deferred answers ([`deferral`]) the table drops each SYN and copies it
+//! to [`syn_tap`]. [`answer_tap`] copies redirected SYNs and the answers to them, so that the gateway
+//! notices SYNs that stay unanswered. [`rule`] and [`nft_table`] also build the tables of the tunnel.
 
 pub(crate) mod answer_tap;
 pub(crate) mod bridges;

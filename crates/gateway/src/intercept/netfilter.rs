@@ -1,33 +1,33 @@
-//! An nftables table of our own that redirects new TCP connections to our listeners.
+//! The gateway's nftables table, which redirects new TCP connections to its listeners.
 //!
 //! The chain `prerouting` is on the hook. It passes SYNs to `intercept` (where clients are), then
 //! to `policies`, then to `takeover`. All but the first are emptied when interception stops:
-//! packets of connections that we hold must keep reaching their sockets, while new connections pass
+//! packets of relayed connections must keep reaching their sockets, while new connections pass
 //! unaccelerated. Only SYNs are redirected: a later packet of a connection that passed must never
-//! reach our listeners, which would reset it.
+//! reach a listener, which would reset the connection.
 //!
-//! A SYN whose route leads to other clients is left alone ([`LanRoutes`]). The hook runs after the
-//! operator's translation of destinations, so the route is that of the destination in the end. A withheld
-//! SYN is let in by loopback without that translation, so what was translated is not withheld.
+//! A SYN whose route leads to other clients passes ([`LanRoutes`]). The hook runs after the operator's
+//! translation of destinations, so it is the route of the final destination. A withheld SYN is reinjected
+//! on loopback without that translation, so SYNs with a translated destination are not withheld.
 //!
 //! On a bridge whose frames pass through these hooks ([`FilteredBridge`]) the kernel loses the socket that
-//! `tproxy` chose. SYNs from there are withheld, and let in by loopback at once.
+//! `tproxy` chose. SYNs from there are withheld, and reinjected on loopback at once.
 //!
-//! What is redirected, and what is answered, is logged to the gateway ([`AnswerTap`]), which compares the
+//! Redirected SYNs and the answers to them are logged to the gateway ([`AnswerTap`]), which compares the
 //! two.
 //!
 //! [`AnswerTap`]: crate::intercept::answer_tap::AnswerTap
 //!
-//! Names add chains that are called first: `names`, for SYNs and packets other than TCP, and `pool`, for
-//! other segments that belong to no connection of ours. What is sent to addresses that stand for names
-//! comes here, or is refused, as long as the gateway lives; questions only while they are answered.
+//! A resolver adds chains that are called first: `names`, for SYNs and packets other than TCP, and `pool`,
+//! for other segments that belong to no connection of the gateway. Packets to addresses that stand for
+//! names are redirected or rejected as long as the gateway runs; DNS queries are redirected only while
+//! they are answered.
 //!
 //! Interception of the machine's own connections adds four chains: `output` on the hook, `own`,
 //! `own-policies` and `own-takeover`. Their SYNs are marked, and thereby routed to loopback, where
 //! they come in again and are intercepted. Later packets must take the same path, which the
 //! connection mark (conntrack) selects: a set of addresses and ports would need a time-out, and an
-//! idle connection outlives any. The gateway's own packets bear another mark, [`PASSING`], and are
-//! left alone.
+//! idle connection outlives any. The gateway's own packets bear another mark, [`PASSING`], and pass.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -57,11 +57,10 @@ const OUTPUT_CHAIN: &str = "output";
 const OWN_CHAIN: &str = "own";
 const OWN_POLICY_CHAIN: &str = "own-policies";
 const OWN_TAKEOVER_CHAIN: &str = "own-takeover";
-/// Number of deciding chains without those for the machine's own connections.
+/// Number of deciding chains for clients' connections.
 const WITHOUT_OWN: usize = 3;
-/// Number of those.
+/// Number of deciding chains for the machine's own connections.
 const OWN: usize = 3;
-/// The port of DNS.
 const DNS: u16 = 53;
 const LOOPBACK: &str = "lo";
 /// Maximum gateways per network namespace: the non-zero values of four bits of the packet mark.
@@ -69,12 +68,12 @@ pub(crate) const SLOTS: u32 = 15;
 const MARK_SHIFT: u32 = 20;
 /// Netlink log group of the first slot.
 const FIRST_GROUP: u16 = 5900;
-/// Most SYNs and answers a second that are logged. Answers must not run out first: one that is missed
-/// counts as none.
+/// Maximum SYNs and answers logged per second. The limit of answers is the higher one: a SYN whose answer
+/// was not logged would count as unanswered.
 const LOGGED_SYNS: u32 = 200;
 pub(crate) const LOGGED_ANSWERS: u32 = 2000;
-/// Distance to NF_IP_PRI_MANGLE of the chain that logs answers: behind the operator's rules for what is
-/// sent.
+/// Priority of the chain that logs answers, relative to NF_IP_PRI_MANGLE: after the operator's filters of
+/// outgoing packets, so that an answer that they drop is not logged.
 const BEHIND_FILTERS: i32 = 400;
 
 /// A gateway's slot in a network namespace. It determines the names of its table, packet mark and
@@ -95,7 +94,7 @@ impl Slot {
 }
 
 impl Slot {
-    /// Mark of withheld SYNs that are let in.
+    /// Mark of withheld SYNs that are reinjected.
     pub(crate) fn let_in(self) -> Mark {
         let mark = self.mark();
         Mark { value: mark.value | PASSING.value, mask: mark.mask | PASSING.mask }
@@ -106,7 +105,7 @@ impl Slot {
         Mark { value: self.mark().value, ..self.let_in() }
     }
 
-    /// The mark value that means no slot.
+    /// The mark value of no gateway.
     fn none(self) -> Mark {
         Mark { value: 0, ..self.mark() }
     }
@@ -116,35 +115,35 @@ impl Slot {
         FIRST_GROUP + self.0 as u16
     }
 
-    /// Log group for SYNs that are redirected and for answers.
+    /// Log group for redirected SYNs and answers.
     pub(crate) fn watch_group(self) -> u16 {
         self.log_group() + SLOTS as u16
     }
 }
 
-/// Destinations whose new connections are intercepted, within the configuration.
+/// Destinations whose new connections are intercepted now, as far as the configuration allows.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Scope {
     Nothing,
     Everything,
-    /// These networks; at least one.
+    /// These networks. Not empty: see [`Self::only`].
     Only(Vec<Prefix>),
-    /// These ports; at least one.
+    /// These TCP ports. Not empty: see [`Self::ports`].
     Ports(Vec<u16>),
 }
 
 impl Scope {
-    /// These networks, or [`Self::Nothing`] if there are none.
+    /// Scope of these networks; [`Self::Nothing`] if the list is empty.
     pub(crate) fn only(networks: Vec<Prefix>) -> Self {
         if networks.is_empty() { Self::Nothing } else { Self::Only(networks) }
     }
 
-    /// These ports, or [`Self::Nothing`] if there are none.
+    /// Scope of these ports; [`Self::Nothing`] if the list is empty.
     pub(crate) fn ports(ports: &[u16]) -> Self {
         if ports.is_empty() { Self::Nothing } else { Self::Ports(ports.to_vec()) }
     }
 
-    /// Rules that match the destinations, one for each network or port.
+    /// Returns the matches of the destinations, one rule for each network or port.
     fn terms(&self) -> Vec<Rule> {
         match self {
             Self::Nothing => vec![],
@@ -162,22 +161,22 @@ pub(crate) fn to(network: &Prefix) -> Rule {
     vec![Term::Version(Version::of(network.address())), Term::To(*network)]
 }
 
-/// What to intercept, and the listeners.
+/// Selection of the connections to intercept, from which the table's rules are generated.
 #[derive(Debug, Clone)]
 pub(crate) struct Rules {
     pub(crate) interfaces: Vec<String>,
     pub(crate) policies: Vec<Policy>,
-    /// What passes unaccelerated, whatever the policies say.
+    /// Destinations and clients that pass unaccelerated, whatever the policies say.
     pub(crate) passing: Passing,
     /// Clients that pass unaccelerated because they get no answers.
     pub(crate) unanswered: Vec<Prefix>,
-    /// What is routed to clients.
+    /// Destinations that are routed to clients, and so pass.
     pub(crate) lans: LanRoutes,
-    /// Those of the interfaces where `tproxy` does not work.
+    /// Those of the interfaces on which `tproxy` does not work.
     pub(crate) bridges: Vec<FilteredBridge>,
-    /// Whether SYNs from there can be withheld; otherwise they pass.
+    /// Withhold SYNs from these bridges; otherwise they pass.
     pub(crate) can_withhold: bool,
-    /// Log SYNs and answers.
+    /// Log SYNs and answers, to find clients without answers.
     pub(crate) watched: bool,
     /// Loopback ports of the listeners.
     pub(crate) listeners: Vec<(Version, u16)>,
@@ -185,31 +184,31 @@ pub(crate) struct Rules {
     pub(crate) deferred: bool,
     /// Intercept this machine's own connections too.
     pub(crate) own_traffic: bool,
-    /// What to redirect to the resolver; [`None`] without one.
+    /// Redirection to the resolver; [`None`] without a resolver.
     pub(crate) names: Option<NameRules>,
 }
 
-/// What to redirect to a terminal's resolver.
+/// Selection of the packets to redirect to a terminal's resolver.
 #[derive(Debug, Clone)]
 pub(crate) struct NameRules {
     /// Loopback ports of the listeners for connections.
     pub(crate) connections: Vec<(Version, u16)>,
-    /// Sockets for questions over UDP.
+    /// Sockets for queries over UDP.
     pub(crate) questions: Vec<SocketAddr>,
     /// Addresses that stand for names.
     pub(crate) pool: Vec<Prefix>,
-    /// Resolvers whose questions are left alone.
+    /// Resolvers to which queries pass.
     pub(crate) bypass: Vec<Prefix>,
-    /// Addresses of this machine at which it answers.
+    /// Addresses of this machine at which the resolver answers.
     pub(crate) listen: Vec<IpAddr>,
-    /// Whether questions are answered now.
+    /// Set while queries are answered.
     pub(crate) asking: bool,
-    /// Whether questions to any resolver are.
+    /// Redirect queries to any resolver, not only to `listen`.
     pub(crate) intercept: bool,
 }
 
 impl NameRules {
-    /// The same for the versions whose packets can be redirected.
+    /// Reduces the listeners to the versions whose packets can be redirected.
     fn of_versions(&self, usable: impl Fn(Version) -> bool) -> Self {
         let mut names = self.clone();
         names.connections.retain(|(version, _)| usable(*version));
@@ -217,7 +216,7 @@ impl NameRules {
         names
     }
 
-    /// The chains, callees first.
+    /// Returns the chains for names, callees first.
     fn chains(&self, slot: Slot, interfaces: &[&String], policies: &[Policy]) -> Vec<Chain> {
         let policies = |subject| {
             let usual = || vec![Term::Goto(QUESTION_CHAIN)];
@@ -245,7 +244,8 @@ impl NameRules {
         chains
     }
 
-    /// What comes in by an interface: connections to the pool, other packets to it, questions.
+    /// Returns the rules for packets from an interface: connections to the pool, other packets to the
+    /// pool, queries.
     fn names(&self, slot: Slot, from: &[Term]) -> Vec<Rule> {
         let mut rules = Vec::new();
         for pool in &self.pool {
@@ -254,6 +254,7 @@ impl NameRules {
             rules.extend(taken.map(|(version, port)| {
                 [from, &to(pool), &[Term::Tcp], &tproxy(slot, *version, *port)].concat()
             }));
+            // Nothing else can be reached at an address that stands for a name.
             rules.push([from, &to(pool), &[Term::Tcp, Term::RefuseTcp]].concat());
             rules.push([from, &to(pool), &[Term::NotTcp, Term::Refuse]].concat());
         }
@@ -263,6 +264,8 @@ impl NameRules {
         let here = self.listen.iter().map(|address| to(&Prefix::host(*address)));
         let elsewhere = self.intercept.then(|| vec![Term::ToElsewhere]);
         for destination in here.chain(elsewhere) {
+            // A resolver behind the terminal asks without recursion, and would take our answers for those
+            // of a lame server.
             let question = [Term::ToPorts(UDP, DNS, DNS), Term::WantsRecursion];
             let datagrams = [&question[..], &[Term::Goto(DATAGRAM_CHAIN)]].concat();
             let connections = [Term::ToPorts(TCP, DNS, DNS), Term::Goto(CONNECTION_CHAIN)];
@@ -272,6 +275,7 @@ impl NameRules {
         rules
     }
 
+    /// Returns the rules that redirect queries to the resolver.
     fn questions(&self, slot: Slot) -> Vec<Rule> {
         let left_alone = self.bypass.iter().map(|prefix| [to(prefix), vec![Term::Return]].concat());
         let over_udp = self.questions.iter().map(|socket| {
@@ -287,7 +291,7 @@ impl NameRules {
 }
 
 impl Rules {
-    /// The chains that decide what is intercepted.
+    /// Returns the chains that decide which connections are intercepted, callees first.
     fn deciding(&self, slot: Slot, scope: &Scope) -> Vec<Chain> {
         let mut chains = vec![
             Chain::plain(TAKEOVER_CHAIN, self.takeover(slot)),
@@ -307,17 +311,19 @@ impl Rules {
         if let Some(names) = &self.names {
             let usable = |version| self.listeners.iter().any(|(it, _)| *it == version);
             let names = names.of_versions(usable);
+            // On bridges with filtered frames, redirected queries would be lost.
             let usable = self.interfaces.iter().filter(|name| self.bridge(name).is_none());
             chains.extend(names.chains(slot, &usable.collect::<Vec<_>>(), &self.policies));
         }
         chains
     }
 
-    /// Matches new connections by interface and destination.
+    /// Returns the rules that match new connections by interface and destination.
     fn intercept(&self, slot: Slot, scope: &Scope) -> Vec<Rule> {
         let from = |interface: &str| Term::From(interface.to_owned());
         let mut rules = Vec::new();
         if self.deferred || !self.bridges.is_empty() {
+            // Reinjected SYNs come in by loopback.
             for &(version, port) in &self.listeners {
                 let let_in = [from(LOOPBACK), Term::Marked(slot.let_in())];
                 let listener = tproxy(slot, version, port);
@@ -332,11 +338,11 @@ impl Rules {
             [&within[..], &[Term::ToElsewhere, Term::Tcp, Term::Goto(POLICY_CHAIN)]].concat()
         };
         let decide: Vec<Rule> = scope.terms().into_iter().map(decide).collect();
-        // Networks that were configured lie across the hop, whatever routes there are besides.
+        // Configured networks lie across the hop, whatever other routes there are.
         let nowhere = LanRoutes::default();
         let lans = if matches!(scope, Scope::Only(_)) { &nowhere } else { &self.lans };
         for interface in &self.interfaces {
-            // A frame that the bridge passes from client to client is none of ours.
+            // A frame that the bridge forwards from client to client is not for this machine.
             let station = self.bridge(interface).map(|bridge| Term::NotToStation(bridge.station));
             rules.extend(station.map(|other| vec![from(interface), other, Term::Return]));
             rules.extend(lans.rules(interface, &decide));
@@ -344,13 +350,13 @@ impl Rules {
         rules
     }
 
-    /// The interface, if it is a bridge where `tproxy` does not work.
+    /// Finds the interface among the bridges on which `tproxy` does not work.
     fn bridge(&self, interface: &str) -> Option<&FilteredBridge> {
         self.bridges.iter().find(|bridge| bridge.name == interface)
     }
 
-    /// Matches this machine's own new connections. Those to our clients' side gain nothing, so they
-    /// are excluded.
+    /// Returns the rules that match this machine's own new connections. Connections to the clients' side
+    /// would gain nothing and pass.
     fn own(&self, scope: &Scope) -> Vec<Rule> {
         let nearby = |interface: &String| vec![Term::Through(interface.clone()), Term::Return];
         let decide = [Term::ToElsewhere, Term::Goto(OWN_POLICY_CHAIN)];
@@ -358,7 +364,7 @@ impl Rules {
         self.interfaces.iter().map(nearby).chain(wanted).collect()
     }
 
-    /// The policies: connections to split go on to `takeover`.
+    /// Returns the rules of the policies. Connections to split continue in `takeover`; others pass.
     fn policy(&self, takeover: &'static str) -> Vec<Rule> {
         let usual = vec![Term::Goto(takeover)];
         policy::chain(&self.policies, Subject::Connections, true, usual, |action| match action {
@@ -367,12 +373,13 @@ impl Rules {
         })
     }
 
-    /// What is done with a SYN to intercept.
+    /// Returns the rules that redirect or withhold a SYN that the policies have selected.
     fn takeover(&self, slot: Slot) -> Vec<Rule> {
         let each = self.listeners.iter();
         let withhold = [Term::Log(slot.log_group()), Term::Drop];
         let mut rules: Vec<Rule> = self.passing().collect();
         if self.deferred {
+            // Reinjected without the translation, the SYN would go to its original destination.
             rules.push(vec![Term::Translated, Term::Return]);
             let of = |version| [&[Term::Version(version), Term::Tcp][..], &withhold].concat();
             rules.extend(each.map(|(version, _)| of(*version)));
@@ -388,6 +395,7 @@ impl Rules {
             }));
         }
         if self.watched {
+            // A rule of its own: SYNs beyond the limit are redirected without being logged.
             rules.push(vec![Term::AtMost(LOGGED_SYNS), Term::Log(slot.watch_group())]);
         }
         rules.extend(each.map(|(version, port)| {
@@ -396,7 +404,7 @@ impl Rules {
         rules
     }
 
-    /// Rules that exempt destinations, and clients: those that were refused, and those without answers.
+    /// Returns the rules that let exempt destinations and clients pass.
     fn passing(&self) -> impl Iterator<Item = Rule> {
         let destinations = self.passing.destinations.iter().map(|destination| {
             let port = Term::ToPorts(TCP, destination.port(), destination.port());
@@ -410,7 +418,7 @@ impl Rules {
         destinations.chain(clients)
     }
 
-    /// What is done with a SYN of this machine: it is sent through loopback.
+    /// Returns the rules that send a selected SYN of this machine through loopback.
     fn own_takeover(&self, slot: Slot) -> Vec<Rule> {
         let round = |&(version, _): &(Version, u16)| {
             let mark = [Term::MarkConnection(slot.mark()), Term::SetMark(slot.mark())];
@@ -424,9 +432,10 @@ impl Rules {
         policy::counters(&self.policies, Subject::Connections)
     }
 
-    /// The whole table in nft syntax, as `nft -f` accepts it.
+    /// Formats the whole table in nft syntax, as `nft -f` accepts it.
     pub(crate) fn display(&self, slot: Slot, scope: &Scope) -> String {
         let mut chains = self.deciding(slot, scope);
+        // Callees come first: each chain on a hook follows the chains that it jumps to.
         let mut own = chains.split_off(WITHOUT_OWN);
         chains.extend(own.split_off(if self.own_traffic { OWN } else { 0 }));
         chains.push(hook(slot, self.names.is_some()));
@@ -437,15 +446,16 @@ impl Rules {
     }
 }
 
-/// Redirects a SYN to the listener.
+/// Returns the terms that redirect a SYN to a listener.
 fn tproxy(slot: Slot, version: Version, port: u16) -> [Term; 3] {
     [Term::Tproxy(version, port), Term::SetMark(slot.mark()), Term::Accept]
 }
 
-/// The chain for incoming packets.
+/// Builds the chain for incoming packets.
 fn hook(slot: Slot, names: bool) -> Chain {
     let mut rules = vec![
         vec![Term::Tcp, Term::OnlySyn, Term::Jump(INTERCEPT_CHAIN)],
+        // Later packets of relayed connections, also after interception has stopped.
         vec![Term::Tcp, Term::OfTransparentSocket, Term::SetMark(slot.mark()), Term::Accept],
     ];
     if names {
@@ -456,11 +466,11 @@ fn hook(slot: Slot, names: bool) -> Chain {
     Chain { name: HOOK_CHAIN, hook: Some(Hook::prerouting(0)), rules }
 }
 
-/// The chain for locally sent packets. A SYN that passes must not keep the mark of an earlier
-/// connection.
+/// Builds the chain for locally sent packets.
 fn output(slot: Slot) -> Chain {
     let rules = vec![
         vec![Term::Tcp, Term::Marked(PASSING), Term::Accept],
+        // A SYN that passes must not keep the mark of an earlier connection.
         vec![Term::Tcp, Term::OnlySyn, Term::MarkConnection(slot.none()), Term::Goto(OWN_CHAIN)],
         vec![
             Term::Tcp,
@@ -472,7 +482,7 @@ fn output(slot: Slot) -> Chain {
     Chain { name: OUTPUT_CHAIN, hook: Some(Hook::output(0)), rules }
 }
 
-/// The chain that logs what this machine answers to clients, in the names of their destinations.
+/// Builds the chain that logs the SYN-ACKs which this machine sends from the addresses of destinations.
 fn answers(slot: Slot) -> Chain {
     let answer = [Term::Tcp, Term::SynAck, Term::FromElsewhere];
     let log = [Term::AtMost(LOGGED_ANSWERS), Term::Log(slot.watch_group())];
@@ -480,22 +490,22 @@ fn answers(slot: Slot) -> Chain {
     Chain { name: ANSWER_CHAIN, hook: Some(Hook::sent(BEHIND_FILTERS)), rules }
 }
 
-/// Chains without rules.
+/// Builds plain chains without rules.
 fn empty<const N: usize>(names: [&'static str; N]) -> Vec<Chain> {
     names.map(|name| Chain::plain(name, vec![])).into()
 }
 
-/// Our table in the kernel. Removed when dropped.
+/// The gateway's table in the kernel. Removed when dropped.
 pub(crate) struct Table {
     table: NftTable,
     slot: Slot,
-    /// The policies with counters; `None` before the first.
+    /// The policies that the counters belong to; `None` before the first [`Self::take_over`].
     policies: Option<Vec<Policy>>,
 }
 
 impl Table {
-    /// Creates a table in the first free slot of this network namespace, with chains for `names`. It
-    /// intercepts nothing yet.
+    /// Creates a table in the first free slot of this network namespace; with `names`, also the chains of
+    /// a resolver. It intercepts nothing yet.
     ///
     /// # Errors
     /// The kernel's refusal; `PermissionDenied` without CAP_NET_ADMIN.
@@ -530,8 +540,8 @@ impl Table {
         self.table.add(&[answers(self.slot)])
     }
 
-    /// Intercepts what `rules` select within `scope`; existing connections are kept. Changed
-    /// policies count from zero.
+    /// Intercepts the connections that `rules` select within `scope` from now on. Existing connections
+    /// are kept. If the policies have changed, all counters restart at 0.
     pub(crate) fn take_over(&mut self, rules: &Rules, scope: &Scope) -> io::Result<()> {
         let changed = self.policies.as_ref() != Some(&rules.policies);
         let counters = changed.then(|| rules.counters());
@@ -542,13 +552,13 @@ impl Table {
         Ok(())
     }
 
-    /// Connections decided by each policy.
+    /// Reads the number of connections decided by each policy, by the counter's name.
     pub(crate) fn counts(&self) -> io::Result<BTreeMap<String, u64>> {
         self.table.counts()
     }
 }
 
-/// Whether the owner of `slot` is alive, which is when its table exists.
+/// Returns whether a running gateway owns `slot`: its table exists as long as its process.
 pub(crate) fn is_claimed(slot: Slot) -> io::Result<bool> {
     nft_table::is_there(&slot.table())
 }

@@ -1,4 +1,4 @@
-//! An nftables table of our own: chains of rules, and a counter for each policy.
+//! An nftables table of the gateway: chains of rules, and a counter for each policy.
 //!
 //! The table belongs to the netlink socket that created it (`NFT_TABLE_F_OWNER`): however the
 //! gateway ends, even by `kill -9`, the kernel removes it. Nothing else in the machine's rule set
@@ -13,19 +13,19 @@ use os::netlink::netfilter::{Batch, Socket};
 use crate::intercept::rule::{COUNTER, Term};
 
 const FAMILY: libc::c_int = libc::NFPROTO_INET;
-/// NFT_TABLE_F_OWNER.
+/// Table flag NFT_TABLE_F_OWNER: the table belongs to its netlink socket.
 const OWNED: u32 = 1 << 1;
 /// Object messages (`linux/netfilter/nf_tables.h`).
 const NEW_OBJECT: libc::c_int = 18;
 const GET_OBJECT: libc::c_int = 19;
 const DELETE_OBJECT: libc::c_int = 20;
-/// Fails if the chain or table exists: then it belongs to another program.
+/// Creates, and fails if the object exists, because then it belongs to another program.
 const NEW: libc::c_int = libc::NLM_F_CREATE | libc::NLM_F_EXCL;
 
-/// A rule: matches, and what is done with a packet that passes them.
+/// A rule: matches, then actions for the packets that match.
 pub(crate) type Rule = Vec<Term>;
 
-/// A chain of rules.
+/// A chain of rules, on a hook or called by other chains.
 pub(crate) struct Chain {
     pub(crate) name: &'static str,
     /// The hook that calls it; `None` if other chains do.
@@ -34,25 +34,24 @@ pub(crate) struct Chain {
 }
 
 impl Chain {
-    /// A chain that other chains use.
+    /// Creates a chain that is not on a hook, for jumps from other chains.
     pub(crate) fn plain(name: &'static str, rules: Vec<Rule>) -> Self {
         Self { name, hook: None, rules }
     }
 }
 
-/// A hook: when the kernel calls a chain.
+/// Type, hook and priority of a base chain.
 ///
 /// Chains that decide where packets go run after the operator's translation of destinations (DNAT and
-/// redirects, NF_IP_PRI_NAT_DST) and before the routing decision: a captive portal or a mail relay keeps
-/// its meaning, and rules see the destination that the operator chose. The operator's marks
-/// (NF_IP_PRI_MANGLE) are set by then, too.
+/// redirects, NF_IP_PRI_NAT_DST) and before the routing decision. So a captive portal or a mail relay keeps
+/// working, and rules see the destination that the operator chose. The operator's marks (NF_IP_PRI_MANGLE)
+/// are set by then, too.
 #[derive(Clone, Copy)]
 pub(crate) struct Hook {
     kind: &'static str,
     number: libc::c_int,
-    /// The priority in nft syntax.
+    /// The named priority that `behind` is relative to.
     base: Base,
-    /// Added to the priority.
     behind: i32,
 }
 
@@ -80,34 +79,35 @@ impl Base {
     }
 }
 
-/// Distance to the translation of destinations.
+/// Priority of our chains, relative to the translation of destinations.
 const BEHIND_TRANSLATION: i32 = 10;
 
 impl Hook {
-    /// For incoming packets whose destination is translated; after other chains of ours by `behind`.
+    /// Hook of incoming packets, after the translation of destinations. `behind` orders our own chains.
     pub(crate) const fn prerouting(behind: i32) -> Self {
         let base = Base::TranslatedDestination;
         let behind = BEHIND_TRANSLATION + behind;
         Self { kind: "filter", number: libc::NF_INET_PRE_ROUTING, base, behind }
     }
 
-    /// For the translation of source addresses, with other programs' (NF_IP_PRI_NAT_SRC).
+    /// Hook for the translation of source addresses, at the usual priority (NF_IP_PRI_NAT_SRC).
     pub(crate) const fn source_nat() -> Self {
         let base = Base::Mangle;
         let behind = libc::NF_IP_PRI_NAT_SRC - base.priority();
         Self { kind: "nat", number: libc::NF_INET_POST_ROUTING, base, behind }
     }
 
-    /// For locally sent packets whose destination is translated. They are routed again if their mark
-    /// changes.
+    /// Hook of locally sent packets, after the translation of destinations. Packets whose mark changes
+    /// here are routed again.
     pub(crate) const fn output(behind: i32) -> Self {
+        // nft has no name for the translation of destinations on this hook.
         let base = Base::Mangle;
         let translated = libc::NF_IP_PRI_NAT_DST - base.priority();
         let behind = translated + BEHIND_TRANSLATION + behind;
         Self { kind: "route", number: libc::NF_INET_LOCAL_OUT, base, behind }
     }
 
-    /// For locally sent packets, without an influence on their route.
+    /// Hook of locally sent packets, without influence on their route.
     pub(crate) const fn sent(behind_mangle: i32) -> Self {
         let (number, base) = (libc::NF_INET_LOCAL_OUT, Base::Mangle);
         Self { kind: "filter", number, base, behind: behind_mangle }
@@ -134,7 +134,7 @@ impl fmt::Display for Hook {
     }
 }
 
-/// A whole table in nft syntax, as `nft -f` accepts it.
+/// Formats a whole table in nft syntax, as `nft -f` accepts it.
 pub(crate) fn display(table: &str, counters: &[String], chains: &[Chain]) -> String {
     let counter = |name: &String| format!("\tcounter {name} {{\n\t\tpackets 0 bytes 0\n\t}}\n");
     let mut parts: Vec<String> = counters.iter().map(counter).collect();
@@ -145,7 +145,7 @@ pub(crate) fn display(table: &str, counters: &[String], chains: &[Chain]) -> Str
     format!("table inet {table} {{\n{}}}", parts.join("\n"))
 }
 
-/// Rules in nft syntax, one per line.
+/// Formats rules in nft syntax, one per line.
 fn display_rules(rules: &[Rule]) -> String {
     let line = |rule: &Rule| {
         let terms: Vec<String> = rule.iter().map(Term::to_string).collect();
@@ -163,8 +163,8 @@ pub(crate) struct NftTable {
 }
 
 impl NftTable {
-    /// Creates a table with the first free name, and returns which one it was. Chains on hooks get
-    /// their rules; the others stay empty.
+    /// Creates a table in the first of `places` whose name is free, and returns that place. Chains on
+    /// hooks get their rules; the others stay empty.
     ///
     /// # Errors
     /// The kernel's refusal; `PermissionDenied` without CAP_NET_ADMIN.
@@ -188,7 +188,7 @@ impl NftTable {
         Err(refusal)
     }
 
-    /// Adds chains.
+    /// Adds chains, callees first, with the rules of those on hooks.
     pub(crate) fn add(&self, chains: &[Chain]) -> io::Result<()> {
         let mut batch = Batch::new();
         add_chains(&mut batch, &self.name, chains);
@@ -209,6 +209,7 @@ impl NftTable {
         chains: &[Chain],
         counters: Option<Vec<String>>,
     ) -> io::Result<()> {
+        // One transaction: packets see either the old or the new rules.
         let mut batch = Batch::new();
         let plain = || chains.iter().filter(|chain| chain.hook.is_none());
         for chain in plain() {
@@ -235,7 +236,7 @@ impl NftTable {
         Ok(())
     }
 
-    /// Removes the table.
+    /// Removes the table before its socket is closed.
     ///
     /// # Errors
     /// The kernel's refusal.
@@ -245,7 +246,7 @@ impl NftTable {
         self.socket.execute(batch)
     }
 
-    /// Packets counted by each counter.
+    /// Reads the packets of each counter.
     ///
     /// # Errors
     /// The kernel's refusal.
@@ -263,12 +264,12 @@ impl NftTable {
 impl Drop for NftTable {
     fn drop(&mut self) {
         if let Err(error) = self.remove() {
-            tracing::debug!("the table {} goes with its socket: {error}", self.name);
+            tracing::debug!("cannot remove the table {} before its socket: {error}", self.name);
         }
     }
 }
 
-/// Whether a table of this name exists.
+/// Returns whether a table of this name exists.
 pub(crate) fn is_there(name: &str) -> io::Result<bool> {
     let socket = Socket::open()?;
     match socket.query(libc::NFT_MSG_GETTABLE, FAMILY, |table| table.text(1, name)) {
@@ -278,7 +279,7 @@ pub(crate) fn is_there(name: &str) -> io::Result<bool> {
     }
 }
 
-/// Whether another program owns the table, or we lack the privilege.
+/// Returns whether the table's name is in use, or the privilege is missing: EPERM means either.
 fn is_taken(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EEXIST | libc::EPERM))
 }
@@ -308,6 +309,7 @@ fn add_chains(batch: &mut Batch, table: &str, chains: &[Chain]) {
             message.text(7, hook.kind);
         });
     }
+    // After all chains, so that the rules may jump to any of them.
     for chain in chains.iter().filter(|chain| chain.hook.is_some()) {
         chain.rules.iter().for_each(|rule| add_rule(batch, table, chain.name, rule));
     }

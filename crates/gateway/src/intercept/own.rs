@@ -1,8 +1,8 @@
-//! Tells which addresses are this machine's. The kernel is asked about each destination, in the
+//! Recognition of this machine's own addresses. The kernel is asked about each destination, in the
 //! network namespace in which the gateway was started.
 //!
-//! Subscribing to address changes would save the question, but misses addresses that are local by a
-//! route alone, and reports others only after they are in use.
+//! A list kept by notifications would save the request, but misses addresses that are local by a route
+//! alone, and learns of others only after they are in use.
 
 use std::io;
 use std::net::IpAddr;
@@ -19,17 +19,17 @@ use crate::intercept::routing::kind_of;
 pub(crate) struct OwnAddresses(Arc<Mutex<RouteSocket>>);
 
 impl OwnAddresses {
-    /// Opens the lookup in the calling thread's network namespace.
+    /// Opens the look-up in the calling thread's network namespace.
     ///
     /// # Errors
-    /// If the kernel cannot be asked: a gateway must not guess.
+    /// If the kernel cannot be asked. Without it, others could reach this machine's own services.
     pub(crate) fn open() -> Result<Self, RunError> {
         let kernel = RouteSocket::open().map_err(RunError::OwnAddresses)?;
         Ok(Self(Arc::new(Mutex::new(kernel))))
     }
 
-    /// Whether a connection to `address` would end at this machine, or at all of its neighbours;
-    /// `None` if the kernel does not say.
+    /// Returns whether packets to `address` would be delivered to this machine, or by broadcast, multicast
+    /// or anycast; `None` if the kernel does not answer.
     pub(crate) fn has(&self, address: IpAddr) -> Option<bool> {
         match self.kind_of(address) {
             Ok(Some(
@@ -44,7 +44,7 @@ impl OwnAddresses {
     }
 
     fn kind_of(&self, address: IpAddr) -> io::Result<Option<RouteType>> {
-        kind_of(&mut self.0.lock().expect("nobody panics while asking"), address)
+        kind_of(&mut self.0.lock().expect("no thread panics while it asks"), address)
     }
 }
 

@@ -1,4 +1,4 @@
-//! The nftables rules that apply policies.
+//! Translation of policies to nftables rules, and their counters.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use pep::traffic::{Action, Match, Policy, Subject};
 use crate::figures::status::PolicyStatus;
 use crate::intercept::rule::Term;
 
-/// The terms of a rule.
+/// Returns the terms of a match. The IP version comes first, since other terms depend on it.
 fn terms(of: Match) -> impl Iterator<Item = Term> {
     let ports = of.ports.and_then(|ports| Some((ports.protocol?, ports.first, ports.last)));
     let dscp = of.version.zip(of.dscp);
@@ -21,8 +21,8 @@ fn terms(of: Match) -> impl Iterator<Item = Term> {
     terms.into_iter().flatten()
 }
 
-/// A chain of rules that applies the first matching policy to each packet, and `usual` if none
-/// matches. With `counted`, each policy counts its packets.
+/// Builds a chain that applies the first matching policy to each packet, or `usual` if no policy matches.
+/// With `counted`, each policy counts its packets.
 pub(crate) fn chain(
     policies: &[Policy],
     subject: Subject,
@@ -41,17 +41,17 @@ pub(crate) fn chain(
     rules.chain([usual]).collect()
 }
 
-/// Name of a policy's counter in our nftables tables.
+/// Name of a policy's counter in the nftables tables. Policies are numbered from 1.
 pub(crate) fn counter(index: usize, subject: Subject) -> String {
     format!("policy-{}-{}", index + 1, subject.as_str())
 }
 
-/// Names of all policies' counters.
+/// Names of the counters of all policies.
 pub(crate) fn counters(policies: &[Policy], subject: Subject) -> Vec<String> {
     (0..policies.len()).map(|index| counter(index, subject)).collect()
 }
 
-/// Counts of each policy, from the counters of our tables.
+/// Builds the status of each policy from the values of the tables' counters.
 pub(crate) fn status(policies: &[Policy], counts: &BTreeMap<String, u64>) -> Vec<PolicyStatus> {
     let row = |policy: &Policy| PolicyStatus {
         name: policy.name.clone(),

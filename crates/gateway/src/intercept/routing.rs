@@ -1,9 +1,9 @@
-//! Routes packets with our mark to this machine, whatever their destination: a rule by packet mark
-//! and a routing table of our own with one local route, for IPv4 and IPv6.
+//! Routing of marked packets to this machine, whatever their destination: a rule by packet mark and a
+//! routing table with one local route, for IPv4 and IPv6.
 //!
-//! Rule and route have our own protocol number, by which they are recognised. Remains of a killed
-//! gateway are harmless (nothing sets the mark any more), and the next start removes them. Requests
-//! are synchronous, so that dropping [`Routing`] removes everything on every kind of exit.
+//! Rule and route have a protocol number by which they are recognised. Leftovers of a killed gateway are
+//! harmless, since nothing sets the mark any more, and the next start removes them. Requests are
+//! synchronous, so that dropping [`Routing`] removes everything on every kind of exit.
 
 mod kind;
 
@@ -25,11 +25,11 @@ use crate::intercept::netfilter::{SLOTS, Slot, is_claimed};
 use crate::intercept::rule::Mark;
 use crate::refusal::{Operation, Refusal};
 
-/// Our routing protocol number, unused in iproute2's `rt_protos`.
+/// Routing protocol number of skyhop, unused in iproute2's `rt_protos`.
 pub(crate) const PROTOCOL: RouteProtocol = RouteProtocol::Other(159);
-/// Routing tables 5900 and up, one per slot.
+/// First routing table; each slot has one.
 const FIRST_TABLE: u32 = 5900;
-/// After the rule for local addresses (0), before the operator's own rules.
+/// Priority of the rule: after that for local addresses (0), before the operator's own rules.
 pub(crate) const PRIORITY: u32 = 59;
 /// The loopback device has index 1 in every network namespace.
 const LOOPBACK: u32 = 1;
@@ -41,8 +41,8 @@ pub(crate) struct Routing {
 }
 
 impl Routing {
-    /// Installs rules and routes for the packets of `slot`, and removes the remains of gateways
-    /// that have died. Also returns a refusal for IPv6; then only IPv4 works.
+    /// Installs rules and routes for the packets of `slot`, and removes leftovers of killed gateways. Also
+    /// returns a refusal for IPv6; then only IPv4 works.
     ///
     /// # Errors
     /// The kernel's refusal for IPv4.
@@ -52,6 +52,7 @@ impl Routing {
     ) -> Result<(Self, Option<Refusal>), Refusal> {
         let mut kernel = RouteSocket::open().map_err(Refusal::of(Operation::Route(Version::V4)))?;
         for other in (0..SLOTS).map(Slot) {
+            // The kernel removes a table with its process, so routes without a table are leftovers.
             let leftover =
                 other == slot || !is_claimed(other).map_err(Refusal::of(Operation::Nftables))?;
             if leftover {
@@ -64,7 +65,7 @@ impl Routing {
         Ok((routing, without_v6))
     }
 
-    /// Adds whatever is missing: refused at the start, or removed by the kernel when IPv6 or the
+    /// Adds missing rules and routes: those refused at the start, or removed by the kernel when IPv6 or the
     /// loopback device was switched off. Also returns a refusal for IPv6.
     ///
     /// # Errors
@@ -80,8 +81,8 @@ impl Routing {
     }
 }
 
-/// Runs `work` for all of these versions, whatever becomes of the others. A machine may have no IPv6,
-/// or have it switched off, so a refusal for IPv6 is returned instead of failing.
+/// Runs `work` for each version, even after a failure. A machine may have no IPv6, or have it switched
+/// off, so a refusal for IPv6 is returned as a value.
 ///
 /// # Errors
 /// The refusal for IPv4.
@@ -108,15 +109,15 @@ impl Drop for Routing {
     }
 }
 
-/// Whether the loopback device is up. IPv4 connections are redirected without it; the kernel
-/// refuses the IPv6 route.
+/// Returns whether the loopback device is up. Without it, IPv4 connections can be redirected, but the
+/// kernel refuses the IPv6 route.
 pub(crate) fn is_loopback_up() -> bool {
     let devices = getifaddrs().into_iter().flatten();
     let mut loopback = devices.filter(|device| device.flags.contains(InterfaceFlags::IFF_LOOPBACK));
     loopback.any(|device| device.flags.contains(InterfaceFlags::IFF_UP))
 }
 
-/// Equivalent `ip` commands.
+/// Formats rules and routes as `ip` commands in comments.
 pub(crate) fn display(slot: Slot, versions: &[Version]) -> String {
     let mark = slot.mark();
     let line = |version: &Version| {
@@ -135,7 +136,7 @@ fn table(slot: Slot) -> u32 {
     FIRST_TABLE + slot.0
 }
 
-/// A rule that routes packets with a mark by a table.
+/// Builds the rule that routes packets with a mark by a table.
 pub(crate) fn rule(mark: Mark, table: u32, version: Version) -> RuleMessage {
     let mut rule = RuleMessage::default();
     rule.header.family = family(version);
@@ -171,7 +172,7 @@ pub(crate) fn family(version: Version) -> AddressFamily {
     }
 }
 
-/// Removes everything of `slot`, including duplicates.
+/// Removes all rules and routes of `slot`, including duplicates.
 fn sweep(kernel: &mut RouteSocket, slot: Slot) -> io::Result<()> {
     for version in [Version::V4, Version::V6] {
         let rule = || rule(slot.mark(), table(slot), version);
@@ -181,7 +182,7 @@ fn sweep(kernel: &mut RouteSocket, slot: Slot) -> io::Result<()> {
     Ok(())
 }
 
-/// Ensures that a route, and the rule that leads to it, exist exactly once.
+/// Adds a route and the rule that leads to it, unless they exist.
 pub(crate) fn ensure(
     kernel: &mut RouteSocket,
     route: RouteMessage,

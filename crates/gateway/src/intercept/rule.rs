@@ -29,9 +29,10 @@ const SYN: u8 = 0x02;
 const ACK: u8 = 0x10;
 /// Name of the counter of prohibited packets.
 pub(crate) const REFUSED: &str = "refused";
-/// NFT_OBJECT_COUNTER.
+/// Object type of a named counter: NFT_OBJECT_COUNTER.
 pub(crate) const COUNTER: u32 = 1;
-/// Offset in a UDP datagram of the first byte of DNS flags, and those bits of it: QR, opcode and RD.
+/// Offset of the first byte of the DNS flags in a UDP datagram; the mask of QR, opcode and RD in it; and RD
+/// (RFC 1035 §4.1.1).
 const DNS_FLAGS_OFFSET: u32 = 8 + 2;
 const QR_OPCODE_RD: u8 = 0xf9;
 const RD: u8 = 0x01;
@@ -40,21 +41,22 @@ const UNREACHABLE: (u32, u8) = (2, 1);
 const RESET: (u32, u8) = (1, 0);
 const FIB_BY_SOURCE: u32 = 1 << 0;
 const FIB_BY_DESTINATION: u32 = 1 << 1;
-/// Of `struct sockaddr`, in `linux/if_arp.h`.
+/// Hardware type of Ethernet (`linux/if_arp.h`).
 const ARPHRD_ETHER: u16 = 1;
 const FIB_WITH_MARK: u32 = 1 << 2;
 /// NFT_FIB_RESULT_OIFNAME, NFT_FIB_RESULT_ADDRTYPE.
 const FIB_INTERFACE: u32 = 2;
 const FIB_ADDRESS_TYPE: u32 = 3;
 
-/// The bits of the packet mark that one gateway uses; other bits stay unchanged.
+/// A value of some bits of a packet or connection mark. Bits outside the mask stay unchanged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Mark {
     pub(crate) value: u32,
     pub(crate) mask: u32,
 }
 
-/// Mark of packets to leave alone: the gateways' own connections, and SYNs that they let in.
+/// Mark of packets that no gateway intercepts: the gateways' own connections, and withheld SYNs that they
+/// reinject.
 pub(crate) const PASSING: Mark = Mark { value: 1 << 24, mask: 1 << 24 };
 
 /// A term of a rule: a match, or an action for packets that matched.
@@ -70,7 +72,7 @@ pub(crate) enum Term {
     Udp,
     /// The packet is UDP from this port.
     UdpFrom(u16),
-    /// The packet is a DNS question, over UDP, of one who wants recursion (RFC 1035 §4.1.1).
+    /// The packet is a DNS query over UDP with recursion desired (RFC 1035 §4.1.1).
     WantsRecursion,
     /// The packet has any of these mark bits.
     MarkedAny(u32),
@@ -118,21 +120,21 @@ pub(crate) enum Term {
     Tproxy(Version, u16),
     /// Redirect to the socket with this address and port.
     TproxyTo(SocketAddr),
-    /// Answer that nobody is there: the port is unreachable.
+    /// Reject with an ICMP error: the port is unreachable.
     Refuse,
-    /// Answer a TCP segment with a reset.
+    /// Reject a TCP segment with a reset.
     RefuseTcp,
     /// Set the packet's mark.
     SetMark(Mark),
     /// Set the connection's mark.
     MarkConnection(Mark),
-    /// Count in this counter of the policy with this index.
+    /// Count for the policy with this index.
     Count(usize, Subject),
     /// Count as prohibited.
     CountRefused,
     /// Copy to the log group.
     Log(u16),
-    /// At most so many packets a second, after a burst of as many.
+    /// Match at most this many packets a second, after a burst of the same number.
     AtMost(u32),
     /// Translate the source address into this machine's.
     Masquerade,
@@ -155,7 +157,7 @@ fn protocol_family(version: Version) -> libc::c_int {
     }
 }
 
-/// Offset and length of the source address in the header.
+/// Offset and length of the source address in the IP header.
 fn source(version: Version) -> (u32, u32) {
     match version {
         Version::V4 => (12, 4),
@@ -163,7 +165,7 @@ fn source(version: Version) -> (u32, u32) {
     }
 }
 
-/// Offset and length of the destination address in the header.
+/// Offset and length of the destination address in the IP header.
 fn destination(version: Version) -> (u32, u32) {
     match version {
         Version::V4 => (16, 4),
@@ -238,6 +240,7 @@ impl Term {
                 compare(list, libc::NFT_CMP_EQ, &interface_name(interface));
             }
             Self::NotToStation(station) => {
+                // The station's address is read from an Ethernet header, which other devices lack.
                 load_meta(list, libc::NFT_META_IIFTYPE);
                 compare(list, libc::NFT_CMP_EQ, &ARPHRD_ETHER.to_ne_bytes());
                 load_header(list, libc::NFT_PAYLOAD_LL_HEADER, 0, 6);
@@ -320,7 +323,7 @@ fn compare(list: &mut Batch, operation: libc::c_int, with: &[u8]) {
     });
 }
 
-/// register = register & `and` ^ `xor`.
+/// Computes `register & and ^ xor` into the register.
 fn mask(list: &mut Batch, and: &[u8], xor: &[u8]) {
     expression(list, "bitwise", |data| {
         data.number(1, REGISTER);
@@ -342,7 +345,7 @@ fn compare_flags(list: &mut Batch, flags: u8) {
     compare(list, libc::NFT_CMP_EQ, &[flags]);
 }
 
-/// Looks up an address in the routing tables.
+/// Loads a property (`result`) of the route to, or back to, an address of the packet.
 fn look_up(list: &mut Batch, by: u32, result: u32) {
     expression(list, "fib", |data| {
         data.number(1, REGISTER);
@@ -351,7 +354,7 @@ fn look_up(list: &mut Batch, by: u32, result: u32) {
     });
 }
 
-/// Matches destinations that are not addresses of this kind.
+/// Matches destinations of another address type than `kind`.
 fn encode_not_to(list: &mut Batch, kind: libc::c_uchar) {
     encode_not_of_kind(list, FIB_BY_DESTINATION, kind);
 }
@@ -361,8 +364,9 @@ fn encode_not_of_kind(list: &mut Batch, by: u32, kind: libc::c_uchar) {
     compare(list, libc::NFT_CMP_NEQ, &u32::from(kind).to_ne_bytes());
 }
 
-/// Matches while no more packets come than `rate` a second.
+/// Matches at most `rate` packets a second.
 fn encode_limit(list: &mut Batch, rate: u32) {
+    // The kernel's unit of time is the second.
     const SECOND: u64 = 1;
     expression(list, "limit", |data| {
         data.bytes(1, &u64::from(rate).to_be_bytes());
@@ -371,7 +375,7 @@ fn encode_limit(list: &mut Batch, rate: u32) {
     });
 }
 
-/// Matches the address at this offset, of this length, against the prefix.
+/// Matches the address at `offset` of the IP header against the prefix.
 fn encode_prefix(list: &mut Batch, (offset, length): (u32, u32), prefix: Prefix) {
     load_header(list, libc::NFT_PAYLOAD_NETWORK_HEADER, offset, length);
     mask(list, &prefix.mask(), &vec![0; length as usize]);
@@ -396,7 +400,7 @@ fn encode_ports(list: &mut Batch, protocol: u8, first: u16, last: u16) {
     });
 }
 
-/// RFC 2474 §3; in IPv6 it has four bits in the first byte, two in the second.
+/// Matches the code point (RFC 2474 §3).
 fn encode_dscp(list: &mut Batch, version: Version, dscp: u8) {
     match version {
         Version::V4 => {
@@ -405,6 +409,7 @@ fn encode_dscp(list: &mut Batch, version: Version, dscp: u8) {
             compare(list, libc::NFT_CMP_EQ, &[dscp << 2]);
         }
         Version::V6 => {
+            // Four bits are in the first byte, two in the second (RFC 8200 §3).
             load_header(list, libc::NFT_PAYLOAD_NETWORK_HEADER, 0, 2);
             mask(list, &0x0fc0_u16.to_be_bytes(), &[0; 2]);
             compare(list, libc::NFT_CMP_EQ, &(u16::from(dscp) << 6).to_be_bytes());
@@ -412,7 +417,7 @@ fn encode_dscp(list: &mut Batch, version: Version, dscp: u8) {
     }
 }
 
-/// A listener on loopback, which packets cannot reach otherwise.
+/// Address of a listener on loopback, which packets from other machines can only reach by redirection.
 fn listener(version: Version, port: u16) -> SocketAddr {
     match version {
         Version::V4 => (Ipv4Addr::LOCALHOST, port).into(),
@@ -420,7 +425,7 @@ fn listener(version: Version, port: u16) -> SocketAddr {
     }
 }
 
-/// Redirects to a socket.
+/// Redirects to the socket at this address (`tproxy`).
 fn encode_tproxy(list: &mut Batch, to: SocketAddr) {
     const ADDRESS_REGISTER: u32 = REGISTER;
     const PORT_REGISTER: u32 = libc::NFT_REG_2 as u32;
@@ -455,6 +460,7 @@ fn encode_interface(list: &mut Batch, key: libc::c_int, interface: &str) {
 }
 
 fn interface_name(interface: &str) -> [u8; libc::IFNAMSIZ] {
+    // With the padding, so that a longer name with the same beginning does not match.
     let mut name = [0; libc::IFNAMSIZ];
     name[..interface.len()].copy_from_slice(interface.as_bytes());
     name
@@ -462,6 +468,7 @@ fn interface_name(interface: &str) -> [u8; libc::IFNAMSIZ] {
 
 /// Compares the mark in the register with `wanted`, within its mask.
 fn encode_is_marked(list: &mut Batch, wanted: Mark) {
+    // Marks are in host byte order, unlike header fields.
     mask(list, &wanted.mask.to_ne_bytes(), &[0; 4]);
     compare(list, libc::NFT_CMP_EQ, &wanted.value.to_ne_bytes());
 }
@@ -524,7 +531,7 @@ fn verdict(list: &mut Batch, code: libc::c_int, chain: Option<&str>) {
     });
 }
 
-/// The version's header in nft syntax.
+/// Name of the version's header in nft syntax.
 fn header(version: Version) -> &'static str {
     match version {
         Version::V4 => "ip",
@@ -532,7 +539,7 @@ fn header(version: Version) -> &'static str {
     }
 }
 
-/// The term in nft syntax.
+/// Formats the term in nft syntax.
 impl fmt::Display for Term {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -1,5 +1,5 @@
-//! SYNs withheld by our nftables table, which logs and drops them; the kernel sends a copy of each
-//! here (`linux/netfilter/nfnetlink_log.h`). Later they are let in again, or answered.
+//! SYNs withheld by the nftables table, which logs and drops them. The kernel sends a copy of each
+//! here (`linux/netfilter/nfnetlink_log.h`). Later they are reinjected, or refused.
 //!
 //! A log group and a raw socket work where the alternatives do not: most users cannot open the TUN
 //! device, and some kernels lack the `queue` statement of nftables.
@@ -17,7 +17,7 @@ use socket2::{Domain, Protocol, Socket, Type};
 
 use crate::intercept::rule::Mark;
 
-/// IPPROTO_RAW: a socket that sends whole IP packets.
+/// Protocol of a raw socket that sends packets with their IP header.
 const WHOLE_PACKETS: i32 = libc::IPPROTO_RAW;
 
 /// Receives withheld SYNs.
@@ -31,7 +31,7 @@ impl SynTap {
     /// Subscribes to the log `group`.
     ///
     /// # Errors
-    /// The kernel's refusal: without CAP_NET_ADMIN, or if the group is taken.
+    /// The kernel's refusal: CAP_NET_ADMIN is missing, or the group is taken.
     pub(crate) fn open(group: u16) -> io::Result<Self> {
         let socket = Watched::new(netfilter::Socket::open()?.listen_to_log(group)?)?;
         Ok(Self { socket, waiting: VecDeque::new(), buffer: vec![0; 128 << 10] })
@@ -57,17 +57,17 @@ impl SynTap {
     }
 }
 
-/// Lets withheld SYNs in, or refuses them.
+/// Reinjects withheld SYNs, or refuses them.
 #[derive(Debug)]
 pub(crate) struct SynInjector {
-    /// Sockets for packets that re-enter through loopback with our mark.
+    /// Sockets for packets that re-enter through loopback with the gateway's mark: IPv4, IPv6.
     inward: [Option<Socket>; 2],
-    /// Sockets for packets to clients.
+    /// Sockets for packets to clients: IPv4, IPv6.
     outward: [Option<Socket>; 2],
 }
 
 impl SynInjector {
-    /// `mark` is set on packets that are let in.
+    /// Opens the raw sockets. `mark` is set on reinjected packets.
     ///
     /// # Errors
     /// `PermissionDenied` without CAP_NET_RAW and CAP_NET_ADMIN.
@@ -79,13 +79,14 @@ impl SynInjector {
         Ok(Self { inward: each(Some(mark))?, outward: each(None)? })
     }
 
-    /// Re-injects the SYN, as if it had just arrived.
+    /// Reinjects a SYN through loopback, as if it had just arrived.
     pub(crate) fn let_in(&self, syn: &Syn) {
         send(&self.inward, syn.packet(), syn.open().destination.ip());
     }
 
-    /// Tells the client, in the destination's name, why the connection failed. A silent destination
-    /// stays silent; after a failure of ours the client may retry.
+    /// Answers the client with a reset from the destination's address or an ICMP error, by the reason of the
+    /// failure. Sends nothing if the destination was silent, or after a failure of the gateway: the client
+    /// may retry.
     pub(crate) fn refuse(&self, syn: &Syn, reason: ResetReason) {
         match reason {
             ResetReason::Refused | ResetReason::Reset => {
@@ -111,14 +112,14 @@ fn raw_socket(version: Version, mark: Option<Mark>) -> io::Result<Socket> {
 fn send(sockets: &[Option<Socket>; 2], packet: &[u8], to: IpAddr) {
     let socket = &sockets[usize::from(to.is_ipv6())];
     let sent = socket.as_ref().map(|socket| socket.send_to(packet, &SocketAddr::new(to, 0).into()));
-    // A lost packet: the client retransmits its SYN.
+    // Not fatal: the client retransmits its SYN.
     if let Some(Err(error)) = sent {
         tracing::debug!("cannot answer a SYN: {error}");
     }
 }
 
-/// The kernel chooses our address towards the client. Opens a socket for each message, as errors
-/// are rare: an open one would receive a copy of every ICMP message.
+/// Sends an ICMP error from the address that the kernel chooses. Opens a socket for each message, since
+/// errors are rare and an open socket would receive a copy of every ICMP message.
 fn send_icmp(syn: &Syn, prohibited: bool) {
     let client = SocketAddr::new(syn.open().source.ip(), 0);
     let (domain, protocol) = match client {

@@ -1,4 +1,4 @@
-//! Connects to the destinations of streams.
+//! Connecting to the destinations of streams.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -21,7 +21,7 @@ use crate::stack::{self, Flow};
 /// Source address and packet marks of an outgoing connection.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Caller {
-    /// Another host's address and port; needs CAP_NET_ADMIN.
+    /// Address and port of another host to bind to; needs CAP_NET_ADMIN.
     pub(crate) source: Option<SocketAddr>,
     /// Firewall mark of the packets; needs CAP_NET_ADMIN.
     pub(crate) mark: Option<u32>,
@@ -53,15 +53,15 @@ pub(crate) struct Dialer {
     pub(crate) timeout: Duration,
     /// Permitted destinations.
     pub(crate) egress: Egress,
-    /// Knows this machine's addresses. Without it, only loopback addresses count as its own.
+    /// Look-up of this machine's addresses. Without it, only loopback addresses count as its own.
     pub(crate) own: Option<OwnAddresses>,
     /// Firewall mark of the packets.
     pub(crate) mark: Option<u32>,
-    /// Our own TCP towards destinations elsewhere, instead of the kernel's.
+    /// skyhop's own TCP stack towards other machines, instead of the kernel's.
     pub(crate) stack: Option<Stack>,
 }
 
-/// Our own TCP, and what tells which destinations are elsewhere.
+/// skyhop's own TCP stack, with the look-up of this machine's addresses, which it cannot reach.
 #[derive(Clone)]
 pub(crate) struct Stack {
     pub(crate) caller: stack::Caller,
@@ -75,7 +75,7 @@ pub(crate) enum Dialled {
 }
 
 impl Dialled {
-    /// A leg of a relay; disables delayed ACKs of a socket if `quick_ack`.
+    /// Converts into a leg of a relay. `quick_ack`: disable delayed ACKs of a socket.
     pub(crate) fn into_end(self, quick_ack: bool) -> End {
         match self {
             Self::Socket(socket) => Leg::new(socket).acknowledging_at_once(quick_ack).into(),
@@ -85,8 +85,8 @@ impl Dialled {
 }
 
 impl Dialer {
-    /// As [`Self::connect`], with our own TCP if that is configured. The kernel's leads to this
-    /// machine's own addresses: packets of the stack would come from outside.
+    /// Like [`Self::connect`], but uses skyhop's own stack if that is configured. This machine's own
+    /// addresses are still reached by the kernel's TCP: packets of the stack would come from outside.
     ///
     /// # Errors
     /// As [`Self::connect`].
@@ -112,7 +112,7 @@ impl Dialer {
     /// Connects to `destination`, from `source` if given, with the DSCP of the client's SYN.
     ///
     /// # Errors
-    /// The system's; `TimedOut` after the time limit.
+    /// The system's; EACCES for a prohibited destination; `TimedOut` after the time limit.
     pub(crate) async fn connect(
         &self,
         destination: SocketAddr,
@@ -125,15 +125,15 @@ impl Dialer {
         connect_prepared(destination, caller, self.timeout, prepare).await
     }
 
-    /// Whether a destination is this machine, by an address of an interface. A hub may let its terminals
-    /// reach its own loopback addresses.
+    /// Returns whether a destination may be this machine, by an address other than loopback. Loopback
+    /// addresses are excluded, since a hub may let its terminals reach its own.
     pub(crate) fn is_own(&self, destination: IpAddr) -> bool {
         let address = destination.to_canonical();
         let own = self.own.as_ref().filter(|_| !address.is_loopback());
         own.is_some_and(|own| own.has(address) != Some(false))
     }
 
-    /// Checks whether a destination is permitted.
+    /// Checks a destination against the egress rules; EACCES if it is prohibited.
     fn check(&self, destination: SocketAddr) -> io::Result<()> {
         let is_own = |it| self.own.as_ref().map_or(Some(false), |own| own.has(it));
         self.egress.check(destination, is_own).map_err(|why| {
@@ -180,7 +180,7 @@ async fn attempt(
         SockRef::from(&socket).set_mark(mark)?;
     }
     if let Some(dscp) = caller.dscp {
-        // A connection without its DSCP is better than none.
+        // A connection without its code point is better than no connection.
         let _ = socket_options::set_dscp(&SockRef::from(&socket), destination.is_ipv6(), dscp);
     }
     if let Some(source) = caller.source {
@@ -189,7 +189,7 @@ async fn attempt(
         socket.set_reuseaddr(true)?;
         socket.bind(source)?;
     }
-    // Given up when the server has just accepted it, the connection must not look like one that ended.
+    // If this is cancelled just after the server has accepted, the kernel must send a RST, not a FIN.
     SockRef::from(&socket).set_linger(Some(Duration::ZERO))?;
     let connected = socket.connect(destination).await?;
     socket_options::reset_when_closed(&connected, false);
@@ -200,7 +200,7 @@ fn is_taken(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EADDRINUSE | libc::EADDRNOTAVAIL))
 }
 
-/// The reset reason to report for a failed connection.
+/// Translates the error of a failed connection to the reset reason for the peer.
 pub(crate) fn reason(error: &io::Error) -> ResetReason {
     match error.raw_os_error() {
         Some(libc::ECONNREFUSED) => ResetReason::Refused,
@@ -314,7 +314,7 @@ mod tests {
         assert_eq!(SockRef::from(&socket).tos_v4().unwrap(), 46 << 2);
     }
 
-    /// What `connect` reports for each kind of route, and thus what the client's side is told.
+    /// The error of `connect` for each kind of route, and thus the reason for the client's side.
     #[test]
     fn a_route_that_leads_nowhere_makes_its_destination_unreachable() {
         in_namespace(|| {

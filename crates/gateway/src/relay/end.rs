@@ -1,4 +1,4 @@
-//! A leg of a relayed connection: a TCP socket, a connection of our own stack, or a stream of the hop.
+//! A leg of a relayed connection: a TCP socket, a connection of skyhop's own stack, or a stream of the hop.
 
 use std::io;
 use std::pin::Pin;
@@ -24,26 +24,27 @@ pub(crate) enum End {
     Stream(Stream),
 }
 
-/// A TCP connection.
+/// A TCP connection of the kernel as a leg.
 pub(crate) struct SocketEnd {
     /// Shared with `failure` only.
     pub(super) socket: Arc<TcpStream>,
     /// Completes when the socket fails, even while nothing reads or writes it, so that a client's
     /// reset is noticed although the other leg is blocked.
     failure: Option<Pin<Box<dyn Future<Output = Failure> + Send>>>,
-    /// Whether delayed ACKs are disabled.
+    /// Acknowledge at once after each read.
     quick_ack: bool,
 }
 
 impl SocketEnd {
     pub(crate) fn new(socket: TcpStream, quick_ack: bool) -> Self {
+        // Even if the process is killed, the peer must not take a cut-off download for a complete one.
         socket_options::reset_when_closed(&socket, true);
         let socket = Arc::new(socket);
         let failure = Some(Box::pin(failure(socket.clone())) as Pin<Box<_>>);
         Self { socket, failure, quick_ack }
     }
 
-    /// Whether the next bytes to read begin with an urgent one.
+    /// Returns whether the next byte to read is urgent.
     pub(super) fn is_at_urgent(&self) -> bool {
         os::socket::is_at_urgent(&*self.socket)
     }
@@ -55,8 +56,7 @@ impl SocketEnd {
         }
     }
 
-    /// Runs `operation`, one of tokio's `try_` calls to read or write, as `interest` says, when it
-    /// is possible.
+    /// Runs `operation`, one of tokio's `try_` calls that needs `interest`, once the socket is ready for it.
     pub(super) fn poll_io<R>(
         &self,
         context: &mut Context<'_>,
@@ -72,7 +72,7 @@ impl SocketEnd {
         }
     }
 
-    /// Waits until the socket may be read or written.
+    /// Polls the socket's readiness for reading or for writing.
     pub(super) fn poll_ready(
         &self,
         context: &mut Context<'_>,
@@ -92,10 +92,11 @@ impl SocketEnd {
         Poll::Ready(failure)
     }
 
-    /// Makes the closing of the connection its end, and returns whether its peer has acknowledged
-    /// everything.
+    /// Returns whether the peer has acknowledged everything. From now on, closing the socket is a normal
+    /// end, not a reset.
     fn is_delivered(&self) -> bool {
         socket_options::reset_when_closed(&self.socket, false);
+        // An error means that the connection has already gone.
         !socket_options::unacknowledged(&self.socket).is_ok_and(|bytes| bytes > 0)
     }
 }
@@ -135,9 +136,10 @@ impl End {
         }
     }
 
-    /// Whether there may be bytes to read, and they begin with an urgent one.
+    /// Returns whether the leg is a readable socket whose next byte is urgent.
     pub(super) fn is_at_urgent(&self, context: &mut Context<'_>) -> bool {
         let Self::Socket(end) = self else { return false };
+        // Saves a system call while nothing waits.
         let may_read = end.poll_ready(context, Interest::READABLE).is_ready();
         may_read && end.is_at_urgent()
     }
@@ -159,7 +161,7 @@ impl End {
         }
     }
 
-    /// Waits for room, as far as a leg can tell before it is written to.
+    /// Polls for room to write. A stream is always ready: it knows only when it is written to.
     pub(super) fn poll_room(&self, context: &mut Context<'_>) -> Poll<Result<(), Failure>> {
         match self {
             Self::Socket(end) => {
@@ -170,7 +172,7 @@ impl End {
         }
     }
 
-    /// How many bytes there is surely room for; 0 if it is not known.
+    /// Bytes that can be written for certain; 0 if that is unknown.
     pub(super) fn room(&self) -> usize {
         match self {
             Self::Stream(stream) => usize::try_from(stream.room()).unwrap_or(usize::MAX),
@@ -186,7 +188,7 @@ impl End {
         }
     }
 
-    /// Ends what is sent on the leg, if it has room for the end.
+    /// Ends the sending direction of the leg. `Pending` while a stream has no room for its last bytes.
     pub(super) fn poll_finish(&self, context: &Context<'_>) -> Poll<Result<(), Failure>> {
         match self {
             Self::Socket(end) => {
@@ -201,7 +203,7 @@ impl End {
         match self {
             Self::Socket(end) => end.is_delivered(),
             Self::Flow(flow) => flow.is_delivered(),
-            // The session delivers what its streams have taken.
+            // The session delivers everything that its streams have accepted.
             Self::Stream(_) => true,
         }
     }
@@ -217,17 +219,18 @@ impl End {
         }
     }
 
-    /// Whether the leg may be reset without loss of what was sent on it.
+    /// Returns whether the leg can be reset without losing data that was written to it.
     pub(super) fn may_be_reset(&self) -> bool {
         match self {
             Self::Socket(_) | Self::Flow(_) => self.unacknowledged() == 0,
-            // The session delivers what its streams have taken before their reset.
+            // A stream's reset follows the data that it has accepted.
             Self::Stream(stream) => stream.flush(),
         }
     }
 
     pub(super) fn reset(self, reason: ResetReason) {
         match self {
+            // Dropping these resets the connection.
             Self::Socket(end) => drop(end),
             Self::Flow(flow) => drop(flow),
             Self::Stream(stream) => stream.reset(reason),
@@ -235,7 +238,7 @@ impl End {
     }
 }
 
-/// What a socket's error means for its connection.
+/// Translates a socket's error to the failure of its connection.
 pub(super) fn of(error: &io::Error) -> Failure {
     match error.kind() {
         io::ErrorKind::BrokenPipe => Failure::Closed,
@@ -247,7 +250,7 @@ pub(super) fn of(error: &io::Error) -> Failure {
 async fn failure(socket: Arc<TcpStream>) -> Failure {
     match leg::failure(&socket).await {
         Some(error) => of(&error),
-        // Another call has consumed the error; reading and writing report it too.
+        // Another call has consumed the error. Reading and writing report the failure, too.
         None => Failure::Closed,
     }
 }

@@ -1,4 +1,4 @@
-//! The TCP connection of a client or a server, until it is relayed or refused.
+//! The TCP connection of a client or a server before it is relayed or refused.
 
 use std::future::pending;
 use std::io;
@@ -15,15 +15,16 @@ use crate::relay::SocketEnd;
 use crate::relay::scratch;
 use crate::socket_options;
 
-/// How soon to look whether the peer has acknowledged everything, and how often later.
+/// First and longest pause between two checks whether the peer has acknowledged everything.
 const FIRST_LOOK: Duration = Duration::from_millis(2);
 const LAST_LOOK: Duration = Duration::from_secs(1);
 
 /// One leg of a split connection. Dropping it resets it: its peer must not mistake a failure for
 /// the end of the data.
 pub(crate) struct Leg {
+    /// `None` once handed over.
     socket: Option<TcpStream>,
-    /// Whether to disable delayed ACKs.
+    /// Acknowledge at once after each read.
     quick_ack: bool,
 }
 
@@ -45,10 +46,10 @@ impl Leg {
         self.socket.as_ref().expect("the socket is there until it is relayed")
     }
 
-    /// The same connection again. It ends when both are closed.
+    /// Duplicates the socket. The connection ends when both are closed.
     ///
     /// # Errors
-    /// The system's, without descriptors.
+    /// The system's, if there are no descriptors left.
     pub(crate) fn duplicate(&self) -> io::Result<TcpStream> {
         let copy = SockRef::from(self.socket()).try_clone()?;
         TcpStream::from_std(copy.into())
@@ -64,8 +65,8 @@ impl Leg {
         SocketEnd::new(socket, self.quick_ack)
     }
 
-    /// Waits until the connection fails. A RST after a FIN that we have not read yet (EPIPE) does
-    /// not count: what the client has sent may still be carried.
+    /// Waits until the connection fails. A RST after a FIN that was not read yet (EPIPE) does not count:
+    /// the client's data can still be carried.
     pub(crate) async fn failure(&self) {
         match failure(self.socket()).await {
             Some(error) if error.kind() != io::ErrorKind::BrokenPipe => {}
@@ -73,8 +74,8 @@ impl Leg {
         }
     }
 
-    /// Resets the connection once its peer has acknowledged what was sent, unless it has acknowledged
-    /// nothing more for as long as the relay waits: a RST destroys what has not arrived.
+    /// Resets the connection once its peer has acknowledged everything, or nothing more for
+    /// [`HALF_CLOSED_TIMEOUT`]: a RST destroys data that has not arrived.
     pub(crate) async fn reset_after_data(self) {
         let unacknowledged = || socket_options::unacknowledged(self.socket()).unwrap_or(0);
         let (mut left, mut pause) = (unacknowledged(), FIRST_LOOK);
@@ -89,8 +90,8 @@ impl Leg {
         }
     }
 
-    /// Ends a connection to which everything was said: discards incoming data until the peer closes
-    /// too, or for at most `limit`. A reset would destroy data still in flight to the peer.
+    /// Ends a connection after its last data was written: discards incoming data until the peer closes
+    /// too, then closes, or resets after `limit`. An earlier reset would destroy data still in flight.
     pub(crate) async fn discard(mut self, limit: Duration) {
         let socket = self.socket();
         let emptied = timeout(limit, async {
@@ -99,12 +100,13 @@ impl Leg {
                 match scratch::with(|buffer| socket.try_read(buffer)) {
                     Ok(0) => return Ok(()),
                     Err(error) if error.kind() != io::ErrorKind::WouldBlock => return Err(error),
+                    // Other tasks run between two reads, however fast the peer sends.
                     _ => tokio::task::yield_now().await,
                 }
             }
         });
         if matches!(emptied.await, Ok(Ok(()))) {
-            // The kernel delivers the rest.
+            // Closed instead of reset: the kernel delivers the rest.
             drop(self.socket.take());
         }
     }

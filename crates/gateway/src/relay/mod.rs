@@ -1,8 +1,8 @@
-//! Carries connections: opens or answers streams, and drives the relay ([`pep::relay`]) that joins a
+//! Relaying of connections: opens or answers streams, and drives the relay ([`pep::relay`]) that joins a
 //! TCP connection and a stream of the hop, two TCP connections, or two streams.
 //!
-//! [`dial`] connects to destinations and [`names`] resolves them; [`tcp`] and [`side`] set socket
-//! options; bytes are copied through [`scratch`] buffers, or spliced through a [`pipe`].
+//! [`dial`] connects to destinations and [`names`] resolves them. Bytes are copied through [`scratch`]
+//! buffers, or spliced through a [`pipe`].
 
 pub(crate) mod dial;
 mod end;
@@ -39,12 +39,12 @@ use crate::hop::{Hop, Stream};
 use crate::intercept::deferral::DeferredSyn;
 use crate::relay::terms::{Admission, DialPolicy};
 
-/// How long a client that was answered already waits for room in the session, and how often it looks.
-/// Streams that are at rest give most of their windows back after 2 s.
+/// Time limit and interval of a client that was already answered for another try to open a stream. Within
+/// that time, streams at rest return most of their windows (after 2 s).
 const ROOM_WITHIN: Duration = Duration::from_secs(5);
 const ROOM_EVERY: Duration = Duration::from_millis(100);
 
-/// Refuses a peer's stream.
+/// Resets a peer's stream with a reason, and counts it as failed.
 pub(crate) fn refuse(
     counters: &Counters,
     stream: Stream,
@@ -57,8 +57,8 @@ pub(crate) fn refuse(
     stream.reset(reason);
 }
 
-/// Opens a stream, as soon as the session has room for it. The client's own connections that have
-/// been idle longest make room.
+/// Opens a stream, waiting up to 5 s for room in the session. Meanwhile the client's own connections that
+/// have been idle longest give way.
 async fn open_in_time(
     hop: &Hop,
     session: SessionId,
@@ -95,14 +95,14 @@ pub(crate) async fn originate(
         Err(error) => {
             counters.failed.increment();
             counters.count_refusal(clock::now(), open.source.ip(), ResetReason::Limit);
-            tracing::debug!(destination = %open.destination, "no stream: {error}");
+            tracing::debug!(destination = %open.destination, "cannot open a stream: {error}");
         }
     }
 }
 
-/// Relays the connection of a client that has been answered, and a new stream, until both directions
-/// end. `first` is data already received from the client. If the destination is one that later
-/// connections may reach without us, it is `reported` when it cannot be connected.
+/// Relays between a client that has been answered and a new stream, until both directions end. `first` is
+/// data already received from the client. If the destination cannot be connected, `reported` is entered
+/// as refused, so that later connections to it pass.
 pub(crate) async fn early(
     stream: Stream,
     leg: Leg,
@@ -115,6 +115,7 @@ pub(crate) async fn early(
     let run = async {
         while let Some(reason) = running.until_refused().await {
             if let Some(destination) = reported {
+                // Waits until the rules are in force: a client that retries after the reset must pass.
                 counters.refusals.report(clock::now(), destination, reason).await;
             }
             running.abort(reason);
@@ -139,15 +140,16 @@ pub(crate) async fn originate_deferred(
         Err(error) => {
             counters.failed.increment();
             counters.count_refusal(clock::now(), open.source.ip(), ResetReason::Limit);
-            return tracing::debug!(destination = %open.destination, "no stream: {error}");
+            return tracing::debug!(destination = %open.destination, "cannot open a stream: {error}");
         }
     };
     if let Err(reason) = stream.accepted().await {
         counters.failed.increment();
         counters.count_refusal(clock::now(), open.source.ip(), reason);
-        tracing::debug!(destination = %open.destination, "not connected: {reason:?}");
+        tracing::debug!(destination = %open.destination, "the peer cannot connect: {reason:?}");
         return deferred.refuse(reason);
     }
+    // The SYN may no longer be pending, for instance because the rules were set anew.
     if deferred.let_in()
         && let Some(socket) = deferred.socket().await
     {
@@ -181,6 +183,7 @@ pub(crate) async fn answer(
     match connected {
         Ok(socket) => {
             let leg = (Side::Server, Leg::new(socket));
+            // If the stream was reset meanwhile, dropping the leg resets the server's connection.
             if stream.accept().is_ok() {
                 relay(stream, leg, &[], entry, &counters).await;
             }
@@ -189,13 +192,13 @@ pub(crate) async fn answer(
             counters.failed.increment();
             let reason = dial::reason(&error);
             counters.reasons.count(reason);
-            tracing::debug!(destination = %open.destination, "not connected: {error}");
+            tracing::debug!(destination = %open.destination, "cannot connect: {error}");
             stream.reset(reason);
         }
     }
 }
 
-/// Relays a TCP connection on one side and a stream until both directions end. `first` is data
+/// Relays between a TCP connection on one side and a stream until both directions end. `first` is data
 /// already received from the client.
 pub(crate) async fn relay(
     stream: Stream,
@@ -208,8 +211,8 @@ pub(crate) async fn relay(
     entry.unless_it_gives_way(Running::new(Relay::default(), pair).run()).await;
 }
 
-/// Relays a client's and a server's TCP connection, without a hop. `first` is data already received
-/// from the client.
+/// Relays between a client's and a server's TCP connection, without a hop. `first` is data already
+/// received from the client.
 pub(crate) async fn direct(
     client: impl Into<End>,
     server: impl Into<End>,
@@ -238,7 +241,7 @@ pub(crate) async fn forward(
         Err(error) => {
             counters.failed.increment();
             counters.reasons.count(ResetReason::Limit);
-            tracing::debug!(destination = %open.destination, "no stream: {error}");
+            tracing::debug!(destination = %open.destination, "cannot open a stream: {error}");
             return near.reset(ResetReason::Limit);
         }
     };
@@ -246,14 +249,14 @@ pub(crate) async fn forward(
     Running::new(Relay::default(), pair).until_refused().await;
 }
 
-/// A relay and what it needs to run.
+/// A relay with its legs and timer.
 struct Running<'c> {
     relay: Relay,
     pair: Pair<'c>,
     alarm: Option<Pin<Box<Sleep>>>,
-    /// Whether the outcome was counted.
+    /// The outcome has been counted.
     is_counted: bool,
-    /// Whether acceptance was passed on, if there are two streams.
+    /// The acceptance of the far stream has been passed on to the near one, if there are two.
     is_acceptance_passed: bool,
 }
 
@@ -262,13 +265,13 @@ impl<'c> Running<'c> {
         Self { relay, pair, alarm: None, is_counted: false, is_acceptance_passed: false }
     }
 
-    /// Runs a connection whose client was not answered early to its end.
+    /// Runs a connection to its end. Not for clients that were answered early.
     async fn run(mut self) {
         self.until_refused().await;
     }
 
-    /// Runs until the connection is over; or until its client, answered early, is about to be reset
-    /// for the returned reason. Call [`Self::abort`] then, and this again.
+    /// Runs until the connection has ended, or until its client, answered early, is about to be reset for
+    /// the returned reason. The caller then calls [`Self::abort`], and this again.
     async fn until_refused(&mut self) -> Option<ResetReason> {
         poll_fn(|context| self.poll(context)).await
     }
@@ -293,7 +296,7 @@ impl<'c> Running<'c> {
                 Progress::Over => return Poll::Ready(None),
                 Progress::Refused(reason) => return Poll::Ready(Some(reason)),
                 Progress::Busy => {
-                    // Polled once, it wakes this task after the others.
+                    // The first poll schedules this task behind the others.
                     let _ = pin!(tokio::task::yield_now()).poll(context);
                     return Poll::Pending;
                 }
@@ -305,7 +308,7 @@ impl<'c> Running<'c> {
         }
     }
 
-    /// Waits until the relay wants to be woken.
+    /// Polls the relay's timer.
     fn poll_alarm(&mut self, now: Instant, context: &mut Context<'_>) -> Poll<()> {
         let Some((at, _)) = self.relay.poll_timeout() else { return Poll::Pending };
         let pause = at.saturating_since(now);

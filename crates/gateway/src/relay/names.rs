@@ -1,8 +1,8 @@
-//! Resolves names with this machine's resolver, for clients of the proxy and for streams to names.
+//! Name look-ups with this machine's resolver, for clients of the proxy and for streams to names.
 //!
-//! A lookup blocks a thread until the resolver answers or times out. Each client, and the clients of a
-//! terminal together, therefore have a limited share of the threads ([`Turns`]), so that slow names of one do
-//! not delay the others.
+//! A look-up blocks a thread until the resolver answers or times out. Each client, and the clients of a
+//! terminal together, therefore have a limited share of the threads ([`Turns`]), so that slow names of one
+//! client do not delay the others.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -20,14 +20,14 @@ use crate::clock;
 use crate::relay::dial;
 use crate::relay::turns::Turns;
 
-/// Maximum concurrent lookups per client; as many may wait. Browsers need no more at once than a
-/// page has hosts.
+/// Maximum concurrent look-ups per client; the same number may wait. A browser needs no more at once than
+/// a page has hosts.
 pub(crate) const LOOKUPS_EACH: SlotShare = SlotShare::each(8);
 
-/// Maximum concurrent lookups: each takes a thread, of which tokio has 512.
+/// Maximum concurrent look-ups. Each takes a thread, of which tokio has 512.
 const LOOKUPS: usize = 128;
 
-/// A resolver shared fairly among clients, in groups that are told apart by `G`. It does not cache.
+/// A resolver shared fairly among clients, which are grouped by `G`. It does not cache.
 #[derive(Clone)]
 pub(crate) struct Resolver<G: Ord + Clone>(Turns<G>);
 
@@ -44,12 +44,12 @@ impl<G: Ord + Clone> Resolver<G> {
 }
 
 impl<G: Ord + Clone + Send + 'static> Resolver<G> {
-    /// The addresses of a host, at least one, in the order to try them. `asker` has a `share` of the
-    /// lookups that run at once.
+    /// Returns the addresses of a host, at least one, in the order to try them. `asker` may use a `share`
+    /// of the concurrent look-ups.
     ///
     /// # Errors
     /// [`ResetReason::TimedOut`] after `time_limit`; [`ResetReason::Unreachable`] if the name has no
-    /// addresses; [`ResetReason::Limit`] if too many of the asker's lookups wait.
+    /// addresses; [`ResetReason::Limit`] if too many look-ups of the asker wait.
     pub(crate) async fn look_up(
         &self,
         (asker, share): ((G, IpAddr), SlotShare),
@@ -73,7 +73,7 @@ impl<G: Ord + Clone + Send + 'static> Resolver<G> {
     }
 }
 
-/// Connects to the address that answers first, within `time_limit` for all of them.
+/// Connects to the address that answers first (RFC 8305). `time_limit` is for all attempts together.
 ///
 /// # Errors
 /// That of the attempt which failed last.

@@ -23,13 +23,13 @@ use crate::socket_options;
 /// Bytes after which a busy direction yields to other connections.
 const TURN: usize = 1 << 20;
 
-/// Two legs, and data read from one and not yet written to the other.
+/// Two legs, and data read from one leg and not yet written to the other.
 pub(super) struct Pair<'c> {
     /// Indexed by side; `None` once released.
     legs: [Option<End>; 2],
-    /// Indexed by the side it was read from.
+    /// Indexed by the side that the data was read from.
     unwritten: [Unwritten<'c>; 2],
-    /// The connection's record; a forwarded one has none.
+    /// The connection's entry in the register; `None` for a forwarded connection.
     entry: Option<&'c Registered<'c>>,
     counters: &'c Counters,
 }
@@ -52,7 +52,7 @@ impl<'c> Pair<'c> {
     ) -> Self {
         for leg in &legs {
             if let End::Socket(end) = leg {
-                // Fails if the peer has reset the connection; copying will notice.
+                // Fails if the peer has reset the connection, which reading notices.
                 let _ = socket_options::prepare(&end.socket, &counters.keepalive);
             }
         }
@@ -61,8 +61,8 @@ impl<'c> Pair<'c> {
         Self { legs: legs.map(Some), unwritten: [first, Unwritten::Nothing], entry, counters }
     }
 
-    /// A TCP connection on the side `side`, and a stream of the hop. `first` is data already
-    /// received from the client.
+    /// Pairs a TCP connection on one side with a stream of the hop. `first` is data already received from
+    /// the client.
     pub(super) fn split(
         (side, leg): (Side, Leg),
         stream: Stream,
@@ -76,7 +76,7 @@ impl<'c> Pair<'c> {
         Self::new(legs, first, Some(entry), counters)
     }
 
-    /// Two TCP connections.
+    /// Pairs two TCP connections. `first` is data already received from the client.
     pub(super) fn direct(
         client: End,
         server: End,
@@ -89,12 +89,12 @@ impl<'c> Pair<'c> {
         Self::new(legs, first, Some(entry), counters)
     }
 
-    /// Two streams of the hop.
+    /// Pairs two streams of the hop.
     pub(super) fn forwarded(near: Stream, far: Stream, counters: &'c Counters) -> Self {
         Self::new([near, far].map(End::Stream), &[], None, counters)
     }
 
-    /// The pair for one poll of its task.
+    /// Borrows the pair for one poll of its task.
     pub(super) fn polled<'p, 'w>(
         &'p mut self,
         now: Instant,
@@ -113,6 +113,7 @@ impl<'c> Pair<'c> {
         for side in Side::BOTH {
             let Some(leg) = &mut self.legs[side as usize] else { continue };
             let Poll::Ready(failure) = leg.poll_failure(context) else { continue };
+            // A stream that was accepted before it failed was no refusal.
             if matches!(leg, End::Stream(stream) if stream.is_accepted()) {
                 relay.handle_accepted();
             }
@@ -134,13 +135,14 @@ impl<'c> Pair<'c> {
         }
     }
 
-    /// Passes on, once, that the far end of a forwarded connection is connected.
+    /// Accepts the near stream of a forwarded connection once the far one is accepted. Ready at once for
+    /// other pairs.
     pub(super) fn poll_acceptance(&self, context: &mut Context<'_>) -> Poll<()> {
         let [Some(End::Stream(near)), Some(End::Stream(far))] = &self.legs else {
             return Poll::Ready(());
         };
         far.poll_accepted(context).map(|accepted| {
-            // A reset stream is noticed by everything else too.
+            // Fails only for a reset stream, which the relay notices by itself.
             let _ = accepted.and_then(|()| near.accept());
         })
     }
@@ -149,7 +151,8 @@ impl<'c> Pair<'c> {
         self.legs[side as usize].as_mut().expect("a relay does not use a leg it has let go of")
     }
 
-    /// Call before a socket is closed: its descriptor may then be reused.
+    /// Removes the sockets from the register. Call before closing a socket, whose descriptor may then be
+    /// reused by another connection.
     fn forget_sockets(&self) {
         if let Some(entry) = self.entry {
             entry.socket_ends();
@@ -162,7 +165,7 @@ impl<'c> Pair<'c> {
     }
 }
 
-/// A TCP connection as the register knows it.
+/// Describes a TCP connection for the register; `None` for a stream.
 fn far_end(end: &End) -> Option<Joined> {
     match end {
         End::Socket(end) => Some(Joined::Socket(end.socket.as_raw_fd())),
@@ -171,7 +174,7 @@ fn far_end(end: &End) -> Option<Joined> {
     }
 }
 
-/// A [`Pair`] while its task is polled: whatever blocks wakes that task.
+/// A [`Pair`] during a poll of its task, which is woken by whatever blocks.
 pub(super) struct Polled<'p, 'w, 'c> {
     pair: &'p mut Pair<'c>,
     now: Instant,
@@ -252,7 +255,7 @@ impl Legs for Polled<'_, '_, '_> {
 }
 
 impl<'c> Polled<'_, '_, 'c> {
-    /// Moves data through the thread's buffer, or straight between a socket and the memory of a stream.
+    /// Moves data through the thread's buffer, or directly between a socket and the memory of a stream.
     pub(super) fn copy(&mut self, from: Side) -> Step {
         let Self { pair: Pair { legs, unwritten, counters, .. }, context, .. } = self;
         let [Some(client), Some(server)] = legs else { unreachable!("legs are there to pass") };
@@ -271,7 +274,7 @@ impl<'c> Polled<'_, '_, 'c> {
                 }
             };
         }
-        // Read only what the other leg has room for, as far as it can tell.
+        // Read only what the sink has room for, as far as it knows: the rest would need memory here.
         match sink.poll_room(context) {
             Poll::Pending => return Step::Blocked(to),
             Poll::Ready(Err(failure)) => return Step::Failed(to, failure),
@@ -288,6 +291,7 @@ impl<'c> Polled<'_, '_, 'c> {
             return fill(context, (socket, from), stream, counters);
         }
         scratch::with(|buffer| {
+            // Before reading, which moves past the urgent mark.
             let is_urgent = source.is_at_urgent(context);
             let most = sink.room().clamp(scratch::LEAST, buffer.len());
             let count = match source.poll_read(context, &mut buffer[..most]) {
@@ -341,7 +345,7 @@ impl<'c> Polled<'_, '_, 'c> {
     }
 }
 
-/// Writes what a stream has received to a socket, without a copy.
+/// Writes received data of a stream to a socket, without a copy.
 fn offer(context: &mut Context<'_>, (stream, from): (&Stream, Side), socket: &SocketEnd) -> Step {
     let to = from.other();
     loop {
@@ -384,6 +388,7 @@ fn fill(
             Poll::Ready(Err(error)) => return Step::Failed(from, end::of(&error)),
             Poll::Ready(Ok(())) => {}
         }
+        // Before reading, which moves past the urgent mark.
         let is_urgent = socket.is_at_urgent();
         let mut read = Ok(0);
         let filled = stream.poll_fill(context, |room| read = socket.socket.try_read_buf(room));

@@ -10,7 +10,7 @@ use nix::Result;
 use nix::fcntl::{FcntlArg, OFlag, SpliceFFlags, fcntl, splice};
 use nix::unistd::{pipe2, read, write};
 
-/// Capacity of a pipe, in bytes: what a connection may hold for a slow reader besides the sockets'
+/// Capacity of a pipe in bytes: the most that a connection holds for a slow reader outside the sockets'
 /// buffers.
 pub(crate) const CAPACITY: usize = 256 << 10;
 /// Empty pipes kept per thread for reuse.
@@ -20,7 +20,7 @@ thread_local! {
     static PIPES: RefCell<Vec<Pipe>> = const { RefCell::new(Vec::new()) };
 }
 
-/// A borrowed pipe.
+/// A pipe borrowed from those of the thread.
 pub(crate) struct Pipe {
     /// Read end.
     outlet: OwnedFd,
@@ -55,15 +55,15 @@ impl Pipe {
         });
     }
 
-    /// Moves what `socket` has received into the empty pipe; 0 means a FIN.
+    /// Moves received data of `socket` into the empty pipe. 0 means a FIN.
     ///
     /// # Errors
-    /// EAGAIN if nothing has arrived, or the socket's error.
+    /// EAGAIN without received data, or the socket's error.
     pub(crate) fn fill(&self, socket: impl AsFd) -> Result<usize> {
         splice(socket, None, &self.inlet, None, CAPACITY, flags())
     }
 
-    /// Like [`Self::fill`] for a single byte, which is copied.
+    /// Like [`Self::fill`], but copies a single byte.
     ///
     /// # Errors
     /// As [`Self::fill`].
@@ -75,7 +75,7 @@ impl Pipe {
         }
     }
 
-    /// Moves at most `count` bytes, which are in the pipe, into `socket`.
+    /// Moves at most `count` of the bytes in the pipe into `socket`.
     ///
     /// # Errors
     /// EAGAIN if the socket has no room, or the socket's error.
@@ -84,8 +84,9 @@ impl Pipe {
     }
 }
 
-/// Without SPLICE_F_MORE, which delays a small message by 200 ms.
+/// Flags of all `splice` calls.
 fn flags() -> SpliceFFlags {
+    // Without SPLICE_F_MORE, which would delay a small message by 200 ms.
     SpliceFFlags::SPLICE_F_MOVE | SpliceFFlags::SPLICE_F_NONBLOCK
 }
 

@@ -14,14 +14,14 @@ use crate::hop::Hop;
 pub(crate) struct Route {
     /// The session with the hub, while it can be reached.
     pub(crate) hub: Option<SessionId>,
-    /// Whether new connections may be opened by name.
+    /// New connections may be opened by name.
     pub(crate) by_name: bool,
 }
 
-/// Everything needed to connect clients to their destinations.
+/// Means to connect clients to their destinations.
 pub(crate) struct Upstreams {
     pub(crate) hop: Hop,
-    /// For those without the hop.
+    /// For connections that do not cross the hop.
     pub(crate) dialer: Dialer,
     pub(crate) resolver: Resolver<()>,
     pub(crate) counters: Arc<Counters>,

@@ -1,4 +1,4 @@
-//! Scratch buffer for what cannot go straight between a socket and the memory of a stream.
+//! Scratch buffer for data that cannot go directly between a socket and the memory of a stream.
 //!
 //! There is one per thread, not per connection: it is filled and emptied within one poll, so an
 //! idle connection holds no buffer at all.
@@ -7,8 +7,7 @@ use std::cell::RefCell;
 
 /// Buffer size in bytes: large enough that system calls do not dominate.
 const SIZE: usize = 256 << 10;
-/// How much of it is read where it is not known how much can be written: small enough that little is
-/// left over.
+/// Bytes read at a time while the room of the sink is unknown: few, so that little is left over.
 pub(crate) const LEAST: usize = 64 << 10;
 
 thread_local! {

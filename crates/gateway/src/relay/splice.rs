@@ -1,4 +1,4 @@
-//! Moving bytes from socket to socket through a pipe: they stay in the kernel.
+//! Splicing from socket to socket through a pipe, so that the bytes stay in the kernel.
 
 use std::io;
 use std::task::{Context, Poll};
@@ -18,8 +18,8 @@ pub(super) struct Piped<'c> {
     _share: GaugeShare<'c>,
 }
 
-/// Fills a pipe with what the first of `ends` has received, once the second has room: take only
-/// what the other leg has room for. `None` without a pipe, for lack of descriptors.
+/// Fills a pipe with received data of the source once the sink has room. `None` if no pipe can be created,
+/// for lack of descriptors.
 pub(super) fn fill<'c>(
     context: &mut Context<'_>,
     from: Side,
@@ -31,6 +31,7 @@ pub(super) fn fill<'c>(
         Poll::Ready(Err(error)) => return Err(Step::Failed(from, of(&error))),
         Poll::Ready(Ok(())) => {}
     }
+    // Without room at the sink, the pipe would be held for as long as the peer does not read.
     match sink.poll_ready(context, Interest::WRITABLE) {
         Poll::Pending => return Err(Step::Blocked(from.other())),
         Poll::Ready(Err(error)) => return Err(Step::Failed(from.other(), of(&error))),
@@ -55,7 +56,7 @@ pub(super) fn fill<'c>(
     }
 }
 
-/// The kernel does not splice urgent data, so that byte is copied.
+/// Fills the pipe from the socket. An urgent byte is copied, because the kernel does not splice it.
 fn fill_from(pipe: &Pipe, source: &SocketEnd, counters: &Counters) -> io::Result<usize> {
     match pipe.fill(&*source.socket) {
         Err(Errno::EAGAIN) if source.is_at_urgent() => {
@@ -72,7 +73,7 @@ impl Piped<'_> {
         self.left == 0
     }
 
-    /// Writes what `sink` takes.
+    /// Writes as much as `sink` accepts.
     pub(super) fn empty(&mut self, context: &mut Context<'_>, to: Side, sink: &SocketEnd) -> Step {
         let (pipe, left) = (&self.pipe, self.left);
         let write =

@@ -1,4 +1,4 @@
-//! The terms on which a peer's connections are carried.
+//! Terms on which a peer's connections are carried.
 
 use core::time::Duration;
 
@@ -15,11 +15,12 @@ pub(crate) struct DialPolicy {
     pub(crate) timeout: Duration,
     /// Connect with the address of the original client.
     pub(crate) transparent: bool,
-    /// Mark our connections, so that we do not intercept them.
+    /// Mark the gateway's connections, so that it does not intercept them itself.
     pub(crate) marked: bool,
 }
 
 impl DialPolicy {
+    /// Source address and marks of the connection for a stream.
     pub(crate) fn caller<D>(self, open: &Open<D>) -> Caller {
         Caller {
             source: self.transparent.then_some(open.source),
@@ -29,11 +30,11 @@ impl DialPolicy {
     }
 }
 
-/// The terms on which a peer's stream is carried.
+/// Terms on which a peer's stream is carried.
 pub(crate) struct Admission {
     pub(crate) origin: Origin,
-    /// Its seat within the peer's quota, if there is one.
+    /// Its slot within the peer's quota, if there is one; held until dropped.
     pub(crate) _permit: Option<QuotaPermit>,
-    /// Whether it carries an HTTP exchange instead of a connection.
+    /// The stream carries an HTTP exchange instead of a connection.
     pub(crate) exchange: bool,
 }

@@ -1,5 +1,5 @@
-//! Turns for work of which only so much is done at once, shared fairly among those who ask for it
-//! ([`FairSlots`]): one with much to do does not delay the others.
+//! Slots for work of limited concurrency, shared fairly among clients ([`FairSlots`]), so that a client with
+//! much work does not delay the others.
 
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -8,7 +8,7 @@ use pep::admission::{FairSlots, SlotOutcome, SlotShare};
 use slacp::ResetReason;
 use tokio::sync::oneshot;
 
-/// Turns of clients, in groups that are told apart by `G`: those of a terminal, or all.
+/// Slots for clients, which are grouped by `G`: by terminal, or all in one group.
 #[derive(Clone)]
 pub(crate) struct Turns<G: Ord + Clone>(Arc<Shared<G>>);
 
@@ -18,11 +18,11 @@ struct Shared<G: Ord + Clone>(Mutex<Slots<G>>);
 
 impl<G: Ord + Clone> Shared<G> {
     fn fair_slots(&self) -> MutexGuard<'_, Slots<G>> {
-        self.0.lock().expect("nobody panics while holding the slots")
+        self.0.lock().expect("no thread panics while it holds the slots")
     }
 }
 
-/// A turn, until dropped.
+/// An acquired slot, released when dropped.
 pub(crate) struct Turn<G: Ord + Clone> {
     shared: Arc<Shared<G>>,
     asker: (G, IpAddr),
@@ -32,22 +32,22 @@ impl<G: Ord + Clone> Drop for Turn<G> {
     fn drop(&mut self) {
         let next = self.shared.fair_slots().done(&self.asker);
         if let Some((asker, waiting)) = next {
-            // If the waiting asker has gone, the turn drops and passes to the next.
+            // If the waiting client has given up, the slot is dropped here and goes to the next.
             let _ = waiting.send(Self { shared: self.shared.clone(), asker });
         }
     }
 }
 
 impl<G: Ord + Clone> Turns<G> {
-    /// Turns of which `most` are taken at once.
+    /// Creates `most` slots.
     pub(crate) fn of(most: usize) -> Self {
         Self(Arc::new(Shared(Mutex::new(FairSlots::new(most)))))
     }
 
-    /// Waits for a turn of a client in a group, which have shares of them.
+    /// Waits for a slot for a client of a group. `share` limits what both may use.
     ///
     /// # Errors
-    /// [`ResetReason::Limit`] if too many of the client, or of the group, wait.
+    /// [`ResetReason::Limit`] if too many requests of the client, or of the group, wait.
     pub(crate) async fn take(
         &self,
         asker: (G, IpAddr),

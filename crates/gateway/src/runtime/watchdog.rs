@@ -1,9 +1,9 @@
-//! A watchdog for tests, in debug builds only: it ends the process if a thread of the gateway works for too
-//! long without a look at its sockets and timers, so that a test of a hostile peer fails.
+//! A watchdog for tests, in debug builds only. It aborts the process if a thread of the gateway computes for
+//! too long without polling its sockets and timers, so that a test of a hostile peer fails.
 //!
-//! It counts processor time of the thread, not time on the clock: a busy machine triggers nothing. A task
-//! sleeps for a moment again and again; what the thread has computed between two of its turns is at least
-//! what the longest poll of any task has.
+//! It measures processor time of the thread, not elapsed time, so that a busy machine does not trigger it. A
+//! task sleeps again and again for a moment. The time that the thread has computed between two of its turns
+//! is at least that of the longest poll of any other task.
 
 use std::io::Write as _;
 use std::time::Duration;
@@ -11,11 +11,12 @@ use std::time::Duration;
 use nix::time::ClockId;
 use tokio::runtime::Runtime;
 
-/// The most processor time between two looks, in milliseconds. Without it, nothing is watched.
+/// Environment variable with the maximum processor time between two turns, in milliseconds. Unset: no
+/// watchdog.
 const VARIABLE: &str = "SKYHOP_WATCHDOG";
 const LOOK: Duration = Duration::from_millis(1);
 
-/// Watches the thread that runs this runtime, if asked to.
+/// Starts the watchdog of a runtime's thread, if the environment asks for it.
 pub(super) fn start(runtime: &Runtime) {
     let most = std::env::var(VARIABLE).ok().and_then(|text| text.parse().ok());
     if let Some(most) = most.map(Duration::from_millis) {
@@ -36,7 +37,7 @@ async fn watch(most: Duration) {
     .await;
 }
 
-/// Says again and again for how long the thread has worked since it last looked at sockets and timers.
+/// Reports, again and again, the processor time of the thread between two turns of this task.
 pub(crate) async fn follow(worked: impl Fn(Duration)) {
     let mut before = thread_time();
     loop {

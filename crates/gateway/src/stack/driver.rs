@@ -1,4 +1,4 @@
-//! Drives the stack: moves packets between it and its device, and wakes the tasks of its connections.
+//! Driver of the stack: moves packets between it and its device, and wakes the tasks of its connections.
 //!
 //! One task reads the device and the timer. The tasks of connections call the stack directly, like
 //! those of the hop, and notify the driver when it may have something to send. Everything runs on one
@@ -27,18 +27,18 @@ use crate::tun::device::Device;
 
 /// Maximum packets per turn from the device, so that other tasks get their turn.
 const PACKETS_PER_TURN: usize = 64;
-/// SYNs that wait for the gateway's main loop. The stack bounds them before.
+/// Maximum SYNs that wait for the gateway's main loop, the same limit as the stack's own.
 pub(super) const INCOMING: usize = 1024;
-/// IPv4 and TCP headers, and IPv6 and TCP headers, in bytes.
+/// Length of the IP and TCP headers without options, in bytes.
 const HEADERS_V4: u16 = 40;
 const HEADERS_V6: u16 = 60;
-/// The part of the ports that stations choose from (RFC 6335 §6).
+/// Range of local ports, which is Linux' default.
 const FIRST_PORT: u16 = 32_768;
 const LAST_PORT: u16 = 60_999;
 /// Ports tried before a destination counts as exhausted.
 const TRIES: usize = 128;
 
-/// What the driver and the connections' tasks share.
+/// State shared by the driver and the connections' tasks.
 pub(super) struct Shared {
     state: Mutex<State>,
     device: Device,
@@ -64,7 +64,7 @@ struct Wakers {
     watcher: Option<Waker>,
 }
 
-/// A host on the WAN side wants to connect.
+/// A connection request from a host on the WAN side.
 pub(crate) struct Incoming {
     pub(crate) flow: Flow,
     pub(crate) open: Open,
@@ -92,10 +92,10 @@ impl Shared {
     }
 
     pub(super) fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().expect("nobody panics while holding the stack")
+        self.state.lock().expect("no thread panics while it holds the stack")
     }
 
-    /// Makes the driver look whether the stack has something to send.
+    /// Wakes the driver, since the stack may have something to send.
     pub(super) fn notify_driver(&self) {
         self.work.notify_one();
     }
@@ -103,7 +103,7 @@ impl Shared {
     /// Opens a connection from a free port of `source`.
     ///
     /// # Errors
-    /// EADDRNOTAVAIL without a free port, ENOBUFS with too many connections.
+    /// EADDRNOTAVAIL without a free port; ENOBUFS at the limit of connections.
     pub(super) fn connect(
         self: &Arc<Self>,
         now: Instant,
@@ -126,7 +126,7 @@ impl Shared {
         }
     }
 
-    /// Answers a SYN.
+    /// Answers a SYN with a SYN-ACK.
     pub(super) fn accept(&self, now: Instant, id: FlowId) {
         let mut state = self.lock();
         if let (Some(path), Ok(random)) = (state.stack.path(id), random()) {
@@ -137,25 +137,25 @@ impl Shared {
         self.notify_driver();
     }
 
-    /// Tells the sender of a SYN that its destination is not to be reached, or prohibited.
+    /// Answers a SYN with an ICMP error: its destination is unreachable, or prohibited.
     pub(super) fn tell_unreachable(&self, id: FlowId, prohibited: bool) {
         let state = self.lock();
         let syn = state.stack.path(id).zip(state.stack.syn(id));
         drop(state);
         let error =
             syn.and_then(|(path, seq)| packet::unreachable(&path.reversed(), seq, prohibited));
-        // It may be lost like any packet; the sender then hears it after its next SYN.
+        // A lost error is sent again after the next SYN.
         if error.is_some_and(|error| self.device.send(&error).is_err()) {
             self.unsent.increment();
         }
     }
 
-    /// Sends what may be sent now, without the driver.
+    /// Sends all packets that are due, without the driver.
     pub(super) fn send_now(&self, now: Instant) {
         transmit(self, now, &mut self.lock(), &mut Vec::new());
     }
 
-    /// The owner of a connection has no more use for it.
+    /// Releases a connection whose owner has dropped it: closes it if `closes`, else resets it.
     pub(super) fn let_go(&self, now: Instant, id: FlowId, closes: bool) {
         let mut state = self.lock();
         state.wakers.remove(&id);
@@ -170,7 +170,7 @@ impl Shared {
 }
 
 impl State {
-    /// A path to `destination` from a port of `source` that none of our connections has.
+    /// Chooses a random port of `source` that no connection of the stack to `destination` uses.
     fn free_path(&self, source: IpAddr, destination: SocketAddr) -> io::Result<wire::Path> {
         const PORTS: u64 = (LAST_PORT - FIRST_PORT + 1) as u64;
         for _ in 0..TRIES {
@@ -184,7 +184,7 @@ impl State {
         Err(io::Error::from_raw_os_error(libc::EADDRNOTAVAIL))
     }
 
-    /// Settings of a connection with `peer`, fitted to the path.
+    /// Returns the settings of a new connection with `peer`, with the MSS of the path and a random seed.
     fn config_for(&self, now: Instant, peer: IpAddr, counters: &Counters) -> Arc<Config> {
         let headers = if peer.is_ipv4() { HEADERS_V4 } else { HEADERS_V6 };
         let most = self.mtus.of(now, peer) - headers;
@@ -225,10 +225,10 @@ fn wait<T>(waker: &mut Option<Waker>, context: &Context<'_>) -> Poll<T> {
 }
 
 impl Driver {
-    /// A driver that hands connections from the WAN side to `incoming`.
+    /// Creates a driver that passes connection requests from the WAN side to `incoming`.
     ///
     /// # Errors
-    /// If the process has no descriptor left.
+    /// If the process has no descriptor left for the timer.
     pub(super) fn new(shared: Arc<Shared>, incoming: mpsc::Sender<Incoming>) -> io::Result<Self> {
         let buffer = vec![0; LONGEST_PACKET];
         Ok(Self { shared, timer: Timer::new()?, incoming, buffer, out: Vec::new() })
@@ -257,12 +257,13 @@ impl Driver {
         tokio::select! {
             readable = shared.device.readable() => {
                 let mut readable = readable?;
+                // Without clearing, a device that was emptied would count as readable for ever.
                 if self.receive()? {
                     readable.clear_ready();
                 } else {
                     readable.retain_ready();
                 }
-                // Those who are woken get their turn.
+                // The tasks that were woken run before the next turn.
                 tokio::task::yield_now().await;
                 Ok(())
             }
@@ -278,8 +279,8 @@ impl Driver {
         }
     }
 
-    /// Takes the packets that the device has, up to the limit of a turn, and returns whether these are
-    /// all. What each causes is sent at once, so that acknowledgements are not gathered.
+    /// Handles waiting packets of the device, up to the limit of a turn. Returns whether the device is
+    /// empty. Replies are sent after each packet, so that acknowledgements do not leave in bursts.
     fn receive(&mut self) -> io::Result<bool> {
         for _ in 0..PACKETS_PER_TURN {
             let shared = self.shared.clone();
@@ -297,7 +298,7 @@ impl Driver {
                 }
                 Some(Packet::TooBig(path, mtu)) => {
                     let mut state = shared.lock();
-                    // Only errors about our own packets are believed (RFC 5927 §7).
+                    // A report counts only if it quotes a connection of this stack (RFC 5927 §7).
                     if state.stack.has(&path) {
                         state.mtus.lower(now, path.to, mtu);
                     }
@@ -309,7 +310,7 @@ impl Driver {
         Ok(false)
     }
 
-    /// Hands out events, and sends what may be sent now.
+    /// Handles the stack's events, and sends all packets that are due.
     fn serve(&mut self, now: Instant, dscp_of_syn: u8) {
         let shared = self.shared.clone();
         let mut state = shared.lock();
@@ -321,6 +322,7 @@ impl Driver {
                 _ => {}
             }
         }
+        // What the stack sends on a connection has the code point of its SYN.
         incoming.iter().for_each(|id| state.stack.set_dscp(*id, dscp_of_syn));
         transmit(&shared, now, &mut state, &mut self.out);
         let opens = incoming.into_iter().map(|id| (id, state.stack.path(id)));
@@ -334,26 +336,26 @@ impl Driver {
                 source: SocketAddr::new(path.to, path.to_port),
                 dscp: (dscp_of_syn != 0).then_some(dscp_of_syn),
             };
-            // Without room, the SYN is ignored, as a full backlog does.
+            // Without room the SYN is ignored, like one that meets a full backlog.
             let _ = self.incoming.try_send(Incoming { flow, open });
         }
     }
 }
 
-/// Sends what may be sent now. `out` is room for a packet.
+/// Sends all packets that are due. `out`: buffer for a packet.
 fn transmit(shared: &Shared, now: Instant, state: &mut State, out: &mut Vec<u8>) {
     while let Some((path, segment)) = state.stack.poll_transmit(now) {
         let class = (state.stack.dscp(&path), state.mtus.of(now, path.to));
         let send = |packet: &[u8]| shared.device.send(packet);
         if let Err(error) = packet::write(&path, segment, class, out, send) {
-            // A full device loses packets, like a wire.
+            // Lost, as on a full link: TCP retransmits.
             tracing::debug!("cannot write to the stack's device: {error}");
             shared.unsent.increment();
         }
     }
 }
 
-/// A random number for sequence numbers (RFC 6528), ports (RFC 6056) and seeds.
+/// Draws a random number, for sequence numbers (RFC 6528), ports (RFC 6056) and seeds.
 fn random() -> io::Result<u64> {
     let mut bytes = [0; 8];
     getrandom::fill(&mut bytes).map_err(io::Error::other)?;

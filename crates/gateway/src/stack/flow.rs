@@ -1,4 +1,4 @@
-//! A connection of the stack: polled reads and writes that wake the task when they are possible again.
+//! A connection of the stack: polled reads and writes that wake the task when they can continue.
 
 use std::future::poll_fn;
 use std::io;
@@ -15,16 +15,16 @@ use super::driver::{Shared, State};
 use crate::clock;
 use crate::figures::connections::FlowFigures;
 
-/// A connection, or a SYN that is not answered yet. Dropping it before its streams have ended and
-/// [`Flow::is_delivered`] was asked resets it: an aborted connection must not look like a finished one.
+/// A connection, or a SYN that is not answered yet. Dropping it before [`Flow::is_delivered`] was called
+/// resets it: an aborted connection must not look like a finished one.
 pub(crate) struct Flow {
     shared: Arc<Shared>,
     id: FlowId,
-    /// Whether letting go of it closes it.
+    /// Close the connection when dropped, instead of resetting it.
     closes: bool,
 }
 
-/// What a register knows of a connection of the stack, while it lives.
+/// A view of a connection of the stack for the register of connections.
 #[derive(Clone)]
 pub(crate) struct FlowView {
     shared: Arc<Shared>,
@@ -61,13 +61,13 @@ impl Flow {
         poll_fn(|context| self.poll_failure(context)).await
     }
 
-    /// Answers the SYN.
+    /// Answers the SYN with a SYN-ACK.
     pub(crate) fn accept(&self) {
         self.shared.accept(clock::now(), self.id);
     }
 
-    /// Answers the SYN with the reason for which its destination was not reached. To a silent one
-    /// belongs no answer: the caller tries again until its own time-out.
+    /// Answers the SYN by the reason why its destination was not reached. For a silent destination nothing
+    /// is sent: the host retransmits its SYN until its own time-out.
     pub(crate) fn refuse(self, reason: ResetReason) {
         match reason {
             ResetReason::Refused => {
@@ -94,7 +94,7 @@ impl Flow {
                     buffer[filled..][..data.len()].copy_from_slice(&data);
                     filled += data.len();
                 }
-                // Said again by the next call.
+                // The next call returns it again.
                 Read::End | Read::Failed(_) if filled > 0 => break,
                 Read::End => return Poll::Ready(Ok(0)),
                 Read::Failed(cut) => return Poll::Ready(Err(failure_of(cut))),
@@ -103,7 +103,7 @@ impl Flow {
             }
         }
         drop(state);
-        // The window may have opened.
+        // Reading may have opened the window.
         self.shared.notify_driver();
         Poll::Ready(Ok(filled))
     }
@@ -131,7 +131,7 @@ impl Flow {
         }
     }
 
-    /// Waits for room.
+    /// Polls for room to write.
     pub(crate) fn poll_room(&self, context: &Context<'_>) -> Poll<Result<(), Failure>> {
         self.shared.lock().wait_for_room(self.id, context)
     }
@@ -144,22 +144,23 @@ impl Flow {
         }
     }
 
-    /// Ends what is sent.
+    /// Ends the sending direction (FIN).
     ///
     /// # Errors
-    /// How the connection has failed.
+    /// The failure of the connection, if it has failed.
     pub(crate) fn finish(&self) -> Result<(), Failure> {
         let finished = self.shared.lock().stack.finish(self.id);
         self.shared.notify_driver();
         finished.map_err(failure_of)
     }
 
-    /// Bytes that the peer has not acknowledged.
+    /// Bytes written that the peer has not acknowledged.
     pub(crate) fn unacknowledged(&self) -> u64 {
         self.shared.lock().stack.unacknowledged(self.id)
     }
 
-    /// Whether the peer has acknowledged everything. From now on, letting go of it closes it.
+    /// Returns whether the peer has acknowledged everything. From now on, dropping the connection closes it
+    /// normally.
     pub(crate) fn is_delivered(&mut self) -> bool {
         self.closes = true;
         self.shared.lock().stack.is_delivered(self.id)
@@ -190,12 +191,12 @@ impl std::fmt::Debug for FlowView {
     }
 }
 
-/// What a failure means to a relay.
+/// Translates a failure of the stack for the relay.
 fn failure_of(cut: Cut) -> Failure {
     Failure::of_connection(cut.why, cut.after_end)
 }
 
-/// What connect(2) would report.
+/// Translates a failure of the stack to the error of connect(2).
 fn error_of(cut: Cut) -> io::Error {
     io::Error::from_raw_os_error(match cut.why {
         Abort::Refused => libc::ECONNREFUSED,

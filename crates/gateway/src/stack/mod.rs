@@ -1,4 +1,4 @@
-//! Our own TCP on the WAN side of a solo gateway: the stack of crate `tcp` on a network device.
+//! skyhop's own TCP on the WAN side of a solo gateway: the stack of crate `tcp` on a network device.
 //!
 //! ```text
 //!  client ── kernel ── relay ── stack ── device ── routing ── WAN ── server
@@ -7,8 +7,8 @@
 //! ```
 //!
 //! The kernel routes the stack's packets like those of another host behind this one. It never answers
-//! what is for the stack, because a packet for the stack is routed into the device: the table
-//! recognises its connections ([`table`]), and a rule by packet mark does the rest.
+//! packets for the stack, because they are routed into the device: the nftables table recognises its
+//! connections ([`table`]), and a rule by packet mark routes them.
 
 mod driver;
 mod flow;
@@ -48,11 +48,11 @@ use crate::refusal::{Operation, Refusal};
 use crate::tun::device::Device;
 use crate::tun::route::{self, Route, Slot};
 
-/// Addresses of the stack where it shows no client's. They never leave this machine: the first is
-/// from the prefix for that purpose (RFC 7335), the second a unique local one (RFC 4193).
+/// Addresses of the stack for connections without a client's address. They never leave this machine: the
+/// first is from a prefix reserved for that (RFC 7335), the second a unique local address (RFC 4193).
 const ADDRESS_V4: Ipv4Addr = Ipv4Addr::new(192, 0, 0, 5);
 const ADDRESS_V6: Ipv6Addr = Ipv6Addr::new(0xfd73, 0x6b79, 0x686f, 0x7077, 0, 0, 0, 5);
-/// Maximum connections unless configured.
+/// Maximum connections if the configuration sets no limit.
 const CONNECTIONS: usize = 16_384;
 
 fn address(version: Version) -> IpAddr {
@@ -73,15 +73,15 @@ pub(crate) struct WanStack {
     incoming: mpsc::Receiver<Incoming>,
 }
 
-/// Opens connections of the stack.
+/// Handle to open connections of the stack.
 #[derive(Clone)]
 pub(crate) struct Caller(Arc<Shared>);
 
-/// What happens at the stack.
+/// An event of the stack.
 pub(crate) enum StackEvent {
-    /// A host on the WAN side wants to connect.
+    /// A connection request from a host on the WAN side.
     Incoming(Incoming),
-    /// It has failed for good.
+    /// The stack has failed for good.
     Failed(RunError),
 }
 
@@ -123,7 +123,7 @@ impl WanStack {
         Ok(Self { shared, table, route, device: index, driver, incoming })
     }
 
-    /// For those who open connections.
+    /// Returns a handle to open connections.
     pub(crate) fn caller(&self) -> Caller {
         Caller(self.shared.clone())
     }
@@ -136,7 +136,7 @@ impl WanStack {
         }
     }
 
-    /// Accepts connections from the WAN side from now on, or no more.
+    /// Starts or stops accepting connections from the WAN side.
     ///
     /// # Errors
     /// The kernel's refusal.
@@ -145,7 +145,7 @@ impl WanStack {
         set.map_err(|cause| RunError::Interception(Refusal::of(Operation::Nftables)(cause)))
     }
 
-    /// Applies changed settings to further connections. Device and MTU stay.
+    /// Applies reloaded settings to new connections. Device and MTU stay.
     ///
     /// # Errors
     /// The kernel's refusal.
@@ -161,31 +161,32 @@ impl WanStack {
         Ok(())
     }
 
-    /// Lets the resets of the last connections leave, then removes everything.
+    /// Sends the resets of the last connections, then removes everything.
     pub(crate) fn stop(self) {
+        // Dropping aborts the driver, which would not send them any more.
         self.shared.send_now(clock::now());
     }
 
     /// Restores the routes that the kernel removed when IPv6 was switched off.
     pub(crate) fn follow_routes(&self) {
-        // Without the device, whose reader reports the failure, there is nothing to route to.
+        // Fails without the device, which its reader reports.
         let _ = self.route.restore();
         for version in [Version::V4, Version::V6] {
             let _ = route_to_stack(self.device, version);
         }
     }
 
-    /// Connections decided by each policy.
+    /// Number of connections decided by each policy.
     pub(crate) fn counts(&self) -> std::collections::BTreeMap<String, u64> {
         self.table.counts().unwrap_or_default()
     }
 
-    /// Bytes that its connections hold.
+    /// Bytes held by its connections.
     pub(crate) fn held(&self) -> u64 {
         self.shared.lock().stack.held()
     }
 
-    /// Its counters.
+    /// Returns the counters of the stack.
     pub(crate) fn status(&self) -> StackStatus {
         let state = self.shared.lock();
         let counts = state.stack.counts();
@@ -223,6 +224,7 @@ impl Caller {
         timeout: Duration,
     ) -> io::Result<Flow> {
         let destination = SocketAddr::new(destination.ip().to_canonical(), destination.port());
+        // IPv6 sockets report IPv4 addresses in mapped form; on the wire both ends are IPv4.
         let source = source.map(|source| source.to_canonical());
         let own = address(Version::of(destination.ip()));
         let ends = (source.unwrap_or(own), destination);
@@ -234,7 +236,7 @@ impl Caller {
     }
 }
 
-/// What happens next at an optional stack; waits for ever without one.
+/// Waits for the next event of an optional stack; for ever without a stack.
 pub(crate) async fn next(stack: &mut Option<WanStack>) -> StackEvent {
     match stack {
         Some(stack) => stack.next().await,
@@ -253,7 +255,7 @@ fn selection(config: &StackConfig, policies: &[Policy]) -> Selection {
     Selection { interfaces: config.interfaces.clone(), policies: policies.to_vec() }
 }
 
-/// Makes the stack's own address lead to its device. The route goes with the device.
+/// Routes the stack's own address to its device. The kernel removes the route with the device.
 fn route_to_stack(device: u32, version: Version) -> io::Result<()> {
     RouteSocket::open()?.ensure(RouteNetlinkMessage::NewRoute(own_route(device, version)))
 }
@@ -277,14 +279,14 @@ fn own_route(device: u32, version: Version) -> RouteMessage {
     route
 }
 
-/// Names what keeps packets from passing between the stack and the WAN.
+/// Warns of settings that keep packets from passing between the stack and the WAN.
 fn warn_without_forwarding() {
     for lack in lacks() {
         tracing::warn!("{lack}");
     }
 }
 
-/// What this machine lacks to route the stack's packets.
+/// Describes the settings that this machine lacks to route the stack's packets.
 pub(crate) fn lacks() -> Vec<String> {
     const SWITCHES: [(&str, &str); 2] = [
         ("IPv4", "/proc/sys/net/ipv4/ip_forward"),
@@ -300,7 +302,7 @@ pub(crate) fn lacks() -> Vec<String> {
     lacking.chain(barriers).collect()
 }
 
-/// Device, table, rules and routes of the stack, in nft and ip syntax.
+/// Formats the routes, rules and table of the stack, in nft and ip syntax.
 pub(crate) fn print(config: &StackConfig, policies: &[Policy]) -> String {
     let (slot, device) = (Slot(0), &config.device.name);
     let own = [Version::V4, Version::V6].map(|version| {

@@ -1,4 +1,4 @@
-//! The MTUs of paths, as routers have reported them (RFC 1191, RFC 8201).
+//! Path MTUs reported by routers (RFC 1191, RFC 8201).
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -6,26 +6,26 @@ use std::time::Duration;
 
 use units::Instant;
 
-/// How long a report holds (RFC 8201 §4): the path may have changed.
+/// Time after which a report expires, since the path may have changed (RFC 8201 §4).
 const HOLDS: Duration = Duration::from_secs(600);
-/// Most paths remembered; those whose reports are the oldest are forgotten first.
+/// Maximum paths remembered. The path with the oldest report is forgotten first.
 const MOST: usize = 4096;
 
-/// What is known of the paths to hosts.
+/// The MTUs of paths to hosts, by the host's address.
 #[derive(Debug)]
 pub(super) struct PathMtus {
-    /// That of our device.
+    /// MTU of the device, for paths without a report.
     usual: u16,
     narrow: BTreeMap<IpAddr, (u16, Instant)>,
 }
 
 impl PathMtus {
-    /// Paths that begin with a device with this MTU.
+    /// Creates an empty table. `usual`: the device's MTU.
     pub(super) fn new(usual: u16) -> Self {
         Self { usual, narrow: BTreeMap::new() }
     }
 
-    /// The MTU of the path to `host`.
+    /// Returns the MTU of the path to `host`, in bytes.
     pub(super) fn of(&self, now: Instant, host: IpAddr) -> u16 {
         match self.narrow.get(&host) {
             Some((mtu, since)) if now.saturating_since(*since) < HOLDS => *mtu,
@@ -33,8 +33,9 @@ impl PathMtus {
         }
     }
 
-    /// Takes a router's report about the path to `host`.
+    /// Applies a router's report about the path to `host`.
     pub(super) fn lower(&mut self, now: Instant, host: IpAddr, mtu: u16) {
+        // A report must not raise the path MTU (RFC 8201 §4).
         if mtu >= self.of(now, host) {
             return;
         }

@@ -1,9 +1,9 @@
-//! The nftables table of the stack: which packets are its own.
+//! The nftables table of the stack, which recognises its packets.
 //!
 //! Connections that the stack opens are recognised by conntrack: packets from its device mark their
-//! connection, and what answers them is routed back into it. Connections from the WAN side are chosen at
-//! their SYN, like those of clients. Without a client's address to show, the stack has one of its own,
-//! which the kernel translates into this machine's (masquerading).
+//! connection, and the replies are routed back into the device. Connections from the WAN side are selected
+//! at their SYN, like those of clients. Unless it uses clients' addresses, the stack has an address of its
+//! own, which the kernel translates into this machine's (masquerading).
 
 use std::collections::BTreeMap;
 use std::io;
@@ -22,10 +22,10 @@ const OUTPUT_CHAIN: &str = "output";
 const NAT_CHAIN: &str = "postrouting";
 const ACCEPT_CHAIN: &str = "wan";
 const POLICY_CHAIN: &str = "policies";
-/// After interception, whose packets are not ours.
+/// Our chains run after those of interception, whose packets are not for the stack.
 const BEHIND_INTERCEPTION: i32 = 1;
 
-/// What the stack accepts.
+/// Selection of the connections from the WAN side that the stack accepts.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Selection {
     /// Interfaces towards the WAN.
@@ -34,7 +34,8 @@ pub(super) struct Selection {
 }
 
 impl Selection {
-    /// The chains that decide about new connections; without rules unless they are accepted.
+    /// Returns the chains that decide about new connections, without rules unless `accepts`, and the chain
+    /// for known ones.
     fn deciding(&self, mark: Mark, accepts: bool) -> Vec<Chain> {
         let take = vec![Term::MarkConnection(mark), Term::SetMark(mark), Term::Accept];
         let policies =
@@ -61,8 +62,8 @@ impl Selection {
         chains
     }
 
-    /// Packets of the stack's connections: all that come in by a WAN interface, and answers from
-    /// anywhere.
+    /// Returns the rules for packets of the stack's connections: all that come in by a WAN interface, and
+    /// replies from anywhere.
     fn returning(&self, mark: Mark) -> Vec<Rule> {
         let take = [Term::OfMarkedConnection(mark), Term::SetMark(mark), Term::Accept];
         let from = |interface: &String| [&[Term::From(interface.clone())], &take[..]].concat();
@@ -75,7 +76,7 @@ impl Selection {
         policy::counters(&self.policies, Subject::Connections)
     }
 
-    /// The whole table in nft syntax.
+    /// Formats the whole table in nft syntax.
     pub(super) fn display(&self, device: &str, slot: Slot) -> String {
         let mut chains = self.deciding(slot.mark(), true);
         chains.extend(hooks(device, slot.mark()));
@@ -85,15 +86,15 @@ impl Selection {
 
 const RETURN_CHAIN: &str = "known";
 
-/// The chains on hooks.
+/// Builds the chains on hooks.
 fn hooks(device: &str, mark: Mark) -> Vec<Chain> {
     let came = vec![Term::From(device.to_owned()), Term::MarkConnection(mark), Term::Accept];
     let new = vec![Term::Tcp, Term::OnlySyn, Term::Jump(ACCEPT_CHAIN)];
-    // What interception has marked belongs to a socket. Its connection may have the addresses and
-    // ports of one of ours on the other side, and then shares its mark.
+    // A packet marked by interception is for a socket. Where clients' addresses are kept, its connection may
+    // have the same addresses and ports as one of the stack, and then shares its connection mark.
     let intercepted = vec![Term::MarkedAny(netfilter::Slot(0).mark().mask), Term::Return];
     let prerouting = vec![came, intercepted, new, vec![Term::Jump(RETURN_CHAIN)]];
-    // Errors of this machine about packets of the stack, for instance too large ones.
+    // ICMP errors of this machine about packets of the stack, for instance about too large ones.
     let known = [Term::OfMarkedConnection(mark), Term::SetMark(mark), Term::Accept];
     let output = vec![[&[Term::NotTcp], &known[..]].concat()];
     let masquerade = |version| {
@@ -110,7 +111,7 @@ fn hooks(device: &str, mark: Mark) -> Vec<Chain> {
     .into()
 }
 
-/// Our table in the kernel. Removed when dropped.
+/// The stack's table in the kernel. Removed when dropped.
 pub(super) struct Table {
     table: NftTable,
     slot: Slot,
@@ -132,6 +133,7 @@ impl Table {
         };
         let (slot, table) = NftTable::claim((0..SLOTS).map(Slot), Slot::table_name, chains)?;
         let mut table = Self { table, slot, selection, accepts: false };
+        // Chains that are not on hooks are created empty, but known connections need their rules.
         table.fill(true)?;
         Ok(table)
     }
@@ -140,7 +142,7 @@ impl Table {
         self.slot
     }
 
-    /// Accepts new connections from now on, or no more. Existing ones are kept.
+    /// Starts or stops accepting new connections. Existing ones are kept.
     ///
     /// # Errors
     /// The kernel's refusal.
@@ -152,7 +154,7 @@ impl Table {
         self.fill(false)
     }
 
-    /// Applies new interfaces and policies, whose counters start from zero.
+    /// Applies new interfaces and policies. If the policies have changed, their counters restart at 0.
     ///
     /// # Errors
     /// The kernel's refusal.
@@ -168,7 +170,7 @@ impl Table {
         self.table.refill(&chains, counters)
     }
 
-    /// Connections decided by each policy.
+    /// Reads the number of connections decided by each policy.
     pub(super) fn counts(&self) -> io::Result<BTreeMap<String, u64>> {
         self.table.counts()
     }

@@ -176,7 +176,7 @@ impl Wake for Alarm {
 }
 
 impl Alarm {
-    /// How often it was woken since the last call.
+    /// Number of wake-ups since the last call.
     pub(crate) fn take(&self) -> usize {
         self.0.swap(0, Ordering::Relaxed)
     }

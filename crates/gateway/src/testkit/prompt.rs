@@ -1,5 +1,5 @@
-//! Work that must not hold up a gateway's thread, whatever peers send: a poll may take 50 ms of processor
-//! time. On loaded machines it takes no more of that than on others.
+//! Checks that work does not hold up a gateway's thread, whatever peers send: a poll may take 50 ms of
+//! processor time, which does not depend on the load of the machine.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use tokio::task::JoinSet;
 
 use crate::runtime::watchdog::{follow, thread_time};
 
-/// The most processor time of a poll.
+/// Maximum processor time of a poll.
 const MOST: Duration = Duration::from_millis(50);
 
 /// Does work as within one poll, and fails if it takes too long.

@@ -7,7 +7,7 @@ use units::ByteCount;
 
 use super::{AccountStatus, UsageStatus};
 
-/// A row for each terminal and class, and what is left of the quotas.
+/// Formats a row for each terminal and class, and a line for each quota.
 pub fn accounts_text(accounts: &[AccountStatus]) -> String {
     let names = ["to", "from", "packets to", "packets from", "connections"].map(Column::right);
     let mut table =

@@ -1,4 +1,4 @@
-//! Live connections, and what limits them.
+//! Status of live connections, with their bottlenecks.
 
 use serde::{Deserialize, Serialize};
 
@@ -12,7 +12,7 @@ pub struct ConnectionStatus {
     pub peer: String,
     /// Address of the client.
     pub client: String,
-    /// The client's address is the peer's claim, and is not in its `networks`.
+    /// The client's address is claimed by the peer and not in its `networks`.
     #[serde(default)]
     pub client_claimed: bool,
     /// Address or name of the destination.
@@ -53,23 +53,23 @@ pub struct ConnectionStatus {
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum Limit {
-    /// Nothing moves and nothing waits.
+    /// No data moves or waits.
     #[default]
     Idle,
-    /// The client sends or reads no faster.
+    /// The client, which sends or reads no faster.
     Client,
     /// The hop, including the gateways.
     Hop,
-    /// The server sends or reads no faster.
+    /// The server, which sends or reads no faster.
     Server,
-    /// The hop, or the client behind it; the other gateway can tell which.
+    /// The hop, or the client behind it. The other gateway's status shows which.
     HopOrClient,
-    /// The hop, or the server behind it; the other gateway can tell which.
+    /// The hop, or the server behind it. The other gateway's status shows which.
     HopOrServer,
 }
 
 impl Limit {
-    /// Text for people.
+    /// Returns the text for a table of connections.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Idle => "idle",

@@ -1,4 +1,4 @@
-//! What a gateway does besides carrying connections: tunnel, stack, names, HTTP, bundles, modem.
+//! Status of tunnel, stack and services: names, HTTP, bundles, modem.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,81 +6,81 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct TunnelStatus {
-    /// Sent over the hop.
+    /// Packets sent over the hop.
     pub to_hop: u64,
-    /// Received from the hop and passed to the kernel for routing.
+    /// Packets received from the hop and passed to the kernel for routing.
     pub from_hop: u64,
     /// Part of `from_hop`, dropped because the egress rules deny the destination.
     pub prohibited: u64,
-    /// Dropped from the hop: the source is not behind its session, or the destination is another
-    /// terminal and `mesh` is off.
+    /// Packets from the hop that were dropped: the source is not behind its session, or the destination
+    /// is another terminal and `mesh` is off.
     pub foreign: u64,
-    /// Dropped because nothing could take them.
+    /// Packets dropped: not routable, without a session that accepts them, or refused by the device.
     pub dropped: u64,
 }
 
-/// Our own TCP on the WAN side of a solo gateway, since it started.
+/// skyhop's own TCP on the WAN side of a solo gateway, since the gateway started.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct StackStatus {
     /// Congestion controller of new connections, with its options.
     pub controller: String,
-    /// Connections now.
+    /// Number of live connections.
     pub connections: usize,
-    /// Bytes that they hold.
+    /// Bytes held by live connections.
     pub held_bytes: u64,
     /// Connections established towards servers.
     pub opened: u64,
     /// Connections established from the WAN side.
     pub accepted: u64,
-    /// Those of both kinds whose other end speaks SCPS-TP: it has agreed on SNACK.
+    /// Connections of both kinds whose other end speaks SCPS-TP: it has agreed on SNACK.
     pub snack: u64,
-    /// Those whose other end has agreed on SACK.
+    /// Connections of both kinds whose other end has agreed on SACK.
     pub sack: u64,
     /// SYNs ignored because there were too many connections.
     pub ignored: u64,
-    /// Segments retransmitted by connections that are over.
+    /// Segments retransmitted by connections that have ended.
     pub retransmissions: u64,
     /// Packets that the device refused.
     pub unsent: u64,
 }
 
-/// Questions for names, since the gateway started. A hub has `questions` and `failed` only.
+/// DNS queries since the gateway started. A hub has `questions` and `failed` only.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct DnsStatus {
-    /// Questions of clients; on a hub, of terminals.
+    /// Queries of clients; on a hub, of terminals.
     pub questions: u64,
-    /// Answered from the cache.
+    /// Queries answered from the cache.
     pub hits: u64,
-    /// Answered with what had expired, because there was no other answer.
+    /// Queries answered with an expired entry, because there was no other answer.
     pub stale: u64,
-    /// Answered at once with an address of the pool.
+    /// Queries answered at once with an address of the pool.
     pub instant: u64,
-    /// Waited for another client's question.
+    /// Queries that waited for the answer to another client's query.
     pub coalesced: u64,
-    /// Questions that crossed the hop, prefetches among them.
+    /// Queries that crossed the hop, including prefetches.
     pub crossed: u64,
     /// Answers fetched again before they expired.
     pub prefetched: u64,
-    /// Questions asked without the hop.
+    /// Queries that were resolved without the hop.
     pub straight: u64,
-    /// Questions without an answer.
+    /// Queries without an answer.
     pub failed: u64,
-    /// Questions refused because too many waited.
+    /// Queries refused because too many were waiting.
     pub refused: u64,
     /// Round trips over the hop for which clients did not wait: `hits`, `stale` and `instant`.
     pub saved_round_trips: u64,
-    /// Answers in the cache.
+    /// Number of answers in the cache.
     pub entries: u64,
-    /// Memory that they take.
+    /// Memory of the cache.
     pub cache_bytes: u64,
     /// Names that have an address of the pool.
     pub names: u64,
 }
 
 impl DnsStatus {
-    /// That of a hub.
+    /// Builds the status of a hub.
     pub(crate) fn of_hub(questions: u64, failed: u64) -> Self {
         Self { questions, failed, ..Self::default() }
     }
@@ -112,42 +112,42 @@ impl From<&names::NamesStats> for DnsStatus {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct HttpStatus {
-    /// Requests that the cache has looked at.
+    /// Requests that the cache has examined.
     pub requests: u64,
-    /// Answered from the cache without asking.
+    /// Requests answered from the cache without asking the server.
     pub hits: u64,
-    /// Answered from the cache after the server confirmed it.
+    /// Requests answered from the cache after the server had confirmed the response.
     pub confirmed: u64,
-    /// Answered with what had expired: while it was validated, or for want of anything else.
+    /// Requests answered with an expired response: during its validation, or for lack of another one.
     pub stale: u64,
-    /// Answered by servers, although the cache might have.
+    /// Cacheable requests answered by servers.
     pub misses: u64,
-    /// Not a cache's business: other methods, parts of what is not stored.
+    /// Requests that a cache does not handle: other methods, parts of responses that are not stored.
     pub passed: u64,
-    /// Connections that were no HTTP, or not HTTP that the cache handles.
+    /// Connections that were not HTTP, or not HTTP that the cache handles.
     pub plain: u64,
-    /// Answered by what was on its way for another client.
+    /// Requests answered by a response that was on its way for another client.
     pub collapsed: u64,
-    /// Bytes of bodies that did not cross the hop; of a hub, those that its servers did not send.
+    /// Bytes of bodies that did not cross the hop; on a hub, that servers did not send.
     pub saved_bytes: u64,
     /// Round trips over the hop for which clients did not wait: as many as `hits`; 0 on a hub.
     pub saved_round_trips: u64,
     /// Responses stored since the start.
     pub stored: u64,
-    /// Responses in the cache.
+    /// Number of responses in the cache.
     pub entries: u64,
-    /// Memory that they take.
+    /// Memory of the cache.
     pub memory_bytes: u64,
-    /// Bytes of their files.
+    /// Bytes of the cache's files.
     pub disk_bytes: u64,
     /// Files that could not be written or read.
     pub disk_errors: u64,
-    /// Requests for which a hub used a connection that it had.
+    /// Requests for which a hub reused an open connection.
     pub reused: u64,
 }
 
 impl HttpStatus {
-    /// That of a hub, whose cache has done `stats`.
+    /// Builds the status of a hub with the statistics of its cache.
     pub(crate) fn of_hub(
         (requests, reused): (u64, u64),
         (stats, disk_errors): (http_cache::CacheStats, u64),
@@ -156,7 +156,7 @@ impl HttpStatus {
         Self { requests, reused, saved_round_trips: 0, ..cache }
     }
 
-    /// That of a terminal.
+    /// Builds the status of a terminal with the statistics of its cache.
     pub(crate) fn of_terminal(
         stats: &http_cache::CacheStats,
         (plain, disk_errors): (u64, u64),
@@ -182,40 +182,40 @@ impl HttpStatus {
     }
 }
 
-/// Bundles, since the gateway started.
+/// Bundles since the gateway started.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct BundlesStatus {
-    /// In the store.
+    /// Number of bundles in the store.
     pub waiting: u64,
-    /// Their bytes.
+    /// Bytes of the bundles in the store.
     pub waiting_bytes: u64,
-    /// How long the oldest has been there, in seconds; 0 if there is none.
+    /// Age of the oldest bundle in the store; 0 if it is empty.
     pub oldest_s: f64,
-    /// Taken into the store.
+    /// Bundles accepted into the store.
     pub taken: u64,
-    /// Stored by the next node.
+    /// Bundles that the next node has stored.
     pub forwarded: u64,
-    /// Delivered here.
+    /// Bundles delivered to services of this node.
     pub delivered: u64,
-    /// Expired.
+    /// Bundles that expired in the store.
     pub expired: u64,
-    /// Had come before.
+    /// Bundles dropped because they had been received before.
     pub duplicates: u64,
-    /// Not taken.
+    /// Bundles not accepted.
     pub refused: u64,
-    /// Remembered, to tell duplicates.
+    /// Identities remembered to recognise duplicates.
     pub remembered: u64,
-    /// Status reports sent.
+    /// Status reports sent by this node.
     #[serde(default)]
     pub reports: u64,
-    /// Made of parts that have come.
+    /// Bundles reassembled from fragments.
     #[serde(default)]
     pub joined: u64,
 }
 
 impl BundlesStatus {
-    /// At a time of day, in milliseconds since 1970.
+    /// Builds the status at a wall-clock time, in milliseconds since 1970.
     pub(crate) fn at(now: u64, stats: &bundles::AgentStats) -> Self {
         let age = stats.oldest.map_or(0, |oldest| now.saturating_sub(oldest));
         Self {
@@ -239,17 +239,17 @@ impl BundlesStatus {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct BundleStatus {
-    /// Its identity, in 32 hexadecimal digits.
+    /// Identity of the bundle, in 32 hexadecimal digits.
     pub id: String,
-    /// Who has made it.
+    /// Endpoint that has created it.
     pub source: String,
-    /// Whom it is for.
+    /// Endpoint that it is for.
     pub destination: String,
-    /// Bytes of the whole bundle.
+    /// Length of the whole bundle.
     pub bytes: u64,
-    /// How long it has been here, in seconds.
+    /// Time since it was stored.
     pub age_s: f64,
-    /// When it expires, in seconds from now.
+    /// Time until it expires.
     pub expires_s: f64,
     /// `waiting` for the next node, or `arrived`.
     pub state: String,
@@ -273,7 +273,7 @@ pub struct DlepStatus {
     pub destinations: Vec<DlepDestination>,
     /// Number of sessions so far.
     pub sessions: u64,
-    /// Why there is no session, or why the last one ended.
+    /// Reason why there is no session, or why the last one ended.
     pub trouble: Option<String>,
 }
 
@@ -281,9 +281,9 @@ pub struct DlepStatus {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct DlepDestination {
-    /// Link-layer address.
+    /// Link-layer (MAC) address.
     pub mac: String,
-    /// Whether it is reachable.
+    /// True while it is reachable.
     pub up: bool,
     /// Rate towards it, if it differs from the link's.
     pub rate_bit_s: Option<u64>,

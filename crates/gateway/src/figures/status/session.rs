@@ -1,4 +1,4 @@
-//! Sessions with peers, and what is inside them.
+//! Status of sessions with peers, and of their links, classes and channels.
 
 use serde::{Deserialize, Serialize};
 
@@ -10,24 +10,24 @@ use super::{Health, OverloadStatus};
 pub struct SessionStatus {
     /// Name of the terminal in the hub's configuration; on a terminal, "hub".
     pub peer: String,
-    /// Public key (base64).
+    /// Public key of the peer (base64).
     pub key: String,
-    /// Current address, of UDP or TCP.
+    /// Current UDP or TCP address of the peer.
     pub address: String,
-    /// Whether the packets go over TCP, because UDP is blocked; with several links, on all of them.
+    /// True while the packets go over TCP, because UDP is blocked; with several links, on all of them.
     #[serde(default)]
     pub over_tcp: bool,
-    /// How it is, in a word.
+    /// Summary of the session's state.
     #[serde(default)]
     pub health: Health,
-    /// How it is, in a sentence.
+    /// Description of the session's state in a sentence.
     #[serde(default)]
     pub verdict: String,
     /// Time since the session came up.
     pub since_s: f64,
-    /// Whether the peer answers.
+    /// True while the peer answers.
     pub reachable: bool,
-    /// How often it ceased to answer.
+    /// Number of times that the peer ceased to answer.
     #[serde(default)]
     pub outages: u64,
     /// Smoothed round-trip time of the hop.
@@ -42,14 +42,13 @@ pub struct SessionStatus {
     /// `confirming`, `resuming`, `cruising`, `draining`. With a configured or reported rate:
     /// `tripped` while losses lower it.
     pub rate_state: Option<String>,
-    /// Set while a `fixed` or `modem` rate exceeds the link: a queue stands before it, and what does
-    /// not fit is lost.
+    /// Set while a `fixed` or `modem` rate exceeds the link: a standing queue before it overflows.
     #[serde(default)]
     pub overload: Option<OverloadStatus>,
-    /// How often the capacity of the path, if measured, has fallen below 70 % of what was usual.
+    /// Number of times that the measured capacity of the path fell below 70 % of its usual value.
     #[serde(default)]
     pub capacity_falls: u64,
-    /// How often losses have lowered a `fixed` or `modem` rate.
+    /// Number of times that losses have lowered a `fixed` or `modem` rate.
     #[serde(default)]
     pub trips: u64,
     /// With `modem`: remaining validity of the reported rate.
@@ -57,25 +56,24 @@ pub struct SessionStatus {
     /// With `modem`: time since the rate was reported.
     #[serde(default)]
     pub told_age_s: Option<f64>,
-    /// With `modem`: the reported rate. This side sends at `rate_bit_s`, which is more if nothing is
+    /// With `modem`: the reported rate. This side sends at `rate_bit_s`, which is higher while nothing is
     /// granted on a link with capacity on demand, and at most the configured maximum.
     #[serde(default)]
     pub told_bit_s: Option<u64>,
-    /// Share of the hub's rate relative to the other sessions; 1 on a terminal, and 0 from a gateway
-    /// that does not say.
+    /// Weight of the session among the hub's sessions; 1 on a terminal, and 0 from a gateway that does not
+    /// report it.
     #[serde(default)]
     pub weight: u32,
-    /// Rate that the hub gives the session before others share.
+    /// Rate that the session gets before the others share.
     #[serde(default)]
     pub guaranteed_bit_s: Option<u64>,
     /// Rate that the hub does not exceed towards the session.
     #[serde(default)]
     pub maximum_bit_s: Option<u64>,
-    /// What the terminal has instead of its share, as its quota is used up: `block`, a rate, or the name of
-    /// a class.
+    /// Restriction while the terminal's quota is used up: `block`, a rate, or the name of a class.
     #[serde(default)]
     pub exhausted: Option<String>,
-    /// Whether the rate comes from the modem itself (DLEP) rather than an operator.
+    /// True if the rate was reported by the modem itself (DLEP), not by an operator.
     #[serde(default)]
     pub told_by_modem: bool,
     /// Capacity of the path in the sending direction, if measured.
@@ -84,11 +82,11 @@ pub struct SessionStatus {
     pub queue_ms: f64,
     /// Recent loss rate of this side's packets, 0 to 1.
     pub loss: f64,
-    /// Packets sent.
+    /// Packets sent to the peer.
     pub packets_sent: u64,
     /// Bytes sent, as IP packets.
     pub bytes_sent: u64,
-    /// Packets received.
+    /// Packets received from the peer.
     pub packets_received: u64,
     /// Bytes received, as IP packets.
     pub bytes_received: u64,
@@ -100,16 +98,15 @@ pub struct SessionStatus {
     pub recovered: u64,
     /// FEC repair packets sent.
     pub repairs_sent: u64,
-    /// Bytes of these, as IP packets.
+    /// Bytes of the FEC repair packets sent, as IP packets.
     pub repair_bytes: u64,
     /// Bytes of padding sent to measure the path.
     #[serde(default)]
     pub padding_bytes: u64,
-    /// How many more bytes of padding `probe_share` allows now; 0 if nothing is measured with it.
+    /// Bytes of padding that `probe_share` still allows now; 0 if the path is not measured with padding.
     #[serde(default)]
     pub padding_left_bytes: u64,
-    /// What is known about ECN on this side's path: `testing`, `capable`, `failed`; absent if it is
-    /// not used.
+    /// State of ECN on this side's path: `testing`, `capable`, `failed`; absent if it is not used.
     #[serde(default)]
     pub ecn: Option<String>,
     /// Packets sent with ECT(0).
@@ -126,7 +123,7 @@ pub struct SessionStatus {
     pub ce_received: u64,
     /// FEC repair packets received.
     pub repairs_received: u64,
-    /// Acknowledgements sent.
+    /// Acknowledgements sent by this side.
     pub acknowledgements: u64,
     /// Packets received more than once.
     pub duplicates: u64,
@@ -136,11 +133,11 @@ pub struct SessionStatus {
     pub packet_bytes: u64,
     /// Number of key renewals.
     pub key_changes: u64,
-    /// Live streams.
+    /// Number of live streams.
     pub streams: u64,
-    /// Held until acknowledged by the peer.
+    /// Stream data held until the peer has acknowledged it.
     pub held_to_send_bytes: u64,
-    /// Held until read.
+    /// Received stream data held until it is read.
     pub held_to_read_bytes: u64,
     /// Classes sharing the rate, the default class last.
     #[serde(default)]
@@ -148,25 +145,25 @@ pub struct SessionStatus {
     /// Packet channels in use; empty without a tunnel.
     #[serde(default)]
     pub channels: Vec<ChannelStatus>,
-    /// The links of the session, if it may have several.
+    /// The links of a multi-link session; empty for other sessions.
     #[serde(default)]
     pub links: Vec<LinkStatus>,
 }
 
-/// One of the links that a session uses at once.
+/// A link of a multi-link session.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct LinkStatus {
-    /// Name in the configuration.
+    /// Name of the link in the configuration.
     pub name: String,
-    /// The peer's address on it.
+    /// The peer's address on the link.
     pub address: String,
-    /// Whether packets arrive on it, as far as is known.
+    /// True while packets arrive on it, as far as is known.
     pub works: bool,
-    /// Whether its packets go over TCP, because UDP is blocked on it.
+    /// True while its packets go over TCP, because UDP is blocked on it.
     #[serde(default)]
     pub over_tcp: bool,
-    /// Smoothed round-trip time.
+    /// Smoothed round-trip time of the link.
     pub rtt_ms: f64,
     /// Sending rate of this side.
     pub rate_bit_s: u64,
@@ -201,19 +198,19 @@ impl LinkStatus {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct ClassStatus {
-    /// Name in the configuration.
+    /// Name of the class in the configuration.
     pub name: String,
     /// Weight relative to other classes.
     pub weight: u16,
-    /// Guaranteed rate.
+    /// Guaranteed rate; `None` without a guarantee.
     pub guaranteed_bit_s: Option<u64>,
-    /// Maximum rate.
+    /// Maximum rate; `None` without a limit.
     pub maximum_bit_s: Option<u64>,
     /// Bytes of IP packets on the hop with new data of the class.
     pub sent_bytes: u64,
     /// Part of `sent_bytes`, sent under the guarantee.
     pub guaranteed_sent_bytes: u64,
-    /// Queued for sending: packets, and stream data within the peer's credit.
+    /// Bytes queued for sending: packets, and stream data within the peer's credit.
     pub waiting_bytes: u64,
 }
 
@@ -229,10 +226,10 @@ pub struct ChannelStatus {
     pub packets_sent: u64,
     /// Bytes of these packets, without the hop's headers.
     pub sent_bytes: u64,
-    /// Part of `packets_sent` whose headers were left out, as the peer knows them.
+    /// Part of `packets_sent` sent with compressed headers.
     #[serde(default)]
     pub compressed: u64,
-    /// Bytes of headers that were thus not sent.
+    /// Bytes saved by header compression.
     #[serde(default)]
     pub header_saved_bytes: u64,
     /// Packets or parts of packets retransmitted (ARQ).
@@ -245,21 +242,21 @@ pub struct ChannelStatus {
     pub dropped_aqm: u64,
     /// Packets dropped because they waited too long.
     pub expired: u64,
-    /// Queued for sending.
+    /// Bytes queued for sending.
     pub waiting_bytes: u64,
     /// Queueing delay of the last packet sent.
     pub queue_ms: f64,
     /// Packets received and delivered.
     pub packets_received: u64,
-    /// Bytes of these packets.
+    /// Bytes of the packets delivered.
     pub received_bytes: u64,
     /// Packets or parts of packets restored here by FEC.
     pub recovered: u64,
-    /// Packets given up, because later ones could not be held back any longer.
+    /// Packets given up, because later packets could not be held any longer.
     pub missing: u64,
     /// Packets received as duplicates, or after they had been given up.
     pub late: u64,
-    /// Received, but waiting for earlier packets.
+    /// Bytes received and held until earlier packets arrive.
     pub held_bytes: u64,
 }
 

@@ -12,17 +12,17 @@ use crate::config::keys::format_public_key;
 pub struct AbsentStatus {
     /// Name in the hub's configuration.
     pub peer: String,
-    /// Public key (base64).
+    /// Public key of the terminal (base64).
     pub key: String,
-    /// When it was last heard, in Unix seconds; `None` if never, as far as the hub's `state` shows.
+    /// Time at which it was last heard, in Unix seconds; `None` if the hub's `state` has none.
     pub last_heard_unix_s: Option<u64>,
-    /// Time since then.
+    /// Time since it was last heard.
     pub silent_s: Option<f64>,
-    /// How its last session ended.
+    /// Reason why its last session ended.
     pub why: Option<String>,
 }
 
-/// A machine that asks a hub for a session and is not answered.
+/// A machine whose requests for a session a hub does not answer.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct StrangerStatus {

@@ -1,4 +1,4 @@
-//! A gateway's status as text for people.
+//! Formatting of a gateway's status as text.
 
 mod services;
 mod sessions;
@@ -16,7 +16,7 @@ use super::{
 };
 
 impl Status {
-    /// The status in lines. With an earlier status, it includes the traffic's rates since then.
+    /// Formats the status in lines. With an earlier status, it includes the rates of the traffic since then.
     pub fn text(&self, before: Option<&Self>) -> String {
         let mut text = self.title();
         if let Some(interception) = &self.interception {
@@ -101,7 +101,7 @@ fn row(text: &mut String, name: &str, what: &str) {
     let _ = writeln!(text, "  {name:<8} {what}");
 }
 
-/// What happens to new connections.
+/// Describes whether new connections are intercepted, and since when.
 fn fate(interception: &InterceptionStatus) -> String {
     let state = match interception.why {
         None => "intercepted".to_owned(),
@@ -134,8 +134,9 @@ fn memory(memory: &MemoryStatus) -> String {
     )
 }
 
-/// Traffic totals, and the rates since `before`.
+/// Formats traffic totals, and the rates since `before`.
 fn moved(now: &Status, before: Option<&Status>) -> String {
+    // Two statuses may be of the same moment.
     let time = before.map(|before| (now.uptime_s - before.uptime_s).max(1e-3));
     let of = |count: fn(&TrafficStatus) -> u64| {
         let total = count(&now.traffic);
@@ -162,7 +163,7 @@ fn moved(now: &Status, before: Option<&Status>) -> String {
     parts.join("; ")
 }
 
-/// What the compression of streams has saved.
+/// Formats the totals of compressed streams.
 fn compressed(done: &CompressionStatus) -> String {
     format!(
         "{} streams; {} sent for {}, {} received for {}",
@@ -174,7 +175,7 @@ fn compressed(done: &CompressionStatus) -> String {
     )
 }
 
-/// Whether there is more to say than the classes of the sessions do.
+/// Returns whether there are forecasts. Without them, the rows of the classes already show the demand.
 fn is_on_demand(demand: &DemandStatus) -> bool {
     demand.foreseen_bytes > 0 || demand.forecasts_used + demand.forecasts_unused > 0
 }
@@ -188,7 +189,7 @@ fn demand_row(demand: &DemandStatus) -> String {
     )
 }
 
-/// The text of a cell.
+/// Formats a cell of the table of connections.
 type Cell = fn(&ConnectionStatus) -> String;
 
 fn connection_table(connections: &[ConnectionStatus], role: Role) -> String {
@@ -201,11 +202,12 @@ fn connection_table(connections: &[ConnectionStatus], role: Role) -> String {
     table.to_string()
 }
 
-/// A gateway alone has no hop and no peer.
+/// Returns the columns of the table of connections. A solo gateway has none for hop and peer.
 fn columns(role: Role) -> Vec<(&'static str, Cell)> {
     let alone = role == Role::Solo;
     let (up, down) = if alone { ("up", "down") } else { ("to hop", "from hop") };
-    // Of a connection that a client behind the terminal opened, a hub sends the download to the hop.
+    // Named by direction relative to the hop: a hub sends the download of a terminal's client to the hop,
+    // so "up" and "down" would be ambiguous.
     let (onto, off) =
         if alone { ("up limited by", "down by") } else { ("to hop limited by", "from by") };
     let mut columns: Vec<(&str, Cell)> = vec![
@@ -231,7 +233,7 @@ fn columns(role: Role) -> Vec<(&'static str, Cell)> {
     columns
 }
 
-/// The client's address, marked if only the peer vouches for it.
+/// Formats the client's address, with a mark if it is only claimed by the peer.
 fn client(connection: &ConnectionStatus) -> String {
     let claimed = if connection.client_claimed { " (claimed)" } else { "" };
     format!("{}{claimed}", connection.client)

@@ -1,25 +1,25 @@
-//! One sentence about a session, for people: text, log and dashboard share it.
+//! Assessment of a session in one sentence, shared by text, log and dashboard.
 
 use serde::{Deserialize, Serialize};
 use units::BitRate;
 
 use super::SessionStatus;
 
-/// Loss above which a link is not as it should be.
+/// Loss rate above which a session gets a warning.
 const LOSS: f64 = 0.1;
-/// Queueing delay above which it is not, in milliseconds.
+/// Queueing delay above which a session gets a warning, in milliseconds.
 const QUEUE_MS: f64 = 500.0;
 
-/// How a session is, in a word.
+/// State of a session at a glance.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Health {
-    /// As it should be.
+    /// The session works as expected.
     #[default]
     Good,
-    /// It works, but not at its best.
+    /// The session works, but not at its best.
     Warn,
-    /// It does not work, or far from its best.
+    /// The session does not work, or far from its best.
     Bad,
 }
 
@@ -29,13 +29,13 @@ pub enum Health {
 pub struct OverloadStatus {
     /// The configured or reported rate.
     pub rate_bit_s: u64,
-    /// What the link carries of it.
+    /// Rate that the link carries of it.
     pub carries_bit_s: u64,
     /// Share of the bytes that are lost, 0 to 1.
     pub loss: f64,
-    /// Round-trip time.
+    /// Current round-trip time.
     pub rtt_ms: f64,
-    /// The shortest round-trip time so far.
+    /// Shortest round-trip time so far.
     pub base_rtt_ms: f64,
 }
 
@@ -52,7 +52,7 @@ impl From<&slacp::Overload> for OverloadStatus {
 }
 
 impl OverloadStatus {
-    /// The sentence; `source` is where the rate comes from, such as `configured`.
+    /// Describes the overload in a sentence. `source`: origin of the rate, such as `configured`.
     pub(crate) fn sentence(&self, source: &str) -> String {
         format!(
             "loss {:.0} %, RTT {:.0} instead of {:.0} ms: the {source} rate of {} exceeds the link, \
@@ -66,25 +66,26 @@ impl OverloadStatus {
     }
 }
 
-/// A rate to three figures: more would claim what is not measured.
+/// Rounds a rate to three digits, since more would suggest a precision that was not measured.
 fn bit_rate(rate: u64) -> BitRate {
     let unit = 10u64.pow(rate.max(1).ilog10().saturating_sub(2));
     BitRate::from_bits_per_second((rate + unit / 2) / unit * unit)
 }
 
 impl SessionStatus {
-    /// Where a rate that is not measured comes from, as an adjective.
+    /// Returns the origin of a rate that is not measured, as an adjective.
     pub(crate) fn rate_adjective(&self) -> &'static str {
         if self.told_bit_s.is_some() { "reported" } else { "configured" }
     }
 
-    /// Sets health and verdict by the other fields.
+    /// Sets `health` and `verdict` from the other fields.
     pub(crate) fn judge(&mut self) {
         (self.health, self.verdict) = self.judgement();
     }
 
     fn judgement(&self) -> (Health, String) {
         let source = self.rate_adjective();
+        // By severity: the first problem found is the one to show.
         if !self.reachable {
             return (Health::Bad, "does not answer: its connections are frozen".to_owned());
         }

@@ -1,4 +1,4 @@
-//! What is asked of the endpoint: counters, shares, what was learnt about paths.
+//! Queries of the endpoint: counters, shares, measurements of paths.
 
 use std::collections::BTreeMap;
 use std::sync::MutexGuard;
@@ -18,7 +18,7 @@ use super::{Demand, Hop, State};
 use crate::figures::status::{ChannelStatus, ClassStatus, LinkStatus, WorkerStatus};
 
 impl Hop {
-    /// What waits in all sessions together, and what is foreseen.
+    /// Returns the demand of all sessions together, for a modem with capacity on demand.
     pub(crate) fn demand(&self, now: Instant) -> Demand {
         self.demand_after(now, 0)
     }
@@ -28,14 +28,14 @@ impl Hop {
         parts.reduce(Demand::plus).unwrap_or_default()
     }
 
-    /// How many forecasts came true and failed; `None` if none are made.
+    /// Returns the numbers of forecasts that came true and that failed; `None` without forecasts.
     pub(crate) fn forecasts(&self) -> Option<Forecasts> {
         let counts = self.each().filter_map(|it| it.forecast.as_ref().map(Forecast::counts));
         counts.reduce(Forecasts::plus)
     }
 
-    /// Time for which what all sessions together have sent so far occupies the link, at the portion of its
-    /// rate that they use.
+    /// Returns the link time of all that the sessions have sent so far, at the portion of the rate that
+    /// they use.
     pub(crate) fn spent(&self) -> Duration {
         self.each().map(|state| state.endpoint.link_use().spent).sum()
     }
@@ -45,7 +45,7 @@ impl Hop {
         self.each().map(|state| state.endpoint.held().get()).sum()
     }
 
-    /// The threads that carry sessions; none if there is one.
+    /// Returns the status of a hub's worker threads; empty with a single thread.
     pub(crate) fn workers(&self) -> Vec<WorkerStatus> {
         if self.parts() < 2 {
             return Vec::new();
@@ -57,17 +57,18 @@ impl Hop {
         self.each().map(row).collect()
     }
 
-    /// The names of all sessions.
+    /// The names (parameter 5) of all sessions.
     pub(crate) fn names(&self) -> Vec<u64> {
         self.each().flat_map(|state| state.endpoint.names()).collect()
     }
 
-    /// The succession token of each peer.
+    /// Returns the succession token of each peer.
     pub(crate) fn succession_tokens(&self) -> BTreeMap<PublicKey, u64> {
         self.each().flat_map(|state| state.endpoint.succession_tokens()).collect()
     }
 
-    /// Where sessions' peers were last heard over UDP.
+    /// Returns the last UDP addresses of the sessions' peers. Peers over TCP are left out: nothing can be
+    /// sent to them once their connection has ended.
     pub(crate) fn contacts(&self) -> Vec<Contact> {
         let mut contacts: Vec<Contact> =
             self.each().flat_map(|state| state.endpoint.contacts()).collect();
@@ -75,12 +76,12 @@ impl Hop {
         contacts
     }
 
-    /// Counts from now on what sessions carry, for [`Self::take_usage`].
+    /// Starts counting the sessions' traffic, for [`Self::take_usage`].
     pub(crate) fn keep_tally(&self) {
         self.each().for_each(|mut state| _ = state.tally.get_or_insert_default());
     }
 
-    /// Takes what was carried since the last call: whose, in which class, and how much.
+    /// Takes the traffic since the last call: peer, class, volume.
     pub(crate) fn take_usage(&self) -> Vec<(PublicKey, String, Usage)> {
         let take = |mut state: MutexGuard<'_, State>| state.tally.as_mut().map(Tally::take);
         let taken = self.each().filter_map(take).flatten().collect::<Vec<_>>();
@@ -91,7 +92,7 @@ impl Hop {
         taken.into_iter().map(|(peer, class, usage)| (peer, name(class), usage)).collect()
     }
 
-    /// Traffic of each class in a session.
+    /// Returns the traffic of each class in a session.
     pub(crate) fn class_status(&self, session: SessionId) -> Vec<ClassStatus> {
         let state = self.lock(session);
         let row = |(class, id): (&Definition, ClassId)| {
@@ -110,8 +111,8 @@ impl Hop {
         self.0.classes.read().all().filter_map(row).collect()
     }
 
-    /// Traffic on a session's packet channels: those of our classes, and those on which anything
-    /// arrived.
+    /// Returns the traffic on a session's packet channels: those of our classes, and others that were
+    /// used.
     pub(crate) fn channel_status(&self, session: SessionId) -> Vec<ChannelStatus> {
         let (state, classes) = (self.lock(session), self.0.classes.read());
         let row = |channel: ChannelId| {
@@ -127,7 +128,8 @@ impl Hop {
         (0..).map_while(ChannelId::new).filter_map(row).collect()
     }
 
-    /// The links of a session that may have several, by their names in the configuration.
+    /// Returns the status of the links of a multi-link session, with their configured names. Empty for
+    /// other sessions.
     pub(crate) fn link_status(&self, session: SessionId, names: &[String]) -> Vec<LinkStatus> {
         let links = self.lock(session).endpoint.link_stats(session).unwrap_or_default();
         let row = |link: LinkStats| {
@@ -137,21 +139,21 @@ impl Hop {
         links.into_iter().filter_map(row).collect()
     }
 
-    /// The links on which nothing of a session arrives, by their numbers.
+    /// Returns the numbers of the links on which nothing of a session arrives.
     pub(crate) fn silent_links(&self, session: SessionId) -> Vec<u8> {
         self.lock(session).endpoint.silent_links(session)
     }
 
-    /// A session's share of the rate.
+    /// Returns a session's share of the rate: weight, guarantee, maximum.
     pub(crate) fn share(&self, session: SessionId) -> Option<SessionShare> {
         self.lock(session).endpoint.share(session)
     }
 
-    /// What was learnt about paths.
+    /// Returns the measurements of paths, for the process after this one.
     pub(crate) fn memories(&self, now: Instant) -> Vec<(PathKey, PathMemory)> {
         let mut newest: BTreeMap<PathKey, PathMemory> = BTreeMap::new();
         for (path, memory) in self.each().flat_map(|state| state.endpoint.memories(now)) {
-            // All parts were told what is stored; the one with the terminal knows better.
+            // All parts got the stored measurements; the part with the terminal has a newer one.
             let known = newest.entry(path).or_insert(memory);
             if memory.age < known.age {
                 *known = memory;
@@ -160,43 +162,43 @@ impl Hop {
         newest.into_iter().collect()
     }
 
-    /// Counters of a session.
+    /// Returns the counters of a session; `None` once it has ended.
     pub(crate) fn stats(&self, session: SessionId) -> Option<Stats> {
         self.lock(session).endpoint.stats(session)
     }
 
-    /// How many connections ended with a session that is over. Asked once.
+    /// Takes the number of streams that were open when a session ended; 0 if called again.
     pub(crate) fn take_lost(&self, session: SessionId) -> usize {
         self.lock(session).lost.remove(&session).unwrap_or_default()
     }
 
-    /// Makes a session record up to `noted` events from now on, and takes up to `taken` recorded
-    /// ones, in order of time.
+    /// Sets a session's event log to a capacity of `noted`, and takes up to `taken` of its entries in
+    /// order of time.
     pub(crate) fn events(&self, session: SessionId, noted: usize, taken: usize) -> Vec<LogEntry> {
         let mut state = self.lock(session);
-        // A session that has ended records nothing.
+        // Fails only for a session that has ended.
         let _ = state.endpoint.set_event_log(session, noted);
         let events = std::iter::from_fn(|| state.endpoint.poll_session_log(session));
         events.take(taken).collect()
     }
 
-    /// Statistics of a stream.
+    /// Returns the counters of a stream; `None` once it is gone.
     pub(crate) fn stream_stats(&self, session: SessionId, stream: StreamId) -> Option<StreamStats> {
         self.lock(session).endpoint.stream_stats(session, stream)
     }
 
-    /// What compressed streams have carried.
+    /// Returns the totals of all compressed streams.
     pub(crate) fn compressed(&self) -> Totals {
         let totals = self.each().map(|state| state.compression.totals());
         totals.reduce(Totals::plus).unwrap_or_default()
     }
 
-    /// The machines that a hub has not answered lately.
+    /// Returns the machines that a hub has recently left without an answer.
     pub(crate) fn strangers(&self, now: Instant) -> Vec<Stranger> {
         self.each().flat_map(|state| state.endpoint.strangers(now)).collect()
     }
 
-    /// Datagrams that belonged to no session.
+    /// Number of datagrams that belonged to no session.
     pub(crate) fn ignored(&self) -> u64 {
         self.each().map(|state| state.endpoint.ignored()).sum()
     }

@@ -1,4 +1,4 @@
-//! What is set while the endpoint runs.
+//! Commands that change settings of the running endpoint.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -35,7 +35,7 @@ impl Hop {
         accepted
     }
 
-    /// Ends the rate that [`Self::set_rate`] has set for a session.
+    /// Ends the validity of a rate set by [`Self::set_rate`].
     ///
     /// # Errors
     /// As [`Endpoint::expire_rate`].
@@ -45,21 +45,21 @@ impl Hop {
         accepted
     }
 
-    /// Sets the source of the rate. Returns whether all sessions accepted it.
+    /// Applies a reloaded `rate`. Returns false if some sessions keep theirs until they are set up again.
     pub(crate) fn configure_rate(&self, now: Instant, rate: &Rate) -> bool {
         let mut taken = true;
         self.command(|endpoint| taken &= endpoint.configure_rate(now, rate.clone()));
         taken
     }
 
-    /// Replaces the classes; `packets` gives them channels. Existing traffic stays in the class of
-    /// the same name, or moves to the default one.
+    /// Replaces the classes; with `packets`, they get packet channels. Existing traffic stays in the class
+    /// of the same name, or moves to the default class.
     ///
     /// # Errors
-    /// What is wrong with a class; then nothing changes.
+    /// The class that is invalid, and why; then nothing changes.
     pub(crate) fn configure_classes(&self, now: Instant, given: &Classes) -> Result<(), String> {
         let before = self.0.classes.read().clone();
-        // Only its classes and channels are used.
+        // Only its classes and channels are used, not the rate.
         let mut link = slacp::Config::new(BitRate::from_bits_per_second(0));
         let classes = before
             .succeeded_by(given.definitions(), &mut link)
@@ -74,87 +74,89 @@ impl Hop {
         Ok(())
     }
 
-    /// Sets the terminals to serve.
+    /// Sets the permitted terminals. Sessions of all others end.
     pub(crate) fn set_allowed(&self, now: Instant, allow: &[PublicKey]) {
         self.command(|endpoint| endpoint.set_allowed(now, allow.to_vec()));
     }
 
-    /// Sets the keys that a hub answers to.
+    /// Sets the keys under which a hub answers handshakes.
     pub(crate) fn set_identities(&self, identities: &[KeyPair]) {
         self.command(|endpoint| endpoint.set_identities(identities.to_vec()));
     }
 
-    /// Tells terminals of an earlier process that their sessions are lost.
+    /// Notifies the terminals of an earlier process that their sessions are lost.
     pub(crate) fn call(&self, contacts: Vec<Contact>) {
         self.part(0).endpoint.call(contacts);
         self.notify_drivers();
     }
 
-    /// Sets which sessions are another process's at the same address.
+    /// Sets the share of session indices that belongs to another process at the same address.
     pub(crate) fn set_sibling(&self, now: Instant, sibling: Option<&Sibling>) {
         self.command(|endpoint| endpoint.set_sibling(now, sibling.cloned()));
     }
 
-    /// Tells a terminal's endpoint which key will replace a hub's.
+    /// Sets the key that will replace a hub's, on a terminal.
     pub(crate) fn set_next_hub_key(&self, hub: PublicKey, next: Option<PublicKey>) {
         self.command(|endpoint| endpoint.set_next_hub_key(hub, next));
     }
 
-    /// Tells a terminal's endpoint at which addresses to try a hub.
+    /// Sets the addresses at which a terminal tries a hub.
     pub(crate) fn set_hub(&self, hub: PublicKey, addresses: &[SocketAddr]) {
         self.command(|endpoint| endpoint.set_hub(hub, addresses.to_vec()));
     }
 
-    /// Sets whether a terminal is to have a session with a hub.
+    /// Sets whether a terminal sets up a session with a hub whenever it has none. An existing session goes
+    /// on either way.
     pub(crate) fn want_hub(&self, hub: PublicKey, wanted: bool) {
         self.command(|endpoint| endpoint.want_hub(hub, wanted));
     }
 
-    /// Asks a session's peer whether it is there. Ignored for a session that has ended.
+    /// Probes whether a session's peer still answers. Ignored for a session that has ended.
     pub(crate) fn ask(&self, now: Instant, session: SessionId) {
         let _ = self.lock(session).endpoint.ask(now, session);
         self.notify_driver(session);
     }
 
-    /// Closes a session. Ignored for one that has ended.
+    /// Closes a session. Ignored for a session that has ended.
     pub(crate) fn close(&self, now: Instant, session: SessionId) {
         let _ = self.lock(session).endpoint.close(now, session, CloseReason::Shutdown);
         self.notify_driver(session);
     }
 
-    /// Tells all peers that this side is about to stop.
+    /// Announces to all peers that this side is about to stop.
     pub(crate) fn announce(&self, now: Instant, farewell: Farewell) {
         self.command(|endpoint| endpoint.announce(now, farewell));
     }
 
-    /// Sets which terminals share a forward link.
+    /// Sets the forward link of each terminal that shares one (`carrier`).
     pub(crate) fn set_aggregates(&self, now: Instant, of: &BTreeMap<PublicKey, AggregateId>) {
         self.command(|endpoint| endpoint.set_aggregates(now, of.clone()));
     }
 
-    /// Sets the memory limit of these terminals, from their next session on.
+    /// Sets the memory limits of terminals, which apply from their next sessions on.
     pub(crate) fn set_memory(&self, memory: &BTreeMap<PublicKey, ByteCount>) {
         self.command(|endpoint| endpoint.set_memory(memory.clone()));
     }
 
-    /// Sets the rates of these terminals' own on links, from their next session on.
+    /// Sets terminals' own rates by link number, which apply from their next sessions on.
     pub(crate) fn set_link_rates(&self, rates: &BTreeMap<PublicKey, BTreeMap<u8, Rate>>) {
         self.command(|endpoint| endpoint.set_link_rates(rates.clone()));
     }
 
-    /// Uses no more than this portion of rates that are not measured.
+    /// Limits sending to this portion of configured or reported rates, while another process of the hub
+    /// uses the rest. Measured rates are not affected.
     pub(crate) fn set_portion(&self, now: Instant, portion: f64) {
         self.command(|endpoint| endpoint.set_portion(now, portion));
     }
 
-    /// Sets a session's share of the rate. Ignored for a session that has ended.
+    /// Sets a session's weight, guarantee and maximum. Ignored for a session that has ended.
     pub(crate) fn set_share(&self, now: Instant, session: SessionId, share: SessionShare) {
         let _ = self.lock(session).endpoint.set_share(now, session, share);
         self.notify_driver(session);
     }
 
-    /// Gives classes of a session rates of their own, by name; what is `None` is as configured for
-    /// all. Ignored for a session that has ended.
+    /// Sets a session's own rates of classes, by class name. A rate that is `None` stays as configured for
+    /// all sessions. Ignored for a session that has ended.
     pub(crate) fn set_class_rates(
         &self,
         now: Instant,
@@ -171,7 +173,7 @@ impl Hop {
         self.notify_driver(session);
     }
 
-    /// Restores what an earlier gateway learnt about paths.
+    /// Restores path measurements of an earlier process.
     pub(crate) fn remember(&self, now: Instant, memories: &[(PathKey, PathMemory)]) {
         for mut state in self.each() {
             for (path, memory) in memories {

@@ -1,4 +1,4 @@
-//! What sessions may do between two turns of the driver ([`pep::work`]).
+//! Fair sharing of the thread: the work of sessions between two turns of the driver ([`pep::work`]).
 
 use pep::work::{CALL, OPENING};
 use slacp::SessionId;
@@ -6,16 +6,17 @@ use slacp::SessionId;
 use super::{Hop, HopEvent, Key, State, wake};
 use crate::hop::Stream;
 
-/// Streams of a session that are woken per turn: more than may work in one, as some find nothing to do.
+/// Maximum streams of a session woken per turn. More than can work in one turn, since some find nothing to
+/// do.
 const WOKEN_PER_TURN: usize = 128;
 
 impl Hop {
-    /// Begins a turn of a part's driver: what has waited for it goes on.
+    /// Begins a turn of a part's driver, and wakes the streams that have waited for it.
     pub(crate) fn begin_turn(&self, part: u8) {
         self.part(part).begin_turn();
     }
 
-    /// The next stream that a peer has opened, if its session may work.
+    /// Takes the next stream opened by a peer whose session may work in this turn.
     pub(super) fn next_opened(&self, state: &mut State) -> Option<HopEvent> {
         let State { opened, work, .. } = state;
         let (session, waiting) = opened.iter_mut().find(|(session, _)| work.permits(**session))?;
@@ -29,7 +30,7 @@ impl Hop {
 }
 
 impl State {
-    /// Forgets the streams that the peer of an ended session has opened and that nobody knows of yet.
+    /// Removes the streams opened by the peer of an ended session that the main loop has not taken yet.
     pub(super) fn forget_opened(&mut self, session: SessionId) {
         for (stream, _) in self.opened.remove(&session).into_iter().flatten() {
             self.streams.remove(&(session, stream));
@@ -37,6 +38,7 @@ impl State {
     }
 
     fn begin_turn(&mut self) {
+        // Sessions with waiting openings count when the turn is divided.
         self.opened.keys().for_each(|session| self.work.wait(*session));
         self.work.begin_turn();
         let Self { resting, streams, .. } = self;
@@ -52,22 +54,22 @@ impl State {
         });
     }
 
-    /// Whether something waits for the driver's next turn.
+    /// Returns whether a stream or an opening waits for the driver's next turn.
     pub(crate) fn wants_turn(&self) -> bool {
         !self.resting.is_empty() || !self.opened.is_empty()
     }
 
-    /// Whether a session may work before the driver's next turn.
+    /// Returns whether a session has any of its share left in this turn.
     pub(in crate::hop) fn may_work(&self, session: SessionId) -> bool {
         self.work.permits(session)
     }
 
-    /// Notes that data of a stream was moved.
+    /// Charges a session for a call that has moved `bytes` of a stream.
     pub(in crate::hop) fn charge(&mut self, session: SessionId, bytes: usize) {
         self.work.charge(session, CALL + bytes as u64);
     }
 
-    /// Wakes those who wait for a stream in the driver's next turn.
+    /// Queues a stream whose tasks are to be woken in the driver's next turn.
     pub(in crate::hop) fn rest(&mut self, key: Key) {
         self.work.wait(key.0);
         let (_, entry) = self.entry(key);

@@ -1,4 +1,4 @@
-//! Looks up how the kernel routes an address.
+//! Look-up of the type of the route to an address.
 
 use std::io;
 use std::net::IpAddr;
@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use netlink_packet_route::route::RouteType;
 use os::netlink::{RouteSocket, is_absence};
 
-/// Current type of the route to `destination`; `None` if there is no route.
+/// Returns the type of the current route to `destination`; `None` if there is no route.
 ///
 /// # Errors
 /// If the kernel does not answer.
@@ -21,8 +21,8 @@ fn no_route(error: io::Error) -> io::Result<Option<RouteType>> {
     if is_no_route(&error) { Ok(None) } else { Err(error) }
 }
 
-/// Whether it is one of the errors that `connect` would report: no route, or a route of type
-/// unreachable, prohibit or blackhole.
+/// Returns whether an error means no route, or a route of type unreachable, prohibit or blackhole. The
+/// kernel reports these by the errors of `connect`.
 pub(crate) fn is_no_route(error: &io::Error) -> bool {
     const NO_ROUTE: [i32; 5] =
         [libc::ENETUNREACH, libc::EHOSTUNREACH, libc::EACCES, libc::EINVAL, libc::ENETDOWN];

@@ -1,4 +1,4 @@
-//! The rows of tunnel, stack, names, HTTP, bundles and modem.
+//! Rows of the status text for tunnel, stack, names, HTTP, bundles and modem.
 
 use std::fmt::Write as _;
 
@@ -10,7 +10,7 @@ use super::super::{
 };
 use super::{bit_rate, bytes, seconds};
 
-/// Fate of the tunnel's packets.
+/// Formats the tunnel's packets.
 pub(super) fn packets(tunnel: &TunnelStatus) -> String {
     format!(
         "{} packets onto the hop, {} from it; {} prohibited, {} foreign, {} dropped",
@@ -18,7 +18,7 @@ pub(super) fn packets(tunnel: &TunnelStatus) -> String {
     )
 }
 
-/// How far the rotation of the hub's key has come.
+/// Formats the progress of the rotation of the hub's key.
 pub(super) fn next_key(next: &NextKeyStatus) -> String {
     let mut text = next.key.clone();
     match &next.until {
@@ -37,10 +37,10 @@ pub(super) fn next_key(next: &NextKeyStatus) -> String {
     text
 }
 
-/// The most terminals named that do not know the next key.
+/// Maximum terminals named that do not know the next key.
 const MOST_UNAWARE: usize = 8;
 
-/// Our own TCP towards the WAN.
+/// Formats the figures of skyhop's own TCP towards the WAN.
 pub(super) fn stack(stack: &StackStatus) -> String {
     format!(
         "skyhop, {}: {} connections hold {}; {} opened, {} accepted, {} with SNACK (SCPS-TP), {} with \
@@ -57,7 +57,7 @@ pub(super) fn stack(stack: &StackStatus) -> String {
     )
 }
 
-/// What became of questions for names.
+/// Formats the outcomes of DNS queries, rare ones only if they have occurred.
 pub(super) fn names(dns: &DnsStatus, role: Role) -> String {
     if role == Role::Hub {
         return format!("{} questions, {} without an answer", dns.questions, dns.failed);
@@ -79,7 +79,7 @@ pub(super) fn names(dns: &DnsStatus, role: Role) -> String {
     what
 }
 
-/// What became of requests of cleartext HTTP.
+/// Formats the outcomes of HTTP requests.
 pub(super) fn http(http: &HttpStatus, role: Role) -> String {
     if role == Role::Hub {
         let HttpStatus { requests, reused, hits, confirmed, saved_bytes, .. } = http;
@@ -108,7 +108,7 @@ pub(super) fn http(http: &HttpStatus, role: Role) -> String {
     what
 }
 
-/// What waits of bundles, and what became of others.
+/// Formats the bundles in the store, and the outcomes of others.
 pub(super) fn bundles(bundles: &BundlesStatus) -> String {
     let mut what = match bundles.waiting {
         0 => "none in the store".to_owned(),
@@ -131,7 +131,7 @@ pub(super) fn bundles(bundles: &BundlesStatus) -> String {
     what
 }
 
-/// What the modem reports over DLEP.
+/// Formats the state of the DLEP session and the modem's reports.
 pub(super) fn modem(dlep: &DlepStatus) -> String {
     let mut what = dlep.state.clone();
     if let Some(peer_type) = &dlep.peer_type {

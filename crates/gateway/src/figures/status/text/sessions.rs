@@ -1,4 +1,4 @@
-//! The rows of a session.
+//! Rows of the status text for a session.
 
 use std::fmt::Write as _;
 
@@ -28,7 +28,7 @@ pub(super) fn rows(text: &mut String, session: &SessionStatus) {
     session.channels.iter().filter(carries).for_each(|channel| channel_rows(text, channel));
 }
 
-/// Where the rate comes from; without a report of the modem, what stands in for it.
+/// Returns the source of the rate; without a report of the modem, its substitute.
 fn source(session: &SessionStatus) -> &str {
     let measured = session.rate_state.as_deref().is_some_and(|state| state != "tripped");
     match (session.rate_source.as_str(), session.told_for_s) {
@@ -38,7 +38,7 @@ fn source(session: &SessionStatus) -> &str {
     }
 }
 
-/// Rate, delay and loss.
+/// Formats rate, round-trip time, queue and loss of the path.
 pub(super) fn path(session: &SessionStatus) -> String {
     let mut path = format!("{} ({}", bit_rate(session.rate_bit_s), source(session));
     if let Some(state) = &session.rate_state {
@@ -86,7 +86,7 @@ fn received(session: &SessionStatus) -> String {
     )
 }
 
-/// Congestion marks, if either direction carries them.
+/// Formats the congestion marks, if either direction uses ECN.
 fn ecn(session: &SessionStatus) -> Option<String> {
     let received = session.ect_received + session.ce_received;
     if session.ecn.is_none() && received == 0 {
@@ -111,7 +111,7 @@ fn is_used(class: &ClassStatus) -> bool {
     class.sent_bytes > 0 || class.waiting_bytes > 0
 }
 
-/// A weight, with a guaranteed and a maximum rate if there are any.
+/// Formats a weight, with the guaranteed and the maximum rate if they are set.
 fn share(weight: u32, [guaranteed, maximum]: [Option<u64>; 2]) -> String {
     let mut share = format!("weight {weight}");
     if let Some(rate) = guaranteed {
@@ -123,7 +123,7 @@ fn share(weight: u32, [guaranteed, maximum]: [Option<u64>; 2]) -> String {
     share
 }
 
-/// What distinguishes a session's share of the hub's rate from those of the others.
+/// Formats a session's share of the hub's rate, unless it is the default.
 fn share_of(session: &SessionStatus) -> Option<String> {
     let rates = [session.guaranteed_bit_s, session.maximum_bit_s];
     let usual = session.weight <= 1 && rates == [None; 2];
@@ -147,7 +147,7 @@ fn class_row(text: &mut String, class: &ClassStatus) {
     row(text, "class", &format!("{what}; {sent} sent, {waiting} waiting"));
 }
 
-/// Traffic sent and received on a channel.
+/// Adds the rows of a packet channel: traffic sent, traffic received.
 fn channel_rows(text: &mut String, channel: &ChannelStatus) {
     let name = match &channel.class {
         Some(class) => format!("{} ({class})", channel.channel),

@@ -1,9 +1,9 @@
-//! The rows of terminals without a session.
+//! Rows of the status text for terminals without a session.
 
 use super::super::{AbsentStatus, StrangerStatus};
 use super::{row, seconds};
 
-/// Rows of each kind; JSON has all.
+/// Maximum rows of each kind. The JSON output has all.
 const MOST: usize = 20;
 
 pub(super) fn rows(text: &mut String, absent: &[AbsentStatus], strangers: &[StrangerStatus]) {
