@@ -52,7 +52,7 @@ impl Hop {
         taken
     }
 
-    /// Replaces the classes; with `packets`, they get packet channels. Existing traffic stays in the class
+    /// Replaces the classes. Existing traffic stays in the class
     /// of the same name, or moves to the default class.
     ///
     /// # Errors
