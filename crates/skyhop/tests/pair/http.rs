@@ -383,7 +383,7 @@ pub(crate) fn inside_a_site_by_tls() {
             &format!("{method} /new HTTP/1.1\r\nHost: mirror.example\r\n{close}"),
         );
         assert!(rogue.is_err(), "{rogue:?}");
-        distrustful.wait_for("the certificate of the server mirror.example does not verify");
+        distrustful.wait_for("cannot verify the certificate of mirror.example");
     }
     assert_eq!(count(&sockets, "stored"), 2);
     terminal.end_by(Signal::SIGTERM);
@@ -586,7 +586,7 @@ pub(crate) fn inside_a_disk_is_full() {
     let mut terminal = Gateway::run(command, &config);
     terminal.wait_for("ready");
     assert!(!get("/fresh-large").is_hit());
-    terminal.wait_for("are not written");
+    terminal.wait_for("pausing writes");
     let again = get("/fresh-large");
     assert_eq!((again.is_hit(), again.body.len()), (true, "/fresh-large".len() * 10_000));
     assert!(!get("/fresh/1").is_hit());
