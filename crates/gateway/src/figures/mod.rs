@@ -4,3 +4,4 @@ pub(crate) mod connections;
 pub(crate) mod counters;
 pub(crate) mod refused_connections;
 pub mod status;
+pub(crate) mod table;

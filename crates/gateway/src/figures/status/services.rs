@@ -2,21 +2,38 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Traffic of a tunnel, in packets.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[non_exhaustive]
-pub struct TunnelStatus {
-    /// Packets sent over the hop.
-    pub to_hop: u64,
-    /// Packets received from the hop and passed to the kernel for routing.
-    pub from_hop: u64,
-    /// Part of `from_hop`, dropped because the egress rules deny the destination.
-    pub prohibited: u64,
-    /// Packets from the hop that were dropped: the source is not behind its session, or the destination
-    /// is another terminal and `mesh` is off.
-    pub foreign: u64,
-    /// Packets dropped: not routable, without a session that accepts them, or refused by the device.
-    pub dropped: u64,
+use crate::figures::counters::Counters;
+use crate::figures::table::{Family, counter, gauge, table_of_figures};
+
+const PACKETS: Family = Family::counters(
+    "skyhop_tunnel_packets",
+    "fate",
+    "Packets of the tunnel; prohibited is part of from_hop",
+);
+const NAMES: Family = Family::counters(
+    "skyhop_names",
+    "fate",
+    "Questions for names; prefetched ones are part of crossed and not of asked",
+);
+const HTTP: Family =
+    Family::counters("skyhop_http", "fate", "Requests of cleartext HTTP; stored counts responses");
+const BUNDLES: Family = Family::counters("skyhop_bundles", "fate", "Bundles, by outcome");
+
+table_of_figures! {
+    /// Traffic of a tunnel, in packets.
+    pub struct TunnelStatus from(counters: &Counters, prohibited: u64) {
+        /// Packets sent over the hop.
+        to_hop: u64 = counters.packets_to_hop.get() => PACKETS.row("to_hop");
+        /// Packets received from the hop and passed to the kernel for routing.
+        from_hop: u64 = counters.packets_from_hop.get() => PACKETS.row("from_hop");
+        /// Part of `from_hop`, dropped because the egress rules deny the destination.
+        prohibited: u64 = prohibited => PACKETS.row("prohibited");
+        /// Packets from the hop that were dropped: the source is not behind its session, or the destination
+        /// is another terminal and `mesh` is off.
+        foreign: u64 = counters.packets_foreign.get() => PACKETS.row("foreign");
+        /// Packets dropped: not routable, without a session that accepts them, or refused by the device.
+        dropped: u64 = counters.packets_dropped.get() => PACKETS.row("dropped");
+    }
 }
 
 /// skyhop's own TCP on the WAN side of a solo gateway, since the gateway started.
@@ -45,38 +62,38 @@ pub struct StackStatus {
     pub unsent: u64,
 }
 
-/// DNS queries since the gateway started. A hub has `questions` and `failed` only.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[non_exhaustive]
-pub struct DnsStatus {
-    /// Queries of clients; on a hub, of terminals.
-    pub questions: u64,
-    /// Queries answered from the cache.
-    pub hits: u64,
-    /// Queries answered with an expired entry, because there was no other answer.
-    pub stale: u64,
-    /// Queries answered at once with an address of the pool.
-    pub instant: u64,
-    /// Queries that waited for the answer to another client's query.
-    pub coalesced: u64,
-    /// Queries that crossed the hop, including prefetches.
-    pub crossed: u64,
-    /// Answers fetched again before they expired.
-    pub prefetched: u64,
-    /// Queries that were resolved without the hop.
-    pub straight: u64,
-    /// Queries without an answer.
-    pub failed: u64,
-    /// Queries refused because too many were waiting.
-    pub refused: u64,
-    /// Round trips over the hop for which clients did not wait: `hits`, `stale` and `instant`.
-    pub saved_round_trips: u64,
-    /// Number of answers in the cache.
-    pub entries: u64,
-    /// Memory of the cache.
-    pub cache_bytes: u64,
-    /// Names that have an address of the pool.
-    pub names: u64,
+table_of_figures! {
+    /// DNS queries since the gateway started. A hub has `questions` and `failed` only.
+    pub struct DnsStatus from(stats: &names::NamesStats) {
+        /// Queries of clients; on a hub, of terminals.
+        questions: u64 = stats.questions => NAMES.row("asked");
+        /// Queries answered from the cache.
+        hits: u64 = stats.hits => NAMES.row("hit");
+        /// Queries answered with an expired entry, because there was no other answer.
+        stale: u64 = stats.stale => NAMES.row("stale");
+        /// Queries answered at once with an address of the pool.
+        instant: u64 = stats.instant => NAMES.row("instant");
+        /// Queries that waited for the answer to another client's query.
+        coalesced: u64 = stats.coalesced => NAMES.row("coalesced");
+        /// Queries that crossed the hop, including prefetches.
+        crossed: u64 = stats.asked => NAMES.row("crossed");
+        /// Answers fetched again before they expired.
+        prefetched: u64 = stats.prefetched => NAMES.row("prefetched");
+        /// Queries that were resolved without the hop.
+        straight: u64 = stats.straight => NAMES.row("straight");
+        /// Queries without an answer.
+        failed: u64 = stats.failed => NAMES.row("failed");
+        /// Queries refused because too many were waiting.
+        refused: u64 = stats.refused => NAMES.row("refused");
+        /// Round trips over the hop for which clients did not wait: `hits`, `stale` and `instant`.
+        saved_round_trips: u64 = stats.saved_round_trips() => counter("skyhop_names_saved_round_trips", "Round trips saved for clients");
+        /// Number of answers in the cache.
+        entries: u64 = stats.entries => gauge("skyhop_names_entries", "Answers in the cache");
+        /// Memory of the cache.
+        cache_bytes: u64 = stats.bytes.get() => gauge("skyhop_names_cache_bytes", "Memory of the cache");
+        /// Names that have an address of the pool.
+        names: u64 = stats.names => gauge("skyhop_names_pool", "Names with addresses of the pool");
+    }
 }
 
 impl DnsStatus {
@@ -86,153 +103,91 @@ impl DnsStatus {
     }
 }
 
-impl From<&names::NamesStats> for DnsStatus {
-    fn from(stats: &names::NamesStats) -> Self {
-        Self {
-            questions: stats.questions,
-            hits: stats.hits,
-            stale: stats.stale,
-            instant: stats.instant,
-            coalesced: stats.coalesced,
-            crossed: stats.asked,
-            prefetched: stats.prefetched,
-            straight: stats.straight,
-            failed: stats.failed,
-            refused: stats.refused,
-            saved_round_trips: stats.saved_round_trips(),
-            entries: stats.entries,
-            cache_bytes: stats.bytes.get(),
-            names: stats.names,
-        }
+table_of_figures! {
+    /// Requests of cleartext HTTP, since the gateway started. A hub has `requests`, `reused`, and those of its
+    /// cache.
+    pub struct HttpStatus from(stats: &http_cache::CacheStats, plain: u64, disk_errors: u64) {
+        /// Requests that the cache has examined.
+        requests: u64 = stats.requests => HTTP.row("asked");
+        /// Requests answered from the cache without asking the server.
+        hits: u64 = stats.hits => HTTP.row("hit");
+        /// Requests answered from the cache after the server had confirmed the response.
+        confirmed: u64 = stats.confirmed => HTTP.row("confirmed");
+        /// Requests answered with an expired response: during its validation, or for lack of another one.
+        stale: u64 = stats.stale => HTTP.row("stale");
+        /// Cacheable requests answered by servers.
+        misses: u64 = stats.misses => HTTP.row("miss");
+        /// Requests that a cache does not handle: other methods, parts of responses that are not stored.
+        passed: u64 = stats.passed => HTTP.row("passed");
+        /// Connections that were not HTTP, or not HTTP that the cache handles.
+        plain: u64 = plain => counter("skyhop_http_plain", "Connections to HTTP ports relayed unchanged");
+        /// Requests answered by a response that was on its way for another client.
+        collapsed: u64 = stats.collapsed => HTTP.row("collapsed");
+        /// Bytes of bodies that did not cross the hop; on a hub, that servers did not send.
+        saved_bytes: u64 = stats.saved_bytes => counter("skyhop_http_saved_bytes", "Bytes of bodies from the cache that were not sent again");
+        /// Round trips over the hop for which clients did not wait: as many as `hits`; 0 on a hub.
+        saved_round_trips: u64 = stats.hits;
+        /// Responses stored since the start.
+        stored: u64 = stats.stored => HTTP.row("stored");
+        /// Number of responses in the cache.
+        entries: u64 = stats.entries => gauge("skyhop_http_entries", "Responses in the cache");
+        /// Memory of the cache.
+        memory_bytes: u64 = stats.memory.get() => gauge("skyhop_http_memory_bytes", "Memory of the cache");
+        /// Bytes of the cache's files.
+        disk_bytes: u64 = stats.disk.get() => gauge("skyhop_http_disk_bytes", "Files of the cache");
+        /// Files that could not be written or read.
+        disk_errors: u64 = disk_errors => counter("skyhop_http_disk_errors", "Files that could not be written or read");
+        /// Requests for which a hub reused an open connection.
+        reused: u64 = 0 => counter("skyhop_http_reused", "Requests over an idle connection of the hub");
     }
 }
 
-/// Requests of cleartext HTTP, since the gateway started. A hub has `requests`, `reused`, and those of its
-/// cache.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[non_exhaustive]
-pub struct HttpStatus {
-    /// Requests that the cache has examined.
-    pub requests: u64,
-    /// Requests answered from the cache without asking the server.
-    pub hits: u64,
-    /// Requests answered from the cache after the server had confirmed the response.
-    pub confirmed: u64,
-    /// Requests answered with an expired response: during its validation, or for lack of another one.
-    pub stale: u64,
-    /// Cacheable requests answered by servers.
-    pub misses: u64,
-    /// Requests that a cache does not handle: other methods, parts of responses that are not stored.
-    pub passed: u64,
-    /// Connections that were not HTTP, or not HTTP that the cache handles.
-    pub plain: u64,
-    /// Requests answered by a response that was on its way for another client.
-    pub collapsed: u64,
-    /// Bytes of bodies that did not cross the hop; on a hub, that servers did not send.
-    pub saved_bytes: u64,
-    /// Round trips over the hop for which clients did not wait: as many as `hits`; 0 on a hub.
-    pub saved_round_trips: u64,
-    /// Responses stored since the start.
-    pub stored: u64,
-    /// Number of responses in the cache.
-    pub entries: u64,
-    /// Memory of the cache.
-    pub memory_bytes: u64,
-    /// Bytes of the cache's files.
-    pub disk_bytes: u64,
-    /// Files that could not be written or read.
-    pub disk_errors: u64,
-    /// Requests for which a hub reused an open connection.
-    pub reused: u64,
-}
-
 impl HttpStatus {
-    /// Builds the status of a hub with the statistics of its cache.
+    /// The status of a hub, which saves its terminals bytes, but no round trips.
     pub(crate) fn of_hub(
         (requests, reused): (u64, u64),
         (stats, disk_errors): (http_cache::CacheStats, u64),
     ) -> Self {
-        let cache = Self::of_terminal(&stats, (0, disk_errors));
+        let cache = Self::new(&stats, 0, disk_errors);
         Self { requests, reused, saved_round_trips: 0, ..cache }
     }
+}
 
-    /// Builds the status of a terminal with the statistics of its cache.
-    pub(crate) fn of_terminal(
-        stats: &http_cache::CacheStats,
-        (plain, disk_errors): (u64, u64),
-    ) -> Self {
-        Self {
-            requests: stats.requests,
-            hits: stats.hits,
-            confirmed: stats.confirmed,
-            stale: stats.stale,
-            misses: stats.misses,
-            passed: stats.passed,
-            plain,
-            collapsed: stats.collapsed,
-            saved_bytes: stats.saved_bytes,
-            saved_round_trips: stats.hits,
-            stored: stats.stored,
-            entries: stats.entries,
-            memory_bytes: stats.memory.get(),
-            disk_bytes: stats.disk.get(),
-            disk_errors,
-            reused: 0,
-        }
+table_of_figures! {
+    /// Bundles since the gateway started.
+    pub struct BundlesStatus from(stats: &bundles::AgentStats, now: u64) {
+        /// Number of bundles in the store.
+        waiting: u64 = stats.waiting as u64 => gauge("skyhop_bundles_waiting", "Bundles in the store");
+        /// Bytes of the bundles in the store.
+        waiting_bytes: u64 = stats.bytes.get() => gauge("skyhop_bundles_waiting_bytes", "Bytes of bundles in the store");
+        /// Age of the oldest bundle in the store; 0 if it is empty.
+        oldest_s: f64 = oldest_s(stats, now) => gauge("skyhop_bundles_oldest_seconds", "Age of the oldest bundle in the store; 0 without bundles");
+        /// Bundles accepted into the store.
+        taken: u64 = stats.taken => BUNDLES.row("taken");
+        /// Bundles that the next node has stored.
+        forwarded: u64 = stats.forwarded => BUNDLES.row("forwarded");
+        /// Bundles delivered to services of this node.
+        delivered: u64 = stats.delivered => BUNDLES.row("delivered");
+        /// Bundles that expired in the store.
+        expired: u64 = stats.expired => BUNDLES.row("expired");
+        /// Bundles dropped because they had been received before.
+        duplicates: u64 = stats.duplicates => BUNDLES.row("duplicate");
+        /// Bundles not accepted.
+        refused: u64 = stats.refused => BUNDLES.row("refused");
+        /// Identities remembered to recognise duplicates.
+        remembered: u64 = stats.remembered as u64 => gauge("skyhop_bundles_remembered", "Bundles remembered to tell duplicates");
+        /// Status reports sent by this node.
+        #[serde(default)]
+        reports: u64 = stats.reports => counter("skyhop_bundle_reports", "Status reports sent");
+        /// Bundles reassembled from fragments.
+        #[serde(default)]
+        joined: u64 = stats.joined => BUNDLES.row("joined");
     }
 }
 
-/// Bundles since the gateway started.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
-#[non_exhaustive]
-pub struct BundlesStatus {
-    /// Number of bundles in the store.
-    pub waiting: u64,
-    /// Bytes of the bundles in the store.
-    pub waiting_bytes: u64,
-    /// Age of the oldest bundle in the store; 0 if it is empty.
-    pub oldest_s: f64,
-    /// Bundles accepted into the store.
-    pub taken: u64,
-    /// Bundles that the next node has stored.
-    pub forwarded: u64,
-    /// Bundles delivered to services of this node.
-    pub delivered: u64,
-    /// Bundles that expired in the store.
-    pub expired: u64,
-    /// Bundles dropped because they had been received before.
-    pub duplicates: u64,
-    /// Bundles not accepted.
-    pub refused: u64,
-    /// Identities remembered to recognise duplicates.
-    pub remembered: u64,
-    /// Status reports sent by this node.
-    #[serde(default)]
-    pub reports: u64,
-    /// Bundles reassembled from fragments.
-    #[serde(default)]
-    pub joined: u64,
-}
-
-impl BundlesStatus {
-    /// Builds the status at a wall-clock time, in milliseconds since 1970.
-    pub(crate) fn at(now: u64, stats: &bundles::AgentStats) -> Self {
-        let age = stats.oldest.map_or(0, |oldest| now.saturating_sub(oldest));
-        Self {
-            waiting: stats.waiting as u64,
-            waiting_bytes: stats.bytes.get(),
-            oldest_s: age as f64 / 1000.0,
-            taken: stats.taken,
-            forwarded: stats.forwarded,
-            delivered: stats.delivered,
-            expired: stats.expired,
-            duplicates: stats.duplicates,
-            refused: stats.refused,
-            remembered: stats.remembered as u64,
-            reports: stats.reports,
-            joined: stats.joined,
-        }
-    }
+/// The age of the oldest bundle at a wall-clock time, in milliseconds since 1970.
+fn oldest_s(stats: &bundles::AgentStats, now: u64) -> f64 {
+    stats.oldest.map_or(0.0, |oldest| now.saturating_sub(oldest) as f64 / 1000.0)
 }
 
 /// A bundle in the store.

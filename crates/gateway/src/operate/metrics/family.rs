@@ -13,6 +13,7 @@ use crate::figures::status::{
     AccountStatus, ChannelStatus, ClassStatus, CompressionStatus, HubStatus, LinkStatus,
     PolicyStatus, Role, SessionStatus, Status, UsageStatus,
 };
+use crate::figures::table::{Family, Table};
 
 /// The status at the time of a scrape, and a hub's accounts.
 #[derive(Debug)]
@@ -139,11 +140,11 @@ impl Collector for Snapshot {
         bypass(&self.status, &mut families)?;
         policies(&self.status, &mut families)?;
         hubs(&self.status, &mut families)?;
-        tunnel(&self.status, &mut families)?;
+        families.table(&self.status.tunnel)?;
         stack(&self.status, &mut families)?;
-        names(&self.status, &mut families)?;
-        http(&self.status, &mut families)?;
-        bundles(&self.status, &mut families)?;
+        families.table(&self.status.dns)?;
+        families.table(&self.status.http)?;
+        families.table(&self.status.bundles)?;
         bounds(&self.status, &mut families)?;
         modem(&self.status, &mut families)?;
         sessions(&self.status, &mut families)?;
@@ -178,6 +179,31 @@ impl Families<'_> {
         let mut encoder = self.0.encode_descriptor(name, help, None, MetricType::Counter)?;
         for (labels, value) in rows {
             ConstCounter::new(*value).encode(encoder.encode_family(labels)?)?;
+        }
+        Ok(())
+    }
+
+    /// Encodes the figures of a part of the status, if it is there. The rows of a family come together.
+    fn table<S: Table>(&mut self, part: &Option<S>) -> fmt::Result {
+        let Some(part) = part else { return Ok(()) };
+        let mut families: Vec<Family> = Vec::new();
+        for figure in S::FIGURES {
+            if !families.contains(&figure.metric.family) {
+                families.push(figure.metric.family);
+            }
+        }
+        for family in families {
+            let figures = S::FIGURES.iter().filter(|figure| figure.metric.family == family);
+            let labels = |value: &str| family.label.map_or(Vec::new(), |name| label(name, value));
+            let rows = figures.map(|it| (labels(it.metric.value), (it.number)(part)));
+            let Family { name, help, is_counter, .. } = family;
+            if is_counter {
+                let rows: Vec<_> = rows.map(|(labels, it)| (labels, it.count())).collect();
+                self.counter(name, help, &rows)?;
+            } else {
+                let rows: Vec<_> = rows.map(|(labels, it)| (labels, it.measure())).collect();
+                self.gauge(name, help, &rows)?;
+            }
         }
         Ok(())
     }
@@ -315,20 +341,6 @@ fn hubs(status: &Status, families: &mut Families<'_>) -> fmt::Result {
     families.gauge("skyhop_hub_state", "1 for the state of each hub of a terminal", &rows)
 }
 
-fn tunnel(status: &Status, families: &mut Families<'_>) -> fmt::Result {
-    let Some(tunnel) = &status.tunnel else { return Ok(()) };
-    let fates = [
-        ("to_hop", tunnel.to_hop),
-        ("from_hop", tunnel.from_hop),
-        ("prohibited", tunnel.prohibited),
-        ("foreign", tunnel.foreign),
-        ("dropped", tunnel.dropped),
-    ];
-    let rows = fates.map(|(fate, count)| (label("fate", fate), count));
-    let help = "Packets of the tunnel; prohibited is part of from_hop";
-    families.counter("skyhop_tunnel_packets", help, &rows)
-}
-
 fn stack(status: &Status, families: &mut Families<'_>) -> fmt::Result {
     let Some(stack) = &status.stack else { return Ok(()) };
     let kinds = [
@@ -344,90 +356,6 @@ fn stack(status: &Status, families: &mut Families<'_>) -> fmt::Result {
     families.total("skyhop_stack_retransmissions", help, stack.retransmissions)?;
     let help = "SYNs ignored because our own TCP had too many connections";
     families.total("skyhop_stack_ignored", help, stack.ignored)
-}
-
-fn names(status: &Status, families: &mut Families<'_>) -> fmt::Result {
-    let Some(dns) = &status.dns else { return Ok(()) };
-    let fates = [
-        ("asked", dns.questions),
-        ("hit", dns.hits),
-        ("stale", dns.stale),
-        ("instant", dns.instant),
-        ("coalesced", dns.coalesced),
-        ("crossed", dns.crossed),
-        ("prefetched", dns.prefetched),
-        ("straight", dns.straight),
-        ("failed", dns.failed),
-        ("refused", dns.refused),
-    ];
-    let rows = fates.map(|(fate, count)| (label("fate", fate), count));
-    let help = "Questions for names; prefetched ones are part of crossed and not of asked";
-    families.counter("skyhop_names", help, &rows)?;
-    let help = "Round trips saved for clients";
-    families.total("skyhop_names_saved_round_trips", help, dns.saved_round_trips)?;
-    families.one("skyhop_names_entries", "Answers in the cache", dns.entries as f64)?;
-    families.one("skyhop_names_cache_bytes", "Memory of the cache", dns.cache_bytes as f64)?;
-    families.one("skyhop_names_pool", "Names with addresses of the pool", dns.names as f64)
-}
-
-fn http(status: &Status, families: &mut Families<'_>) -> fmt::Result {
-    let Some(http) = &status.http else { return Ok(()) };
-    let fates = [
-        ("asked", http.requests),
-        ("hit", http.hits),
-        ("confirmed", http.confirmed),
-        ("stale", http.stale),
-        ("miss", http.misses),
-        ("passed", http.passed),
-        ("collapsed", http.collapsed),
-        ("stored", http.stored),
-    ];
-    let rows = fates.map(|(fate, count)| (label("fate", fate), count));
-    let help = "Requests of cleartext HTTP; stored counts responses";
-    families.counter("skyhop_http", help, &rows)?;
-    for (name, help, count) in [
-        ("skyhop_http_reused", "Requests over an idle connection of the hub", http.reused),
-        ("skyhop_http_plain", "Connections to HTTP ports relayed unchanged", http.plain),
-        (
-            "skyhop_http_saved_bytes",
-            "Bytes of bodies from the cache that were not sent again",
-            http.saved_bytes,
-        ),
-        ("skyhop_http_disk_errors", "Files that could not be written or read", http.disk_errors),
-    ] {
-        families.total(name, help, count)?;
-    }
-    families.one("skyhop_http_entries", "Responses in the cache", http.entries as f64)?;
-    families.one("skyhop_http_memory_bytes", "Memory of the cache", http.memory_bytes as f64)?;
-    families.one("skyhop_http_disk_bytes", "Files of the cache", http.disk_bytes as f64)
-}
-
-fn bundles(status: &Status, families: &mut Families<'_>) -> fmt::Result {
-    let Some(bundles) = &status.bundles else { return Ok(()) };
-    let fates = [
-        ("taken", bundles.taken),
-        ("forwarded", bundles.forwarded),
-        ("delivered", bundles.delivered),
-        ("joined", bundles.joined),
-        ("expired", bundles.expired),
-        ("duplicate", bundles.duplicates),
-        ("refused", bundles.refused),
-    ];
-    let rows = fates.map(|(fate, count)| (label("fate", fate), count));
-    families.counter("skyhop_bundles", "Bundles, by outcome", &rows)?;
-    families.one("skyhop_bundles_waiting", "Bundles in the store", bundles.waiting as f64)?;
-    let bytes = bundles.waiting_bytes as f64;
-    families.one("skyhop_bundles_waiting_bytes", "Bytes of bundles in the store", bytes)?;
-    let help = "Age of the oldest bundle in the store; 0 without bundles";
-    families.one("skyhop_bundles_oldest_seconds", help, bundles.oldest_s)?;
-    let remembered = bundles.remembered as f64;
-    families.one(
-        "skyhop_bundles_remembered",
-        "Bundles remembered to tell duplicates",
-        remembered,
-    )?;
-    let rows = [(Vec::new(), bundles.reports)];
-    families.counter("skyhop_bundle_reports", "Status reports sent", &rows)
 }
 
 fn bounds(status: &Status, families: &mut Families<'_>) -> fmt::Result {

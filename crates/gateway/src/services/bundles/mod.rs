@@ -129,7 +129,7 @@ impl Bundles {
     }
 
     fn status(&self) -> BundlesStatus {
-        BundlesStatus::at(clock::unix_millis(), &self.node.agent().stats())
+        BundlesStatus::new(&self.node.agent().stats(), clock::unix_millis())
     }
 
     fn warn_once(&mut self, hop: &Hop, session: SessionId) {

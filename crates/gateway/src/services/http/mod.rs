@@ -113,7 +113,7 @@ impl Http {
     fn status(&self) -> HttpStatus {
         let (stats, errors) = self.shared.kept.stats();
         let plain = self.shared.counters.plain.get();
-        HttpStatus::of_terminal(&stats, (plain, errors))
+        HttpStatus::new(&stats, plain, errors)
     }
 }
 

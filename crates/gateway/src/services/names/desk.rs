@@ -171,7 +171,7 @@ impl Service for Names {
     }
 
     fn add_status(&self, _: &Surroundings<'_>, status: &mut RoleStatus) {
-        status.dns = Some(DnsStatus::from(&lock(&self.resolver).stats()));
+        status.dns = Some(DnsStatus::new(&lock(&self.resolver).stats()));
     }
 }
 

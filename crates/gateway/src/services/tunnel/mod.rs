@@ -217,14 +217,8 @@ impl Tunnel {
 
     /// The tunnel's counters, with those of our table (`counts`).
     fn status(&self, counts: &BTreeMap<String, u64>) -> TunnelStatus {
-        let counters = &self.port.counters;
-        TunnelStatus {
-            to_hop: counters.packets_to_hop.get(),
-            from_hop: counters.packets_from_hop.get(),
-            prohibited: counts.get(REFUSED).copied().unwrap_or(0),
-            foreign: counters.packets_foreign.get(),
-            dropped: counters.packets_dropped.get(),
-        }
+        let prohibited = counts.get(REFUSED).copied().unwrap_or(0);
+        TunnelStatus::new(&self.port.counters, prohibited)
     }
 
     /// Connections and packets decided by each policy, and the number of prohibited packets.
