@@ -8,7 +8,7 @@
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
-use bundles::{Joiner, NewBundle, Node, Purpose, forwarded, parts, read};
+use bundles::{BundleNodeId, BundlePurpose, FragmentJoiner, NewBundle, forwarded, parts, read};
 
 /// Bytes that each round works through.
 const ROUND: usize = 32 << 20;
@@ -18,7 +18,7 @@ fn main() {
     for size in [1 << 10, 16 << 10, 256 << 10, 4 << 20] {
         let payload: Vec<u8> = (0..size).map(|at| (at / 3) as u8).collect();
         let bundle = made(&payload);
-        let node: Node = "ipn:3.0".parse().unwrap();
+        let node: BundleNodeId = "ipn:3.0".parse().unwrap();
         let cut = parts(&bundle, (size as u64 / 8).max(1_000)).unwrap();
         report(size, "made", || drop(black_box(made(&payload))));
         report(size, "read", || drop(black_box(read(&bundle).unwrap())));
@@ -27,7 +27,7 @@ fn main() {
             drop(black_box(parts(&bundle, (size as u64 / 8).max(1_000)).unwrap()));
         });
         report(size, "joined", || {
-            let mut joiner = Joiner::default();
+            let mut joiner = FragmentJoiner::default();
             cut.iter().for_each(|(_, part)| joiner.add(part.clone()).unwrap());
             drop(black_box(joiner.finish().unwrap()));
         });
@@ -42,7 +42,7 @@ fn made(payload: &[u8]) -> Vec<u8> {
         sequence: 1,
         lifetime: Duration::from_secs(3600),
         file_name: None,
-        purpose: Purpose::Data,
+        purpose: BundlePurpose::Data,
         payload,
     };
     bundle.encode()

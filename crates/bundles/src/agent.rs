@@ -7,40 +7,42 @@ mod routes;
 use core::time::Duration;
 use std::collections::BTreeMap;
 
-use shaping::Bucket;
+use shaping::TokenBucket;
 use thiserror::Error;
 use units::{ByteCount, Instant, Machine, earliest};
 
-use self::index::{Held, Index, State};
-use self::joining::Groups;
-pub use self::joining::Join;
-pub use self::routes::{AgentConfig, Limits, Neighbour, PeerId, Place, Refusal};
-use super::endpoint::Endpoint;
-use super::format::{BundleId, Fragment, Summary};
+use self::index::{BundleIndex, BundleStage, StoredBundle};
+use self::joining::FragmentGroups;
+pub use self::joining::FragmentJoin;
+pub use self::routes::{
+    AgentConfig, AgentLimits, BundleRefusal, BundleRoute, NeighbourConfig, PeerId,
+};
+use super::endpoint::BundleEndpoint;
+use super::format::{BundleId, BundleSummary, FragmentPosition};
 use super::report::report;
-use super::report_request::Happening;
+use super::report_request::ReportedEvent;
 
 /// First and longest pause after a node could not be reached, or had no room; pauses double.
-const PAUSES: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
+const RETRY_PAUSES: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
 /// Pause before a bundle is sent again that the next node does not accept.
-const UNWANTED: Duration = Duration::from_secs(300);
+const UNWANTED_PAUSE: Duration = Duration::from_secs(300);
 /// Pause before another attempt to remove a file, which can fail while an arriving bundle fills the disk.
-const REMOVAL: Duration = Duration::from_secs(2);
+const REMOVAL_PAUSE: Duration = Duration::from_secs(2);
 /// Pause before another attempt to join parts, for which all of them are read.
-const JOINING: Duration = Duration::from_secs(10);
+const JOIN_PAUSE: Duration = Duration::from_secs(10);
 /// Limits on status reports. Bundles decide where their reports go, and could flood a third party.
 const REPORTS_PER_SECOND: u32 = 10;
 const REPORTS_AT_ONCE: u32 = 100;
 
 /// A bundle in the store as its file describes it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Record {
+pub struct BundleRecord {
     /// Its identity.
     pub id: BundleId,
     /// The endpoint that created it.
-    pub source: Endpoint,
+    pub source: BundleEndpoint,
     /// The endpoint that it is addressed to.
-    pub destination: Endpoint,
+    pub destination: BundleEndpoint,
     /// Time of storage, in milliseconds since 1970.
     pub arrived: u64,
     /// Expiry, in milliseconds since 1970.
@@ -48,23 +50,23 @@ pub struct Record {
     /// Bytes in the store.
     pub length: u64,
     /// Its position in a larger bundle, if it is a fragment.
-    pub part: Option<Part>,
+    pub part: Option<FragmentRecord>,
 }
 
 /// A fragment of a larger bundle.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Part {
+pub struct FragmentRecord {
     /// Identity of the larger bundle.
     pub whole: BundleId,
     /// Position in its payload.
-    pub place: Fragment,
+    pub place: FragmentPosition,
     /// Bytes of payload.
     pub length: u64,
 }
 
-impl Record {
+impl BundleRecord {
     /// The record of a bundle that arrives at `now`, in milliseconds since 1970.
-    fn new(bundle: &Summary, now: u64) -> Self {
+    fn new(bundle: &BundleSummary, now: u64) -> Self {
         Self {
             id: bundle.id,
             source: bundle.source.clone(),
@@ -72,14 +74,14 @@ impl Record {
             arrived: now,
             expires: bundle.expires(now),
             length: bundle.length,
-            part: Part::of(bundle),
+            part: FragmentRecord::of(bundle),
         }
     }
 }
 
 /// Reason why a bundle is no longer in the store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Fate {
+pub enum BundleFate {
     /// The next node has stored it.
     Forwarded,
     /// It was delivered here.
@@ -90,18 +92,18 @@ pub enum Fate {
 
 /// State of a bundle as shown to users.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Whereabouts {
+pub enum BundleState {
     /// It waits to be forwarded, or is being sent.
     Waiting,
     /// It waits for its service on this node.
     Arrived,
     /// It is no longer in the store.
-    Gone(Fate),
+    Gone(BundleFate),
 }
 
 /// The party that hands over a bundle.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Origin {
+pub enum BundleOrigin {
     /// A program on this machine with access to the control socket.
     Here,
     /// Another node.
@@ -110,20 +112,20 @@ pub enum Origin {
 
 /// Identifies a bundle that is arriving.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Ticket(u64);
+pub struct IncomingTicket(u64);
 
 /// Decision about a bundle that is offered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Decision<T> {
+pub enum OfferDecision<T> {
     /// Take it.
     Take(T),
     /// It has been received before: the sender may forget it.
-    Have,
+    Duplicate,
 }
 
 /// Reason why a bundle that was being sent comes back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Returned {
+pub enum ReturnReason {
     /// The node could not be reached, or the connection was lost.
     Lost,
     /// The node has no room at present.
@@ -176,17 +178,17 @@ pub enum AgentWake {
 pub struct NoSuchBundle;
 
 #[derive(Debug)]
-struct Incoming {
-    from: Origin,
+struct BundleArrival {
+    from: BundleOrigin,
     id: Option<BundleId>,
     /// Bytes reserved in the store.
     length: u64,
     /// Its next hop, once that is known.
-    place: Option<Place>,
+    place: Option<BundleRoute>,
 }
 
 #[derive(Debug, Default)]
-struct Peer {
+struct PeerState {
     up: bool,
     /// Time before which it is not tried.
     paused: Option<Instant>,
@@ -210,12 +212,12 @@ struct Peer {
 #[derive(Debug)]
 pub struct Agent {
     config: AgentConfig,
-    index: Index,
-    incoming: BTreeMap<Ticket, Incoming>,
+    index: BundleIndex,
+    incoming: BTreeMap<IncomingTicket, BundleArrival>,
     next_ticket: u64,
-    peers: Vec<Peer>,
-    groups: Groups,
-    reporting: Bucket,
+    peers: Vec<PeerState>,
+    groups: FragmentGroups,
+    reporting: TokenBucket,
     stats: AgentStats,
 }
 
@@ -224,18 +226,18 @@ impl Agent {
     /// and expiry in milliseconds since 1970. Neither is checked against the limits.
     pub fn new(
         config: AgentConfig,
-        records: Vec<Record>,
-        known: Vec<(BundleId, Fate, u64)>,
+        records: Vec<BundleRecord>,
+        known: Vec<(BundleId, BundleFate, u64)>,
     ) -> Self {
-        let peers = config.peers.iter().map(|_| Peer::default()).collect();
+        let peers = config.peers.iter().map(|_| PeerState::default()).collect();
         let mut agent = Self {
             config,
-            index: Index::default(),
+            index: BundleIndex::default(),
             incoming: BTreeMap::new(),
             next_ticket: 0,
             peers,
-            groups: Groups::default(),
-            reporting: Bucket::new(REPORTS_PER_SECOND, REPORTS_AT_ONCE),
+            groups: FragmentGroups::default(),
+            reporting: TokenBucket::new(REPORTS_PER_SECOND, REPORTS_AT_ONCE),
             stats: AgentStats::default(),
         };
         for (id, fate, expires) in known {
@@ -247,18 +249,20 @@ impl Agent {
         for record in records {
             match agent.index.fate(&record.id) {
                 // The process ended after noting the bundle's end, before removing its file.
-                Some(fate) => agent.index.insert(record, Place::Here, State::Leaving(fate)),
+                Some(fate) => {
+                    agent.index.insert(record, BundleRoute::Here, BundleStage::Leaving(fate))
+                }
                 None => agent.place(record),
             }
         }
         agent
     }
 
-    fn place(&mut self, record: Record) {
+    fn place(&mut self, record: BundleRecord) {
         // A bundle without a route stays in the store, since the configuration may get the route back.
-        let place = self.config.route(&record.destination, None).unwrap_or(Place::Nowhere);
+        let place = self.config.route(&record.destination, None).unwrap_or(BundleRoute::Nowhere);
         self.keep_part(&record, place);
-        self.index.insert(record, place, State::Waiting);
+        self.index.insert(record, place, BundleStage::Waiting);
     }
 
     /// The configuration.
@@ -278,12 +282,12 @@ impl Agent {
     }
 
     /// The bundles in the store with their states, the oldest first.
-    pub fn list(&self) -> impl Iterator<Item = (&Record, Whereabouts)> {
+    pub fn list(&self) -> impl Iterator<Item = (&BundleRecord, BundleState)> {
         self.index.list()
     }
 
     /// State of a bundle, if it is known.
-    pub fn whereabouts(&self, id: &BundleId) -> Option<Whereabouts> {
+    pub fn whereabouts(&self, id: &BundleId) -> Option<BundleState> {
         self.index.whereabouts(id)
     }
 
@@ -294,33 +298,38 @@ impl Agent {
     /// The reason why it is refused, for now or for good.
     pub fn begin(
         &mut self,
-        from: Origin,
+        from: BundleOrigin,
         id: Option<BundleId>,
         length: u64,
-    ) -> Result<Decision<Ticket>, Refusal> {
+    ) -> Result<OfferDecision<IncomingTicket>, BundleRefusal> {
         if id.is_some_and(|id| self.index.knows(&id)) {
             self.stats.duplicates += 1;
-            return Ok(Decision::Have);
+            return Ok(OfferDecision::Duplicate);
         }
-        let room = self.room(from, id, length);
+        let room = self.check_room(from, id, length);
         self.stats.refused += u64::from(room.is_err());
         room?;
-        let ticket = Ticket(self.next_ticket);
+        let ticket = IncomingTicket(self.next_ticket);
         self.next_ticket += 1;
-        self.incoming.insert(ticket, Incoming { from, id, length, place: None });
-        Ok(Decision::Take(ticket))
+        self.incoming.insert(ticket, BundleArrival { from, id, length, place: None });
+        Ok(OfferDecision::Take(ticket))
     }
 
     /// Checks whether a bundle may arrive now.
-    fn room(&self, from: Origin, id: Option<BundleId>, length: u64) -> Result<(), Refusal> {
-        let Limits { largest, bytes, bundles, remembered, window, .. } = &self.config.limits;
+    fn check_room(
+        &self,
+        from: BundleOrigin,
+        id: Option<BundleId>,
+        length: u64,
+    ) -> Result<(), BundleRefusal> {
+        let AgentLimits { largest, bytes, bundles, remembered, window, .. } = &self.config.limits;
         if length > largest.get() {
-            return Err(Refusal::TooLarge);
+            return Err(BundleRefusal::TooLarge);
         }
         let (mut reserved, mut from_it, mut of_it) = (0, 0, 0);
         for other in self.incoming.values() {
             if id.is_some() && other.id == id {
-                return Err(Refusal::Busy);
+                return Err(BundleRefusal::Busy);
             }
             reserved += other.length;
             if other.from == from {
@@ -329,19 +338,19 @@ impl Agent {
         }
         // Bytes that one node announces and perhaps never sends leave room for others.
         if from_it > 0 && of_it + length > bytes.get() / 4 {
-            return Err(Refusal::Busy);
+            return Err(BundleRefusal::Busy);
         }
         // Twice the window, because the sender no longer counts bundles whose acknowledgement is under way.
         if from_it >= 2 * window {
-            return Err(Refusal::Busy);
+            return Err(BundleRefusal::Busy);
         }
         let count = self.index.len() + self.incoming.len();
         if self.index.bytes() + reserved + length > bytes.get() || count >= *bundles {
-            return Err(Refusal::Full);
+            return Err(BundleRefusal::Full);
         }
         // Every bundle in the store will have to be remembered.
         if count + self.index.remembered() >= *remembered {
-            return Err(Refusal::Memory);
+            return Err(BundleRefusal::Memory);
         }
         Ok(())
     }
@@ -353,33 +362,37 @@ impl Agent {
     /// The reason why it is refused. The ticket ends then, and with [`Decision::Have`].
     pub fn offer(
         &mut self,
-        ticket: Ticket,
+        ticket: IncomingTicket,
         now: u64,
-        bundle: &Summary,
-    ) -> Result<Decision<Record>, Refusal> {
-        let Some(incoming) = self.incoming.get_mut(&ticket) else { return Err(Refusal::Busy) };
+        bundle: &BundleSummary,
+    ) -> Result<OfferDecision<BundleRecord>, BundleRefusal> {
+        let Some(incoming) = self.incoming.get_mut(&ticket) else {
+            return Err(BundleRefusal::Busy);
+        };
         if self.index.knows(&bundle.id) {
             self.incoming.remove(&ticket);
             self.stats.duplicates += 1;
-            return Ok(Decision::Have);
+            return Ok(OfferDecision::Duplicate);
         }
         // From now on the same bundle is refused if it arrives by another way.
         let said = incoming.id.replace(bundle.id);
         let from = incoming.from;
-        let twin = |it: &(&Ticket, &Incoming)| *it.0 != ticket && it.1.id == Some(bundle.id);
+        let twin =
+            |it: &(&IncomingTicket, &BundleArrival)| *it.0 != ticket && it.1.id == Some(bundle.id);
         let checked = match said {
-            Some(said) if said != bundle.id => Err(Refusal::Malformed),
+            Some(said) if said != bundle.id => Err(BundleRefusal::Malformed),
             _ if self.incoming.iter().any(|it| twin(&it)) || self.is_joining(&bundle.id) => {
-                Err(Refusal::Busy)
+                Err(BundleRefusal::Busy)
             }
             _ => self.config.check(from, bundle, now),
         };
-        let checked = checked.and_then(|place| self.share(place, bundle.length).map(|()| place));
+        let checked =
+            checked.and_then(|place| self.check_share(place, bundle.length).map(|()| place));
         let new = checked.and_then(|place| self.is_new_part(place, bundle));
         if new == Ok(false) {
             self.incoming.remove(&ticket);
             self.stats.duplicates += 1;
-            return Ok(Decision::Have);
+            return Ok(OfferDecision::Duplicate);
         }
         let checked = new.and(checked);
         match (checked, self.incoming.get_mut(&ticket)) {
@@ -389,26 +402,26 @@ impl Agent {
             (checked, _) => {
                 self.incoming.remove(&ticket);
                 self.stats.refused += 1;
-                return Err(checked.err().unwrap_or(Refusal::Busy));
+                return Err(checked.err().unwrap_or(BundleRefusal::Busy));
             }
         }
-        Ok(Decision::Take(Record::new(bundle, now)))
+        Ok(OfferDecision::Take(BundleRecord::new(bundle, now)))
     }
 
     /// Checks whether there is room for a bundle to `place`: a quarter of the store stays free for other
     /// places. Otherwise two nodes, full of bundles for each other, would wait for ever.
-    fn share(&self, place: Place, length: u64) -> Result<(), Refusal> {
-        let Limits { bytes, bundles, .. } = self.config.limits;
+    fn check_share(&self, place: BundleRoute, length: u64) -> Result<(), BundleRefusal> {
+        let AgentLimits { bytes, bundles, .. } = self.config.limits;
         let (mut count, mut taken) = self.index.share(place);
         for other in self.incoming.values().filter(|it| it.place == Some(place)) {
             (count, taken) = (count + 1, taken + other.length);
         }
         let fits = taken + length <= bytes.get() - bytes.get() / 4 && count < bundles - bundles / 4;
-        fits.then_some(()).ok_or(Refusal::Full)
+        fits.then_some(()).ok_or(BundleRefusal::Full)
     }
 
     /// Records that the disk has a bundle: it may be acknowledged now.
-    pub fn stored(&mut self, ticket: Ticket, record: Record) {
+    pub fn stored(&mut self, ticket: IncomingTicket, record: BundleRecord) {
         let known = self.incoming.remove(&ticket);
         debug_assert!(known.is_some(), "what is stored was taken");
         debug_assert!(!self.index.knows(&record.id), "each is stored once");
@@ -417,7 +430,7 @@ impl Agent {
     }
 
     /// Ends the arrival of a bundle that does not come after all, or could not be stored.
-    pub fn abandon(&mut self, ticket: Ticket) {
+    pub fn abandon(&mut self, ticket: IncomingTicket) {
         self.incoming.remove(&ticket);
     }
 
@@ -438,8 +451,8 @@ impl Agent {
 
     /// Returns the next bundle to send and its node: the oldest one for a node that can be reached, within
     /// the node's window.
-    pub fn poll_send(&mut self) -> Option<(PeerId, Record)> {
-        let Limits { window, window_bytes, .. } = self.config.limits;
+    pub fn poll_send(&mut self) -> Option<(PeerId, BundleRecord)> {
+        let AgentLimits { window, window_bytes, .. } = self.config.limits;
         for (number, peer) in self.peers.iter_mut().enumerate() {
             if !peer.up || peer.paused.is_some() || peer.sending >= window {
                 continue;
@@ -453,7 +466,7 @@ impl Agent {
             }
             (peer.sending, peer.sending_bytes) = (peer.sending + 1, bytes);
             let record = record.clone();
-            self.index.set(&record.id, State::Sending(id));
+            self.index.set(&record.id, BundleStage::Sending(id));
             return Some((id, record));
         }
         None
@@ -464,36 +477,36 @@ impl Agent {
         let Some(PeerId(number)) = self.end_sending(id) else { return };
         // The node accepts bundles again, so its next pause is a short one.
         (self.peers[number].paused, self.peers[number].pause) = (None, None);
-        self.leave(id, Fate::Forwarded);
+        self.leave(id, BundleFate::Forwarded);
     }
 
     /// Handles a bundle that could not be sent; it will be sent again.
-    pub fn returned(&mut self, now: Instant, id: &BundleId, why: Returned) {
+    pub fn returned(&mut self, now: Instant, id: &BundleId, why: ReturnReason) {
         let Some(number) = self.end_sending(id) else { return };
         // Other bundles to the node are not affected.
-        if why == Returned::Unwanted {
-            return self.index.set(id, State::Paused(now + UNWANTED));
+        if why == ReturnReason::Unwanted {
+            return self.index.set(id, BundleStage::Paused(now + UNWANTED_PAUSE));
         }
         let peer = &mut self.peers[number.0];
         if peer.paused.is_none() {
-            let pause = peer.pause.unwrap_or(PAUSES.0);
+            let pause = peer.pause.unwrap_or(RETRY_PAUSES.0);
             peer.paused = Some(now + pause);
-            peer.pause = Some((pause * 2).min(PAUSES.1));
+            peer.pause = Some((pause * 2).min(RETRY_PAUSES.1));
         }
-        if why == Returned::NoRoom {
+        if why == ReturnReason::NoRoom {
             // There may be room for other bundles, which are tried first.
-            self.index.set(id, State::Paused(now + PAUSES.1));
+            self.index.set(id, BundleStage::Paused(now + RETRY_PAUSES.1));
             if self.index.first_for(number).is_some() {
                 return;
             }
         }
-        self.index.set(id, State::Waiting);
+        self.index.set(id, BundleStage::Waiting);
     }
 
     /// Ends the sending of a bundle. Returns the node that it was being sent to.
     fn end_sending(&mut self, id: &BundleId) -> Option<PeerId> {
         let held = self.index.get(id)?;
-        let (State::Sending(number), length) = (held.state, held.record.length) else {
+        let (BundleStage::Sending(number), length) = (held.state, held.record.length) else {
             return None;
         };
         let peer = self.peers.get_mut(number.0)?;
@@ -508,8 +521,8 @@ impl Agent {
     pub fn report(
         &mut self,
         (now, wall): (Instant, u64),
-        about: &Summary,
-        what: Happening,
+        about: &BundleSummary,
+        what: ReportedEvent,
         number: u64,
     ) -> Option<Vec<u8>> {
         let asked = about.reports.as_ref().is_some_and(|request| request.asks(what));
@@ -522,9 +535,9 @@ impl Agent {
 
     /// Returns the oldest bundle for a service of this node, or for the node itself (`None`), that is not
     /// being delivered. It is not returned again before [`Self::taken`] or [`Self::not_taken`].
-    pub fn next_arrived(&mut self, service: Option<&str>) -> Option<Record> {
+    pub fn take_arrived(&mut self, service: Option<&str>) -> Option<BundleRecord> {
         let record = self.index.first_here(service)?.clone();
-        self.index.set(&record.id, State::Delivering);
+        self.index.set(&record.id, BundleStage::Delivering);
         Some(record)
     }
 
@@ -537,9 +550,9 @@ impl Agent {
     ///
     /// # Errors
     /// If it is not being delivered.
-    pub fn taken(&mut self, id: &BundleId) -> Result<(), NoSuchBundle> {
+    pub fn handle_delivered(&mut self, id: &BundleId) -> Result<(), NoSuchBundle> {
         self.delivering(id)?;
-        self.leave(id, Fate::Delivered);
+        self.leave(id, BundleFate::Delivered);
         Ok(())
     }
 
@@ -547,43 +560,45 @@ impl Agent {
     ///
     /// # Errors
     /// If it is not being delivered.
-    pub fn not_taken(&mut self, id: &BundleId) -> Result<(), NoSuchBundle> {
+    pub fn handle_not_delivered(&mut self, id: &BundleId) -> Result<(), NoSuchBundle> {
         self.delivering(id)?;
-        self.index.set(id, State::Waiting);
+        self.index.set(id, BundleStage::Waiting);
         Ok(())
     }
 
-    fn delivering(&self, id: &BundleId) -> Result<&Held, NoSuchBundle> {
-        let held = self.index.get(id).filter(|held| held.state == State::Delivering);
+    fn delivering(&self, id: &BundleId) -> Result<&StoredBundle, NoSuchBundle> {
+        let held = self.index.get(id).filter(|held| held.state == BundleStage::Delivering);
         held.ok_or(NoSuchBundle)
     }
 
-    fn leave(&mut self, id: &BundleId, fate: Fate) {
+    fn leave(&mut self, id: &BundleId, fate: BundleFate) {
         let count = match fate {
-            Fate::Forwarded => &mut self.stats.forwarded,
-            Fate::Delivered => &mut self.stats.delivered,
-            Fate::Expired => &mut self.stats.expired,
+            BundleFate::Forwarded => &mut self.stats.forwarded,
+            BundleFate::Delivered => &mut self.stats.delivered,
+            BundleFate::Expired => &mut self.stats.expired,
         };
         *count += 1;
-        if let Some(Held { record: Record { part: Some(part), .. }, .. }) = self.index.get(id) {
+        if let Some(StoredBundle { record: BundleRecord { part: Some(part), .. }, .. }) =
+            self.index.get(id)
+        {
             self.groups.remove(*id, part);
         }
-        self.index.set(id, State::Leaving(fate));
+        self.index.set(id, BundleStage::Leaving(fate));
     }
 
     /// Returns the next bundle to remove from the disk, and its fate, to be remembered there until it
     /// expires.
-    pub fn poll_remove(&mut self) -> Option<(Record, Fate)> {
+    pub fn poll_remove(&mut self) -> Option<(BundleRecord, BundleFate)> {
         let (record, fate) = self.index.first_leaving()?;
         let record = record.clone();
-        self.index.set(&record.id, State::Removing(fate));
+        self.index.set(&record.id, BundleStage::Removing(fate));
         Some((record, fate))
     }
 
     /// Records that the disk remembers this bundle and has removed its file.
     pub fn removed(&mut self, id: &BundleId) {
         if let Some(held) = self.index.take(id)
-            && let State::Removing(fate) = held.state
+            && let BundleStage::Removing(fate) = held.state
         {
             self.index.remember(*id, fate, held.record.expires);
         }
@@ -591,8 +606,8 @@ impl Agent {
 
     /// Handles a bundle that could not be removed; it is tried again later.
     pub fn not_removed(&mut self, now: Instant, id: &BundleId) {
-        if let Some(State::Removing(fate)) = self.index.get(id).map(|held| held.state) {
-            self.index.set(id, State::Stuck(now + REMOVAL, fate));
+        if let Some(BundleStage::Removing(fate)) = self.index.get(id).map(|held| held.state) {
+            self.index.set(id, BundleStage::Stuck(now + REMOVAL_PAUSE, fate));
         }
     }
 
@@ -606,13 +621,13 @@ impl Agent {
     pub fn expire(&mut self, wall: u64) {
         self.index.forget(wall);
         for id in self.index.expired(wall) {
-            self.leave(&id, Fate::Expired);
+            self.leave(&id, BundleFate::Expired);
         }
     }
 
     /// All identities that must be remembered, for an owner that rewrites the list. It includes those being
     /// removed, which the disk may have noted already.
-    pub fn remembered(&self) -> impl Iterator<Item = (&BundleId, Fate, u64)> {
+    pub fn remembered(&self) -> impl Iterator<Item = (&BundleId, BundleFate, u64)> {
         self.index.all_remembered()
     }
 }

@@ -11,26 +11,26 @@ const LONGEST: usize = 255;
 
 /// A node ID, such as `ipn:2.0` or `dtn://ship/`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Node(NodeId);
+pub struct BundleNodeId(NodeId);
 
 /// An endpoint ID: a service of one node, such as `ipn:2.7` or `dtn://ship/mail`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Endpoint {
+pub struct BundleEndpoint {
     eid: Eid,
-    node: Node,
+    node: BundleNodeId,
 }
 
 /// The text is not a node ID.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
-#[error("expected {}", Node::FORM)]
+#[error("expected {}", BundleNodeId::FORM)]
 pub struct NodeError;
 
 /// The text is not an endpoint of a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
-#[error("expected {}", Endpoint::FORM)]
+#[error("expected {}", BundleEndpoint::FORM)]
 pub struct EndpointError;
 
-impl Node {
+impl BundleNodeId {
     /// Expected form, for error messages.
     pub const FORM: &str = "a node, like \"ipn:2.0\" or \"dtn://ship/\"";
 
@@ -39,7 +39,7 @@ impl Node {
     ///
     /// # Errors
     /// [`EndpointError`] if the scheme has no such service.
-    pub fn service(&self, service: &str) -> Result<Endpoint, EndpointError> {
+    pub fn service(&self, service: &str) -> Result<BundleEndpoint, EndpointError> {
         let service = match self.0 {
             NodeId::Dtn(_) => {
                 let known = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.~/".contains(&byte);
@@ -52,7 +52,9 @@ impl Node {
                 _ => return Err(EndpointError),
             },
         };
-        Endpoint::try_from(Eid::try_from((self.0.clone(), service)).map_err(|_| EndpointError)?)
+        BundleEndpoint::try_from(
+            Eid::try_from((self.0.clone(), service)).map_err(|_| EndpointError)?,
+        )
     }
 
     /// Returns `true` if services are numbers in the node's scheme.
@@ -61,8 +63,8 @@ impl Node {
     }
 
     /// The administrative endpoint of the node.
-    pub(super) fn itself(&self) -> Endpoint {
-        Endpoint { eid: self.eid(), node: self.clone() }
+    pub(super) fn admin_endpoint(&self) -> BundleEndpoint {
+        BundleEndpoint { eid: self.eid(), node: self.clone() }
     }
 
     pub(super) fn eid(&self) -> Eid {
@@ -70,28 +72,28 @@ impl Node {
     }
 }
 
-impl FromStr for Node {
+impl FromStr for BundleNodeId {
     type Err = NodeError;
 
     fn from_str(text: &str) -> Result<Self, NodeError> {
-        let endpoint: Endpoint = text.parse().map_err(|_| NodeError)?;
+        let endpoint: BundleEndpoint = text.parse().map_err(|_| NodeError)?;
         let own = endpoint.eid.is_admin_endpoint();
         own.then_some(endpoint.node).ok_or(NodeError)
     }
 }
 
-impl fmt::Display for Node {
+impl fmt::Display for BundleNodeId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)
     }
 }
 
-impl Endpoint {
+impl BundleEndpoint {
     /// Expected form, for error messages.
     pub const FORM: &str = "an endpoint, like \"ipn:2.7\" or \"dtn://ship/mail\"";
 
     /// The node of the endpoint.
-    pub fn node(&self) -> &Node {
+    pub fn node(&self) -> &BundleNodeId {
         &self.node
     }
 
@@ -105,7 +107,7 @@ impl Endpoint {
     }
 }
 
-impl TryFrom<Eid> for Endpoint {
+impl TryFrom<Eid> for BundleEndpoint {
     type Error = EndpointError;
 
     fn try_from(eid: Eid) -> Result<Self, EndpointError> {
@@ -120,11 +122,11 @@ impl TryFrom<Eid> for Endpoint {
         }
         let text = eid.to_string();
         let good = text.len() <= LONGEST && text.bytes().all(|byte| byte.is_ascii_graphic());
-        good.then_some(Self { eid, node: Node(node) }).ok_or(EndpointError)
+        good.then_some(Self { eid, node: BundleNodeId(node) }).ok_or(EndpointError)
     }
 }
 
-impl FromStr for Endpoint {
+impl FromStr for BundleEndpoint {
     type Err = EndpointError;
 
     fn from_str(text: &str) -> Result<Self, EndpointError> {
@@ -136,7 +138,7 @@ impl FromStr for Endpoint {
     }
 }
 
-impl fmt::Display for Endpoint {
+impl fmt::Display for BundleEndpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.eid.fmt(f)
     }
@@ -149,18 +151,18 @@ mod tests {
     #[test]
     fn nodes_and_endpoints_are_read_and_written() {
         for text in ["ipn:2.0", "ipn:1.7.0", "dtn://ship/"] {
-            assert_eq!(text.parse::<Node>().unwrap().to_string(), text);
+            assert_eq!(text.parse::<BundleNodeId>().unwrap().to_string(), text);
         }
         for none in ["", "ship", "ipn:2", "ipn:2.7", "dtn:none", "ipn:!.0", "dtn:///", "dtn://a/b"]
         {
-            assert_eq!(none.parse::<Node>(), Err(NodeError), "{none}");
+            assert_eq!(none.parse::<BundleNodeId>(), Err(NodeError), "{none}");
         }
         for (text, node, service) in [
             ("ipn:2.7", "ipn:2.0", Some("7")),
             ("dtn://ship/mail/in", "dtn://ship/", Some("mail/in")),
             ("dtn://ship/", "dtn://ship/", None),
         ] {
-            let endpoint: Endpoint = text.parse().unwrap();
+            let endpoint: BundleEndpoint = text.parse().unwrap();
             assert_eq!(
                 (endpoint.to_string(), endpoint.node().to_string()),
                 (text.into(), node.into())
@@ -169,13 +171,13 @@ mod tests {
         }
         let long = format!("dtn://{}/", "a".repeat(LONGEST));
         for none in ["dtn:none", "ipn:!.7", "mailto:a", "dtn://a b/", &long] {
-            assert_eq!(none.parse::<Endpoint>(), Err(EndpointError), "{none}");
+            assert_eq!(none.parse::<BundleEndpoint>(), Err(EndpointError), "{none}");
         }
     }
 
     #[test]
     fn a_node_has_services_of_its_scheme() {
-        let (ship, two): (Node, Node) =
+        let (ship, two): (BundleNodeId, BundleNodeId) =
             ("dtn://ship/".parse().unwrap(), "ipn:2.0".parse().unwrap());
         assert_eq!(ship.service("mail").unwrap().to_string(), "dtn://ship/mail");
         assert_eq!(two.service("7").unwrap().to_string(), "ipn:2.7");

@@ -16,7 +16,7 @@ use hardy_bpv7::hop_info::HopInfo;
 use sha2::{Digest as _, Sha256};
 use thiserror::Error;
 
-use super::endpoint::{Endpoint, EndpointError, Node};
+use super::endpoint::{BundleEndpoint, BundleNodeId, EndpointError};
 use super::file_name::FileName;
 use super::report_request::ReportRequest;
 
@@ -69,14 +69,14 @@ impl fmt::Display for BundleId {
 
 /// Position of a fragment in the payload of the whole bundle (RFC 9171 §4.3.1), in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Fragment {
+pub struct FragmentPosition {
     /// Offset of the fragment's first byte.
     pub offset: u64,
     /// Length of the whole's payload.
     pub total: u64,
 }
 
-impl Fragment {
+impl FragmentPosition {
     /// End of a fragment of this length. Remote values may overflow; no payload ends that far.
     pub(super) fn end(&self, length: u64) -> u64 {
         self.offset.saturating_add(length)
@@ -85,13 +85,13 @@ impl Fragment {
 
 /// Description of a bundle, from its primary and extension blocks.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Summary {
+pub struct BundleSummary {
     /// Its identity.
     pub id: BundleId,
     /// The endpoint that created it.
-    pub source: Endpoint,
+    pub source: BundleEndpoint,
     /// The endpoint that it is addressed to.
-    pub destination: Endpoint,
+    pub destination: BundleEndpoint,
     /// Creation time, in milliseconds since 1970; [`None`] if its source has no clock.
     pub created: Option<u64>,
     /// Lifetime, counted from the creation.
@@ -105,7 +105,7 @@ pub struct Summary {
     /// Sequence number, which distinguishes bundles of the same source and creation time.
     pub sequence: u64,
     /// Position in a larger bundle, if it is a fragment.
-    pub fragment: Option<Fragment>,
+    pub fragment: Option<FragmentPosition>,
     /// Identity of the whole; its own if it is not a fragment.
     pub whole: BundleId,
     /// `true` if it carries an administrative record (RFC 9171 §6).
@@ -116,7 +116,7 @@ pub struct Summary {
     pub length: u64,
 }
 
-impl Summary {
+impl BundleSummary {
     /// Expiry in milliseconds since 1970, for a bundle that arrived at `arrived`.
     pub fn expires(&self, arrived: u64) -> u64 {
         let born = self
@@ -133,7 +133,7 @@ fn millis(time: Duration) -> u64 {
 /// Why bytes are not accepted as a bundle.
 #[derive(Debug, Error)]
 #[non_exhaustive]
-pub enum Unreadable {
+pub enum UnreadableBundle {
     /// Not a bundle, or a malformed one.
     #[error("not a bundle: {0}")]
     Malformed(String),
@@ -146,7 +146,7 @@ pub enum Unreadable {
     Hops,
 }
 
-impl From<EndpointError> for Unreadable {
+impl From<EndpointError> for UnreadableBundle {
     fn from(_: EndpointError) -> Self {
         Self::Endpoint
     }
@@ -157,7 +157,7 @@ impl From<EndpointError> for Unreadable {
 ///
 /// # Errors
 /// [`Unreadable`] if the bundle is not accepted.
-pub fn read(bytes: &[u8]) -> Result<(Summary, Option<Vec<u8>>), Unreadable> {
+pub fn read(bytes: &[u8]) -> Result<(BundleSummary, Option<Vec<u8>>), UnreadableBundle> {
     match RewrittenBundle::parse(bytes, no_keys).map_err(malformed)? {
         RewrittenBundle::Valid { bundle, .. } => Ok((summary(&bundle, bytes)?, None)),
         RewrittenBundle::Rewritten { new_data, .. } => {
@@ -168,26 +168,27 @@ pub fn read(bytes: &[u8]) -> Result<(Summary, Option<Vec<u8>>), Unreadable> {
                     let summary = summary(&bundle, &kept)?;
                     Ok((summary, Some(kept)))
                 }
-                _ => Err(Unreadable::Malformed("it has no canonical form".to_owned())),
+                _ => Err(UnreadableBundle::Malformed("it has no canonical form".to_owned())),
             }
         }
         RewrittenBundle::Invalid { error, .. } => Err(malformed(error)),
     }
 }
 
-fn malformed(error: impl fmt::Display) -> Unreadable {
-    Unreadable::Malformed(error.to_string())
+fn malformed(error: impl fmt::Display) -> UnreadableBundle {
+    UnreadableBundle::Malformed(error.to_string())
 }
 
-fn summary(bundle: &Bundle, bytes: &[u8]) -> Result<Summary, Unreadable> {
+fn summary(bundle: &Bundle, bytes: &[u8]) -> Result<BundleSummary, UnreadableBundle> {
     if bundle.hop_count.as_ref().is_some_and(|hops| hops.count >= hops.limit) {
-        return Err(Unreadable::Hops);
+        return Err(UnreadableBundle::Hops);
     }
     let block = bundle.blocks.get(&PAYLOAD);
     let payload = block.map(|block| block.payload_range()).filter(|it| it.end <= bytes.len());
-    let payload = payload.ok_or_else(|| Unreadable::Malformed("it has no payload".to_owned()))?;
+    let payload =
+        payload.ok_or_else(|| UnreadableBundle::Malformed("it has no payload".to_owned()))?;
     let created = bundle.id.timestamp.creation_time();
-    Ok(Summary {
+    Ok(BundleSummary {
         id: BundleId::of(&bundle.id, payload.len() as u64),
         source: bundle.id.source.clone().try_into()?,
         destination: bundle.destination.clone().try_into()?,
@@ -201,7 +202,7 @@ fn summary(bundle: &Bundle, bytes: &[u8]) -> Result<Summary, Unreadable> {
             .id
             .fragment_info
             .as_ref()
-            .map(|it| Fragment { offset: it.offset, total: it.total_adu_length }),
+            .map(|it| FragmentPosition { offset: it.offset, total: it.total_adu_length }),
         whole: BundleId::of(&Id { fragment_info: None, ..bundle.id.clone() }, 0),
         is_administrative: bundle.flags.is_admin_record,
         reports: reports(bundle),
@@ -234,7 +235,7 @@ fn file_name(bundle: &Bundle, bytes: &[u8]) -> Option<FileName> {
 
 /// Purpose of a new bundle.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Purpose {
+pub enum BundlePurpose {
     /// Data of a program.
     Data,
     /// Data of a program; the source's node requests reports of its delivery or deletion.
@@ -247,9 +248,9 @@ pub enum Purpose {
 #[derive(Debug, Clone)]
 pub struct NewBundle<'a> {
     /// The endpoint that creates it.
-    pub source: &'a Endpoint,
+    pub source: &'a BundleEndpoint,
     /// The endpoint that it is addressed to.
-    pub destination: &'a Endpoint,
+    pub destination: &'a BundleEndpoint,
     /// Creation time, in milliseconds since 1970. Before 2000 the clock was never set: the bundle then
     /// carries its age instead.
     pub created: u64,
@@ -260,7 +261,7 @@ pub struct NewBundle<'a> {
     /// Name of the file that it carries.
     pub file_name: Option<&'a FileName>,
     /// Its purpose, which decides its flags.
-    pub purpose: Purpose,
+    pub purpose: BundlePurpose,
     /// The payload.
     pub payload: &'a [u8],
 }
@@ -272,11 +273,11 @@ impl NewBundle<'_> {
     /// Never: what is invalid cannot be expressed.
     pub fn encode(&self) -> Vec<u8> {
         let clocked = self.created.checked_sub(DTN_EPOCH).filter(|since| *since > 0);
-        let reported = self.purpose == Purpose::Reported;
+        let reported = self.purpose == BundlePurpose::Reported;
         let flags = Flags {
             // Nodes refuse fragments of administrative records (`check_part`).
-            do_not_fragment: self.purpose == Purpose::Administration,
-            is_admin_record: self.purpose == Purpose::Administration,
+            do_not_fragment: self.purpose == BundlePurpose::Administration,
+            is_admin_record: self.purpose == BundlePurpose::Administration,
             delivery_report_requested: reported,
             delete_report_requested: reported,
             report_status_time: reported,
@@ -287,7 +288,7 @@ impl NewBundle<'_> {
             .with_report_to(self.source.node().eid())
             .with_lifetime(self.lifetime);
         let mut add = |kind: Type, data: Vec<u8>| {
-            let block = std::mem::replace(&mut builder, scratch()).add_extension_block(kind);
+            let block = std::mem::replace(&mut builder, placeholder()).add_extension_block(kind);
             builder = block.expect("it is not the primary one").build(data.into());
         };
         // Not `with_hop_count`, whose flag for failure reports is forbidden in administrative records
@@ -306,7 +307,7 @@ impl NewBundle<'_> {
 }
 
 /// Placeholder for a builder that is moved out for a moment.
-fn scratch<'a>() -> Builder<'a> {
+fn placeholder<'a>() -> Builder<'a> {
     Builder::new(Default::default(), Default::default())
 }
 
@@ -315,7 +316,7 @@ fn scratch<'a>() -> Builder<'a> {
 ///
 /// Blocks that the source has signed or encrypted cannot be changed; the bundle is then forwarded
 /// unchanged.
-pub fn forwarded(bytes: &[u8], node: &Node, waited: Duration) -> Vec<u8> {
+pub fn forwarded(bytes: &[u8], node: &BundleNodeId, waited: Duration) -> Vec<u8> {
     let Ok(RewrittenBundle::Valid { bundle, .. }) = RewrittenBundle::parse(bytes, no_keys) else {
         return bytes.to_vec();
     };

@@ -5,9 +5,12 @@ use core::time::Duration;
 use pep::fuzzing::bounded;
 use units::{Instant, Machine};
 
-use super::tcpcl::{Role, Session, SessionConfig, SessionEvent};
-use super::transfer::{Received, Reception, Replies};
-use super::{Happening, Joiner, Node, Summary, forwarded, parts, read, read_report, report};
+use super::tcpcl::{ConnectionRole, SessionConfig, SessionEvent, TcpclConnection};
+use super::transfer::{ReceivedPiece, TransferReception, TransferReplies};
+use super::{
+    BundleNodeId, BundleSummary, FragmentJoiner, ReportedEvent, forwarded, parts, read,
+    read_report, report,
+};
 
 /// Largest bundle that is accepted, in bytes.
 const LARGEST: u64 = 100_000;
@@ -20,9 +23,9 @@ fn parse(bytes: &[u8]) {
     let (again, more) = read(kept).expect("what is kept is a bundle");
     assert_eq!((&again, more), (&summary, None), "canonical once, canonical for ever");
     assert!(summary.payload.end <= kept.len());
-    let node: Node = "ipn:5.0".parse().expect("a node");
+    let node: BundleNodeId = "ipn:5.0".parse().expect("a node");
     let _ = read_report(&kept[summary.payload.clone()]);
-    if let Some(said) = report(&summary, Happening::Delivered, &node, 1 << 40, 1) {
+    if let Some(said) = report(&summary, ReportedEvent::Delivered, &node, 1 << 40, 1) {
         let (about, _) = read(&said).expect("what is made is a bundle");
         let said = read_report(&said[about.payload]).expect("and a report");
         assert_eq!(said.id, summary.id);
@@ -37,10 +40,10 @@ fn parse(bytes: &[u8]) {
 }
 
 /// Splits a bundle into fragments and joins them; the result must be the same bundle.
-fn cut_and_join(bytes: &[u8], whole: &Summary) {
+fn cut_and_join(bytes: &[u8], whole: &BundleSummary) {
     let largest = bytes.len() as u64 - whole.payload.len() as u64 + 60;
     let Ok(cut) = parts(bytes, largest) else { return };
-    let mut joiner = Joiner::default();
+    let mut joiner = FragmentJoiner::default();
     for (id, part) in cut {
         let (summary, _) = read(&part).expect("a part is a bundle");
         assert_eq!((summary.id, summary.whole), (id, whole.whole));
@@ -59,13 +62,13 @@ fn cut_and_join(bytes: &[u8], whole: &Summary) {
 /// Bytes of a peer on a stream of the hop, as opener and as acceptor.
 fn transfer(bytes: &[u8], size: usize) -> Vec<u8> {
     let (mut reception, mut replies, mut got) =
-        (Reception::default(), Replies::default(), Vec::new());
+        (TransferReception::default(), TransferReplies::default(), Vec::new());
     for piece in bytes.chunks(size) {
         let mut input = piece;
         loop {
             match reception.handle(&mut input) {
-                Ok(Some(Received::Data(data))) => got.extend_from_slice(data),
-                Ok(Some(Received::Announced(_))) => {}
+                Ok(Some(ReceivedPiece::Data(data))) => got.extend_from_slice(data),
+                Ok(Some(ReceivedPiece::Announced(_))) => {}
                 Ok(None) => break,
                 Err(_) => return got,
             }
@@ -78,12 +81,12 @@ fn transfer(bytes: &[u8], size: usize) -> Vec<u8> {
 
 /// Bytes of a peer on a TCP connection; returns the events. With `sends`, the events depend on the size of
 /// the pieces.
-fn converse(bytes: &[u8], size: usize, role: Role, sends: bool) -> Vec<SessionEvent> {
+fn converse(bytes: &[u8], size: usize, role: ConnectionRole, sends: bool) -> Vec<SessionEvent> {
     let node = "ipn:1.0".parse().expect("a node");
     // Which bytes precede TLS depends on the pieces.
     let tls = sends && bytes.len() % 2 == 1;
     let config = SessionConfig { node, largest: LARGEST, tls };
-    let mut session = Session::new(Instant::ZERO, role, config);
+    let mut session = TcpclConnection::new(Instant::ZERO, role, config);
     let mut events: Vec<SessionEvent> = Vec::new();
     for piece in bytes.chunks(size) {
         session.handle_bytes(Instant::ZERO, piece);
@@ -95,8 +98,8 @@ fn converse(bytes: &[u8], size: usize, role: Role, sends: bool) -> Vec<SessionEv
                         session.send_part(Instant::ZERO, b"five!");
                     }
                 }
-                SessionEvent::Whole => session.stored(Instant::ZERO),
-                SessionEvent::Tls => session.secured(Instant::ZERO),
+                SessionEvent::BundleComplete => session.stored(Instant::ZERO),
+                SessionEvent::Tls => session.handle_tls_established(Instant::ZERO),
                 _ => {}
             }
             match (events.last_mut(), event) {
@@ -128,8 +131,8 @@ pub fn bundles(bytes: &[u8]) {
             assert!(once.starts_with(&in_pieces) || in_pieces.starts_with(&once));
             return;
         }
-        2 => Role::Active,
-        _ => Role::Passive,
+        2 => ConnectionRole::Active,
+        _ => ConnectionRole::Passive,
     };
     bounded(said, (0, 12), || {
         converse(said, piece, role, true);

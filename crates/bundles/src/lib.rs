@@ -25,12 +25,16 @@ mod tests;
 pub mod transfer;
 
 pub use agent::{
-    Agent, AgentConfig, AgentStats, AgentWake, Decision, Fate, Join, Limits, Neighbour,
-    NoSuchBundle, Origin, Part, PeerId, Place, Record, Refusal, Returned, Ticket, Whereabouts,
+    Agent, AgentConfig, AgentLimits, AgentStats, AgentWake, BundleFate, BundleOrigin, BundleRecord,
+    BundleRefusal, BundleRoute, BundleState, FragmentJoin, FragmentRecord, IncomingTicket,
+    NeighbourConfig, NoSuchBundle, OfferDecision, PeerId, ReturnReason,
 };
-pub use endpoint::{Endpoint, EndpointError, Node, NodeError};
+pub use endpoint::{BundleEndpoint, BundleNodeId, EndpointError, NodeError};
 pub use file_name::FileName;
-pub use format::{BundleId, Fragment, NewBundle, Purpose, Summary, Unreadable, forwarded, read};
-pub use parts::{Joiner, MOST_PARTS, PartsError, parts};
-pub use report::{Report, read_report, report};
-pub use report_request::{Happening, ReportRequest};
+pub use format::{
+    BundleId, BundlePurpose, BundleSummary, FragmentPosition, NewBundle, UnreadableBundle,
+    forwarded, read,
+};
+pub use parts::{FragmentJoiner, MOST_PARTS, PartsError, parts};
+pub use report::{StatusReport, read_report, report};
+pub use report_request::{ReportRequest, ReportedEvent};

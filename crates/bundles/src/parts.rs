@@ -6,7 +6,7 @@ use hardy_bpv7::bundle::{Bundle, FragmentInfo, RewrittenBundle};
 use hardy_bpv7::editor::{Chunk, Editor};
 use thiserror::Error;
 
-use super::format::{BundleId, Fragment, PAYLOAD};
+use super::format::{BundleId, FragmentPosition, PAYLOAD};
 
 /// Most fragments of a bundle that are made or kept: each is a file, and is remembered.
 pub const MOST_PARTS: usize = 1000;
@@ -95,14 +95,14 @@ pub(super) fn part_of(
 /// Joins fragments that are added in the order of their offsets. Where they overlap, the earlier one
 /// counts. Memory holds the payload and one fragment at a time.
 #[derive(Debug, Default)]
-pub struct Joiner {
+pub struct FragmentJoiner {
     /// The first fragment, whose other blocks become those of the whole.
     first: Option<Vec<u8>>,
     payload: Vec<u8>,
     total: u64,
 }
 
-impl Joiner {
+impl FragmentJoiner {
     /// Adds a fragment.
     ///
     /// # Errors
@@ -138,7 +138,7 @@ impl Joiner {
 /// each, in the order of positions. [`None`] if they leave a gap.
 pub(super) fn needed<T>(
     total: u64,
-    parts: impl Iterator<Item = (Fragment, u64, T)>,
+    parts: impl Iterator<Item = (FragmentPosition, u64, T)>,
 ) -> Option<Vec<T>> {
     let (mut until, mut needed) = (0, Vec::new());
     for (place, length, part) in parts {

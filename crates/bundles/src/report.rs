@@ -9,13 +9,13 @@ use hardy_bpv7::status_report::{
     AdministrativeRecord, BundleStatusReport, ReasonCode, StatusAssertion,
 };
 
-use super::endpoint::{Endpoint, Node};
-use super::format::{BundleId, DTN_EPOCH, NewBundle, Purpose, Summary};
-use super::report_request::Happening;
+use super::endpoint::{BundleEndpoint, BundleNodeId};
+use super::format::{BundleId, BundlePurpose, BundleSummary, DTN_EPOCH, NewBundle};
+use super::report_request::ReportedEvent;
 
 /// A status report received from another node.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Report {
+pub struct StatusReport {
     /// Identity of the bundle that it is about.
     pub id: BundleId,
     /// Source of that bundle.
@@ -30,9 +30,9 @@ pub struct Report {
 /// # Panics
 /// Never: what is invalid cannot be expressed.
 pub fn report(
-    about: &Summary,
-    what: Happening,
-    node: &Node,
+    about: &BundleSummary,
+    what: ReportedEvent,
+    node: &BundleNodeId,
     now: u64,
     sequence: u64,
 ) -> Option<Vec<u8>> {
@@ -42,29 +42,29 @@ pub fn report(
     let said = |it| (it == what).then_some(StatusAssertion(time));
     let record = AdministrativeRecord::BundleStatusReport(BundleStatusReport {
         bundle_id: identity(about),
-        received: said(Happening::Received),
-        forwarded: said(Happening::Forwarded),
-        delivered: said(Happening::Delivered),
-        deleted: said(Happening::Expired),
+        received: said(ReportedEvent::Received),
+        forwarded: said(ReportedEvent::Forwarded),
+        delivered: said(ReportedEvent::Delivered),
+        deleted: said(ReportedEvent::Expired),
         reason: match what {
-            Happening::Expired => ReasonCode::LifetimeExpired,
+            ReportedEvent::Expired => ReasonCode::LifetimeExpired,
             _ => ReasonCode::NoAdditionalInformation,
         },
     });
     let bundle = NewBundle {
-        source: &node.itself(),
+        source: &node.admin_endpoint(),
         destination: &request.to,
         created: now,
         sequence,
         lifetime: about.lifetime.max(Duration::from_secs(60)),
         file_name: None,
-        purpose: Purpose::Administration,
+        purpose: BundlePurpose::Administration,
         payload: &hardy_cbor::encode::emit(&record).0,
     };
     Some(bundle.encode())
 }
 
-fn identity(about: &Summary) -> Id {
+fn identity(about: &BundleSummary) -> Id {
     let created = about.created.map(|time| DtnTime::new(time.saturating_sub(DTN_EPOCH)));
     Id {
         source: about.source.eid().clone(),
@@ -78,7 +78,7 @@ fn identity(about: &Summary) -> Id {
 }
 
 /// Parses the payload of an administrative bundle; [`None`] if it is not a status report.
-pub fn read_report(payload: &[u8]) -> Option<Report> {
+pub fn read_report(payload: &[u8]) -> Option<StatusReport> {
     let (record, length) =
         hardy_cbor::decode::parse::<(AdministrativeRecord, usize)>(payload).ok()?;
     let AdministrativeRecord::BundleStatusReport(report) = record;
@@ -90,9 +90,9 @@ pub fn read_report(payload: &[u8]) -> Option<Report> {
         (&report.deleted, if expired { "expired" } else { "deleted" }),
     ];
     let happenings = happenings.into_iter().filter(|(it, _)| it.is_some()).map(|(_, what)| what);
-    let source = Endpoint::try_from(report.bundle_id.source.clone()).ok()?;
+    let source = BundleEndpoint::try_from(report.bundle_id.source.clone()).ok()?;
     let part = report.bundle_id.fragment_info.as_ref().map_or(0, |it| it.total_adu_length);
-    (length == payload.len()).then(|| Report {
+    (length == payload.len()).then(|| StatusReport {
         id: BundleId::of(&report.bundle_id, part),
         source: source.to_string(),
         happenings: happenings.collect(),

@@ -2,11 +2,11 @@
 
 use core::fmt;
 
-use super::endpoint::Endpoint;
+use super::endpoint::BundleEndpoint;
 
 /// An event in the life of a bundle that can be reported.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Happening {
+pub enum ReportedEvent {
     /// This node has stored it.
     Received,
     /// The next node has stored it.
@@ -17,7 +17,7 @@ pub enum Happening {
     Expired,
 }
 
-impl fmt::Display for Happening {
+impl fmt::Display for ReportedEvent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Received => "received",
@@ -32,7 +32,7 @@ impl fmt::Display for Happening {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ReportRequest {
     /// The endpoint that gets the reports (report-to).
-    pub to: Endpoint,
+    pub to: BundleEndpoint,
     /// Report the reception of the bundle.
     pub received: bool,
     /// Report that it was forwarded.
@@ -47,12 +47,12 @@ pub struct ReportRequest {
 
 impl ReportRequest {
     /// Returns `true` if a report of this event is requested.
-    pub fn asks(&self, happening: Happening) -> bool {
+    pub fn asks(&self, happening: ReportedEvent) -> bool {
         match happening {
-            Happening::Received => self.received,
-            Happening::Forwarded => self.forwarded,
-            Happening::Delivered => self.delivered,
-            Happening::Expired => self.deleted,
+            ReportedEvent::Received => self.received,
+            ReportedEvent::Forwarded => self.forwarded,
+            ReportedEvent::Delivered => self.delivered,
+            ReportedEvent::Expired => self.deleted,
         }
     }
 }

@@ -14,7 +14,7 @@
 use sha2::{Digest as _, Sha256};
 use thiserror::Error;
 
-use super::agent::Refusal;
+use super::agent::BundleRefusal;
 use super::format::BundleId;
 
 const VERSION: u8 = 1;
@@ -27,27 +27,27 @@ const STORED: u8 = 1;
 const REFUSED: u8 = 2;
 
 /// SHA-256 of a bundle's bytes.
-pub type Digest = [u8; 32];
+pub type BundleDigest = [u8; 32];
 
 /// Computes the digest of a bundle.
-pub fn digest(bundle: &[u8]) -> Digest {
+pub fn digest(bundle: &[u8]) -> BundleDigest {
     Sha256::digest(bundle).into()
 }
 
 /// First message of the opener.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Announcement {
+pub struct TransferAnnouncement {
     /// Identity of the bundle.
     pub id: BundleId,
     /// Digest of its bytes.
-    pub digest: Digest,
+    pub digest: BundleDigest,
     /// Number of its bytes.
     pub length: u64,
     /// `true` if the acceptor has to reply with the offset first.
     pub asks: bool,
 }
 
-impl Announcement {
+impl TransferAnnouncement {
     /// Encodes the announcement.
     pub fn encode(&self) -> Vec<u8> {
         let mut bytes = vec![VERSION, if self.asks { ASKS } else { 0 }];
@@ -74,7 +74,7 @@ impl Announcement {
 
 /// Reply of the acceptor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Reply {
+pub enum TransferReply {
     /// Send from this offset on.
     From(u64),
     /// The bundle is on disk.
@@ -83,7 +83,7 @@ pub enum Reply {
     Refused(u8),
 }
 
-impl Reply {
+impl TransferReply {
     /// Encodes the reply.
     pub fn encode(self) -> Vec<u8> {
         match self {
@@ -94,7 +94,7 @@ impl Reply {
     }
 
     /// The reply for a refusal.
-    pub fn refusal(why: Refusal) -> Self {
+    pub fn refusal(why: BundleRefusal) -> Self {
         Self::Refused(code(why))
     }
 
@@ -104,40 +104,40 @@ impl Reply {
     }
 }
 
-fn code(why: Refusal) -> u8 {
+fn code(why: BundleRefusal) -> u8 {
     match why {
-        Refusal::Full => 1,
-        Refusal::Disk => 2,
-        Refusal::Busy => 3,
-        Refusal::Memory => 4,
-        Refusal::Damaged => 5,
-        Refusal::TooLarge => 64,
-        Refusal::Lifetime => 65,
-        Refusal::Expired => 66,
-        Refusal::Future => 67,
-        Refusal::NoRoute => 68,
-        Refusal::Source => 69,
-        Refusal::Endpoint => 70,
-        Refusal::Malformed => 71,
+        BundleRefusal::Full => 1,
+        BundleRefusal::Disk => 2,
+        BundleRefusal::Busy => 3,
+        BundleRefusal::Memory => 4,
+        BundleRefusal::Damaged => 5,
+        BundleRefusal::TooLarge => 64,
+        BundleRefusal::Lifetime => 65,
+        BundleRefusal::Expired => 66,
+        BundleRefusal::Future => 67,
+        BundleRefusal::NoRoute => 68,
+        BundleRefusal::Source => 69,
+        BundleRefusal::Endpoint => 70,
+        BundleRefusal::Malformed => 71,
     }
 }
 
 /// Explains the code of a refusal, as far as this version knows it.
 pub fn explain(code: u8) -> String {
-    const ALL: [Refusal; 13] = [
-        Refusal::Full,
-        Refusal::Disk,
-        Refusal::Busy,
-        Refusal::Memory,
-        Refusal::Damaged,
-        Refusal::TooLarge,
-        Refusal::Lifetime,
-        Refusal::Expired,
-        Refusal::Future,
-        Refusal::NoRoute,
-        Refusal::Source,
-        Refusal::Endpoint,
-        Refusal::Malformed,
+    const ALL: [BundleRefusal; 13] = [
+        BundleRefusal::Full,
+        BundleRefusal::Disk,
+        BundleRefusal::Busy,
+        BundleRefusal::Memory,
+        BundleRefusal::Damaged,
+        BundleRefusal::TooLarge,
+        BundleRefusal::Lifetime,
+        BundleRefusal::Expired,
+        BundleRefusal::Future,
+        BundleRefusal::NoRoute,
+        BundleRefusal::Source,
+        BundleRefusal::Endpoint,
+        BundleRefusal::Malformed,
     ];
     let known = ALL.into_iter().find(|it| self::code(*it) == code);
     known.map_or_else(|| format!("reason {code}"), |it| it.to_string())
@@ -163,22 +163,22 @@ pub enum TransferError {
 
 /// Result of [`Reception::handle`].
 #[derive(Debug, PartialEq, Eq)]
-pub enum Received<'a> {
+pub enum ReceivedPiece<'a> {
     /// The announcement. The owner replies, and calls [`Reception::start`] unless it ends the transfer.
-    Announced(Announcement),
+    Announced(TransferAnnouncement),
     /// Bytes of the bundle.
     Data(&'a [u8]),
 }
 
 /// Acceptor's side of a transfer: pieces of any size in, an announcement and data out.
 #[derive(Debug, Default)]
-pub struct Reception {
+pub struct TransferReception {
     header: Vec<u8>,
-    announced: Option<Announcement>,
+    announced: Option<TransferAnnouncement>,
     left: u64,
 }
 
-impl Reception {
+impl TransferReception {
     /// Handles bytes from the front of `input`. [`None`] when they are used up.
     ///
     /// # Errors
@@ -186,20 +186,20 @@ impl Reception {
     pub fn handle<'a>(
         &mut self,
         input: &mut &'a [u8],
-    ) -> Result<Option<Received<'a>>, TransferError> {
+    ) -> Result<Option<ReceivedPiece<'a>>, TransferError> {
         if self.announced.is_some() {
             let data = std::mem::take(input);
             self.left = self.left.checked_sub(data.len() as u64).ok_or(TransferError::TooLong)?;
-            return Ok((!data.is_empty()).then_some(Received::Data(data)));
+            return Ok((!data.is_empty()).then_some(ReceivedPiece::Data(data)));
         }
         let wanted = (HEADER - self.header.len()).min(input.len());
         let (taken, rest) = input.split_at(wanted);
         self.header.extend_from_slice(taken);
         *input = rest;
         let Ok(header) = <&[u8; HEADER]>::try_from(&self.header[..]) else { return Ok(None) };
-        let announced = Announcement::read(header)?;
+        let announced = TransferAnnouncement::read(header)?;
         (self.announced, self.left) = (Some(announced), announced.length);
-        Ok(Some(Received::Announced(announced)))
+        Ok(Some(ReceivedPiece::Announced(announced)))
     }
 
     /// Sets the offset from which the opener sends: the one in the reply if it asked, otherwise 0.
@@ -223,26 +223,26 @@ impl Reception {
 
 /// Opener's side of a transfer: parses replies that arrive in pieces of any size.
 #[derive(Debug, Default)]
-pub struct Replies {
+pub struct TransferReplies {
     partial: Vec<u8>,
 }
 
-impl Replies {
+impl TransferReplies {
     /// Handles bytes from the front of `input`. [`None`] when they are used up.
     ///
     /// # Errors
     /// [`TransferError::Reply`] if the kind of reply is unknown.
-    pub fn handle(&mut self, input: &mut &[u8]) -> Result<Option<Reply>, TransferError> {
+    pub fn handle(&mut self, input: &mut &[u8]) -> Result<Option<TransferReply>, TransferError> {
         while let Some((first, rest)) = input.split_first() {
             self.partial.push(*first);
             *input = rest;
             let reply = match self.partial[..] {
                 [FROM, ref offset @ ..] => match <[u8; 8]>::try_from(offset) {
-                    Ok(offset) => Reply::From(u64::from_be_bytes(offset)),
+                    Ok(offset) => TransferReply::From(u64::from_be_bytes(offset)),
                     Err(_) => continue,
                 },
-                [STORED] => Reply::Stored,
-                [REFUSED, code] => Reply::Refused(code),
+                [STORED] => TransferReply::Stored,
+                [REFUSED, code] => TransferReply::Refused(code),
                 [REFUSED] => continue,
                 _ => return Err(TransferError::Reply(self.partial[0])),
             };
@@ -259,8 +259,8 @@ mod tests {
 
     use super::*;
 
-    fn announcement(length: u64, asks: bool) -> Announcement {
-        Announcement { id: BundleId([7; 16]), digest: [9; 32], length, asks }
+    fn announcement(length: u64, asks: bool) -> TransferAnnouncement {
+        TransferAnnouncement { id: BundleId([7; 16]), digest: [9; 32], length, asks }
     }
 
     proptest! {
@@ -271,15 +271,15 @@ mod tests {
             let offset = offset.min(data.len());
             let said = announcement(data.len() as u64, offset > 0);
             let bytes = [&said.encode()[..], &data[offset..]].concat();
-            let (mut reception, mut got) = (Reception::default(), data[..offset].to_vec());
+            let (mut reception, mut got) = (TransferReception::default(), data[..offset].to_vec());
             for mut piece in bytes.chunks(size) {
                 while let Some(received) = reception.handle(&mut piece).unwrap() {
                     match received {
-                        Received::Announced(announced) => {
+                        ReceivedPiece::Announced(announced) => {
                             prop_assert_eq!(announced, said);
                             reception.start(offset as u64);
                         }
-                        Received::Data(data) => got.extend_from_slice(data),
+                        ReceivedPiece::Data(data) => got.extend_from_slice(data),
                     }
                 }
             }
@@ -289,9 +289,9 @@ mod tests {
 
         #[test]
         fn replies_arrive_in_pieces_of_any_size(size in 1usize..20, offset: u64, code: u8) {
-            let all = [Reply::From(offset), Reply::Refused(code), Reply::Stored];
+            let all = [TransferReply::From(offset), TransferReply::Refused(code), TransferReply::Stored];
             let bytes: Vec<u8> = all.iter().flat_map(|it| it.encode()).collect();
-            let (mut replies, mut got) = (Replies::default(), Vec::new());
+            let (mut replies, mut got) = (TransferReplies::default(), Vec::new());
             for mut piece in bytes.chunks(size) {
                 while let Some(reply) = replies.handle(&mut piece).unwrap() {
                     got.push(reply);
@@ -303,24 +303,29 @@ mod tests {
 
     #[test]
     fn a_transfer_that_is_none_is_refused() {
-        let mut reception = Reception::default();
+        let mut reception = TransferReception::default();
         let mut bytes = announcement(3, false).encode();
         bytes[0] = 9;
         assert_eq!(reception.handle(&mut &bytes[..]), Err(TransferError::Version(9)));
-        let mut reception = Reception::default();
+        let mut reception = TransferReception::default();
         assert_eq!(reception.end(), Err(TransferError::Early));
         let bytes = announcement(3, false).encode();
         assert!(reception.handle(&mut &bytes[..]).unwrap().is_some());
         assert_eq!(reception.end(), Err(TransferError::Early));
         assert_eq!(reception.handle(&mut &b"four"[..]), Err(TransferError::TooLong));
-        assert_eq!(Replies::default().handle(&mut &[3][..]), Err(TransferError::Reply(3)));
+        assert_eq!(TransferReplies::default().handle(&mut &[3][..]), Err(TransferError::Reply(3)));
     }
 
     #[test]
     fn passing_refusals_are_told_from_lasting_ones() {
-        for why in [Refusal::Full, Refusal::Damaged, Refusal::NoRoute, Refusal::Malformed] {
-            let Reply::Refused(code) = Reply::refusal(why) else { panic!("{why}") };
-            assert_eq!(Reply::is_passing(code), why.is_passing(), "{why}");
+        for why in [
+            BundleRefusal::Full,
+            BundleRefusal::Damaged,
+            BundleRefusal::NoRoute,
+            BundleRefusal::Malformed,
+        ] {
+            let TransferReply::Refused(code) = TransferReply::refusal(why) else { panic!("{why}") };
+            assert_eq!(TransferReply::is_passing(code), why.is_passing(), "{why}");
             assert_eq!(explain(code), why.to_string());
         }
         assert_eq!(explain(200), "reason 200");

@@ -9,7 +9,9 @@ use std::convert::Infallible;
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
-use compression::{Coded, Decoder, DecoderPool, Encoder, Got, Malformed, Slots};
+use compression::{
+    CodedStream, ContextSlots, Decoder, DecoderPool, Encoder, MalformedStream, StreamRead,
+};
 use rand_chacha::ChaCha20Rng;
 use rand_core::{Rng, SeedableRng};
 use zstd_safe::zstd_sys::ZSTD_EndDirective;
@@ -68,8 +70,8 @@ fn best(mut run: impl FnMut() -> (Duration, f64)) -> (Duration, f64) {
 
 /// Compresses and decompresses; the time that takes, and by how much the data was shorter.
 fn carry(data: &[u8], piece: usize) -> (Duration, f64) {
-    let encoder = || Encoder::new(Slots::new(1)).with_dictionary(true);
-    let coder = || Coded::new(encoder(), Decoder::new(DecoderPool::new(1)));
+    let encoder = || Encoder::new(ContextSlots::new(1)).with_dictionary(true);
+    let coder = || CodedStream::new(encoder(), Decoder::new(DecoderPool::new(1)));
     let (mut near, mut far) = (coder(), coder());
     let (mut wire, mut buffer) = (Vec::new(), vec![0; 64 << 10]);
     let began = Instant::now();
@@ -86,9 +88,13 @@ fn carry(data: &[u8], piece: usize) -> (Duration, f64) {
             let count = part.len().min(wire.len() - at);
             part[..count].copy_from_slice(&wire[at..at + count]);
             at += count;
-            Ok::<_, Malformed>(if count == 0 { Got::Nothing } else { Got::Data(count) })
+            Ok::<_, MalformedStream>(if count == 0 {
+                StreamRead::Nothing
+            } else {
+                StreamRead::Data(count)
+            })
         };
-        while let Got::Data(count) = far.read(&mut buffer, &mut receive).unwrap() {
+        while let StreamRead::Data(count) = far.read(&mut buffer, &mut receive).unwrap() {
             black_box(&buffer[..count]);
         }
     }
@@ -114,7 +120,7 @@ fn first_look(noise: &[u8]) {
     let began = Instant::now();
     for _ in 0..count {
         out.clear();
-        Encoder::new(Slots::new(1)).encode(black_box(&noise[..4096]), &mut out);
+        Encoder::new(ContextSlots::new(1)).encode(black_box(&noise[..4096]), &mut out);
     }
     println!("first look at noise: {} ns a connection", began.elapsed().as_nanos() / count);
 }

@@ -5,14 +5,14 @@ use std::mem;
 use pep::inbox::Inbox;
 
 use super::decoder::MOST_WORK;
-use super::{Decoder, Encoder, Malformed};
+use super::{Decoder, Encoder, MalformedStream};
 
 /// Bytes read from the stream at once.
 const READ: usize = 4 << 10;
 
 /// Bytes of one direction, before and after compression.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Volume {
+pub struct StreamVolume {
     /// Bytes that the owner has written or read.
     pub plain: u64,
     /// Bytes that have crossed the hop.
@@ -21,7 +21,7 @@ pub struct Volume {
 
 /// Both directions of a stream. The owner passes in functions that write to the stream and read from it,
 /// which never block.
-pub struct Coded {
+pub struct CodedStream {
     encoder: Encoder,
     /// Encoded bytes that the stream has not accepted yet.
     unsent: Inbox,
@@ -31,14 +31,14 @@ pub struct Coded {
     /// Bytes read from the stream that are not decoded yet.
     unread: Inbox,
     /// Volume sent so far.
-    pub sent: Volume,
+    pub sent: StreamVolume,
     /// Volume received so far.
-    pub received: Volume,
+    pub received: StreamVolume,
 }
 
 /// Result of reading from a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Got {
+pub enum StreamRead {
     /// This many bytes, at least one.
     Data(usize),
     /// Nothing yet.
@@ -49,10 +49,10 @@ pub enum Got {
     End,
 }
 
-impl Coded {
+impl CodedStream {
     /// Starts a stream on which nothing was sent or received.
     pub fn new(encoder: Encoder, decoder: Decoder) -> Self {
-        let (sent, received) = (Volume::default(), Volume::default());
+        let (sent, received) = (StreamVolume::default(), StreamVolume::default());
         Self {
             encoder,
             unsent: Inbox::default(),
@@ -124,16 +124,16 @@ impl Coded {
     ///
     /// # Errors
     /// Those of `receive`, and [`Malformed`].
-    pub fn read<E: From<Malformed>>(
+    pub fn read<E: From<MalformedStream>>(
         &mut self,
         buffer: &mut [u8],
-        mut receive: impl FnMut(&mut [u8]) -> Result<Got, E>,
-    ) -> Result<Got, E> {
+        mut receive: impl FnMut(&mut [u8]) -> Result<StreamRead, E>,
+    ) -> Result<StreamRead, E> {
         let until = self.work() + MOST_WORK;
         loop {
             if self.decoder.is_rest() && self.unread.is_empty() {
                 let got = receive(buffer)?;
-                if let Got::Data(count) = got {
+                if let StreamRead::Data(count) = got {
                     self.count_received(count, count);
                 }
                 return Ok(got);
@@ -144,22 +144,22 @@ impl Coded {
             self.unread.consume(used);
             self.count_received(count, used);
             if count > 0 {
-                return Ok(Got::Data(count));
+                return Ok(StreamRead::Data(count));
             }
             if !self.unread.is_empty() || self.work() >= until {
-                return Ok(Got::Later);
+                return Ok(StreamRead::Later);
             }
             let mut piece = [0; READ];
             let got = receive(&mut piece);
-            if let Ok(Got::Data(count)) = got {
+            if let Ok(StreamRead::Data(count)) = got {
                 self.unread.push(&piece[..count]);
             }
             match got? {
-                Got::Data(_) => {}
-                nothing @ (Got::Nothing | Got::Later) => return Ok(nothing),
-                Got::End => {
+                StreamRead::Data(_) => {}
+                nothing @ (StreamRead::Nothing | StreamRead::Later) => return Ok(nothing),
+                StreamRead::End => {
                     self.decoder.end()?;
-                    return Ok(Got::End);
+                    return Ok(StreamRead::End);
                 }
             }
         }

@@ -3,7 +3,7 @@
 use pep::cost;
 use zstd_safe::{InBuffer, OutBuffer};
 
-use super::malformed::Malformed;
+use super::malformed::MalformedStream;
 use super::pool::PooledContext;
 use super::{DecoderPool, FRAME, REST, RUN, SMALL_FRAME};
 
@@ -18,21 +18,21 @@ const PER_BYTE: u64 = 16;
 /// Expansion is bounded as well, and happens only as the owner reads: a block of zstd has at least four
 /// bytes and expands to at most the window, so data grows at most 8,192 times.
 pub struct Decoder {
-    state: State,
+    state: DecoderState,
     pool: DecoderPool,
     work: u64,
 }
 
-enum State {
+enum DecoderState {
     Start,
     /// The value of a run's length so far, and the bytes of it that are missing.
     Length(u32, u8),
     Run(usize),
-    Frame(Box<Frame>),
+    Frame(Box<DecoderFrame>),
     Rest,
 }
 
-struct Frame {
+struct DecoderFrame {
     context: PooledContext,
     /// `true` if the context may hold output that did not fit into the buffer.
     has_more: bool,
@@ -41,7 +41,7 @@ struct Frame {
 impl Decoder {
     /// Creates a decoder that takes its contexts from `pool`.
     pub fn new(pool: DecoderPool) -> Self {
-        Self { state: State::Start, pool, work: 0 }
+        Self { state: DecoderState::Start, pool, work: 0 }
     }
 
     /// The work done so far, in units of a nanosecond of an ordinary processor or less.
@@ -56,7 +56,7 @@ impl Decoder {
 
     /// Returns `true` if everything that follows is uncompressed: the owner need not call [`Self::decode`].
     pub fn is_rest(&self) -> bool {
-        matches!(self.state, State::Rest)
+        matches!(self.state, DecoderState::Rest)
     }
 
     /// Decodes from the front of `input` to `out`, which must not be empty; returns the number of bytes
@@ -65,28 +65,28 @@ impl Decoder {
     ///
     /// # Errors
     /// [`Malformed`]; the direction cannot be decoded any further.
-    pub fn decode(&mut self, input: &mut &[u8], out: &mut [u8]) -> Result<usize, Malformed> {
+    pub fn decode(&mut self, input: &mut &[u8], out: &mut [u8]) -> Result<usize, MalformedStream> {
         let until = self.work + MOST_WORK;
         loop {
             let before = input.len();
             let written = match &mut self.state {
-                State::Frame(frame) => {
+                DecoderState::Frame(frame) => {
                     let (written, is_over) = frame.read(input, out)?;
                     if is_over {
-                        self.state = State::Start;
+                        self.state = DecoderState::Start;
                     }
                     written
                 }
-                State::Rest => copy(input, out, usize::MAX),
-                State::Run(left) => {
+                DecoderState::Rest => copy(input, out, usize::MAX),
+                DecoderState::Run(left) => {
                     let written = copy(input, out, *left);
                     *left -= written;
                     if *left == 0 {
-                        self.state = State::Start;
+                        self.state = DecoderState::Start;
                     }
                     written
                 }
-                State::Start | State::Length(..) => {
+                DecoderState::Start | DecoderState::Length(..) => {
                     let Some((first, rest)) = input.split_first() else { return Ok(0) };
                     *input = rest;
                     self.state = self.after(*first)?;
@@ -101,25 +101,25 @@ impl Decoder {
     }
 
     /// The state after a byte of a segment's header.
-    fn after(&mut self, byte: u8) -> Result<State, Malformed> {
+    fn after(&mut self, byte: u8) -> Result<DecoderState, MalformedStream> {
         match (&self.state, byte) {
-            (State::Length(so_far, left), _) => {
+            (DecoderState::Length(so_far, left), _) => {
                 let length = so_far << 8 | u32::from(byte);
                 let is_whole = *left == 1;
                 Ok(if is_whole {
-                    State::Run(length as usize)
+                    DecoderState::Run(length as usize)
                 } else {
-                    State::Length(length, left - 1)
+                    DecoderState::Length(length, left - 1)
                 })
             }
-            (_, REST) => Ok(State::Rest),
-            (_, RUN) => Ok(State::Length(0, 3)),
+            (_, REST) => Ok(DecoderState::Rest),
+            (_, RUN) => Ok(DecoderState::Length(0, 3)),
             (_, FRAME | SMALL_FRAME) => {
                 let (context, work) = self.pool.take(byte == SMALL_FRAME)?;
                 self.spend(work);
-                Ok(State::Frame(Box::new(Frame { context, has_more: false })))
+                Ok(DecoderState::Frame(Box::new(DecoderFrame { context, has_more: false })))
             }
-            (_, kind) => Err(Malformed::Kind { kind }),
+            (_, kind) => Err(MalformedStream::Kind { kind }),
         }
     }
 
@@ -127,10 +127,12 @@ impl Decoder {
     ///
     /// # Errors
     /// [`Malformed::Truncated`] if it ends within a segment.
-    pub fn end(&self) -> Result<(), Malformed> {
+    pub fn end(&self) -> Result<(), MalformedStream> {
         match self.state {
-            State::Start | State::Rest => Ok(()),
-            State::Length(..) | State::Run(_) | State::Frame(_) => Err(Malformed::Truncated),
+            DecoderState::Start | DecoderState::Rest => Ok(()),
+            DecoderState::Length(..) | DecoderState::Run(_) | DecoderState::Frame(_) => {
+                Err(MalformedStream::Truncated)
+            }
         }
     }
 }
@@ -143,9 +145,13 @@ fn copy(input: &mut &[u8], out: &mut [u8], most: usize) -> usize {
     count
 }
 
-impl Frame {
+impl DecoderFrame {
     /// Returns the number of bytes written, and `true` if the frame is complete.
-    fn read(&mut self, input: &mut &[u8], out: &mut [u8]) -> Result<(usize, bool), Malformed> {
+    fn read(
+        &mut self,
+        input: &mut &[u8],
+        out: &mut [u8],
+    ) -> Result<(usize, bool), MalformedStream> {
         // zstd reports the sixteenth call in a row without progress as an error, but an owner may ask as
         // often as it likes whether something has arrived.
         if input.is_empty() && !self.has_more {
@@ -157,6 +163,6 @@ impl Frame {
         let (read, written) = (from.pos(), to.pos());
         *input = &input[read..];
         self.has_more = written == out.len();
-        left.map(|left| (written, left == 0)).map_err(|_| Malformed::Frame)
+        left.map(|left| (written, left == 0)).map_err(|_| MalformedStream::Frame)
     }
 }

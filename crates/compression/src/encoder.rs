@@ -3,8 +3,8 @@
 use zstd_safe::zstd_sys::ZSTD_EndDirective;
 use zstd_safe::{CCtx, CParameter, InBuffer, OutBuffer, ResetDirective};
 
-use super::look::{Look, is_encrypted, look};
-use super::{CHUNK, FRAME, REST, RUN, SMALL_FRAME, Slot, Slots, WINDOW, dictionary};
+use super::look::{SampleResult, classify, is_encrypted};
+use super::{CHUNK, ContextSlot, ContextSlots, FRAME, REST, RUN, SMALL_FRAME, WINDOW, dictionary};
 
 /// zstd's fastest ordinary level, for bulk: with this window the next two do not make logs and JSON any
 /// shorter.
@@ -13,7 +13,7 @@ const LEVEL: i32 = 1;
 /// dictionary and a higher level, for six times the processor time or more.
 const BULK: usize = 16 << 10;
 /// Most inconclusive samples before the direction is left uncompressed.
-const LOOKS: u32 = 16;
+const MOST_SAMPLES: u32 = 16;
 /// Bytes after which a frame must have saved a twentieth, or it ends.
 const TRIAL: u64 = 128 << 10;
 /// Bytes that are then sent uncompressed before the next sample.
@@ -21,18 +21,18 @@ const PAUSE: u64 = 1 << 20;
 
 /// Encodes the data of one direction as segments.
 pub struct Encoder {
-    state: State,
-    slots: Slots,
+    state: EncoderState,
+    slots: ContextSlots,
     /// `true` while the dictionary is used: the peer has it, and no bulk was written.
     is_small: bool,
     /// `true` if data was compressed before: it may become compressible again.
     was_compressible: bool,
 }
 
-enum State {
+enum EncoderState {
     /// The next data decides, after this many inconclusive samples.
     Looking(u32),
-    Frame(Box<Frame>),
+    Frame(Box<EncoderFrame>),
     /// Uncompressed for this many bytes.
     Pause(u64),
     /// Uncompressed to the end.
@@ -40,18 +40,18 @@ enum State {
 }
 
 /// A frame being written, and what it has saved recently.
-struct Frame {
+struct EncoderFrame {
     context: CCtx<'static>,
     is_small: bool,
-    _slot: Slot,
+    _slot: ContextSlot,
     before: u64,
     after: u64,
 }
 
 impl Encoder {
     /// Creates an encoder that compresses where it pays, while a slot of `slots` is free.
-    pub fn new(slots: Slots) -> Self {
-        Self { state: State::Looking(0), slots, is_small: false, was_compressible: false }
+    pub fn new(slots: ContextSlots) -> Self {
+        Self { state: EncoderState::Looking(0), slots, is_small: false, was_compressible: false }
     }
 
     /// Sets whether the peer has the dictionary.
@@ -61,14 +61,14 @@ impl Encoder {
 
     /// Returns `true` if everything that follows is uncompressed: the owner need not call [`Self::encode`].
     pub fn is_rest(&self) -> bool {
-        matches!(self.state, State::Rest)
+        matches!(self.state, EncoderState::Rest)
     }
 
     /// Memory of the context in bytes, while a frame is open.
     #[cfg(test)]
     pub(super) fn memory(&self) -> Option<usize> {
         match &self.state {
-            State::Frame(frame) => Some(frame.context.sizeof()),
+            EncoderState::Frame(frame) => Some(frame.context.sizeof()),
             _ => None,
         }
     }
@@ -80,20 +80,20 @@ impl Encoder {
         self.is_small &= data.len() < BULK;
         self.decide(data, out);
         match &mut self.state {
-            State::Rest => out.extend_from_slice(data),
-            State::Looking(_) => run(data, out),
-            State::Pause(left) => {
-                run(data, out);
+            EncoderState::Rest => out.extend_from_slice(data),
+            EncoderState::Looking(_) => write_run(data, out),
+            EncoderState::Pause(left) => {
+                write_run(data, out);
                 *left = left.saturating_sub(data.len() as u64);
                 if *left == 0 {
-                    self.state = State::Looking(0);
+                    self.state = EncoderState::Looking(0);
                 }
             }
-            State::Frame(frame) => {
+            EncoderState::Frame(frame) => {
                 frame.write(data, out);
                 if frame.is_vain() {
                     frame.end(out);
-                    self.state = State::Pause(PAUSE);
+                    self.state = EncoderState::Pause(PAUSE);
                 }
             }
         }
@@ -102,40 +102,44 @@ impl Encoder {
 
     /// Appends what must precede the end of the direction.
     pub fn finish(&mut self, out: &mut Vec<u8>) {
-        if let State::Frame(frame) = &mut self.state {
+        if let EncoderState::Frame(frame) = &mut self.state {
             frame.end(out);
         }
-        self.state = State::Rest;
+        self.state = EncoderState::Rest;
     }
 
     /// Samples the next data if that may change how it is sent.
     fn decide(&mut self, data: &[u8], out: &mut Vec<u8>) {
         match &mut self.state {
-            State::Rest | State::Pause(_) => {}
+            EncoderState::Rest | EncoderState::Pause(_) => {}
             // TLS after CONNECT or STARTTLS.
-            State::Frame(frame) if is_encrypted(data) => {
+            EncoderState::Frame(frame) if is_encrypted(data) => {
                 frame.end(out);
                 self.begin_rest(out);
             }
-            State::Frame(frame) if frame.is_small && !self.is_small => frame.turn_to_bulk(out),
-            State::Frame(_) => {}
-            State::Looking(looks) => match look(data) {
-                Look::Unclear if *looks < LOOKS => *looks += 1,
-                Look::Compressible => self.begin_frame(out),
-                Look::Dense | Look::Unclear if self.was_compressible && !is_encrypted(data) => {
-                    self.state = State::Pause(PAUSE);
+            EncoderState::Frame(frame) if frame.is_small && !self.is_small => {
+                frame.turn_to_bulk(out)
+            }
+            EncoderState::Frame(_) => {}
+            EncoderState::Looking(looks) => match classify(data) {
+                SampleResult::Unclear if *looks < MOST_SAMPLES => *looks += 1,
+                SampleResult::Compressible => self.begin_frame(out),
+                SampleResult::Dense | SampleResult::Unclear
+                    if self.was_compressible && !is_encrypted(data) =>
+                {
+                    self.state = EncoderState::Pause(PAUSE);
                 }
-                Look::Dense | Look::Unclear => self.begin_rest(out),
+                SampleResult::Dense | SampleResult::Unclear => self.begin_rest(out),
             },
         }
     }
 
     fn begin_frame(&mut self, out: &mut Vec<u8>) {
-        match self.slots.take().and_then(|slot| Frame::new(slot, self.is_small)) {
+        match self.slots.take().and_then(|slot| EncoderFrame::new(slot, self.is_small)) {
             Some(frame) => {
                 out.push(if self.is_small { SMALL_FRAME } else { FRAME });
                 self.was_compressible = true;
-                self.state = State::Frame(Box::new(frame));
+                self.state = EncoderState::Frame(Box::new(frame));
             }
             None => self.begin_rest(out),
         }
@@ -143,19 +147,19 @@ impl Encoder {
 
     fn begin_rest(&mut self, out: &mut Vec<u8>) {
         out.push(REST);
-        self.state = State::Rest;
+        self.state = EncoderState::Rest;
     }
 }
 
-fn run(data: &[u8], out: &mut Vec<u8>) {
+fn write_run(data: &[u8], out: &mut Vec<u8>) {
     let [_, length @ ..] = (data.len() as u32).to_be_bytes();
     out.push(RUN);
     out.extend(length);
     out.extend_from_slice(data);
 }
 
-impl Frame {
-    fn new(slot: Slot, is_small: bool) -> Option<Self> {
+impl EncoderFrame {
+    fn new(slot: ContextSlot, is_small: bool) -> Option<Self> {
         let mut context = CCtx::try_create()?;
         configure(&mut context, is_small);
         Some(Self { context, is_small, _slot: slot, before: 0, after: 0 })

@@ -1,6 +1,6 @@
 //! Fuzz target for both directions of a stream.
 
-use super::{Decoder, DecoderPool, Encoder, Malformed, Slots};
+use super::{ContextSlots, Decoder, DecoderPool, Encoder, MalformedStream};
 
 /// A direction of a compressed stream. The first two bytes select the sizes of the pieces in which it
 /// arrives and is read. The same bytes as plain data must come out of a decoder as they went into an
@@ -13,7 +13,7 @@ pub fn compressed(bytes: &[u8]) {
     let (arriving, reading) = (usize::from(*arriving) + 1, 16 * usize::from(*reading) + 1);
     let whole = decompress(data, data.len().max(1), 1 << 16);
     assert_eq!(whole, decompress(data, arriving, reading), "pieces make no difference");
-    let encoder = Encoder::new(Slots::new(1));
+    let encoder = Encoder::new(ContextSlots::new(1));
     let mut encoder = encoder.with_dictionary(arriving.is_multiple_of(2));
     let mut segments = Vec::new();
     for piece in data.chunks(reading) {
@@ -24,7 +24,11 @@ pub fn compressed(bytes: &[u8]) {
 }
 
 /// The first 4 MB of decoded data, with pieces of these sizes.
-fn decompress(mut bytes: &[u8], arriving: usize, reading: usize) -> Result<Vec<u8>, Malformed> {
+fn decompress(
+    mut bytes: &[u8],
+    arriving: usize,
+    reading: usize,
+) -> Result<Vec<u8>, MalformedStream> {
     const MOST: usize = 4 << 20;
     let mut decoder = Decoder::new(DecoderPool::new(1));
     let (mut out, mut buffer) = (Vec::new(), vec![0; reading]);

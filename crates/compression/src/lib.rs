@@ -26,12 +26,12 @@ mod slots;
 #[cfg(test)]
 mod tests;
 
-pub use coded::{Coded, Got, Volume};
+pub use coded::{CodedStream, StreamRead, StreamVolume};
 pub use decoder::Decoder;
 pub use encoder::Encoder;
-pub use malformed::Malformed;
+pub use malformed::MalformedStream;
 pub use pool::DecoderPool;
-pub use slots::{Slot, Slots};
+pub use slots::{ContextSlot, ContextSlots};
 
 /// Logarithm of the window in bytes: 32 kB. Larger windows do not make logs and JSON any shorter, and take
 /// two to three times the memory on both sides.

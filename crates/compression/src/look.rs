@@ -2,7 +2,7 @@
 
 /// Result of a sample.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Look {
+pub(super) enum SampleResult {
     /// Text, or bytes distributed so unevenly that they become shorter.
     Compressible,
     /// Encrypted, or as dense as encrypted data.
@@ -14,26 +14,26 @@ pub(super) enum Look {
 /// Size of a sample, in bytes.
 const SAMPLE: usize = 4096;
 /// Fewest bytes whose distribution is significant.
-const ENOUGH: usize = 256;
+const SMALLEST_SAMPLE: usize = 256;
 /// Highest entropy that promises a gain, in bits per byte. Dense data has more than 7.1 in [`ENOUGH`] bytes
 /// and 7.9 in [`SAMPLE`]; media and archives have at least 7.
-const MOST_BITS: f64 = 6.5;
+const MOST_ENTROPY: f64 = 6.5;
 /// Of sixteen bytes of text at least this many are printable.
 const PRINTABLE: usize = 15;
 
 /// Samples data that may be the first of a direction.
-pub(super) fn look(data: &[u8]) -> Look {
+pub(super) fn classify(data: &[u8]) -> SampleResult {
     let sample = &data[..data.len().min(SAMPLE)];
     if is_encrypted(sample) {
-        Look::Dense
+        SampleResult::Dense
     } else if is_text(sample) {
-        Look::Compressible
-    } else if sample.len() < ENOUGH {
-        Look::Unclear
-    } else if bits_per_byte(sample) <= MOST_BITS {
-        Look::Compressible
+        SampleResult::Compressible
+    } else if sample.len() < SMALLEST_SAMPLE {
+        SampleResult::Unclear
+    } else if bits_per_byte(sample) <= MOST_ENTROPY {
+        SampleResult::Compressible
     } else {
-        Look::Dense
+        SampleResult::Dense
     }
 }
 
@@ -80,8 +80,12 @@ mod tests {
     fn noise_of_any_size_is_never_compressible() {
         for seed in 0..200 {
             for size in [64, 255, 256, 300, 1000, 4096, 65_536] {
-                let seen = look(&noise(size, seed));
-                let expected = if size < ENOUGH { Look::Unclear } else { Look::Dense };
+                let seen = classify(&noise(size, seed));
+                let expected = if size < SMALLEST_SAMPLE {
+                    SampleResult::Unclear
+                } else {
+                    SampleResult::Dense
+                };
                 assert_eq!(seen, expected, "{size} bytes, seed {seed}");
             }
         }
@@ -91,24 +95,24 @@ mod tests {
     fn what_is_encrypted_is_known_by_its_first_bytes() {
         let zeros = vec![0; 500];
         for first in [&[0x16, 3, 1][..], &[0x17, 3, 3], b"SSH-2.0-OpenSSH_9.6\r\n"] {
-            assert_eq!(look(&[first, &zeros].concat()), Look::Dense, "{first:?}");
+            assert_eq!(classify(&[first, &zeros].concat()), SampleResult::Dense, "{first:?}");
         }
-        assert_eq!(look(&zeros), Look::Compressible);
+        assert_eq!(classify(&zeros), SampleResult::Compressible);
     }
 
     #[test]
     fn text_is_compressible_however_short() {
         for text in ["{", "GET / HTTP/1.1\r\nHost: a\r\n\r\n", "EHLO ship\r\n", "Grüße aus Köln"]
         {
-            assert_eq!(look(text.as_bytes()), Look::Compressible, "{text}");
+            assert_eq!(classify(text.as_bytes()), SampleResult::Compressible, "{text}");
         }
-        assert_eq!(look(&[0, 1, 2]), Look::Unclear);
-        assert_eq!(look(&[]), Look::Unclear);
+        assert_eq!(classify(&[0, 1, 2]), SampleResult::Unclear);
+        assert_eq!(classify(&[]), SampleResult::Unclear);
     }
 
     #[test]
     fn a_reply_whose_head_is_text_and_whose_body_is_dense_is_dense() {
         let head = b"HTTP/1.1 200 OK\r\nContent-Type: image/jpeg\r\n\r\n".to_vec();
-        assert_eq!(look(&[head, noise(10_000, 1)].concat()), Look::Dense);
+        assert_eq!(classify(&[head, noise(10_000, 1)].concat()), SampleResult::Dense);
     }
 }

@@ -5,7 +5,7 @@ use thiserror::Error;
 /// Why a direction cannot be decoded any further.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[non_exhaustive]
-pub enum Malformed {
+pub enum MalformedStream {
     /// Unknown segment type.
     #[error("there is no segment of type {kind}")]
     Kind {

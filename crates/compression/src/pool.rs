@@ -4,8 +4,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use zstd_safe::{DCtx, DParameter, ResetDirective};
 
-use super::malformed::Malformed;
-use super::{Slot, Slots, WINDOW, dictionary};
+use super::malformed::MalformedStream;
+use super::{ContextSlot, ContextSlots, WINDOW, dictionary};
 
 /// Contexts kept for later frames: one for a direction whose frames follow each other, and one more.
 const SPARE: usize = 2;
@@ -14,43 +14,46 @@ const SPARE: usize = 2;
 const NEW: u64 = 20_000;
 const USED: u64 = 1_000;
 
-type Spare = Arc<Mutex<Vec<DCtx<'static>>>>;
+type SpareContexts = Arc<Mutex<Vec<DCtx<'static>>>>;
 
 /// A limited number of decompression contexts, which are reused: creating one costs more work than a frame
 /// costs a peer. Clones share them.
 #[derive(Clone)]
 pub struct DecoderPool {
-    slots: Slots,
-    spare: Spare,
+    slots: ContextSlots,
+    spare: SpareContexts,
 }
 
 /// A context for a frame, which returns to its pool when dropped.
 pub(super) struct PooledContext {
     /// `None` only during the drop.
     context: Option<DCtx<'static>>,
-    spare: Spare,
-    _slot: Slot,
+    spare: SpareContexts,
+    _slot: ContextSlot,
 }
 
 impl DecoderPool {
     /// Creates a pool of which `most` contexts may be in use at a time.
     pub fn new(most: usize) -> Self {
-        Self { slots: Slots::new(most), spare: Arc::default() }
+        Self { slots: ContextSlots::new(most), spare: Arc::default() }
     }
 
     /// Takes a context for a frame; also returns the work of preparing it.
-    pub(super) fn take(&self, has_dictionary: bool) -> Result<(PooledContext, u64), Malformed> {
+    pub(super) fn take(
+        &self,
+        has_dictionary: bool,
+    ) -> Result<(PooledContext, u64), MalformedStream> {
         let open = self.slots.taken();
-        let slot = self.slots.take().ok_or(Malformed::TooMany { open })?;
+        let slot = self.slots.take().ok_or(MalformedStream::TooMany { open })?;
         // The lock protects a list that is consistent at any time, so a panic elsewhere does no harm.
         let spare = self.spare.lock().unwrap_or_else(PoisonError::into_inner).pop();
         let (context, work) = match spare {
             Some(context) => (context, USED),
-            None => (DCtx::try_create().ok_or(Malformed::Frame)?, NEW),
+            None => (DCtx::try_create().ok_or(MalformedStream::Frame)?, NEW),
         };
         let spare = Arc::clone(&self.spare);
         let mut pooled = PooledContext { context: Some(context), spare, _slot: slot };
-        pooled.prepare(has_dictionary).ok_or(Malformed::Frame)?;
+        pooled.prepare(has_dictionary).ok_or(MalformedStream::Frame)?;
         Ok((pooled, work))
     }
 }

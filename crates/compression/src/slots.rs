@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// A limited number of slots, shared by all clones.
 #[derive(Debug, Clone)]
-pub struct Slots {
+pub struct ContextSlots {
     most: usize,
     taken: Arc<AtomicUsize>,
     /// The larger number of slots of which these are a part.
@@ -14,12 +14,12 @@ pub struct Slots {
 
 /// A slot in use; it is free again when this is dropped.
 #[derive(Debug)]
-pub struct Slot {
+pub struct ContextSlot {
     taken: Arc<AtomicUsize>,
     _of_whole: Option<Box<Self>>,
 }
 
-impl Slots {
+impl ContextSlots {
     /// Creates `most` free slots.
     pub fn new(most: usize) -> Self {
         Self { most, taken: Arc::default(), whole: None }
@@ -31,7 +31,7 @@ impl Slots {
     }
 
     /// Takes a slot if one is free.
-    pub fn take(&self) -> Option<Slot> {
+    pub fn take(&self) -> Option<ContextSlot> {
         if self.taken() >= self.most {
             return None;
         }
@@ -40,7 +40,7 @@ impl Slots {
             None => None,
         };
         self.taken.fetch_add(1, Ordering::Relaxed);
-        Some(Slot { taken: Arc::clone(&self.taken), _of_whole: of_whole })
+        Some(ContextSlot { taken: Arc::clone(&self.taken), _of_whole: of_whole })
     }
 
     /// Number of slots in use.
@@ -49,7 +49,7 @@ impl Slots {
     }
 }
 
-impl Drop for Slot {
+impl Drop for ContextSlot {
     fn drop(&mut self) {
         self.taken.fetch_sub(1, Ordering::Relaxed);
     }
@@ -61,7 +61,7 @@ mod tests {
 
     #[test]
     fn a_place_is_taken_until_it_is_dropped() {
-        let slots = Slots::new(2);
+        let slots = ContextSlots::new(2);
         let other = slots.clone();
         let (one, two) = (slots.take().unwrap(), other.take().unwrap());
         assert!(slots.take().is_none() && other.taken() == 2);
@@ -74,7 +74,7 @@ mod tests {
 
     #[test]
     fn a_part_takes_places_of_the_whole() {
-        let whole = Slots::new(3);
+        let whole = ContextSlots::new(3);
         let [one, two] = [whole.within(2), whole.within(2)];
         let places = [one.take(), one.take(), two.take()];
         assert!(places.iter().all(Option::is_some) && one.take().is_none() && two.take().is_none());

@@ -8,16 +8,16 @@ use proptest::prelude::*;
 use rand_chacha::ChaCha20Rng;
 use rand_core::{Rng, SeedableRng};
 
-use super::coded::Got;
+use super::coded::StreamRead;
 use super::*;
 
 fn encoder() -> Encoder {
-    Encoder::new(Slots::new(8)).with_dictionary(true)
+    Encoder::new(ContextSlots::new(8)).with_dictionary(true)
 }
 
 /// For a peer without the dictionary.
 fn older() -> Encoder {
-    Encoder::new(Slots::new(8))
+    Encoder::new(ContextSlots::new(8))
 }
 
 fn decoder() -> Decoder {
@@ -91,7 +91,7 @@ fn encoded_by(mut encoder: Encoder, data: &[u8], piece: usize) -> Vec<u8> {
 }
 
 /// Decodes bytes that arrive in pieces of `arriving`, into a buffer of `reading` bytes.
-fn decoded(mut bytes: &[u8], arriving: usize, reading: usize) -> Result<Vec<u8>, Malformed> {
+fn decoded(mut bytes: &[u8], arriving: usize, reading: usize) -> Result<Vec<u8>, MalformedStream> {
     let (mut decoder, mut out, mut buffer) = (decoder(), Vec::new(), vec![0; reading]);
     while !bytes.is_empty() {
         let mut piece = &bytes[..arriving.min(bytes.len())];
@@ -145,7 +145,7 @@ fn the_dictionary_is_that_of_the_protocol() {
 
 #[test]
 fn bulk_after_small_pieces_is_compressed_as_bulk_with_one_place() {
-    let (slots, text) = (Slots::new(1), log(3000));
+    let (slots, text) = (ContextSlots::new(1), log(3000));
     let mut encoder = Encoder::new(slots.clone()).with_dictionary(true);
     let (small, bulk) = text.split_at(1000);
     let mut out = Vec::new();
@@ -184,8 +184,8 @@ fn everything_written_can_be_read_at_once() {
 /// zstd counts calls without progress, and takes the sixteenth for a fault.
 #[test]
 fn a_stream_that_is_asked_often_while_nothing_comes_goes_on() {
-    let mut near = Coded::new(encoder(), decoder());
-    let mut far = Coded::new(encoder(), decoder());
+    let mut near = CodedStream::new(encoder(), decoder());
+    let mut far = CodedStream::new(encoder(), decoder());
     let mut wire = VecDeque::new();
     let mut buffer = [0; 1000];
     for line in log(3).split_inclusive(|byte| *byte == b'\n') {
@@ -195,15 +195,16 @@ fn a_stream_that_is_asked_often_while_nothing_comes_goes_on() {
         });
         assert_eq!(written, line.len());
         let bytes = wire.make_contiguous();
-        let read: Result<Got, Malformed> = far.read(&mut buffer, |part| {
+        let read: Result<StreamRead, MalformedStream> = far.read(&mut buffer, |part| {
             part[..bytes.len()].copy_from_slice(bytes);
-            Ok(Got::Data(bytes.len()))
+            Ok(StreamRead::Data(bytes.len()))
         });
-        assert_eq!(read, Ok(Got::Data(line.len())));
+        assert_eq!(read, Ok(StreamRead::Data(line.len())));
         wire.clear();
         for _ in 0..100 {
-            let read: Result<Got, Malformed> = far.read(&mut buffer, |_| Ok(Got::Nothing));
-            assert_eq!(read, Ok(Got::Nothing));
+            let read: Result<StreamRead, MalformedStream> =
+                far.read(&mut buffer, |_| Ok(StreamRead::Nothing));
+            assert_eq!(read, Ok(StreamRead::Nothing));
         }
     }
 }
@@ -237,7 +238,7 @@ fn what_becomes_encrypted_is_sent_as_it_is() {
 
 #[test]
 fn without_a_place_nothing_is_compressed_and_places_are_given_back() {
-    let slots = Slots::new(1);
+    let slots = ContextSlots::new(1);
     let [mut one, mut two, mut three] = [(); 3].map(|()| Encoder::new(slots.clone()));
     let text = log(10);
     let mut out = Vec::new();
@@ -253,24 +254,24 @@ fn without_a_place_nothing_is_compressed_and_places_are_given_back() {
     // A peer that compresses more than was agreed on.
     let mut decoder = Decoder::new(DecoderPool::new(0));
     let read = decoder.decode(&mut &out[..], &mut [0; 100]);
-    assert_eq!(read, Err(Malformed::TooMany { open: 0 }));
+    assert_eq!(read, Err(MalformedStream::TooMany { open: 0 }));
 }
 
 #[test]
 fn what_cannot_come_from_an_encoder_is_malformed() {
-    assert_eq!(decoded(&[4], 1, 10), Err(Malformed::Kind { kind: 4 }));
+    assert_eq!(decoded(&[4], 1, 10), Err(MalformedStream::Kind { kind: 4 }));
     for kind in [FRAME, SMALL_FRAME] {
-        assert_eq!(decoded(&[kind, 1, 2, 3, 4, 5, 6, 7, 8], 9, 10), Err(Malformed::Frame));
+        assert_eq!(decoded(&[kind, 1, 2, 3, 4, 5, 6, 7, 8], 9, 10), Err(MalformedStream::Frame));
     }
     let mut plain = encoded(&log(100), 1000);
     // A frame that refers to the dictionary, and says that it does not.
     plain[0] = FRAME;
-    assert_eq!(decoded(&plain, 99, 99), Err(Malformed::Frame));
+    assert_eq!(decoded(&plain, 99, 99), Err(MalformedStream::Frame));
     for truncated in [&[RUN][..], &[RUN, 0, 0], &[RUN, 0, 0, 2, 9], &[FRAME], &[SMALL_FRAME]] {
-        assert_eq!(decoded(truncated, 9, 10), Err(Malformed::Truncated), "{truncated:?}");
+        assert_eq!(decoded(truncated, 9, 10), Err(MalformedStream::Truncated), "{truncated:?}");
     }
     let whole = encoded(&log(100), 1000);
-    assert_eq!(decoded(&whole[..whole.len() - 1], 99, 99), Err(Malformed::Truncated));
+    assert_eq!(decoded(&whole[..whole.len() - 1], 99, 99), Err(MalformedStream::Truncated));
     assert_eq!(decoded(&[RUN, 0, 0, 0, REST], 1, 10), Ok(Vec::new()));
 }
 
@@ -286,7 +287,7 @@ fn windows_and_growth_are_bounded() {
         [&[FRAME], &out[..]].concat()
     };
     let large = frame(23, &[log(40_000), noise(100, 1)].concat());
-    assert_eq!(decoded(&large, 5000, 65_536), Err(Malformed::Frame));
+    assert_eq!(decoded(&large, 5000, 65_536), Err(MalformedStream::Frame));
     let bomb = frame(WINDOW, &vec![0; 100 << 20]);
     assert!(bomb.len() > (100 << 20) >> 13, "{}", bomb.len());
     let (mut decoder, mut rest, mut buffer) = (decoder(), &bomb[..], vec![1; 65_536]);
@@ -339,19 +340,19 @@ fn the_work_of_small_segments_is_bounded_per_call_and_per_byte() {
     {
         let mut wire: VecDeque<u8> = segment.repeat(FRAMES).into();
         let bytes = wire.len() as u64;
-        let mut far = Coded::new(encoder(), decoder());
+        let mut far = CodedStream::new(encoder(), decoder());
         let mut buffer = vec![0; 256 << 10];
         let (mut calls, mut most) = (0, 0);
         let ((), cost) = cost::of(|| {
             loop {
                 let before = far.work();
-                let got: Result<Got, Malformed> = far.read(&mut buffer, |part| {
+                let got: Result<StreamRead, MalformedStream> = far.read(&mut buffer, |part| {
                     let count = part.len().min(wire.len());
                     wire.drain(..count).zip(part).for_each(|(byte, place)| *place = byte);
-                    Ok(if count == 0 { Got::Nothing } else { Got::Data(count) })
+                    Ok(if count == 0 { StreamRead::Nothing } else { StreamRead::Data(count) })
                 });
                 (calls, most) = (calls + 1, most.max(far.work() - before));
-                if got == Ok(Got::Nothing) {
+                if got == Ok(StreamRead::Nothing) {
                     break;
                 }
             }
@@ -392,14 +393,14 @@ impl Pipe {
         count
     }
 
-    fn give(&mut self, buffer: &mut [u8]) -> Got {
+    fn give(&mut self, buffer: &mut [u8]) -> StreamRead {
         let count = buffer.len().min(self.bytes.len()).min(self.rng.next_u32() as usize % 600);
         match count {
-            0 if self.bytes.is_empty() && self.is_ended => Got::End,
-            0 => Got::Nothing,
+            0 if self.bytes.is_empty() && self.is_ended => StreamRead::End,
+            0 => StreamRead::Nothing,
             _ => {
                 self.bytes.drain(..count).zip(buffer).for_each(|(byte, place)| *place = byte);
-                Got::Data(count)
+                StreamRead::Data(count)
             }
         }
     }
@@ -419,8 +420,8 @@ proptest! {
     ) {
         let rng = ChaCha20Rng::seed_from_u64(seed);
         let mut pipe = Pipe { bytes: VecDeque::new(), rng, room, is_ended: false };
-        let mut near = Coded::new(encoder(), decoder());
-        let mut far = Coded::new(encoder(), decoder());
+        let mut near = CodedStream::new(encoder(), decoder());
+        let mut far = CodedStream::new(encoder(), decoder());
         let whole = pieces.concat();
         let (mut left, mut came) = (&whole[..], Vec::new());
         let mut sizes = pieces.iter().map(Vec::len);
@@ -440,11 +441,11 @@ proptest! {
                 let Ok(done) = done;
                 (is_finished, pipe.is_ended) = (done, done);
             }
-            let got: Result<Got, Malformed> = far.read(&mut buffer, |part| Ok(pipe.give(part)));
+            let got: Result<StreamRead, MalformedStream> = far.read(&mut buffer, |part| Ok(pipe.give(part)));
             match got.unwrap() {
-                Got::Data(count) => came.extend_from_slice(&buffer[..count]),
-                Got::Nothing | Got::Later => {}
-                Got::End => break,
+                StreamRead::Data(count) => came.extend_from_slice(&buffer[..count]),
+                StreamRead::Nothing | StreamRead::Later => {}
+                StreamRead::End => break,
             }
         }
         prop_assert!(is_finished && came == whole, "{} of {} came", came.len(), whole.len());

@@ -20,7 +20,7 @@ pub struct BundlesConfig {
     /// `remembered`, `longest_lifetime`, `window`, `reports` and sections `[[bundles.peer]]`.
     pub agent: AgentConfig,
     /// The path to each of the agent's peers, in the same order.
-    pub reach: Vec<Reach>,
+    pub reach: Vec<NodeReach>,
     /// Size above which a bundle is sent to each of them in fragments, if that is allowed. Key `fragment`,
     /// of the node and of a peer; default: bundles are sent whole.
     pub fragment: Vec<Option<ByteCount>>,
@@ -50,7 +50,7 @@ pub struct BundlesTls {
 
 /// Path to a bundle node.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Reach {
+pub enum NodeReach {
     /// The node is the hub that the terminal uses.
     Hub,
     /// The node is the terminal of this name.

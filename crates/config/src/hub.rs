@@ -6,10 +6,10 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use pep::accounting::VolumeDefaults;
-use pep::admission::Quota;
-use pep::egress::Egress;
+use pep::admission::TerminalQuota;
+use pep::egress::EgressRules;
 use pep::routes::PermittedTerminal;
-use pep::traffic::{Classes, Policy};
+use pep::traffic::{TrafficClasses, TrafficPolicy};
 use slacp::{AggregateId, KeyPair, PublicKey, Rate};
 use units::{ByteCount, UnixTime};
 
@@ -79,10 +79,10 @@ pub struct HubConfig {
     /// The bundle node; `None` for none. Section `bundles`.
     pub bundles: Option<BundlesConfig>,
     /// Traffic classes that share the rate. Sections `[[class]]`.
-    pub classes: Classes,
+    pub classes: TrafficClasses,
     /// Policies of splitting, tunnelling and bypassing; the first match decides. Key `intercept.bypass`,
     /// then sections `[[policy]]`.
-    pub policies: Vec<Policy>,
+    pub policies: Vec<TrafficPolicy>,
 }
 
 impl HubConfig {
@@ -104,7 +104,7 @@ pub fn aggregates(terminals: &[PermittedTerminal]) -> BTreeMap<PublicKey, Aggreg
 }
 
 /// Limits on each terminal's use of the hub.
-pub fn quotas(terminals: &[PermittedTerminal]) -> BTreeMap<PublicKey, Quota> {
+pub fn quotas(terminals: &[PermittedTerminal]) -> BTreeMap<PublicKey, TerminalQuota> {
     terminals.iter().map(|terminal| (terminal.key, terminal.quota)).collect()
 }
 
@@ -135,9 +135,9 @@ pub fn link_rates(
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PermitDefaults {
     /// Section `[egress]`.
-    pub egress: Egress,
+    pub egress: EgressRules,
     /// Section `[limits]`.
-    pub quota: Quota,
+    pub quota: TerminalQuota,
     /// Key `carrier`.
     pub carrier: Option<String>,
     /// Keys `quota`, `quota_period` and `quota_then` of section `[limits]`.

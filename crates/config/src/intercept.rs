@@ -10,14 +10,14 @@ pub struct InterceptConfig {
     /// Interfaces towards the clients; at least one.
     pub interfaces: Vec<String>,
     /// When to answer clients. Key `answer`, default `"early"`.
-    pub answer: Answer,
+    pub answer: AnswerTiming,
     /// Intercepts connections of this machine too. Key `own_traffic`, default false.
     pub own_traffic: bool,
 }
 
 /// When a client's connection is accepted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Answer {
+pub enum AnswerTiming {
     /// At once, so that the request travels without an extra round trip. If the far end refuses,
     /// the client sees a reset.
     #[default]
@@ -30,7 +30,7 @@ pub enum Answer {
 impl InterceptConfig {
     /// A configuration without interfaces, which intercepts nothing.
     pub fn nowhere() -> Self {
-        Self { interfaces: Vec::new(), answer: Answer::Early, own_traffic: false }
+        Self { interfaces: Vec::new(), answer: AnswerTiming::Early, own_traffic: false }
     }
 }
 
@@ -43,14 +43,14 @@ pub struct ProxyConfig {
     /// be reachable by others. Key `clients`.
     pub clients: Vec<Prefix>,
     /// When to answer clients. Key `answer`.
-    pub answer: Answer,
+    pub answer: AnswerTiming,
     /// Where to resolve the names in requests. Key `names`.
-    pub names: Names,
+    pub names: NameResolution,
 }
 
 /// Resolver of a name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Names {
+pub enum NameResolution {
     /// At the hub, if it supports that: no lookup crosses the hop.
     #[default]
     Hub,

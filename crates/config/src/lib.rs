@@ -16,7 +16,7 @@ mod solo;
 mod terminal;
 mod tls_files;
 
-pub use self::bundles::{BundlesConfig, BundlesTls, FILE_SERVICES, Reach};
+pub use self::bundles::{BundlesConfig, BundlesTls, FILE_SERVICES, NodeReach};
 pub use self::dns::{DnsConfig, HubDnsConfig, SecureDns};
 pub use self::http::{HttpConfig, HubCacheConfig, HubHttpConfig, SiteConfig};
 pub use self::hub::{
@@ -25,11 +25,11 @@ pub use self::hub::{
 };
 pub use self::hub_address::{HubAddress, TcpAddress};
 pub use self::intercept::{
-    Answer, InterceptConfig, Names, ProxyConfig, TunnelConfig, TunnelDevice,
+    AnswerTiming, InterceptConfig, NameResolution, ProxyConfig, TunnelConfig, TunnelDevice,
 };
 pub use self::link::LinkConfig;
 pub use self::log::{LogFilter, LogFilterError};
-pub use self::operation::{ControlPath, DlepConfig, MetricsConfig, Modem, OperationConfig};
+pub use self::operation::{ControlPath, DlepConfig, MetricsConfig, ModemLocation, OperationConfig};
 pub use self::solo::{SideConfig, SoloConfig, StackConfig};
 pub use self::terminal::{KnownHub, TerminalConfig};
 pub use self::tls_files::TlsFiles;

@@ -74,7 +74,7 @@ pub enum ControlPath {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DlepConfig {
     /// Location of the modem. Key `interface` or `modem`.
-    pub modem: Modem,
+    pub modem: ModemLocation,
     /// Interval of our heartbeats, 1 s to 1 h. Key `heartbeat`, default 5 s.
     pub heartbeat: Duration,
     /// Ignores packets forwarded by a router: the TTL must be 255 (RFC 5082). Key `gtsm`, default
@@ -87,7 +87,7 @@ pub struct DlepConfig {
 
 /// Location of the modem.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Modem {
+pub enum ModemLocation {
     /// By discovery on this interface.
     Discover(String),
     /// At this address.

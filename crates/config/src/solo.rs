@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use pep::traffic::Policy;
+use pep::traffic::TrafficPolicy;
 use units::{BitRate, ByteCount};
 
 use super::intercept::{InterceptConfig, ProxyConfig, TunnelConfig};
@@ -17,7 +17,7 @@ pub struct SoloConfig {
     pub intercept: Option<InterceptConfig>,
     /// Policies of splitting and bypassing; the first match decides. Key `intercept.bypass`, then sections
     /// `[[policy]]`.
-    pub policies: Vec<Policy>,
+    pub policies: Vec<TrafficPolicy>,
     /// SOCKS5 and HTTP proxy; `None` runs none. Section `proxy`.
     pub proxy: Option<ProxyConfig>,
     /// TCP settings towards clients. Section `lan`.

@@ -3,9 +3,9 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use pep::egress::Egress;
+use pep::egress::EgressRules;
 use pep::hubs::{HubId, HubOrder, ranking};
-use pep::traffic::{Classes, Policy};
+use pep::traffic::{TrafficClasses, TrafficPolicy};
 use slacp::{KeyPair, PublicKey};
 
 use super::bundles::BundlesConfig;
@@ -43,7 +43,7 @@ pub struct TerminalConfig {
     pub proxy: Option<ProxyConfig>,
     /// Destinations that connections and packets from the hub's side may reach; none by default.
     /// Section `accept`.
-    pub accept: Egress,
+    pub accept: EgressRules,
     /// Operational settings. Keys `control`, `metrics`, `state`, `total_memory`, `max_connections`,
     /// `keepalive`, `log`.
     pub operation: OperationConfig,
@@ -58,10 +58,10 @@ pub struct TerminalConfig {
     /// The bundle node; `None` for none. Section `bundles`.
     pub bundles: Option<BundlesConfig>,
     /// Traffic classes that share the rate. Sections `[[class]]`.
-    pub classes: Classes,
+    pub classes: TrafficClasses,
     /// Policies of splitting, tunnelling and bypassing; the first match decides. Key `intercept.bypass`,
     /// then sections `[[policy]]`.
-    pub policies: Vec<Policy>,
+    pub policies: Vec<TrafficPolicy>,
 }
 
 /// A hub that a terminal may use.

@@ -17,8 +17,8 @@ use nix::fcntl::{FcntlArg, SpliceFFlags, fcntl, splice};
 use nix::sys::socket::{MsgFlags, recv};
 use nix::time::{ClockId, clock_gettime};
 use nix::unistd::pipe;
-use report::{Column, Table};
-use stats::Spread;
+use report::{TableColumn, TextTable};
+use stats::SampleSpread;
 use tokio::sync::oneshot;
 
 const BYTES: u64 = 4_000_000_000;
@@ -47,8 +47,12 @@ fn main() {
             rounds.push(way());
         }
     }
-    let columns = [Column::left(""), Column::right("Gbit/s"), Column::right("relay's CPU s/GB")];
-    let mut table = Table::new(columns)
+    let columns = [
+        TableColumn::left(""),
+        TableColumn::right("Gbit/s"),
+        TableColumn::right("relay's CPU s/GB"),
+    ];
+    let mut table = TextTable::new(columns)
         .title(format!("{} GB over loopback, median of {ROUNDS}", BYTES / 1_000_000_000));
     for ((name, _), rounds) in ways.iter().zip(&rounds) {
         let rate = median(rounds.iter().map(|round| round.gbit_per_second));
@@ -63,7 +67,7 @@ fn main() {
 }
 
 fn median(values: impl Iterator<Item = f64>) -> f64 {
-    Spread::of(values).expect("there were rounds").median
+    SampleSpread::of(values).expect("there were rounds").median
 }
 
 /// CPU time of this thread.

@@ -8,7 +8,7 @@ use thiserror::Error;
 
 use crate::config::FileError;
 use crate::config::keys::KeyError;
-use crate::refusal::Refusal;
+use crate::refusal::KernelRefusal;
 
 /// Reason why a gateway cannot start, or stops. Displayed as one line.
 #[derive(Debug, Error)]
@@ -73,20 +73,20 @@ pub enum RunError {
     },
     /// The kernel refuses the listeners, the nftables table, the rule or the route.
     #[error("cannot intercept connections: {0}")]
-    Interception(Refusal),
+    Interception(KernelRefusal),
     /// The kernel refuses a requirement of transparent addresses.
     #[error("cannot connect with clients' addresses (`transparent = true`): {0}")]
-    Transparency(Refusal),
+    Transparency(KernelRefusal),
     /// The kernel refuses to log SYNs to the gateway, or to reinject them.
     #[error("cannot defer answers (`answer = \"deferred\"`): {0}")]
-    Deferral(Refusal),
+    Deferral(KernelRefusal),
     /// The kernel refuses the tunnel's network device, table, rule or route.
     #[error("cannot create the tunnel {name:?}: {refusal}")]
     Tunnel {
         /// Name of the device.
         name: String,
         /// The refused operation.
-        refusal: Refusal,
+        refusal: KernelRefusal,
     },
     /// The kernel refuses the device, table, rule or route of skyhop's own TCP towards servers.
     #[error("cannot use `wan.stack = \"skyhop\"` with the device {name:?}: {refusal}")]
@@ -94,7 +94,7 @@ pub enum RunError {
         /// Name of the device.
         name: String,
         /// The refused operation.
-        refusal: Refusal,
+        refusal: KernelRefusal,
     },
     /// A network device with the tunnel's or stack's name already exists.
     #[error("the interface {name:?} already exists: expected another `tunnel.name` or `wan.name`")]
@@ -160,7 +160,7 @@ fn side_hint(key: &str) -> &'static str {
 
 impl RunError {
     /// Tells a device that exists already from one that the kernel refuses.
-    pub(crate) fn device(name: &str, refusal: Refusal) -> Self {
+    pub(crate) fn device(name: &str, refusal: KernelRefusal) -> Self {
         // A TUN device in use is reported as busy, an existing name as invalid.
         let exists = nix::net::if_::if_nametoindex(name).is_ok();
         if exists && !refusal.is_denial() {
@@ -186,7 +186,7 @@ impl RunError {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::refusal::Operation;
+    use crate::refusal::KernelOperation;
 
     #[test]
     fn only_an_end_while_running_is_no_matter_of_setup() {
@@ -198,7 +198,7 @@ mod tests {
 
     #[test]
     fn a_device_that_exists_is_told_from_one_that_is_refused() {
-        let refused = |code| Refusal::expected(Operation::Tun, code);
+        let refused = |code| KernelRefusal::expected(KernelOperation::Tun, code);
         let exists = RunError::device("lo", refused(libc::EBUSY));
         assert!(matches!(exists, RunError::TunnelExists { .. }), "{exists}");
         for (name, code) in [("lo", libc::EPERM), ("no-such", libc::EBUSY)] {
@@ -209,7 +209,7 @@ mod tests {
 
     #[test]
     fn interception_for_transparent_addresses_is_blamed_on_them() {
-        let refusal = || Refusal::expected(Operation::Nftables, libc::EPERM);
+        let refusal = || KernelRefusal::expected(KernelOperation::Nftables, libc::EPERM);
         let error = RunError::Interception(refusal()).of_transparency();
         assert!(error.to_string().contains("transparent = true"), "{error}");
         let other = RunError::Deferral(refusal()).of_transparency();

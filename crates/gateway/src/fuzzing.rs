@@ -7,10 +7,10 @@ use std::pin::{Pin, pin};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use bundles::{BundleId, Endpoint, FileName, NewBundle, Node, Purpose};
+use bundles::{BundleEndpoint, BundleId, BundleNodeId, BundlePurpose, FileName, NewBundle};
 use pep::fuzzing::bounded;
-use pep::handover::{Need, Sharing};
-use scenario::gateway::Permitted;
+use pep::handover::{ProcessNeed, RateDivision};
+use scenario::gateway::PermittedTerminals;
 use slacp::{KeyPair, PublicKey, ResetReason};
 use tokio::io::{AsyncRead, ReadBuf};
 use units::Instant;
@@ -18,12 +18,12 @@ use units::Instant;
 use crate::config::keys::{format_public_key, parse_public_key};
 use crate::hop::tcp::datagrams;
 use crate::key_message::KeyMessage;
-use crate::operate::accounts::Accounts;
+use crate::operate::accounts::TerminalAccounts;
 use crate::operate::control::{
-    Answer, BundleOffer, BundleRequest, Request, from_base64, read, write,
+    BundleOffer, BundleRequest, ControlAnswer, ControlRequest, from_base64, read, write,
 };
 use crate::services::enrolment::etcd::answer::read_whole_and_watched;
-use crate::services::enrolment::token::Token;
+use crate::services::enrolment::token::JoinToken;
 use crate::services::rotation::check_file;
 
 /// Parses a public key from others. The first byte selects its form: on a stream (the second byte is the
@@ -42,8 +42,8 @@ pub fn keys(bytes: &[u8]) {
             assert_eq!(again, whole.map(Some));
         }
         (1, Ok(text)) => {
-            let Ok(token) = text.parse::<Token>() else { return };
-            let again: Token = token.to_string().parse().expect("it is a token");
+            let Ok(token) = text.parse::<JoinToken>() else { return };
+            let again: JoinToken = token.to_string().parse().expect("it is a token");
             assert_eq!((again.name, again.hubs), (token.name, token.hubs));
         }
         (2, _) => check_file(said),
@@ -60,7 +60,8 @@ fn key_message(bytes: &[u8], piece: usize) -> Result<PublicKey, ResetReason> {
 
 fn enrol(permit: &str) {
     let [invitation, key] = [1, 2].map(|seed| KeyPair::from_private([seed; 32]).public());
-    let enrol = |text: &str| Permitted::enrol(Path::new("permit.toml"), text, &invitation, &key);
+    let enrol =
+        |text: &str| PermittedTerminals::enrol(Path::new("permit.toml"), text, &invitation, &key);
     if let Ok(enrolled) = enrol(permit) {
         assert_eq!(enrol(&enrolled).ok().as_ref(), Some(&enrolled), "an invitation is used once");
     }
@@ -74,8 +75,8 @@ pub fn tcp_frames(bytes: &[u8]) {
     let Some((piece, said)) = bytes.split_first() else { return };
     // A datagram that is cut off has its memory allocated once.
     bounded(said, (2 << 14, 2), || {
-        let whole = at_once(datagrams(Pieces(said, said.len().max(1))));
-        let in_pieces = at_once(datagrams(Pieces(said, usize::from(*piece) + 1)));
+        let whole = at_once(datagrams(PiecewiseReader(said, said.len().max(1))));
+        let in_pieces = at_once(datagrams(PiecewiseReader(said, usize::from(*piece) + 1)));
         assert_eq!(whole, in_pieces, "pieces make no difference");
         assert!(whole.iter().map(|datagram| 2 + datagram.len()).sum::<usize>() <= said.len());
     });
@@ -93,9 +94,9 @@ pub fn etcd(bytes: &[u8]) {
 }
 
 /// A reader that returns its bytes in pieces of this size and is always ready.
-struct Pieces<'a>(&'a [u8], usize);
+struct PiecewiseReader<'a>(&'a [u8], usize);
 
-impl AsyncRead for Pieces<'_> {
+impl AsyncRead for PiecewiseReader<'_> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         _: &mut Context<'_>,
@@ -122,24 +123,24 @@ fn at_once<T>(future: impl Future<Output = T>) -> T {
 /// # Panics
 /// On a bug in this crate.
 pub fn control(line: &[u8]) {
-    if let Ok(answer) = read::<Answer>(line) {
-        read::<Answer>(&write(&answer)).expect("it reads back");
+    if let Ok(answer) = read::<ControlAnswer>(line) {
+        read::<ControlAnswer>(&write(&answer)).expect("it reads back");
     }
-    let Ok(request) = read::<Request>(line) else { return };
-    read::<Request>(&write(&request)).expect("it reads back");
+    let Ok(request) = read::<ControlRequest>(line) else { return };
+    read::<ControlRequest>(&write(&request)).expect("it reads back");
     match request {
-        Request::Portion { portion, used, connections } => {
-            let former = Need { portion, used, connections };
-            let portion = Sharing::default().handle(former, 0.5, 1);
+        ControlRequest::Portion { portion, used, connections } => {
+            let former = ProcessNeed { portion, used, connections };
+            let portion = RateDivision::default().handle(former, 0.5, 1);
             assert!((0.0..=1.0).contains(&portion), "{portion}");
         }
-        Request::Carried(rows) => {
-            let mut accounts = Accounts::open(Instant::ZERO, None);
+        ControlRequest::Carried(rows) => {
+            let mut accounts = TerminalAccounts::open(Instant::ZERO, None);
             // Twice, so that the sums of large counts are checked for overflow.
             let _ = (accounts.add(rows.clone()), accounts.add(rows));
             accounts.status();
         }
-        Request::Bundle(request) => bundle(request),
+        ControlRequest::Bundle(request) => bundle(request),
         _ => {}
     }
 }
@@ -157,7 +158,7 @@ fn bundle(request: BundleRequest) {
 
 /// Encodes the bundle that a program offers, with an empty payload.
 fn encoded(offer: &BundleOffer) -> Option<Vec<u8>> {
-    let node: Node = "ipn:1.0".parse().ok()?;
+    let node: BundleNodeId = "ipn:1.0".parse().ok()?;
     let name = match offer.name.as_deref() {
         Some(name) => Some(FileName::new(name)?),
         None => None,
@@ -165,12 +166,12 @@ fn encoded(offer: &BundleOffer) -> Option<Vec<u8>> {
     let (created, sequence) = offer.made.unwrap_or_default();
     let bundle = NewBundle {
         source: &node.service("1").ok()?,
-        destination: &offer.destination.parse::<Endpoint>().ok()?,
+        destination: &offer.destination.parse::<BundleEndpoint>().ok()?,
         created,
         sequence,
         lifetime: Duration::from_secs(offer.lifetime_s),
         file_name: name.as_ref(),
-        purpose: if offer.report { Purpose::Reported } else { Purpose::Data },
+        purpose: if offer.report { BundlePurpose::Reported } else { BundlePurpose::Data },
         payload: &[],
     };
     let bytes = bundle.encode();

@@ -3,10 +3,10 @@
 
 use std::future::poll_fn;
 
-use slacp::{PublicKey, Read, ResetReason};
+use slacp::{PublicKey, ReadOutcome, ResetReason};
 
 use crate::config::keys::parse_public_key;
-use crate::hop::Stream;
+use crate::hop::SessionStream;
 
 /// Maximum length of a message in bytes.
 const LONGEST: usize = 64;
@@ -46,13 +46,13 @@ impl KeyMessage {
 ///
 /// # Errors
 /// If the message is too long, or its stream is reset.
-pub(crate) async fn read(stream: &Stream) -> Result<KeyMessage, ResetReason> {
+pub(crate) async fn read(stream: &SessionStream) -> Result<KeyMessage, ResetReason> {
     let (mut message, mut buffer) = (KeyMessage::default(), [0; LONGEST]);
     loop {
         match poll_fn(|context| stream.poll_read(context, &mut buffer)).await? {
-            Read::Data(count) => message.push(&buffer[..count])?,
-            Read::Blocked => {}
-            Read::End => return Ok(message),
+            ReadOutcome::Data(count) => message.push(&buffer[..count])?,
+            ReadOutcome::Blocked => {}
+            ReadOutcome::End => return Ok(message),
         }
     }
 }

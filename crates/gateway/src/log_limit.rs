@@ -27,35 +27,35 @@ const SAMPLE: usize = 160;
 /// Token buckets of the places that log. Memory is bounded by the number of places in the code.
 #[derive(Debug, Default)]
 struct LineLimits {
-    places: BTreeMap<usize, Place>,
+    places: BTreeMap<usize, PlaceBucket>,
 }
 
 /// The bucket of a place in the code.
 #[derive(Debug)]
-struct Place {
+struct PlaceBucket {
     /// Lines written and not refilled yet.
     written: u32,
     /// Start of the current refill interval.
     since: Instant,
-    left_out: Option<LeftOut>,
+    left_out: Option<SuppressedLines>,
 }
 
 /// Suppressed lines of a place.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct LeftOut {
+struct SuppressedLines {
     count: u64,
     since: Instant,
     /// Level and beginning of the first suppressed line.
     sample: String,
 }
 
-impl Place {
+impl PlaceBucket {
     fn new(now: Instant) -> Self {
         Self { written: 0, since: now, left_out: None }
     }
 
     /// Takes a token; false if the line must be suppressed.
-    fn takes(&mut self, now: Instant) -> bool {
+    fn take_token(&mut self, now: Instant) -> bool {
         while self.written > 0 && now >= self.since + REFILL {
             self.written -= 1;
             self.since += REFILL;
@@ -73,19 +73,19 @@ impl Place {
 impl LineLimits {
     /// Returns whether a line of a place may be written. A suppressed line is counted, and the first one is
     /// described by `sample`.
-    fn takes(&mut self, now: Instant, place: usize, sample: impl FnOnce() -> String) -> bool {
-        let place = self.places.entry(place).or_insert_with(|| Place::new(now));
-        let taken = place.takes(now);
+    fn admits(&mut self, now: Instant, place: usize, sample: impl FnOnce() -> String) -> bool {
+        let place = self.places.entry(place).or_insert_with(|| PlaceBucket::new(now));
+        let taken = place.take_token(now);
         if !taken {
-            let first = || LeftOut { count: 0, since: now, sample: sample() };
+            let first = || SuppressedLines { count: 0, since: now, sample: sample() };
             place.left_out.get_or_insert_with(first).count += 1;
         }
         taken
     }
 
     /// Takes the suppressed lines that are due for a report.
-    fn due(&mut self, now: Instant) -> Vec<LeftOut> {
-        let is_due = |left_out: &mut LeftOut| now >= left_out.since + REPORT;
+    fn due(&mut self, now: Instant) -> Vec<SuppressedLines> {
+        let is_due = |left_out: &mut SuppressedLines| now >= left_out.since + REPORT;
         let each = self.places.values_mut();
         each.filter_map(|place| place.left_out.take_if(is_due)).collect()
     }
@@ -121,10 +121,10 @@ where
         let (due, taken) = {
             let mut limits = self.limits.lock().unwrap_or_else(PoisonError::into_inner);
             let is_limited = *event.metadata().level() <= Level::INFO;
-            let taken = !is_limited || limits.takes(now, place, || sample(event));
+            let taken = !is_limited || limits.admits(now, place, || sample(event));
             (limits.due(now), taken)
         };
-        for LeftOut { count, since, sample } in due {
+        for SuppressedLines { count, since, sample } in due {
             let seconds = now.saturating_since(since).as_secs();
             writeln!(
                 writer,
@@ -137,14 +137,14 @@ where
 
 /// Returns the level and the beginning of an event's message.
 fn sample(event: &Event<'_>) -> String {
-    let mut sample = Sample(format!("{} ", event.metadata().level()));
+    let mut sample = SampleVisitor(format!("{} ", event.metadata().level()));
     event.record(&mut sample);
     sample.0
 }
 
-struct Sample(String);
+struct SampleVisitor(String);
 
-impl Visit for Sample {
+impl Visit for SampleVisitor {
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
         if field.name() == "message" {
             let message = format!("{value:?}");

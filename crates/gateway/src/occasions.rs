@@ -11,9 +11,9 @@ const MOST: usize = 256;
 
 /// The time at which each cause was last logged.
 #[derive(Debug, Default)]
-pub(crate) struct Occasions(BTreeMap<String, Instant>);
+pub(crate) struct CauseLimiter(BTreeMap<String, Instant>);
 
-impl Occasions {
+impl CauseLimiter {
     /// Returns whether a line of this cause may be logged now, and if so, records it.
     pub(crate) fn is_due(&mut self, now: Instant, cause: &str) -> bool {
         self.0.retain(|_, last| now.saturating_since(*last) < EVERY);
@@ -35,7 +35,7 @@ mod tests {
 
     #[test]
     fn each_cause_is_due_once_a_minute() {
-        let mut occasions = Occasions::default();
+        let mut occasions = CauseLimiter::default();
         let due: Vec<u64> = (0..150).filter(|s| occasions.is_due(at(*s), "disk")).collect();
         assert_eq!(due, [0, 60, 120]);
         assert!(occasions.is_due(at(150), "network"));
@@ -43,7 +43,7 @@ mod tests {
 
     #[test]
     fn ever_new_causes_are_not_remembered_without_end() {
-        let mut occasions = Occasions::default();
+        let mut occasions = CauseLimiter::default();
         let due = (0..1000).filter(|cause| occasions.is_due(at(0), &cause.to_string())).count();
         assert_eq!((due, occasions.0.len()), (MOST, MOST));
         assert!(occasions.is_due(at(60), "another"));

@@ -4,19 +4,19 @@ use std::fmt;
 use std::io;
 
 use nix::errno::Errno;
-use pep::traffic::Version;
+use pep::traffic::IpFamily;
 
 use crate::capability::Capability;
 
 /// An operation requested from the kernel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Operation {
+pub(crate) enum KernelOperation {
     /// Binding a transparent listener.
-    Listener(Version),
+    Listener(IpFamily),
     /// Adding a rule by packet mark.
-    Rule(Version),
+    Rule(IpFamily),
     /// Adding a route to a table of the gateway.
-    Route(Version),
+    Route(IpFamily),
     /// Sending packets through the loopback device.
     Loopback,
     /// Creating or changing an nftables table.
@@ -31,7 +31,7 @@ pub(crate) enum Operation {
     Device,
 }
 
-impl fmt::Display for Operation {
+impl fmt::Display for KernelOperation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Listener(version) => write!(f, "the {} listener", version.name()),
@@ -50,19 +50,19 @@ impl fmt::Display for Operation {
 /// An operation that the kernel refused. Displays the operation, the kernel's error, and a fix if one
 /// is known.
 #[derive(Debug)]
-pub struct Refusal {
-    operation: Operation,
+pub struct KernelRefusal {
+    operation: KernelOperation,
     cause: io::Error,
 }
 
-impl Refusal {
+impl KernelRefusal {
     /// Returns whether privileges are missing.
     pub(crate) fn is_denial(&self) -> bool {
         self.cause.kind() == io::ErrorKind::PermissionDenied
     }
 
     /// Builds the refusal that an operation would end with, for checks that do not try it.
-    pub(crate) fn expected(operation: Operation, code: i32) -> Self {
+    pub(crate) fn expected(operation: KernelOperation, code: i32) -> Self {
         Self { operation, cause: io::Error::from_raw_os_error(code) }
     }
 
@@ -75,78 +75,81 @@ impl Refusal {
     }
 
     /// Returns the fix, if one is known.
-    pub(crate) fn mend(&self) -> Option<&'static str> {
-        mend(self.operation, self.cause.raw_os_error().unwrap_or(0), Capability::is_held)
+    pub(crate) fn fix(&self) -> Option<&'static str> {
+        fix(self.operation, self.cause.raw_os_error().unwrap_or(0), Capability::is_held)
     }
 
     /// Advises on what to do once IPv6 works again.
-    pub(crate) fn later(&self) -> &'static str {
+    pub(crate) fn later_advice(&self) -> &'static str {
         match self.operation {
-            Operation::Rule(_) | Operation::Route(_) => FOLLOWED,
+            KernelOperation::Rule(_) | KernelOperation::Route(_) => FOLLOWED,
             _ => LATER,
         }
     }
 
     /// Returns a function for `map_err` that wraps the error of an operation.
-    pub(crate) fn of(operation: Operation) -> impl Fn(io::Error) -> Self {
+    pub(crate) fn wrap(operation: KernelOperation) -> impl Fn(io::Error) -> Self {
         move |cause| Self { operation, cause }
     }
 }
 
-impl fmt::Display for Refusal {
+impl fmt::Display for KernelRefusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.what())?;
-        self.mend().map_or(Ok(()), |mend| write!(f, ": {mend}"))
+        self.fix().map_or(Ok(()), |mend| write!(f, ": {mend}"))
     }
 }
 
-impl std::error::Error for Refusal {
+impl std::error::Error for KernelRefusal {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         Some(&self.cause)
     }
 }
 
 /// Returns the fix for an error of an operation, given the capabilities of the process.
-fn mend(
-    operation: Operation,
+fn fix(
+    operation: KernelOperation,
     code: i32,
     holds: impl Fn(Capability) -> bool,
 ) -> Option<&'static str> {
     let denied = matches!(code, libc::EPERM | libc::EACCES);
     // EPERM means that the privilege is missing; EACCES for a route means that IPv6 is off.
-    let off = (operation, code) == (Operation::Route(Version::V6), libc::EACCES);
+    let off = (operation, code) == (KernelOperation::Route(IpFamily::V6), libc::EACCES);
     if denied
         && !off
-        && let Some(missing) = missing(operation, &holds)
+        && let Some(missing) = missing_capability(operation, &holds)
     {
         return Some(missing);
     }
     match (operation, code) {
-        (Operation::Listener(Version::V6), libc::EAFNOSUPPORT) => Some(
+        (KernelOperation::Listener(IpFamily::V6), libc::EAFNOSUPPORT) => Some(
             "this kernel has no IPv6 (boot option ipv6.disable=1, or a container that forbids it)",
         ),
-        (Operation::Rule(Version::V6) | Operation::Route(Version::V6), libc::EAFNOSUPPORT) => {
-            Some("this kernel has no IPv6")
-        }
         (
-            Operation::Listener(Version::V6) | Operation::Route(Version::V6),
+            KernelOperation::Rule(IpFamily::V6) | KernelOperation::Route(IpFamily::V6),
+            libc::EAFNOSUPPORT,
+        ) => Some("this kernel has no IPv6"),
+        (
+            KernelOperation::Listener(IpFamily::V6) | KernelOperation::Route(IpFamily::V6),
             libc::EACCES | libc::EADDRNOTAVAIL | libc::ENODEV,
         ) => Some("IPv6 is off: `sysctl -w net.ipv6.conf.all.disable_ipv6=0`"),
-        (Operation::Rule(_), libc::EAFNOSUPPORT | libc::EOPNOTSUPP) => Some(
+        (KernelOperation::Rule(_), libc::EAFNOSUPPORT | libc::EOPNOTSUPP) => Some(
             "this kernel routes only by destination (CONFIG_IP_MULTIPLE_TABLES, \
              CONFIG_IPV6_MULTIPLE_TABLES)",
         ),
-        (Operation::Route(_) | Operation::Loopback, libc::ENETDOWN) => Some(LOOPBACK_DOWN),
-        (Operation::Nftables, libc::EPROTONOSUPPORT | libc::EAFNOSUPPORT) => Some(
+        (KernelOperation::Route(_) | KernelOperation::Loopback, libc::ENETDOWN) => {
+            Some(LOOPBACK_DOWN)
+        }
+        (KernelOperation::Nftables, libc::EPROTONOSUPPORT | libc::EAFNOSUPPORT) => Some(
             "nftables is missing: `modprobe nf_tables`, or allow the container netlink; `[proxy]` \
              does not need it",
         ),
-        (Operation::Nftables, libc::ENOENT | libc::EOPNOTSUPP) => Some(
+        (KernelOperation::Nftables, libc::ENOENT | libc::EOPNOTSUPP) => Some(
             "nftables lacks tproxy or socket: `modprobe -a nft_tproxy nft_socket` \
              (CONFIG_NFT_TPROXY, CONFIG_NFT_SOCKET)",
         ),
-        (Operation::Nftables, libc::EINVAL) => Some("it needs Linux 5.12 or newer"),
-        (Operation::Tun, libc::ENOENT | libc::ENODEV | libc::ENXIO) => Some(
+        (KernelOperation::Nftables, libc::EINVAL) => Some("it needs Linux 5.12 or newer"),
+        (KernelOperation::Tun, libc::ENOENT | libc::ENODEV | libc::ENXIO) => Some(
             "`modprobe tun`, or give the container the device; without it the tunnel needs \
              CAP_SYS_ADMIN and CAP_NET_RAW",
         ),
@@ -159,7 +162,7 @@ fn mend(
 }
 
 /// Log text for a gateway that runs without IPv6.
-pub(crate) fn without_v6(refusal: &Refusal) -> String {
+pub(crate) fn without_v6(refusal: &KernelRefusal) -> String {
     format!("IPv6 connections are not intercepted: {refusal}")
 }
 
@@ -179,13 +182,16 @@ const NAMESPACES: &str = "without /dev/net/tun it needs CAP_SYS_ADMIN and CAP_NE
                           run it as root";
 
 /// Returns advice on the capability that an operation needs and the process lacks.
-fn missing(operation: Operation, holds: impl Fn(Capability) -> bool) -> Option<&'static str> {
+fn missing_capability(
+    operation: KernelOperation,
+    holds: impl Fn(Capability) -> bool,
+) -> Option<&'static str> {
     if !holds(Capability::NetAdmin) {
         return Some(NET_ADMIN);
     }
     match operation {
-        Operation::Packets if !holds(Capability::NetRaw) => Some(NET_RAW),
-        Operation::Veth if !(holds(Capability::SysAdmin) && holds(Capability::NetRaw)) => {
+        KernelOperation::Packets if !holds(Capability::NetRaw) => Some(NET_RAW),
+        KernelOperation::Veth if !(holds(Capability::SysAdmin) && holds(Capability::NetRaw)) => {
             Some(NAMESPACES)
         }
         _ => None,
@@ -196,12 +202,12 @@ fn missing(operation: Operation, holds: impl Fn(Capability) -> bool) -> Option<&
 mod tests {
     use super::*;
 
-    const BOTH: [Version; 2] = [Version::V4, Version::V6];
+    const BOTH: [IpFamily; 2] = [IpFamily::V4, IpFamily::V6];
 
-    fn operations() -> impl Iterator<Item = Operation> {
-        use Operation::{Device, Listener, Nftables, Packets, Route, Rule, Tun, Veth};
+    fn operations() -> impl Iterator<Item = KernelOperation> {
+        use KernelOperation::{Device, Listener, Nftables, Packets, Route, Rule, Tun, Veth};
         let each = BOTH.into_iter().flat_map(|version| {
-            [Listener as fn(Version) -> Operation, Rule, Route].map(|of| of(version))
+            [Listener as fn(IpFamily) -> KernelOperation, Rule, Route].map(|of| of(version))
         });
         each.chain([Nftables, Packets, Tun, Veth, Device])
     }
@@ -210,36 +216,36 @@ mod tests {
     fn a_capability_that_is_held_is_not_asked_for() {
         for operation in operations() {
             for code in [libc::EPERM, libc::EACCES] {
-                let all = mend(operation, code, |_| true).unwrap();
+                let all = fix(operation, code, |_| true).unwrap();
                 assert!(!all.contains("it needs CAP_"), "{operation}: {all}");
             }
-            let none = mend(operation, libc::EPERM, |_| false).unwrap();
+            let none = fix(operation, libc::EPERM, |_| false).unwrap();
             assert!(none.contains("CAP_NET_ADMIN") && none.contains("root"), "{none}");
         }
         let admin_alone = |capability| capability == Capability::NetAdmin;
-        let packets = mend(Operation::Packets, libc::EPERM, admin_alone).unwrap();
+        let packets = fix(KernelOperation::Packets, libc::EPERM, admin_alone).unwrap();
         assert!(packets.contains("CAP_NET_RAW"), "{packets}");
-        let veth = mend(Operation::Veth, libc::EPERM, admin_alone).unwrap();
+        let veth = fix(KernelOperation::Veth, libc::EPERM, admin_alone).unwrap();
         assert!(veth.contains("CAP_SYS_ADMIN") && veth.contains("modprobe tun"), "{veth}");
     }
 
     #[test]
     fn each_error_of_each_operation_says_what_it_means() {
         for (operation, code, part) in [
-            (Operation::Route(Version::V6), libc::EACCES, "disable_ipv6"),
-            (Operation::Listener(Version::V6), libc::EAFNOSUPPORT, "no IPv6"),
-            (Operation::Rule(Version::V6), libc::EAFNOSUPPORT, "no IPv6"),
-            (Operation::Rule(Version::V6), libc::EOPNOTSUPP, "IPV6_MULTIPLE_TABLES"),
-            (Operation::Route(Version::V6), libc::ENETDOWN, "ip link set lo up"),
-            (Operation::Nftables, libc::EPROTONOSUPPORT, "modprobe nf_tables"),
-            (Operation::Nftables, libc::ENOENT, "nft_tproxy"),
-            (Operation::Tun, libc::ENOENT, "modprobe tun"),
-            (Operation::Nftables, libc::EPERM, "not over this network namespace"),
+            (KernelOperation::Route(IpFamily::V6), libc::EACCES, "disable_ipv6"),
+            (KernelOperation::Listener(IpFamily::V6), libc::EAFNOSUPPORT, "no IPv6"),
+            (KernelOperation::Rule(IpFamily::V6), libc::EAFNOSUPPORT, "no IPv6"),
+            (KernelOperation::Rule(IpFamily::V6), libc::EOPNOTSUPP, "IPV6_MULTIPLE_TABLES"),
+            (KernelOperation::Route(IpFamily::V6), libc::ENETDOWN, "ip link set lo up"),
+            (KernelOperation::Nftables, libc::EPROTONOSUPPORT, "modprobe nf_tables"),
+            (KernelOperation::Nftables, libc::ENOENT, "nft_tproxy"),
+            (KernelOperation::Tun, libc::ENOENT, "modprobe tun"),
+            (KernelOperation::Nftables, libc::EPERM, "not over this network namespace"),
         ] {
-            let mend = mend(operation, code, |_| true).unwrap();
+            let mend = fix(operation, code, |_| true).unwrap();
             assert!(mend.contains(part), "{operation}: {mend}");
         }
-        let refusal = Refusal::of(Operation::Rule(Version::V6));
+        let refusal = KernelRefusal::wrap(KernelOperation::Rule(IpFamily::V6));
         let text = refusal(io::Error::from_raw_os_error(libc::EOPNOTSUPP)).to_string();
         assert!(text.starts_with("the IPv6 rule: EOPNOTSUPP: "), "{text}");
     }

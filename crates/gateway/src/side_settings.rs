@@ -3,7 +3,7 @@
 use std::io;
 
 use config::SideConfig;
-use os::socket::{Buffer, set_buffer, set_max_pacing_rate};
+use os::socket::{BufferKind, set_buffer, set_max_pacing_rate};
 use socket2::{Domain, SockRef, Socket, Type};
 
 use crate::error::RunError;
@@ -31,11 +31,11 @@ impl SocketSettings for SideConfig {
             set.map_err(|error| ("congestion_control", error))?;
         }
         if let Some(size) = self.send_buffer {
-            let set = set_buffer(&**socket, Buffer::Send, size);
+            let set = set_buffer(&**socket, BufferKind::Send, size);
             set.map_err(|error| ("send_buffer", error))?;
         }
         if let Some(size) = self.receive_buffer {
-            let set = set_buffer(&**socket, Buffer::Receive, size);
+            let set = set_buffer(&**socket, BufferKind::Receive, size);
             set.map_err(|error| ("receive_buffer", error))?;
         }
         if let Some(rate) = self.pacing_rate {

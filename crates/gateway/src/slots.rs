@@ -12,10 +12,10 @@ use crate::clock;
 
 /// Connection slots of a listener, shared among clients `K`.
 #[derive(Debug)]
-pub(crate) struct Slots<K>(Arc<Mutex<State<K>>>);
+pub(crate) struct ConnectionSlots<K>(Arc<Mutex<SlotState<K>>>);
 
 #[derive(Debug)]
-struct State<K> {
+struct SlotState<K> {
     slots: ClientSlots<K>,
     /// Abort handles of the tasks that serve the connections.
     tasks: BTreeMap<SlotId, AbortHandle>,
@@ -24,24 +24,24 @@ struct State<K> {
 /// An acquired connection slot, released when dropped.
 #[derive(Debug)]
 pub(crate) struct HeldSlot<K: Ord + Clone> {
-    slots: Slots<K>,
+    slots: ConnectionSlots<K>,
     id: SlotId,
 }
 
-impl<K> Clone for Slots<K> {
+impl<K> Clone for ConnectionSlots<K> {
     fn clone(&self) -> Self {
         Self(self.0.clone())
     }
 }
 
-impl<K: Ord + Clone> Slots<K> {
+impl<K: Ord + Clone> ConnectionSlots<K> {
     /// Creates slots for `most` concurrent connections, of which one client may hold `share`.
     pub(crate) fn new(most: usize, share: usize) -> Self {
         let slots = ClientSlots::new(most, share);
-        Self(Arc::new(Mutex::new(State { slots, tasks: BTreeMap::new() })))
+        Self(Arc::new(Mutex::new(SlotState { slots, tasks: BTreeMap::new() })))
     }
 
-    fn lock(&self) -> MutexGuard<'_, State<K>> {
+    fn lock(&self) -> MutexGuard<'_, SlotState<K>> {
         self.0.lock().expect("no thread panics while it holds the slots")
     }
 
@@ -101,7 +101,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_connection_that_gives_way_is_ended() {
-        let (slots, mut tasks) = (Slots::new(1, 1), JoinSet::new());
+        let (slots, mut tasks) = (ConnectionSlots::new(1, 1), JoinSet::new());
         let first = slots.take(Instant::ZERO, 1).unwrap();
         slots.serve(&mut tasks, first, async |slot| {
             pending::<()>().await;

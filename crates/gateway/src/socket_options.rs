@@ -5,7 +5,7 @@ use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use os::socket::{Buffer, TcpInfo};
+use os::socket::{BufferKind, TcpInfo};
 use pep::traffic::Packet;
 use socket2::{SockRef, TcpKeepalive};
 use tokio::net::TcpStream;
@@ -29,15 +29,15 @@ const NEAR_BUFFER: ByteCount = ByteCount::new(1 << 20);
 
 /// Idle time before keep-alive probes on new connections, in seconds.
 #[derive(Debug)]
-pub(crate) struct Keepalive(AtomicU64);
+pub(crate) struct KeepaliveSetting(AtomicU64);
 
-impl Default for Keepalive {
+impl Default for KeepaliveSetting {
     fn default() -> Self {
         Self(AtomicU64::new(KEEPALIVE.as_secs()))
     }
 }
 
-impl Keepalive {
+impl KeepaliveSetting {
     /// Sets the idle time, in whole seconds and at least one; `None` restores the default.
     pub(crate) fn set(&self, time: Option<Duration>) {
         // The kernel takes seconds, and refuses 0.
@@ -45,10 +45,10 @@ impl Keepalive {
     }
 
     /// Returns the same settings for a connection of skyhop's own stack.
-    pub(crate) fn of_stack(&self) -> tcp::Keepalive {
+    pub(crate) fn of_stack(&self) -> tcp::KeepaliveConfig {
         let idle = self.0.load(Ordering::Relaxed);
         let interval = idle.div_ceil(KEEPALIVE_PROBES.into());
-        tcp::Keepalive {
+        tcp::KeepaliveConfig {
             idle: Duration::from_secs(idle),
             interval: Duration::from_secs(interval),
             probes: idle.div_ceil(interval) as u32,
@@ -71,9 +71,9 @@ impl Keepalive {
 ///
 /// # Errors
 /// If the peer has already closed the connection.
-pub(crate) fn prepare(socket: &TcpStream, keepalive: &Keepalive) -> io::Result<()> {
+pub(crate) fn prepare(socket: &TcpStream, keepalive: &KeepaliveSetting) -> io::Result<()> {
     if TcpInfo::of(socket)?.rtt().is_some_and(|rtt| rtt < NEAR) {
-        os::socket::set_buffer(socket, Buffer::Receive, NEAR_BUFFER)?;
+        os::socket::set_buffer(socket, BufferKind::Receive, NEAR_BUFFER)?;
     }
     let socket = SockRef::from(socket);
     // Data from the hop leaves at once: the sender's own Nagle algorithm has already gathered it.
@@ -174,8 +174,8 @@ mod tests {
     #[tokio::test]
     async fn the_receive_buffer_towards_a_near_peer_is_limited() {
         let [near, other] = connected().await;
-        prepare(&near, &Keepalive::default()).unwrap();
-        os::socket::set_buffer(&other, Buffer::Receive, NEAR_BUFFER).unwrap();
+        prepare(&near, &KeepaliveSetting::default()).unwrap();
+        os::socket::set_buffer(&other, BufferKind::Receive, NEAR_BUFFER).unwrap();
         let [near, other] = [near, other].map(|socket| SockRef::from(&socket).recv_buffer_size());
         assert_eq!(near.unwrap(), other.unwrap());
     }
@@ -185,7 +185,7 @@ mod tests {
     async fn probes_take_no_longer_than_the_idle_time_before_them() {
         let [near, _far] = connected().await;
         for seconds in [1, 2, 5, 6, 7, 60, 61, 3600, 7200] {
-            let keepalive = Keepalive::default();
+            let keepalive = KeepaliveSetting::default();
             keepalive.set(Some(Duration::from_secs(seconds)));
             prepare(&near, &keepalive).unwrap();
             let socket = SockRef::from(&near);
@@ -202,9 +202,9 @@ mod tests {
     /// Whenever it was probed last: from the first probe without an answer to the last.
     #[test]
     fn by_default_an_idle_connection_survives_a_suspend_of_two_hours() {
-        let keepalive = Keepalive::default();
+        let keepalive = KeepaliveSetting::default();
         keepalive.set(None);
-        let tcp::Keepalive { interval, probes, .. } = keepalive.of_stack();
+        let tcp::KeepaliveConfig { interval, probes, .. } = keepalive.of_stack();
         assert!(interval * probes >= Duration::from_secs(7200), "{probes} every {interval:?}");
     }
 
@@ -212,7 +212,7 @@ mod tests {
     async fn without_a_setting_and_for_less_than_a_second_there_are_probes() {
         let [near, _far] = connected().await;
         for (setting, idle) in [(None, KEEPALIVE), (Some(Duration::ZERO), Duration::from_secs(1))] {
-            let keepalive = Keepalive::default();
+            let keepalive = KeepaliveSetting::default();
             keepalive.set(setting);
             prepare(&near, &keepalive).unwrap();
             let socket = SockRef::from(&near);

@@ -16,13 +16,13 @@ use nix::sched::{CloneFlags, unshare};
 use nix::unistd::Uid;
 use os::netlink::RouteSocket;
 use os::testkit::{run_in_user_namespace, skip};
-use pep::admission::Quota;
-use pep::egress::Egress;
+use pep::admission::TerminalQuota;
+use pep::egress::EgressRules;
 use slacp::PublicKey;
 
 use crate::clock;
-use crate::hop::peers::Peers;
-use crate::operate::Operations;
+use crate::hop::peers::PeerTable;
+use crate::operate::GatewayOperations;
 use crate::role::Role;
 
 pub(crate) use self::ends::{
@@ -72,14 +72,14 @@ fn in_user_namespace(closure: &str) {
 }
 
 /// The operator's interface to a solo gateway without a control socket. Needs a runtime.
-pub(crate) fn operations() -> Operations {
+pub(crate) fn operations() -> GatewayOperations {
     operations_of(Role::Solo)
 }
 
 /// The same for a gateway in this role.
-pub(crate) fn operations_of(role: Role) -> Operations {
+pub(crate) fn operations_of(role: Role) -> GatewayOperations {
     let config = OperationConfig { control: ControlPath::None, ..OperationConfig::default() };
-    Operations::start(clock::now(), role, None, &config, Peers::none()).unwrap()
+    GatewayOperations::start(clock::now(), role, None, &config, PeerTable::none()).unwrap()
 }
 
 /// A terminal that a hub permits, without limits.
@@ -88,10 +88,10 @@ pub(crate) fn permitted(name: &str, key: PublicKey) -> PermittedTerminal {
         name: name.to_owned(),
         key,
         networks: Vec::new(),
-        egress: Egress::everywhere(),
+        egress: EgressRules::everywhere(),
         carrier: None,
         cache: None,
-        quota: Quota::default(),
+        quota: TerminalQuota::default(),
         classes: BTreeMap::new(),
         links: BTreeMap::new(),
         volume: None,

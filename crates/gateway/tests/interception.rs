@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 use gateway::RunError;
 use gateway::config::{read_hub, read_terminal};
 use gateway::keys::{PrivateKey, format_public_key};
-use lab::{Lab, NetNs, Node, Overrides, Preset};
+use lab::{Lab, NetNs, Node, Preset, PresetOverrides};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use os::testkit::skip;
 use socket2::{Domain, Socket, Type};
@@ -38,11 +38,11 @@ fn main() -> ExitCode {
         skip(error);
         return ExitCode::SUCCESS;
     }
-    let overrides = Overrides {
+    let overrides = PresetOverrides {
         rate: Some(BitRate::from_mbit(200)),
         return_rate: Some(BitRate::from_mbit(200)),
         delay: Some(Duration::from_millis(10)),
-        ..Overrides::default()
+        ..PresetOverrides::default()
     };
     let preset = Preset::load("geo").unwrap().with(&overrides).unwrap();
     let place = Place::new(Lab::start(&preset, 1).unwrap());

@@ -2,12 +2,12 @@
 
 use units::UnixTime;
 
-use super::fields::Fields;
+use super::fields::HeaderFields;
 use super::head::{RequestHead, ResponseHead};
-use super::policy::{Stored, date};
+use super::policy::{StoredResponse, parse_date};
 
 /// Fields that a 304 carries over from the stored response (RFC 9110 §15.4.5).
-const OF_NOT_MODIFIED: [&str; 8] = [
+const NOT_MODIFIED_FIELDS: [&str; 8] = [
     "cache-control",
     "content-location",
     "date",
@@ -20,7 +20,7 @@ const OF_NOT_MODIFIED: [&str; 8] = [
 
 /// A byte range of the stored body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Part {
+pub struct BodyRange {
     /// Offset of the first byte.
     pub from: u64,
     /// Length of the range in bytes.
@@ -29,12 +29,12 @@ pub struct Part {
 
 /// Builds the response to `request` from a stored response whose body has `length` bytes. The second value
 /// is the range of the body to send: [`None`] for HEAD, and with a 304 or 416.
-pub(super) fn answer(
+pub(super) fn build_response(
     now: UnixTime,
     request: &RequestHead,
-    stored: &Stored,
+    stored: &StoredResponse,
     length: u64,
-) -> (ResponseHead, Option<Part>) {
+) -> (ResponseHead, Option<BodyRange>) {
     let mut head = stored.head.clone();
     // Larger ages count as 2^31 (RFC 9111 §1.2.2).
     head.fields.set("Age", stored.age(now).as_secs().min(1 << 31).to_string());
@@ -42,7 +42,7 @@ pub(super) fn answer(
     if head.status != 204 {
         head.fields.set("Content-Length", length.to_string());
     }
-    let whole = Part { from: 0, length };
+    let whole = BodyRange { from: 0, length };
     let is_head = request.method == "HEAD";
     // Preconditions and ranges apply only where the response would be a 200 (RFC 9110 §13.2.1, §14.2).
     if stored.head.status != 200 {
@@ -51,8 +51,8 @@ pub(super) fn answer(
     if is_not_modified(request, stored) {
         return (not_modified(&head), None);
     }
-    let is_part = !is_head && if_range(request, stored);
-    let asked = request.fields.parsed("range", |text| range(text, length));
+    let is_part = !is_head && permits_range(request, stored);
+    let asked = request.fields.parsed("range", |text| parse_range(text, length));
     match asked.filter(|_| is_part) {
         Some(Ok(part)) => {
             (head.status, head.reason) = (206, "Partial Content".to_owned());
@@ -61,7 +61,7 @@ pub(super) fn answer(
             head.fields.set("Content-Length", part.length.to_string());
             (head, Some(part))
         }
-        Some(Err(Unsatisfiable)) => {
+        Some(Err(UnsatisfiableRange)) => {
             let mut head = ResponseHead::own(416, "Range Not Satisfiable");
             head.fields.push("Content-Range", format!("bytes */{length}"));
             head.fields.push("Content-Length", "0");
@@ -76,7 +76,7 @@ fn not_modified(whole: &ResponseHead) -> ResponseHead {
     // A cookie does not describe the stored response, so the client gets it even with a 304.
     let kept = |name: &str| {
         ["age", "set-cookie"].iter().any(|it| name.eq_ignore_ascii_case(it))
-            || OF_NOT_MODIFIED.iter().any(|it| name.eq_ignore_ascii_case(it))
+            || NOT_MODIFIED_FIELDS.iter().any(|it| name.eq_ignore_ascii_case(it))
     };
     let fields = whole.fields.all().filter(|(name, _)| kept(name));
     fields.for_each(|(name, value)| head.fields.push(name, value));
@@ -85,26 +85,29 @@ fn not_modified(whole: &ResponseHead) -> ResponseHead {
 
 /// Evaluates `If-None-Match` and `If-Modified-Since` (RFC 9110 §13.2.2, steps 3 and 4); `true` if the
 /// client's copy is current.
-fn is_not_modified(request: &RequestHead, stored: &Stored) -> bool {
+fn is_not_modified(request: &RequestHead, stored: &StoredResponse) -> bool {
     if request.fields.has("if-none-match") {
         let is_any = |text: &str| (text == "*").then_some(());
-        let has =
-            |ours: &str| tags(&request.fields).any(|tag| opaque(tag) == opaque(ours)).then_some(());
+        let has = |ours: &str| {
+            parse_tags(&request.fields)
+                .any(|tag| strip_weakness(tag) == strip_weakness(ours))
+                .then_some(())
+        };
         return request.fields.parsed("if-none-match", is_any).is_some()
             || stored.head.fields.parsed("etag", has).is_some();
     }
-    let since = request.fields.parsed("if-modified-since", date);
+    let since = request.fields.parsed("if-modified-since", parse_date);
     // Without `Last-Modified`, `Date` stands for the time of the last change (RFC 9111 §4.3.2).
     let fields = &stored.head.fields;
     let changed = match fields.has("last-modified") {
-        true => fields.parsed("last-modified", date),
-        false => fields.parsed("date", date),
+        true => fields.parsed("last-modified", parse_date),
+        false => fields.parsed("date", parse_date),
     };
     matches!((since, changed), (Some(since), Some(changed)) if changed <= since)
 }
 
 /// The entity tags of `If-None-Match`. A tag may contain a comma, so the list cannot be split at commas.
-fn tags(fields: &Fields) -> impl Iterator<Item = &str> {
+fn parse_tags(fields: &HeaderFields) -> impl Iterator<Item = &str> {
     let texts = fields.values("if-none-match").filter_map(|it| core::str::from_utf8(it).ok());
     texts.flat_map(|text| {
         let mut rest = text;
@@ -120,13 +123,13 @@ fn tags(fields: &Fields) -> impl Iterator<Item = &str> {
 }
 
 /// Strips the prefix of a weak tag, for weak comparison (RFC 9110 §8.8.3.2).
-fn opaque(tag: &str) -> &str {
+fn strip_weakness(tag: &str) -> &str {
     tag.strip_prefix("W/").unwrap_or(tag)
 }
 
 /// Evaluates `If-Range` (RFC 9110 §13.1.5): `true` without the field, or if its entity tag is strong and
 /// equals that of the stored response.
-fn if_range(request: &RequestHead, stored: &Stored) -> bool {
+fn permits_range(request: &RequestHead, stored: &StoredResponse) -> bool {
     // A date is a strong validator only if nothing else changed within that second, which a cache cannot
     // know.
     let strong = |text: &str| text.starts_with('"').then(|| text.to_owned());
@@ -136,11 +139,11 @@ fn if_range(request: &RequestHead, stored: &Stored) -> bool {
 }
 
 /// The range begins behind the end of the body: the response is a 416.
-struct Unsatisfiable;
+struct UnsatisfiableRange;
 
 /// Parses `Range` for a body of `length` bytes (RFC 9110 §14.1.2). [`None`] for ranges that are not served
 /// in part, such as several ranges or another unit: the complete body is sent.
-fn range(text: &str, length: u64) -> Option<Result<Part, Unsatisfiable>> {
+fn parse_range(text: &str, length: u64) -> Option<Result<BodyRange, UnsatisfiableRange>> {
     let (unit, range) = text.split_once('=')?;
     if !unit.trim().eq_ignore_ascii_case("bytes") {
         return None;
@@ -156,7 +159,7 @@ fn range(text: &str, length: u64) -> Option<Result<Part, Unsatisfiable>> {
         (true, false) => {
             let count = number(last)?;
             if count == 0 {
-                return Some(Err(Unsatisfiable));
+                return Some(Err(UnsatisfiableRange));
             }
             (length.saturating_sub(count), length)
         }
@@ -169,12 +172,16 @@ fn range(text: &str, length: u64) -> Option<Result<Part, Unsatisfiable>> {
             (first, length.min(last + 1))
         }
     };
-    Some(if from < end { Ok(Part { from, length: end - from }) } else { Err(Unsatisfiable) })
+    Some(if from < end {
+        Ok(BodyRange { from, length: end - from })
+    } else {
+        Err(UnsatisfiableRange)
+    })
 }
 
 /// Builds the conditional request that validates a stored response (RFC 9111 §4.3.1). The stored validators
 /// replace the client's conditions.
-pub(super) fn validation(request: &RequestHead, stored: &Stored) -> RequestHead {
+pub(super) fn validation_request(request: &RequestHead, stored: &StoredResponse) -> RequestHead {
     let mut asked = request.clone();
     ["if-none-match", "if-modified-since"].iter().for_each(|name| asked.fields.remove(name));
     for (condition, validator) in

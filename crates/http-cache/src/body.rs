@@ -1,6 +1,6 @@
 //! Finds the end of a message body as its bytes arrive.
 
-use super::head::Framing;
+use super::head::BodyFraming;
 
 /// Most bytes of a line with a chunk's size, and of the last such line together with the trailers.
 const LONGEST_LINE: usize = 4096;
@@ -13,16 +13,16 @@ pub struct BadChunk;
 /// Parser of a message body. It is fed the bytes that arrive, and separates the body from the message
 /// behind it, and content from chunk framing.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Body {
-    state: State,
+pub struct BodyParser {
+    state: BodyState,
     /// Bytes of the current size line, or of it and the trailers.
     line: usize,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum State {
+enum BodyState {
     /// Content with this many bytes left, and the state that follows it.
-    Content(u64, After),
+    Content(u64, AfterContent),
     /// Inside a chunk's size: its value and digits so far.
     Size {
         size: u64,
@@ -49,26 +49,26 @@ enum State {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum After {
+enum AfterContent {
     End,
     Chunk,
 }
 
-impl Body {
+impl BodyParser {
     /// Starts a body with this framing.
-    pub fn new(framing: Framing) -> Self {
+    pub fn new(framing: BodyFraming) -> Self {
         let state = match framing {
-            Framing::None | Framing::Length(0) => State::End,
-            Framing::Length(length) => State::Content(length, After::End),
-            Framing::Chunked => State::Size { size: 0, digits: 0 },
-            Framing::UntilClose => State::UntilClose,
+            BodyFraming::None | BodyFraming::Length(0) => BodyState::End,
+            BodyFraming::Length(length) => BodyState::Content(length, AfterContent::End),
+            BodyFraming::Chunked => BodyState::Size { size: 0, digits: 0 },
+            BodyFraming::UntilClose => BodyState::UntilClose,
         };
         Self { state, line: 0 }
     }
 
     /// Returns `true` once the complete body has arrived.
     pub fn is_over(&self) -> bool {
-        self.state == State::End
+        self.state == BodyState::End
     }
 
     /// Consumes bytes that have arrived, and passes their content to `content`. Returns the number of bytes
@@ -84,17 +84,17 @@ impl Body {
         let mut at = 0;
         while at < bytes.len() && !self.is_over() {
             match self.state {
-                State::Content(left, after) => {
+                BodyState::Content(left, after) => {
                     let count = (bytes.len() - at).min(usize::try_from(left).unwrap_or(usize::MAX));
                     content(&bytes[at..at + count]);
                     at += count;
                     self.state = match (left - count as u64, after) {
-                        (0, After::End) => State::End,
-                        (0, After::Chunk) => State::ChunkCr,
-                        (left, after) => State::Content(left, after),
+                        (0, AfterContent::End) => BodyState::End,
+                        (0, AfterContent::Chunk) => BodyState::ChunkCr,
+                        (left, after) => BodyState::Content(left, after),
                     };
                 }
-                State::UntilClose => {
+                BodyState::UntilClose => {
                     content(&bytes[at..]);
                     at = bytes.len();
                 }
@@ -110,35 +110,41 @@ impl Body {
     /// Consumes one byte of chunk framing. Neither a bare CR nor a bare LF ends a line: RFC 9112 §2.2
     /// permits a recipient to accept the LF, but a strict reader cannot disagree with the next one about
     /// where a body ends.
-    fn step(&mut self, byte: u8) -> Result<State, BadChunk> {
+    fn step(&mut self, byte: u8) -> Result<BodyState, BadChunk> {
         self.line += 1;
         if self.line > LONGEST_LINE {
             return Err(BadChunk);
         }
         Ok(match (self.state, byte) {
             // 15 hexadecimal digits fit into a `u64`.
-            (State::Size { size, digits }, _) if byte.is_ascii_hexdigit() && digits < 15 => {
+            (BodyState::Size { size, digits }, _) if byte.is_ascii_hexdigit() && digits < 15 => {
                 let digit = char::from(byte).to_digit(16).unwrap_or_default();
-                State::Size { size: size << 4 | u64::from(digit), digits: digits + 1 }
+                BodyState::Size { size: size << 4 | u64::from(digit), digits: digits + 1 }
             }
-            (State::Size { size, digits: 1.. }, b'\r') => State::SizeEnd { size },
-            (State::Size { size, digits: 1.. }, b';' | b' ' | b'\t') => State::Extension { size },
-            (State::Extension { size }, b'\r') => State::SizeEnd { size },
-            (State::Extension { size }, byte) if byte != b'\n' => State::Extension { size },
-            (State::SizeEnd { size: 0 }, b'\n') => State::Trailers { empty: true, cr: false },
-            (State::SizeEnd { size }, b'\n') => State::Content(size, After::Chunk),
-            (State::ChunkCr, b'\r') => State::ChunkLf,
-            (State::ChunkLf, b'\n') => {
+            (BodyState::Size { size, digits: 1.. }, b'\r') => BodyState::SizeEnd { size },
+            (BodyState::Size { size, digits: 1.. }, b';' | b' ' | b'\t') => {
+                BodyState::Extension { size }
+            }
+            (BodyState::Extension { size }, b'\r') => BodyState::SizeEnd { size },
+            (BodyState::Extension { size }, byte) if byte != b'\n' => BodyState::Extension { size },
+            (BodyState::SizeEnd { size: 0 }, b'\n') => {
+                BodyState::Trailers { empty: true, cr: false }
+            }
+            (BodyState::SizeEnd { size }, b'\n') => BodyState::Content(size, AfterContent::Chunk),
+            (BodyState::ChunkCr, b'\r') => BodyState::ChunkLf,
+            (BodyState::ChunkLf, b'\n') => {
                 self.line = 0;
-                State::Size { size: 0, digits: 0 }
+                BodyState::Size { size: 0, digits: 0 }
             }
-            (State::Trailers { empty: true, cr: true }, b'\n') => State::End,
-            (State::Trailers { empty: false, cr: true }, b'\n') => {
-                State::Trailers { empty: true, cr: false }
+            (BodyState::Trailers { empty: true, cr: true }, b'\n') => BodyState::End,
+            (BodyState::Trailers { empty: false, cr: true }, b'\n') => {
+                BodyState::Trailers { empty: true, cr: false }
             }
-            (State::Trailers { empty, cr: false }, b'\r') => State::Trailers { empty, cr: true },
-            (State::Trailers { cr: false, .. }, byte) if byte != b'\n' => {
-                State::Trailers { empty: false, cr: false }
+            (BodyState::Trailers { empty, cr: false }, b'\r') => {
+                BodyState::Trailers { empty, cr: true }
+            }
+            (BodyState::Trailers { cr: false, .. }, byte) if byte != b'\n' => {
+                BodyState::Trailers { empty: false, cr: false }
             }
             _ => return Err(BadChunk),
         })
@@ -150,11 +156,11 @@ mod tests {
     use super::*;
 
     fn read(
-        framing: Framing,
+        framing: BodyFraming,
         bytes: &[u8],
         piece: usize,
     ) -> Result<(Vec<u8>, usize, bool), BadChunk> {
-        let (mut body, mut content, mut taken) = (Body::new(framing), Vec::new(), 0);
+        let (mut body, mut content, mut taken) = (BodyParser::new(framing), Vec::new(), 0);
         for piece in bytes.chunks(piece) {
             taken += body.take(piece, |it| content.extend_from_slice(it))?;
         }
@@ -167,24 +173,24 @@ mod tests {
     fn pieces_make_no_difference() {
         let behind = [CHUNKS, b"GET /"].concat();
         for piece in 1..behind.len() {
-            let (content, taken, over) = read(Framing::Chunked, &behind, piece).unwrap();
+            let (content, taken, over) = read(BodyFraming::Chunked, &behind, piece).unwrap();
             assert_eq!(
                 (content.as_slice(), taken, over),
                 (&b"Wiki0123456789"[..], CHUNKS.len(), true)
             );
         }
-        let counted = read(Framing::Length(5), b"helloGET", 3).unwrap();
+        let counted = read(BodyFraming::Length(5), b"helloGET", 3).unwrap();
         assert_eq!(counted, (b"hello".to_vec(), 5, true));
-        assert_eq!(read(Framing::None, b"GET", 3).unwrap(), (vec![], 0, true));
-        assert_eq!(read(Framing::UntilClose, b"abc", 2).unwrap(), (b"abc".to_vec(), 3, false));
+        assert_eq!(read(BodyFraming::None, b"GET", 3).unwrap(), (vec![], 0, true));
+        assert_eq!(read(BodyFraming::UntilClose, b"abc", 2).unwrap(), (b"abc".to_vec(), 3, false));
     }
 
     #[test]
     fn a_body_that_was_cut_off_is_not_over() {
         for cut in 0..CHUNKS.len() {
-            assert!(!read(Framing::Chunked, &CHUNKS[..cut], 9).unwrap().2, "{cut}");
+            assert!(!read(BodyFraming::Chunked, &CHUNKS[..cut], 9).unwrap().2, "{cut}");
         }
-        assert!(!read(Framing::Length(5), b"hell", 9).unwrap().2);
+        assert!(!read(BodyFraming::Length(5), b"hell", 9).unwrap().2);
     }
 
     #[test]
@@ -204,7 +210,7 @@ mod tests {
             &[b'0'; 5000],
         ] {
             assert_eq!(
-                read(Framing::Chunked, bytes, 7),
+                read(BodyFraming::Chunked, bytes, 7),
                 Err(BadChunk),
                 "{:?}",
                 &bytes[..4.min(bytes.len())]

@@ -5,11 +5,11 @@ use std::net::IpAddr;
 
 use units::{ByteCount, UnixTime};
 
-use super::answer::{Part, answer, validation};
-use super::directives::Directives;
-use super::head::{Framing, RequestHead, ResponseHead};
-use super::policy::{Reuse, Stored, is_storable};
-use super::store::{EntryId, FileOutput, Key, Store, StoreLimits};
+use super::answer::{BodyRange, build_response, validation_request};
+use super::directives::CacheDirectives;
+use super::head::{BodyFraming, RequestHead, ResponseHead};
+use super::policy::{ReuseMode, StoredResponse, is_storable};
+use super::store::{CacheKey, EntryId, FileOutput, ResponseStore, StoreLimits};
 
 /// Settings of a cache.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -53,11 +53,11 @@ pub struct CacheStats {
 
 /// A response from the cache.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Answer<B> {
+pub struct CachedResponse<B> {
     /// The head to send, without connection-specific fields.
     pub head: ResponseHead,
     /// The range of the body to send; [`None`] for no body.
-    pub part: Option<Part>,
+    pub part: Option<BodyRange>,
     /// The complete body, if it is in memory.
     pub body: Option<B>,
     /// The entry whose file holds the body otherwise.
@@ -66,59 +66,59 @@ pub struct Answer<B> {
 
 /// A request that was sent to the server, kept until its response has arrived.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Asked {
+pub struct ForwardedRequest {
     /// The key under which its response would be stored.
-    pub key: Key,
+    pub key: CacheKey,
     /// The client's request, without the fields that `Connection` names.
     pub request: RequestHead,
     /// `true` if the response may be stored.
-    pub keep: bool,
+    pub storable: bool,
     /// The stored response that this request validates.
     pub validates: Option<EntryId>,
     /// The client on whose account the response is stored.
     pub client: IpAddr,
     /// Time of the request by the local clock.
-    pub at: UnixTime,
+    pub requested: UnixTime,
 }
 
 /// Action for a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Plan<B> {
+pub enum RequestAction<B> {
     /// Answer from the cache. The second value, if any, is a request that revalidates the stored response
     /// in the background.
-    Answer(Answer<B>, Option<(RequestHead, Asked)>),
+    Answer(CachedResponse<B>, Option<(RequestHead, ForwardedRequest)>),
     /// Send this request to the server in place of the client's.
-    Ask(RequestHead, Asked),
+    Ask(RequestHead, ForwardedRequest),
     /// Answer 504, because the request has `only-if-cached` (RFC 9111 §5.2.1.7).
     Unavailable,
 }
 
 /// Action for the response to a request that was sent to the server.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Verdict<B> {
+pub enum ResponseAction<B> {
     /// Pass it to the client.
     Pass {
         /// `true` if the complete response is to be given to [`Cache::handle_body`].
         store: bool,
     },
     /// Answer from the cache; drop the server's response.
-    Answer(Answer<B>),
+    Answer(CachedResponse<B>),
     /// Ask again with this request: the confirmation was not for the stored response.
-    Again(RequestHead, Asked),
+    Again(RequestHead, ForwardedRequest),
 }
 
 /// A cache whose bodies are of type `B`.
 #[derive(Debug)]
-pub struct Cache<B> {
+pub struct SharedCache<B> {
     config: CacheConfig,
-    store: Store<B>,
+    store: ResponseStore<B>,
     stats: CacheStats,
 }
 
-impl<B: Clone> Cache<B> {
+impl<B: Clone> SharedCache<B> {
     /// An empty cache.
     pub fn new(config: CacheConfig) -> Self {
-        let store = Store::new(config.limits);
+        let store = ResponseStore::new(config.limits);
         Self { config, store, stats: CacheStats::default() }
     }
 
@@ -130,7 +130,7 @@ impl<B: Clone> Cache<B> {
     }
 
     /// The store of responses and their bodies.
-    pub fn store(&mut self) -> &mut Store<B> {
+    pub fn store(&mut self) -> &mut ResponseStore<B> {
         &mut self.store
     }
 
@@ -143,11 +143,11 @@ impl<B: Clone> Cache<B> {
     pub fn handle_request(
         &mut self,
         now: UnixTime,
-        key: Key,
+        key: CacheKey,
         request: &RequestHead,
-        framing: Framing,
+        framing: BodyFraming,
         client: IpAddr,
-    ) -> Plan<B> {
+    ) -> RequestAction<B> {
         self.stats.requests += 1;
         self.reconsider(now, key, request, framing, client)
     }
@@ -156,53 +156,65 @@ impl<B: Clone> Cache<B> {
     pub fn reconsider(
         &mut self,
         now: UnixTime,
-        key: Key,
+        key: CacheKey,
         request: &RequestHead,
-        framing: Framing,
+        framing: BodyFraming,
         client: IpAddr,
-    ) -> Plan<B> {
+    ) -> RequestAction<B> {
         // Vary and the stored request refer to the fields that the server receives.
         let request = request.end_to_end();
         let cacheable =
-            matches!(request.method.as_str(), "GET" | "HEAD") && framing == Framing::None;
+            matches!(request.method.as_str(), "GET" | "HEAD") && framing == BodyFraming::None;
         // These conditions are not applicable to a cache (RFC 9111 §4.3.2).
         let conditional =
             ["if-match", "if-unmodified-since"].iter().any(|it| request.fields.has(it));
-        let asked = Asked { key, request, keep: false, validates: None, client, at: now };
+        let asked = ForwardedRequest {
+            key,
+            request,
+            storable: false,
+            validates: None,
+            client,
+            requested: now,
+        };
         if !cacheable || conditional {
             self.stats.passed += 1;
-            return Plan::Ask(asked.request.clone(), asked);
+            return RequestAction::Ask(asked.request.clone(), asked);
         }
         match self.store.select(&asked.key, &asked.request) {
-            Some(id) => self.plan(now, id, asked),
-            None => self.ask(asked),
+            Some(id) => self.plan_reuse(now, id, asked),
+            None => self.plan_forward(asked),
         }
     }
 
-    fn ask(&mut self, mut asked: Asked) -> Plan<B> {
-        if Directives::of(&asked.request.fields).only_if_cached {
-            return Plan::Unavailable;
+    fn plan_forward(&mut self, mut asked: ForwardedRequest) -> RequestAction<B> {
+        if CacheDirectives::of(&asked.request.fields).only_if_cached {
+            return RequestAction::Unavailable;
         }
-        asked.keep = asked.request.method == "GET" && !asked.request.fields.has("range");
-        Plan::Ask(asked.request.clone(), asked)
+        asked.storable = asked.request.method == "GET" && !asked.request.fields.has("range");
+        RequestAction::Ask(asked.request.clone(), asked)
     }
 
-    fn plan(&mut self, now: UnixTime, id: EntryId, mut asked: Asked) -> Plan<B> {
-        let Some((stored, ..)) = self.store.get(id) else { return self.ask(asked) };
+    fn plan_reuse(
+        &mut self,
+        now: UnixTime,
+        id: EntryId,
+        mut asked: ForwardedRequest,
+    ) -> RequestAction<B> {
+        let Some((stored, ..)) = self.store.get(id) else { return self.plan_forward(asked) };
         let reuse = stored.reuse(now, &asked.request);
         let validates = stored.has_validator();
-        let again = validation(&asked.request, stored);
+        let again = validation_request(&asked.request, stored);
         match reuse {
-            Reuse::Fresh => match self.answer(now, id, &asked.request) {
+            ReuseMode::Fresh => match self.answer(now, id, &asked.request) {
                 Some(answer) => {
                     self.stats.hits += 1;
-                    Plan::Answer(answer, None)
+                    RequestAction::Answer(answer, None)
                 }
-                None => self.ask(asked),
+                None => self.plan_forward(asked),
             },
-            Reuse::WhileRevalidating => {
+            ReuseMode::WhileRevalidating => {
                 let Some(answer) = self.answer(now, id, &asked.request) else {
-                    return self.ask(asked);
+                    return self.plan_forward(asked);
                 };
                 self.stats.stale += 1;
                 // One background request for an entry is enough.
@@ -214,20 +226,20 @@ impl<B: Clone> Cache<B> {
                 ["range", "if-range"].iter().for_each(|name| again.fields.remove(name));
                 asked.request.method.clone_from(&again.method);
                 ["range", "if-range"].iter().for_each(|name| asked.request.fields.remove(name));
-                (asked.keep, asked.validates) = (true, Some(id));
-                Plan::Answer(answer, (!busy).then_some((again, asked)))
+                (asked.storable, asked.validates) = (true, Some(id));
+                RequestAction::Answer(answer, (!busy).then_some((again, asked)))
             }
-            Reuse::Validated => {
+            ReuseMode::Validated => {
                 let ranged = asked.request.fields.has("range");
                 let is_get = asked.request.method == "GET";
-                match self.ask(asked) {
+                match self.plan_forward(asked) {
                     // A partial response cannot replace the stored one, so such a request validates
                     // nothing.
-                    Plan::Ask(request, mut asked) => {
+                    RequestAction::Ask(request, mut asked) => {
                         asked.validates = (!ranged && is_get).then_some(id);
                         let request =
                             if asked.validates.is_some() && validates { again } else { request };
-                        Plan::Ask(request, asked)
+                        RequestAction::Ask(request, asked)
                     }
                     other => other,
                 }
@@ -235,28 +247,33 @@ impl<B: Clone> Cache<B> {
         }
     }
 
-    fn answer(&mut self, now: UnixTime, id: EntryId, request: &RequestHead) -> Option<Answer<B>> {
+    fn answer(
+        &mut self,
+        now: UnixTime,
+        id: EntryId,
+        request: &RequestHead,
+    ) -> Option<CachedResponse<B>> {
         let (stored, body, length) = self.store.get(id)?;
-        let (head, part) = answer(now, request, stored, length);
+        let (head, part) = build_response(now, request, stored, length);
         let body = body.filter(|_| part.is_some()).cloned();
         // A 304 to the client counts as nothing saved: from the server it would have been as short.
         self.stats.saved_bytes += part.map_or(0, |part| part.length);
-        Some(Answer { head, part, body, entry: id })
+        Some(CachedResponse { head, part, body, entry: id })
     }
 
     /// Decides about a response from its head.
     pub fn handle_response(
         &mut self,
         now: UnixTime,
-        asked: &Asked,
+        asked: &ForwardedRequest,
         response: &ResponseHead,
-    ) -> Verdict<B> {
+    ) -> ResponseAction<B> {
         if response.is_interim() {
-            return Verdict::Pass { store: false };
+            return ResponseAction::Pass { store: false };
         }
         if !asked.request.is_safe() {
             self.invalidate(asked, response);
-            return Verdict::Pass { store: false };
+            return ResponseAction::Pass { store: false };
         }
         if let Some(id) = asked.validates {
             self.store.set_revalidating(id, false);
@@ -267,19 +284,19 @@ impl<B: Clone> Cache<B> {
                 // The status codes that count as errors for `stale-if-error` (RFC 5861 §4).
                 500 | 502 | 503 | 504 => {
                     if let Some(answer) = self.fall_back(now, asked, false) {
-                        return Verdict::Answer(answer);
+                        return ResponseAction::Answer(answer);
                     }
                 }
                 _ => {}
             }
         }
-        self.stats.misses += u64::from(asked.keep);
-        let store = asked.keep && is_storable(&asked.request, response);
-        if asked.keep && !store && response.status == 200 {
+        self.stats.misses += u64::from(asked.storable);
+        let store = asked.storable && is_storable(&asked.request, response);
+        if asked.storable && !store && response.status == 200 {
             // The server's new response must not be stored, and it has replaced the stored one.
             asked.validates.into_iter().for_each(|id| self.store.remove(id));
         }
-        Verdict::Pass { store }
+        ResponseAction::Pass { store }
     }
 
     /// Returns `true` if the request that validates this entry was conditional, as far as is known.
@@ -293,18 +310,18 @@ impl<B: Clone> Cache<B> {
         &mut self,
         now: UnixTime,
         id: EntryId,
-        asked: &Asked,
+        asked: &ForwardedRequest,
         response: &ResponseHead,
-    ) -> Verdict<B> {
+    ) -> ResponseAction<B> {
         if self.is_confirmed(id, response)
             && let Some(answer) = self.confirm(now, id, asked, response)
         {
             self.stats.confirmed += 1;
-            return Verdict::Answer(answer);
+            return ResponseAction::Answer(answer);
         }
         self.store.remove(id);
-        let asked = Asked { validates: None, at: now, ..asked.clone() };
-        Verdict::Again(asked.request.clone(), asked)
+        let asked = ForwardedRequest { validates: None, requested: now, ..asked.clone() };
+        ResponseAction::Again(asked.request.clone(), asked)
     }
 
     /// Answers with the response that a 304 has confirmed, and updates the stored one as far as it may be
@@ -313,14 +330,14 @@ impl<B: Clone> Cache<B> {
         &mut self,
         now: UnixTime,
         id: EntryId,
-        asked: &Asked,
+        asked: &ForwardedRequest,
         response: &ResponseHead,
-    ) -> Option<Answer<B>> {
+    ) -> Option<CachedResponse<B>> {
         let (stored, body, length) = self.store.get(id)?;
         let (mut confirmed, body) = (stored.clone(), body.cloned());
-        confirmed.confirm(response, (asked.at, now));
-        let (head, part) = answer(now, &asked.request, &confirmed, length);
-        match confirmed.for_others(response) {
+        confirmed.confirm(response, (asked.requested, now));
+        let (head, part) = build_response(now, &asked.request, &confirmed, length);
+        match confirmed.shareable(response) {
             Some(kept) => self.store.update(id, |stored| *stored = kept),
             None => self.store.remove(id),
         }
@@ -329,7 +346,7 @@ impl<B: Clone> Cache<B> {
             return None;
         }
         self.stats.saved_bytes += part.map_or(0, |part| part.length);
-        Some(Answer { head, part, body: body.filter(|_| part.is_some()), entry: id })
+        Some(CachedResponse { head, part, body: body.filter(|_| part.is_some()), entry: id })
     }
 
     /// Returns `true` if a 304 is about this entry: it has no entity tag, or the stored one (RFC 9111
@@ -346,7 +363,11 @@ impl<B: Clone> Cache<B> {
     }
 
     /// Handles a request that got no response. Returns a stored response that may be used instead.
-    pub fn handle_failure(&mut self, now: UnixTime, asked: &Asked) -> Option<Answer<B>> {
+    pub fn handle_failure(
+        &mut self,
+        now: UnixTime,
+        asked: &ForwardedRequest,
+    ) -> Option<CachedResponse<B>> {
         asked.validates.into_iter().for_each(|id| {
             self.store.set_revalidating(id, false);
         });
@@ -354,18 +375,28 @@ impl<B: Clone> Cache<B> {
     }
 
     /// Returns `true` if [`Self::handle_failure`] would return a stored response.
-    pub fn has_fallback(&self, now: UnixTime, asked: &Asked) -> bool {
+    pub fn has_fallback(&self, now: UnixTime, asked: &ForwardedRequest) -> bool {
         self.fallback(now, asked, true).is_some()
     }
 
-    fn fallback(&self, now: UnixTime, asked: &Asked, disconnected: bool) -> Option<EntryId> {
+    fn fallback(
+        &self,
+        now: UnixTime,
+        asked: &ForwardedRequest,
+        disconnected: bool,
+    ) -> Option<EntryId> {
         let id = asked.validates?;
         let (stored, ..) = self.store.get(id)?;
         let serves = stored.serves_on_error(now, &asked.request, disconnected, self.config.stale);
         serves.then_some(id)
     }
 
-    fn fall_back(&mut self, now: UnixTime, asked: &Asked, disconnected: bool) -> Option<Answer<B>> {
+    fn fall_back(
+        &mut self,
+        now: UnixTime,
+        asked: &ForwardedRequest,
+        disconnected: bool,
+    ) -> Option<CachedResponse<B>> {
         let id = self.fallback(now, asked, disconnected)?;
         self.stats.stale += 1;
         self.answer(now, id, &asked.request)
@@ -376,12 +407,12 @@ impl<B: Clone> Cache<B> {
     pub fn handle_body(
         &mut self,
         now: UnixTime,
-        asked: &Asked,
+        asked: &ForwardedRequest,
         response: &ResponseHead,
         body: B,
         length: u64,
     ) {
-        let mut stored = Stored::new(&asked.request, response, (asked.at, now));
+        let mut stored = StoredResponse::new(&asked.request, response, (asked.requested, now));
         // The body may have been chunked; `answer` sets its length.
         stored.head.fields.remove("content-length");
         let key = asked.key.clone();
@@ -396,20 +427,20 @@ impl<B: Clone> Cache<B> {
     pub fn handle_collapsed(
         &mut self,
         now: UnixTime,
-        (asked, response): (&Asked, &ResponseHead),
+        (asked, response): (&ForwardedRequest, &ResponseHead),
         length: u64,
         request: &RequestHead,
-    ) -> Option<(ResponseHead, Option<Part>)> {
+    ) -> Option<(ResponseHead, Option<BodyRange>)> {
         let request = request.end_to_end();
-        let mut stored = Stored::new(&asked.request, response, (asked.at, now));
+        let mut stored = StoredResponse::new(&asked.request, response, (asked.requested, now));
         stored.head.fields.remove("content-length");
         let serves = is_storable(&asked.request, response)
             && stored.is_selected_by(&request)
-            && stored.reuse(now, &request) == Reuse::Fresh;
+            && stored.reuse(now, &request) == ReuseMode::Fresh;
         if !serves {
             return None;
         }
-        let (head, part) = answer(now, &request, &stored, length);
+        let (head, part) = build_response(now, &request, &stored, length);
         self.stats.collapsed += 1;
         self.stats.saved_bytes += part.map_or(0, |part| part.length);
         Some((head, part))
@@ -417,7 +448,7 @@ impl<B: Clone> Cache<B> {
 
     /// Invalidates the responses for the target of an unsafe request that succeeded, and for the locations
     /// on the same host that its response names (RFC 9111 §4.4).
-    fn invalidate(&mut self, asked: &Asked, response: &ResponseHead) {
+    fn invalidate(&mut self, asked: &ForwardedRequest, response: &ResponseHead) {
         if !(200..400).contains(&response.status) {
             return;
         }
@@ -431,7 +462,7 @@ impl<B: Clone> Cache<B> {
                 is_here.then(|| target.split('#').next().unwrap_or(target).to_owned())
             };
             if let Some(target) = response.fields.parsed(name, named) {
-                self.store.invalidate(&Key { target, ..asked.key.clone() });
+                self.store.invalidate(&CacheKey { target, ..asked.key.clone() });
             }
         }
     }

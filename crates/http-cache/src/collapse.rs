@@ -11,20 +11,20 @@ use std::collections::BTreeMap;
 
 use units::Instant;
 
-use super::cache::Asked;
-use super::directives::Directives;
+use super::cache::ForwardedRequest;
+use super::directives::CacheDirectives;
 use super::head::RequestHead;
-use super::policy::overrides;
-use super::store::Key;
+use super::policy::has_override_fields;
+use super::store::CacheKey;
 
 /// Time for which requests for a key are not collapsed after its response could not be shared.
-const ALONE: Duration = Duration::from_secs(120);
+const UNSHARED_TIME: Duration = Duration::from_secs(120);
 /// Most keys remembered as not shareable.
-const MOST_ALONE: usize = 1024;
+const MOST_UNSHARED: usize = 1024;
 
 /// Decision about a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Boarding<F> {
+pub enum CollapseDecision<F> {
     /// Send it. Other clients may wait for its response until [`Flights::land`] is called with this number.
     Lead(u64),
     /// Wait for the response to another client's request.
@@ -35,39 +35,46 @@ pub enum Boarding<F> {
 
 /// Requests under way whose responses other clients may wait for. `F` is the handle at which they wait.
 #[derive(Debug)]
-pub struct Flights<F> {
-    flights: BTreeMap<Key, (u64, F)>,
-    alone: BTreeMap<Key, Instant>,
+pub struct InFlightRequests<F> {
+    flights: BTreeMap<CacheKey, (u64, F)>,
+    unshared: BTreeMap<CacheKey, Instant>,
     next: u64,
 }
 
-impl<F> Default for Flights<F> {
+impl<F> Default for InFlightRequests<F> {
     fn default() -> Self {
-        Self { flights: BTreeMap::new(), alone: BTreeMap::new(), next: 0 }
+        Self { flights: BTreeMap::new(), unshared: BTreeMap::new(), next: 0 }
     }
 }
 
-impl<F: Clone> Flights<F> {
+impl<F: Clone> InFlightRequests<F> {
     /// Decides about a request that the cache wants to send. If it leads, others are given `flight`.
-    pub fn board(&mut self, now: Instant, asked: &Asked, flight: &F) -> Boarding<F> {
-        if !may_share(asked) || self.is_alone(now, &asked.key) {
-            return Boarding::Alone;
+    pub fn enter(
+        &mut self,
+        now: Instant,
+        asked: &ForwardedRequest,
+        flight: &F,
+    ) -> CollapseDecision<F> {
+        if !may_share(asked) || self.is_unshared(now, &asked.key) {
+            return CollapseDecision::Alone;
         }
         match self.flights.get(&asked.key) {
-            Some((_, flight)) if accepts_anothers(&asked.request) => Boarding::Join(flight.clone()),
-            Some(_) => Boarding::Alone,
-            None if has_conditions(asked) => Boarding::Alone,
+            Some((_, flight)) if accepts_anothers(&asked.request) => {
+                CollapseDecision::Join(flight.clone())
+            }
+            Some(_) => CollapseDecision::Alone,
+            None if has_conditions(asked) => CollapseDecision::Alone,
             None => {
                 let number = self.next;
                 self.next += 1;
                 self.flights.insert(asked.key.clone(), (number, flight.clone()));
-                Boarding::Lead(number)
+                CollapseDecision::Lead(number)
             }
         }
     }
 
     /// Ends the flight with this number: no client can join it any more.
-    pub fn land(&mut self, key: &Key, number: u64) {
+    pub fn finish(&mut self, key: &CacheKey, number: u64) {
         if self.flights.get(key).is_some_and(|(it, _)| *it == number) {
             self.flights.remove(key);
         }
@@ -75,19 +82,19 @@ impl<F: Clone> Flights<F> {
 
     /// Records that a response could not be shared, so that requests for `key` are not collapsed for a
     /// while.
-    pub fn was_alone(&mut self, now: Instant, key: Key) {
-        if self.alone.len() >= MOST_ALONE {
-            self.alone.retain(|_, until| *until > now);
+    pub fn mark_unshared(&mut self, now: Instant, key: CacheKey) {
+        if self.unshared.len() >= MOST_UNSHARED {
+            self.unshared.retain(|_, until| *until > now);
         }
-        if self.alone.len() < MOST_ALONE {
-            self.alone.insert(key, now + ALONE);
+        if self.unshared.len() < MOST_UNSHARED {
+            self.unshared.insert(key, now + UNSHARED_TIME);
         }
     }
 
-    fn is_alone(&mut self, now: Instant, key: &Key) -> bool {
-        let alone = self.alone.get(key).is_some_and(|until| *until > now);
+    fn is_unshared(&mut self, now: Instant, key: &CacheKey) -> bool {
+        let alone = self.unshared.get(key).is_some_and(|until| *until > now);
         if !alone {
-            self.alone.remove(key);
+            self.unshared.remove(key);
         }
         alone
     }
@@ -104,20 +111,20 @@ impl<F: Clone> Flights<F> {
 }
 
 /// Returns `true` if the response may be one to share, judging by the request (RFC 9111 §3).
-fn may_share(asked: &Asked) -> bool {
+fn may_share(asked: &ForwardedRequest) -> bool {
     let fields = &asked.request.fields;
-    let is_private = fields.has("authorization") || overrides(fields);
-    asked.keep && !is_private && !Directives::of(fields).no_store
+    let is_private = fields.has("authorization") || has_override_fields(fields);
+    asked.storable && !is_private && !CacheDirectives::of(fields).no_store
 }
 
 /// Returns `true` if the client accepts the response to a request that was sent before its own.
 fn accepts_anothers(request: &RequestHead) -> bool {
-    let said = Directives::of_request(&request.fields);
+    let said = CacheDirectives::of_request(&request.fields);
     !said.no_cache && !said.max_age.is_some_and(|most| most.is_zero())
 }
 
 /// Returns `true` if the request carries the client's own conditions: a 304 would answer this client only.
-fn has_conditions(asked: &Asked) -> bool {
+fn has_conditions(asked: &ForwardedRequest) -> bool {
     let of_client = ["if-none-match", "if-modified-since"];
     asked.validates.is_none() && of_client.iter().any(|name| asked.request.fields.has(name))
 }

@@ -2,7 +2,7 @@
 
 use core::time::Duration;
 
-use super::fields::Fields;
+use super::fields::HeaderFields;
 
 /// Cap for times in directives, in seconds (RFC 9111 §1.2.2).
 const LONGEST: u64 = 1 << 31;
@@ -10,7 +10,7 @@ const LONGEST: u64 = 1 << 31;
 /// The cache directives of a message. Of a repeated directive the strictest value counts. A malformed time
 /// counts as zero.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(super) struct Directives {
+pub(super) struct CacheDirectives {
     /// `no-store`.
     pub(super) no_store: bool,
     /// `no-cache`, with or without a list of fields.
@@ -41,9 +41,9 @@ pub(super) struct Directives {
     pub(super) stale_if_error: Option<Duration>,
 }
 
-impl Directives {
+impl CacheDirectives {
     /// Parses the directives of a message; for requests see [`Self::of_request`].
-    pub(super) fn of(fields: &Fields) -> Self {
+    pub(super) fn of(fields: &HeaderFields) -> Self {
         let mut directives = Self::default();
         for value in fields.values("cache-control") {
             split(value, |name, value| directives.add(name, value));
@@ -53,9 +53,10 @@ impl Directives {
 
     /// Parses the directives of a request. `Pragma: no-cache` counts if there is no `Cache-Control` (RFC
     /// 9111 §5.4).
-    pub(super) fn of_request(fields: &Fields) -> Self {
+    pub(super) fn of_request(fields: &HeaderFields) -> Self {
         let mut directives = Self::of(fields);
-        directives.no_cache |= !fields.has("cache-control") && fields.lists("pragma", "no-cache");
+        directives.no_cache |=
+            !fields.has("cache-control") && fields.contains_member("pragma", "no-cache");
         directives
     }
 
@@ -143,10 +144,10 @@ fn take_value<'a>(rest: &mut &'a str) -> &'a str {
 mod tests {
     use super::*;
 
-    fn of(values: &[&str]) -> Directives {
-        let mut fields = Fields::default();
+    fn of(values: &[&str]) -> CacheDirectives {
+        let mut fields = HeaderFields::default();
         values.iter().for_each(|value| fields.push("Cache-Control", value));
-        Directives::of(&fields)
+        CacheDirectives::of(&fields)
     }
 
     const fn s(seconds: u64) -> Option<Duration> {
@@ -160,7 +161,7 @@ mod tests {
         assert!(!of(&["x=\"a, no-store\""]).no_store && of(&["x=\"a\\\", b\", no-store"]).no_store);
         assert!(of(&["private=\"set-cookie\""]).private && of(&["no-cache=x", "public"]).public);
         assert_eq!(of(&["max-stale"]).max_stale, s(LONGEST));
-        assert_eq!(of(&["x=\"never closed, no-store"]), Directives::default());
+        assert_eq!(of(&["x=\"never closed, no-store"]), CacheDirectives::default());
     }
 
     #[test]
@@ -176,10 +177,12 @@ mod tests {
 
     #[test]
     fn a_pragma_counts_only_alone_and_in_requests() {
-        let mut fields = Fields::default();
+        let mut fields = HeaderFields::default();
         fields.push("Pragma", "no-cache");
-        assert!(Directives::of_request(&fields).no_cache && !Directives::of(&fields).no_cache);
+        assert!(
+            CacheDirectives::of_request(&fields).no_cache && !CacheDirectives::of(&fields).no_cache
+        );
         fields.push("Cache-Control", "max-age=1");
-        assert!(!Directives::of_request(&fields).no_cache);
+        assert!(!CacheDirectives::of_request(&fields).no_cache);
     }
 }

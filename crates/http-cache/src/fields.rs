@@ -2,11 +2,11 @@
 
 /// Header fields (RFC 9110 §5) as received: in order, with duplicates, and in their original case.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Fields(Vec<(Box<str>, Box<[u8]>)>);
+pub struct HeaderFields(Vec<(Box<str>, Box<[u8]>)>);
 
 /// Connection-specific fields (RFC 9110 §7.6.1). RFC 9110 no longer counts `Trailer` among them; it is
 /// dropped before storage, because it means nothing once the body is stored.
-const OF_CONNECTION: [&str; 8] = [
+const CONNECTION_FIELDS: [&str; 8] = [
     "connection",
     "keep-alive",
     "proxy-connection",
@@ -17,7 +17,7 @@ const OF_CONNECTION: [&str; 8] = [
     "upgrade",
 ];
 
-impl Fields {
+impl HeaderFields {
     /// Appends a field.
     pub fn push(&mut self, name: &str, value: impl AsRef<[u8]>) {
         self.0.push((name.into(), value.as_ref().into()));
@@ -64,18 +64,19 @@ impl Fields {
     }
 
     /// Returns `true` if the list in fields of this name has `member`, ignoring case.
-    pub fn lists(&self, name: &str, member: &str) -> bool {
+    pub fn contains_member(&self, name: &str, member: &str) -> bool {
         self.members(name).any(|it| it.eq_ignore_ascii_case(member.as_bytes()))
     }
 
     /// Removes the connection-specific fields (RFC 9110 §7.6.1), and those that `Connection` names.
-    pub fn remove_of_connection(&mut self) {
-        self.remove_named();
-        self.0.retain(|(name, _)| !OF_CONNECTION.iter().any(|it| name.eq_ignore_ascii_case(it)));
+    pub fn remove_connection_fields(&mut self) {
+        self.remove_nominated();
+        self.0
+            .retain(|(name, _)| !CONNECTION_FIELDS.iter().any(|it| name.eq_ignore_ascii_case(it)));
     }
 
     /// Removes the fields that `Connection` names, but not `Connection` itself.
-    pub(super) fn remove_named(&mut self) {
+    pub(super) fn remove_nominated(&mut self) {
         // A client could name these to make the next reader find another body or host: they always stay.
         let kept =
             |it: &str| ["connection", "content-length", "host", "cache-control"].contains(&it);
@@ -105,8 +106,8 @@ impl Fields {
 mod tests {
     use super::*;
 
-    fn fields(of: &[(&str, &str)]) -> Fields {
-        let mut fields = Fields::default();
+    fn fields(of: &[(&str, &str)]) -> HeaderFields {
+        let mut fields = HeaderFields::default();
         of.iter().for_each(|(name, value)| fields.push(name, value));
         fields
     }
@@ -118,7 +119,7 @@ mod tests {
             fields.members("VARY").collect::<Vec<_>>(),
             [&b"Accept"[..], b"Cookie", b"Origin"]
         );
-        assert!(fields.lists("vary", "origin") && !fields.lists("vary", "x"));
+        assert!(fields.contains_member("vary", "origin") && !fields.contains_member("vary", "x"));
         let one = |text: &str| Some(text.to_owned());
         assert_eq!(fields.parsed("X", one).as_deref(), Some("1"));
         assert_eq!(fields.parsed("vary", one), None, "there are two");
@@ -133,12 +134,13 @@ mod tests {
             ("Content-Length", "3"),
             ("Host", "a.example"),
         ]);
-        let names =
-            |fields: &Fields| fields.all().map(|(name, _)| name.to_owned()).collect::<Vec<_>>();
+        let names = |fields: &HeaderFields| {
+            fields.all().map(|(name, _)| name.to_owned()).collect::<Vec<_>>()
+        };
         let mut unnamed = fields.clone();
-        unnamed.remove_named();
+        unnamed.remove_nominated();
         assert_eq!(names(&unnamed), ["Connection", "Keep-Alive", "Content-Length", "Host"]);
-        fields.remove_of_connection();
+        fields.remove_connection_fields();
         assert_eq!(names(&fields), ["Content-Length", "Host"]);
     }
 }

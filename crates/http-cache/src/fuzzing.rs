@@ -7,8 +7,9 @@ use pep::fuzzing::bounded;
 use units::{ByteCount, Instant, UnixTime};
 
 use super::{
-    BadChunk, Boarding, Body, Cache, CacheConfig, Flights, Framing, HeadProgress, Key, Parsed,
-    Plan, Record, RequestHead, ResponseHead, StoreLimits, Verdict,
+    BadChunk, BodyFraming, BodyParser, CacheConfig, CacheKey, CollapseDecision, HeadProgress,
+    InFlightRequests, ParsedHead, RequestAction, RequestHead, ResponseAction, ResponseHead,
+    ResponseRecord, SharedCache, StoreLimits,
 };
 
 /// Memory limit of the cache, in bytes.
@@ -22,22 +23,24 @@ fn converse(asked: &[u8], said: &[u8], piece: usize) {
         disk: ByteCount::new(0),
         object: ByteCount::new(MEMORY),
     };
-    let mut cache = Cache::new(CacheConfig { limits, stale: Duration::from_secs(60) });
-    let Parsed::Head(request, _) = RequestHead::parse(asked) else { return };
+    let mut cache = SharedCache::new(CacheConfig { limits, stale: Duration::from_secs(60) });
+    let ParsedHead::Head(request, _) = RequestHead::parse(asked) else { return };
     let Ok(framing) = request.framing() else { return };
     unambiguous(&request, framing);
     let host = request.host().unwrap_or_default();
     for now in [1_000_000_000, 1_000_000_030] {
         let (now, client) = (UnixTime::from_seconds(now), IpAddr::from([10, 0, 0, 1]));
-        let key = Key {
+        let key = CacheKey {
             destination: "192.0.2.1:80".to_owned(),
             host: host.clone(),
             target: request.target.clone(),
         };
         match cache.handle_request(now, key, &request, framing, client) {
-            Plan::Ask(_, asked) => answer(&mut cache, now, (&request, &asked), said, piece),
-            Plan::Answer(answer, _) => check(&answer.head),
-            Plan::Unavailable => {}
+            RequestAction::Ask(_, asked) => {
+                answer(&mut cache, now, (&request, &asked), said, piece)
+            }
+            RequestAction::Answer(answer, _) => check(&answer.head),
+            RequestAction::Unavailable => {}
         }
         assert!(cache.store().memory() <= MEMORY, "{}", cache.store().memory());
     }
@@ -54,45 +57,45 @@ fn arrive(asked: &[u8], piece: usize) {
         end = asked.len().min(end + piece);
         let is_due = progress.is_due(&asked[..end]);
         match is_due.then(|| RequestHead::parse(&asked[..end])) {
-            None | Some(Parsed::Incomplete) => {}
+            None | Some(ParsedHead::Incomplete) => {}
             Some(found) => break found,
         }
     };
-    if let Parsed::Head(_, length) = &found {
+    if let ParsedHead::Head(_, length) = &found {
         assert!(*length > end - piece.min(end), "it was there before");
         assert_eq!(found, RequestHead::parse(asked));
     }
 }
 
 fn answer(
-    cache: &mut Cache<Vec<u8>>,
+    cache: &mut SharedCache<Vec<u8>>,
     now: UnixTime,
-    (request, asked): (&RequestHead, &super::Asked),
+    (request, asked): (&RequestHead, &super::ForwardedRequest),
     said: &[u8],
     piece: usize,
 ) {
-    let Parsed::Head(reply, length) = ResponseHead::parse(said) else { return };
+    let ParsedHead::Head(reply, length) = ResponseHead::parse(said) else { return };
     let verdict = cache.handle_response(now, asked, &reply);
     let Ok(framing) = reply.framing(&request.method) else { return };
     let whole = read(framing, &said[length..], said.len());
     assert_eq!(whole, read(framing, &said[length..], piece), "pieces make no difference");
     let Ok((content, _, over)) = whole else { return };
-    if verdict == (Verdict::Pass { store: true }) && over {
+    if verdict == (ResponseAction::Pass { store: true }) && over {
         let size = content.len() as u64;
         cache.handle_body(now, asked, &reply, content, size);
     }
 }
 
 /// Asserts that the next reader parses a forwarded request as it was parsed here.
-fn unambiguous(request: &RequestHead, framing: Framing) {
+fn unambiguous(request: &RequestHead, framing: BodyFraming) {
     let mut bytes = Vec::new();
     let mut sent = request.clone();
-    sent.fields.remove_of_connection();
-    if framing == Framing::Chunked {
+    sent.fields.remove_connection_fields();
+    if framing == BodyFraming::Chunked {
         sent.fields.push("Transfer-Encoding", "chunked");
     }
     sent.write(&mut bytes);
-    let Parsed::Head(again, length) = RequestHead::parse(&bytes) else {
+    let ParsedHead::Head(again, length) = RequestHead::parse(&bytes) else {
         assert!(bytes.len() >= super::LONGEST_HEAD, "it is no request any more");
         return;
     };
@@ -103,7 +106,7 @@ fn unambiguous(request: &RequestHead, framing: Framing) {
 fn check(head: &ResponseHead) {
     let mut bytes = Vec::new();
     head.write(&mut bytes);
-    let Parsed::Head(again, length) = ResponseHead::parse(&bytes) else {
+    let ParsedHead::Head(again, length) = ResponseHead::parse(&bytes) else {
         panic!("an answer is no response")
     };
     assert_eq!((again.status, length), (head.status, bytes.len()));
@@ -111,8 +114,8 @@ fn check(head: &ResponseHead) {
 
 type Content = (Vec<u8>, usize, bool);
 
-fn read(framing: Framing, bytes: &[u8], piece: usize) -> Result<Content, BadChunk> {
-    let (mut body, mut content, mut taken) = (Body::new(framing), Vec::new(), 0);
+fn read(framing: BodyFraming, bytes: &[u8], piece: usize) -> Result<Content, BadChunk> {
+    let (mut body, mut content, mut taken) = (BodyParser::new(framing), Vec::new(), 0);
     for piece in bytes.chunks(piece.max(1)) {
         taken += body.take(piece, |it| content.extend_from_slice(it))?;
     }
@@ -121,16 +124,16 @@ fn read(framing: Framing, bytes: &[u8], piece: usize) -> Result<Content, BadChun
 
 /// Decodes a stored response as a damaged disk may return it.
 fn record(bytes: &[u8]) {
-    if let Some(record) = Record::decode(bytes)
-        && let Some(again) = Record::decode(&record.encode())
+    if let Some(record) = ResponseRecord::decode(bytes)
+        && let Some(again) = ResponseRecord::decode(&record.encode())
     {
         assert_eq!((again.key, again.length), (record.key, record.length));
     }
 }
 
 /// Parses a request that the cache may handle, with its framing.
-fn fit(bytes: &[u8]) -> Option<(RequestHead, Framing)> {
-    let Parsed::Head(request, _) = RequestHead::parse(bytes) else { return None };
+fn fit(bytes: &[u8]) -> Option<(RequestHead, BodyFraming)> {
+    let ParsedHead::Head(request, _) = RequestHead::parse(bytes) else { return None };
     let framing = request.framing().ok()?;
     Some((request, framing))
 }
@@ -140,35 +143,35 @@ fn fit(bytes: &[u8]) -> Option<(RequestHead, Framing)> {
 fn merge(first: &[u8], second: &[u8], said: &[u8], later: u64) {
     let (Some(one), Some(two)) = (fit(first), fit(second)) else { return };
     let mut cache = roomy();
-    let [Plan::Ask(_, lead), Plan::Ask(_, other)] =
+    let [RequestAction::Ask(_, lead), RequestAction::Ask(_, other)] =
         [(&one, 1), (&two, 2)].map(|(asked, client)| ask(&mut cache, 0, asked, client))
     else {
         return;
     };
-    let (mut flights, now) = (Flights::default(), Instant::ZERO);
-    let Boarding::Lead(number) = flights.board(now, &lead, &1) else { return };
-    if flights.board(now, &other, &2) == Boarding::Join(1) {
+    let (mut flights, now) = (InFlightRequests::default(), Instant::ZERO);
+    let CollapseDecision::Lead(number) = flights.enter(now, &lead, &1) else { return };
+    if flights.enter(now, &other, &2) == CollapseDecision::Join(1) {
         assert_eq!(lead.key, other.key, "another's answer");
         let is_known = |request: &RequestHead| request.fields.has("authorization");
         assert!(!is_known(&lead.request) && !is_known(&other.request), "an answer for one user");
         share(&mut cache, &lead, (&one, &two), said, later);
     }
-    flights.land(&lead.key, number);
-    assert_ne!(flights.board(now, &other, &3), Boarding::Join(1), "it has landed");
-    flights.was_alone(now, lead.key.clone());
-    assert_eq!(flights.board(now, &lead, &4), Boarding::Alone);
+    flights.finish(&lead.key, number);
+    assert_ne!(flights.enter(now, &other, &3), CollapseDecision::Join(1), "it has landed");
+    flights.mark_unshared(now, lead.key.clone());
+    assert_eq!(flights.enter(now, &lead, &4), CollapseDecision::Alone);
 }
 
-type Request = (RequestHead, Framing);
+type Request = (RequestHead, BodyFraming);
 
 fn share(
-    cache: &mut Cache<Vec<u8>>,
-    lead: &super::Asked,
+    cache: &mut SharedCache<Vec<u8>>,
+    lead: &super::ForwardedRequest,
     (one, two): (&Request, &Request),
     said: &[u8],
     later: u64,
 ) {
-    let Parsed::Head(reply, length) = ResponseHead::parse(said) else { return };
+    let ParsedHead::Head(reply, length) = ResponseHead::parse(said) else { return };
     let (body, now) = (&said[length..], UnixTime::from_seconds(NOW + later));
     let length = body.len() as u64;
     let Some((head, part)) = cache.handle_collapsed(now, (lead, &reply), length, &two.0) else {
@@ -177,12 +180,14 @@ fn share(
     check(&head);
     assert!(part.is_none_or(|part| part.from + part.length <= length), "{part:?} of {length}");
     let mut store = roomy();
-    let Plan::Ask(_, asked) = ask(&mut store, 0, one, 1) else { panic!("nothing is stored yet") };
+    let RequestAction::Ask(_, asked) = ask(&mut store, 0, one, 1) else {
+        panic!("nothing is stored yet")
+    };
     let verdict = store.handle_response(now, &asked, &reply);
-    assert_eq!(verdict, Verdict::Pass { store: true }, "shared, and not stored");
+    assert_eq!(verdict, ResponseAction::Pass { store: true }, "shared, and not stored");
     store.handle_body(now, &asked, &reply, body.to_vec(), length);
     match ask(&mut store, later, two, 2) {
-        Plan::Answer(answer, _) => assert_eq!(answer.head.status, head.status),
+        RequestAction::Answer(answer, _) => assert_eq!(answer.head.status, head.status),
         plan => panic!("shared, and not from the store: {plan:?}"),
     }
 }
@@ -190,19 +195,19 @@ fn share(
 /// Time of the requests, in seconds since 1970.
 const NOW: u64 = 1_000_000_000;
 
-fn roomy() -> Cache<Vec<u8>> {
+fn roomy() -> SharedCache<Vec<u8>> {
     let most = ByteCount::new(1 << 20);
     let limits = StoreLimits { memory: most, disk: ByteCount::new(0), object: most };
-    Cache::new(CacheConfig { limits, stale: Duration::from_secs(60) })
+    SharedCache::new(CacheConfig { limits, stale: Duration::from_secs(60) })
 }
 
 fn ask(
-    cache: &mut Cache<Vec<u8>>,
+    cache: &mut SharedCache<Vec<u8>>,
     later: u64,
     (request, framing): &Request,
     client: u8,
-) -> Plan<Vec<u8>> {
-    let key = Key {
+) -> RequestAction<Vec<u8>> {
+    let key = CacheKey {
         destination: "192.0.2.1:80".to_owned(),
         host: request.host().unwrap_or_default(),
         target: request.target.clone(),

@@ -3,7 +3,7 @@
 use httparse::{EMPTY_HEADER, Status};
 use pep::cost;
 
-use super::fields::Fields;
+use super::fields::HeaderFields;
 
 /// Longest head that is parsed, in bytes.
 pub const LONGEST_HEAD: usize = 64 << 10;
@@ -12,7 +12,7 @@ const MOST_FIELDS: usize = 128;
 
 /// Result of parsing a head.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Parsed<H> {
+pub enum ParsedHead<H> {
     /// The head is not complete.
     Incomplete,
     /// The head, and its length in bytes.
@@ -31,7 +31,7 @@ pub struct RequestHead {
     /// The minor version of HTTP/1: 0 or 1.
     pub minor: u8,
     /// The header fields in their order.
-    pub fields: Fields,
+    pub fields: HeaderFields,
 }
 
 /// The head of a response.
@@ -44,12 +44,12 @@ pub struct ResponseHead {
     /// The minor version of HTTP/1: 0 or 1.
     pub minor: u8,
     /// The header fields in their order.
-    pub fields: Fields,
+    pub fields: HeaderFields,
 }
 
 /// Framing of a message body, which determines its end (RFC 9112 §6.3).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Framing {
+pub enum BodyFraming {
     /// There is no body.
     None,
     /// A body of this many bytes.
@@ -64,7 +64,7 @@ pub enum Framing {
 /// with other clients.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum Unfit {
+pub enum PassThroughReason {
     /// The body can be framed in more than one way, as in request smuggling (RFC 9112 §11.2).
     #[error("ambiguous framing")]
     Framing,
@@ -84,7 +84,7 @@ pub enum Unfit {
 
 impl RequestHead {
     /// Parses a head at the beginning of `bytes`. Leading empty lines are skipped (RFC 9112 §2.2).
-    pub fn parse(bytes: &[u8]) -> Parsed<Self> {
+    pub fn parse(bytes: &[u8]) -> ParsedHead<Self> {
         let mut fields = [EMPTY_HEADER; MOST_FIELDS];
         let mut request = httparse::Request::new(&mut fields);
         let parsed = request.parse(bytes);
@@ -93,36 +93,36 @@ impl RequestHead {
                 method: request.method?.to_owned(),
                 target: request.path?.to_owned(),
                 minor: request.version?,
-                fields: collect(request.headers),
+                fields: collect_fields(request.headers),
             })
         };
-        found(parsed, bytes.len(), head)
+        parse_result(parsed, bytes.len(), head)
     }
 
     /// The framing of the body, if the request is one that a cache may handle.
     ///
     /// # Errors
     /// The reason why the cache must not handle it.
-    pub fn framing(&self) -> Result<Framing, Unfit> {
+    pub fn framing(&self) -> Result<BodyFraming, PassThroughReason> {
         if self.method == "CONNECT"
             || self.fields.has("upgrade")
-            || self.fields.lists("connection", "upgrade")
+            || self.fields.contains_member("connection", "upgrade")
         {
-            return Err(Unfit::Protocol);
+            return Err(PassThroughReason::Protocol);
         }
         if !self.target.starts_with('/') {
-            return Err(Unfit::Target);
+            return Err(PassThroughReason::Target);
         }
-        self.host().ok_or(Unfit::Host)?;
-        if self.fields.values("authorization").any(is_of_connection) {
-            return Err(Unfit::Authentication);
+        self.host().ok_or(PassThroughReason::Host)?;
+        if self.fields.values("authorization").any(authenticates_connection) {
+            return Err(PassThroughReason::Authentication);
         }
         if self.fields.all().any(|(name, _)| resembles_framing(name)) {
-            return Err(Unfit::Framing);
+            return Err(PassThroughReason::Framing);
         }
         // A request without a length has no body (RFC 9112 §6.3).
-        match body(&self.fields, self.minor)? {
-            Framing::UntilClose => Ok(Framing::None),
+        match body_framing(&self.fields, self.minor)? {
+            BodyFraming::UntilClose => Ok(BodyFraming::None),
             framing => Ok(framing),
         }
     }
@@ -151,7 +151,7 @@ impl RequestHead {
     /// The request as its server receives it: without the fields that `Connection` names (RFC 9110 §7.6.1).
     pub(super) fn end_to_end(&self) -> Self {
         let mut head = self.clone();
-        head.fields.remove_named();
+        head.fields.remove_nominated();
         head
     }
 
@@ -167,7 +167,7 @@ impl RequestHead {
 
 /// Returns `true` if credentials authenticate the connection instead of the request: NTLM, Negotiate,
 /// Kerberos.
-fn is_of_connection(credentials: &[u8]) -> bool {
+fn authenticates_connection(credentials: &[u8]) -> bool {
     let mut words = credentials.trim_ascii().split(u8::is_ascii_whitespace);
     let scheme = words.next().unwrap_or_default();
     ["ntlm", "negotiate", "kerberos"].iter().any(|it| scheme.eq_ignore_ascii_case(it.as_bytes()))
@@ -176,12 +176,12 @@ fn is_of_connection(credentials: &[u8]) -> bool {
 impl ResponseHead {
     /// A response of the cache's own, without fields.
     pub fn own(status: u16, reason: &str) -> Self {
-        let fields = Fields::default();
+        let fields = HeaderFields::default();
         Self { status, reason: reason.to_owned(), minor: 1, fields }
     }
 
     /// Parses a head at the beginning of `bytes`.
-    pub fn parse(bytes: &[u8]) -> Parsed<Self> {
+    pub fn parse(bytes: &[u8]) -> ParsedHead<Self> {
         let mut fields = [EMPTY_HEADER; MOST_FIELDS];
         let mut response = httparse::Response::new(&mut fields);
         let parsed = response.parse(bytes);
@@ -190,24 +190,24 @@ impl ResponseHead {
                 status: response.code?,
                 reason: response.reason?.to_owned(),
                 minor: response.version?,
-                fields: collect(response.headers),
+                fields: collect_fields(response.headers),
             })
         };
-        found(parsed, bytes.len(), head)
+        parse_result(parsed, bytes.len(), head)
     }
 
     /// The framing of the body (RFC 9112 §6.3) of a response to a request with `method`.
     ///
     /// # Errors
     /// [`Unfit::Framing`] if it is ambiguous; [`Unfit::Protocol`] if the connection switches to another protocol.
-    pub fn framing(&self, method: &str) -> Result<Framing, Unfit> {
+    pub fn framing(&self, method: &str) -> Result<BodyFraming, PassThroughReason> {
         if self.status == 101 {
-            return Err(Unfit::Protocol);
+            return Err(PassThroughReason::Protocol);
         }
         if method == "HEAD" || self.status < 200 || matches!(self.status, 204 | 304) {
-            return Ok(Framing::None);
+            return Ok(BodyFraming::None);
         }
-        body(&self.fields, self.minor)
+        body_framing(&self.fields, self.minor)
     }
 
     /// Returns `true` for an interim response (RFC 9110 §15.2).
@@ -231,45 +231,49 @@ impl ResponseHead {
     }
 }
 
-fn found<H>(
+fn parse_result<H>(
     parsed: httparse::Result<usize>,
     read: usize,
     head: impl FnOnce() -> Option<H>,
-) -> Parsed<H> {
+) -> ParsedHead<H> {
     cost::count(if let Ok(Status::Complete(length)) = parsed { length } else { read });
     match parsed {
         Ok(Status::Complete(length)) if length <= LONGEST_HEAD => {
-            head().map_or(Parsed::Malformed, |head| Parsed::Head(head, length))
+            head().map_or(ParsedHead::Malformed, |head| ParsedHead::Head(head, length))
         }
-        Ok(Status::Partial) if read < LONGEST_HEAD => Parsed::Incomplete,
-        _ => Parsed::Malformed,
+        Ok(Status::Partial) if read < LONGEST_HEAD => ParsedHead::Incomplete,
+        _ => ParsedHead::Malformed,
     }
 }
 
-fn collect(parsed: &[httparse::Header<'_>]) -> Fields {
-    let mut fields = Fields::default();
+fn collect_fields(parsed: &[httparse::Header<'_>]) -> HeaderFields {
+    let mut fields = HeaderFields::default();
     parsed.iter().for_each(|field| fields.push(field.name, field.value));
     fields
 }
 
 /// The framing that the fields describe. Ambiguous ones are refused: both lengths, duplicates, unknown
 /// codings, the chunked coding in HTTP/1.0.
-fn body(fields: &Fields, minor: u8) -> Result<Framing, Unfit> {
+fn body_framing(fields: &HeaderFields, minor: u8) -> Result<BodyFraming, PassThroughReason> {
     let mut lengths = fields.values("content-length");
     let length = lengths.next();
     if lengths.next().is_some() {
-        return Err(Unfit::Framing);
+        return Err(PassThroughReason::Framing);
     }
     let mut codings = fields.values("transfer-encoding");
     match (codings.next(), length) {
-        (None, None) => Ok(Framing::UntilClose),
-        (None, Some(length)) => number(length).map(Framing::Length).ok_or(Unfit::Framing),
+        (None, None) => Ok(BodyFraming::UntilClose),
+        (None, Some(length)) => {
+            parse_length(length).map(BodyFraming::Length).ok_or(PassThroughReason::Framing)
+        }
         (Some(coding), None) => {
             let is_chunked = coding.trim_ascii().eq_ignore_ascii_case(b"chunked") && minor == 1;
             let is_only = codings.next().is_none();
-            (is_chunked && is_only).then_some(Framing::Chunked).ok_or(Unfit::Framing)
+            (is_chunked && is_only)
+                .then_some(BodyFraming::Chunked)
+                .ok_or(PassThroughReason::Framing)
         }
-        (Some(_), Some(_)) => Err(Unfit::Framing),
+        (Some(_), Some(_)) => Err(PassThroughReason::Framing),
     }
 }
 
@@ -281,15 +285,15 @@ fn resembles_framing(name: &str) -> bool {
 }
 
 /// Parses a length: digits only, without sign, spaces or list.
-fn number(text: &[u8]) -> Option<u64> {
+fn parse_length(text: &[u8]) -> Option<u64> {
     let is_number = (1..=18).contains(&text.len()) && text.iter().all(u8::is_ascii_digit);
     core::str::from_utf8(text).ok().filter(|_| is_number)?.parse().ok()
 }
 
-fn keeps_alive(fields: &Fields, minor: u8) -> bool {
+fn keeps_alive(fields: &HeaderFields, minor: u8) -> bool {
     match minor {
-        0 => fields.lists("connection", "keep-alive"),
-        _ => !fields.lists("connection", "close"),
+        0 => fields.contains_member("connection", "keep-alive"),
+        _ => !fields.contains_member("connection", "close"),
     }
 }
 
@@ -299,7 +303,7 @@ mod tests {
 
     fn request(text: &str) -> RequestHead {
         match RequestHead::parse(text.as_bytes()) {
-            Parsed::Head(head, length) => {
+            ParsedHead::Head(head, length) => {
                 assert_eq!(length, text.len());
                 head
             }
@@ -309,7 +313,7 @@ mod tests {
 
     fn response(text: &str) -> ResponseHead {
         match ResponseHead::parse(text.as_bytes()) {
-            Parsed::Head(head, _) => head,
+            ParsedHead::Head(head, _) => head,
             other => panic!("{text:?}: {other:?}"),
         }
     }
@@ -318,12 +322,16 @@ mod tests {
     fn a_head_is_complete_at_its_empty_line() {
         let text = "GET /a?b HTTP/1.1\r\nHost: A.Example\r\nX: 1\r\n\r\n";
         for cut in 0..text.len() {
-            assert_eq!(RequestHead::parse(&text.as_bytes()[..cut]), Parsed::Incomplete, "{cut}");
+            assert_eq!(
+                RequestHead::parse(&text.as_bytes()[..cut]),
+                ParsedHead::Incomplete,
+                "{cut}"
+            );
         }
         let head = request(text);
         assert_eq!(
             (head.host().as_deref(), head.framing()),
-            (Some("a.example"), Ok(Framing::None))
+            (Some("a.example"), Ok(BodyFraming::None))
         );
         let mut written = Vec::new();
         head.write(&mut written);
@@ -335,10 +343,10 @@ mod tests {
         let long = format!("GET /{} HTTP/1.1\r\n\r\n", "a".repeat(LONGEST_HEAD));
         for text in ["SSH-2.0-x\r\n", "\x16\x03\x01\x02", "GET / HTTP/1.1\r\nA B: c\r\n\r\n", &long]
         {
-            assert_eq!(RequestHead::parse(text.as_bytes()), Parsed::Malformed, "{text:.20?}");
+            assert_eq!(RequestHead::parse(text.as_bytes()), ParsedHead::Malformed, "{text:.20?}");
         }
         let http2 = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
-        assert_eq!(RequestHead::parse(http2.as_bytes()), Parsed::Malformed);
+        assert_eq!(RequestHead::parse(http2.as_bytes()), ParsedHead::Malformed);
     }
 
     #[test]
@@ -346,8 +354,8 @@ mod tests {
         let framing = |fields: &str| {
             request(&format!("POST / HTTP/1.1\r\nHost: a\r\n{fields}\r\n")).framing()
         };
-        assert_eq!(framing("Content-Length: 5\r\n"), Ok(Framing::Length(5)));
-        assert_eq!(framing("Transfer-Encoding: chunked\r\n"), Ok(Framing::Chunked));
+        assert_eq!(framing("Content-Length: 5\r\n"), Ok(BodyFraming::Length(5)));
+        assert_eq!(framing("Transfer-Encoding: chunked\r\n"), Ok(BodyFraming::Chunked));
         for fields in [
             "Content-Length: 5\r\nTransfer-Encoding: chunked\r\n",
             "Content-Length: 5\r\nContent-Length: 5\r\n",
@@ -363,26 +371,32 @@ mod tests {
             "content_length: 0\r\nContent-Length: 5\r\n",
             "TRANSFER_ENCODING: chunked\r\n",
         ] {
-            assert_eq!(framing(fields), Err(Unfit::Framing), "{fields:?}");
+            assert_eq!(framing(fields), Err(PassThroughReason::Framing), "{fields:?}");
         }
         let old = request("POST / HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n");
-        assert_eq!(old.framing(), Err(Unfit::Framing));
+        assert_eq!(old.framing(), Err(PassThroughReason::Framing));
     }
 
     #[test]
     fn requests_that_a_cache_cannot_handle_are_unfit() {
         for (text, why) in [
-            ("CONNECT a:443 HTTP/1.1\r\nHost: a\r\n\r\n", Unfit::Protocol),
-            ("GET / HTTP/1.1\r\nHost: a\r\nUpgrade: websocket\r\n\r\n", Unfit::Protocol),
-            ("GET / HTTP/1.1\r\nHost: a\r\nConnection: x, Upgrade\r\n\r\n", Unfit::Protocol),
-            ("GET http://b/ HTTP/1.1\r\nHost: a\r\n\r\n", Unfit::Target),
-            ("OPTIONS * HTTP/1.1\r\nHost: a\r\n\r\n", Unfit::Target),
-            ("GET / HTTP/1.1\r\n\r\n", Unfit::Host),
-            ("GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n", Unfit::Host),
-            ("GET / HTTP/1.1\r\nHost: a/b\r\n\r\n", Unfit::Host),
+            ("CONNECT a:443 HTTP/1.1\r\nHost: a\r\n\r\n", PassThroughReason::Protocol),
+            (
+                "GET / HTTP/1.1\r\nHost: a\r\nUpgrade: websocket\r\n\r\n",
+                PassThroughReason::Protocol,
+            ),
+            (
+                "GET / HTTP/1.1\r\nHost: a\r\nConnection: x, Upgrade\r\n\r\n",
+                PassThroughReason::Protocol,
+            ),
+            ("GET http://b/ HTTP/1.1\r\nHost: a\r\n\r\n", PassThroughReason::Target),
+            ("OPTIONS * HTTP/1.1\r\nHost: a\r\n\r\n", PassThroughReason::Target),
+            ("GET / HTTP/1.1\r\n\r\n", PassThroughReason::Host),
+            ("GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n", PassThroughReason::Host),
+            ("GET / HTTP/1.1\r\nHost: a/b\r\n\r\n", PassThroughReason::Host),
             (
                 "GET / HTTP/1.1\r\nHost: a\r\nAuthorization: NTLM TlR=\r\n\r\n",
-                Unfit::Authentication,
+                PassThroughReason::Authentication,
             ),
         ] {
             assert_eq!(request(text).framing(), Err(why), "{text:?}");
@@ -394,14 +408,14 @@ mod tests {
     fn the_body_of_a_response_ends_as_the_standard_says() {
         let head = |rest: &str| response(&format!("HTTP/1.1 {rest}\r\n\r\n"));
         let long = head("200 OK\r\nContent-Length: 7");
-        assert_eq!(long.framing("GET"), Ok(Framing::Length(7)));
-        assert_eq!(long.framing("HEAD"), Ok(Framing::None));
-        assert_eq!(head("200 OK").framing("GET"), Ok(Framing::UntilClose));
-        assert_eq!(head("304 x\r\nContent-Length: 7").framing("GET"), Ok(Framing::None));
-        assert_eq!(head("204 x").framing("GET"), Ok(Framing::None));
-        assert_eq!(head("101 x").framing("GET"), Err(Unfit::Protocol));
+        assert_eq!(long.framing("GET"), Ok(BodyFraming::Length(7)));
+        assert_eq!(long.framing("HEAD"), Ok(BodyFraming::None));
+        assert_eq!(head("200 OK").framing("GET"), Ok(BodyFraming::UntilClose));
+        assert_eq!(head("304 x\r\nContent-Length: 7").framing("GET"), Ok(BodyFraming::None));
+        assert_eq!(head("204 x").framing("GET"), Ok(BodyFraming::None));
+        assert_eq!(head("101 x").framing("GET"), Err(PassThroughReason::Protocol));
         let both = head("200 OK\r\nContent-Length: 7\r\nTransfer-Encoding: chunked");
-        assert_eq!(both.framing("GET"), Err(Unfit::Framing));
+        assert_eq!(both.framing("GET"), Err(PassThroughReason::Framing));
     }
 
     #[test]

@@ -32,14 +32,19 @@ mod store;
 #[cfg(test)]
 mod tests;
 
-pub use answer::Part;
-pub use body::{BadChunk, Body};
-pub use cache::{Answer, Asked, Cache, CacheConfig, CacheStats, Plan, Verdict};
-pub use collapse::{Boarding, Flights};
-pub use fields::Fields;
-pub use head::{Framing, LONGEST_HEAD, Parsed, RequestHead, ResponseHead, Unfit};
-pub use patience::Patience;
-pub use policy::Stored;
+pub use answer::BodyRange;
+pub use body::{BadChunk, BodyParser};
+pub use cache::{
+    CacheConfig, CacheStats, CachedResponse, ForwardedRequest, RequestAction, ResponseAction,
+    SharedCache,
+};
+pub use collapse::{CollapseDecision, InFlightRequests};
+pub use fields::HeaderFields;
+pub use head::{
+    BodyFraming, LONGEST_HEAD, ParsedHead, PassThroughReason, RequestHead, ResponseHead,
+};
+pub use patience::OriginTimeout;
+pub use policy::StoredResponse;
 pub use progress::HeadProgress;
-pub use record::Record;
-pub use store::{EntryId, FileOutput, Key, Store, StoreLimits};
+pub use record::ResponseRecord;
+pub use store::{CacheKey, EntryId, FileOutput, ResponseStore, StoreLimits};

@@ -15,11 +15,11 @@ const SILENT: Duration = Duration::from_secs(30);
 
 /// Experience with servers that are asked without the hop.
 #[derive(Debug, Default)]
-pub struct Patience {
+pub struct OriginTimeout {
     silent_until: Option<Instant>,
 }
 
-impl Patience {
+impl OriginTimeout {
     /// Time to wait for a response; zero shortly after a server did not answer.
     pub fn limit(&self, now: Instant) -> Duration {
         if self.silent_until.is_some_and(|until| now < until) { Duration::ZERO } else { LIMIT }
@@ -49,7 +49,7 @@ mod tests {
 
     #[test]
     fn one_silent_server_is_enough_for_half_a_minute() {
-        let mut patience = Patience::default();
+        let mut patience = OriginTimeout::default();
         assert_eq!(patience.limit(at(0)), LIMIT);
         patience.handle_silence(at(3));
         assert_eq!(patience.limit(at(32)), Duration::ZERO);

@@ -6,14 +6,14 @@ use std::time::UNIX_EPOCH;
 
 use units::UnixTime;
 
-use super::directives::Directives;
-use super::fields::Fields;
+use super::directives::CacheDirectives;
+use super::fields::HeaderFields;
 use super::head::{RequestHead, ResponseHead};
 
 /// Heuristically cacheable status codes (RFC 9110 §15.1) without 206: partial responses are not stored.
-const HEURISTIC: [u16; 11] = [200, 203, 204, 300, 301, 308, 404, 405, 410, 414, 501];
+const HEURISTIC_STATUS: [u16; 11] = [200, 203, 204, 300, 301, 308, 404, 405, 410, 414, 501];
 /// Status codes whose caching requirements are implemented, for `must-understand` (RFC 9111 §5.2.2.3).
-const UNDERSTOOD: [u16; 16] =
+const UNDERSTOOD_STATUS: [u16; 16] =
     [200, 203, 204, 300, 301, 302, 303, 307, 308, 404, 405, 410, 414, 421, 451, 501];
 /// Heuristic freshness (RFC 9111 §4.2.2): a tenth of the time since the last change, and at most
 /// `LONGEST_HEURISTIC`.
@@ -21,7 +21,7 @@ const HEURISTIC_PART: u32 = 10;
 const LONGEST_HEURISTIC: Duration = Duration::from_secs(24 * 3600);
 /// Fields that make some servers answer for another host, path or method than the request names. The
 /// response would be stored for clients that do not send them (cache poisoning).
-const OVERRIDES: [&str; 12] = [
+const OVERRIDE_FIELDS: [&str; 12] = [
     "forwarded",
     "x-forwarded-for",
     "x-forwarded-host",
@@ -36,12 +36,12 @@ const OVERRIDES: [&str; 12] = [
     "x-rewrite-url",
 ];
 /// Seconds that the clock may be set back before ages are meaningless.
-const STEP: u64 = 5;
+const MOST_CLOCK_STEP: u64 = 5;
 const NEVER: Duration = Duration::from_secs(1 << 40);
 
 /// A stored response without its body.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Stored {
+pub struct StoredResponse {
     /// The head without connection-specific fields.
     pub head: ResponseHead,
     /// The request fields named by `Vary`, in lower case, with the values of the request that was answered.
@@ -54,7 +54,7 @@ pub struct Stored {
 
 /// Permitted use of a stored response for a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Reuse {
+pub(super) enum ReuseMode {
     /// Without asking the server.
     Fresh,
     /// At once, while it is revalidated in the background (RFC 5861 §3).
@@ -66,14 +66,14 @@ pub(super) enum Reuse {
 /// Returns `true` if a response may be stored (RFC 9111 §3) and could be used later: it is fresh for some
 /// time, can be validated, or has `stale-if-error`.
 pub(super) fn is_storable(request: &RequestHead, response: &ResponseHead) -> bool {
-    let asked = Directives::of(&request.fields);
-    let said = Directives::of(&response.fields);
+    let asked = CacheDirectives::of(&request.fields);
+    let said = CacheDirectives::of(&response.fields);
     // §3: only final responses. Neither a partial response nor a 304 is complete by itself.
     let is_whole = response.status >= 200 && !matches!(response.status, 206 | 304);
     if request.method != "GET" || !is_whole || asked.no_store || forbids_storing(response) {
         return false;
     }
-    if said.must_understand && !UNDERSTOOD.contains(&response.status) {
+    if said.must_understand && !UNDERSTOOD_STATUS.contains(&response.status) {
         return false;
     }
     // §3.5: responses to authenticated requests need explicit permission.
@@ -82,8 +82,8 @@ pub(super) fn is_storable(request: &RequestHead, response: &ResponseHead) -> boo
         return false;
     }
     // `*` never matches a request, and is no field name either.
-    let selects = response.fields.members("vary").all(|name| name.iter().all(is_of_name));
-    if sets_cookie(response) || !selects || overrides(&request.fields) {
+    let selects = response.fields.members("vary").all(|name| name.iter().all(is_token_byte));
+    if sets_cookie(response) || !selects || has_override_fields(&request.fields) {
         return false;
     }
     let explicit =
@@ -95,41 +95,41 @@ pub(super) fn is_storable(request: &RequestHead, response: &ResponseHead) -> boo
         return false;
     }
     let is_of_use = lasts || has_validator(&response.fields) || said.stale_if_error.is_some();
-    (explicit || said.public || HEURISTIC.contains(&response.status)) && is_of_use
+    (explicit || said.public || HEURISTIC_STATUS.contains(&response.status)) && is_of_use
 }
 
 /// Returns `true` for a byte of a field name (RFC 9110 §5.6.2), except `*`, which `Vary` uses as a
 /// wildcard.
-fn is_of_name(byte: &u8) -> bool {
+fn is_token_byte(byte: &u8) -> bool {
     byte.is_ascii_alphanumeric() || b"!#$%&'+-.^_`|~".contains(byte)
 }
 
 /// Returns `true` if a response must not be stored, or not be shared.
 fn forbids_storing(response: &ResponseHead) -> bool {
-    let said = Directives::of(&response.fields);
+    let said = CacheDirectives::of(&response.fields);
     // Where `must-understand` is present, `no-store` is for caches that do not understand the status code.
-    let understood = said.must_understand && UNDERSTOOD.contains(&response.status);
+    let understood = said.must_understand && UNDERSTOOD_STATUS.contains(&response.status);
     said.private || said.no_store && !understood
 }
 
 /// Returns `true` if a response sets a cookie and is not marked as shareable. RFC 9111 §7.3 leaves it to
 /// servers to forbid storing such a response. Many do not, and one user's session would reach another.
 pub(super) fn sets_cookie(response: &ResponseHead) -> bool {
-    let said = Directives::of(&response.fields);
+    let said = CacheDirectives::of(&response.fields);
     response.fields.has("set-cookie") && !(said.public || said.s_maxage.is_some())
 }
 
 /// Returns `true` if a request may make its server answer for something else than its target.
-pub(super) fn overrides(fields: &Fields) -> bool {
-    OVERRIDES.iter().any(|name| fields.has(name))
+pub(super) fn has_override_fields(fields: &HeaderFields) -> bool {
+    OVERRIDE_FIELDS.iter().any(|name| fields.has(name))
 }
 
-fn has_validator(fields: &Fields) -> bool {
+fn has_validator(fields: &HeaderFields) -> bool {
     fields.has("etag") || fields.has("last-modified")
 }
 
 /// Parses a date (RFC 9110 §5.6.7).
-pub(super) fn date(text: &str) -> Option<UnixTime> {
+pub(super) fn parse_date(text: &str) -> Option<UnixTime> {
     let time = httpdate::parse_http_date(text).ok()?;
     Some(UnixTime::from_seconds(time.duration_since(UNIX_EPOCH).ok()?.as_secs()))
 }
@@ -140,27 +140,27 @@ fn between(earlier: UnixTime, later: UnixTime) -> Duration {
 
 /// Freshness lifetime (RFC 9111 §4.2.1). `received` is used if `Date` is missing.
 fn lifetime(response: &ResponseHead, received: UnixTime) -> Duration {
-    let said = Directives::of(&response.fields);
+    let said = CacheDirectives::of(&response.fields);
     if let Some(time) = said.s_maxage.or(said.max_age) {
         return time;
     }
-    let made = response.fields.parsed("date", date);
+    let made = response.fields.parsed("date", parse_date);
     let mut expires = response.fields.values("expires");
     if let Some(first) = expires.next() {
         // A malformed or repeated `Expires` means already expired (§5.3).
         let text = core::str::from_utf8(first).ok().filter(|_| expires.next().is_none());
-        let at = text.and_then(|text| date(text.trim()));
+        let at = text.and_then(|text| parse_date(text.trim()));
         return at.map_or(Duration::ZERO, |at| between(made.unwrap_or(received), at));
     }
-    if !(HEURISTIC.contains(&response.status) || said.public) {
+    if !(HEURISTIC_STATUS.contains(&response.status) || said.public) {
         return Duration::ZERO;
     }
-    let changed = response.fields.parsed("last-modified", date);
+    let changed = response.fields.parsed("last-modified", parse_date);
     let unchanged = changed.map(|changed| between(changed, made.unwrap_or(received)));
     unchanged.map_or(Duration::ZERO, |time| (time / HEURISTIC_PART).min(LONGEST_HEURISTIC))
 }
 
-impl Stored {
+impl StoredResponse {
     /// Prepares the response to `request` for storage. The times are those of request and response.
     pub fn new(
         request: &RequestHead,
@@ -168,7 +168,7 @@ impl Stored {
         (requested, received): (UnixTime, UnixTime),
     ) -> Self {
         let mut head = response.clone();
-        head.fields.remove_of_connection();
+        head.fields.remove_connection_fields();
         head.fields.remove("trailer");
         let names = head.fields.members("vary").filter_map(|it| core::str::from_utf8(it).ok());
         let mut names: Vec<String> = names.map(str::to_ascii_lowercase).collect();
@@ -189,10 +189,10 @@ impl Stored {
 
     /// Current age (RFC 9111 §4.2.3). A clock that was set back makes it older than any limit.
     pub fn age(&self, now: UnixTime) -> Duration {
-        if now.seconds() + STEP < self.received.seconds() {
+        if now.seconds() + MOST_CLOCK_STEP < self.received.seconds() {
             return NEVER;
         }
-        let made = self.head.fields.parsed("date", date).unwrap_or(self.received);
+        let made = self.head.fields.parsed("date", parse_date).unwrap_or(self.received);
         let apparent = between(made, self.received);
         let corrected = self.age_value() + between(self.requested, self.received);
         apparent.max(corrected) + between(self.received, now)
@@ -220,9 +220,9 @@ impl Stored {
     }
 
     /// The permitted use of the response for a request that it matches (RFC 9111 §4).
-    pub(super) fn reuse(&self, now: UnixTime, request: &RequestHead) -> Reuse {
-        let asked = Directives::of_request(&request.fields);
-        let said = Directives::of(&self.head.fields);
+    pub(super) fn reuse(&self, now: UnixTime, request: &RequestHead) -> ReuseMode {
+        let asked = CacheDirectives::of_request(&request.fields);
+        let said = CacheDirectives::of(&self.head.fields);
         let (age, stale) = (self.age(now), self.staleness(now));
         let fresh_for = self.lifetime().saturating_sub(age);
         if asked.no_cache
@@ -230,27 +230,27 @@ impl Stored {
             || asked.max_age.is_some_and(|most| age > most || most.is_zero())
             || asked.min_fresh.is_some_and(|least| fresh_for < least)
         {
-            return Reuse::Validated;
+            return ReuseMode::Validated;
         }
         if stale.is_zero() {
-            return Reuse::Fresh;
+            return ReuseMode::Fresh;
         }
         // A client that limits the age does not accept stale responses (§5.2.1.1).
         if self.forbids_stale() || asked.max_age.is_some() {
-            return Reuse::Validated;
+            return ReuseMode::Validated;
         }
         if asked.max_stale.is_some_and(|most| stale <= most) {
-            return Reuse::Fresh;
+            return ReuseMode::Fresh;
         }
         match said.stale_while_revalidate {
-            Some(time) if stale <= time => Reuse::WhileRevalidating,
-            _ => Reuse::Validated,
+            Some(time) if stale <= time => ReuseMode::WhileRevalidating,
+            _ => ReuseMode::Validated,
         }
     }
 
     /// Returns `true` if the response must not be used stale under any circumstances (RFC 9111 §4.2.4).
     fn forbids_stale(&self) -> bool {
-        let said = Directives::of(&self.head.fields);
+        let said = CacheDirectives::of(&self.head.fields);
         said.must_revalidate || said.proxy_revalidate || said.no_cache || said.s_maxage.is_some()
     }
 
@@ -264,7 +264,7 @@ impl Stored {
         disconnected: bool,
         usual: Duration,
     ) -> bool {
-        let asked = Directives::of_request(&request.fields);
+        let asked = CacheDirectives::of_request(&request.fields);
         if self.forbids_stale()
             || asked.no_cache
             || asked.max_age.is_some()
@@ -273,7 +273,7 @@ impl Stored {
             return false;
         }
         let stale = self.staleness(now);
-        let said = Directives::of(&self.head.fields).stale_if_error.or(asked.stale_if_error);
+        let said = CacheDirectives::of(&self.head.fields).stale_if_error.or(asked.stale_if_error);
         match said {
             Some(time) => stale <= time,
             None => disconnected && stale <= usual,
@@ -292,7 +292,7 @@ impl Stored {
         (requested, received): (UnixTime, UnixTime),
     ) {
         let mut new = confirmation.fields.clone();
-        new.remove_of_connection();
+        new.remove_connection_fields();
         // These fields describe the body, which is still the old one.
         ["content-length", "content-encoding", "content-range", "content-type", "trailer"]
             .iter()
@@ -307,7 +307,7 @@ impl Stored {
 
     /// The part of a confirmed response that may be stored for others: without a cookie set for one client.
     /// [`None`] if the confirmation forbids storing or sharing it.
-    pub(super) fn for_others(mut self, confirmation: &ResponseHead) -> Option<Self> {
+    pub(super) fn shareable(mut self, confirmation: &ResponseHead) -> Option<Self> {
         if forbids_storing(&self.head) {
             return None;
         }
@@ -329,7 +329,7 @@ impl Stored {
 
 /// The normalised value of a field named by `Vary`: all fields of the name as one list, without spaces
 /// around the members (RFC 9111 §4.1).
-fn selecting_value(fields: &Fields, name: &str) -> Option<Vec<u8>> {
+fn selecting_value(fields: &HeaderFields, name: &str) -> Option<Vec<u8>> {
     if !fields.has(name) {
         return None;
     }

@@ -6,7 +6,7 @@ use super::head::LONGEST_HEAD;
 
 /// Bytes that may be parsed in vain before attempts are spaced out: enough for ordinary heads in many
 /// pieces.
-const IN_VAIN: usize = 256 << 10;
+const MOST_WASTED: usize = 256 << 10;
 
 /// Progress of a head that is arriving. The parser starts anew at each attempt, so an attempt for each
 /// piece of a long head would take quadratic time.
@@ -28,7 +28,7 @@ impl HeadProgress {
         let is_due = self.is_complete(bytes)
             || bytes.len() >= LONGEST_HEAD
             || bytes.len() >= 2 * self.last
-            || self.all + bytes.len() <= IN_VAIN;
+            || self.all + bytes.len() <= MOST_WASTED;
         if is_due {
             self.last = bytes.len();
             self.all += bytes.len();
@@ -58,18 +58,18 @@ impl HeadProgress {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Parsed, RequestHead};
+    use super::super::{ParsedHead, RequestHead};
     use super::*;
 
     /// The first result other than [`Parsed::Incomplete`], and after how many bytes.
-    fn read(bytes: &[u8], piece: usize) -> Option<(Parsed<RequestHead>, usize)> {
+    fn read(bytes: &[u8], piece: usize) -> Option<(ParsedHead<RequestHead>, usize)> {
         let mut progress = HeadProgress::default();
         let ends = (1..=bytes.len()).filter(|end| end % piece == 0 || *end == bytes.len());
         ends.filter_map(|end| {
             let is_due = progress.is_due(&bytes[..end]);
             is_due.then(|| (RequestHead::parse(&bytes[..end]), end))
         })
-        .find(|(parsed, _)| *parsed != Parsed::Incomplete)
+        .find(|(parsed, _)| *parsed != ParsedHead::Incomplete)
     }
 
     #[test]
@@ -77,7 +77,7 @@ mod tests {
         let long = format!("GET / HTTP/1.1\r\nHost: a\r\nX: {}\r\n\r\n", "x".repeat(40_000));
         for head in ["GET / HTTP/1.1\r\n\r\n", "\r\n\n\r\nGET / HTTP/1.1\nHost: a\n\n", &long] {
             let whole = RequestHead::parse(head.as_bytes());
-            assert!(matches!(whole, Parsed::Head(_, length) if length == head.len()));
+            assert!(matches!(whole, ParsedHead::Head(_, length) if length == head.len()));
             for piece in [1, 2, 3, 1000, 50_000] {
                 assert_eq!(read(head.as_bytes(), piece), Some((whole.clone(), head.len())));
             }
@@ -90,7 +90,7 @@ mod tests {
     fn another_protocol_is_known_with_its_first_line() {
         for text in ["SSH-2.0-x\r\n", "HELO a\r\n", "\x16\x03\x01"] {
             let found = read(text.as_bytes(), 1).map(|(parsed, _)| parsed);
-            assert_eq!(found, Some(Parsed::Malformed), "{text:?}");
+            assert_eq!(found, Some(ParsedHead::Malformed), "{text:?}");
         }
     }
 
@@ -102,7 +102,7 @@ mod tests {
                 let bytes = format!("{begin}{}", repeated.repeat(LONGEST_HEAD / repeated.len()));
                 for piece in [1, 7, 1000] {
                     let (_, cost) = cost::of(|| read(bytes.as_bytes(), piece));
-                    let most = IN_VAIN + 8 * bytes.len();
+                    let most = MOST_WASTED + 8 * bytes.len();
                     assert!(cost <= most as u64, "{begin:?} {repeated:?} by {piece}: {cost}");
                 }
             }

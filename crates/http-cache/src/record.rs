@@ -5,21 +5,21 @@ use std::net::IpAddr;
 
 use units::UnixTime;
 
-use super::fields::Fields;
-use super::head::{Parsed, RequestHead, ResponseHead};
-use super::policy::{Stored, sets_cookie};
-use super::store::Key;
+use super::fields::HeaderFields;
+use super::head::{ParsedHead, RequestHead, ResponseHead};
+use super::policy::{StoredResponse, sets_cookie};
+use super::store::CacheKey;
 
 /// The method of the first head names the format and its version.
 const METHOD: &str = "SKYHOP-1";
 
 /// A stored response as it is kept in a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Record {
+pub struct ResponseRecord {
     /// The key under which it is stored.
-    pub key: Key,
+    pub key: CacheKey,
     /// The response without its body.
-    pub stored: Stored,
+    pub stored: StoredResponse,
     /// The length of the body, in bytes.
     pub length: u64,
     /// Digest of the body, by which a damaged or incomplete body file is recognised.
@@ -28,11 +28,11 @@ pub struct Record {
     pub owner: IpAddr,
 }
 
-impl Record {
+impl ResponseRecord {
     /// Encodes the file. A head that has become too long cannot be decoded again.
     pub fn encode(&self) -> Vec<u8> {
         let Self { key, stored, length, digest, owner } = self;
-        let mut fields = Fields::default();
+        let mut fields = HeaderFields::default();
         fields.push("Destination", &key.destination);
         fields.push("Host", &key.host);
         fields.push("Owner", owner.to_string());
@@ -55,8 +55,10 @@ impl Record {
 
     /// Decodes a file; [`None`] if its format is not this one, or it must not be shared.
     pub fn decode(bytes: &[u8]) -> Option<Self> {
-        let Parsed::Head(ours, length) = RequestHead::parse(bytes) else { return None };
-        let Parsed::Head(head, rest) = ResponseHead::parse(&bytes[length..]) else { return None };
+        let ParsedHead::Head(ours, length) = RequestHead::parse(bytes) else { return None };
+        let ParsedHead::Head(head, rest) = ResponseHead::parse(&bytes[length..]) else {
+            return None;
+        };
         if ours.method != METHOD || length + rest != bytes.len() {
             return None;
         }
@@ -86,12 +88,12 @@ impl Record {
         selecting.sort_unstable();
         let (requested, received) = (time("Requested")?, time("Received")?);
         Some(Self {
-            key: Key {
+            key: CacheKey {
                 destination: text("Destination")?,
                 host: text("Host")?,
                 target: ours.target.clone(),
             },
-            stored: Stored { head, selecting, requested, received },
+            stored: StoredResponse { head, selecting, requested, received },
             length: text("Length")?.parse().ok()?,
             digest: text("Digest")?,
             owner: text("Owner")?.parse().ok()?,

@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use units::ByteCount;
 
 use super::head::RequestHead;
-use super::policy::Stored;
+use super::policy::StoredResponse;
 
 /// Memory of an entry beyond its head and body, in bytes.
 const OVERHEAD: usize = 400;
@@ -18,7 +18,7 @@ const MOST_VARIANTS: usize = 16;
 /// Key of a stored response. It contains the destination of the client's connection, so that a response of
 /// a client's own server cannot be stored for another host (cache poisoning).
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Key {
+pub struct CacheKey {
     /// Address or name of the server, with its port.
     pub destination: String,
     /// The `Host` field in lower case.
@@ -27,7 +27,7 @@ pub struct Key {
     pub target: String,
 }
 
-impl Key {
+impl CacheKey {
     fn size(&self) -> usize {
         self.destination.len() + self.host.len() + self.target.len()
     }
@@ -58,9 +58,9 @@ pub enum FileOutput<B> {
 }
 
 #[derive(Debug)]
-struct Entry<B> {
-    key: Key,
-    stored: Stored,
+struct StoreEntry<B> {
+    key: CacheKey,
+    stored: StoredResponse,
     /// Length of the body, in bytes.
     length: u64,
     owner: IpAddr,
@@ -73,7 +73,7 @@ struct Entry<B> {
     revalidating: bool,
 }
 
-impl<B> Entry<B> {
+impl<B> StoreEntry<B> {
     fn head_size(&self) -> u64 {
         (OVERHEAD + self.key.size() + self.stored.size()) as u64
     }
@@ -86,29 +86,29 @@ impl<B> Entry<B> {
 
 /// Stored responses by key. Bodies of type `B` are in memory, on disk, or both.
 #[derive(Debug)]
-pub struct Store<B> {
+pub struct ResponseStore<B> {
     limits: StoreLimits,
-    entries: BTreeMap<EntryId, Entry<B>>,
-    by_key: BTreeMap<Key, Vec<EntryId>>,
+    entries: BTreeMap<EntryId, StoreEntry<B>>,
+    by_key: BTreeMap<CacheKey, Vec<EntryId>>,
     /// Usage by heads, by bodies in memory, and by files.
-    heads: Queue,
-    bodies: Queue,
-    on_disk: Queue,
+    heads: OwnerUsage,
+    bodies: OwnerUsage,
+    on_disk: OwnerUsage,
     next: u64,
     clock: u64,
     outputs: VecDeque<FileOutput<B>>,
 }
 
-impl<B: Clone> Store<B> {
+impl<B: Clone> ResponseStore<B> {
     /// An empty store.
     pub fn new(limits: StoreLimits) -> Self {
         Self {
             limits,
             entries: BTreeMap::new(),
             by_key: BTreeMap::new(),
-            heads: Queue::default(),
-            bodies: Queue::default(),
-            on_disk: Queue::default(),
+            heads: OwnerUsage::default(),
+            bodies: OwnerUsage::default(),
+            on_disk: OwnerUsage::default(),
             next: 0,
             clock: 0,
             outputs: VecDeque::new(),
@@ -117,7 +117,7 @@ impl<B: Clone> Store<B> {
 
     /// The longest body that is stored: at most half of memory or disk, so that one response never empties
     /// the store.
-    pub fn longest(&self) -> u64 {
+    pub fn longest_body(&self) -> u64 {
         let room = self.limits.memory.get().max(self.limits.disk.get()) / 2;
         self.limits.object.get().min(room)
     }
@@ -148,7 +148,7 @@ impl<B: Clone> Store<B> {
     }
 
     /// Finds the response that matches a request, the latest if there are several, and marks it as used.
-    pub fn select(&mut self, key: &Key, request: &RequestHead) -> Option<EntryId> {
+    pub fn select(&mut self, key: &CacheKey, request: &RequestHead) -> Option<EntryId> {
         let ids = self.by_key.get(key)?;
         let of = |id: &EntryId| &self.entries[id].stored;
         let selected = ids.iter().filter(|id| of(id).is_selected_by(request));
@@ -158,13 +158,13 @@ impl<B: Clone> Store<B> {
     }
 
     /// The response, its body if that is in memory, and the length of the body in bytes.
-    pub fn get(&self, id: EntryId) -> Option<(&Stored, Option<&B>, u64)> {
+    pub fn get(&self, id: EntryId) -> Option<(&StoredResponse, Option<&B>, u64)> {
         let entry = self.entries.get(&id)?;
         Some((&entry.stored, entry.body.as_ref(), entry.length))
     }
 
     /// The key of a response, and the client on whose account it is stored.
-    pub fn origin(&self, id: EntryId) -> Option<(&Key, IpAddr)> {
+    pub fn origin(&self, id: EntryId) -> Option<(&CacheKey, IpAddr)> {
         let entry = self.entries.get(&id)?;
         Some((&entry.key, entry.owner))
     }
@@ -178,9 +178,9 @@ impl<B: Clone> Store<B> {
     /// account it is stored. Returns `false` if it does not fit.
     pub fn insert(
         &mut self,
-        key: Key,
+        key: CacheKey,
         request: &RequestHead,
-        stored: Stored,
+        stored: StoredResponse,
         (body, length): (B, u64),
         owner: IpAddr,
     ) -> bool {
@@ -195,7 +195,7 @@ impl<B: Clone> Store<B> {
         }
         // Also if the new response does not fit: these are outdated.
         replaced.into_iter().for_each(|id| self.remove(id));
-        if length > self.longest()
+        if length > self.longest_body()
             || stored.size() as u64 + key.size() as u64 > self.limits.memory.get() / 8
         {
             return false;
@@ -216,13 +216,16 @@ impl<B: Clone> Store<B> {
     pub fn restore(
         &mut self,
         id: EntryId,
-        key: Key,
-        stored: Stored,
+        key: CacheKey,
+        stored: StoredResponse,
         length: u64,
         owner: IpAddr,
     ) -> bool {
         let variants = self.by_key.get(&key).map_or(0, Vec::len);
-        if self.entries.contains_key(&id) || length > self.longest() || variants >= MOST_VARIANTS {
+        if self.entries.contains_key(&id)
+            || length > self.longest_body()
+            || variants >= MOST_VARIANTS
+        {
             return false;
         }
         self.reserve(id);
@@ -234,21 +237,22 @@ impl<B: Clone> Store<B> {
     fn admit(
         &mut self,
         id: EntryId,
-        key: Key,
-        stored: Stored,
+        key: CacheKey,
+        stored: StoredResponse,
         (body, length): (Option<B>, u64),
         (owner, on_disk): (IpAddr, bool),
     ) {
         self.by_key.entry(key.clone()).or_default().push(id);
         self.clock += 1;
         let mark = self.clock;
-        let entry = Entry { key, stored, length, owner, mark, body, on_disk, revalidating: false };
-        self.weigh(id, &entry);
+        let entry =
+            StoreEntry { key, stored, length, owner, mark, body, on_disk, revalidating: false };
+        self.count_entry(id, &entry);
         self.entries.insert(id, entry);
     }
 
     /// Adds an entry to the usage of its owner.
-    fn weigh(&mut self, id: EntryId, entry: &Entry<B>) {
+    fn count_entry(&mut self, id: EntryId, entry: &StoreEntry<B>) {
         let (owner, mark) = (entry.owner, entry.mark);
         self.heads.add(owner, mark, id, entry.head_size());
         if entry.body.is_some() {
@@ -260,7 +264,7 @@ impl<B: Clone> Store<B> {
     }
 
     /// Removes an entry from the usage of its owner.
-    fn unweigh(&mut self, entry: &Entry<B>) {
+    fn discount_entry(&mut self, entry: &StoreEntry<B>) {
         let (owner, mark) = (entry.owner, entry.mark);
         self.heads.take(owner, mark, entry.head_size());
         if entry.body.is_some() {
@@ -278,10 +282,10 @@ impl<B: Clone> Store<B> {
     }
 
     /// Changes the head of a response, in memory and on disk.
-    pub fn update(&mut self, id: EntryId, change: impl FnOnce(&mut Stored)) {
+    pub fn update(&mut self, id: EntryId, change: impl FnOnce(&mut StoredResponse)) {
         let Some(mut entry) = self.take(id) else { return };
         change(&mut entry.stored);
-        let Entry { key, stored, length, owner, body, on_disk, .. } = entry;
+        let StoreEntry { key, stored, length, owner, body, on_disk, .. } = entry;
         if on_disk {
             self.outputs.push_back(FileOutput::Write(id, None));
         }
@@ -290,7 +294,7 @@ impl<B: Clone> Store<B> {
     }
 
     /// Keeps a body that was read from its file in memory.
-    pub fn loaded(&mut self, id: EntryId, body: B) {
+    pub fn handle_loaded_body(&mut self, id: EntryId, body: B) {
         let Some(entry) = self.entries.get_mut(&id).filter(|entry| entry.body.is_none()) else {
             return;
         };
@@ -301,7 +305,7 @@ impl<B: Clone> Store<B> {
 
     /// Handles files of a response that could not be written or read. Without the body the entry is
     /// removed.
-    pub fn lost(&mut self, id: EntryId) {
+    pub fn handle_lost_files(&mut self, id: EntryId) {
         let Some(entry) = self.entries.get_mut(&id).filter(|entry| entry.on_disk) else { return };
         entry.on_disk = false;
         self.on_disk.take(entry.owner, entry.mark, entry.file_size());
@@ -311,7 +315,7 @@ impl<B: Clone> Store<B> {
     }
 
     /// Removes all responses for a key (RFC 9111 §4.4).
-    pub fn invalidate(&mut self, key: &Key) {
+    pub fn invalidate(&mut self, key: &CacheKey) {
         let ids = self.by_key.get(key).cloned().unwrap_or_default();
         ids.into_iter().for_each(|id| self.remove(id));
     }
@@ -323,9 +327,9 @@ impl<B: Clone> Store<B> {
         }
     }
 
-    fn take(&mut self, id: EntryId) -> Option<Entry<B>> {
+    fn take(&mut self, id: EntryId) -> Option<StoreEntry<B>> {
         let entry = self.entries.remove(&id)?;
-        self.unweigh(&entry);
+        self.discount_entry(&entry);
         if let Some(ids) = self.by_key.get_mut(&entry.key) {
             ids.retain(|it| *it != id);
             if ids.is_empty() {
@@ -337,10 +341,10 @@ impl<B: Clone> Store<B> {
 
     fn touch(&mut self, id: EntryId) {
         let Some(mut entry) = self.entries.remove(&id) else { return };
-        self.unweigh(&entry);
+        self.discount_entry(&entry);
         self.clock += 1;
         entry.mark = self.clock;
-        self.weigh(id, &entry);
+        self.count_entry(id, &entry);
         self.entries.insert(id, entry);
     }
 
@@ -362,7 +366,7 @@ impl<B: Clone> Store<B> {
                 self.outputs.push_back(FileOutput::Remove(id));
             }
             match entry.body.is_some() {
-                true => self.lost(id),
+                true => self.handle_lost_files(id),
                 false => self.remove(id),
             }
         }
@@ -384,12 +388,12 @@ impl<B: Clone> Store<B> {
 /// Entries of each owner in the order of use. The owner that takes the most is evicted first, so that one
 /// client cannot displace the entries of others.
 #[derive(Debug, Default)]
-struct Queue {
+struct OwnerUsage {
     owners: BTreeMap<IpAddr, (u64, BTreeMap<u64, EntryId>)>,
     bytes: u64,
 }
 
-impl Queue {
+impl OwnerUsage {
     fn add(&mut self, owner: IpAddr, mark: u64, id: EntryId, bytes: u64) {
         let (total, entries) = self.owners.entry(owner).or_default();
         entries.insert(mark, id);

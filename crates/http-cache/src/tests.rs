@@ -36,13 +36,13 @@ fn client(number: u8) -> IpAddr {
     IpAddr::from([10, 0, 0, number])
 }
 
-fn key(target: &str) -> Key {
+fn key(target: &str) -> CacheKey {
     let (destination, host) = ("192.0.2.1:80".to_owned(), "a.example".to_owned());
-    Key { destination, host, target: target.to_owned() }
+    CacheKey { destination, host, target: target.to_owned() }
 }
 
-fn fields(lines: &str) -> Fields {
-    let mut fields = Fields::default();
+fn fields(lines: &str) -> HeaderFields {
+    let mut fields = HeaderFields::default();
     for line in lines.lines().map(str::trim).filter(|line| !line.is_empty()) {
         let (name, value) = line.split_once(':').unwrap();
         fields.push(name, value.trim());
@@ -51,7 +51,7 @@ fn fields(lines: &str) -> Fields {
 }
 
 /// The value of the first field of this name.
-fn text<'a>(fields: &'a Fields, name: &'a str) -> Option<&'a str> {
+fn text<'a>(fields: &'a HeaderFields, name: &'a str) -> Option<&'a str> {
     fields.values(name).next().map(|value| core::str::from_utf8(value).unwrap())
 }
 
@@ -83,7 +83,7 @@ fn response(status: u16, lines: &str) -> ResponseHead {
 
 /// A cache with a server behind it.
 struct Net {
-    cache: Cache<&'static str>,
+    cache: SharedCache<&'static str>,
 }
 
 /// What a client got.
@@ -102,10 +102,10 @@ enum Got {
 
 impl Net {
     fn new() -> Self {
-        Self { cache: Cache::new(config(1_000_000, 0)) }
+        Self { cache: SharedCache::new(config(1_000_000, 0)) }
     }
 
-    fn plan(&mut self, now: u64, request: &RequestHead) -> Plan<&'static str> {
+    fn plan(&mut self, now: u64, request: &RequestHead) -> RequestAction<&'static str> {
         let framing = request.framing().unwrap();
         self.cache.handle_request(at(now), key(&request.target), request, framing, client(1))
     }
@@ -113,23 +113,23 @@ impl Net {
     /// A request that the server would answer like this.
     fn ask(&mut self, now: u64, request: &RequestHead, reply: &ResponseHead) -> Got {
         match self.plan(now, request) {
-            Plan::Answer(answer, None) => Got::Hit(answer.head.status),
-            Plan::Answer(answer, Some(_)) => Got::HitWhileAsking(answer.head.status),
-            Plan::Unavailable => Got::Unavailable,
-            Plan::Ask(_, asked) => self.reply(now, &asked, reply),
+            RequestAction::Answer(answer, None) => Got::Hit(answer.head.status),
+            RequestAction::Answer(answer, Some(_)) => Got::HitWhileAsking(answer.head.status),
+            RequestAction::Unavailable => Got::Unavailable,
+            RequestAction::Ask(_, asked) => self.reply(now, &asked, reply),
         }
     }
 
-    fn reply(&mut self, now: u64, asked: &Asked, reply: &ResponseHead) -> Got {
+    fn reply(&mut self, now: u64, asked: &ForwardedRequest, reply: &ResponseHead) -> Got {
         match self.cache.handle_response(at(now), asked, reply) {
-            Verdict::Answer(answer) => Got::Confirmed(answer.head.status),
-            Verdict::Pass { store } => {
+            ResponseAction::Answer(answer) => Got::Confirmed(answer.head.status),
+            ResponseAction::Pass { store } => {
                 if store {
                     self.cache.handle_body(at(now), asked, reply, BODY, BODY.len() as u64);
                 }
                 Got::Server(reply.status)
             }
-            Verdict::Again(..) => Got::Server(0),
+            ResponseAction::Again(..) => Got::Server(0),
         }
     }
 

@@ -15,7 +15,7 @@ use std::os::fd::AsRawFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
-use lab::{Lab, Node, Overrides, Preset};
+use lab::{Lab, Node, Preset, PresetOverrides};
 use link::QueueSize;
 use nix::cmsg_space;
 use nix::sys::prctl;
@@ -96,11 +96,11 @@ fn flood(offered: BitRate) -> Result<(), Failure> {
 }
 
 fn start(rate: BitRate, delay: Duration) -> Result<Lab, Failure> {
-    let overrides = Overrides {
+    let overrides = PresetOverrides {
         rate: Some(rate),
         delay: Some(delay),
         queue: Some(QueueSize::Bytes(ByteCount::new(10_000_000))),
-        ..Overrides::default()
+        ..PresetOverrides::default()
     };
     Ok(Lab::start(&Preset::load("geo")?.with(&overrides)?, 1)?)
 }

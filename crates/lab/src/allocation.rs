@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use link::dama::{Event, Grant, Volume};
-use report::{Axis, Colour, Graph, Picture, Series, stacked};
+use link::dama::{DamaEvent, SlotGrant, VolumeRequest};
+use report::{Axis, Graph, GraphSeries, SeriesColour, SvgPicture, stacked};
 use units::Instant;
 
 use crate::ReturnRecord;
@@ -16,8 +16,8 @@ const WIDTH: usize = 1100;
 /// Draws the events recorded since `origin`, the start of the lab. Above, the slots of each
 /// superframe, stacked by terminal; below, the cells in each terminal's MAC buffer and, as crosses,
 /// the volumes requested. The terminals with the most slots have a colour of their own.
-pub fn allocation_picture(record: &ReturnRecord, origin: Instant) -> Picture {
-    let names = Names::of(record);
+pub fn allocation_picture(record: &ReturnRecord, origin: Instant) -> SvgPicture {
+    let names = NamedTerminals::of(record);
     let time = || Axis::new("time (s)").from_zero();
     let mut granted = Graph::new(
         "Slots of each superframe, by terminal",
@@ -29,7 +29,7 @@ pub fn allocation_picture(record: &ReturnRecord, origin: Instant) -> Picture {
     let spans = granted_spans(record, &names, origin);
     for (name, spans) in spans.into_iter().enumerate().take(names.series_count()) {
         let colour = names.colour(name);
-        granted.add(Series::spans(names.label(name), colour, spans).width(width));
+        granted.add(GraphSeries::spans(names.label(name), colour, spans).width(width));
     }
     let mut waiting = Graph::new(
         "Cells that wait at the terminals, and what they ask for",
@@ -38,21 +38,25 @@ pub fn allocation_picture(record: &ReturnRecord, origin: Instant) -> Picture {
     );
     let points = waiting_points(record, &names, origin);
     for (name, points) in points.into_iter().enumerate().take(names.series_count()) {
-        waiting.add(Series::line(names.label(name), names.colour(name), points));
+        waiting.add(GraphSeries::line(names.label(name), names.colour(name), points));
     }
-    waiting.add(Series::crosses("asked for", Colour::Sky, asked(record, origin)));
+    waiting.add(GraphSeries::crosses(
+        "asked for",
+        SeriesColour::Sky,
+        requested_volumes(record, origin),
+    ));
     stacked(&[granted.height(360), waiting.height(300)])
 }
 
 /// The terminals that have a name, with a series each.
-struct Names {
+struct NamedTerminals {
     /// The terminals with the most slots, in the order of their numbers.
     named: Vec<u32>,
     /// Set if further terminals share the last series.
     has_others: bool,
 }
 
-impl Names {
+impl NamedTerminals {
     fn of(record: &ReturnRecord) -> Self {
         let mut slots: BTreeMap<u32, u64> = BTreeMap::new();
         for (_, grants, waiting) in allocations(record) {
@@ -91,16 +95,18 @@ impl Names {
         }
     }
 
-    fn colour(&self, series: usize) -> Colour {
-        if series < self.named.len() { Colour::cycle(series) } else { Colour::Grey }
+    fn colour(&self, series: usize) -> SeriesColour {
+        if series < self.named.len() { SeriesColour::cycle(series) } else { SeriesColour::Grey }
     }
 }
 
 /// Returns the beginning of each superframe, its grants, and the cells that waited when it was
 /// decided.
-fn allocations(record: &ReturnRecord) -> impl Iterator<Item = (Instant, &[Grant], &[(u32, u32)])> {
+fn allocations(
+    record: &ReturnRecord,
+) -> impl Iterator<Item = (Instant, &[SlotGrant], &[(u32, u32)])> {
     record.events.iter().filter_map(|event| match event {
-        Event::Allocated { begins, grants, waiting, .. } => {
+        DamaEvent::Allocated { begins, grants, waiting, .. } => {
             Some((*begins, grants.as_slice(), waiting.as_slice()))
         }
         _ => None,
@@ -114,7 +120,7 @@ fn seconds(at: Instant, origin: Instant) -> f64 {
 /// Returns, for each series, its part of each superframe on top of those before it.
 fn granted_spans(
     record: &ReturnRecord,
-    names: &Names,
+    names: &NamedTerminals,
     origin: Instant,
 ) -> Vec<Vec<(f64, f64, f64)>> {
     let mut all = vec![Vec::new(); names.named.len() + 1];
@@ -136,7 +142,11 @@ fn granted_spans(
 }
 
 /// Returns, for each series, the cells that wait at the beginning of each superframe.
-fn waiting_points(record: &ReturnRecord, names: &Names, origin: Instant) -> Vec<Vec<(f64, f64)>> {
+fn waiting_points(
+    record: &ReturnRecord,
+    names: &NamedTerminals,
+    origin: Instant,
+) -> Vec<Vec<(f64, f64)>> {
     let mut all = vec![Vec::new(); names.named.len() + 1];
     for (begins, _, waiting) in allocations(record) {
         let mut cells = vec![0u32; all.len()];
@@ -151,14 +161,18 @@ fn waiting_points(record: &ReturnRecord, names: &Names, origin: Instant) -> Vec<
 }
 
 /// Returns the volumes requested, by time.
-fn asked(record: &ReturnRecord, origin: Instant) -> Vec<(f64, f64)> {
+fn requested_volumes(record: &ReturnRecord, origin: Instant) -> Vec<(f64, f64)> {
     let requests = record.events.iter().filter_map(|event| match event {
-        Event::Requested { at, request, .. }
-        | Event::Contended { at, request: Some(request), attempt: 1, .. } => Some((at, request)),
+        DamaEvent::Requested { at, request, .. }
+        | DamaEvent::Contended { at, request: Some(request), attempt: 1, .. } => {
+            Some((at, request))
+        }
         _ => None,
     });
     let volumes = requests.filter_map(|(at, request)| match request.volume? {
-        Volume::More(cells) | Volume::All(cells) => Some((seconds(*at, origin), cells.into())),
+        VolumeRequest::More(cells) | VolumeRequest::All(cells) => {
+            Some((seconds(*at, origin), cells.into()))
+        }
     });
     volumes.collect()
 }
@@ -178,7 +192,7 @@ mod tests {
         let [_, ret] = preset.links();
         let config = preset.dama.as_ref().unwrap().config(&preset.forward, &ret, 10).unwrap();
         let mut dama: Dama<usize> = Dama::new(config, 1).unwrap();
-        dama.record();
+        dama.record_events();
         for index in 0..40 {
             dama.handle_packet(Instant::from_nanos(index * 100_000_000), index as usize % 8, 1500);
         }
@@ -190,11 +204,11 @@ mod tests {
     #[test]
     fn terminals_are_stacked_and_those_with_few_slots_are_one() {
         let record = record();
-        let names = Names::of(&record);
+        let names = NamedTerminals::of(&record);
         assert_eq!((names.named.len(), names.label(NAMED)), (NAMED, "others".to_owned()));
         let spans = granted_spans(&record, &names, Instant::ZERO);
         let granted: u32 =
-            allocations(&record).flat_map(|(_, grants, _)| grants).map(Grant::slots).sum();
+            allocations(&record).flat_map(|(_, grants, _)| grants).map(SlotGrant::slots).sum();
         let drawn: f64 = spans.iter().flatten().map(|(_, low, high)| high - low).sum();
         assert!(granted > 0);
         assert_eq!(f64::from(granted), drawn);

@@ -2,7 +2,7 @@
 
 use core::time::Duration;
 
-use scenario::{FileError, Overrides, Preset};
+use scenario::{FileError, Preset, PresetOverrides};
 use thiserror::Error;
 use units::{BitRate, Probability};
 
@@ -62,7 +62,7 @@ pub enum BuildError {
 #[must_use = "a lab is built by start()"]
 pub struct Builder {
     preset: String,
-    overrides: Overrides,
+    overrides: PresetOverrides,
     seed: u64,
 }
 
@@ -70,7 +70,7 @@ impl Builder {
     /// Describes a lab with a built-in preset (`geo`, `leo`: `skyhop lab presets`), or with the one
     /// in the file at this path, which contains `/` or ends in `.toml`.
     pub fn new(preset: impl Into<String>) -> Self {
-        Self { preset: preset.into(), overrides: Overrides::default(), seed: 1 }
+        Self { preset: preset.into(), overrides: PresetOverrides::default(), seed: 1 }
     }
 
     /// Rate of the forward link, hub to terminal.
@@ -107,7 +107,7 @@ impl Builder {
     }
 
     /// Replaces all overrides, including those set by the methods above.
-    pub fn overrides(mut self, overrides: Overrides) -> Self {
+    pub fn overrides(mut self, overrides: PresetOverrides) -> Self {
         self.overrides = overrides;
         self
     }

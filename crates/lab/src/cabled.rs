@@ -6,16 +6,16 @@ use std::process::Command;
 
 use crate::crossing::Extent;
 use crate::crossing::LAN_MTU;
-use crate::topology::{self, Network};
+use crate::topology::{self, LabNetwork};
 use crate::{NetNs, Node, TopologyError};
 
 /// Client, terminal, hub and server, joined by veth pairs with all offloads on. No driver runs. It
 /// disappears with the last process in it.
-pub struct Cabled {
-    network: Network,
+pub struct CabledLab {
+    network: LabNetwork,
 }
 
-impl Cabled {
+impl CabledLab {
     /// Creates the hosts. The process must have [entered](crate::enter) its own namespaces.
     ///
     /// # Errors

@@ -11,11 +11,11 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::{self, JoinHandle};
 
 use os::packet::Tap;
-use report::pcapng::{self, Packet};
+use report::pcapng::{self, WrittenPacket};
 use thiserror::Error;
 
 use crate::crossing::Crossing;
-use crate::preset::Links as _;
+use crate::preset::PresetLinks as _;
 use crate::{LAN_DEVICE, Lab, Node};
 
 /// Interval at which the taps are emptied. Their rings hold 50 ms at 150,000 packets a second.
@@ -46,7 +46,7 @@ pub enum CaptureError {
 /// The result of a capture.
 #[derive(Debug, Default)]
 #[non_exhaustive]
-pub struct Captured {
+pub struct CaptureSummary {
     /// Packets written, over all ends.
     pub written: u64,
     /// Packets that were not captured because the rings were full.
@@ -56,12 +56,12 @@ pub struct Captured {
 }
 
 /// A running capture. Dropping it ends it.
-pub struct Capture {
+pub struct LabCapture {
     stop: Option<Sender<()>>,
-    thread: Option<JoinHandle<Captured>>,
+    thread: Option<JoinHandle<CaptureSummary>>,
 }
 
-impl Capture {
+impl LabCapture {
     /// Captures all packets on the links of `lab`, with one file in `directory` for each end of a
     /// link. The directory is created if necessary. The files are `terminal.pcapng`, `hub.pcapng`,
     /// `terminal2.pcapng` and so on, and for a terrestrial link `hub-lan0.pcapng` and
@@ -79,10 +79,10 @@ impl Capture {
             let Crossing { from: node, device, mtu, .. } = crossing;
             let path = directory.join(file_name(node, device));
             let file = BufWriter::new(File::create(&path).map_err(file_error(&path))?);
-            let file = pcapng::Capture::begin(file, device, 0).map_err(file_error(&path))?;
+            let file = pcapng::CaptureWriter::begin(file, device, 0).map_err(file_error(&path))?;
             let tap = lab.node(node).run(|| Tap::open(device, mtu));
             let tap = tap.map_err(|cause| CaptureError::Tap { node, cause })?;
-            Ok(Side { tap, file, path, written: 0, last: 0 })
+            Ok(CaptureSide { tap, file, path, written: 0, last: 0 })
         };
         let sides = lab.preset().extent().crossings().into_iter().map(side);
         let sides = sides.collect::<Result<Vec<_>, _>>()?;
@@ -94,19 +94,19 @@ impl Capture {
     }
 
     /// Ends the capture and returns its result.
-    pub fn finish(mut self) -> Captured {
-        self.end()
+    pub fn finish(mut self) -> CaptureSummary {
+        self.stop()
     }
 
-    fn end(&mut self) -> Captured {
+    fn stop(&mut self) -> CaptureSummary {
         drop(self.stop.take());
         self.thread.take().and_then(|thread| thread.join().ok()).unwrap_or_default()
     }
 }
 
-impl Drop for Capture {
+impl Drop for LabCapture {
     fn drop(&mut self) {
-        self.end();
+        self.stop();
     }
 }
 
@@ -119,16 +119,16 @@ fn file_name(node: Node, device: &str) -> String {
 }
 
 /// One end of a link.
-struct Side {
+struct CaptureSide {
     tap: Tap,
-    file: pcapng::Capture<BufWriter<File>>,
+    file: pcapng::CaptureWriter<BufWriter<File>>,
     path: PathBuf,
     written: u64,
     /// The time of the last packet, in nanoseconds since 1970.
     last: u64,
 }
 
-impl Side {
+impl CaptureSide {
     /// Writes the packets captured since the last call.
     fn drain(&mut self) -> Result<(), CaptureError> {
         let mut done = Ok(());
@@ -136,7 +136,8 @@ impl Side {
             if done.is_ok() {
                 let (bytes, wall, outgoing) = (frame.bytes, frame.wall, frame.outgoing);
                 self.last = wall;
-                done = self.file.write(&Packet { bytes, length: bytes.len(), wall, outgoing });
+                done =
+                    self.file.write(&WrittenPacket { bytes, length: bytes.len(), wall, outgoing });
                 self.written += u64::from(done.is_ok());
             }
         });
@@ -154,14 +155,14 @@ impl Side {
     }
 }
 
-fn run(mut sides: Vec<Side>, stopped: &Receiver<()>) -> Captured {
+fn run(mut sides: Vec<CaptureSide>, stopped: &Receiver<()>) -> CaptureSummary {
     let mut error = None;
     while error.is_none() && stopped.recv_timeout(TICK) == Err(RecvTimeoutError::Timeout) {
         error = sides.iter_mut().find_map(|side| side.drain().err());
     }
-    let last = |side: &mut Side| side.drain().and_then(|()| side.finish()).err();
+    let last = |side: &mut CaptureSide| side.drain().and_then(|()| side.finish()).err();
     let error = error.or_else(|| sides.iter_mut().filter_map(last).next());
     let written = sides.iter().map(|side| side.written).sum();
     let dropped = sides.iter_mut().map(|side| side.tap.missed()).sum();
-    Captured { written, dropped, error }
+    CaptureSummary { written, dropped, error }
 }

@@ -3,12 +3,12 @@
 #[cfg(test)]
 mod tests;
 
-use link::dama::{Dama, Slots};
-use link::{Counters, Link, LinkConfig, Outage, Tally};
+use link::dama::{Dama, SlotCounters};
+use link::{Link, LinkConfig, Outage, PacketCounters, Tally};
 use units::Instant;
 
 /// The carrier of a lane's packets.
-pub(crate) enum Carrier {
+pub(crate) enum LinkCarrier {
     /// A link of its own.
     Own(Box<Link<Vec<u8>>>),
     /// The slots of this terminal on the shared return link.
@@ -16,7 +16,7 @@ pub(crate) enum Carrier {
 }
 
 /// A link of a running lab, for changes.
-pub(crate) enum Changing<'a> {
+pub(crate) enum ChangeableLink<'a> {
     /// A link of its own.
     Own(&'a mut Link<Vec<u8>>),
     /// A terminal's part of the shared return link.
@@ -28,17 +28,17 @@ pub(crate) enum Changing<'a> {
 #[non_exhaustive]
 pub struct SharedGauge {
     /// Slots and requests since the start.
-    pub slots: Slots,
+    pub slots: SlotCounters,
     /// Cells in its MAC buffers.
     pub mac_cells: u32,
 }
 
-impl Carrier {
+impl LinkCarrier {
     /// Returns the queue and the counters, with the terminal's state on a shared link.
     pub(crate) fn read(
         &self,
         shared: Option<&Dama<Vec<u8>>>,
-    ) -> (Tally, Counters, Option<SharedGauge>) {
+    ) -> (Tally, PacketCounters, Option<SharedGauge>) {
         match (self, shared) {
             (Self::Own(link), _) => (link.queued(), *link.counters(), None),
             (Self::Shared(terminal), Some(dama)) => {
@@ -46,12 +46,12 @@ impl Carrier {
                 let gauge = SharedGauge { slots, mac_cells };
                 (dama.queued(*terminal), *dama.counters(*terminal), Some(gauge))
             }
-            (Self::Shared(_), None) => (Tally::default(), Counters::default(), None),
+            (Self::Shared(_), None) => (Tally::default(), PacketCounters::default(), None),
         }
     }
 }
 
-impl Changing<'_> {
+impl ChangeableLink<'_> {
     /// Adds an outage, with times relative to `now`.
     pub(crate) fn add_outage(&mut self, now: Instant, outage: Outage) {
         match self {

@@ -1,6 +1,6 @@
 //! The links of a lab, and the devices at which they begin and end.
 
-use crate::exit::Exit;
+use crate::exit::LinkExit;
 use crate::node::Site;
 use crate::{LinkName, Node};
 
@@ -108,18 +108,18 @@ impl Extent {
     }
 
     /// Returns the exit of a link's packets, as indices of [`Self::crossings`].
-    pub(crate) fn exit(&self, link: LinkName) -> Exit {
+    pub(crate) fn exit(&self, link: LinkName) -> LinkExit {
         let terminals = usize::from(self.terminals);
         // Behind the forward link, the return links and the two terrestrial ones, if any.
         let clients = terminals + if self.terrestrial { 3 } else { 1 };
         match link {
-            LinkName::Forward if terminals == 1 => Exit::To(1),
-            LinkName::Forward => Exit::Terminals((1..=terminals).collect()),
-            LinkName::Return(_) => Exit::To(0),
-            LinkName::TerrestrialForward => Exit::To(terminals + 2),
-            LinkName::TerrestrialReturn => Exit::To(terminals + 1),
-            LinkName::ClientForward(site) => Exit::To(clients + 2 * site.index() + 1),
-            LinkName::ClientReturn(site) => Exit::To(clients + 2 * site.index()),
+            LinkName::Forward if terminals == 1 => LinkExit::To(1),
+            LinkName::Forward => LinkExit::Terminals((1..=terminals).collect()),
+            LinkName::Return(_) => LinkExit::To(0),
+            LinkName::TerrestrialForward => LinkExit::To(terminals + 2),
+            LinkName::TerrestrialReturn => LinkExit::To(terminals + 1),
+            LinkName::ClientForward(site) => LinkExit::To(clients + 2 * site.index() + 1),
+            LinkName::ClientReturn(site) => LinkExit::To(clients + 2 * site.index()),
         }
     }
 }
@@ -148,8 +148,8 @@ mod tests {
     fn ends_and_beginnings(extent: &Extent) {
         let crossings = extent.crossings();
         let ends = |link| match extent.exit(link) {
-            Exit::To(port) => vec![crossings[port].link],
-            Exit::Terminals(ports) => ports.iter().map(|port| crossings[*port].link).collect(),
+            LinkExit::To(port) => vec![crossings[port].link],
+            LinkExit::Terminals(ports) => ports.iter().map(|port| crossings[*port].link).collect(),
         };
         let returns: Vec<_> = Site::first(3).map(LinkName::Return).collect();
         assert_eq!(ends(LinkName::Forward), returns);

@@ -14,17 +14,17 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use link::dama::{Dama, Frames};
-use link::{Counters, Tally};
+use link::{PacketCounters, Tally};
 use nix::poll::{PollFd, PollFlags, ppoll};
 use nix::sys::eventfd::{EfdFlags, EventFd};
 use nix::sys::time::TimeSpec;
 use os::clock::{self, WallClock};
-use os::packet::{Frame, Port, is_ip};
+use os::packet::{PacketPort, RingFrame, is_ip};
 use os::priority;
 use units::{BitRate, ByteCount, Instant, Machine};
 
-use crate::carrier::{Carrier, Changing, SharedGauge};
-use crate::exit::Exit;
+use crate::carrier::{ChangeableLink, LinkCarrier, SharedGauge};
+use crate::exit::LinkExit;
 use crate::shared_return::SharedReturn;
 use crate::{Lateness, LinkName, ReturnRecord};
 
@@ -53,25 +53,25 @@ impl Faults {
 }
 
 /// One direction, from a port through the link to another port.
-pub(crate) struct Lane {
+pub(crate) struct LinkLane {
     /// The port that packets come from.
-    pub(crate) port: Port,
+    pub(crate) port: PacketPort,
     /// The link that these packets enter.
-    pub(crate) carrier: Carrier,
+    pub(crate) carrier: LinkCarrier,
     /// The name of the link.
     pub(crate) name: LinkName,
     /// The exit of packets that the link delivers.
-    pub(crate) exit: Exit,
+    pub(crate) exit: LinkExit,
 }
 
 /// A snapshot of one direction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Gauge {
+pub struct LinkGauge {
     /// Name of the link.
     pub link: LinkName,
     /// The link's counters since the start.
-    pub counters: Counters,
+    pub counters: PacketCounters,
     /// Packets and bytes that wait in its queue.
     pub queued: Tally,
     /// Maximum number of packets that ever waited in its queue.
@@ -80,30 +80,30 @@ pub struct Gauge {
     pub shared: Option<SharedGauge>,
 }
 
-impl Gauge {
+impl LinkGauge {
     /// Creates the snapshot of a link that has not carried anything.
     pub fn new(link: LinkName) -> Self {
-        let (counters, queued) = (Counters::default(), Tally::default());
+        let (counters, queued) = (PacketCounters::default(), Tally::default());
         Self { link, counters, queued, peak_queue: 0, shared: None }
     }
 }
 
 /// Reads the links of a running lab from any thread.
 #[derive(Clone)]
-pub struct Gauges {
-    shared: Arc<Shared>,
+pub struct GaugeReader {
+    shared: Arc<SharedDriver>,
 }
 
-impl Gauges {
+impl GaugeReader {
     /// Reads all links at the same moment: forward, return, the return links of further terminals,
     /// the two of the terrestrial part.
-    pub fn read(&self) -> Vec<Gauge> {
+    pub fn read(&self) -> Vec<LinkGauge> {
         let state = self.shared.lock();
         let dama = state.shared.as_ref().map(SharedReturn::read);
-        let read = |track: &Track| {
+        let read = |track: &LinkTrack| {
             let (queued, counters, shared) = track.carrier.read(dama);
             let peak_queue = track.peak_queue;
-            Gauge { link: track.name, counters, queued, peak_queue, shared }
+            LinkGauge { link: track.name, counters, queued, peak_queue, shared }
         };
         state.tracks.iter().map(read).collect()
     }
@@ -113,7 +113,7 @@ impl Gauges {
 /// thread.
 #[derive(Clone)]
 pub struct ReturnModem {
-    shared: Arc<Shared>,
+    shared: Arc<SharedDriver>,
     terminal: usize,
 }
 
@@ -151,7 +151,7 @@ impl ReturnModem {
             dama.set_backlog(now, terminal, waiting);
             dama.set_foreseen(now, terminal, foreseen);
         });
-        self.shared.nudge();
+        self.shared.wake_thread();
     }
 
     fn with<T>(&self, act: impl FnOnce(&mut Dama<Vec<u8>>, usize, Instant) -> T) -> Option<T> {
@@ -163,20 +163,20 @@ impl ReturnModem {
 }
 
 /// The running driver. Dropping it stops it.
-pub(crate) struct Driver {
-    shared: Arc<Shared>,
+pub(crate) struct LinkDriver {
+    shared: Arc<SharedDriver>,
     thread: Option<JoinHandle<()>>,
 }
 
 /// State shared by the driver's thread and its owner.
-struct Shared {
-    state: Mutex<State>,
+struct SharedDriver {
+    state: Mutex<DriverState>,
     /// Wakes the thread from its wait.
-    nudge: EventFd,
+    wake_event: EventFd,
 }
 
-struct State {
-    tracks: Vec<Track>,
+struct DriverState {
+    tracks: Vec<LinkTrack>,
     shared: Option<SharedReturn>,
     faults: Faults,
     lateness: Lateness,
@@ -184,32 +184,32 @@ struct State {
 }
 
 /// The part of a lane that other threads may access.
-struct Track {
+struct LinkTrack {
     name: LinkName,
-    carrier: Carrier,
+    carrier: LinkCarrier,
     /// The latest time passed to the link, if it is one of its own; never decreases.
-    told: Instant,
+    advanced_to: Instant,
     /// Maximum number of packets that ever waited in its queue.
     peak_queue: u64,
 }
 
-impl Driver {
+impl LinkDriver {
     /// Starts the thread. The lanes' ports must have been opened in `sky`.
     /// `shared` is the return link of the lanes that have none of their own.
-    pub(crate) fn start(lanes: Vec<Lane>, shared: Option<Dama<Vec<u8>>>) -> io::Result<Self> {
+    pub(crate) fn start(lanes: Vec<LinkLane>, shared: Option<Dama<Vec<u8>>>) -> io::Result<Self> {
         let (mut tracks, mut ports, mut exits) = (Vec::new(), Vec::new(), Vec::new());
-        for Lane { port, carrier, name, exit } in lanes {
-            tracks.push(Track { name, carrier, told: Instant::ZERO, peak_queue: 0 });
+        for LinkLane { port, carrier, name, exit } in lanes {
+            tracks.push(LinkTrack { name, carrier, advanced_to: Instant::ZERO, peak_queue: 0 });
             ports.push(port);
             exits.push(exit);
         }
         let (faults, lateness) = (Faults::default(), Lateness::default());
         let shared = shared.map(SharedReturn::new);
-        let state = Mutex::new(State { tracks, shared, faults, lateness, stopping: false });
+        let state = Mutex::new(DriverState { tracks, shared, faults, lateness, stopping: false });
         let nudge = EventFd::from_flags(EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK)?;
-        let shared = Arc::new(Shared { state, nudge });
+        let shared = Arc::new(SharedDriver { state, wake_event: nudge });
         let more = vec![false; ports.len()];
-        let mut worker = Worker { shared: Arc::clone(&shared), ports, exits, more };
+        let mut worker = DriverThread { shared: Arc::clone(&shared), ports, exits, more };
         let thread = thread::Builder::new().name("skyhop-link".into()).spawn(move || {
             let _guard = AbortOnPanic;
             worker.run();
@@ -218,8 +218,8 @@ impl Driver {
     }
 
     /// Returns a handle to read the links.
-    pub(crate) fn gauges(&self) -> Gauges {
-        Gauges { shared: Arc::clone(&self.shared) }
+    pub(crate) fn gauges(&self) -> GaugeReader {
+        GaugeReader { shared: Arc::clone(&self.shared) }
     }
 
     /// Returns the modem of terminal number `terminal`, if the terminals share a return link.
@@ -231,25 +231,28 @@ impl Driver {
 
     /// Changes the links while they run. `change` is called for each link at the same moment, with
     /// its name and the time.
-    pub(crate) fn change(&self, mut change: impl FnMut(LinkName, &mut Changing<'_>, Instant)) {
+    pub(crate) fn change(
+        &self,
+        mut change: impl FnMut(LinkName, &mut ChangeableLink<'_>, Instant),
+    ) {
         let mut state = self.shared.lock();
         let now = clock::now();
-        let State { tracks, shared, .. } = &mut *state;
+        let DriverState { tracks, shared, .. } = &mut *state;
         for track in tracks {
             match (&mut track.carrier, &mut *shared) {
-                (Carrier::Own(link), _) => {
-                    track.told = track.told.max(now);
-                    change(track.name, &mut Changing::Own(link), track.told);
+                (LinkCarrier::Own(link), _) => {
+                    track.advanced_to = track.advanced_to.max(now);
+                    change(track.name, &mut ChangeableLink::Own(link), track.advanced_to);
                 }
-                (Carrier::Shared(terminal), Some(shared)) => {
+                (LinkCarrier::Shared(terminal), Some(shared)) => {
                     let told = shared.advance(now);
-                    change(track.name, &mut Changing::Shared(shared.dama(), *terminal), told);
+                    change(track.name, &mut ChangeableLink::Shared(shared.dama(), *terminal), told);
                 }
-                (Carrier::Shared(_), None) => {}
+                (LinkCarrier::Shared(_), None) => {}
             }
         }
         drop(state);
-        self.shared.nudge();
+        self.shared.wake_thread();
     }
 
     /// Starts recording the events of the shared return link, if there is one.
@@ -275,24 +278,24 @@ impl Driver {
     }
 }
 
-impl Drop for Driver {
+impl Drop for LinkDriver {
     fn drop(&mut self) {
         self.shared.lock().stopping = true;
-        self.shared.nudge();
+        self.shared.wake_thread();
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
     }
 }
 
-impl Shared {
-    fn lock(&self) -> MutexGuard<'_, State> {
+impl SharedDriver {
+    fn lock(&self) -> MutexGuard<'_, DriverState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn nudge(&self) {
+    fn wake_thread(&self) {
         // It fails only after 2^64 wake-ups that the thread has not seen.
-        let _ = self.nudge.write(1);
+        let _ = self.wake_event.write(1);
     }
 }
 
@@ -307,20 +310,20 @@ impl Drop for AbortOnPanic {
     }
 }
 
-struct Worker {
-    shared: Arc<Shared>,
+struct DriverThread {
+    shared: Arc<SharedDriver>,
     /// The ports, in the order of the tracks, like the exits.
-    ports: Vec<Port>,
-    exits: Vec<Exit>,
+    ports: Vec<PacketPort>,
+    exits: Vec<LinkExit>,
     /// Set for ports at which more packets may have arrived than were taken.
     more: Vec<bool>,
 }
 
-impl Worker {
+impl DriverThread {
     fn run(&mut self) {
         priority::wake_promptly();
         let shared = Arc::clone(&self.shared);
-        let mut due = Due::default();
+        let mut due = DueBatch::default();
         loop {
             let wake = {
                 let mut state = shared.lock();
@@ -332,21 +335,21 @@ impl Worker {
                 let now = clock::now();
                 self.take_arrivals(&mut state);
                 self.deliver(&mut state, &mut due, now);
-                if self.more.contains(&true) { Some(Instant::ZERO) } else { state.wake() }
+                if self.more.contains(&true) { Some(Instant::ZERO) } else { state.next_timeout() }
             };
             self.wait(wake);
         }
     }
 
     /// Passes arrived packets to their links.
-    fn take_arrivals(&mut self, state: &mut State) {
+    fn take_arrivals(&mut self, state: &mut DriverState) {
         // Frames are stamped by the wall clock, links run by the monotonic one.
         let clocks = WallClock::read();
         let shared = &mut state.shared;
         let tracks = state.tracks.iter_mut().zip(&mut self.ports).zip(&mut self.more);
         for ((track, port), more) in tracks {
             let shared = shared.as_mut();
-            let mut arrivals = Arrivals { track, shared, clocks, oversized: 0, losing: false };
+            let mut arrivals = ArrivalTaker { track, shared, clocks, oversized: 0, losing: false };
             let taken = (0..BURST).take_while(|_| port.receive(|frame| arrivals.take(&frame)));
             *more = taken.count() == BURST;
             state.faults.oversized += arrivals.oversized;
@@ -359,15 +362,15 @@ impl Worker {
 
     /// Advances the links to the current time and sends what they deliver. A link with more arrived
     /// packets waiting is advanced only to the time of the last one it took.
-    fn deliver(&mut self, state: &mut State, due: &mut Due, now: Instant) {
+    fn deliver(&mut self, state: &mut DriverState, due: &mut DueBatch, now: Instant) {
         for (index, more) in self.more.iter().enumerate() {
             let track = &mut state.tracks[index];
-            let Carrier::Own(link) = &mut track.carrier else { continue };
+            let LinkCarrier::Own(link) = &mut track.carrier else { continue };
             if !more {
-                track.told = now.max(track.told);
+                track.advanced_to = now.max(track.advanced_to);
             }
-            link.handle_timeout(track.told);
-            while let Some((at, packet)) = link.poll_arrival(track.told) {
+            link.handle_timeout(track.advanced_to);
+            while let Some((at, packet)) = link.poll_arrival(track.advanced_to) {
                 due.times.push(at);
                 due.packets.push(packet);
             }
@@ -378,9 +381,9 @@ impl Worker {
 
     /// Advances the return link that terminals share. All packets that arrive on it leave by the
     /// exit of its first terminal.
-    fn deliver_shared(&mut self, state: &mut State, due: &mut Due, now: Instant) {
+    fn deliver_shared(&mut self, state: &mut DriverState, due: &mut DueBatch, now: Instant) {
         let Some(shared) = &mut state.shared else { return };
-        let is_shared = |track: &Track| matches!(track.carrier, Carrier::Shared(_));
+        let is_shared = |track: &LinkTrack| matches!(track.carrier, LinkCarrier::Shared(_));
         let has_more =
             state.tracks.iter().zip(&self.more).any(|(track, more)| is_shared(track) && *more);
         if !has_more {
@@ -396,7 +399,7 @@ impl Worker {
     }
 
     /// Sends the due packets by the exit of a lane.
-    fn send(&self, state: &mut State, due: &mut Due, lane: usize) {
+    fn send(&self, state: &mut DriverState, due: &mut DueBatch, lane: usize) {
         if due.packets.is_empty() {
             return;
         }
@@ -411,34 +414,34 @@ impl Worker {
     /// Sleeps until `wake`, an arrival or a wake-up.
     fn wait(&self, wake: Option<Instant>) {
         let left = wake.map(|at| TimeSpec::from_duration(clock::until(at)));
-        let fds = self.ports.iter().map(AsFd::as_fd).chain([self.shared.nudge.as_fd()]);
+        let fds = self.ports.iter().map(AsFd::as_fd).chain([self.shared.wake_event.as_fd()]);
         let mut fds: Vec<_> = fds.map(|fd| PollFd::new(fd, PollFlags::POLLIN)).collect();
         let _ = ppoll(&mut fds, left, None);
         if fds.last().and_then(PollFd::any) == Some(true) {
             // Resets the counter, or every later wait would return at once.
-            let _ = self.shared.nudge.read();
+            let _ = self.shared.wake_event.read();
         }
     }
 }
 
 /// Packets to send and their due times; kept to reuse the allocations.
 #[derive(Default)]
-struct Due {
+struct DueBatch {
     times: Vec<Instant>,
     packets: Vec<Vec<u8>>,
 }
 
 /// Takes arrived packets for one link.
-struct Arrivals<'a> {
-    track: &'a mut Track,
+struct ArrivalTaker<'a> {
+    track: &'a mut LinkTrack,
     shared: Option<&'a mut SharedReturn>,
     clocks: WallClock,
     oversized: u64,
     losing: bool,
 }
 
-impl Arrivals<'_> {
-    fn take(&mut self, frame: &Frame<'_>) {
+impl ArrivalTaker<'_> {
+    fn take(&mut self, frame: &RingFrame<'_>) {
         self.losing |= frame.losing;
         if !frame.whole {
             self.oversized += 1;
@@ -450,27 +453,27 @@ impl Arrivals<'_> {
     /// Passes a packet to its link, whose time never goes back.
     fn pass(&mut self, arrived: Instant, packet: Vec<u8>) {
         let waiting = match (&mut self.track.carrier, &mut self.shared) {
-            (Carrier::Own(link), _) => {
-                self.track.told = self.track.told.max(arrived);
-                link.handle_packet(self.track.told, packet);
+            (LinkCarrier::Own(link), _) => {
+                self.track.advanced_to = self.track.advanced_to.max(arrived);
+                link.handle_packet(self.track.advanced_to, packet);
                 link.queued()
             }
-            (Carrier::Shared(terminal), Some(shared)) => {
+            (LinkCarrier::Shared(terminal), Some(shared)) => {
                 shared.pass(arrived, *terminal, packet);
                 shared.read().queued(*terminal)
             }
-            (Carrier::Shared(_), None) => return,
+            (LinkCarrier::Shared(_), None) => return,
         };
         self.track.peak_queue = self.track.peak_queue.max(waiting.packets);
     }
 }
 
-impl State {
+impl DriverState {
     /// Returns the time at which a link next needs to be advanced.
-    fn wake(&self) -> Option<Instant> {
+    fn next_timeout(&self) -> Option<Instant> {
         let own = self.tracks.iter().filter_map(|track| match &track.carrier {
-            Carrier::Own(link) => link.poll_timeout().map(|(at, _)| at),
-            Carrier::Shared(_) => None,
+            LinkCarrier::Own(link) => link.poll_timeout().map(|(at, _)| at),
+            LinkCarrier::Shared(_) => None,
         });
         let shared = self.shared.as_ref().and_then(|shared| shared.read().poll_timeout());
         own.chain(shared.map(|(at, _)| at)).min()

@@ -2,12 +2,12 @@
 
 use std::net::IpAddr;
 
-use os::packet::Port;
+use os::packet::PacketPort;
 
 use crate::node::site_of;
 
 /// The exit of a link's packets, as indices of the driver's ports.
-pub(crate) enum Exit {
+pub(crate) enum LinkExit {
     /// All packets go to one port.
     To(usize),
     /// Each packet goes to the terminal with its address, multicast to all of them. The n-th port
@@ -17,28 +17,30 @@ pub(crate) enum Exit {
 
 /// Numbers of packets that could not be sent.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Sent {
+pub(crate) struct SendFailures {
     /// Packets that the kernel refused.
     pub(crate) refused: u64,
     /// Packets whose address belongs to no terminal.
     pub(crate) astray: u64,
 }
 
-impl Exit {
+impl LinkExit {
     /// Sends IP packets, in order; returns the failures.
-    pub(crate) fn send(&self, packets: &[Vec<u8>], ports: &[Port]) -> Sent {
+    pub(crate) fn send(&self, packets: &[Vec<u8>], ports: &[PacketPort]) -> SendFailures {
         match self {
-            Self::To(port) => Sent { refused: ports[*port].send(packets), astray: 0 },
+            Self::To(port) => SendFailures { refused: ports[*port].send(packets), astray: 0 },
             Self::Terminals(terminals) => spread(packets, |place, packets| match place {
-                Place::Terminal(terminal) => match terminals.get(terminal) {
-                    Some(port) => Sent { refused: ports[*port].send(packets), astray: 0 },
-                    None => Sent { refused: 0, astray: packets.len() as u64 },
+                PacketRecipient::Terminal(terminal) => match terminals.get(terminal) {
+                    Some(port) => SendFailures { refused: ports[*port].send(packets), astray: 0 },
+                    None => SendFailures { refused: 0, astray: packets.len() as u64 },
                 },
-                Place::Everybody => {
+                PacketRecipient::AllTerminals => {
                     let send = |port: &usize| ports[*port].send(packets);
-                    Sent { refused: terminals.iter().map(send).sum(), astray: 0 }
+                    SendFailures { refused: terminals.iter().map(send).sum(), astray: 0 }
                 }
-                Place::Nobody => Sent { refused: 0, astray: packets.len() as u64 },
+                PacketRecipient::NoTerminal => {
+                    SendFailures { refused: 0, astray: packets.len() as u64 }
+                }
             }),
         }
     }
@@ -46,16 +48,19 @@ impl Exit {
 
 /// The recipient of a packet on the forward link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Place {
+enum PacketRecipient {
     /// The terminal with this index, from 0.
     Terminal(usize),
-    Everybody,
-    Nobody,
+    AllTerminals,
+    NoTerminal,
 }
 
 /// Passes runs of packets with the same recipient to `send`.
-fn spread(packets: &[Vec<u8>], send: impl Fn(Place, &[Vec<u8>]) -> Sent) -> Sent {
-    let mut total = Sent::default();
+fn spread(
+    packets: &[Vec<u8>],
+    send: impl Fn(PacketRecipient, &[Vec<u8>]) -> SendFailures,
+) -> SendFailures {
+    let mut total = SendFailures::default();
     for run in packets.chunk_by(|one, next| place(one) == place(next)) {
         let sent = send(place(&run[0]), run);
         total.refused += sent.refused;
@@ -64,11 +69,12 @@ fn spread(packets: &[Vec<u8>], send: impl Fn(Place, &[Vec<u8>]) -> Sent) -> Sent
     total
 }
 
-fn place(packet: &[u8]) -> Place {
+fn place(packet: &[u8]) -> PacketRecipient {
     match destination(packet) {
-        Some(to) if to.is_multicast() => Place::Everybody,
-        Some(to) => site_of(to).map_or(Place::Nobody, |site| Place::Terminal(site.index())),
-        None => Place::Nobody,
+        Some(to) if to.is_multicast() => PacketRecipient::AllTerminals,
+        Some(to) => site_of(to)
+            .map_or(PacketRecipient::NoTerminal, |site| PacketRecipient::Terminal(site.index())),
+        None => PacketRecipient::NoTerminal,
     }
 }
 
@@ -101,7 +107,7 @@ mod tests {
         for site in [1, 2, 17, 32] {
             for node in [Node::client(site), Node::terminal(site)] {
                 let node = node.unwrap();
-                let at = Place::Terminal(usize::from(site) - 1);
+                let at = PacketRecipient::Terminal(usize::from(site) - 1);
                 assert_eq!(place(&packet4(node.address4().octets())), at, "{node}");
                 assert_eq!(place(&packet6(node.address6().octets())), at, "{node}");
             }
@@ -110,12 +116,12 @@ mod tests {
 
     #[test]
     fn packets_without_a_destination_go_nowhere() {
-        assert_eq!(place(&packet4([192, 0, 2, 1])), Place::Nobody);
-        assert_eq!(place(&packet4(Node::Server.address4().octets())), Place::Nobody);
-        assert_eq!(place(&packet4([224, 0, 0, 1])), Place::Everybody);
-        assert_eq!(place(&[0x45; 19]), Place::Nobody);
-        assert_eq!(place(&[0x60; 39]), Place::Nobody);
-        assert_eq!(place(&[]), Place::Nobody);
+        assert_eq!(place(&packet4([192, 0, 2, 1])), PacketRecipient::NoTerminal);
+        assert_eq!(place(&packet4(Node::Server.address4().octets())), PacketRecipient::NoTerminal);
+        assert_eq!(place(&packet4([224, 0, 0, 1])), PacketRecipient::AllTerminals);
+        assert_eq!(place(&[0x45; 19]), PacketRecipient::NoTerminal);
+        assert_eq!(place(&[0x60; 39]), PacketRecipient::NoTerminal);
+        assert_eq!(place(&[]), PacketRecipient::NoTerminal);
     }
 
     #[test]
@@ -126,9 +132,12 @@ mod tests {
         let seen = RefCell::new(Vec::new());
         spread(&packets, |place, run| {
             seen.borrow_mut().push((place, run.len()));
-            Sent::default()
+            SendFailures::default()
         });
-        let (one, two) = (Place::Terminal(0), Place::Terminal(1));
-        assert_eq!(seen.into_inner(), [(one, 2), (two, 1), (Place::Nobody, 1), (two, 1)]);
+        let (one, two) = (PacketRecipient::Terminal(0), PacketRecipient::Terminal(1));
+        assert_eq!(
+            seen.into_inner(),
+            [(one, 2), (two, 1), (PacketRecipient::NoTerminal, 1), (two, 1)]
+        );
     }
 }

@@ -46,12 +46,12 @@ pub(crate) fn publish(terminals: u8) -> io::Result<()> {
     }
     let switch = fs::read_to_string(SWITCH).map(|switch| files_only(&switch));
     // The file system stays alive through these mounts.
-    scratch::with(|workshop| {
-        cover(workshop, HOSTS, &hosts)?;
+    scratch::with_file_system(|workshop| {
+        mount_over(workshop, HOSTS, &hosts)?;
         if let Ok(switch) = switch {
-            cover(workshop, SWITCH, &switch)?;
+            mount_over(workshop, SWITCH, &switch)?;
         }
-        if fs::exists(ORDER)? { cover(workshop, ORDER, PRECEDENCES) } else { Ok(()) }
+        if fs::exists(ORDER)? { mount_over(workshop, ORDER, PRECEDENCES) } else { Ok(()) }
     })
 }
 
@@ -83,7 +83,7 @@ fn files_only(switch: &str) -> String {
 }
 
 /// Mounts a file with this text over `path`.
-fn cover(workshop: &Path, path: &str, text: &str) -> io::Result<()> {
+fn mount_over(workshop: &Path, path: &str, text: &str) -> io::Result<()> {
     let file = workshop.join(path.replace('/', "_"));
     fs::write(&file, text)?;
     fs::set_permissions(&file, Permissions::from_mode(0o644))?;

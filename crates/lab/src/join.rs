@@ -10,12 +10,12 @@ use crate::environment::PROXIES;
 
 /// A handle to enter a host of a lab.
 #[derive(Debug)]
-pub struct Entry {
+pub struct LabEntry {
     pub(crate) namespaces: Namespaces,
     pub(crate) variables: Vec<(String, String)>,
 }
 
-impl Entry {
+impl LabEntry {
     /// Moves the process to the host for good. [`Self::run`] then runs commands, which end with the
     /// lab.
     ///
@@ -35,6 +35,6 @@ impl Entry {
         for proxy in PROXIES {
             command.env_remove(proxy);
         }
-        process::attend(command)
+        process::run_supervised(command)
     }
 }

@@ -6,22 +6,22 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use link::dama::Dama;
-use link::{Counters, Delay, Link, Loss, Outage};
-use os::packet::{Port, RING_BYTES};
+use link::{Delay, Link, LossModel, Outage, PacketCounters};
+use os::packet::{PacketPort, RING_BYTES};
 use os::{RUN_VARIABLE, clock};
 use scenario::{DamaSpec, LinkSpec, Preset, RateSpec};
 use thiserror::Error;
 use units::{BitRate, Instant};
 
-use crate::carrier::Carrier;
+use crate::carrier::LinkCarrier;
 use crate::crossing::{Crossing, Extent};
-use crate::driver::{Driver, Faults, Gauges, Lane, ReturnModem};
+use crate::driver::{Faults, GaugeReader, LinkDriver, LinkLane, ReturnModem};
 use crate::environment::{LAB_VARIABLE, NETNS_VARIABLE, PROXIES, netns_value};
-use crate::preset::Links as _;
+use crate::preset::PresetLinks as _;
 use crate::scratch::RunDirectory;
 use crate::server::Services;
 use crate::start_error::StartError;
-use crate::topology::{self, Network};
+use crate::topology::{self, LabNetwork};
 use crate::{Lateness, LinkName, NetNs, Node, ReturnRecord, Site, UnknownNode, hosts};
 
 /// A change that is not possible while the lab runs.
@@ -42,9 +42,9 @@ const MANY: u8 = 4;
 pub struct Lab {
     preset: Preset,
     origin: Instant,
-    network: Network,
+    network: LabNetwork,
     run: RunDirectory,
-    driver: Driver,
+    driver: LinkDriver,
     _services: Services,
 }
 
@@ -62,7 +62,8 @@ impl Lab {
         let origin = clock::now();
         let shared = shared_return(preset, seed, origin)?;
         let lanes = network.sky.run(|| open_lanes(preset, &extent, seed, origin))?;
-        let driver = Driver::start(lanes, shared).map_err(|cause| StartError::Driver { cause })?;
+        let driver =
+            LinkDriver::start(lanes, shared).map_err(|cause| StartError::Driver { cause })?;
         let services = Services::start(network.host(Node::Server))?;
         Ok(Self { preset: preset.clone(), origin, network, run, driver, _services: services })
     }
@@ -143,7 +144,7 @@ impl Lab {
     }
 
     /// Returns the counters of the hop's links: forward, and the return link of the first terminal.
-    pub fn counters(&self) -> (Counters, Counters) {
+    pub fn counters(&self) -> (PacketCounters, PacketCounters) {
         (self.counters_of(LinkName::Forward), self.counters_of(LinkName::Return(Site::FIRST)))
     }
 
@@ -151,7 +152,7 @@ impl Lab {
     ///
     /// # Panics
     /// If this lab does not have the link.
-    pub fn counters_of(&self, link: LinkName) -> Counters {
+    pub fn counters_of(&self, link: LinkName) -> PacketCounters {
         let all = self.driver.gauges().read();
         all.iter().find(|gauge| gauge.link == link).expect("the lab has the link").counters
     }
@@ -171,7 +172,10 @@ impl Lab {
             ("the presence of a terrestrial link", old.terrestrial == new.terrestrial),
             ("the presence of links to clients", old.client_side == new.client_side),
             ("a return link with DAMA, except for its losses and its rate,", is_same_return),
-            ("the rate of a return link with DAMA beyond that of its start", self.hold(&preset)),
+            (
+                "the rate of a return link with DAMA beyond that of its start",
+                self.has_room_for(&preset),
+            ),
         ];
         if let Some((what, _)) = fixed.into_iter().find(|(_, same)| !same) {
             return Err(ChangeError { what });
@@ -185,10 +189,10 @@ impl Lab {
 
     /// Returns true if the frames of the shared return link, if any, have room for the rate of this
     /// preset.
-    fn hold(&self, preset: &Preset) -> bool {
+    fn has_room_for(&self, preset: &Preset) -> bool {
         let modem = self.return_modem(Site::FIRST).and_then(|modem| modem.frames());
         let rate = preset.link(LinkName::Return(Site::FIRST)).rate.greatest();
-        modem.is_none_or(|frames| frames.hold(rate))
+        modem.is_none_or(|frames| frames.can_hold(rate))
     }
 
     /// Adds an outage of the hop, with times relative to now.
@@ -206,7 +210,7 @@ impl Lab {
     }
 
     /// Returns a handle to read the links while the lab runs.
-    pub fn gauges(&self) -> Gauges {
+    pub fn gauges(&self) -> GaugeReader {
         self.driver.gauges()
     }
 
@@ -242,21 +246,21 @@ fn open_lanes(
     extent: &Extent,
     seed: u64,
     origin: Instant,
-) -> Result<Vec<Lane>, StartError> {
+) -> Result<Vec<LinkLane>, StartError> {
     let lane = |crossing: Crossing| {
         let Crossing { link: name, sky: device, station, mtu, .. } = crossing;
         let many = matches!(name, LinkName::Return(_)) && extent.terminals > MANY;
         let ring = if many { RING_OF_MANY } else { RING_BYTES };
-        let port = Port::open(&device, station, mtu, ring)
+        let port = PacketPort::open(&device, station, mtu, ring)
             .map_err(|cause| StartError::Port { device, cause })?;
         let carrier = match (&preset.dama, name) {
-            (Some(_), LinkName::Return(site)) => Carrier::Shared(site.index()),
+            (Some(_), LinkName::Return(site)) => LinkCarrier::Shared(site.index()),
             _ => {
                 let link = Link::starting_at(origin, preset.link(name), seed_of(name, seed));
-                Carrier::Own(Box::new(link))
+                LinkCarrier::Own(Box::new(link))
             }
         };
-        Ok(Lane { port, carrier, name, exit: extent.exit(name) })
+        Ok(LinkLane { port, carrier, name, exit: extent.exit(name) })
     };
     extent.crossings().into_iter().map(lane).collect()
 }
@@ -278,7 +282,7 @@ fn shared_return(
 fn fixed_return(preset: &Preset) -> Option<(DamaSpec, LinkSpec, Delay)> {
     let spec = preset.dama.clone()?;
     let rate = RateSpec::Given(BitRate::default().into());
-    let ret = LinkSpec { loss: Loss::None, rate, ..preset.ret.clone() };
+    let ret = LinkSpec { loss: LossModel::None, rate, ..preset.ret.clone() };
     Some((spec, ret, preset.forward.delay.clone()))
 }
 

@@ -55,29 +55,30 @@ mod topology;
 
 pub use allocation::allocation_picture;
 pub use builder::{BuildError, Builder};
-pub use cabled::Cabled;
-pub use capture::{Capture, CaptureError, Captured};
+pub use cabled::CabledLab;
+pub use capture::{CaptureError, CaptureSummary, LabCapture};
 pub use carrier::SharedGauge;
 pub use check::{
     CheckError, CheckReport, DelayReport, DirectionReport, DisciplineReport, DriverReport,
     LossReport, OrderReport, QueueReport, RateReport, ReachReport, check,
 };
 pub use crossing::{HOP_DEVICE, LAN_DEVICE};
-pub use driver::{Faults, Gauge, Gauges, ModemState, ReturnModem};
+pub use driver::{Faults, GaugeReader, LinkGauge, ModemState, ReturnModem};
 pub use environment::{FindError, LAB_VARIABLE, NETNS_VARIABLE, find_netns};
-pub use join::Entry;
+pub use join::LabEntry;
 pub use lab::{ChangeError, Lab};
 pub use lateness::Lateness;
 pub use link_name::LinkName;
-pub use node::{Further, Node, Site, UnknownNode};
+pub use node::{FurtherSite, Node, Site, UnknownNode};
 pub use os::namespace::{EnterError, NetNs, enter};
-pub use scenario::{LinkSpec, Overrides, Preset, TerrestrialOverrides};
+pub use scenario::{LinkSpec, Preset, PresetOverrides, TerrestrialOverrides};
 pub use server::TestObject;
-pub use shared_return::{Offered, ReturnRecord};
+pub use shared_return::{OfferedPacket, ReturnRecord};
 pub use standing::{
-    AskError, Change, Changed, Detached, FaultsStatus, Foothold, Found, HostStatus, Keeper,
-    LabName, LabNameError, LatenessStatus, LinkStatus, STATE_VARIABLE, Stand, Standing, Standings,
-    StateError, Status, Taken, TallyStatus, detach,
+    AppliedChange, AskError, DetachedProcess, FaultsStatus, FoundLabs, HostStatus, LabCallbacks,
+    LabName, LabNameError, LabRegistry, LabStatus, LatenessStatus, LinkChange, LinkStatus,
+    PersistentLab, ReservedSlot, RunningLab, STATE_VARIABLE, StartingLab, StateError, TallyStatus,
+    detach,
 };
 pub use start_error::StartError;
-pub use topology::{Place, TopologyError};
+pub use topology::{LabNamespace, TopologyError};

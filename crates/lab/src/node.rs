@@ -31,9 +31,9 @@ pub enum Node {
     /// The host behind the hub, with the test objects and the echo service.
     Server,
     /// The host behind a further terminal.
-    FurtherClient(Further),
+    FurtherClient(FurtherSite),
     /// The terminal of a further site.
-    FurtherTerminal(Further),
+    FurtherTerminal(FurtherSite),
 }
 
 /// A remote site: a terminal with its client.
@@ -42,7 +42,7 @@ pub struct Site(u8);
 
 /// A remote site that is not the first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Further(Site);
+pub struct FurtherSite(Site);
 
 /// A name that is not a host of the lab.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
@@ -83,12 +83,12 @@ impl Site {
 
     /// Returns the client of the site.
     pub const fn client(self) -> Node {
-        if self.0 == 1 { Node::Client } else { Node::FurtherClient(Further(self)) }
+        if self.0 == 1 { Node::Client } else { Node::FurtherClient(FurtherSite(self)) }
     }
 
     /// Returns the terminal of the site.
     pub const fn terminal(self) -> Node {
-        if self.0 == 1 { Node::Terminal } else { Node::FurtherTerminal(Further(self)) }
+        if self.0 == 1 { Node::Terminal } else { Node::FurtherTerminal(FurtherSite(self)) }
     }
 
     /// Returns the subnet of the site's client and terminal.
@@ -135,14 +135,16 @@ impl Node {
     }
 
     /// Returns the host's address in both families.
-    pub(crate) const fn address(self) -> Address {
+    pub(crate) const fn address(self) -> HostAddress {
         match self {
-            Self::Client => Address { subnet: CLIENT_LAN, host: 2 },
-            Self::Terminal => Address { subnet: HOP, host: TERMINAL },
-            Self::Hub => Address { subnet: HOP, host: 2 },
-            Self::Server => Address { subnet: SERVER_LAN, host: 2 },
-            Self::FurtherClient(Further(site)) => Address { subnet: site.lan(), host: 2 },
-            Self::FurtherTerminal(Further(site)) => Address { subnet: HOP, host: site.on_hop() },
+            Self::Client => HostAddress { subnet: CLIENT_LAN, host: 2 },
+            Self::Terminal => HostAddress { subnet: HOP, host: TERMINAL },
+            Self::Hub => HostAddress { subnet: HOP, host: 2 },
+            Self::Server => HostAddress { subnet: SERVER_LAN, host: 2 },
+            Self::FurtherClient(FurtherSite(site)) => HostAddress { subnet: site.lan(), host: 2 },
+            Self::FurtherTerminal(FurtherSite(site)) => {
+                HostAddress { subnet: HOP, host: site.on_hop() }
+            }
         }
     }
 
@@ -151,7 +153,9 @@ impl Node {
         match self {
             Self::Client | Self::Terminal => Some(Site::FIRST),
             Self::Hub | Self::Server => None,
-            Self::FurtherClient(Further(site)) | Self::FurtherTerminal(Further(site)) => Some(site),
+            Self::FurtherClient(FurtherSite(site)) | Self::FurtherTerminal(FurtherSite(site)) => {
+                Some(site)
+            }
         }
     }
 
@@ -162,15 +166,15 @@ impl Node {
             Self::Terminal => 1,
             Self::Hub => 2,
             Self::Server => 3,
-            Self::FurtherClient(Further(site)) => 2 + 2 * site.index(),
-            Self::FurtherTerminal(Further(site)) => 3 + 2 * site.index(),
+            Self::FurtherClient(FurtherSite(site)) => 2 + 2 * site.index(),
+            Self::FurtherTerminal(FurtherSite(site)) => 3 + 2 * site.index(),
         }
     }
 }
 
 /// Returns the site that a client's or terminal's address belongs to.
 pub(crate) fn site_of(address: IpAddr) -> Option<Site> {
-    let Address { subnet, host } = Address::of(address)?;
+    let HostAddress { subnet, host } = HostAddress::of(address)?;
     let number = match subnet {
         HOP if host == TERMINAL => 1,
         // 101 is not in use: the first site has LAN and host 1.
@@ -195,14 +199,14 @@ const FURTHER: u8 = 100;
 
 /// A host's address in a subnet of the lab, in both families.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Address {
+pub(crate) struct HostAddress {
     /// N in `10.N.0.0/24` and `fd00:N::/64`.
     pub(crate) subnet: u8,
     /// The last byte of the IPv4 address.
     pub(crate) host: u8,
 }
 
-impl Address {
+impl HostAddress {
     pub(crate) const fn v4(self) -> Ipv4Addr {
         Ipv4Addr::new(10, self.subnet, 0, self.host)
     }
@@ -217,7 +221,7 @@ impl Address {
     }
 
     /// Returns the addresses in the families that this machine supports.
-    pub(crate) fn spoken(self) -> impl Iterator<Item = (IpAddr, u8)> {
+    pub(crate) fn supported(self) -> impl Iterator<Item = (IpAddr, u8)> {
         let v6 = os::has_ipv6();
         self.both().into_iter().filter(move |(address, _)| v6 || address.is_ipv4())
     }
@@ -261,8 +265,8 @@ impl fmt::Display for Node {
             Self::Terminal => f.pad("terminal"),
             Self::Hub => f.pad("hub"),
             Self::Server => f.pad("server"),
-            Self::FurtherClient(Further(site)) => f.pad(&format!("client{}", site.0)),
-            Self::FurtherTerminal(Further(site)) => f.pad(&format!("terminal{}", site.0)),
+            Self::FurtherClient(FurtherSite(site)) => f.pad(&format!("client{}", site.0)),
+            Self::FurtherTerminal(FurtherSite(site)) => f.pad(&format!("terminal{}", site.0)),
         }
     }
 }

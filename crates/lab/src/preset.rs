@@ -9,7 +9,7 @@ use crate::LinkName;
 use crate::crossing::Extent;
 
 /// The parts of a preset by the names of the lab's links.
-pub(crate) trait Links {
+pub(crate) trait PresetLinks {
     /// Returns the hosts and links that the lab has to consist of.
     fn extent(&self) -> Extent;
 
@@ -29,7 +29,7 @@ pub(crate) trait Links {
     }
 }
 
-impl Links for Preset {
+impl PresetLinks for Preset {
     fn extent(&self) -> Extent {
         let (terminals, mtu) = (self.terminals, self.mtu);
         let [terrestrial, client_side] =
@@ -61,7 +61,7 @@ impl Links for Preset {
 
 #[cfg(test)]
 mod tests {
-    use link::{Loss, QueueLimit};
+    use link::{LossModel, QueueLimit};
     use units::{ByteCount, Probability};
 
     use super::*;
@@ -74,7 +74,7 @@ mod tests {
         let preset = Preset::from_text(&text).unwrap();
         for name in [LinkName::TerrestrialForward, LinkName::TerrestrialReturn] {
             let link = preset.link(name);
-            assert_eq!(link.loss, Loss::Per(Probability::new(0.01).unwrap()));
+            assert_eq!(link.loss, LossModel::Per(Probability::new(0.01).unwrap()));
             // 10 Mbit/s × 800 ms
             assert_eq!(link.queue, QueueLimit::Bytes(ByteCount::new(1_000_000)));
         }

@@ -18,7 +18,7 @@ static COVERED: Mutex<()> = Mutex::new(());
 
 /// Mounts a new file system while `work` runs, and passes its root to it. Whatever is then open or
 /// bind-mounted elsewhere survives. Only one can be mounted at a time; others wait.
-pub(crate) fn with<R>(work: impl FnOnce(&Path) -> io::Result<R>) -> io::Result<R> {
+pub(crate) fn with_file_system<R>(work: impl FnOnce(&Path) -> io::Result<R>) -> io::Result<R> {
     let _alone = COVERED.lock().unwrap_or_else(PoisonError::into_inner);
     let flags = MsFlags::MS_NOSUID | MsFlags::MS_NODEV | MsFlags::MS_NOEXEC;
     mount(Some("tmpfs"), WORKSHOP, Some("tmpfs"), flags, Some("mode=755"))?;
@@ -38,7 +38,7 @@ const NAME: &str = "skyhop";
 impl RunDirectory {
     /// Creates the directory. The process must have entered its own namespaces.
     pub(crate) fn new() -> io::Result<Self> {
-        with(|root| {
+        with_file_system(|root| {
             DirBuilder::new().mode(0o700).create(root.join(NAME))?;
             File::open(root).map(Self)
         })

@@ -1,13 +1,13 @@
 //! The return link that the terminals of a lab share, and the record of its grants.
 
-use link::dama::{Dama, Event};
+use link::dama::{Dama, DamaEvent};
 use units::Instant;
 
 /// The return link that terminals share.
 pub(crate) struct SharedReturn {
     dama: Dama<Vec<u8>>,
     /// The latest time passed to the link; never decreases.
-    told: Instant,
+    advanced_to: Instant,
     record: Option<ReturnRecord>,
 }
 
@@ -16,9 +16,9 @@ pub(crate) struct SharedReturn {
 #[non_exhaustive]
 pub struct ReturnRecord {
     /// Packets as they arrived at the terminals.
-    pub offered: Vec<Offered>,
+    pub offered: Vec<OfferedPacket>,
     /// Requests and allocations, in the order of time.
-    pub events: Vec<Event>,
+    pub events: Vec<DamaEvent>,
     /// Set if the record is full, and ends before the lab did.
     pub is_full: bool,
 }
@@ -26,7 +26,7 @@ pub struct ReturnRecord {
 /// A packet passed to a terminal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Offered {
+pub struct OfferedPacket {
     /// Time of its arrival at the terminal.
     pub at: Instant,
     /// The terminal's number, from 0.
@@ -40,12 +40,12 @@ const MOST: usize = 200_000;
 
 impl SharedReturn {
     pub(crate) fn new(dama: Dama<Vec<u8>>) -> Self {
-        Self { dama, told: Instant::ZERO, record: None }
+        Self { dama, advanced_to: Instant::ZERO, record: None }
     }
 
     /// Starts recording the events of the link.
     pub(crate) fn record(&mut self) {
-        self.dama.record();
+        self.dama.record_events();
         self.record.get_or_insert_default();
     }
 
@@ -65,24 +65,28 @@ impl SharedReturn {
 
     /// Passes a packet that came to a terminal at `arrived`.
     pub(crate) fn pass(&mut self, arrived: Instant, terminal: usize, packet: Vec<u8>) {
-        self.told = self.told.max(arrived);
+        self.advanced_to = self.advanced_to.max(arrived);
         if let Some(record) = &mut self.record
             && record.has_room()
         {
-            record.offered.push(Offered { at: self.told, terminal, bytes: packet.len() });
+            record.offered.push(OfferedPacket {
+                at: self.advanced_to,
+                terminal,
+                bytes: packet.len(),
+            });
         }
-        self.dama.handle_packet(self.told, terminal, packet);
+        self.dama.handle_packet(self.advanced_to, terminal, packet);
     }
 
     /// Moves the link's time on to `now`, unless it is there already; returns that time.
     pub(crate) fn advance(&mut self, now: Instant) -> Instant {
-        self.told = self.told.max(now);
-        self.told
+        self.advanced_to = self.advanced_to.max(now);
+        self.advanced_to
     }
 
     /// Takes the packets that have arrived by the link's time, with the time of each.
     pub(crate) fn take_arrivals(&mut self, mut take: impl FnMut(Instant, Vec<u8>)) {
-        while let Some((at, _, packet)) = self.dama.poll_arrival(self.told) {
+        while let Some((at, _, packet)) = self.dama.poll_arrival(self.advanced_to) {
             take(at, packet);
         }
         while let Some(event) = self.dama.poll_event() {

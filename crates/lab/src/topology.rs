@@ -4,24 +4,24 @@ use core::fmt;
 use std::io;
 use std::os::fd::AsFd;
 
-use os::netlink::{End, RouteSocket};
+use os::netlink::{RouteSocket, VethEnd};
 use thiserror::Error;
 
 use crate::crossing::{Crossing, Extent, HOP_DEVICE, LAN_DEVICE};
-use crate::node::{Address, HOP, SERVER_LAN, Site};
+use crate::node::{HOP, HostAddress, SERVER_LAN, Site};
 use crate::settings::{self, Setting};
 use crate::{NetNs, Node};
 
 /// A network namespace of the lab.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Place {
+pub enum LabNamespace {
     /// The namespace of a host.
     Host(Node),
     /// The namespace of the links.
     Sky,
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for LabNamespace {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Host(node) => node.fmt(f),
@@ -44,7 +44,7 @@ pub enum TopologyError {
     #[error("cannot set {setting} = {value} on {place}: {cause}")]
     Setting {
         /// The namespace it applied to.
-        place: Place,
+        place: LabNamespace,
         /// Name of the setting, below `/proc/sys/net`.
         setting: String,
         /// Value of the setting.
@@ -56,7 +56,7 @@ pub enum TopologyError {
     #[error("cannot open a netlink socket on {place}: {cause}")]
     Netlink {
         /// The namespace it applied to.
-        place: Place,
+        place: LabNamespace,
         /// The error of the system call.
         cause: io::Error,
     },
@@ -64,7 +64,7 @@ pub enum TopologyError {
     #[error("cannot add {what} on {place}: {cause}")]
     Refused {
         /// The namespace it applied to.
-        place: Place,
+        place: LabNamespace,
         /// Description of the object that was to be added.
         what: String,
         /// The error of the system call.
@@ -74,7 +74,7 @@ pub enum TopologyError {
     #[error("cannot switch off the offloads of {device} on {place}: {cause}")]
     Offloads {
         /// The namespace it applied to.
-        place: Place,
+        place: LabNamespace,
         /// Name of the device.
         device: String,
         /// The error of the system call.
@@ -83,7 +83,7 @@ pub enum TopologyError {
 }
 
 /// The namespaces of a lab.
-pub(crate) struct Network {
+pub(crate) struct LabNetwork {
     /// The hosts, in the order of [`Node::of_lab`].
     pub(crate) hosts: Vec<NetNs>,
     /// The namespace of the links.
@@ -91,21 +91,21 @@ pub(crate) struct Network {
 }
 
 /// A device of a host: its name and its address.
-type Device = (&'static str, Address);
+type Device = (&'static str, HostAddress);
 /// A route of a host: a subnet and the next hop.
-type Route = (u8, Address);
+type Route = (u8, HostAddress);
 
 /// Creates the network: namespaces, devices, addresses and routes.
-pub(crate) fn build(extent: &Extent) -> Result<Network, TopologyError> {
+pub(crate) fn build(extent: &Extent) -> Result<LabNetwork, TopologyError> {
     let make = || NetNs::create().map_err(|cause| TopologyError::Namespace { cause });
     let hosts = Node::of_lab(extent.terminals).map(|_| make()).collect::<Result<_, _>>()?;
-    let network = Network { hosts, sky: make()? };
+    let network = LabNetwork { hosts, sky: make()? };
     let crossings = extent.crossings();
     // Before the devices exist: some settings are defaults for new devices.
     for node in Node::of_lab(extent.terminals) {
-        network.inside(Place::Host(node), |place| apply(place, &settings::of_host()))?;
+        network.run_in(LabNamespace::Host(node), |place| apply(place, &settings::of_host()))?;
     }
-    network.inside(Place::Sky, |place| apply(place, &settings::of_sky()))?;
+    network.run_in(LabNamespace::Sky, |place| apply(place, &settings::of_sky()))?;
     network.connect(extent, &crossings)?;
     for node in Node::of_lab(extent.terminals) {
         network.set_up_host(node, extent, &crossings)?;
@@ -117,27 +117,28 @@ pub(crate) fn build(extent: &Extent) -> Result<Network, TopologyError> {
     Ok(network)
 }
 
-impl Network {
+impl LabNetwork {
     pub(crate) fn host(&self, node: Node) -> &NetNs {
         &self.hosts[node.index()]
     }
 
     /// Runs `f` in a namespace.
-    fn inside(
+    fn run_in(
         &self,
-        place: Place,
-        f: impl FnOnce(Place) -> Result<(), TopologyError> + Send,
+        place: LabNamespace,
+        f: impl FnOnce(LabNamespace) -> Result<(), TopologyError> + Send,
     ) -> Result<(), TopologyError> {
         let netns = match place {
-            Place::Host(node) => self.host(node),
-            Place::Sky => &self.sky,
+            LabNamespace::Host(node) => self.host(node),
+            LabNamespace::Sky => &self.sky,
         };
         netns.run(|| f(place))
     }
 
     /// Creates all veth pairs: the plain LANs, and both ends of the links.
     fn connect(&self, extent: &Extent, crossings: &[Crossing]) -> Result<(), TopologyError> {
-        let lan = |node| End { netns: self.host(node).as_fd(), name: LAN_DEVICE, station: None };
+        let lan =
+            |node| VethEnd { netns: self.host(node).as_fd(), name: LAN_DEVICE, station: None };
         let mut pairs: Vec<_> = Site::first(extent.terminals)
             .filter(|_| !extent.client_side)
             .map(|site| [lan(site.client()), lan(site.terminal())])
@@ -147,15 +148,15 @@ impl Network {
         }
         if extent.cabled {
             let end =
-                |node| End { netns: self.host(node).as_fd(), name: HOP_DEVICE, station: None };
+                |node| VethEnd { netns: self.host(node).as_fd(), name: HOP_DEVICE, station: None };
             pairs.push([end(Node::Terminal), end(Node::Hub)]);
         }
         pairs.extend(crossings.iter().map(|crossing| {
             let (name, station) = (crossing.device, Some(crossing.station));
-            let host = End { netns: self.host(crossing.from).as_fd(), name, station };
-            [host, End { netns: self.sky.as_fd(), name: &crossing.sky, station: None }]
+            let host = VethEnd { netns: self.host(crossing.from).as_fd(), name, station };
+            [host, VethEnd { netns: self.sky.as_fd(), name: &crossing.sky, station: None }]
         }));
-        self.inside(Place::Sky, |place| {
+        self.run_in(LabNamespace::Sky, |place| {
             let mut netlink = open(place)?;
             pairs.iter().try_for_each(|[one, other]| {
                 netlink
@@ -171,7 +172,7 @@ impl Network {
         extent: &Extent,
         crossings: &[Crossing],
     ) -> Result<(), TopologyError> {
-        self.inside(Place::Host(node), |place| {
+        self.run_in(LabNamespace::Host(node), |place| {
             let mut netlink = open(place)?;
             netlink.bring_up("lo", Some(u16::MAX), true).map_err(refused(place, || "lo".into()))?;
             for (device, address) in devices(node) {
@@ -185,7 +186,7 @@ impl Network {
                         .bring_up(device, Some(extent.lan_mtu()), true)
                         .map_err(refused(place, || device.to_owned()))?,
                 }
-                for address in address.spoken() {
+                for address in address.supported() {
                     netlink
                         .add_address(device, address)
                         .map_err(refused(place, || format!("{} to {device}", address.0)))?;
@@ -199,7 +200,7 @@ impl Network {
     }
 
     fn set_up_sky(&self, crossings: &[Crossing]) -> Result<(), TopologyError> {
-        self.inside(Place::Sky, |place| {
+        self.run_in(LabNamespace::Sky, |place| {
             let mut netlink = open(place)?;
             crossings.iter().try_for_each(|crossing| {
                 set_up_quiet(place, &mut netlink, &crossing.sky, crossing.mtu)
@@ -208,11 +209,11 @@ impl Network {
     }
 
     fn add_routes(&self, node: Node, extent: &Extent) -> Result<(), TopologyError> {
-        self.inside(Place::Host(node), |place| {
+        self.run_in(LabNamespace::Host(node), |place| {
             let mut netlink = open(place)?;
             for (subnet, via) in routes(node, extent) {
-                let to = Address { subnet, host: 0 };
-                for (to, via) in to.spoken().zip(via.spoken()) {
+                let to = HostAddress { subnet, host: 0 };
+                for (to, via) in to.supported().zip(via.supported()) {
                     netlink
                         .add_route(to, via.0)
                         .map_err(refused(place, || format!("a route to {} via {}", to.0, via.0)))?;
@@ -225,7 +226,7 @@ impl Network {
 
 /// Returns the devices of a host, with their addresses.
 fn devices(node: Node) -> Vec<Device> {
-    let router = |subnet| (LAN_DEVICE, Address { subnet, host: 1 });
+    let router = |subnet| (LAN_DEVICE, HostAddress { subnet, host: 1 });
     match node.site() {
         Some(site) if node == site.terminal() => {
             vec![router(site.lan()), (HOP_DEVICE, node.address())]
@@ -243,7 +244,7 @@ fn is_router(node: Node) -> bool {
 /// the lab can be reached, and programs get an error at once.
 fn routes(node: Node, extent: &Extent) -> Vec<Route> {
     let sites = Site::first(extent.terminals);
-    let via = |subnet| Address { subnet, host: 1 };
+    let via = |subnet| HostAddress { subnet, host: 1 };
     match node.site() {
         // A client, through its terminal.
         Some(own) if node == own.client() => sites
@@ -269,7 +270,7 @@ fn routes(node: Node, extent: &Extent) -> Vec<Route> {
 
 /// Brings up a device that carries single packets, and on which the kernel sends none of its own.
 fn set_up_quiet(
-    place: Place,
+    place: LabNamespace,
     netlink: &mut RouteSocket,
     device: &str,
     mtu: u16,
@@ -283,7 +284,7 @@ fn set_up_quiet(
     netlink.bring_up(device, Some(mtu), false).map_err(refused(place, || device.to_owned()))
 }
 
-fn apply(place: Place, settings: &[Setting]) -> Result<(), TopologyError> {
+fn apply(place: LabNamespace, settings: &[Setting]) -> Result<(), TopologyError> {
     for setting in settings {
         settings::write(setting).map_err(|cause| TopologyError::Setting {
             place,
@@ -295,11 +296,14 @@ fn apply(place: Place, settings: &[Setting]) -> Result<(), TopologyError> {
     Ok(())
 }
 
-fn open(place: Place) -> Result<RouteSocket, TopologyError> {
+fn open(place: LabNamespace) -> Result<RouteSocket, TopologyError> {
     RouteSocket::open().map_err(|cause| TopologyError::Netlink { place, cause })
 }
 
-fn refused(place: Place, what: impl FnOnce() -> String) -> impl FnOnce(io::Error) -> TopologyError {
+fn refused(
+    place: LabNamespace,
+    what: impl FnOnce() -> String,
+) -> impl FnOnce(io::Error) -> TopologyError {
     move |cause| TopologyError::Refused { place, what: what(), cause }
 }
 

@@ -6,13 +6,13 @@ use core::time::Duration;
 use std::hint::black_box;
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
-use link::{CoDel, Discipline, ErrorModel, Link, LinkConfig, Loss, Payload, QueueLimit};
+use link::{CarriedPacket, CoDel, Discipline, ErrorModel, Link, LinkConfig, LossModel, QueueLimit};
 use units::{BitRate, Instant, Probability};
 
 /// What passes per measurement: one second of 1 Gbit/s.
 const PACKETS: u64 = 83_334;
 
-fn packets<P: Payload>(c: &mut Criterion, name: &str, make: impl Fn() -> P) {
+fn packets<P: CarriedPacket>(c: &mut Criterion, name: &str, make: impl Fn() -> P) {
     let mut group = c.benchmark_group("link");
     group.throughput(Throughput::Elements(PACKETS));
     for (what, config) in configs() {
@@ -39,17 +39,17 @@ fn configs() -> Vec<(&'static str, LinkConfig)> {
     let full = LinkConfig {
         encapsulation: "gse 3".parse().unwrap_or_default(),
         discipline: codel,
-        ..config(Loss::from(ErrorModel::Huge))
+        ..config(LossModel::from(ErrorModel::Huge))
     };
     vec![
-        ("no loss", config(Loss::None)),
-        ("PER 1 %", config(Loss::Per(p(0.01)))),
-        ("BER 1e-6", config(Loss::Ber(p(1e-6)))),
+        ("no loss", config(LossModel::None)),
+        ("PER 1 %", config(LossModel::Per(p(0.01)))),
+        ("BER 1e-6", config(LossModel::Ber(p(1e-6)))),
         ("bursts, CoDel, GSE", full),
     ]
 }
 
-fn config(loss: Loss) -> LinkConfig {
+fn config(loss: LossModel) -> LinkConfig {
     let delay = Duration::from_millis(300);
     LinkConfig::new(BitRate::from_mbit(1000), delay, loss, QueueLimit::Packets(1000))
 }

@@ -1,7 +1,7 @@
 //! Prints the throughput of the random access schemes over the offered load, as a table in
 //! Markdown: `cargo run --release -p skyhop-link --example random-access`.
 
-use link::dama::random_access::{AccessScheme, Block, open_loop};
+use link::dama::random_access::{AccessScheme, ContentionBlock, open_loop};
 
 const SLOTS: u16 = 100;
 const BLOCKS: u32 = 20_000;
@@ -11,7 +11,7 @@ const SCHEMES: [&str; 6] =
 
 fn main() {
     let schemes = SCHEMES.map(|text| text.parse::<AccessScheme>().expect("a scheme of the list"));
-    let blocks = schemes.map(|scheme| Block::new(scheme, SLOTS).expect("enough slots"));
+    let blocks = schemes.map(|scheme| ContentionBlock::new(scheme, SLOTS).expect("enough slots"));
     println!("| G | {} |", SCHEMES.join(" | "));
     println!("|---|{}", "---|".repeat(SCHEMES.len()));
     let loads = (1..=12).map(|tenths| f64::from(tenths) / 10.0);

@@ -1,6 +1,8 @@
 //! The settings of a link.
 
-use crate::{Delay, Discipline, Encapsulation, Jitter, Loss, Outage, Policer, QueueLimit, Rate};
+use crate::{
+    Delay, Discipline, Encapsulation, Jitter, LossModel, Outage, Policer, QueueLimit, Rate,
+};
 
 /// The settings of one direction of a link. Every combination is valid: even impossible values
 /// (rate 0, no delay, no queue) behave as the fields say. All settings except the seed can be
@@ -19,7 +21,7 @@ pub struct LinkConfig {
     /// Variation of the delay. Default none.
     pub jitter: Jitter,
     /// The model by which packets are lost.
-    pub loss: Loss,
+    pub loss: LossModel,
     /// Times without reception, counted from the link's start. Default none.
     pub outages: Vec<Outage>,
     /// Drops what exceeds a rate before it reaches the queue. Default none.
@@ -36,7 +38,7 @@ impl LinkConfig {
     pub fn new(
         rate: impl Into<Rate>,
         delay: impl Into<Delay>,
-        loss: Loss,
+        loss: LossModel,
         queue: QueueLimit,
     ) -> Self {
         Self {

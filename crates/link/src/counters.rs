@@ -2,7 +2,7 @@
 
 use units::ByteCount;
 
-use crate::payload::Frame;
+use crate::payload::NumberedPacket;
 
 /// A number of packets and their bytes on the link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -25,9 +25,9 @@ impl Tally {
     }
 }
 
-impl Counters {
+impl PacketCounters {
     /// Records the arrival of a packet.
-    pub(crate) fn deliver<P>(&mut self, frame: &Frame<P>) {
+    pub(crate) fn deliver<P>(&mut self, frame: &NumberedPacket<P>) {
         self.delivered.add(frame.len);
         let carried = self.delivered_with_encapsulation.get().saturating_add(frame.carried);
         self.delivered_with_encapsulation = ByteCount::new(carried);
@@ -44,7 +44,7 @@ impl Counters {
 /// The counters of a link. At any time
 /// `offered = dropped_queue + lost + delivered + inside`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Counters {
+pub struct PacketCounters {
     /// Offered to the link, whatever happened to them.
     pub offered: Tally,
     /// Dropped before the link: by the full queue, its discipline, or the policer.

@@ -6,10 +6,11 @@ use core::time::Duration;
 
 use units::{Instant, format_duration};
 
-use crate::text::{Kind, duration};
+use crate::text::{SettingKind, duration};
 use crate::{SettingError, Trace};
 
-const JITTER: Kind = Kind { what: "jitter", expected: "none, \"5 ms\" or \"5 ms reordering\"" };
+const JITTER: SettingKind =
+    SettingKind { what: "jitter", expected: "none, \"5 ms\" or \"5 ms reordering\"" };
 
 /// One-way delay of a link, from the last bit sent to the last bit received. A packet gets the
 /// delay at the time its last bit leaves.
@@ -108,20 +109,20 @@ impl fmt::Display for Jitter {
 
 /// A delay that has started.
 #[derive(Debug)]
-pub(crate) struct Path {
+pub(crate) struct PropagationPath {
     begin: Instant,
-    length: Length,
+    length: PathDelay,
     pub(crate) jitter: Jitter,
 }
 
 #[derive(Debug)]
-enum Length {
+enum PathDelay {
     /// A constant delay in nanoseconds.
     Constant(u64),
     Trace(Trace<Duration>),
 }
 
-impl From<Delay> for Length {
+impl From<Delay> for PathDelay {
     fn from(delay: Delay) -> Self {
         match delay {
             Delay::Constant(delay) => {
@@ -132,7 +133,7 @@ impl From<Delay> for Length {
     }
 }
 
-impl Path {
+impl PropagationPath {
     pub(crate) fn new(delay: Delay, jitter: Jitter, begin: Instant) -> Self {
         Self { begin, length: delay.into(), jitter }
     }
@@ -147,10 +148,10 @@ impl Path {
     pub(crate) fn arrival(&self, departure: Instant, luck: impl FnOnce() -> u64) -> Instant {
         let arrival = match &self.length {
             // In 64 bits, because this runs for every packet.
-            Length::Constant(nanos) => {
+            PathDelay::Constant(nanos) => {
                 Instant::from_nanos(departure.as_nanos().saturating_add(*nanos))
             }
-            Length::Trace(trace) => self.arrival_by(trace, departure),
+            PathDelay::Trace(trace) => self.arrival_by(trace, departure),
         };
         if self.jitter == Jitter::None { arrival } else { arrival + self.jitter.extra(luck()) }
     }

@@ -79,13 +79,13 @@ impl Dice {
 /// A sequence of random numbers accessed by index, mostly in order. Unused numbers cost little or
 /// nothing.
 #[derive(Debug, Clone)]
-pub(crate) struct Numbered {
+pub(crate) struct IndexedDice {
     dice: Dice,
     /// The index of the next number the dice return, from 0.
     next: u64,
 }
 
-impl Numbered {
+impl IndexedDice {
     /// Creates the sequence from dice that have not been used.
     pub(crate) fn new(dice: Dice) -> Self {
         Self { dice, next: 0 }
@@ -134,7 +134,7 @@ mod tests {
         ) {
             let mut dice = Dice::stream(1, stream);
             let all: Vec<_> = (0..300).map(|_| dice.bits()).collect();
-            let mut numbered = Numbered::new(Dice::stream(1, stream));
+            let mut numbered = IndexedDice::new(Dice::stream(1, stream));
             for number in numbers {
                 prop_assert_eq!(numbered.bits(number), all[number as usize]);
             }

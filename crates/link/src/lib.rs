@@ -54,24 +54,24 @@ mod trace;
 mod wake;
 
 pub use config::LinkConfig;
-pub use counters::{Counters, Tally};
+pub use counters::{PacketCounters, Tally};
 pub use delay::{Delay, Jitter};
 pub use dice::Dice;
 pub use discipline_choice::{DisciplineChoice, DisciplineError};
 pub use ecn::mark_ce;
 pub use encapsulation::{Encapsulation, GseLabel, Packing, UnknownEncapsulation};
 pub use link::Link;
-pub use loss::{Burst, BurstError, ErrorModel, GilbertElliott, Loss};
+pub use loss::{BurstError, BurstModel, ErrorModel, GilbertElliott, LossModel};
 pub use modcod::{
     Acm, AcmController, Adaptation, CodeRate, Constellation, Modcod, Modcods, Standard, es_n0_of,
 };
 pub use opportunities::{Opportunities, OpportunitiesError};
 pub use outage::Outage;
-pub use payload::{Payload, TrafficClass};
+pub use payload::{CarriedPacket, TrafficClass};
 pub use policer::{Policer, PolicerError};
 pub use queue::{CoDel, Discipline, QueueLimit, Red};
 pub use queue_size::{QueueError, QueueSize};
 pub use rate::Rate;
 pub use text::SettingError;
 pub use trace::{Trace, TraceError, TraceValue};
-pub use wake::Wake;
+pub use wake::WakeCause;

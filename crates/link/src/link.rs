@@ -5,14 +5,14 @@ mod tests;
 
 use units::{Instant, Machine};
 
-use crate::payload::Frame;
-use crate::policer::Bucket;
+use crate::payload::NumberedPacket;
+use crate::policer::PolicerBucket;
 use crate::propagate::Propagation;
-use crate::queue::Queue;
+use crate::queue::SerialiserQueue;
 use crate::serialise::Serialiser;
 use crate::{
-    Counters, Delay, Dice, Discipline, Encapsulation, Jitter, LinkConfig, Loss, Outage, Payload,
-    Policer, QueueLimit, Rate, Tally, Wake,
+    CarriedPacket, Delay, Dice, Discipline, Encapsulation, Jitter, LinkConfig, LossModel, Outage,
+    PacketCounters, Policer, QueueLimit, Rate, Tally, WakeCause,
 };
 
 /// The stream of random numbers that RED draws from.
@@ -54,14 +54,14 @@ const QUEUE: u64 = 3;
 /// | discipline | starts afresh; CoDel judges packets already waiting by their whole wait |
 #[derive(Debug)]
 pub struct Link<P> {
-    policer: Option<Bucket>,
-    queue: Queue<P>,
+    policer: Option<PolicerBucket>,
+    queue: SerialiserQueue<P>,
     serialiser: Serialiser<P>,
     propagation: Propagation<P>,
-    counters: Counters,
+    counters: PacketCounters,
 }
 
-impl<P: Payload> Link<P> {
+impl<P: CarriedPacket> Link<P> {
     /// An empty link. Every configuration is valid (see [`LinkConfig`]). Its time starts at
     /// [`Instant::ZERO`].
     pub fn new(config: LinkConfig, seed: u64) -> Self {
@@ -70,14 +70,14 @@ impl<P: Payload> Link<P> {
 
     /// Like [`Link::new`], but its time (that of outages, bursts and traces) starts at `origin`.
     pub fn starting_at(origin: Instant, config: LinkConfig, seed: u64) -> Self {
-        let mut queue = Queue::new(config.queue, Dice::stream(seed, QUEUE));
+        let mut queue = SerialiserQueue::new(config.queue, Dice::stream(seed, QUEUE));
         queue.set_discipline(origin, config.discipline);
         Self {
-            policer: config.policer.map(|policer| Bucket::new(origin, policer)),
+            policer: config.policer.map(|policer| PolicerBucket::new(origin, policer)),
             queue,
             serialiser: Serialiser::new(origin, config.rate.clone(), config.encapsulation),
             propagation: Propagation::new(origin, config, seed),
-            counters: Counters::default(),
+            counters: PacketCounters::default(),
         }
     }
 
@@ -106,7 +106,7 @@ impl<P: Payload> Link<P> {
     }
 
     /// Changes the loss model of packets that arrive after `now`.
-    pub fn set_loss(&mut self, now: Instant, loss: Loss) {
+    pub fn set_loss(&mut self, now: Instant, loss: LossModel) {
         self.advance(now);
         self.propagation.set_loss(now, loss);
     }
@@ -114,7 +114,7 @@ impl<P: Payload> Link<P> {
     /// Changes the policer, which starts with a full bucket, or removes it.
     pub fn set_policer(&mut self, now: Instant, policer: Option<Policer>) {
         self.advance(now);
-        self.policer = policer.map(|policer| Bucket::new(now, policer));
+        self.policer = policer.map(|policer| PolicerBucket::new(now, policer));
     }
 
     /// Changes the limit of the queue.
@@ -147,7 +147,8 @@ impl<P: Payload> Link<P> {
         let len = packet.wire_len();
         // Numbered before anything may drop it, so that drops do not change the losses of later
         // packets.
-        let mut frame = Frame { packet, len, carried: 0, number: self.counters.offered.packets };
+        let mut frame =
+            NumberedPacket { packet, len, carried: 0, number: self.counters.offered.packets };
         self.counters.offered.add(len);
         if self
             .policer
@@ -193,7 +194,7 @@ impl<P: Payload> Link<P> {
     }
 
     /// Returns the counters since the start.
-    pub fn counters(&self) -> &Counters {
+    pub fn counters(&self) -> &PacketCounters {
         &self.counters
     }
 
@@ -226,11 +227,11 @@ impl<P: Payload> Link<P> {
     }
 }
 
-impl<P: Payload> Machine for Link<P> {
-    type Wake = Wake;
+impl<P: CarriedPacket> Machine for Link<P> {
+    type Wake = WakeCause;
 
     #[inline]
-    fn poll_timeout(&self) -> Option<(Instant, Wake)> {
+    fn poll_timeout(&self) -> Option<(Instant, WakeCause)> {
         self.propagation.next(|| self.serialiser.departure())
     }
 

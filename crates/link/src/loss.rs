@@ -17,15 +17,15 @@ use units::Probability;
 
 use crate::Trace;
 
-pub use burst::{Burst, BurstError};
-pub(crate) use channel::Channel;
+pub use burst::{BurstError, BurstModel};
+pub(crate) use channel::LossProcess;
 pub use error_model::ErrorModel;
 pub use gilbert::GilbertElliott;
 
 /// The loss model of a link.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
-pub enum Loss {
+pub enum LossModel {
     /// No packet is lost.
     None,
     /// Each packet with this probability, whatever its size.
@@ -34,7 +34,7 @@ pub enum Loss {
     /// probability 1 − (1 − b)^(8·len).
     Ber(Probability),
     /// Every packet of which any part is received during a burst.
-    Burst(Burst),
+    Burst(BurstModel),
     /// Every n-th packet: the deterministic loss of TCP response functions (Mathis et al. 1997; RFC
     /// 9438 §5).
     Periodic(NonZeroU64),

@@ -18,13 +18,13 @@ use core::str::FromStr;
 use units::{BitRate, Decibels, SymbolRate};
 
 use crate::SettingError;
-use crate::text::Kind;
+use crate::text::SettingKind;
 
 pub use acm::{Acm, AcmController, Adaptation};
 pub use standard::Standard;
 
-const CODE_RATE: Kind =
-    Kind { what: "code rate", expected: "K/N, such as 1/2: at least 1, at most N and 255" };
+const CODE_RATE: SettingKind =
+    SettingKind { what: "code rate", expected: "K/N, such as 1/2: at least 1, at most N and 255" };
 
 /// The rate of an error-correcting code: of `n` coded bits, `k` are data. Text: `"1/2"`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

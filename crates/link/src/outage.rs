@@ -9,10 +9,10 @@ use std::collections::VecDeque;
 use units::Instant;
 
 use crate::SettingError;
-use crate::reception::Reception;
-use crate::text::{Kind, duration, word};
+use crate::reception::ReceptionTime;
+use crate::text::{SettingKind, duration, word};
 
-const KIND: Kind = Kind {
+const KIND: SettingKind = SettingKind {
     what: "outage",
     expected: "AFTER+DURATION, like \"60s+10s\", or repeated, like \"15s+30ms every 15s\", with a \
                time between two",
@@ -128,13 +128,13 @@ impl Outages {
 
     /// Returns true if any part of `reception` is in an outage.
     #[inline]
-    pub(crate) fn hit(&mut self, reception: Reception) -> bool {
+    pub(crate) fn hit(&mut self, reception: ReceptionTime) -> bool {
         // Most links have no outages, and this runs for every packet.
         let any = !self.periods.is_empty() || !self.recurring.is_empty();
         any && self.hit_any(reception)
     }
 
-    fn hit_any(&mut self, reception: Reception) -> bool {
+    fn hit_any(&mut self, reception: ReceptionTime) -> bool {
         while self.periods.front().is_some_and(|period| period.end <= reception.from) {
             self.periods.pop_front();
         }
@@ -177,7 +177,7 @@ mod tests {
     }
 
     fn hits(outages: &mut Outages, from: u64, until: u64) -> bool {
-        outages.hit(Reception { from: at(from), until: at(until) })
+        outages.hit(ReceptionTime { from: at(from), until: at(until) })
     }
 
     #[test]

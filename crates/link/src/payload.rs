@@ -3,7 +3,7 @@
 use crate::ecn::mark_ce;
 
 /// A packet as seen by a link.
-pub trait Payload {
+pub trait CarriedPacket {
     /// Returns the size on the link in bytes, which is that of the IP packet. Called once per
     /// packet.
     fn wire_len(&self) -> usize;
@@ -64,7 +64,7 @@ impl TrafficClass {
 }
 
 /// An IP packet with its header, as bytes.
-impl Payload for Vec<u8> {
+impl CarriedPacket for Vec<u8> {
     fn wire_len(&self) -> usize {
         self.len()
     }
@@ -79,7 +79,7 @@ impl Payload for Vec<u8> {
 }
 
 /// An IP packet with its header, as bytes.
-impl Payload for Box<[u8]> {
+impl CarriedPacket for Box<[u8]> {
     fn wire_len(&self) -> usize {
         self.len()
     }
@@ -94,14 +94,14 @@ impl Payload for Box<[u8]> {
 }
 
 /// A packet that cannot be marked.
-impl Payload for &[u8] {
+impl CarriedPacket for &[u8] {
     fn wire_len(&self) -> usize {
         self.len()
     }
 }
 
 /// A packet that consists only of its length, for simulations and tests.
-impl Payload for usize {
+impl CarriedPacket for usize {
     fn wire_len(&self) -> usize {
         *self
     }
@@ -109,7 +109,7 @@ impl Payload for usize {
 
 /// A packet in a link, with what is known about it from the start.
 #[derive(Debug)]
-pub(crate) struct Frame<P> {
+pub(crate) struct NumberedPacket<P> {
     pub(crate) packet: P,
     /// Size on the link in bytes.
     pub(crate) len: usize,

@@ -6,7 +6,7 @@ use core::str::FromStr;
 use thiserror::Error;
 use units::{BitRate, ByteCount, Instant};
 
-use crate::Counters;
+use crate::PacketCounters;
 
 /// A token bucket before the queue (RFC 2697, with one colour): tokens come at `rate`, the bucket
 /// holds `burst` of them, and a packet that finds fewer than its size is dropped. Packets that pass
@@ -54,13 +54,13 @@ const BYTE: u128 = 8 * 1_000_000_000;
 
 /// The state of a policer: a token bucket that counts exactly.
 #[derive(Debug)]
-pub(crate) struct Bucket {
+pub(crate) struct PolicerBucket {
     policer: Policer,
     tokens: u128,
     filled: Instant,
 }
 
-impl Bucket {
+impl PolicerBucket {
     /// A bucket that is full at `now`.
     pub(crate) fn new(now: Instant, policer: Policer) -> Self {
         let mut bucket = Self { policer, tokens: 0, filled: now };
@@ -73,7 +73,12 @@ impl Bucket {
     }
 
     /// Returns true if a packet of `len` bytes passes at `now`; if not, counts it as dropped.
-    pub(crate) fn passes(&mut self, now: Instant, len: usize, counters: &mut Counters) -> bool {
+    pub(crate) fn passes(
+        &mut self,
+        now: Instant,
+        len: usize,
+        counters: &mut PacketCounters,
+    ) -> bool {
         let time = now.saturating_since(self.filled).as_nanos();
         // Exact: bit/s times nanoseconds are the units of `tokens`.
         let came = time.saturating_mul(self.policer.rate.bits_per_second().into());
@@ -101,7 +106,8 @@ mod tests {
 
     /// How many of the packets of 1000 bytes pass that come at these times in µs.
     fn passing(policer: Policer, times: impl Iterator<Item = u64>) -> usize {
-        let (mut bucket, mut counters) = (Bucket::new(Instant::ZERO, policer), Counters::default());
+        let (mut bucket, mut counters) =
+            (PolicerBucket::new(Instant::ZERO, policer), PacketCounters::default());
         let at = |micros| Instant::from_nanos(micros * 1000);
         let mut times = times;
         let mut passes = |time| bucket.passes(at(time), 1000, &mut counters);
@@ -146,8 +152,8 @@ mod tests {
             mbit in 1u64..100, burst in 0u64..100_000,
             steps in prop::collection::vec((0u64..2000, 1usize..3000), 1..300),
         ) {
-            let mut bucket = Bucket::new(Instant::ZERO, policer(mbit, burst));
-            let (mut micros, mut passed, mut counters) = (0, 0, Counters::default());
+            let mut bucket = PolicerBucket::new(Instant::ZERO, policer(mbit, burst));
+            let (mut micros, mut passed, mut counters) = (0, 0, PacketCounters::default());
             for (step, len) in steps {
                 micros += step;
                 if bucket.passes(Instant::from_nanos(micros * 1000), len, &mut counters) {

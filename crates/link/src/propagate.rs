@@ -19,30 +19,30 @@ use std::collections::VecDeque;
 
 use units::{Instant, earliest};
 
-use crate::Wake;
-use crate::delay::Path;
-use crate::dice::Numbered;
-use crate::loss::Channel;
+use crate::WakeCause;
+use crate::delay::PropagationPath;
+use crate::dice::IndexedDice;
+use crate::loss::LossProcess;
 use crate::outage::{Outage, Outages};
-use crate::payload::Frame;
-use crate::reception::Reception;
-use crate::schedule::Schedule;
-use crate::{Delay, Dice, Jitter, LinkConfig, Loss};
+use crate::payload::NumberedPacket;
+use crate::reception::ReceptionTime;
+use crate::schedule::DueSchedule;
+use crate::{Delay, Dice, Jitter, LinkConfig, LossModel};
 
 /// A packet at the far end.
 #[derive(Debug)]
-pub(crate) struct Arrival<P> {
+pub(crate) struct PacketArrival<P> {
     /// Time at which its last bit arrived.
     pub(crate) at: Instant,
-    pub(crate) frame: Frame<P>,
+    pub(crate) frame: NumberedPacket<P>,
     /// True if it was lost on the way.
     pub(crate) lost: bool,
 }
 
 /// A packet on its way.
 #[derive(Debug)]
-struct Flying<P> {
-    frame: Frame<P>,
+struct PropagatingPacket<P> {
+    frame: NumberedPacket<P>,
     /// Serialisation time in nanoseconds, for its reception.
     airtime: u64,
 }
@@ -55,19 +55,19 @@ const JITTER: u64 = 2;
 /// The packets on their way, and the models that decide their arrival and loss.
 #[derive(Debug)]
 pub(crate) struct Propagation<P> {
-    path: Path,
-    channel: Channel,
+    path: PropagationPath,
+    channel: LossProcess,
     /// A packet is lost if its loss probability exceeds its chance.
-    chances: Numbered,
+    loss_numbers: IndexedDice,
     /// Random numbers for jitter, per packet.
-    lucks: Numbered,
+    jitter_numbers: IndexedDice,
     /// Seeds for the loss models, one after the other.
     seeds: Dice,
     outages: Outages,
-    flying: Schedule<Flying<P>>,
+    flying: DueSchedule<PropagatingPacket<P>>,
     /// Packets that arrived before the last change of loss model or outages, and were not taken
     /// yet.
-    decided: VecDeque<Arrival<P>>,
+    decided: VecDeque<PacketArrival<P>>,
     /// The latest arrival time assigned so far.
     last: Instant,
     /// Time at which the last reception ended.
@@ -78,13 +78,13 @@ impl<P> Propagation<P> {
     pub(crate) fn new(origin: Instant, config: LinkConfig, seed: u64) -> Self {
         let mut seeds = Dice::stream(seed, CHANNEL);
         Self {
-            path: Path::new(config.delay, config.jitter, origin),
-            channel: Channel::new(config.loss, origin, seeds.bits()),
-            chances: Numbered::new(Dice::new(seed)),
-            lucks: Numbered::new(Dice::stream(seed, JITTER)),
+            path: PropagationPath::new(config.delay, config.jitter, origin),
+            channel: LossProcess::new(config.loss, origin, seeds.bits()),
+            loss_numbers: IndexedDice::new(Dice::new(seed)),
+            jitter_numbers: IndexedDice::new(Dice::stream(seed, JITTER)),
             seeds,
             outages: Outages::new(origin, config.outages),
-            flying: Schedule::new(),
+            flying: DueSchedule::new(),
             decided: VecDeque::new(),
             last: Instant::ZERO,
             received: Instant::ZERO,
@@ -102,9 +102,9 @@ impl<P> Propagation<P> {
     }
 
     /// Changes the loss model for packets that arrive after `now`.
-    pub(crate) fn set_loss(&mut self, now: Instant, loss: Loss) {
+    pub(crate) fn set_loss(&mut self, now: Instant, loss: LossModel) {
         self.decide(now);
-        self.channel = Channel::new(loss, now, self.seeds.bits());
+        self.channel = LossProcess::new(loss, now, self.seeds.bits());
     }
 
     /// Adds an outage for packets that arrive after `now`.
@@ -122,11 +122,11 @@ impl<P> Propagation<P> {
     /// Takes over a packet whose last bit was sent at `at`, after `airtime` nanoseconds of
     /// serialisation.
     #[inline]
-    pub(crate) fn depart(&mut self, at: Instant, frame: Frame<P>, airtime: u64) {
-        let arrival = self.path.arrival(at, || self.lucks.bits(frame.number));
+    pub(crate) fn depart(&mut self, at: Instant, frame: NumberedPacket<P>, airtime: u64) {
+        let arrival = self.path.arrival(at, || self.jitter_numbers.bits(frame.number));
         let arrival = if self.reorders() { arrival } else { arrival.max(self.last) };
         self.last = self.last.max(arrival);
-        self.flying.insert(arrival, Flying { frame, airtime });
+        self.flying.insert(arrival, PropagatingPacket { frame, airtime });
     }
 
     /// Returns true if packets may overtake each other.
@@ -136,7 +136,7 @@ impl<P> Propagation<P> {
 
     /// Takes the next packet that has arrived by `now`.
     #[inline]
-    pub(crate) fn pop_arrival(&mut self, now: Instant) -> Option<Arrival<P>> {
+    pub(crate) fn pop_arrival(&mut self, now: Instant) -> Option<PacketArrival<P>> {
         if self.decided.is_empty() { self.decide_next(now) } else { self.decided.pop_front() }
     }
 
@@ -145,14 +145,14 @@ impl<P> Propagation<P> {
     pub(crate) fn next(
         &self,
         departure: impl FnOnce() -> Option<(Instant, u64)>,
-    ) -> Option<(Instant, Wake)> {
+    ) -> Option<(Instant, WakeCause)> {
         let first = match self.decided.front() {
             Some(arrival) => Some(arrival.at),
             None => self.flying.first(),
         };
         match first {
             // A later departure arrives no earlier.
-            Some(at) if !self.reorders() => Some((at, Wake::Arrival)),
+            Some(at) if !self.reorders() => Some((at, WakeCause::Arrival)),
             _ => self.next_with(first, departure()),
         }
     }
@@ -162,15 +162,15 @@ impl<P> Propagation<P> {
         &self,
         first: Option<Instant>,
         departure: Option<(Instant, u64)>,
-    ) -> Option<(Instant, Wake)> {
-        let arrival = first.map(|at| (at, Wake::Arrival));
+    ) -> Option<(Instant, WakeCause)> {
+        let arrival = first.map(|at| (at, WakeCause::Arrival));
         let Some((at, number)) = departure else { return arrival };
         if self.reorders() {
             // A packet that departs later may still arrive before this one.
-            return earliest(arrival, Some((at, Wake::Departure)));
+            return earliest(arrival, Some((at, WakeCause::Departure)));
         }
-        let later = self.path.arrival(at, || self.lucks.clone().bits(number));
-        earliest(arrival, Some((later.max(self.last), Wake::Arrival)))
+        let later = self.path.arrival(at, || self.jitter_numbers.clone().bits(number));
+        earliest(arrival, Some((later.max(self.last), WakeCause::Arrival)))
     }
 
     #[cfg(test)]
@@ -186,17 +186,17 @@ impl<P> Propagation<P> {
     }
 
     #[inline]
-    fn decide_next(&mut self, now: Instant) -> Option<Arrival<P>> {
-        let (at, Flying { frame, airtime }) = self.flying.pop_due(now)?;
+    fn decide_next(&mut self, now: Instant) -> Option<PacketArrival<P>> {
+        let (at, PropagatingPacket { frame, airtime }) = self.flying.pop_due(now)?;
         let begin = Instant::from_nanos(at.as_nanos().saturating_sub(airtime));
-        let reception = Reception { from: self.received.max(begin), until: at };
+        let reception = ReceptionTime { from: self.received.max(begin), until: at };
         self.received = at;
         // Both are evaluated for every packet, so that an outage does not affect the random numbers
         // of later packets.
-        let chance = || self.chances.chance(frame.number);
+        let chance = || self.loss_numbers.chance(frame.number);
         let lost = self.channel.loses(frame.len, reception, chance);
         let silent = self.outages.hit(reception);
-        Some(Arrival { at, frame, lost: lost || silent })
+        Some(PacketArrival { at, frame, lost: lost || silent })
     }
 }
 
@@ -210,15 +210,15 @@ mod tests {
     use super::*;
     use crate::QueueLimit;
 
-    fn frame(number: usize) -> Frame<usize> {
-        Frame { packet: number, len: 100, carried: 100, number: number as u64 }
+    fn frame(number: usize) -> NumberedPacket<usize> {
+        NumberedPacket { packet: number, len: 100, carried: 100, number: number as u64 }
     }
 
     fn depart(propagation: &mut Propagation<usize>, departure: u64, number: usize) {
         propagation.depart(at(departure), frame(number), 0);
     }
 
-    fn propagation(delay: u64, loss: Loss) -> Propagation<usize> {
+    fn propagation(delay: u64, loss: LossModel) -> Propagation<usize> {
         let (rate, queue) = (BitRate::from_mbit(1), QueueLimit::Packets(1));
         let config = LinkConfig::new(rate, Duration::from_nanos(delay), loss, queue);
         Propagation::new(Instant::ZERO, config, 1)
@@ -236,7 +236,7 @@ mod tests {
 
     #[test]
     fn packets_of_one_instant_keep_their_order() {
-        let mut propagation = propagation(5, Loss::None);
+        let mut propagation = propagation(5, LossModel::None);
         for packet in 0..100 {
             depart(&mut propagation, 0, packet);
         }
@@ -245,7 +245,7 @@ mod tests {
 
     #[test]
     fn a_period_loses_every_nth_packet() {
-        let mut propagation = propagation(0, Loss::Periodic(NonZeroU64::new(3).unwrap()));
+        let mut propagation = propagation(0, LossModel::Periodic(NonZeroU64::new(3).unwrap()));
         (0..7).for_each(|packet| depart(&mut propagation, 0, packet));
         let lost = core::iter::from_fn(|| propagation.pop_arrival(Instant::ZERO));
         let lost: Vec<_> = lost.map(|arrival| arrival.lost).collect();
@@ -256,7 +256,7 @@ mod tests {
     fn a_packet_is_lost_when_its_chance_is_below_the_probability() {
         let mut dice = Dice::new(1);
         let chances: Vec<_> = (0..20).map(|_| dice.chance()).collect();
-        let mut propagation = propagation(0, Loss::Per(Probability::new(chances[7]).unwrap()));
+        let mut propagation = propagation(0, LossModel::Per(Probability::new(chances[7]).unwrap()));
         (0..20).for_each(|packet| depart(&mut propagation, 0, packet));
         for chance in &chances {
             let lost = propagation.pop_arrival(Instant::ZERO).unwrap().lost;
@@ -266,20 +266,20 @@ mod tests {
 
     #[test]
     fn the_next_arrival_may_still_be_departing() {
-        let mut propagation = propagation(5, Loss::None);
+        let mut propagation = propagation(5, LossModel::None);
         assert_eq!(propagation.next(|| None), None);
-        assert_eq!(propagation.next(|| Some((at(3), 0))), Some((at(8), Wake::Arrival)));
+        assert_eq!(propagation.next(|| Some((at(3), 0))), Some((at(8), WakeCause::Arrival)));
         depart(&mut propagation, 1, 0);
-        assert_eq!(propagation.next(|| Some((at(3), 1))), Some((at(6), Wake::Arrival)));
+        assert_eq!(propagation.next(|| Some((at(3), 1))), Some((at(6), WakeCause::Arrival)));
     }
 
     #[test]
     fn a_shorter_delay_overtakes_nothing() {
-        let mut propagation = propagation(100, Loss::None);
+        let mut propagation = propagation(100, LossModel::None);
         depart(&mut propagation, 0, 0);
         propagation.set_delay(at(1), Duration::from_nanos(10).into());
         depart(&mut propagation, 1, 1);
-        assert_eq!(propagation.next(|| Some((at(2), 2))), Some((at(100), Wake::Arrival)));
+        assert_eq!(propagation.next(|| Some((at(2), 2))), Some((at(100), WakeCause::Arrival)));
         depart(&mut propagation, 95, 2);
         assert_eq!(order(&mut propagation), [(100, 0), (100, 1), (105, 2)]);
     }
@@ -304,10 +304,10 @@ mod tests {
             (Jitter::InOrder(spread), [(109, a), (109, b), (111, c)]),
             (Jitter::Reordering(spread), [(101, b), (109, a), (111, c)]),
         ] {
-            let mut propagation = propagation(100, Loss::None);
+            let mut propagation = propagation(100, LossModel::None);
             propagation.set_jitter(jitter);
             let next = propagation.next(|| Some((at(0), a as u64)));
-            let wake = if jitter.reorders() { Wake::Departure } else { Wake::Arrival };
+            let wake = if jitter.reorders() { WakeCause::Departure } else { WakeCause::Arrival };
             assert_eq!(next, Some((at(if jitter.reorders() { 0 } else { 109 }), wake)));
             for (departure, packet) in [a, b, c].into_iter().enumerate() {
                 depart(&mut propagation, departure as u64, packet);
@@ -320,7 +320,7 @@ mod tests {
     /// it wait for them.
     #[test]
     fn a_hand_over_changes_the_delay_of_what_departs_after_it() {
-        let mut propagation = propagation(0, Loss::None);
+        let mut propagation = propagation(0, LossModel::None);
         let trace = crate::Trace::parse("0ns 10ns\n100ns 125ns\n380ns 10ns").unwrap();
         propagation.set_delay(at(1000), trace.into());
         for (packet, departure) in [1000, 1099, 1100, 1379, 1380, 1500].into_iter().enumerate() {
@@ -332,11 +332,11 @@ mod tests {
 
     #[test]
     fn new_losses_do_not_reach_back() {
-        let mut propagation = propagation(0, Loss::None);
+        let mut propagation = propagation(0, LossModel::None);
         depart(&mut propagation, 1, 0);
         depart(&mut propagation, 2, 1);
-        propagation.set_loss(at(1), Loss::Per(Probability::ONE));
-        assert_eq!(propagation.next(|| None), Some((at(1), Wake::Arrival)));
+        propagation.set_loss(at(1), LossModel::Per(Probability::ONE));
+        assert_eq!(propagation.next(|| None), Some((at(1), WakeCause::Arrival)));
         assert!(!propagation.pop_arrival(at(2)).unwrap().lost);
         assert!(propagation.pop_arrival(at(2)).unwrap().lost);
     }

@@ -14,10 +14,10 @@ mod red;
 
 use units::{ByteCount, Instant};
 
-use crate::payload::Frame;
-use crate::{Counters, Dice, Payload};
+use crate::payload::NumberedPacket;
+use crate::{CarriedPacket, Dice, PacketCounters};
 use fifo::Fifo;
-use red::Advice;
+use red::RedAdvice;
 
 pub use codel::CoDel;
 pub use red::Red;
@@ -50,7 +50,7 @@ pub enum Discipline {
 
 /// The waiting packets, and the discipline that manages them.
 #[derive(Debug)]
-pub(crate) struct Queue<P> {
+pub(crate) struct SerialiserQueue<P> {
     limit: QueueLimit,
     aqm: Aqm,
     fifo: Fifo<P>,
@@ -63,11 +63,11 @@ pub(crate) struct Queue<P> {
 enum Aqm {
     DropTail,
     DropHead,
-    Red(Box<red::State>),
-    CoDel(codel::State),
+    Red(Box<red::RedState>),
+    CoDel(codel::CoDelState),
 }
 
-impl<P: Payload> Queue<P> {
+impl<P: CarriedPacket> SerialiserQueue<P> {
     pub(crate) fn new(limit: QueueLimit, seeds: Dice) -> Self {
         Self { limit, aqm: Aqm::DropTail, fifo: Fifo::new(), seeds }
     }
@@ -84,9 +84,9 @@ impl<P: Payload> Queue<P> {
             Discipline::DropTail => Aqm::DropTail,
             Discipline::DropHead => Aqm::DropHead,
             Discipline::Red(red) => {
-                Aqm::Red(Box::new(red::State::new(red, now, self.seeds.bits())))
+                Aqm::Red(Box::new(red::RedState::new(red, now, self.seeds.bits())))
             }
-            Discipline::CoDel(codel) => Aqm::CoDel(codel::State::new(codel)),
+            Discipline::CoDel(codel) => Aqm::CoDel(codel::CoDelState::new(codel)),
         };
     }
 
@@ -98,8 +98,8 @@ impl<P: Payload> Queue<P> {
         &mut self,
         now: Instant,
         direct: bool,
-        frame: &mut Frame<P>,
-        counters: &mut Counters,
+        frame: &mut NumberedPacket<P>,
+        counters: &mut PacketCounters,
     ) -> bool {
         match self.aqm {
             Aqm::Red(_) => self.admit_early(now, direct, frame, counters),
@@ -109,7 +109,7 @@ impl<P: Payload> Queue<P> {
     }
 
     /// Drops the oldest packets until one of `len` bytes fits, or none is left.
-    fn make_room(&mut self, len: usize, counters: &mut Counters) -> bool {
+    fn make_room(&mut self, len: usize, counters: &mut PacketCounters) -> bool {
         while !self.has_room(len)
             && let Some((_, oldest)) = self.fifo.pop()
         {
@@ -124,17 +124,17 @@ impl<P: Payload> Queue<P> {
         &mut self,
         now: Instant,
         direct: bool,
-        frame: &mut Frame<P>,
-        counters: &mut Counters,
+        frame: &mut NumberedPacket<P>,
+        counters: &mut PacketCounters,
     ) -> bool {
         let room = direct || self.has_room(frame.len);
         let Aqm::Red(state) = &mut self.aqm else { return true };
         let admitted = match state.advise(now, self.fifo.len()) {
-            Advice::Accept => return true,
+            RedAdvice::Accept => return true,
             // It is about to be dropped for lack of room, whatever RED advises.
             _ if !room => return true,
-            Advice::Early => state.red.ecn && frame.packet.mark_ce(),
-            Advice::Drop => false,
+            RedAdvice::Early => state.red.ecn && frame.packet.mark_ce(),
+            RedAdvice::Drop => false,
         };
         if admitted {
             counters.marked.add(frame.len);
@@ -146,7 +146,7 @@ impl<P: Payload> Queue<P> {
     }
 
     /// Records that a packet bypasses the empty queue to the serialiser.
-    pub(crate) fn pass(&mut self, now: Instant, frame: &Frame<P>) {
+    pub(crate) fn pass(&mut self, now: Instant, frame: &NumberedPacket<P>) {
         match &mut self.aqm {
             Aqm::DropTail | Aqm::DropHead => {}
             Aqm::Red(state) => state.empty(now),
@@ -155,7 +155,11 @@ impl<P: Payload> Queue<P> {
     }
 
     /// Appends a packet, or returns it if there is no room.
-    pub(crate) fn push(&mut self, now: Instant, frame: Frame<P>) -> Result<(), Frame<P>> {
+    pub(crate) fn push(
+        &mut self,
+        now: Instant,
+        frame: NumberedPacket<P>,
+    ) -> Result<(), NumberedPacket<P>> {
         if !self.has_room(frame.len) {
             return Err(frame);
         }
@@ -165,7 +169,11 @@ impl<P: Payload> Queue<P> {
 
     /// Takes the next packet to send. Drops by the discipline are counted.
     #[inline]
-    pub(crate) fn pop(&mut self, now: Instant, counters: &mut Counters) -> Option<Frame<P>> {
+    pub(crate) fn pop(
+        &mut self,
+        now: Instant,
+        counters: &mut PacketCounters,
+    ) -> Option<NumberedPacket<P>> {
         match self.aqm {
             Aqm::DropTail | Aqm::DropHead => self.fifo.pop().map(|(_, frame)| frame),
             _ => self.pop_managed(now, counters),
@@ -173,7 +181,11 @@ impl<P: Payload> Queue<P> {
     }
 
     #[inline(never)]
-    fn pop_managed(&mut self, now: Instant, counters: &mut Counters) -> Option<Frame<P>> {
+    fn pop_managed(
+        &mut self,
+        now: Instant,
+        counters: &mut PacketCounters,
+    ) -> Option<NumberedPacket<P>> {
         let next = match &mut self.aqm {
             Aqm::CoDel(state) => state.pop(&mut self.fifo, now, counters),
             _ => self.fifo.pop().map(|(_, frame)| frame),
@@ -216,20 +228,20 @@ impl<P: Payload> Queue<P> {
 mod tests {
     use super::*;
 
-    fn queue(limit: QueueLimit) -> Queue<usize> {
-        Queue::new(limit, Dice::new(1))
+    fn queue(limit: QueueLimit) -> SerialiserQueue<usize> {
+        SerialiserQueue::new(limit, Dice::new(1))
     }
 
-    fn push(queue: &mut Queue<usize>, len: usize) -> Result<(), Frame<usize>> {
+    fn push(queue: &mut SerialiserQueue<usize>, len: usize) -> Result<(), NumberedPacket<usize>> {
         queue.push(Instant::ZERO, frame(len))
     }
 
-    fn pop(queue: &mut Queue<usize>) -> Option<usize> {
-        queue.pop(Instant::ZERO, &mut Counters::default()).map(|frame| frame.packet)
+    fn pop(queue: &mut SerialiserQueue<usize>) -> Option<usize> {
+        queue.pop(Instant::ZERO, &mut PacketCounters::default()).map(|frame| frame.packet)
     }
 
-    fn frame(len: usize) -> Frame<usize> {
-        Frame { packet: len, len, carried: 0, number: 0 }
+    fn frame(len: usize) -> NumberedPacket<usize> {
+        NumberedPacket { packet: len, len, carried: 0, number: 0 }
     }
 
     #[test]

@@ -39,7 +39,7 @@ impl Rate {
     /// Returns the bytes that a link of this rate can carry, encapsulation included, between two
     /// times since the rate was set.
     pub fn capacity(&self, from: Duration, until: Duration) -> ByteCount {
-        let capacity = Capacity::new(self.clone(), Instant::ZERO);
+        let capacity = WorkCapacity::new(self.clone(), Instant::ZERO);
         let [from, until] = [from, until].map(|time| Instant::ZERO + time);
         let bytes = capacity.work_between(from, until) / WORK_PER_BIT / 8;
         ByteCount::new(u64::try_from(bytes).unwrap_or(u64::MAX))
@@ -84,7 +84,7 @@ const WORK_PER_OPPORTUNITY: u128 = opportunities::BYTES as u128 * 8 * WORK_PER_B
 
 /// The completion of some work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Finish {
+pub(crate) struct WorkCompletion {
     pub(crate) at: Instant,
     /// Work left over in the last, partial nanosecond, or in the opportunity at that time.
     pub(crate) spare: u64,
@@ -92,24 +92,24 @@ pub(crate) struct Finish {
 
 /// A rate that has started, to compute the work that is possible between two times.
 #[derive(Debug)]
-pub(crate) struct Capacity {
+pub(crate) struct WorkCapacity {
     begin: Instant,
-    kind: Kind,
+    kind: RateCurve,
 }
 
 #[derive(Debug)]
-enum Kind {
+enum RateCurve {
     Constant(u64),
     Steps(Box<Steps>),
     Opportunities(Opportunities),
 }
 
-impl Capacity {
+impl WorkCapacity {
     pub(crate) fn new(rate: Rate, begin: Instant) -> Self {
         let kind = match rate {
-            Rate::Constant(rate) => Kind::Constant(rate.bits_per_second()),
-            Rate::Trace(trace) => Kind::Steps(Box::new(Steps::new(&trace))),
-            Rate::Opportunities(opportunities) => Kind::Opportunities(opportunities),
+            Rate::Constant(rate) => RateCurve::Constant(rate.bits_per_second()),
+            Rate::Trace(trace) => RateCurve::Steps(Box::new(Steps::new(&trace))),
+            Rate::Opportunities(opportunities) => RateCurve::Opportunities(opportunities),
         };
         Self { begin, kind }
     }
@@ -117,13 +117,13 @@ impl Capacity {
     /// Returns true if packets leave in bursts at single instants.
     #[inline]
     pub(crate) fn is_instant(&self) -> bool {
-        matches!(self.kind, Kind::Opportunities(_))
+        matches!(self.kind, RateCurve::Opportunities(_))
     }
 
     /// Returns the work possible after `from` up to and including `until`.
     #[inline]
     pub(crate) fn work_between(&self, from: Instant, until: Instant) -> u128 {
-        if let Kind::Constant(rate) = self.kind {
+        if let RateCurve::Constant(rate) = self.kind {
             let nanos = until.as_nanos().saturating_sub(from.as_nanos());
             return u128::from(rate) * u128::from(nanos);
         }
@@ -133,28 +133,28 @@ impl Capacity {
     /// Returns the first time at which `work` can be done after `from`; `None` if it never can, and
     /// at a constant rate of 0 even for no work.
     #[inline(always)]
-    pub(crate) fn time_for(&self, from: Instant, work: u128) -> Option<Finish> {
+    pub(crate) fn time_for(&self, from: Instant, work: u128) -> Option<WorkCompletion> {
         // The usual case, with only a 64-bit division.
-        if let (Kind::Constant(rate @ 1..), Ok(work)) = (&self.kind, u64::try_from(work))
+        if let (RateCurve::Constant(rate @ 1..), Ok(work)) = (&self.kind, u64::try_from(work))
             && let nanos = work.div_ceil(*rate)
             && let Some(at) = from.as_nanos().checked_add(nanos)
         {
             let spare = nanos.wrapping_mul(*rate).wrapping_sub(work);
-            return Some(Finish { at: Instant::from_nanos(at), spare });
+            return Some(WorkCompletion { at: Instant::from_nanos(at), spare });
         }
         self.finish_of(from, work)
     }
 
     #[inline(never)]
-    fn finish_of(&self, from: Instant, work: u128) -> Option<Finish> {
+    fn finish_of(&self, from: Instant, work: u128) -> Option<WorkCompletion> {
         let at = self.end_of(from, work)?;
         let spare = self.work_between(from, at).saturating_sub(work);
         // The spare work is less than that of a nanosecond or an opportunity.
-        Some(Finish { at, spare: u64::try_from(spare).unwrap_or(u64::MAX) })
+        Some(WorkCompletion { at, spare: u64::try_from(spare).unwrap_or(u64::MAX) })
     }
 
     fn end_of(&self, from: Instant, work: u128) -> Option<Instant> {
-        if let Kind::Constant(rate) = self.kind {
+        if let RateCurve::Constant(rate) = self.kind {
             if rate == 0 {
                 return None;
             }
@@ -166,9 +166,9 @@ impl Capacity {
         }
         let target = self.work_by(from).checked_add(work)?;
         let elapsed = match &self.kind {
-            Kind::Constant(_) => return None,
-            Kind::Steps(steps) => steps.time_for(target)?,
-            Kind::Opportunities(all) => all.time_of(target.div_ceil(WORK_PER_OPPORTUNITY)),
+            RateCurve::Constant(_) => return None,
+            RateCurve::Steps(steps) => steps.time_for(target)?,
+            RateCurve::Opportunities(all) => all.time_of(target.div_ceil(WORK_PER_OPPORTUNITY)),
         };
         let elapsed = Duration::from_nanos(u64::try_from(elapsed).unwrap_or(u64::MAX));
         Some(from.max(self.begin + elapsed))
@@ -178,9 +178,9 @@ impl Capacity {
     fn work_by(&self, at: Instant) -> u128 {
         let elapsed = at.as_nanos().saturating_sub(self.begin.as_nanos());
         match &self.kind {
-            Kind::Constant(rate) => u128::from(*rate) * u128::from(elapsed),
-            Kind::Steps(steps) => steps.work_by(elapsed),
-            Kind::Opportunities(all) => all.count_by(elapsed) * WORK_PER_OPPORTUNITY,
+            RateCurve::Constant(rate) => u128::from(*rate) * u128::from(elapsed),
+            RateCurve::Steps(steps) => steps.work_by(elapsed),
+            RateCurve::Opportunities(all) => all.count_by(elapsed) * WORK_PER_OPPORTUNITY,
         }
     }
 }
@@ -191,8 +191,8 @@ mod tests {
 
     use super::*;
 
-    fn capacity(rate: impl Into<Rate>, begin: u64) -> Capacity {
-        Capacity::new(rate.into(), Instant::from_nanos(begin))
+    fn capacity(rate: impl Into<Rate>, begin: u64) -> WorkCapacity {
+        WorkCapacity::new(rate.into(), Instant::from_nanos(begin))
     }
 
     fn any_rate() -> impl Strategy<Value = Rate> {
@@ -245,7 +245,7 @@ mod tests {
             let capacity = capacity(rate, begin);
             let from = Instant::from_nanos(begin + after);
             let work = bytes * 8 * WORK_PER_BIT;
-            if let Some(Finish { at, spare }) = capacity.time_for(from, work) {
+            if let Some(WorkCompletion { at, spare }) = capacity.time_for(from, work) {
                 let before = Instant::from_nanos(at.as_nanos() - 1);
                 prop_assert_eq!(capacity.work_between(from, at), work + u128::from(spare));
                 prop_assert!(capacity.work_between(from, before) < work);

@@ -7,12 +7,12 @@ use units::Instant;
 
 /// The time from a packet's first bit at the far end to its last.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Reception {
+pub(crate) struct ReceptionTime {
     pub(crate) from: Instant,
     pub(crate) until: Instant,
 }
 
-impl Reception {
+impl ReceptionTime {
     /// Returns the end. A reception of zero duration counts as one nanosecond, so that it is in the
     /// period that contains its instant.
     pub(crate) fn until(self) -> Instant {

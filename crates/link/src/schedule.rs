@@ -11,17 +11,17 @@ use units::Instant;
 /// An item due no earlier than all before it costs O(1) however many are waiting; this is the usual
 /// case, as packets on a link rarely overtake each other. All others cost O(log n).
 #[derive(Debug)]
-pub(crate) struct Schedule<T> {
+pub(crate) struct DueSchedule<T> {
     /// Each is due no earlier than the one before.
-    in_order: VecDeque<Entry<T>>,
+    in_order: VecDeque<ScheduledItem<T>>,
     /// Due time of the last item inserted in order.
     latest: Instant,
     /// Each is due before an item inserted in order earlier.
-    overtaking: BinaryHeap<Entry<T>>,
+    overtaking: BinaryHeap<ScheduledItem<T>>,
     inserted: u64,
 }
 
-impl<T> Schedule<T> {
+impl<T> DueSchedule<T> {
     pub(crate) fn new() -> Self {
         Self {
             in_order: VecDeque::new(),
@@ -34,7 +34,7 @@ impl<T> Schedule<T> {
     /// Adds an item that is due at `at`.
     #[inline]
     pub(crate) fn insert(&mut self, at: Instant, item: T) {
-        let entry = Entry { at, sequence: self.inserted, item };
+        let entry = ScheduledItem { at, sequence: self.inserted, item };
         self.inserted += 1;
         if at >= self.latest {
             self.latest = at;
@@ -45,7 +45,7 @@ impl<T> Schedule<T> {
     }
 
     #[inline(never)]
-    fn overtake(&mut self, entry: Entry<T>) {
+    fn overtake(&mut self, entry: ScheduledItem<T>) {
         self.overtaking.push(entry);
     }
 
@@ -72,7 +72,7 @@ impl<T> Schedule<T> {
     }
 
     #[inline(never)]
-    fn pop_due_of_both(&mut self, now: Instant) -> Option<Entry<T>> {
+    fn pop_due_of_both(&mut self, now: Instant) -> Option<ScheduledItem<T>> {
         if self.first()? > now {
             return None;
         }
@@ -90,38 +90,38 @@ impl<T> Schedule<T> {
 }
 
 #[derive(Debug)]
-struct Entry<T> {
+struct ScheduledItem<T> {
     at: Instant,
     sequence: u64,
     item: T,
 }
 
-impl<T> Entry<T> {
+impl<T> ScheduledItem<T> {
     fn key(&self) -> (Instant, u64) {
         (self.at, self.sequence)
     }
 }
 
 /// Reversed, because [`BinaryHeap`] returns the greatest first.
-impl<T> Ord for Entry<T> {
+impl<T> Ord for ScheduledItem<T> {
     fn cmp(&self, other: &Self) -> Ordering {
         other.key().cmp(&self.key())
     }
 }
 
-impl<T> PartialOrd for Entry<T> {
+impl<T> PartialOrd for ScheduledItem<T> {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl<T> PartialEq for Entry<T> {
+impl<T> PartialEq for ScheduledItem<T> {
     fn eq(&self, other: &Self) -> bool {
         self.key() == other.key()
     }
 }
 
-impl<T> Eq for Entry<T> {}
+impl<T> Eq for ScheduledItem<T> {}
 
 #[cfg(test)]
 mod tests {
@@ -132,7 +132,7 @@ mod tests {
     proptest! {
         #[test]
         fn everything_comes_out_in_order(times in prop::collection::vec(0u64..20, 0..200)) {
-            let mut schedule = Schedule::new();
+            let mut schedule = DueSchedule::new();
             for (index, &time) in times.iter().enumerate() {
                 schedule.insert(Instant::from_nanos(time), index);
             }
@@ -147,7 +147,7 @@ mod tests {
 
     #[test]
     fn nothing_comes_out_before_its_time() {
-        let mut schedule = Schedule::new();
+        let mut schedule = DueSchedule::new();
         schedule.insert(Instant::from_nanos(5), 'x');
         assert_eq!(schedule.pop_due(Instant::from_nanos(4)), None);
         assert_eq!(schedule.pop_due(Instant::from_nanos(5)), Some((Instant::from_nanos(5), 'x')));

@@ -14,16 +14,16 @@
 use units::Instant;
 
 use crate::encapsulation::Framer;
-use crate::payload::Frame;
-use crate::rate::{Capacity, Finish, WORK_PER_BIT};
+use crate::payload::NumberedPacket;
+use crate::rate::{WORK_PER_BIT, WorkCapacity, WorkCompletion};
 use crate::{Encapsulation, Rate};
 
 /// Sends one packet at a time.
 #[derive(Debug)]
 pub(crate) struct Serialiser<P> {
-    capacity: Capacity,
+    capacity: WorkCapacity,
     framer: Framer,
-    current: Option<Current<P>>,
+    current: Option<PacketInService<P>>,
     /// Time at which the last packet had left.
     free_since: Instant,
     /// Work left over in the last, partial nanosecond before `free_since`, or in the opportunity at
@@ -32,30 +32,30 @@ pub(crate) struct Serialiser<P> {
 }
 
 #[derive(Debug)]
-struct Current<P> {
-    frame: Frame<P>,
+struct PacketInService<P> {
+    frame: NumberedPacket<P>,
     /// Time at which its first bit left.
     begun: Instant,
     /// The work that remained at `since`.
     left: u128,
     since: Instant,
     /// Time at which the last bit will have left; `None` if it never will, as at rate 0.
-    finish: Option<Finish>,
+    finish: Option<WorkCompletion>,
 }
 
 /// A packet that has left.
 #[derive(Debug)]
-pub(crate) struct Sent<P> {
+pub(crate) struct SerialisedPacket<P> {
     /// Time at which its last bit left.
     pub(crate) at: Instant,
-    pub(crate) frame: Frame<P>,
+    pub(crate) frame: NumberedPacket<P>,
     /// Serialisation time in nanoseconds; 0 at a delivery opportunity.
     pub(crate) airtime: u64,
 }
 
 impl<P> Serialiser<P> {
     pub(crate) fn new(origin: Instant, rate: Rate, encapsulation: Encapsulation) -> Self {
-        let (capacity, framer) = (Capacity::new(rate, origin), Framer::new(encapsulation));
+        let (capacity, framer) = (WorkCapacity::new(rate, origin), Framer::new(encapsulation));
         Self { capacity, framer, current: None, free_since: Instant::ZERO, credit: 0 }
     }
 
@@ -78,7 +78,7 @@ impl<P> Serialiser<P> {
     /// Changes the rate at `now`, after everything due has been taken. What has left of the current
     /// packet stays sent; the rest leaves at the new rate.
     pub(crate) fn set_rate(&mut self, now: Instant, rate: Rate) {
-        let next = Capacity::new(rate, now);
+        let next = WorkCapacity::new(rate, now);
         if let Some(current) = &mut self.current {
             let done = self.capacity.work_between(current.since, now);
             // Bits that have left stay sent.
@@ -96,7 +96,7 @@ impl<P> Serialiser<P> {
 
     /// Starts to send `frame` at `at`. The serialiser must be free.
     #[inline(always)]
-    pub(crate) fn begin(&mut self, at: Instant, mut frame: Frame<P>) {
+    pub(crate) fn begin(&mut self, at: Instant, mut frame: NumberedPacket<P>) {
         debug_assert!(self.is_free(), "two packets in the serialiser");
         let pause = at > self.free_since;
         if pause {
@@ -113,12 +113,12 @@ impl<P> Serialiser<P> {
         // `left` is at most `work`, and their difference at most the credit.
         self.credit -= (work - left) as u64;
         let finish = self.capacity.time_for(since, left);
-        self.current = Some(Current { frame, begun: since, left, since, finish });
+        self.current = Some(PacketInService { frame, begun: since, left, since, finish });
     }
 
     /// Takes the current packet if it has left by `now`.
     #[inline]
-    pub(crate) fn pop_finished(&mut self, now: Instant) -> Option<Sent<P>> {
+    pub(crate) fn pop_finished(&mut self, now: Instant) -> Option<SerialisedPacket<P>> {
         let current = self
             .current
             .take_if(|current| current.finish.is_some_and(|finish| finish.at <= now))?;
@@ -127,7 +127,7 @@ impl<P> Serialiser<P> {
         self.credit += finish.spare;
         let begun = if self.capacity.is_instant() { finish.at } else { current.begun };
         let airtime = finish.at.as_nanos().saturating_sub(begun.as_nanos());
-        Some(Sent { at: finish.at, frame: current.frame, airtime })
+        Some(SerialisedPacket { at: finish.at, frame: current.frame, airtime })
     }
 }
 
@@ -145,8 +145,8 @@ mod tests {
         Serialiser::new(Instant::ZERO, rate.into(), Encapsulation::None)
     }
 
-    fn frame(len: usize) -> Frame<usize> {
-        Frame { packet: len, len, carried: 0, number: 0 }
+    fn frame(len: usize) -> NumberedPacket<usize> {
+        NumberedPacket { packet: len, len, carried: 0, number: 0 }
     }
 
     fn send(serialiser: &mut Serialiser<usize>, at: Instant, len: usize) -> Instant {

@@ -20,12 +20,12 @@ pub struct SettingError {
 }
 
 /// A kind of setting, as its errors name it.
-pub(crate) struct Kind {
+pub(crate) struct SettingKind {
     pub(crate) what: &'static str,
     pub(crate) expected: &'static str,
 }
 
-impl Kind {
+impl SettingKind {
     /// Applies `read` to `text`; the error names the texts that are accepted.
     pub(crate) fn read<T>(
         &self,

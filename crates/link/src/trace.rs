@@ -177,7 +177,7 @@ impl<T: TraceValue> Trace<T> {
     /// If there are no steps, or their times are not increasing. The lines in the error are the
     /// numbers of the steps.
     pub fn new(points: Vec<(Duration, T)>, period: Option<Duration>) -> Result<Self, TraceError> {
-        let mut lines = Lines::default();
+        let mut lines = TraceParser::default();
         let count = points.len();
         for (index, (at, value)) in points.into_iter().enumerate() {
             lines.add(index + 1, at, value)?;
@@ -193,7 +193,7 @@ impl<T: TraceValue> Trace<T> {
     /// # Errors
     /// If it is not valid; the error gives the line and the reason.
     pub fn parse(text: &str) -> Result<Self, TraceError> {
-        let mut lines = Lines::default();
+        let mut lines = TraceParser::default();
         for (index, line) in text.lines().enumerate() {
             let content = line.split('#').next().unwrap_or_default().trim();
             if !content.is_empty() {
@@ -262,18 +262,18 @@ pub(crate) fn nanos(duration: Duration) -> u64 {
 }
 
 /// A trace while it is parsed, line by line.
-struct Lines<T> {
+struct TraceParser<T> {
     points: Vec<(Duration, T)>,
     period: Option<Duration>,
 }
 
-impl<T> Default for Lines<T> {
+impl<T> Default for TraceParser<T> {
     fn default() -> Self {
         Self { points: Vec::new(), period: None }
     }
 }
 
-impl<T: TraceValue> Lines<T> {
+impl<T: TraceValue> TraceParser<T> {
     fn read(&mut self, line: usize, text: &str) -> Result<(), TraceError> {
         if self.period.is_some() {
             return Err(TraceError::AfterLoop { line, text: text.to_owned() });

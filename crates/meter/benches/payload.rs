@@ -3,12 +3,12 @@
 use std::hint::black_box;
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
-use meter::payload::{Payload, Side};
+use meter::payload::{Payload, PayloadSide};
 
 const BLOCK: usize = 64 * 1024;
 
 fn payload(c: &mut Criterion) {
-    let payload = Payload::new(1, Side::Client);
+    let payload = Payload::new(1, PayloadSide::Client);
     let mut buffer = vec![0; BLOCK];
     let mut group = c.benchmark_group("payload");
     group.throughput(Throughput::Bytes(BLOCK as u64));

@@ -7,7 +7,7 @@ use units::ByteCount;
 
 /// The amount of data in a flow: a number of bytes, or whatever fits in a time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Amount {
+pub enum FlowAmount {
     /// This many bytes of payload.
     #[serde(rename = "bytes", with = "crate::json::bytes")]
     Bytes(ByteCount),
@@ -16,7 +16,7 @@ pub enum Amount {
     Time(Duration),
 }
 
-impl Amount {
+impl FlowAmount {
     /// The number of bytes, if known in advance.
     pub fn bytes(self) -> Option<u64> {
         match self {
@@ -32,12 +32,12 @@ mod tests {
 
     #[test]
     fn json_says_which() {
-        let time = Amount::Time(Duration::from_millis(1500));
+        let time = FlowAmount::Time(Duration::from_millis(1500));
         for (amount, text) in
-            [(Amount::Bytes(ByteCount::new(7)), r#"{"bytes":7}"#), (time, r#"{"seconds":1.5}"#)]
+            [(FlowAmount::Bytes(ByteCount::new(7)), r#"{"bytes":7}"#), (time, r#"{"seconds":1.5}"#)]
         {
             assert_eq!(serde_json::to_string(&amount).unwrap(), text);
-            assert_eq!(serde_json::from_str::<Amount>(text).unwrap(), amount);
+            assert_eq!(serde_json::from_str::<FlowAmount>(text).unwrap(), amount);
         }
     }
 }

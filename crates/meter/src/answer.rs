@@ -46,7 +46,7 @@ const UNKNOWN: u64 = u64::MAX;
 
 /// An answer of the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Answer {
+pub enum ServerAnswer {
     /// The request was understood; payload follows.
     Accepted,
     /// Part of an upload has arrived, and more is expected.
@@ -74,7 +74,7 @@ pub enum Answer {
     /// The receiver's counts of the datagrams.
     UdpReceived(UdpCounts),
     /// The server rejected the request.
-    Refused(Refusal),
+    Refused(RequestRefusal),
 }
 
 /// The receiver's summary of a finished stream.
@@ -92,7 +92,7 @@ pub struct Receipt {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, Error)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
-pub enum Refusal {
+pub enum RequestRefusal {
     /// The server speaks another version.
     #[error("the server speaks another version of the protocol")]
     Version,
@@ -146,17 +146,17 @@ pub enum AnswerError {
     },
 }
 
-const REFUSALS: [(u8, Refusal); 7] = [
-    (16, Refusal::Version),
-    (17, Refusal::Malformed),
-    (18, Refusal::CongestionUnknown),
-    (19, Refusal::CongestionForbidden),
-    (20, Refusal::CongestionRefused),
-    (21, Refusal::Busy),
-    (22, Refusal::BufferRefused),
+const REFUSALS: [(u8, RequestRefusal); 7] = [
+    (16, RequestRefusal::Version),
+    (17, RequestRefusal::Malformed),
+    (18, RequestRefusal::CongestionUnknown),
+    (19, RequestRefusal::CongestionForbidden),
+    (20, RequestRefusal::CongestionRefused),
+    (21, RequestRefusal::Busy),
+    (22, RequestRefusal::BufferRefused),
 ];
 
-impl Answer {
+impl ServerAnswer {
     /// Encodes the answer for the wire.
     pub fn encode(&self) -> [u8; ANSWER_LEN] {
         let (status, fields) = match *self {
@@ -306,16 +306,20 @@ mod tests {
 
     use super::*;
 
-    fn answer() -> impl Strategy<Value = Answer> {
+    fn answer() -> impl Strategy<Value = ServerAnswer> {
         let receipt = (any::<u64>(), any::<Option<u64>>(), any::<u64>()).prop_map(
             |(bytes, first_wrong, nanos)| {
-                Answer::Receipt(Receipt { bytes, first_wrong, span: Duration::from_nanos(nanos) })
+                ServerAnswer::Receipt(Receipt {
+                    bytes,
+                    first_wrong,
+                    span: Duration::from_nanos(nanos),
+                })
             },
         );
         let time = || prop::option::of((0..UNKNOWN).prop_map(Duration::from_nanos));
         let sent = (any::<[u64; 4]>(), time(), time()).prop_map(|(counts, min_rtt, mean_rtt)| {
             let [sent_bytes, segments, retransmitted_segments, retransmitted_bytes] = counts;
-            Answer::Sent(SenderReport {
+            ServerAnswer::Sent(SenderReport {
                 sent_bytes,
                 segments,
                 retransmitted_segments,
@@ -325,21 +329,22 @@ mod tests {
             })
         });
         prop_oneof![
-            Just(Answer::Accepted),
-            any::<u64>().prop_map(|bytes| Answer::Progress { bytes }),
+            Just(ServerAnswer::Accepted),
+            any::<u64>().prop_map(|bytes| ServerAnswer::Progress { bytes }),
             receipt,
             sent,
-            any::<u16>().prop_map(|port| Answer::Port { port }),
-            any::<[u64; 2]>().prop_map(|[datagrams, unsent]| Answer::UdpSent { datagrams, unsent }),
-            any::<[u64; FIELDS]>().prop_map(|fields| Answer::UdpReceived(udp_counts(fields))),
+            any::<u16>().prop_map(|port| ServerAnswer::Port { port }),
+            any::<[u64; 2]>()
+                .prop_map(|[datagrams, unsent]| ServerAnswer::UdpSent { datagrams, unsent }),
+            any::<[u64; FIELDS]>().prop_map(|fields| ServerAnswer::UdpReceived(udp_counts(fields))),
             prop::sample::select(REFUSALS.map(|(_, refusal)| refusal).to_vec())
-                .prop_map(Answer::Refused),
+                .prop_map(ServerAnswer::Refused),
         ]
     }
 
     #[test]
     fn another_program_is_named_as_such() {
-        let error = Answer::decode(
+        let error = ServerAnswer::decode(
             b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\nContent-Length: 123456789\r\n",
         )
         .unwrap_err();
@@ -349,7 +354,7 @@ mod tests {
     proptest! {
         #[test]
         fn what_was_encoded_decodes(answer in answer()) {
-            prop_assert_eq!(Answer::decode(&answer.encode()), Ok(answer));
+            prop_assert_eq!(ServerAnswer::decode(&answer.encode()), Ok(answer));
         }
 
         #[test]
@@ -358,10 +363,10 @@ mod tests {
         ) {
             let mut wire = answer.encode();
             wire[at] = byte;
-            if let Ok(read) = Answer::decode(&wire) {
+            if let Ok(read) = ServerAnswer::decode(&wire) {
                 prop_assert_eq!(read.encode(), wire);
             }
-            let _ = Answer::decode(noise.as_flattened().try_into().unwrap());
+            let _ = ServerAnswer::decode(noise.as_flattened().try_into().unwrap());
         }
     }
 }

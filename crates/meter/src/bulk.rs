@@ -13,15 +13,15 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 use units::{BitRate, ByteCount};
 
-use crate::amount::Amount;
+use crate::amount::FlowAmount;
 use crate::congestion::CongestionControl;
 use crate::direction::{Direction, Directions};
 use crate::flow::{self, FlowError};
 use crate::flow_report::FlowReport;
-use crate::outcome::Progress;
+use crate::outcome::ProgressCounter;
 use crate::sockets::SocketOptions;
 use crate::stop::Stop;
-use crate::window::Window;
+use crate::window::ReceiveWindow;
 use stats::jain_index;
 
 /// The options of a bulk transfer.
@@ -32,7 +32,7 @@ pub struct BulkOptions {
     /// The directions of the payload.
     pub directions: Directions,
     /// Payload of each flow: a number of bytes, or a sending time.
-    pub amount: Amount,
+    pub amount: FlowAmount,
     /// Number of flows in each direction.
     pub flows: u32,
     /// Interval between the starts of flows in the same direction.
@@ -49,20 +49,20 @@ pub struct BulkOptions {
     pub receive_buffer: Option<ByteCount>,
     /// The window advertised by the receiving sockets; `None` for the kernel's auto-tuning. In an
     /// upload the server listens on a separate port for it.
-    pub window: Option<Window>,
+    pub window: Option<ReceiveWindow>,
     /// Time limit per flow; `None` for no limit while data is moving.
     pub limit: Option<Duration>,
     /// Payload key. A new one for each run prevents old bytes from passing for new ones.
     pub key: u64,
     /// Counts bytes at the receivers while the transfer runs.
-    pub progress: Progress,
+    pub progress: ProgressCounter,
     /// Ends the measurement early; the report has what was measured so far.
     pub stop: Stop,
 }
 
 impl BulkOptions {
     /// A single download of `amount` with the kernels' default settings.
-    pub fn new(server: SocketAddr, amount: Amount, key: u64) -> Self {
+    pub fn new(server: SocketAddr, amount: FlowAmount, key: u64) -> Self {
         Self {
             server,
             directions: Directions::Download,
@@ -76,7 +76,7 @@ impl BulkOptions {
             window: None,
             limit: None,
             key,
-            progress: Progress::default(),
+            progress: ProgressCounter::default(),
             stop: Stop::default(),
         }
     }
@@ -91,7 +91,7 @@ impl BulkOptions {
     }
 
     /// Makes the socket of a download advertise the requested window.
-    fn prepare(&self, direction: Direction, socket: TcpSocket) -> Result<TcpSocket, FlowError> {
+    fn set_window(&self, direction: Direction, socket: TcpSocket) -> Result<TcpSocket, FlowError> {
         if let Some(window) = self.window.filter(|_| direction == Direction::Download) {
             window.prepare(&SockRef::from(&socket))?;
         }
@@ -112,7 +112,7 @@ pub struct BulkReport {
     /// The directions of the payload.
     pub directions: Directions,
     /// Payload requested of each flow.
-    pub amount: Amount,
+    pub amount: FlowAmount,
     /// The requested congestion control; `None` for the senders' default.
     pub congestion_control: Option<CongestionControl>,
     /// Each flow in order: downloads, then uploads.
@@ -204,7 +204,7 @@ impl BulkReport {
 pub async fn bulk(options: &BulkOptions) -> BulkReport {
     let mut tasks = JoinSet::new();
     // Arranging takes a round trip per upload, which must not count as part of the transfer.
-    let mut arranged = arrange::uploads(options).await;
+    let mut arranged = arrange::arrange_uploads(options).await;
     let begin = Instant::now();
     let mut index = 0;
     for &direction in options.directions.each() {
@@ -218,7 +218,7 @@ pub async fn bulk(options: &BulkOptions) -> BulkReport {
             // Opened on this thread: the socket stays in its network namespace wherever the task
             // runs.
             let socket = flow::open(options.server, &local);
-            let socket = socket.and_then(|socket| options.prepare(direction, socket));
+            let socket = socket.and_then(|socket| options.set_window(direction, socket));
             let arranged = match direction {
                 Direction::Upload => arranged.pop(),
                 Direction::Download => None,

@@ -7,17 +7,17 @@
 use serde::Serialize;
 use thiserror::Error;
 
-use crate::metric::{Better, Metric};
-use crate::run_report::Report;
-use stats::Summary;
-use stats::{Bootstrap, Intervals, standard_deviation, student_t};
+use crate::metric::{ImprovementDirection, RunMetric};
+use crate::run_report::MeterReport;
+use stats::SampleSummary;
+use stats::{Bootstrap, ConfidenceIntervals, standard_deviation, student_t};
 
 /// The runs of one variant, read from one file.
 #[derive(Debug, Clone)]
-pub struct Runs {
+pub struct RunFile {
     file: String,
     workload: String,
-    reports: Vec<Report>,
+    reports: Vec<MeterReport>,
 }
 
 /// The reason why files cannot be compared.
@@ -62,7 +62,7 @@ pub enum CompareError {
 
 /// The comparison of all files, metric by metric.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Comparison {
+pub struct RunComparison {
     /// The traffic of all runs.
     pub workload: String,
     /// Seed of the bootstrap's random numbers; the same seed gives the same intervals.
@@ -76,26 +76,26 @@ pub struct Comparison {
 pub struct MetricComparison {
     /// The metric and its unit.
     #[serde(flatten)]
-    pub metric: Metric,
+    pub metric: RunMetric,
     /// Each file that has the metric, in the order given.
-    pub files: Vec<Figures>,
+    pub files: Vec<MetricFigures>,
 }
 
 /// One metric of one file.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Figures {
+pub struct MetricFigures {
     /// Name of the file, as given.
     pub file: String,
     /// Number of incomplete runs, which are excluded.
     pub incomplete: usize,
     /// Mean, median and extremes over the complete runs.
-    pub summary: Summary,
+    pub summary: SampleSummary,
     /// Standard deviation, if there are at least two runs.
     pub standard_deviation: Option<f64>,
     /// Student's t intervals of the mean, if there are at least two runs.
-    pub student_t: Option<Intervals>,
+    pub student_t: Option<ConfidenceIntervals>,
     /// Bootstrap intervals of the mean, if there are at least two runs.
-    pub bootstrap: Option<Intervals>,
+    pub bootstrap: Option<ConfidenceIntervals>,
     /// Improvement over the first file; `None` for that file itself, and for metrics that have no
     /// better direction.
     pub gain: Option<Gain>,
@@ -108,17 +108,17 @@ pub struct Gain {
     /// The ratio of the means.
     pub ratio: f64,
     /// Bootstrap intervals of the ratio.
-    pub bootstrap: Option<Intervals>,
+    pub bootstrap: Option<ConfidenceIntervals>,
 }
 
-impl Runs {
+impl RunFile {
     /// Parses the reports in `text`, one after the other, from a file named `file`.
     ///
     /// # Errors
     /// [`CompareError::Foreign`], [`CompareError::Empty`] or, if the runs had different traffic,
     /// [`CompareError::Mixed`].
     pub fn read(file: &str, text: &str) -> Result<Self, CompareError> {
-        let reports: Result<Vec<Report>, _> =
+        let reports: Result<Vec<MeterReport>, _> =
             serde_json::Deserializer::from_str(text).into_iter().collect();
         let file = file.to_owned();
         let reports =
@@ -144,12 +144,12 @@ impl Runs {
         })
     }
 
-    fn complete(&self) -> impl Iterator<Item = &Report> {
+    fn complete(&self) -> impl Iterator<Item = &MeterReport> {
         self.reports.iter().filter(|report| report.is_complete())
     }
 
-    fn samples(&self, metric: Metric) -> Vec<f64> {
-        let value = |report: &Report| {
+    fn samples(&self, metric: RunMetric) -> Vec<f64> {
+        let value = |report: &MeterReport| {
             report.metrics().into_iter().find(|(name, _)| *name == metric).map(|(_, value)| value)
         };
         self.complete().filter_map(value).collect()
@@ -161,9 +161,9 @@ impl Runs {
 /// # Errors
 /// [`CompareError::Mixed`] if the traffic differed, [`CompareError::Incomplete`] if a file has no
 /// complete run.
-pub fn compare(files: &[Runs], seed: u64) -> Result<Comparison, CompareError> {
+pub fn compare(files: &[RunFile], seed: u64) -> Result<RunComparison, CompareError> {
     let Some(first) = files.first() else {
-        return Ok(Comparison { workload: String::new(), seed, metrics: Vec::new() });
+        return Ok(RunComparison { workload: String::new(), seed, metrics: Vec::new() });
     };
     for runs in files {
         first.same(&runs.file, runs.workload.clone())?;
@@ -174,27 +174,27 @@ pub fn compare(files: &[Runs], seed: u64) -> Result<Comparison, CompareError> {
             });
         }
     }
-    let metrics = first.complete().next().map(Report::metrics).unwrap_or_default();
+    let metrics = first.complete().next().map(MeterReport::metrics).unwrap_or_default();
     let mut bootstrap = Bootstrap::new(seed);
     let compared = metrics.into_iter().map(|(metric, _)| {
         let figures = files.iter().filter_map(|runs| figures(metric, first, runs, &mut bootstrap));
         MetricComparison { metric, files: figures.collect() }
     });
-    Ok(Comparison { workload: first.workload.clone(), seed, metrics: compared.collect() })
+    Ok(RunComparison { workload: first.workload.clone(), seed, metrics: compared.collect() })
 }
 
 fn figures(
-    metric: Metric,
-    first: &Runs,
-    runs: &Runs,
+    metric: RunMetric,
+    first: &RunFile,
+    runs: &RunFile,
     bootstrap: &mut Bootstrap,
-) -> Option<Figures> {
+) -> Option<MetricFigures> {
     let samples = runs.samples(metric);
     let base = first.samples(metric);
-    Some(Figures {
+    Some(MetricFigures {
         file: runs.file.clone(),
         incomplete: runs.reports.len() - runs.complete().count(),
-        summary: Summary::of(&samples)?,
+        summary: SampleSummary::of(&samples)?,
         standard_deviation: standard_deviation(&samples),
         student_t: student_t(&samples),
         bootstrap: bootstrap.mean(&samples),
@@ -206,11 +206,16 @@ fn figures(
     })
 }
 
-fn gain(metric: Metric, base: &[f64], samples: &[f64], bootstrap: &mut Bootstrap) -> Option<Gain> {
+fn gain(
+    metric: RunMetric,
+    base: &[f64],
+    samples: &[f64],
+    bootstrap: &mut Bootstrap,
+) -> Option<Gain> {
     let (above, below) = match metric.better() {
-        Better::Higher => (samples, base),
-        Better::Lower => (base, samples),
-        Better::Neither => return None,
+        ImprovementDirection::Higher => (samples, base),
+        ImprovementDirection::Lower => (base, samples),
+        ImprovementDirection::Neither => return None,
     };
     let below_mean = stats::mean(below).filter(|mean| *mean > 0.0)?;
     let ratio = stats::mean(above)? / below_mean;

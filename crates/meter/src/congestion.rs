@@ -101,14 +101,14 @@ impl CongestionControl {
 /// it later: the kernel never takes that back (`sk_pacing_status`). Every kernel has Reno and
 /// allows it to every user.
 #[derive(Debug, Clone)]
-pub(crate) struct Unpaced {
+pub(crate) struct ListenerControl {
     /// The listener's original congestion control; `None` if it could not be replaced.
     default: Option<CongestionControl>,
 }
 
-impl Unpaced {
+impl ListenerControl {
     /// Makes the connections that `listener` will accept begin with Reno.
-    pub(crate) fn begin(listener: &SockRef<'_>) -> Self {
+    pub(crate) fn start_with_reno(listener: &SockRef<'_>) -> Self {
         let default = current(listener);
         let set = listener.set_tcp_congestion(RENO.as_bytes());
         Self { default: default.filter(|_| set.is_ok()) }
@@ -119,7 +119,7 @@ impl Unpaced {
     ///
     /// # Errors
     /// As [`CongestionControl::check`], for `wanted` only.
-    pub(crate) fn settle(
+    pub(crate) fn set_control(
         &self,
         socket: &SockRef<'_>,
         wanted: Option<&CongestionControl>,
@@ -195,12 +195,12 @@ mod tests {
         let accepted = |wanted: Option<&CongestionControl>| {
             let listener = TcpListener::bind("127.0.0.1:0").unwrap();
             let default = current(&SockRef::from(&listener)).unwrap();
-            let unpaced = Unpaced::begin(&SockRef::from(&listener));
+            let unpaced = ListenerControl::start_with_reno(&SockRef::from(&listener));
             let _client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
             let (stream, _) = listener.accept().unwrap();
             let socket = SockRef::from(&stream);
             assert_eq!(current(&socket).unwrap().as_str(), RENO);
-            unpaced.settle(&socket, wanted).unwrap();
+            unpaced.set_control(&socket, wanted).unwrap();
             (current(&socket).unwrap(), default)
         };
         let (got, default) = accepted(None);

@@ -2,45 +2,45 @@
 
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 
-use crate::answer::{Answer, Receipt};
+use crate::answer::{Receipt, ServerAnswer};
 use crate::flow::{self, FlowError};
 use crate::frame;
-use crate::payload::{Payload, Side};
-use crate::request::{Request, Work};
+use crate::payload::{Payload, PayloadSide};
+use crate::request::{MeterRequest, RequestedWork};
 use crate::sender::SenderReport;
-use crate::stream::Sink;
+use crate::stream::PayloadSink;
 
 /// Runs a whole download, from the request to the end of both directions. Counts the payload in
 /// `moved` as it arrives.
-pub(crate) async fn whole<S: AsyncRead + AsyncWrite + Unpin>(
+pub(crate) async fn run<S: AsyncRead + AsyncWrite + Unpin>(
     stream: &mut S,
-    request: &Request,
+    request: &MeterRequest,
     moved: &mut u64,
 ) -> Result<SenderReport, FlowError> {
     let asked = match request.work {
-        Work::Download { amount, .. } => amount.bytes(),
+        RequestedWork::Download { amount, .. } => amount.bytes(),
         _ => None,
     };
-    payload(stream, request, asked, |_, sink| {
+    receive_payload(stream, request, asked, |_, sink| {
         *moved = sink.received();
         Ok(())
     })
     .await?;
-    part(stream, *moved).await
+    finish(stream, *moved).await
 }
 
 /// Sends the request, then receives and checks the payload: exactly `asked` bytes if given. Calls
 /// `arrived` after each read.
-pub(crate) async fn payload<S: AsyncRead + AsyncWrite + Unpin>(
+pub(crate) async fn receive_payload<S: AsyncRead + AsyncWrite + Unpin>(
     stream: &mut S,
-    request: &Request,
+    request: &MeterRequest,
     asked: Option<u64>,
-    mut arrived: impl FnMut(&S, &Sink) -> Result<(), FlowError>,
+    mut arrived: impl FnMut(&S, &PayloadSink) -> Result<(), FlowError>,
 ) -> Result<(), FlowError> {
     let sent = stream.write_all(&request.encode()).await;
     sent.map_err(FlowError::broken("sending the request"))?;
     flow::read_accepted(stream).await?;
-    let mut sink = Sink::new(Payload::new(request.key, Side::Server));
+    let mut sink = PayloadSink::new(Payload::new(request.key, PayloadSide::Server));
     let mut end: u64 = 0;
     let whole = loop {
         let head = frame::read_head(stream).await.map_err(FlowError::broken("receiving"))?;
@@ -53,7 +53,7 @@ pub(crate) async fn payload<S: AsyncRead + AsyncWrite + Unpin>(
         if let Some(asked) = asked.filter(|asked| end > *asked) {
             return Err(FlowError::TooLong { asked });
         }
-        if !block(stream, &mut sink, end, &mut arrived).await? {
+        if !receive_block(stream, &mut sink, end, &mut arrived).await? {
             break false;
         }
     };
@@ -66,11 +66,11 @@ pub(crate) async fn payload<S: AsyncRead + AsyncWrite + Unpin>(
 }
 
 /// Reads up to stream offset `end`. Returns false if the stream ended earlier.
-async fn block<S: AsyncRead + Unpin>(
+async fn receive_block<S: AsyncRead + Unpin>(
     stream: &mut S,
-    sink: &mut Sink,
+    sink: &mut PayloadSink,
     end: u64,
-    arrived: &mut impl FnMut(&S, &Sink) -> Result<(), FlowError>,
+    arrived: &mut impl FnMut(&S, &PayloadSink) -> Result<(), FlowError>,
 ) -> Result<bool, FlowError> {
     while sink.received() < end {
         let read = sink.read(stream, end).await;
@@ -84,13 +84,13 @@ async fn block<S: AsyncRead + Unpin>(
 
 /// Half-closes, reads the server's figures, which must agree with the `moved` bytes, and waits for
 /// the end.
-pub(crate) async fn part<S: AsyncRead + AsyncWrite + Unpin>(
+pub(crate) async fn finish<S: AsyncRead + AsyncWrite + Unpin>(
     stream: &mut S,
     moved: u64,
 ) -> Result<SenderReport, FlowError> {
     stream.shutdown().await.map_err(FlowError::broken("closing"))?;
     let sender = match flow::read_answer(stream).await? {
-        Answer::Sent(sender) => sender,
+        ServerAnswer::Sent(sender) => sender,
         found => return Err(FlowError::Unexpected { found }),
     };
     let receipt = Receipt { bytes: moved, first_wrong: None, span: Default::default() };

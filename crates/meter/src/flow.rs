@@ -8,9 +8,9 @@ use thiserror::Error;
 use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::net::{TcpSocket, TcpStream};
 
-use crate::answer::{ANSWER_LEN, Answer, AnswerError, Receipt, Refusal};
+use crate::answer::{ANSWER_LEN, AnswerError, Receipt, RequestRefusal, ServerAnswer};
 use crate::http::HttpError;
-use crate::patience::patiently;
+use crate::patience::with_idle_limit;
 use crate::request::MAGIC;
 use crate::sockets::{SocketError, SocketOptions};
 use crate::stream::read_end;
@@ -51,7 +51,7 @@ pub(crate) enum FlowError {
     },
     /// The server rejected the request.
     #[error("{0}")]
-    Refused(Refusal),
+    Refused(RequestRefusal),
     /// The bytes received are not an answer.
     #[error(transparent)]
     Answer(#[from] AnswerError),
@@ -62,7 +62,7 @@ pub(crate) enum FlowError {
     #[error("unexpected answer from the server: {found:?}")]
     Unexpected {
         /// The answer as decoded.
-        found: Answer,
+        found: ServerAnswer,
     },
     /// The stream ended before all bytes had arrived.
     #[error("the stream ended after {received} of {asked} bytes")]
@@ -114,23 +114,25 @@ pub(crate) async fn connect(socket: TcpSocket, server: SocketAddr) -> Result<Tcp
 }
 
 /// Lets the connection end normally, after both ends have closed.
-pub(crate) fn in_order(stream: &TcpStream) -> Result<(), FlowError> {
+pub(crate) fn disable_reset_on_drop(stream: &TcpStream) -> Result<(), FlowError> {
     let set = SockRef::from(stream).set_linger(None);
     set.map_err(|error| FlowError::Socket { error })
 }
 
 /// Reads an answer; a refusal is an error.
-pub(crate) async fn read_answer<R: AsyncRead + Unpin>(reader: &mut R) -> Result<Answer, FlowError> {
+pub(crate) async fn read_answer<R: AsyncRead + Unpin>(
+    reader: &mut R,
+) -> Result<ServerAnswer, FlowError> {
     let mut wire = [0; ANSWER_LEN];
     let (magic, rest) = wire.split_at_mut(MAGIC.len());
     let broken = || FlowError::broken("waiting for the server's answer");
-    patiently(reader.read_exact(magic)).await.map_err(broken())?;
+    with_idle_limit(reader.read_exact(magic)).await.map_err(broken())?;
     // Another program's reply may be shorter than an answer.
     if *magic == MAGIC {
-        patiently(reader.read_exact(rest)).await.map_err(broken())?;
+        with_idle_limit(reader.read_exact(rest)).await.map_err(broken())?;
     }
-    match Answer::decode(&wire)? {
-        Answer::Refused(refusal) => Err(FlowError::Refused(refusal)),
+    match ServerAnswer::decode(&wire)? {
+        ServerAnswer::Refused(refusal) => Err(FlowError::Refused(refusal)),
         answer => Ok(answer),
     }
 }
@@ -138,7 +140,7 @@ pub(crate) async fn read_answer<R: AsyncRead + Unpin>(reader: &mut R) -> Result<
 /// Reads the answer that precedes payload.
 pub(crate) async fn read_accepted<R: AsyncRead + Unpin>(reader: &mut R) -> Result<(), FlowError> {
     match read_answer(reader).await? {
-        Answer::Accepted => Ok(()),
+        ServerAnswer::Accepted => Ok(()),
         found => Err(FlowError::Unexpected { found }),
     }
 }

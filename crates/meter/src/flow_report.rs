@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use units::{BitRate, ByteCount};
 
 use crate::direction::Direction;
-use crate::outcome::Outcome;
+use crate::outcome::FlowOutcome;
 use crate::sender::SenderReport;
 
 /// One flow of a bulk transfer.
@@ -20,7 +20,7 @@ pub struct FlowReport {
     /// The client's address and port, once connected.
     pub client: Option<SocketAddr>,
     /// The outcome of the flow.
-    pub outcome: Outcome,
+    pub outcome: FlowOutcome,
     /// Bytes requested; `None` for a flow limited by time.
     pub asked_bytes: Option<u64>,
     /// Bytes received, as reported by the receiver. In an upload that did not complete this is the
@@ -58,7 +58,7 @@ impl FlowReport {
             flow,
             direction,
             client: None,
-            outcome: Outcome::Unfinished,
+            outcome: FlowOutcome::Unfinished,
             asked_bytes,
             moved_bytes: 0,
             start: Duration::ZERO,
@@ -72,7 +72,7 @@ impl FlowReport {
     }
 
     /// Records the outcome and the total time, and computes the goodput.
-    pub(crate) fn close(&mut self, outcome: Outcome, total: Duration) {
+    pub(crate) fn close(&mut self, outcome: FlowOutcome, total: Duration) {
         self.outcome = outcome;
         self.total = total;
         self.goodput = BitRate::average(ByteCount::new(self.moved_bytes), total);

@@ -6,7 +6,7 @@ use std::io;
 
 use tokio::io::{AsyncRead, AsyncReadExt};
 
-use crate::patience::patiently;
+use crate::patience::with_idle_limit;
 
 /// Size of a block's head in bytes.
 pub const HEAD_LEN: usize = 4;
@@ -19,7 +19,7 @@ pub fn head(length: usize) -> [u8; HEAD_LEN] {
 /// Reads the head of the next block; `None` if the stream ends there.
 pub(crate) async fn read_head<R: AsyncRead + Unpin>(reader: &mut R) -> io::Result<Option<u32>> {
     let mut bytes = [0; HEAD_LEN];
-    match patiently(reader.read_exact(&mut bytes)).await {
+    match with_idle_limit(reader.read_exact(&mut bytes)).await {
         Ok(_) => Ok(Some(u32::from_be_bytes(bytes))),
         Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(None),
         Err(error) => Err(error),

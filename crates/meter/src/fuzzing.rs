@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use crate::http::RequestHead;
-use crate::payload::{Payload, Side};
-use crate::request::{REQUEST_LEN, Request, Work};
+use crate::payload::{Payload, PayloadSide};
+use crate::request::{MeterRequest, REQUEST_LEN, RequestedWork};
 use crate::udp::receiver::{UdpReceiver, fill};
 use crate::udp_plan::HEAD_LEN;
 
@@ -22,10 +22,11 @@ pub fn request(bytes: &[u8]) {
         assert_eq!(again, Ok(head));
     }
     let Some((wire, datagrams)) = bytes.split_first_chunk::<REQUEST_LEN>() else { return };
-    let Ok(request) = Request::decode(wire) else { return };
+    let Ok(request) = MeterRequest::decode(wire) else { return };
     assert_eq!(request.encode(), *wire, "only what is encoded like this is a request");
-    let Work::Udp(plan) = request.work else { return };
-    let (payload, length) = (Payload::new(request.key, Side::Client), usize::from(plan.length));
+    let RequestedWork::Udp(plan) = request.work else { return };
+    let (payload, length) =
+        (Payload::new(request.key, PayloadSide::Client), usize::from(plan.length));
     let planned = plan.datagrams().min(PLANNED);
     let (mut receiver, mut handed) = (UdpReceiver::new(payload, length, planned), 0);
     let mut datagram = vec![0; length];

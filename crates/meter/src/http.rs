@@ -13,11 +13,11 @@ use tokio::io::{AsyncBufRead, AsyncBufReadExt, AsyncReadExt};
 
 use self::head::HEAD_MAX;
 use crate::congestion::CongestionControl;
-use crate::patience::patiently;
+use crate::patience::with_idle_limit;
 
 /// An object as named by the target of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Object {
+pub(crate) struct RequestedObject {
     pub(crate) key: u64,
     pub(crate) size: u64,
     pub(crate) congestion_control: Option<CongestionControl>,
@@ -29,7 +29,7 @@ pub(crate) struct Object {
 /// The parsed head of a request for an object.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct RequestHead {
-    pub(crate) object: Object,
+    pub(crate) object: RequestedObject,
     /// Set if the connection stays open after the reply.
     pub(crate) persistent: bool,
 }
@@ -77,7 +77,7 @@ pub(crate) async fn read_head<R: AsyncBufRead + Unpin>(
     // Bounds the memory for a peer that never ends its head.
     let mut limited = reader.take(HEAD_MAX as u64);
     while !bytes.ends_with(b"\r\n\r\n") {
-        if patiently(limited.read_until(b'\n', &mut bytes)).await? == 0 {
+        if with_idle_limit(limited.read_until(b'\n', &mut bytes)).await? == 0 {
             let cut = io::Error::new(io::ErrorKind::InvalidData, "the reply's head has no end");
             return if bytes.is_empty() { Ok(None) } else { Err(cut) };
         }
@@ -86,7 +86,7 @@ pub(crate) async fn read_head<R: AsyncBufRead + Unpin>(
     text.map(Some).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
 }
 
-impl Object {
+impl RequestedObject {
     fn target(&self) -> String {
         let path = format!("/object/{:016x}/{}", self.key, self.size);
         let name = self.congestion_control.as_ref().map(|name| format!("cc={name}"));
@@ -119,10 +119,10 @@ impl RequestHead {
     }
 
     pub(crate) fn decode(head: &str) -> Result<Self, HttpError> {
-        let request = head::Request::parse(head.as_bytes()).ok().flatten();
-        let head::Request { method, target, persistent } =
+        let request = head::ParsedRequest::parse(head.as_bytes()).ok().flatten();
+        let head::ParsedRequest { method, target, persistent } =
             request.ok_or_else(|| HttpError::foreign(head))?;
-        let object = Object::of_target(target).filter(|_| method == "GET");
+        let object = RequestedObject::of_target(target).filter(|_| method == "GET");
         let object = object.ok_or_else(|| HttpError::Target { target: target.to_owned() })?;
         Ok(Self { object, persistent })
     }
@@ -139,9 +139,9 @@ impl ResponseHead {
     }
 
     pub(crate) fn decode(head: &str) -> Result<Self, HttpError> {
-        let response = head::Response::parse(head.as_bytes()).ok().flatten();
+        let response = head::ParsedResponse::parse(head.as_bytes()).ok().flatten();
         let response = response.ok_or_else(|| HttpError::foreign(head))?;
-        let head::Response { status, reason, length, persistent, .. } = response;
+        let head::ParsedResponse { status, reason, length, persistent, .. } = response;
         if status != 200 {
             return Err(HttpError::Status { status: format!("{status} {reason}") });
         }
@@ -177,7 +177,7 @@ mod tests {
         #[test]
         fn heads_read_back(key: u64, size: u64, persistent: bool, name in prop::option::of("[a-z]{1,15}"), fresh: Option<u32>) {
             let congestion_control = name.map(|name| name.parse().unwrap());
-            let head = RequestHead { object: Object { key, size, congestion_control, fresh }, persistent };
+            let head = RequestHead { object: RequestedObject { key, size, congestion_control, fresh }, persistent };
             for version in ["1.0", "1.1"] {
                 prop_assert_eq!(RequestHead::decode(&head.encode(version, "host")), Ok(head.clone()));
             }

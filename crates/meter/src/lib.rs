@@ -53,24 +53,24 @@ pub mod udp;
 mod udp_plan;
 pub mod window;
 
-pub use amount::Amount;
+pub use amount::FlowAmount;
 pub use bulk::{BulkOptions, BulkReport, DirectionSum, bulk};
-pub use compare::{Comparison, Runs, compare};
+pub use compare::{RunComparison, RunFile, compare};
 pub use congestion::{CongestionControl, CongestionError};
 pub use direction::{Direction, Directions};
 pub use flow_report::FlowReport;
-pub use outcome::{Outcome, Progress};
+pub use outcome::{FlowOutcome, ProgressCounter};
 pub use page::{HttpMode, PageOptions, PageReport, page};
 pub use payload::fresh_key;
 pub use rr::{RrOptions, RrReport, request_reply};
-pub use run_report::Report;
+pub use run_report::MeterReport;
 pub use sender::SenderReport;
 pub use server::{ServeError, serve};
 pub use stop::Stop;
 pub use swarm::{SwarmOptions, SwarmReport, swarm};
 pub use udp::{UdpOptions, UdpReport, udp};
 pub use udp_plan::{DATAGRAMS_MAX, UdpCounts, UdpPlan};
-pub use window::{Window, WindowError};
+pub use window::{ReceiveWindow, WindowError};
 
 /// Default TCP port of a meter server. Different from iperf3's, so that both can run together.
 pub const DEFAULT_PORT: u16 = 5259;

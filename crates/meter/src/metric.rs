@@ -3,12 +3,12 @@
 use serde::Serialize;
 use units::{BitRate, ByteCount};
 
-use crate::amount::Amount;
+use crate::amount::FlowAmount;
 use crate::bulk::BulkReport;
 use crate::direction::Directions;
 use crate::page::PageReport;
 use crate::rr::RrReport;
-use crate::run_report::Report;
+use crate::run_report::MeterReport;
 use crate::udp::{UdpFlow, UdpReport};
 use stats::mean;
 
@@ -16,7 +16,7 @@ use stats::mean;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(tag = "metric", rename_all = "snake_case")]
 #[non_exhaustive]
-pub enum Metric {
+pub enum RunMetric {
     /// Bits per second, over all flows.
     GoodputBitsPerSecond,
     /// Seconds until everything was done.
@@ -39,24 +39,26 @@ pub enum Metric {
 
 /// The direction in which a metric improves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Better {
+pub(crate) enum ImprovementDirection {
     Higher,
     Lower,
     /// No improvement factor makes sense.
     Neither,
 }
 
-impl Metric {
-    pub(crate) fn better(self) -> Better {
+impl RunMetric {
+    pub(crate) fn better(self) -> ImprovementDirection {
         match self {
-            Self::GoodputBitsPerSecond => Better::Higher,
-            Self::JainIndex | Self::RetransmittedSegments | Self::LossRatio => Better::Neither,
-            _ => Better::Lower,
+            Self::GoodputBitsPerSecond => ImprovementDirection::Higher,
+            Self::JainIndex | Self::RetransmittedSegments | Self::LossRatio => {
+                ImprovementDirection::Neither
+            }
+            _ => ImprovementDirection::Lower,
         }
     }
 }
 
-impl Report {
+impl MeterReport {
     /// Describes the traffic. Runs with the same description can be compared.
     pub(crate) fn workload(&self) -> String {
         match self {
@@ -74,7 +76,7 @@ impl Report {
     }
 
     /// The metrics of this run, in display order.
-    pub(crate) fn metrics(&self) -> Vec<(Metric, f64)> {
+    pub(crate) fn metrics(&self) -> Vec<(RunMetric, f64)> {
         match self {
             Self::Bulk(report) => bulk_metrics(report),
             Self::Rr(report) => rr_metrics(report),
@@ -86,8 +88,8 @@ impl Report {
 
 fn bulk_workload(report: &BulkReport) -> String {
     let amount = match report.amount {
-        Amount::Bytes(bytes) => bytes.to_string(),
-        Amount::Time(time) => format!("{} s", time.as_secs_f64()),
+        FlowAmount::Bytes(bytes) => bytes.to_string(),
+        FlowAmount::Time(time) => format!("{} s", time.as_secs_f64()),
     };
     let way = match report.directions {
         Directions::Download => "downloads",
@@ -97,19 +99,19 @@ fn bulk_workload(report: &BulkReport) -> String {
     format!("{} {way} of {amount} each", report.flows.len())
 }
 
-fn bulk_metrics(report: &BulkReport) -> Vec<(Metric, f64)> {
+fn bulk_metrics(report: &BulkReport) -> Vec<(RunMetric, f64)> {
     let mut metrics = Vec::new();
     if let Some(goodput) = report.goodput {
-        metrics.push((Metric::GoodputBitsPerSecond, goodput.bits_per_second() as f64));
+        metrics.push((RunMetric::GoodputBitsPerSecond, goodput.bits_per_second() as f64));
     }
-    metrics.push((Metric::CompletionSeconds, report.total.as_secs_f64()));
+    metrics.push((RunMetric::CompletionSeconds, report.total.as_secs_f64()));
     // The index of a single flow is always 1.
     if let (Some(jain), 2..) = (report.jain_index, report.flows.len()) {
-        metrics.push((Metric::JainIndex, jain));
+        metrics.push((RunMetric::JainIndex, jain));
     }
     let sums = report.sums.iter().filter_map(|sum| sum.retransmitted_segments);
     let retransmitted = sums.map(|segments| segments as f64).reduce(|sum, it| sum + it);
-    metrics.extend(retransmitted.map(|sum| (Metric::RetransmittedSegments, sum)));
+    metrics.extend(retransmitted.map(|sum| (RunMetric::RetransmittedSegments, sum)));
     metrics
 }
 
@@ -123,16 +125,16 @@ fn udp_workload(report: &UdpReport) -> String {
     )
 }
 
-fn udp_metrics(report: &UdpReport) -> Vec<(Metric, f64)> {
+fn udp_metrics(report: &UdpReport) -> Vec<(RunMetric, f64)> {
     let sum = |of: fn(&UdpFlow) -> u64| report.flows.iter().map(|it| of(it) as f64).sum::<f64>();
     let (sent, lost) = (sum(|flow| flow.sent), sum(|flow| flow.lost));
     let jitter = report.flows.iter().filter_map(|flow| flow.counts.jitter);
     let jitter: Vec<f64> = jitter.map(|jitter| jitter.as_secs_f64()).collect();
     let mut metrics = Vec::new();
     if sent > 0.0 {
-        metrics.push((Metric::LossRatio, lost / sent));
+        metrics.push((RunMetric::LossRatio, lost / sent));
     }
-    metrics.extend(mean(&jitter).map(|jitter| (Metric::JitterSeconds, jitter)));
+    metrics.extend(mean(&jitter).map(|jitter| (RunMetric::JitterSeconds, jitter)));
     metrics
 }
 
@@ -142,20 +144,20 @@ fn page_workload(report: &PageReport) -> String {
     format!("a page of {}", sizes.collect::<Vec<String>>().join(", "))
 }
 
-fn page_metrics(report: &PageReport) -> Vec<(Metric, f64)> {
-    let mut metrics = vec![(Metric::CompletionSeconds, report.total.as_secs_f64())];
+fn page_metrics(report: &PageReport) -> Vec<(RunMetric, f64)> {
+    let mut metrics = vec![(RunMetric::CompletionSeconds, report.total.as_secs_f64())];
     if let Some(times) = report.object_seconds {
-        metrics.push((Metric::MeanObjectSeconds, times.mean));
+        metrics.push((RunMetric::MeanObjectSeconds, times.mean));
     }
     metrics
 }
 
-fn rr_metrics(report: &RrReport) -> Vec<(Metric, f64)> {
+fn rr_metrics(report: &RrReport) -> Vec<(RunMetric, f64)> {
     let mut metrics = Vec::new();
     if let Some(times) = report.response_seconds {
-        metrics.push((Metric::MedianResponseSeconds, times.median));
-        metrics.push((Metric::P99ResponseSeconds, times.p99));
+        metrics.push((RunMetric::MedianResponseSeconds, times.median));
+        metrics.push((RunMetric::P99ResponseSeconds, times.p99));
     }
-    metrics.push((Metric::CompletionSeconds, report.total.as_secs_f64()));
+    metrics.push((RunMetric::CompletionSeconds, report.total.as_secs_f64()));
     metrics
 }

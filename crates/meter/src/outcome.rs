@@ -6,13 +6,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use serde::{Deserialize, Serialize};
 
 use crate::flow::FlowError;
-use crate::stop::Early;
+use crate::stop::EarlyEnd;
 
 /// The outcome of a flow.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "state", rename_all = "snake_case")]
 #[non_exhaustive]
-pub enum Outcome {
+pub enum FlowOutcome {
     /// Every byte arrived and was correct, and both ends closed in order.
     Complete,
     /// The time limit was reached first.
@@ -33,21 +33,21 @@ pub enum Outcome {
     },
 }
 
-impl Outcome {
+impl FlowOutcome {
     /// Returns true if everything arrived and was verified.
     pub fn is_complete(&self) -> bool {
         *self == Self::Complete
     }
 
     /// Derives the outcome from the result of a flow, or from the reason why it has none.
-    pub(crate) fn of(ended: Result<Result<(), FlowError>, Early>) -> Self {
+    pub(crate) fn of(ended: Result<Result<(), FlowError>, EarlyEnd>) -> Self {
         match ended {
             Ok(Ok(())) => Self::Complete,
             Ok(Err(FlowError::Truncated { .. })) => Self::Truncated,
             Ok(Err(FlowError::Corrupt { offset })) => Self::Corrupt { offset },
             Ok(Err(error)) => Self::Failed { error: error.to_string() },
-            Err(Early::Limit) => Self::Unfinished,
-            Err(Early::Stopped) => Self::Interrupted,
+            Err(EarlyEnd::Limit) => Self::Unfinished,
+            Err(EarlyEnd::Stopped) => Self::Interrupted,
         }
     }
 }
@@ -55,9 +55,9 @@ impl Outcome {
 /// A counter updated by a running measurement and readable from anywhere: bytes received for a bulk
 /// transfer, replies for request/reply.
 #[derive(Debug, Clone, Default)]
-pub struct Progress(Arc<AtomicU64>);
+pub struct ProgressCounter(Arc<AtomicU64>);
 
-impl Progress {
+impl ProgressCounter {
     /// Returns the number counted so far.
     pub fn get(&self) -> u64 {
         self.0.load(Ordering::Relaxed)

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use shaping::Schedule;
+use shaping::VirtualSchedule;
 use units::{BitRate, ByteCount, Instant};
 
 /// Maximum time that a delayed sender may catch up.
@@ -17,13 +17,13 @@ const BLOCK_MIN: u64 = 1000;
 #[derive(Debug, Clone)]
 pub(crate) struct Pacer {
     rate: Option<BitRate>,
-    schedule: Schedule,
+    schedule: VirtualSchedule,
 }
 
 impl Pacer {
     /// Creates a pacer for `rate`; `None` for no cap.
     pub(crate) fn new(rate: Option<BitRate>) -> Self {
-        Self { rate, schedule: Schedule::default() }
+        Self { rate, schedule: VirtualSchedule::default() }
     }
 
     /// Returns the number of bytes to write at once, at most `most`.

@@ -14,10 +14,10 @@ use tokio::time::Instant;
 use units::ByteCount;
 
 use crate::congestion::CongestionControl;
-use crate::outcome::{Outcome, Progress};
-use crate::page::connection::Connection;
-use crate::stop::{Early, Stop};
-use stats::Summary;
+use crate::outcome::{FlowOutcome, ProgressCounter};
+use crate::page::connection::PageConnection;
+use crate::stop::{EarlyEnd, Stop};
+use stats::SampleSummary;
 
 /// The HTTP version, and its use of connections.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -58,7 +58,7 @@ pub struct PageOptions {
     /// Payload key; a new one for each run.
     pub key: u64,
     /// Counts complete objects while the page loads.
-    pub progress: Progress,
+    pub progress: ProgressCounter,
     /// Ends the measurement early; the report has what was measured so far.
     pub stop: Stop,
 }
@@ -71,7 +71,7 @@ pub struct ObjectReport {
     /// Index of the connection, from 0; `None` if the object was never requested.
     pub connection: Option<u32>,
     /// The outcome of this object's transfer.
-    pub outcome: Outcome,
+    pub outcome: FlowOutcome,
     /// Size of the object in bytes.
     pub bytes: u64,
     /// From the start of the page until this object's start: until its connection was opened, if it
@@ -104,7 +104,7 @@ pub struct PageReport {
     #[serde(rename = "total_seconds", with = "crate::json::seconds")]
     pub total: Duration,
     /// Times of the complete objects, in seconds.
-    pub object_seconds: Option<Summary>,
+    pub object_seconds: Option<SampleSummary>,
 }
 
 impl PageReport {
@@ -115,19 +115,19 @@ impl PageReport {
 }
 
 /// A page being loaded, shared by its connections.
-pub(crate) struct Loading {
+pub(crate) struct PageLoad {
     pub(crate) options: PageOptions,
     pub(crate) start: Instant,
     next: AtomicUsize,
     objects: Mutex<Vec<ObjectReport>>,
 }
 
-impl Loading {
+impl PageLoad {
     fn new(options: &PageOptions) -> Self {
         let object = |(object, bytes): (u32, &ByteCount)| ObjectReport {
             object,
             connection: None,
-            outcome: Outcome::Unfinished,
+            outcome: FlowOutcome::Unfinished,
             bytes: bytes.get(),
             start: None,
             first_byte: None,
@@ -142,13 +142,13 @@ impl Loading {
     }
 
     /// Takes the next object that has not been requested; `None` after the last one.
-    pub(crate) fn take(&self) -> Option<usize> {
+    pub(crate) fn next_object(&self) -> Option<usize> {
         let index = self.next.fetch_add(1, Ordering::Relaxed);
         (index < self.options.objects.len()).then_some(index)
     }
 
     /// Updates the report on an object.
-    pub(crate) fn note(&self, object: usize, write: impl FnOnce(&mut ObjectReport)) {
+    pub(crate) fn update_object(&self, object: usize, write: impl FnOnce(&mut ObjectReport)) {
         // A panic elsewhere cannot leave a half-written report.
         let mut objects = self.objects.lock().unwrap_or_else(PoisonError::into_inner);
         write(&mut objects[object]);
@@ -167,7 +167,7 @@ impl Loading {
             connections: self.options.connections,
             congestion_control: self.options.congestion_control.clone(),
             total: last.unwrap_or(ended - self.start),
-            object_seconds: Summary::of(&times),
+            object_seconds: SampleSummary::of(&times),
             objects,
         }
     }
@@ -175,20 +175,20 @@ impl Loading {
 
 /// Loads a page. Errors are in the report, object by object.
 pub async fn page(options: &PageOptions) -> PageReport {
-    let loading = Arc::new(Loading::new(options));
+    let loading = Arc::new(PageLoad::new(options));
     let wanted = u32::try_from(options.objects.len()).unwrap_or(u32::MAX);
     let mut tasks = JoinSet::new();
     for index in 0..options.connections.min(wanted) {
-        tasks.spawn(Connection::new(Arc::clone(&loading), index).run());
+        tasks.spawn(PageConnection::new(Arc::clone(&loading), index).run());
     }
     let all = async { while tasks.join_next().await.is_some() {} };
     // Objects not complete at the limit stay "unfinished".
     let ended = options.stop.limited(options.limit.unwrap_or(Duration::MAX), all).await;
     let mut report = loading.report(Instant::now());
-    if ended == Err(Early::Stopped) {
+    if ended == Err(EarlyEnd::Stopped) {
         let objects = report.objects.iter_mut();
-        let unfinished = objects.filter(|object| object.outcome == Outcome::Unfinished);
-        unfinished.for_each(|object| object.outcome = Outcome::Interrupted);
+        let unfinished = objects.filter(|object| object.outcome == FlowOutcome::Unfinished);
+        unfinished.for_each(|object| object.outcome = FlowOutcome::Interrupted);
     }
     report
 }

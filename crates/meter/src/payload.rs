@@ -16,7 +16,7 @@ const STRIDE: usize = 8 * WORD;
 /// The direction of a stream. The two directions of a flow never carry the same bytes, so data
 /// echoed back is not mistaken for the answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Side {
+pub enum PayloadSide {
     /// From the client to the server.
     Client,
     /// From the server to the client.
@@ -40,11 +40,11 @@ pub struct Payload {
 
 impl Payload {
     /// The stream that `side` sends in a flow with this `key`.
-    pub fn new(key: u64, side: Side) -> Self {
+    pub fn new(key: u64, side: PayloadSide) -> Self {
         // Data that is echoed back must not pass for the other side's.
         let lane = match side {
-            Side::Client => 1,
-            Side::Server => 2,
+            PayloadSide::Client => 1,
+            PayloadSide::Server => 2,
         };
         Self { key: mix(key.wrapping_add(mix(lane))) }
     }
@@ -113,25 +113,25 @@ impl Payload {
     }
 
     /// Returns the bytes before the first whole word, and the index of that word.
-    fn head(self, offset: u64, length: usize) -> (u64, Head) {
+    fn head(self, offset: u64, length: usize) -> (u64, LeadingBytes) {
         let start = offset as usize % WORD;
         if start == 0 {
-            return (offset / WORD as u64, Head { bytes: [0; WORD], start: 0, end: 0 });
+            return (offset / WORD as u64, LeadingBytes { bytes: [0; WORD], start: 0, end: 0 });
         }
         let end = WORD.min(start.saturating_add(length));
         let index = offset / WORD as u64;
-        (index + 1, Head { bytes: self.word(index).to_le_bytes(), start, end })
+        (index + 1, LeadingBytes { bytes: self.word(index).to_le_bytes(), start, end })
     }
 }
 
 /// The part of a word before a word boundary.
-struct Head {
+struct LeadingBytes {
     bytes: [u8; WORD],
     start: usize,
     end: usize,
 }
 
-impl Head {
+impl LeadingBytes {
     fn len(&self) -> usize {
         self.end - self.start
     }
@@ -177,13 +177,16 @@ mod tests {
     #[test]
     fn sides_and_flows_differ() {
         let of = |key, side| bytes(Payload::new(key, side), 0, 64);
-        assert_ne!(of(1, Side::Client), of(1, Side::Server));
-        assert_ne!(of(flow_key(1, 0), Side::Client), of(flow_key(1, 1), Side::Client));
+        assert_ne!(of(1, PayloadSide::Client), of(1, PayloadSide::Server));
+        assert_ne!(
+            of(flow_key(1, 0), PayloadSide::Client),
+            of(flow_key(1, 1), PayloadSide::Client)
+        );
     }
 
     #[test]
     fn a_byte_does_not_depend_on_the_way_to_it() {
-        let payload = Payload::new(7, Side::Client);
+        let payload = Payload::new(7, PayloadSide::Client);
         let whole = bytes(payload, 0, 200);
         for start in 0..100 {
             assert_eq!(bytes(payload, start, 100), whole[start as usize..start as usize + 100]);
@@ -193,7 +196,7 @@ mod tests {
     proptest! {
         #[test]
         fn what_was_filled_verifies(key: u64, offset in 0..u64::MAX / 2, length in 0usize..500) {
-            let payload = Payload::new(key, Side::Server);
+            let payload = Payload::new(key, PayloadSide::Server);
             prop_assert_eq!(payload.first_difference(offset, &bytes(payload, offset, length)), None);
         }
 
@@ -202,7 +205,7 @@ mod tests {
             key: u64, offset in 0..u64::MAX / 2, length in 1usize..500,
             at: prop::sample::Index, later: prop::sample::Index, flip in 1u8..,
         ) {
-            let payload = Payload::new(key, Side::Client);
+            let payload = Payload::new(key, PayloadSide::Client);
             let mut data = bytes(payload, offset, length);
             let first = at.index(length);
             data[first] ^= flip;

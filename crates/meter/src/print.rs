@@ -10,15 +10,15 @@ mod udp;
 use core::fmt;
 use std::time::Duration;
 
-use report::{Csv, dash};
+use report::{CsvText, dash};
 use units::BitRate;
 
 use crate::direction::Direction;
-use crate::outcome::Outcome;
-use crate::run_report::Report;
+use crate::outcome::FlowOutcome;
+use crate::run_report::MeterReport;
 use crate::swarm::SwarmReport;
 
-impl fmt::Display for Report {
+impl fmt::Display for MeterReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&match self {
             Self::Bulk(report) => bulk::text(report),
@@ -35,7 +35,7 @@ impl fmt::Display for SwarmReport {
     }
 }
 
-impl Report {
+impl MeterReport {
     /// Returns CSV: a line for each flow, request, object or direction of this run. Run 1 begins
     /// with the names of the columns.
     pub fn csv(&self, run: u32) -> String {
@@ -45,7 +45,7 @@ impl Report {
             Self::Page(_) => &page::COLUMNS,
             Self::Udp(_) => &udp::COLUMNS,
         };
-        let mut csv = if run == 1 { Csv::new(names) } else { Csv::continued(names.len()) };
+        let mut csv = if run == 1 { CsvText::new(names) } else { CsvText::continued(names.len()) };
         match self {
             Self::Bulk(report) => bulk::csv(&mut csv, run, report),
             Self::Rr(report) => rr::csv(&mut csv, run, report),
@@ -76,7 +76,7 @@ pub(crate) fn size(bytes: u64) -> String {
     }
 }
 
-fn way(direction: Direction) -> &'static str {
+fn direction_label(direction: Direction) -> &'static str {
     match direction {
         Direction::Download => "down",
         Direction::Upload => "up",
@@ -84,26 +84,26 @@ fn way(direction: Direction) -> &'static str {
 }
 
 /// An outcome in words, for the tables.
-fn outcome(outcome: &Outcome) -> String {
+fn outcome(outcome: &FlowOutcome) -> String {
     match outcome {
-        Outcome::Complete => "complete, verified".to_owned(),
-        Outcome::Unfinished => "unfinished at the time limit".to_owned(),
-        Outcome::Interrupted => "interrupted".to_owned(),
-        Outcome::Truncated => "truncated".to_owned(),
-        Outcome::Corrupt { offset } => format!("corrupt from byte {offset}"),
-        Outcome::Failed { error } => format!("failed: {error}"),
+        FlowOutcome::Complete => "complete, verified".to_owned(),
+        FlowOutcome::Unfinished => "unfinished at the time limit".to_owned(),
+        FlowOutcome::Interrupted => "interrupted".to_owned(),
+        FlowOutcome::Truncated => "truncated".to_owned(),
+        FlowOutcome::Corrupt { offset } => format!("corrupt from byte {offset}"),
+        FlowOutcome::Failed { error } => format!("failed: {error}"),
     }
 }
 
 /// The state of an outcome for CSV, the same word as in the JSON.
-fn state(outcome: &Outcome) -> &'static str {
+fn state(outcome: &FlowOutcome) -> &'static str {
     match outcome {
-        Outcome::Complete => "complete",
-        Outcome::Unfinished => "unfinished",
-        Outcome::Interrupted => "interrupted",
-        Outcome::Truncated => "truncated",
-        Outcome::Corrupt { .. } => "corrupt",
-        Outcome::Failed { .. } => "failed",
+        FlowOutcome::Complete => "complete",
+        FlowOutcome::Unfinished => "unfinished",
+        FlowOutcome::Interrupted => "interrupted",
+        FlowOutcome::Truncated => "truncated",
+        FlowOutcome::Corrupt { .. } => "corrupt",
+        FlowOutcome::Failed { .. } => "failed",
     }
 }
 

@@ -27,12 +27,12 @@ use std::time::Duration;
 use thiserror::Error;
 use units::{BitRate, ByteCount};
 
-use crate::amount::Amount;
+use crate::amount::FlowAmount;
 use crate::congestion::{CongestionControl, NAME_MAX};
 use crate::direction::Directions;
 use crate::sockets::SocketOptions;
 use crate::udp_plan::{DATAGRAMS_MAX, HEAD_LEN, UdpPlan};
-use crate::window::{Window, WindowError};
+use crate::window::{ReceiveWindow, WindowError};
 
 /// Size of an encoded request in bytes.
 pub const REQUEST_LEN: usize = 80;
@@ -43,30 +43,30 @@ pub(crate) const VERSION: u8 = 3;
 
 /// A request to the server to do some work on this connection.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Request {
+pub struct MeterRequest {
     /// Payload key, for both directions.
     pub key: u64,
     /// Options of the server's socket. Buffers of 2^32 bytes or more cannot be requested; no kernel
     /// has them.
     pub sockets: SocketOptions,
     /// The work that is requested.
-    pub work: Work,
+    pub work: RequestedWork,
 }
 
 /// The work to do on a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Work {
+pub enum RequestedWork {
     /// The server sends, the client verifies.
     Download {
         /// Payload to send; a time is at most 2^64 nanoseconds.
-        amount: Amount,
+        amount: FlowAmount,
         /// Maximum sending rate of the server; a cap of zero means none.
         cap: Option<BitRate>,
     },
     /// The client sends, the server verifies.
     Upload {
         /// Payload that the client will send.
-        amount: Amount,
+        amount: FlowAmount,
     },
     /// `count` times, the client sends a request and the server a reply.
     RequestReply {
@@ -81,7 +81,7 @@ pub enum Work {
     Udp(UdpPlan),
     /// The server listens on a separate port for an upload, and holds this receive window there.
     /// The connection stays open until that is done.
-    Listen(Window),
+    Listen(ReceiveWindow),
 }
 
 /// An error in decoding a request.
@@ -147,7 +147,7 @@ pub enum RequestError {
     },
 }
 
-impl Request {
+impl MeterRequest {
     /// Encodes the request for the wire.
     pub fn encode(&self) -> [u8; REQUEST_LEN] {
         let mut wire = [0; REQUEST_LEN];
@@ -166,22 +166,22 @@ impl Request {
 
     fn encode_work(&self, wire: &mut [u8; REQUEST_LEN]) {
         match self.work {
-            Work::Download { amount, cap } => {
+            RequestedWork::Download { amount, cap } => {
                 wire[5] = 1;
                 encode_amount(amount, wire);
                 let cap = cap.map_or(0, BitRate::bits_per_second);
                 wire[64..72].copy_from_slice(&cap.to_be_bytes());
             }
-            Work::Upload { amount } => {
+            RequestedWork::Upload { amount } => {
                 wire[5] = 2;
                 encode_amount(amount, wire);
             }
-            Work::Udp(plan) => encode_udp(&plan, wire),
-            Work::Listen(window) => {
+            RequestedWork::Udp(plan) => encode_udp(&plan, wire),
+            RequestedWork::Listen(window) => {
                 wire[5] = 5;
                 wire[24..32].copy_from_slice(&u64::from(window).to_be_bytes());
             }
-            Work::RequestReply { request, reply, count } => {
+            RequestedWork::RequestReply { request, reply, count } => {
                 wire[5] = 3;
                 wire[24..32].copy_from_slice(&request.to_be_bytes());
                 wire[32..40].copy_from_slice(&reply.to_be_bytes());
@@ -203,31 +203,31 @@ impl Request {
             return Err(RequestError::Version { found: wire[4] });
         }
         let work = decode_work(wire)?;
-        zero(wire, 7, 8)?;
-        zero(wire, 60, 64)?;
+        expect_zero(wire, 7, 8)?;
+        expect_zero(wire, 60, 64)?;
         let sockets = SocketOptions {
             congestion_control: decode_name(wire)?,
             send_buffer: decode_buffer(wire, 72),
             receive_buffer: decode_buffer(wire, 76),
         };
-        Ok(Self { key: integer(wire, 8), sockets, work })
+        Ok(Self { key: read_u64(wire, 8), sockets, work })
     }
 }
 
-fn encode_amount(amount: Amount, wire: &mut [u8; REQUEST_LEN]) {
+fn encode_amount(amount: FlowAmount, wire: &mut [u8; REQUEST_LEN]) {
     let (kind, number) = match amount {
-        Amount::Bytes(bytes) => (0, bytes.get()),
-        Amount::Time(time) => (1, u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)),
+        FlowAmount::Bytes(bytes) => (0, bytes.get()),
+        FlowAmount::Time(time) => (1, u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)),
     };
     wire[6] = kind;
     wire[16..24].copy_from_slice(&number.to_be_bytes());
 }
 
-fn decode_amount(wire: &[u8; REQUEST_LEN]) -> Result<Amount, RequestError> {
-    let number = integer(wire, 16);
+fn decode_amount(wire: &[u8; REQUEST_LEN]) -> Result<FlowAmount, RequestError> {
+    let number = read_u64(wire, 16);
     match wire[6] {
-        0 => Ok(Amount::Bytes(ByteCount::new(number))),
-        1 => Ok(Amount::Time(Duration::from_nanos(number))),
+        0 => Ok(FlowAmount::Bytes(ByteCount::new(number))),
+        1 => Ok(FlowAmount::Time(Duration::from_nanos(number))),
         found => Err(RequestError::Amount { found }),
     }
 }
@@ -238,46 +238,46 @@ fn buffer(size: Option<ByteCount>) -> [u8; 4] {
 }
 
 fn decode_buffer(wire: &[u8; REQUEST_LEN], at: usize) -> Option<ByteCount> {
-    let size = small(wire, at);
+    let size = read_u32(wire, at);
     (size > 0).then(|| ByteCount::new(size.into()))
 }
 
-fn decode_work(wire: &[u8; REQUEST_LEN]) -> Result<Work, RequestError> {
+fn decode_work(wire: &[u8; REQUEST_LEN]) -> Result<RequestedWork, RequestError> {
     match wire[5] {
         1 => {
-            zero(wire, 24, 44)?;
-            let cap = Some(integer(wire, 64)).filter(|&cap| cap > 0);
+            expect_zero(wire, 24, 44)?;
+            let cap = Some(read_u64(wire, 64)).filter(|&cap| cap > 0);
             let cap = cap.map(BitRate::from_bits_per_second);
-            Ok(Work::Download { amount: decode_amount(wire)?, cap })
+            Ok(RequestedWork::Download { amount: decode_amount(wire)?, cap })
         }
         2 => {
-            zero(wire, 24, 44)?;
-            zero(wire, 64, 72)?;
-            Ok(Work::Upload { amount: decode_amount(wire)? })
+            expect_zero(wire, 24, 44)?;
+            expect_zero(wire, 64, 72)?;
+            Ok(RequestedWork::Upload { amount: decode_amount(wire)? })
         }
         3 => {
-            zero(wire, 6, 8)?;
-            zero(wire, 16, 24)?;
-            zero(wire, 64, 72)?;
+            expect_zero(wire, 6, 8)?;
+            expect_zero(wire, 16, 24)?;
+            expect_zero(wire, 64, 72)?;
             decode_request_reply(wire)
         }
         4 => {
-            zero(wire, 32, 44)?;
+            expect_zero(wire, 32, 44)?;
             decode_udp(wire)
         }
         5 => {
-            zero(wire, 6, 8)?;
-            zero(wire, 16, 24)?;
-            zero(wire, 32, 44)?;
-            zero(wire, 64, 72)?;
-            Ok(Work::Listen(Window::try_from(integer(wire, 24))?))
+            expect_zero(wire, 6, 8)?;
+            expect_zero(wire, 16, 24)?;
+            expect_zero(wire, 32, 44)?;
+            expect_zero(wire, 64, 72)?;
+            Ok(RequestedWork::Listen(ReceiveWindow::try_from(read_u64(wire, 24))?))
         }
         found => Err(RequestError::Kind { found }),
     }
 }
 
 fn encode_udp(plan: &UdpPlan, wire: &mut [u8; REQUEST_LEN]) {
-    encode_amount(Amount::Time(plan.time), wire);
+    encode_amount(FlowAmount::Time(plan.time), wire);
     wire[5] = 4;
     wire[6] = match plan.directions {
         Directions::Download => 1,
@@ -288,8 +288,8 @@ fn encode_udp(plan: &UdpPlan, wire: &mut [u8; REQUEST_LEN]) {
     wire[64..72].copy_from_slice(&plan.rate.bits_per_second().to_be_bytes());
 }
 
-fn decode_udp(wire: &[u8; REQUEST_LEN]) -> Result<Work, RequestError> {
-    let (length, rate, direction) = (integer(wire, 24), integer(wire, 64), wire[6]);
+fn decode_udp(wire: &[u8; REQUEST_LEN]) -> Result<RequestedWork, RequestError> {
+    let (length, rate, direction) = (read_u64(wire, 24), read_u64(wire, 64), wire[6]);
     let foreign = || RequestError::Udp { length, rate, direction };
     let directions = match direction {
         1 => Directions::Download,
@@ -300,22 +300,22 @@ fn decode_udp(wire: &[u8; REQUEST_LEN]) -> Result<Work, RequestError> {
     let plan = UdpPlan {
         rate: BitRate::from_bits_per_second(rate),
         length: u16::try_from(length).map_err(|_| foreign())?,
-        time: Duration::from_nanos(integer(wire, 16)),
+        time: Duration::from_nanos(read_u64(wire, 16)),
         directions,
     };
     // The receiver keeps a bit for each planned datagram, so their number must be bounded.
     let fits = usize::from(plan.length) >= HEAD_LEN && plan.datagrams() <= DATAGRAMS_MAX;
-    if fits { Ok(Work::Udp(plan)) } else { Err(foreign()) }
+    if fits { Ok(RequestedWork::Udp(plan)) } else { Err(foreign()) }
 }
 
-fn decode_request_reply(wire: &[u8; REQUEST_LEN]) -> Result<Work, RequestError> {
-    let (request, reply, count) = (integer(wire, 24), integer(wire, 32), small(wire, 40));
+fn decode_request_reply(wire: &[u8; REQUEST_LEN]) -> Result<RequestedWork, RequestError> {
+    let (request, reply, count) = (read_u64(wire, 24), read_u64(wire, 32), read_u32(wire, 40));
     let size = request.max(reply);
     // Both ends compute stream offsets up to size × count.
     if size.checked_mul(u64::from(count)).is_none() {
         return Err(RequestError::TooMuch { count, size });
     }
-    Ok(Work::RequestReply { request, reply, count })
+    Ok(RequestedWork::RequestReply { request, reply, count })
 }
 
 fn decode_name(wire: &[u8; REQUEST_LEN]) -> Result<Option<CongestionControl>, RequestError> {
@@ -332,20 +332,20 @@ fn decode_name(wire: &[u8; REQUEST_LEN]) -> Result<Option<CongestionControl>, Re
     name.parse().map(Some).map_err(|_| RequestError::CongestionName)
 }
 
-fn zero(wire: &[u8; REQUEST_LEN], from: usize, to: usize) -> Result<(), RequestError> {
+fn expect_zero(wire: &[u8; REQUEST_LEN], from: usize, to: usize) -> Result<(), RequestError> {
     match wire[from..to].iter().position(|&byte| byte != 0) {
         Some(at) => Err(RequestError::NotZero { offset: from + at }),
         None => Ok(()),
     }
 }
 
-fn integer(wire: &[u8; REQUEST_LEN], at: usize) -> u64 {
+fn read_u64(wire: &[u8; REQUEST_LEN], at: usize) -> u64 {
     let mut bytes = [0; 8];
     bytes.copy_from_slice(&wire[at..at + 8]);
     u64::from_be_bytes(bytes)
 }
 
-fn small(wire: &[u8; REQUEST_LEN], at: usize) -> u32 {
+fn read_u32(wire: &[u8; REQUEST_LEN], at: usize) -> u32 {
     let mut bytes = [0; 4];
     bytes.copy_from_slice(&wire[at..at + 4]);
     u32::from_be_bytes(bytes)
@@ -357,20 +357,20 @@ mod tests {
 
     use super::*;
 
-    fn amount() -> impl Strategy<Value = Amount> {
+    fn amount() -> impl Strategy<Value = FlowAmount> {
         prop_oneof![
-            any::<u64>().prop_map(|bytes| Amount::Bytes(ByteCount::new(bytes))),
-            any::<u64>().prop_map(|nanos| Amount::Time(Duration::from_nanos(nanos))),
+            any::<u64>().prop_map(|bytes| FlowAmount::Bytes(ByteCount::new(bytes))),
+            any::<u64>().prop_map(|nanos| FlowAmount::Time(Duration::from_nanos(nanos))),
         ]
     }
 
-    fn work() -> impl Strategy<Value = Work> {
+    fn work() -> impl Strategy<Value = RequestedWork> {
         let cap = prop::option::of((1..u64::MAX).prop_map(BitRate::from_bits_per_second));
         prop_oneof![
-            (amount(), cap).prop_map(|(amount, cap)| Work::Download { amount, cap }),
-            amount().prop_map(|amount| Work::Upload { amount }),
+            (amount(), cap).prop_map(|(amount, cap)| RequestedWork::Download { amount, cap }),
+            amount().prop_map(|amount| RequestedWork::Upload { amount }),
             (1u64..100_000_000, 100u16.., 0u64..10_000_000_000, 0usize..3).prop_map(
-                |(rate, length, nanos, way)| Work::Udp(UdpPlan {
+                |(rate, length, nanos, way)| RequestedWork::Udp(UdpPlan {
                     rate: BitRate::from_bits_per_second(rate),
                     length,
                     time: Duration::from_nanos(nanos),
@@ -378,9 +378,9 @@ mod tests {
                 })
             ),
             (any::<u32>(), any::<u32>(), any::<u32>()).prop_map(|(request, reply, count)| {
-                Work::RequestReply { request: request.into(), reply: reply.into(), count }
+                RequestedWork::RequestReply { request: request.into(), reply: reply.into(), count }
             }),
-            (2048u64..65_536).prop_map(|window| Work::Listen(window.try_into().unwrap())),
+            (2048u64..65_536).prop_map(|window| RequestedWork::Listen(window.try_into().unwrap())),
         ]
     }
 
@@ -392,8 +392,8 @@ mod tests {
         })
     }
 
-    fn request() -> impl Strategy<Value = Request> {
-        (any::<u64>(), sockets(), work()).prop_map(|(key, sockets, work)| Request {
+    fn request() -> impl Strategy<Value = MeterRequest> {
+        (any::<u64>(), sockets(), work()).prop_map(|(key, sockets, work)| MeterRequest {
             key,
             sockets,
             work,
@@ -402,14 +402,14 @@ mod tests {
 
     #[test]
     fn the_wire_format_is_fixed() {
-        let request = Request {
+        let request = MeterRequest {
             key: 0x0102_0304_0506_0708,
             sockets: SocketOptions {
                 congestion_control: Some("bbr".parse().unwrap()),
                 send_buffer: None,
                 receive_buffer: Some(ByteCount::new(8192)),
             },
-            work: Work::RequestReply { request: 1000, reply: 10_000, count: 5 },
+            work: RequestedWork::RequestReply { request: 1000, reply: 10_000, count: 5 },
         };
         let mut wire = [0; REQUEST_LEN];
         wire[..16].copy_from_slice(b"SKYM\x03\x03\0\0\x01\x02\x03\x04\x05\x06\x07\x08");
@@ -423,12 +423,12 @@ mod tests {
 
     #[test]
     fn every_foreign_field_has_its_own_error() {
-        let work = Work::Upload { amount: Amount::Bytes(ByteCount::new(9)) };
-        let good = Request { key: 1, sockets: SocketOptions::default(), work };
+        let work = RequestedWork::Upload { amount: FlowAmount::Bytes(ByteCount::new(9)) };
+        let good = MeterRequest { key: 1, sockets: SocketOptions::default(), work };
         let with = |at: usize, byte: u8| {
             let mut wire = good.encode();
             wire[at] = byte;
-            Request::decode(&wire).unwrap_err()
+            MeterRequest::decode(&wire).unwrap_err()
         };
         assert_eq!(with(0, b'G'), RequestError::Magic { found: *b"GKYM" });
         assert_eq!(with(4, 1), RequestError::Version { found: 1 });
@@ -443,16 +443,16 @@ mod tests {
 
     #[test]
     fn a_sum_beyond_64_bits_is_refused() {
-        let work = Work::RequestReply { request: 1, reply: u64::MAX, count: 2 };
-        let wire = Request { key: 1, sockets: SocketOptions::default(), work }.encode();
+        let work = RequestedWork::RequestReply { request: 1, reply: u64::MAX, count: 2 };
+        let wire = MeterRequest { key: 1, sockets: SocketOptions::default(), work }.encode();
         let error = RequestError::TooMuch { count: 2, size: u64::MAX };
-        assert_eq!(Request::decode(&wire), Err(error));
+        assert_eq!(MeterRequest::decode(&wire), Err(error));
     }
 
     proptest! {
         #[test]
         fn what_was_encoded_decodes(request in request()) {
-            prop_assert_eq!(Request::decode(&request.encode()), Ok(request));
+            prop_assert_eq!(MeterRequest::decode(&request.encode()), Ok(request));
         }
 
         #[test]
@@ -461,11 +461,11 @@ mod tests {
         ) {
             let mut wire = request.encode();
             wire[at] = byte;
-            if let Ok(read) = Request::decode(&wire) {
+            if let Ok(read) = MeterRequest::decode(&wire) {
                 prop_assert_eq!(read.encode(), wire);
             }
             wire[48..].copy_from_slice(&noise);
-            let _ = Request::decode(&wire);
+            let _ = MeterRequest::decode(&wire);
         }
     }
 }

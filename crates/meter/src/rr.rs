@@ -9,16 +9,16 @@ use tokio::net::{TcpSocket, TcpStream};
 use tokio::task::JoinSet;
 use units::ByteCount;
 
-use crate::answer::Answer;
+use crate::answer::ServerAnswer;
 use crate::congestion::CongestionControl;
 use crate::flow::{self, FlowError};
-use crate::outcome::{Outcome, Progress};
-use crate::payload::{Payload, Side, flow_key};
-use crate::request::{Request, Work};
+use crate::outcome::{FlowOutcome, ProgressCounter};
+use crate::payload::{Payload, PayloadSide, flow_key};
+use crate::request::{MeterRequest, RequestedWork};
 use crate::sockets::SocketOptions;
 use crate::stop::Stop;
-use crate::stream::{Sink, Source};
-use stats::Summary;
+use crate::stream::{PayloadSink, PayloadSource};
+use stats::SampleSummary;
 
 /// The options of a request/reply measurement. Each connection sends its next request when the
 /// reply to the previous one is complete; the connections run in parallel.
@@ -41,7 +41,7 @@ pub struct RrOptions {
     /// Payload key; a new one for each run.
     pub key: u64,
     /// Counts complete replies while the requests run.
-    pub progress: Progress,
+    pub progress: ProgressCounter,
     /// Ends the measurement early; the report has what was measured so far.
     pub stop: Stop,
 }
@@ -56,7 +56,7 @@ impl RrOptions {
 
 /// A request with a complete reply.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Response {
+pub struct RrResponse {
     /// Index of the connection, from 0.
     pub connection: u32,
     /// Index of the request on that connection, from 0. The time of number 0 includes connecting.
@@ -69,11 +69,11 @@ pub struct Response {
 
 /// The report on one connection.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct ConnectionReport {
+pub struct RrConnectionReport {
     /// Index of the connection, from 0.
     pub connection: u32,
     /// The outcome of the connection.
-    pub outcome: Outcome,
+    pub outcome: FlowOutcome,
     /// Number of requests it was to make.
     pub asked: u32,
     /// From before connecting until connected.
@@ -83,7 +83,7 @@ pub struct ConnectionReport {
     #[serde(rename = "total_seconds", with = "crate::json::seconds")]
     pub total: Duration,
     /// The answered requests, in order.
-    pub responses: Vec<Response>,
+    pub responses: Vec<RrResponse>,
 }
 
 /// The result of a request/reply measurement.
@@ -98,16 +98,16 @@ pub struct RrReport {
     /// Payload bytes of each reply.
     pub reply_bytes: u64,
     /// Each connection, in order of its index.
-    pub connections: Vec<ConnectionReport>,
+    pub connections: Vec<RrConnectionReport>,
     /// The time of the slowest connection.
     #[serde(rename = "total_seconds", with = "crate::json::seconds")]
     pub total: Duration,
     /// Response times in seconds, over all connections; `None` if no reply was complete.
-    pub response_seconds: Option<Summary>,
+    pub response_seconds: Option<SampleSummary>,
 }
 
 impl RrReport {
-    fn new(options: &RrOptions, mut connections: Vec<ConnectionReport>) -> Self {
+    fn new(options: &RrOptions, mut connections: Vec<RrConnectionReport>) -> Self {
         connections.sort_by_key(|connection| connection.connection);
         let responses = connections.iter().flat_map(|connection| &connection.responses);
         let times: Vec<f64> = responses.map(|response| response.time.as_secs_f64()).collect();
@@ -118,7 +118,7 @@ impl RrReport {
             reply_bytes: options.reply.get(),
             total: connections.iter().map(|c| c.total).max().unwrap_or_default(),
             connections,
-            response_seconds: Summary::of(&times),
+            response_seconds: SampleSummary::of(&times),
         }
     }
 
@@ -162,19 +162,20 @@ async fn run(
     index: u32,
     asked: u32,
     socket: Result<TcpSocket, FlowError>,
-) -> ConnectionReport {
-    let mut report = ConnectionReport {
+) -> RrConnectionReport {
+    let mut report = RrConnectionReport {
         connection: index,
-        outcome: Outcome::Unfinished,
+        outcome: FlowOutcome::Unfinished,
         asked,
         connect: None,
         total: Duration::ZERO,
         responses: Vec::new(),
     };
     let start = Instant::now();
-    let mut connection = Connection { options: &options, start, ended: None, report: &mut report };
+    let mut connection =
+        RrConnection { options: &options, start, ended: None, report: &mut report };
     let limit = options.limit.unwrap_or(Duration::MAX);
-    let outcome = Outcome::of(options.stop.limited(limit, connection.run(socket)).await);
+    let outcome = FlowOutcome::of(options.stop.limited(limit, connection.run(socket)).await);
     let ended = connection.ended.unwrap_or_else(Instant::now);
     report.outcome = outcome;
     report.total = ended - start;
@@ -183,22 +184,22 @@ async fn run(
 
 /// A running connection. It records its state continuously, so that it can be dropped at the time
 /// limit.
-struct Connection<'a> {
+struct RrConnection<'a> {
     options: &'a RrOptions,
     start: Instant,
     /// Completion time of the last reply.
     ended: Option<Instant>,
-    report: &'a mut ConnectionReport,
+    report: &'a mut RrConnectionReport,
 }
 
-impl Connection<'_> {
+impl RrConnection<'_> {
     async fn run(&mut self, socket: Result<TcpSocket, FlowError>) -> Result<(), FlowError> {
         let mut stream = flow::connect(socket?, self.options.server).await?;
         self.report.connect = Some(self.start.elapsed());
         let key = flow_key(self.options.key, self.report.connection.into());
         self.begin(&mut stream, key).await?;
-        let mut source = Source::new(Payload::new(key, Side::Client));
-        let mut sink = Sink::new(Payload::new(key, Side::Server));
+        let mut source = PayloadSource::new(Payload::new(key, PayloadSide::Client));
+        let mut sink = PayloadSink::new(Payload::new(key, PayloadSide::Server));
         let mut since = self.start;
         for index in 0..self.report.asked {
             self.send_request(&mut stream, &mut source, index).await?;
@@ -209,22 +210,22 @@ impl Connection<'_> {
             self.read_reply(&mut stream, &mut sink, index).await?;
             let now = Instant::now();
             let connection = self.report.connection;
-            self.report.responses.push(Response { connection, index, time: now - since });
+            self.report.responses.push(RrResponse { connection, index, time: now - since });
             self.options.progress.add(1);
             since = now;
         }
         self.ended = Some(since);
         self.close(&mut stream).await?;
-        flow::in_order(&stream)
+        flow::disable_reset_on_drop(&stream)
     }
 
     async fn begin(&self, stream: &mut TcpStream, key: u64) -> Result<(), FlowError> {
-        let work = Work::RequestReply {
+        let work = RequestedWork::RequestReply {
             request: self.options.request.get(),
             reply: self.options.reply.get(),
             count: self.report.asked,
         };
-        let request = Request { key, sockets: self.options.sockets(), work };
+        let request = MeterRequest { key, sockets: self.options.sockets(), work };
         let sent = stream.write_all(&request.encode()).await;
         sent.map_err(FlowError::broken("sending the request"))
     }
@@ -232,20 +233,20 @@ impl Connection<'_> {
     async fn send_request(
         &self,
         stream: &mut TcpStream,
-        source: &mut Source,
+        source: &mut PayloadSource,
         index: u32,
     ) -> Result<(), FlowError> {
-        let (from, to) = part(self.options.request, index);
+        let (from, to) = message_range(self.options.request, index);
         source.send(stream, from..to).await.map_err(FlowError::broken("sending a request"))
     }
 
     async fn read_reply(
         &self,
         stream: &mut TcpStream,
-        sink: &mut Sink,
+        sink: &mut PayloadSink,
         index: u32,
     ) -> Result<(), FlowError> {
-        let (_, end) = part(self.options.reply, index);
+        let (_, end) = message_range(self.options.reply, index);
         let read = sink.read_to(stream, end).await;
         read.map_err(FlowError::broken("waiting for a reply"))?;
         flow::check(sink.receipt(), end)
@@ -254,10 +255,10 @@ impl Connection<'_> {
     /// Half-closes and checks that the requests arrived unchanged.
     async fn close(&self, stream: &mut TcpStream) -> Result<(), FlowError> {
         stream.shutdown().await.map_err(FlowError::broken("closing"))?;
-        let (_, requests) = part(self.options.request, self.report.asked - 1);
-        let (_, replies) = part(self.options.reply, self.report.asked - 1);
+        let (_, requests) = message_range(self.options.request, self.report.asked - 1);
+        let (_, replies) = message_range(self.options.reply, self.report.asked - 1);
         match flow::read_answer(stream).await? {
-            Answer::Receipt(receipt) => flow::check(receipt, requests)?,
+            ServerAnswer::Receipt(receipt) => flow::check(receipt, requests)?,
             found => return Err(FlowError::Unexpected { found }),
         }
         flow::read_close(stream, replies).await
@@ -266,7 +267,7 @@ impl Connection<'_> {
 
 /// Returns the range of message number `index` in the stream. Saturates; the server rejects
 /// requests that do not fit.
-fn part(size: ByteCount, index: u32) -> (u64, u64) {
+fn message_range(size: ByteCount, index: u32) -> (u64, u64) {
     let from = size.get().saturating_mul(index.into());
     (from, from.saturating_add(size.get()))
 }

@@ -11,7 +11,7 @@ use crate::udp::UdpReport;
 /// of report.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "meter", rename_all = "snake_case")]
-pub enum Report {
+pub enum MeterReport {
     /// One or more flows of bulk data.
     Bulk(BulkReport),
     /// Requests and replies over TCP.
@@ -22,7 +22,7 @@ pub enum Report {
     Udp(UdpReport),
 }
 
-impl Report {
+impl MeterReport {
     /// Returns true if everything requested was done and verified.
     pub fn is_complete(&self) -> bool {
         match self {

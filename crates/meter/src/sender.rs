@@ -32,7 +32,7 @@ pub struct SenderReport {
 }
 
 /// Duplicates the descriptor of a socket.
-pub(crate) fn copy(socket: &impl AsFd) -> io::Result<OwnedFd> {
+pub(crate) fn duplicate_descriptor(socket: &impl AsFd) -> io::Result<OwnedFd> {
     socket.as_fd().try_clone_to_owned()
 }
 

@@ -17,16 +17,16 @@ use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 use tracing::{debug, warn};
 
-use crate::amount::Amount;
-use crate::answer::{Answer, Receipt, Refusal};
-use crate::congestion::{CongestionError, Unpaced};
-use crate::patience::patiently;
-use crate::payload::{Payload, Side};
-use crate::request::{MAGIC, REQUEST_LEN, Request, RequestError, Work};
+use crate::amount::FlowAmount;
+use crate::answer::{Receipt, RequestRefusal, ServerAnswer};
+use crate::congestion::{CongestionError, ListenerControl};
+use crate::patience::with_idle_limit;
+use crate::payload::{Payload, PayloadSide};
+use crate::request::{MAGIC, MeterRequest, REQUEST_LEN, RequestError, RequestedWork};
 use crate::sender::{self, RttMean, SenderReport};
 use crate::sockets::SocketError;
-use crate::stream::{self, Plan, Sink, Source, read_end};
-use crate::window::Window;
+use crate::stream::{self, PayloadSink, PayloadSource, SendPlan, read_end};
+use crate::window::ReceiveWindow;
 
 use self::http::HttpServeError;
 
@@ -91,7 +91,7 @@ pub enum ServeError {
 pub async fn serve(listener: std::net::TcpListener) -> Result<Infallible, ServeError> {
     let unusable = |error| ServeError::Listener { error };
     listener.set_nonblocking(true).map_err(unusable)?;
-    let unpaced = Unpaced::begin(&SockRef::from(&listener));
+    let unpaced = ListenerControl::start_with_reno(&SockRef::from(&listener));
     let listener = TcpListener::from_std(listener).map_err(unusable)?;
     let mut connections = JoinSet::new();
     loop {
@@ -115,9 +115,9 @@ pub async fn serve(listener: std::net::TcpListener) -> Result<Infallible, ServeE
     }
 }
 
-const BUSY: Answer = Answer::Refused(Refusal::Busy);
+const BUSY: ServerAnswer = ServerAnswer::Refused(RequestRefusal::Busy);
 
-async fn run(mut stream: TcpStream, client: SocketAddr, unpaced: Unpaced) {
+async fn run(mut stream: TcpStream, client: SocketAddr, unpaced: ListenerControl) {
     match handle(&mut stream, &unpaced).await {
         Ok(()) => debug!(%client, "done"),
         Err(error) => {
@@ -129,7 +129,7 @@ async fn run(mut stream: TcpStream, client: SocketAddr, unpaced: Unpaced) {
     }
 }
 
-async fn handle(stream: &mut TcpStream, unpaced: &Unpaced) -> Result<(), ServeError> {
+async fn handle(stream: &mut TcpStream, unpaced: &ListenerControl) -> Result<(), ServeError> {
     stream.set_nodelay(true)?;
     let mut wire = [0; REQUEST_LEN];
     let (magic, rest) = wire.split_at_mut(MAGIC.len());
@@ -141,68 +141,68 @@ async fn handle(stream: &mut TcpStream, unpaced: &Unpaced) -> Result<(), ServeEr
     }
     let read = timeout(REQUEST_LIMIT, stream.read_exact(rest)).await;
     read.map_err(|_| ServeError::NoRequest)??;
-    let request = Request::decode(&wire)?;
+    let request = MeterRequest::decode(&wire)?;
     let socket = SockRef::from(&*stream);
     let wanted = request.sockets.congestion_control.as_ref();
-    unpaced.settle(&socket, wanted).map_err(SocketError::from)?;
+    unpaced.set_control(&socket, wanted).map_err(SocketError::from)?;
     request.sockets.apply(&socket)?;
     work(stream, &request).await
 }
 
-async fn work(stream: &mut TcpStream, request: &Request) -> Result<(), ServeError> {
+async fn work(stream: &mut TcpStream, request: &MeterRequest) -> Result<(), ServeError> {
     match request.work {
-        Work::Download { amount, cap } => {
-            let plan = Plan { amount, cap, framed: true };
+        RequestedWork::Download { amount, cap } => {
+            let plan = SendPlan { amount, cap, framed: true };
             download(stream, request.key, &plan).await
         }
-        Work::Upload { amount } => upload(stream, request.key, amount, None).await,
-        Work::Listen(window) => upload_elsewhere(stream, window).await,
-        Work::Udp(plan) => {
+        RequestedWork::Upload { amount } => upload(stream, request.key, amount, None).await,
+        RequestedWork::Listen(window) => upload_on_own_port(stream, window).await,
+        RequestedWork::Udp(plan) => {
             let served = udp::serve(stream, request.key, &plan).await;
             served.map_err(|error| ServeError::Udp { error: error.to_string() })
         }
-        Work::RequestReply { request: asked, reply, count } => {
-            let sizes = Sizes { request: asked, reply, count };
+        RequestedWork::RequestReply { request: asked, reply, count } => {
+            let sizes = MessageSizes { request: asked, reply, count };
             request_reply(stream, request.key, sizes).await
         }
     }
 }
 
 /// Returns the refusal to send for an error; `None` once payload has moved.
-fn refusal(error: &ServeError) -> Option<Refusal> {
+fn refusal(error: &ServeError) -> Option<RequestRefusal> {
     match error {
-        ServeError::Request(RequestError::Version { .. }) => Some(Refusal::Version),
-        ServeError::Request(_) => Some(Refusal::Malformed),
+        ServeError::Request(RequestError::Version { .. }) => Some(RequestRefusal::Version),
+        ServeError::Request(_) => Some(RequestRefusal::Malformed),
         ServeError::Options(SocketError::Congestion(error)) => Some(match error {
-            CongestionError::Unknown { .. } => Refusal::CongestionUnknown,
-            CongestionError::Forbidden { .. } => Refusal::CongestionForbidden,
-            _ => Refusal::CongestionRefused,
+            CongestionError::Unknown { .. } => RequestRefusal::CongestionUnknown,
+            CongestionError::Forbidden { .. } => RequestRefusal::CongestionForbidden,
+            _ => RequestRefusal::CongestionRefused,
         }),
-        ServeError::Options(_) => Some(Refusal::BufferRefused),
+        ServeError::Options(_) => Some(RequestRefusal::BufferRefused),
         _ => None,
     }
 }
 
-async fn refuse(stream: &mut TcpStream, refusal: Refusal) -> io::Result<()> {
-    stream.write_all(&Answer::Refused(refusal).encode()).await?;
+async fn refuse(stream: &mut TcpStream, refusal: RequestRefusal) -> io::Result<()> {
+    stream.write_all(&ServerAnswer::Refused(refusal).encode()).await?;
     stream.shutdown().await?;
     let mut ignored = [0; 4096];
     while stream.read(&mut ignored).await? > 0 {}
     Ok(())
 }
 
-async fn download(stream: &mut TcpStream, key: u64, plan: &Plan) -> Result<(), ServeError> {
+async fn download(stream: &mut TcpStream, key: u64, plan: &SendPlan) -> Result<(), ServeError> {
     stream::bound_unsent(stream, plan)?;
     let mut bytes = 0;
     let mut mean = RttMean::default();
     // Sampled through a descriptor of its own, since sending keeps the stream in use.
-    let socket = sender::copy(stream)?;
+    let socket = sender::duplicate_descriptor(stream)?;
     tokio::select! {
         sent = send_and_wait(stream, key, plan, &mut bytes) => sent?,
         never = mean.watch(&socket) => match never {},
     }
     let report = SenderReport::of(stream, bytes, mean)?;
-    stream.write_all(&Answer::Sent(report).encode()).await?;
+    stream.write_all(&ServerAnswer::Sent(report).encode()).await?;
     Ok(stream.shutdown().await?)
 }
 
@@ -211,27 +211,34 @@ async fn download(stream: &mut TcpStream, key: u64, plan: &Plan) -> Result<(), S
 async fn send_and_wait(
     stream: &mut TcpStream,
     key: u64,
-    plan: &Plan,
+    plan: &SendPlan,
     bytes: &mut u64,
 ) -> Result<(), ServeError> {
-    stream.write_all(&Answer::Accepted.encode()).await?;
-    Source::new(Payload::new(key, Side::Server)).send_amount(stream, plan, bytes).await?;
+    stream.write_all(&ServerAnswer::Accepted.encode()).await?;
+    PayloadSource::new(Payload::new(key, PayloadSide::Server))
+        .send_amount(stream, plan, bytes)
+        .await?;
     // After its request the client sends nothing but the half-close.
     expect_end(stream, 0).await
 }
 
 /// Serves an upload on a port of its own, where the window can be set before the connection is
 /// made.
-async fn upload_elsewhere(stream: &mut TcpStream, window: Window) -> Result<(), ServeError> {
+async fn upload_on_own_port(
+    stream: &mut TcpStream,
+    window: ReceiveWindow,
+) -> Result<(), ServeError> {
     let Some(mut stream) = window::accept(stream, window).await? else { return Ok(()) };
     stream.set_nodelay(true)?;
     let mut wire = [0; REQUEST_LEN];
     let read = timeout(REQUEST_LIMIT, stream.read_exact(&mut wire)).await;
     read.map_err(|_| ServeError::NoRequest)??;
-    let request = Request::decode(&wire)?;
+    let request = MeterRequest::decode(&wire)?;
     request.sockets.apply(&SockRef::from(&stream))?;
     match request.work {
-        Work::Upload { amount } => upload(&mut stream, request.key, amount, Some(window)).await,
+        RequestedWork::Upload { amount } => {
+            upload(&mut stream, request.key, amount, Some(window)).await
+        }
         _ => Err(RequestError::Kind { found: wire[5] }.into()),
     }
 }
@@ -239,12 +246,12 @@ async fn upload_elsewhere(stream: &mut TcpStream, window: Window) -> Result<(), 
 async fn upload(
     stream: &mut TcpStream,
     key: u64,
-    amount: Amount,
-    window: Option<Window>,
+    amount: FlowAmount,
+    window: Option<ReceiveWindow>,
 ) -> Result<(), ServeError> {
     // An upload limited by time ends with the client's half-close.
     let bytes = amount.bytes().unwrap_or(u64::MAX);
-    let mut sink = Sink::new(Payload::new(key, Side::Client));
+    let mut sink = PayloadSink::new(Payload::new(key, PayloadSide::Client));
     let mut told: Option<Instant> = None;
     while sink.received() < bytes && sink.read(stream, bytes).await? > 0 {
         if let Some(window) = window {
@@ -252,8 +259,8 @@ async fn upload(
         }
         // The first bytes are reported at once: this is the first-byte time.
         if told.is_none_or(|told| told.elapsed() >= PROGRESS_INTERVAL) {
-            let progress = Answer::Progress { bytes: sink.received() };
-            patiently(stream.write_all(&progress.encode())).await?;
+            let progress = ServerAnswer::Progress { bytes: sink.received() };
+            with_idle_limit(stream.write_all(&progress.encode())).await?;
             told = Some(Instant::now());
         }
     }
@@ -261,16 +268,20 @@ async fn upload(
 }
 
 /// Message sizes of a request/reply connection.
-struct Sizes {
+struct MessageSizes {
     request: u64,
     reply: u64,
     count: u32,
 }
 
-async fn request_reply(stream: &mut TcpStream, key: u64, sizes: Sizes) -> Result<(), ServeError> {
-    stream.write_all(&Answer::Accepted.encode()).await?;
-    let mut sink = Sink::new(Payload::new(key, Side::Client));
-    let mut source = Source::new(Payload::new(key, Side::Server));
+async fn request_reply(
+    stream: &mut TcpStream,
+    key: u64,
+    sizes: MessageSizes,
+) -> Result<(), ServeError> {
+    stream.write_all(&ServerAnswer::Accepted.encode()).await?;
+    let mut sink = PayloadSink::new(Payload::new(key, PayloadSide::Client));
+    let mut source = PayloadSource::new(Payload::new(key, PayloadSide::Server));
     for index in 0..u64::from(sizes.count) {
         let asked = sizes.request * (index + 1);
         if !sink.read_to(stream, asked).await? {
@@ -287,7 +298,7 @@ async fn finish(stream: &mut TcpStream, receipt: Receipt, asked: u64) -> Result<
     if receipt.bytes == asked {
         expect_end(stream, asked).await?;
     }
-    stream.write_all(&Answer::Receipt(receipt).encode()).await?;
+    stream.write_all(&ServerAnswer::Receipt(receipt).encode()).await?;
     stream.shutdown().await?;
     if receipt.bytes < asked {
         return Err(ServeError::Length { found: receipt.bytes, asked });

@@ -23,7 +23,7 @@ pub struct SocketOptions {
 
 /// One of a socket's two buffers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Buffer {
+pub enum SocketBuffer {
     /// `SO_SNDBUF`.
     Send,
     /// The receive buffer, `SO_RCVBUF`.
@@ -41,7 +41,7 @@ pub enum SocketError {
     #[error("the kernel grants a {which} buffer of {granted} bytes, not {asked} (see {})", which.sysctl())]
     Buffer {
         /// Which of the two buffers.
-        which: Buffer,
+        which: SocketBuffer,
         /// Requested size in bytes.
         asked: u64,
         /// Size in bytes that the kernel granted.
@@ -59,7 +59,7 @@ pub enum SocketError {
     #[error("cannot set the {which} buffer to {asked} bytes: {error}")]
     Refused {
         /// Which of the two buffers.
-        which: Buffer,
+        which: SocketBuffer,
         /// Requested size in bytes.
         asked: u64,
         /// The error of the system call that failed.
@@ -67,7 +67,7 @@ pub enum SocketError {
     },
 }
 
-impl Buffer {
+impl SocketBuffer {
     fn sysctl(self) -> &'static str {
         match self {
             Self::Send => "net.core.wmem_max",
@@ -76,7 +76,7 @@ impl Buffer {
     }
 }
 
-impl fmt::Display for Buffer {
+impl fmt::Display for SocketBuffer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Send => "send",
@@ -92,21 +92,23 @@ impl SocketOptions {
             congestion.apply(socket)?;
         }
         if let Some(size) = self.send_buffer {
-            set(socket, Buffer::Send, size.get())?;
+            set(socket, SocketBuffer::Send, size.get())?;
         }
         if let Some(size) = self.receive_buffer {
-            set(socket, Buffer::Receive, size.get())?;
+            set(socket, SocketBuffer::Receive, size.get())?;
         }
         Ok(())
     }
 }
 
-fn set(socket: &SockRef<'_>, which: Buffer, asked: u64) -> Result<(), SocketError> {
+fn set(socket: &SockRef<'_>, which: SocketBuffer, asked: u64) -> Result<(), SocketError> {
     // The kernel takes the size as an `int`.
     let size = usize::try_from(asked).unwrap_or(usize::MAX).min(i32::MAX as usize);
     let set = || match which {
-        Buffer::Send => socket.set_send_buffer_size(size).and_then(|()| socket.send_buffer_size()),
-        Buffer::Receive => {
+        SocketBuffer::Send => {
+            socket.set_send_buffer_size(size).and_then(|()| socket.send_buffer_size())
+        }
+        SocketBuffer::Receive => {
             socket.set_recv_buffer_size(size).and_then(|()| socket.recv_buffer_size())
         }
     };

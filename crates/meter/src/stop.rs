@@ -12,7 +12,7 @@ pub struct Stop(watch::Sender<bool>);
 
 /// The reason why work ended before it was done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Early {
+pub(crate) enum EarlyEnd {
     /// The time limit was reached.
     Limit,
     /// The user stopped the measurement.
@@ -47,11 +47,11 @@ impl Stop {
         &self,
         limit: Duration,
         work: impl Future<Output = T>,
-    ) -> Result<T, Early> {
+    ) -> Result<T, EarlyEnd> {
         tokio::select! {
             biased;
-            () = self.stopped() => Err(Early::Stopped),
-            done = timeout(limit, work) => done.map_err(|_| Early::Limit),
+            () = self.stopped() => Err(EarlyEnd::Stopped),
+            done = timeout(limit, work) => done.map_err(|_| EarlyEnd::Limit),
         }
     }
 }

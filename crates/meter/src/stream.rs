@@ -10,11 +10,11 @@ use tokio::net::TcpStream;
 use tokio::time::sleep;
 use units::BitRate;
 
-use crate::amount::Amount;
+use crate::amount::FlowAmount;
 use crate::answer::Receipt;
 use crate::frame::{self, HEAD_LEN};
 use crate::pacer::Pacer;
-use crate::patience::patiently;
+use crate::patience::with_idle_limit;
 use crate::payload::Payload;
 
 /// Maximum size of one read or write, in bytes.
@@ -28,20 +28,20 @@ const TIMED_BLOCK: usize = 16 * 1024;
 const TIMED_UNSENT: u32 = 128 * 1024;
 
 /// Keeps a flow limited by time from filling its socket's buffer, by `TCP_NOTSENT_LOWAT`.
-pub(crate) fn bound_unsent(stream: &TcpStream, plan: &Plan) -> io::Result<()> {
+pub(crate) fn bound_unsent(stream: &TcpStream, plan: &SendPlan) -> io::Result<()> {
     match plan.amount {
-        Amount::Bytes(_) => Ok(()),
-        Amount::Time(_) => SockRef::from(stream).set_tcp_notsent_lowat(TIMED_UNSENT),
+        FlowAmount::Bytes(_) => Ok(()),
+        FlowAmount::Time(_) => SockRef::from(stream).set_tcp_notsent_lowat(TIMED_UNSENT),
     }
 }
 
 /// A sender of payload with a reusable buffer.
-pub(crate) struct Source {
+pub(crate) struct PayloadSource {
     payload: Payload,
     buffer: Vec<u8>,
 }
 
-impl Source {
+impl PayloadSource {
     pub(crate) fn new(payload: Payload) -> Self {
         Self { payload, buffer: vec![0; HEAD_LEN + BLOCK] }
     }
@@ -51,7 +51,7 @@ impl Source {
     pub(crate) async fn send_amount<W: AsyncWrite + Unpin>(
         &mut self,
         writer: &mut W,
-        plan: &Plan,
+        plan: &SendPlan,
         sent: &mut u64,
     ) -> io::Result<()> {
         let start = Instant::now();
@@ -66,7 +66,7 @@ impl Source {
             }
         }
         if plan.framed {
-            patiently(writer.write_all(&frame::head(0))).await?;
+            with_idle_limit(writer.write_all(&frame::head(0))).await?;
         }
         Ok(())
     }
@@ -82,7 +82,7 @@ impl Source {
         block[..HEAD_LEN].copy_from_slice(&frame::head(length));
         self.payload.fill(at, &mut block[HEAD_LEN..]);
         let from = if framed { 0 } else { HEAD_LEN };
-        patiently(writer.write_all(&block[from..])).await
+        with_idle_limit(writer.write_all(&block[from..])).await
     }
 
     /// Sends the given range of the stream.
@@ -103,38 +103,38 @@ impl Source {
 
 /// The amount that a flow sends, its rate and its framing.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Plan {
-    pub(crate) amount: Amount,
+pub(crate) struct SendPlan {
+    pub(crate) amount: FlowAmount,
     /// Maximum rate of the application's writes; `None` for no cap.
     pub(crate) cap: Option<BitRate>,
     /// Set to send in blocks with heads ([`crate::frame`]).
     pub(crate) framed: bool,
 }
 
-impl Plan {
+impl SendPlan {
     /// Returns the number of bytes that may be sent at once after `sent` bytes and `elapsed` time;
     /// `None` at the end.
     fn room(&self, sent: u64, elapsed: Duration) -> Option<usize> {
         match self.amount {
-            Amount::Bytes(bytes) => {
+            FlowAmount::Bytes(bytes) => {
                 let left = bytes.get().saturating_sub(sent);
                 (left > 0).then(|| left.min(BLOCK as u64) as usize)
             }
-            Amount::Time(time) => (elapsed < time).then_some(TIMED_BLOCK),
+            FlowAmount::Time(time) => (elapsed < time).then_some(TIMED_BLOCK),
         }
     }
 
     /// Returns the time of the next write: a flow limited by time does not wait beyond its end.
     fn latest(&self, next: Duration) -> Duration {
         match self.amount {
-            Amount::Bytes(_) => next,
-            Amount::Time(time) => next.min(time),
+            FlowAmount::Bytes(_) => next,
+            FlowAmount::Time(time) => next.min(time),
         }
     }
 }
 
 /// A receiver of payload that checks every byte.
-pub(crate) struct Sink {
+pub(crate) struct PayloadSink {
     payload: Payload,
     buffer: Vec<u8>,
     received: u64,
@@ -142,7 +142,7 @@ pub(crate) struct Sink {
     times: Option<(Instant, Instant)>,
 }
 
-impl Sink {
+impl PayloadSink {
     pub(crate) fn new(payload: Payload) -> Self {
         Self { payload, buffer: vec![0; BLOCK], received: 0, first_wrong: None, times: None }
     }
@@ -166,7 +166,7 @@ impl Sink {
         end: u64,
     ) -> io::Result<usize> {
         let room = end.saturating_sub(self.received).min(BLOCK as u64) as usize;
-        let count = patiently(reader.read(&mut self.buffer[..room])).await?;
+        let count = with_idle_limit(reader.read(&mut self.buffer[..room])).await?;
         if count == 0 {
             return Ok(0);
         }
@@ -197,5 +197,5 @@ impl Sink {
 
 /// Reads the end of the stream. Returns false if a byte came instead.
 pub(crate) async fn read_end<R: AsyncRead + Unpin>(reader: &mut R) -> io::Result<bool> {
-    Ok(patiently(reader.read(&mut [0])).await? == 0)
+    Ok(with_idle_limit(reader.read(&mut [0])).await? == 0)
 }

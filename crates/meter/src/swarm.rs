@@ -16,7 +16,7 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::Duration;
 
-use os::datagrams::Reception;
+use os::datagrams::ReceiveMemory;
 use os::descriptor::raise_limit;
 use serde::Serialize;
 use slacp::{Config, KeyPair, PublicKey};
@@ -26,10 +26,10 @@ use tokio::time::{Instant, timeout_at};
 use units::{BitRate, ByteCount};
 
 pub use self::keys::terminal_key;
-use self::member::{Member, News, Stage};
+use self::member::{MemberEvent, SwarmMember, SwarmStage};
 pub use self::process::ProcessFigures;
-use self::process::{Gauge, Used};
-use crate::amount::Amount;
+use self::process::{PhaseUsage, ProcessGauge};
+use crate::amount::FlowAmount;
 use crate::stop::Stop;
 
 /// Time limit for the terminals to tell the hub that they leave: three messages within 150 ms.
@@ -53,7 +53,7 @@ pub struct SwarmOptions {
     /// Time over which the terminals' starts are spread.
     pub over: Duration,
     /// The downloads once all sessions are up; `None` to measure sessions only.
-    pub traffic: Option<Traffic>,
+    pub traffic: Option<SwarmTraffic>,
     /// Time limit of each phase: until all sessions are up, and until all downloads are complete.
     pub limit: Duration,
     /// Process id of the hub, if it runs on this machine.
@@ -64,13 +64,13 @@ pub struct SwarmOptions {
 
 /// Downloads of some terminals at once.
 #[derive(Debug, Clone)]
-pub struct Traffic {
+pub struct SwarmTraffic {
     /// Address of a meter server, as the hub reaches it.
     pub server: SocketAddr,
     /// Number of terminals that download, one flow each.
     pub terminals: u32,
     /// Payload of each flow: a number of bytes, or a sending time.
-    pub amount: Amount,
+    pub amount: FlowAmount,
     /// Payload key; each flow has its own, derived from it.
     pub key: u64,
 }
@@ -159,45 +159,50 @@ pub async fn swarm(options: &SwarmOptions) -> io::Result<SwarmReport> {
 }
 
 async fn run(options: &SwarmOptions) -> io::Result<SwarmReport> {
-    let mut gauge = options.hub_process.map(Gauge::new).transpose()?;
+    let mut gauge = options.hub_process.map(ProcessGauge::new).transpose()?;
     // All sockets are open before the clock starts.
     let sockets = (0..options.terminals).map(|_| member::bind(options.hub));
     let sockets = sockets.collect::<io::Result<Vec<_>>>()?;
-    let memory = Rc::new(RefCell::new(Reception::new()));
+    let memory = Rc::new(RefCell::new(ReceiveMemory::new()));
     let (sender, news) = mpsc::unbounded_channel();
-    let (stage, stages) = watch::channel(Stage::Setup);
+    let (stage, stages) = watch::channel(SwarmStage::Setup);
     let mut members = JoinSet::new();
     let mut all = Vec::new();
     let begin = Instant::now();
     for (number, socket) in (0..).zip(sockets) {
         let start = begin + options.over * number / options.terminals.max(1);
-        let member =
-            Rc::new(Member::new(options, number, socket, start, (memory.clone(), sender.clone()))?);
+        let member = Rc::new(SwarmMember::new(
+            options,
+            number,
+            socket,
+            start,
+            (memory.clone(), sender.clone()),
+        )?);
         // Kept to read the overflow counts after the tasks have ended.
         all.push(member.clone());
         members.spawn_local(member.run(options.traffic.clone(), stages.clone()));
     }
     // The channel then ends with the last terminal.
     drop(sender);
-    let mut watched = Watched::new(options, news);
+    let mut watched = EventCollector::new(options, news);
     watched.setup(begin, begin + options.over + options.limit).await;
-    let setup = gauge.as_mut().map(Gauge::lap);
+    let setup = gauge.as_mut().map(ProcessGauge::lap);
     let moving = Instant::now();
     if !options.stop.is_stopped() {
         // Sending fails only if every terminal has failed.
-        let _ = stage.send(Stage::Traffic);
+        let _ = stage.send(SwarmStage::Traffic);
         watched.traffic(moving + options.limit).await;
     }
-    let traffic = gauge.as_mut().map(Gauge::lap);
+    let traffic = gauge.as_mut().map(ProcessGauge::lap);
     // Sessions that end from here on end because the terminals leave.
     let lost = watched.lost;
-    let _ = stage.send(Stage::End);
+    let _ = stage.send(SwarmStage::End);
     let _ = timeout_at(Instant::now() + LEAVING, members.join_all()).await;
-    watched.take_rest();
+    watched.record_rest();
     let overflows = all.iter().map(|member| member.overflows()).sum();
     let mut report = watched.report(lost, overflows);
     let moved = report.traffic.as_ref().map_or(0, |traffic| traffic.moved_bytes);
-    let figures = |((gauge, setup), traffic): ((Gauge, Used), Used)| {
+    let figures = |((gauge, setup), traffic): ((ProcessGauge, PhaseUsage), PhaseUsage)| {
         gauge.figures([setup, traffic], report.up, moved)
     };
     report.hub = gauge.zip(setup).zip(traffic).map(figures);
@@ -205,36 +210,36 @@ async fn run(options: &SwarmOptions) -> io::Result<SwarmReport> {
 }
 
 /// Collects the events of the terminals.
-struct Watched<'a> {
+struct EventCollector<'a> {
     options: &'a SwarmOptions,
-    news: mpsc::UnboundedReceiver<News>,
+    events: mpsc::UnboundedReceiver<MemberEvent>,
     all_up: Duration,
     setups: Vec<f64>,
     lost: u32,
-    flows: Vec<Flow>,
+    flows: Vec<FinishedFlow>,
     errors: Vec<String>,
 }
 
-struct Flow {
+struct FinishedFlow {
     moved: u64,
     total: Duration,
     complete: bool,
 }
 
-impl<'a> Watched<'a> {
-    fn new(options: &'a SwarmOptions, news: mpsc::UnboundedReceiver<News>) -> Self {
+impl<'a> EventCollector<'a> {
+    fn new(options: &'a SwarmOptions, news: mpsc::UnboundedReceiver<MemberEvent>) -> Self {
         let (setups, flows, errors) = (Vec::new(), Vec::new(), Vec::new());
-        Self { options, news, all_up: Duration::ZERO, setups, lost: 0, flows, errors }
+        Self { options, events: news, all_up: Duration::ZERO, setups, lost: 0, flows, errors }
     }
 
     /// Waits until all sessions are up, or for the time limit.
     async fn setup(&mut self, begin: Instant, limit: Instant) {
         while self.setups.len() < self.options.terminals as usize {
             let Some(news) = self.next(limit).await else { return };
-            if let News::Up(_) = news {
+            if let MemberEvent::Up(_) = news {
                 self.all_up = begin.elapsed();
             }
-            self.take(news);
+            self.record(news);
         }
     }
 
@@ -243,36 +248,36 @@ impl<'a> Watched<'a> {
         let flows = self.options.traffic.as_ref().map_or(0, |traffic| traffic.terminals);
         while self.flows.len() < flows as usize {
             let Some(news) = self.next(limit).await else { return };
-            self.take(news);
+            self.record(news);
         }
     }
 
     /// Returns the next event; `None` after the time limit, or if the swarm is stopped.
-    async fn next(&mut self, limit: Instant) -> Option<News> {
+    async fn next(&mut self, limit: Instant) -> Option<MemberEvent> {
         let left = limit.saturating_duration_since(Instant::now());
-        self.options.stop.limited(left, self.news.recv()).await.ok().flatten()
+        self.options.stop.limited(left, self.events.recv()).await.ok().flatten()
     }
 
     /// Collects the events that terminals sent at the end: downloads that it cut off.
-    fn take_rest(&mut self) {
-        while let Ok(news) = self.news.try_recv() {
-            self.take(news);
+    fn record_rest(&mut self) {
+        while let Ok(news) = self.events.try_recv() {
+            self.record(news);
         }
         if self.options.stop.is_stopped() {
             self.fail("interrupted".to_owned());
         }
     }
 
-    fn take(&mut self, news: News) {
+    fn record(&mut self, news: MemberEvent) {
         match news {
-            News::Up(took) => self.setups.push(took.as_secs_f64()),
-            News::Lost(why) => {
+            MemberEvent::Up(took) => self.setups.push(took.as_secs_f64()),
+            MemberEvent::Lost(why) => {
                 self.lost += 1;
                 self.fail(format!("a session ended: {why}"));
             }
-            News::Failed(error) => self.fail(error),
-            News::Flow { moved, total, error } => {
-                self.flows.push(Flow { moved, total, complete: error.is_none() });
+            MemberEvent::Failed(error) => self.fail(error),
+            MemberEvent::Flow { moved, total, error } => {
+                self.flows.push(FinishedFlow { moved, total, complete: error.is_none() });
                 error.into_iter().for_each(|error| self.fail(error));
             }
         }

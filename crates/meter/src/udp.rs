@@ -14,15 +14,15 @@ use tokio::net::{TcpSocket, TcpStream, UdpSocket};
 use tokio::time::{interval, timeout};
 use units::{BitRate, ByteCount};
 
-use crate::answer::Answer;
+use crate::answer::ServerAnswer;
 use crate::direction::{Direction, Directions};
 use crate::flow::{self, FlowError};
-use crate::outcome::Outcome;
-use crate::payload::{Payload, Side, flow_key};
-use crate::request::{Request, Work};
+use crate::outcome::FlowOutcome;
+use crate::payload::{Payload, PayloadSide, flow_key};
+use crate::request::{MeterRequest, RequestedWork};
 use crate::sockets::SocketOptions;
-use crate::stop::{Early, Stop};
-use crate::udp::exchange::{Exchange, Sent, exchange, make_room};
+use crate::stop::{EarlyEnd, Stop};
+use crate::udp::exchange::{SentCounts, UdpExchange, enlarge_receive_buffer, exchange};
 use crate::udp::receiver::{GREETING, fill};
 use crate::udp_plan::{UdpCounts, UdpPlan};
 
@@ -82,7 +82,7 @@ pub struct UdpReport {
     /// The directions in which datagrams were sent.
     pub directions: Directions,
     /// The outcome of the measurement; datagrams may have been lost even if it completed.
-    pub outcome: Outcome,
+    pub outcome: FlowOutcome,
     /// Each direction whose results are known.
     pub flows: Vec<UdpFlow>,
 }
@@ -97,14 +97,15 @@ impl UdpReport {
 /// Runs a UDP measurement. Errors are in the report.
 pub async fn udp(options: &UdpOptions) -> UdpReport {
     let socket = flow::open(options.server, &SocketOptions::default());
-    let ended = timeout(options.limit, run(options, socket)).await.map_err(|_| Early::Limit);
+    let ended = timeout(options.limit, run(options, socket)).await.map_err(|_| EarlyEnd::Limit);
     let (outcome, flows) = match ended {
         Ok(Ok(exchange)) => {
             let interrupted = options.stop.is_stopped();
-            let outcome = if interrupted { Outcome::Interrupted } else { Outcome::Complete };
+            let outcome =
+                if interrupted { FlowOutcome::Interrupted } else { FlowOutcome::Complete };
             (outcome, flows(&options.plan, &exchange))
         }
-        ended => (Outcome::of(ended.map(|ended| ended.map(drop))), Vec::new()),
+        ended => (FlowOutcome::of(ended.map(|ended| ended.map(drop))), Vec::new()),
     };
     UdpReport {
         server: options.server,
@@ -117,10 +118,10 @@ pub async fn udp(options: &UdpOptions) -> UdpReport {
     }
 }
 
-fn flows(plan: &UdpPlan, exchange: &Exchange) -> Vec<UdpFlow> {
+fn flows(plan: &UdpPlan, exchange: &UdpExchange) -> Vec<UdpFlow> {
     let ways = [(Direction::Download, exchange.received), (Direction::Upload, exchange.sent)];
-    let flow = |(direction, known): (Direction, Option<(Sent, UdpCounts)>)| {
-        let (Sent { datagrams: sent, unsent }, counts) = known?;
+    let flow = |(direction, known): (Direction, Option<(SentCounts, UdpCounts)>)| {
+        let (SentCounts { datagrams: sent, unsent }, counts) = known?;
         // The first datagram's own duration is not in the span.
         let bytes = counts.received.saturating_sub(1).saturating_mul(plan.length.into());
         Some(UdpFlow {
@@ -138,21 +139,21 @@ fn flows(plan: &UdpPlan, exchange: &Exchange) -> Vec<UdpFlow> {
 async fn run(
     options: &UdpOptions,
     socket: Result<TcpSocket, FlowError>,
-) -> Result<Exchange, FlowError> {
+) -> Result<UdpExchange, FlowError> {
     let key = flow_key(options.key, 0);
     let Ok(opened) = options.stop.limited(Duration::MAX, open(options, socket, key)).await else {
-        return Ok(Exchange::default());
+        return Ok(UdpExchange::default());
     };
     let (mut stream, socket) = opened?;
     let (plan, stop) = (&options.plan, &options.stop);
-    let exchange = exchange(&mut stream, &socket, plan, (key, Side::Client), stop).await?;
+    let exchange = exchange(&mut stream, &socket, plan, (key, PayloadSide::Client), stop).await?;
     if stop.is_stopped() {
         // The server may go on sending, and would close late.
         return Ok(exchange);
     }
     stream.shutdown().await.map_err(FlowError::broken("closing"))?;
     flow::read_close(&mut stream, 0).await?;
-    flow::in_order(&stream)?;
+    flow::disable_reset_on_drop(&stream)?;
     Ok(exchange)
 }
 
@@ -163,12 +164,12 @@ async fn open(
     key: u64,
 ) -> Result<(TcpStream, UdpSocket), FlowError> {
     let mut stream = flow::connect(socket?, options.server).await?;
-    let work = Work::Udp(options.plan);
-    let request = Request { key, sockets: SocketOptions::default(), work };
+    let work = RequestedWork::Udp(options.plan);
+    let request = MeterRequest { key, sockets: SocketOptions::default(), work };
     let sent = stream.write_all(&request.encode()).await;
     sent.map_err(FlowError::broken("sending the request"))?;
     let port = match flow::read_answer(&mut stream).await? {
-        Answer::Port { port } => port,
+        ServerAnswer::Port { port } => port,
         found => return Err(FlowError::Unexpected { found }),
     };
     let socket = bind(&stream, SocketAddr::new(options.server.ip(), port), options.dscp).await;
@@ -184,7 +185,7 @@ async fn bind(stream: &TcpStream, server: SocketAddr, dscp: u8) -> std::io::Resu
         SocketAddr::V4(_) => SockRef::from(&socket).set_tos_v4(traffic_class)?,
         SocketAddr::V6(_) => SockRef::from(&socket).set_tclass_v6(traffic_class)?,
     }
-    make_room(&socket)?;
+    enlarge_receive_buffer(&socket)?;
     socket.connect(server).await?;
     Ok(socket)
 }
@@ -197,7 +198,7 @@ async fn greet(
     key: u64,
 ) -> Result<(), FlowError> {
     let mut greeting = vec![0; plan.length.into()];
-    fill(Payload::new(key, Side::Client), GREETING, Duration::ZERO, &mut greeting);
+    fill(Payload::new(key, PayloadSide::Client), GREETING, Duration::ZERO, &mut greeting);
     let greeting = async {
         let mut ticks = interval(GREETING_INTERVAL);
         loop {
@@ -225,12 +226,12 @@ mod tests {
             directions: Directions::Download,
         };
         let counts = UdpCounts { received: 90, overflowed: 7, ..UdpCounts::default() };
-        let sent = Sent { datagrams: 100, unsent: 25 };
-        let found = flows(&plan, &Exchange { sent: None, received: Some((sent, counts)) });
+        let sent = SentCounts { datagrams: 100, unsent: 25 };
+        let found = flows(&plan, &UdpExchange { sent: None, received: Some((sent, counts)) });
         assert_eq!((found[0].sent, found[0].unsent, found[0].lost), (100, 25, 3));
         // A duplicate may be among those that found no room.
         let counts = UdpCounts { received: 99, ..counts };
-        let found = flows(&plan, &Exchange { sent: None, received: Some((sent, counts)) });
+        let found = flows(&plan, &UdpExchange { sent: None, received: Some((sent, counts)) });
         assert_eq!(found[0].lost, 0);
     }
 }

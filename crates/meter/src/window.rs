@@ -34,7 +34,7 @@ const PAYLOAD_MAX: u16 = 1440 - 40 - 20 - TIMESTAMPS;
 /// A window of 2048 to 65,535 bytes: what the header holds without scaling.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "u64", into = "u64")]
-pub struct Window(u16);
+pub struct ReceiveWindow(u16);
 
 /// A window size that cannot be held.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
@@ -44,7 +44,7 @@ pub struct WindowError {
     pub bytes: u64,
 }
 
-impl Window {
+impl ReceiveWindow {
     /// The smallest window that can be held, in bytes.
     const MIN: u16 = 2048;
 
@@ -80,7 +80,7 @@ impl Window {
     }
 }
 
-impl TryFrom<u64> for Window {
+impl TryFrom<u64> for ReceiveWindow {
     type Error = WindowError;
 
     fn try_from(bytes: u64) -> Result<Self, WindowError> {
@@ -89,13 +89,13 @@ impl TryFrom<u64> for Window {
     }
 }
 
-impl From<Window> for u64 {
-    fn from(window: Window) -> Self {
+impl From<ReceiveWindow> for u64 {
+    fn from(window: ReceiveWindow) -> Self {
         window.0.into()
     }
 }
 
-impl FromStr for Window {
+impl FromStr for ReceiveWindow {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -105,7 +105,7 @@ impl FromStr for Window {
     }
 }
 
-impl fmt::Display for Window {
+impl fmt::Display for ReceiveWindow {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} bytes", self.0)
     }
@@ -118,7 +118,7 @@ mod tests {
     #[test]
     fn whole_segments_fill_it() {
         for bytes in [2048, 4096, 8000, 8192, 16_384, 32_768, 65_535] {
-            let window = Window::try_from(bytes).unwrap();
+            let window = ReceiveWindow::try_from(bytes).unwrap();
             let (segments, payload) = (window.segments(), window.payload());
             assert_eq!(segments % 2, 0);
             assert!(payload <= PAYLOAD_MAX && payload > 600, "{bytes}: {payload}");
@@ -129,11 +129,11 @@ mod tests {
 
     #[test]
     fn sizes_are_read_or_refused() {
-        assert_eq!("8KiB".parse::<Window>().unwrap().bytes(), 8192);
+        assert_eq!("8KiB".parse::<ReceiveWindow>().unwrap().bytes(), 8192);
         for wrong in ["2047 B", "64KiB", "0B"] {
-            let told = wrong.parse::<Window>().unwrap_err();
+            let told = wrong.parse::<ReceiveWindow>().unwrap_err();
             assert!(told.contains("2048 to 65535"), "{told}");
         }
-        assert!("small".parse::<Window>().is_err());
+        assert!("small".parse::<ReceiveWindow>().is_err());
     }
 }

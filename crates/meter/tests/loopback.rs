@@ -4,13 +4,13 @@ use std::future::Future;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
 use std::time::Duration;
 
-use meter::answer::{ANSWER_LEN, Answer, Receipt, Refusal};
-use meter::payload::{Payload, Side, flow_key};
-use meter::request::{REQUEST_LEN, Request, Work};
+use meter::answer::{ANSWER_LEN, Receipt, RequestRefusal, ServerAnswer};
+use meter::payload::{Payload, PayloadSide, flow_key};
+use meter::request::{MeterRequest, REQUEST_LEN, RequestedWork};
 use meter::sockets::SocketOptions;
 use meter::{
-    Amount, BulkOptions, BulkReport, Direction, Directions, Outcome, Progress, RrOptions, Stop,
-    bulk, frame, request_reply, serve,
+    BulkOptions, BulkReport, Direction, Directions, FlowAmount, FlowOutcome, ProgressCounter,
+    RrOptions, Stop, bulk, frame, request_reply, serve,
 };
 use os::testkit::skip;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -53,12 +53,12 @@ fn options(server: SocketAddr, directions: Directions, bytes: u64) -> BulkOption
     BulkOptions { directions, ..BulkOptions::new(server, amount(bytes), KEY) }
 }
 
-fn amount(bytes: u64) -> Amount {
-    Amount::Bytes(ByteCount::new(bytes))
+fn amount(bytes: u64) -> FlowAmount {
+    FlowAmount::Bytes(ByteCount::new(bytes))
 }
 
-fn request(key: u64, work: Work) -> Request {
-    Request { key, sockets: SocketOptions::default(), work }
+fn request(key: u64, work: RequestedWork) -> MeterRequest {
+    MeterRequest { key, sockets: SocketOptions::default(), work }
 }
 
 fn rr_options(server: SocketAddr) -> RrOptions {
@@ -71,14 +71,14 @@ fn rr_options(server: SocketAddr) -> RrOptions {
         congestion_control: None,
         limit: None,
         key: KEY,
-        progress: Progress::default(),
+        progress: ProgressCounter::default(),
         stop: Stop::default(),
     }
 }
 
 fn error_of(report: &BulkReport) -> &str {
     match &report.flows[0].outcome {
-        Outcome::Failed { error } => error,
+        FlowOutcome::Failed { error } => error,
         outcome => panic!("{outcome:?} is not a failure"),
     }
 }
@@ -155,7 +155,7 @@ fn flows_may_end_by_time() {
     block_on(async {
         let time = Duration::from_millis(200);
         let options = BulkOptions {
-            amount: Amount::Time(time),
+            amount: FlowAmount::Time(time),
             cap: Some(BitRate::from_mbit(80)),
             ..options(server(), Directions::Both, 0)
         };
@@ -176,13 +176,13 @@ fn a_stream_without_its_end_is_truncated() {
     block_on(async {
         let server = impostor(|mut stream| async move {
             stream.read_exact(&mut [0; REQUEST_LEN]).await.unwrap();
-            stream.write_all(&Answer::Accepted.encode()).await.unwrap();
+            stream.write_all(&ServerAnswer::Accepted.encode()).await.unwrap();
             stream.write_all(&block(5000)).await.unwrap();
         });
-        let amount = Amount::Time(Duration::from_secs(1));
+        let amount = FlowAmount::Time(Duration::from_secs(1));
         let report =
             bulk(&BulkOptions { amount, ..options(server, Directions::Download, 0) }).await;
-        assert_eq!(report.flows[0].outcome, Outcome::Truncated);
+        assert_eq!(report.flows[0].outcome, FlowOutcome::Truncated);
         assert_eq!(report.moved_bytes, 5000);
     });
 }
@@ -192,17 +192,17 @@ fn a_sender_that_sent_more_than_came_is_no_success() {
     block_on(async {
         let server = impostor(|mut stream| async move {
             stream.read_exact(&mut [0; REQUEST_LEN]).await.unwrap();
-            stream.write_all(&Answer::Accepted.encode()).await.unwrap();
+            stream.write_all(&ServerAnswer::Accepted.encode()).await.unwrap();
             stream.write_all(&block(5000)).await.unwrap();
             stream.write_all(&frame::head(0)).await.unwrap();
             let sent = meter::SenderReport { sent_bytes: 6000, ..Default::default() };
-            stream.write_all(&Answer::Sent(sent).encode()).await.unwrap();
+            stream.write_all(&ServerAnswer::Sent(sent).encode()).await.unwrap();
             let _ = stream.read(&mut [0]).await;
         });
-        let amount = Amount::Time(Duration::from_secs(1));
+        let amount = FlowAmount::Time(Duration::from_secs(1));
         let report =
             bulk(&BulkOptions { amount, ..options(server, Directions::Download, 0) }).await;
-        assert_eq!(report.flows[0].outcome, Outcome::Truncated);
+        assert_eq!(report.flows[0].outcome, FlowOutcome::Truncated);
     });
 }
 
@@ -300,7 +300,7 @@ fn reports_survive_json() {
         let text = serde_json::to_string(&report).unwrap();
         assert!(text.contains("\"goodput_bits_per_second\":"), "{text}");
         let again: BulkReport = serde_json::from_str(&text).unwrap();
-        assert_eq!(again.flows[0].outcome, Outcome::Complete);
+        assert_eq!(again.flows[0].outcome, FlowOutcome::Complete);
         assert_eq!(again.flows[0].moved_bytes, 5000);
         let text = serde_json::to_string(&request_reply(&rr_options(server)).await).unwrap();
         assert!(serde_json::from_str::<meter::RrReport>(&text).is_ok(), "{text}");
@@ -314,11 +314,11 @@ fn a_wrong_byte_of_a_download_is_found() {
             stream.read_exact(&mut [0; REQUEST_LEN]).await.unwrap();
             let mut bytes = block(5000);
             bytes[frame::HEAD_LEN + 4321] ^= 1;
-            stream.write_all(&Answer::Accepted.encode()).await.unwrap();
+            stream.write_all(&ServerAnswer::Accepted.encode()).await.unwrap();
             stream.write_all(&bytes).await.unwrap();
         });
         let report = bulk(&options(server, Directions::Download, 5000)).await;
-        assert_eq!(report.flows[0].outcome, Outcome::Corrupt { offset: 4321 });
+        assert_eq!(report.flows[0].outcome, FlowOutcome::Corrupt { offset: 4321 });
     });
 }
 
@@ -326,16 +326,16 @@ fn a_wrong_byte_of_a_download_is_found() {
 fn an_upload_of_another_key_is_found() {
     block_on(async {
         let mut stream = TcpStream::connect(server()).await.unwrap();
-        let work = Work::Upload { amount: amount(1000) };
+        let work = RequestedWork::Upload { amount: amount(1000) };
         let request = request(1, work);
         let mut bytes = vec![0; 1000];
-        Payload::new(2, Side::Client).fill(0, &mut bytes);
+        Payload::new(2, PayloadSide::Client).fill(0, &mut bytes);
         stream.write_all(&request.encode()).await.unwrap();
         stream.write_all(&bytes).await.unwrap();
         stream.shutdown().await.unwrap();
         match answers(stream).await.last() {
             // One byte in 256 is right by chance, but not the first of these.
-            Some(Answer::Receipt(Receipt { bytes: 1000, first_wrong: Some(0), .. })) => {}
+            Some(ServerAnswer::Receipt(Receipt { bytes: 1000, first_wrong: Some(0), .. })) => {}
             other => panic!("{other:?}"),
         }
     });
@@ -348,10 +348,10 @@ fn a_wrong_receipt_is_no_success() {
             while stream.read(&mut [0; 4096]).await.unwrap() > 0 {}
             let receipt =
                 Receipt { bytes: 5000, first_wrong: Some(17), span: Duration::from_millis(1) };
-            stream.write_all(&Answer::Receipt(receipt).encode()).await.unwrap();
+            stream.write_all(&ServerAnswer::Receipt(receipt).encode()).await.unwrap();
         });
         let report = bulk(&options(server, Directions::Upload, 5000)).await;
-        assert_eq!(report.flows[0].outcome, Outcome::Corrupt { offset: 17 });
+        assert_eq!(report.flows[0].outcome, FlowOutcome::Corrupt { offset: 17 });
     });
 }
 
@@ -361,11 +361,11 @@ fn a_truncated_download_is_no_success() {
         let server = impostor(|mut stream| async move {
             stream.read_exact(&mut [0; REQUEST_LEN]).await.unwrap();
             let bytes = block(1234);
-            stream.write_all(&Answer::Accepted.encode()).await.unwrap();
+            stream.write_all(&ServerAnswer::Accepted.encode()).await.unwrap();
             stream.write_all(&bytes).await.unwrap();
         });
         let report = bulk(&options(server, Directions::Download, 5000)).await;
-        assert_eq!(report.flows[0].outcome, Outcome::Truncated);
+        assert_eq!(report.flows[0].outcome, FlowOutcome::Truncated);
         assert_eq!(report.moved_bytes, 1234);
     });
 }
@@ -376,7 +376,7 @@ fn an_excess_byte_is_no_success() {
         let server = impostor(|mut stream| async move {
             stream.read_exact(&mut [0; REQUEST_LEN]).await.unwrap();
             let bytes = block(101);
-            stream.write_all(&Answer::Accepted.encode()).await.unwrap();
+            stream.write_all(&ServerAnswer::Accepted.encode()).await.unwrap();
             stream.write_all(&bytes).await.unwrap();
         });
         let report = bulk(&options(server, Directions::Download, 100)).await;
@@ -390,7 +390,7 @@ fn a_limit_ends_a_transfer_that_does_not_move() {
         let server = impostor(|mut stream| async move {
             stream.read_exact(&mut [0; REQUEST_LEN]).await.unwrap();
             let bytes = block(1000);
-            stream.write_all(&Answer::Accepted.encode()).await.unwrap();
+            stream.write_all(&ServerAnswer::Accepted.encode()).await.unwrap();
             stream.write_all(&bytes).await.unwrap();
             // Keeps the connection open until the client gives up.
             let _ = stream.read(&mut [0]).await;
@@ -398,7 +398,7 @@ fn a_limit_ends_a_transfer_that_does_not_move() {
         let limit = Some(Duration::from_millis(300));
         let report =
             bulk(&BulkOptions { limit, ..options(server, Directions::Download, 5000) }).await;
-        assert_eq!(report.flows[0].outcome, Outcome::Unfinished);
+        assert_eq!(report.flows[0].outcome, FlowOutcome::Unfinished);
         assert_eq!(report.moved_bytes, 1000);
         assert!(report.total >= Duration::from_millis(300));
         assert!(!report.is_complete());
@@ -419,7 +419,7 @@ fn a_limit_resets_the_connection() {
         let limit = Some(Duration::from_millis(300));
         let report =
             bulk(&BulkOptions { limit, ..options(server, Directions::Upload, 1 << 30) }).await;
-        assert_eq!(report.flows[0].outcome, Outcome::Unfinished);
+        assert_eq!(report.flows[0].outcome, FlowOutcome::Unfinished);
         assert!(seen.await.unwrap().unwrap(), "not reset");
     });
 }
@@ -433,7 +433,7 @@ fn a_limit_ends_requests_without_reply() {
         let limit = Some(Duration::from_millis(300));
         let report =
             request_reply(&RrOptions { limit, connections: 1, ..rr_options(server) }).await;
-        assert_eq!(report.connections[0].outcome, Outcome::Unfinished);
+        assert_eq!(report.connections[0].outcome, FlowOutcome::Unfinished);
         assert_eq!((report.answered(), report.response_seconds), (0, None));
     });
 }
@@ -446,14 +446,14 @@ fn garbage_is_refused_and_the_server_lives() {
         stream.write_all(b"PUT / HTTP/1.1\r\nHost: localhost\r\n\r\n").await.unwrap();
         stream.write_all(&[b'x'; 10_000]).await.unwrap();
         stream.shutdown().await.unwrap();
-        assert_eq!(answers(stream).await, [Answer::Refused(Refusal::Malformed)]);
+        assert_eq!(answers(stream).await, [ServerAnswer::Refused(RequestRefusal::Malformed)]);
 
-        let mut version = request(1, Work::Upload { amount: amount(1) }).encode();
+        let mut version = request(1, RequestedWork::Upload { amount: amount(1) }).encode();
         version[4] = 99;
         let mut stream = TcpStream::connect(server).await.unwrap();
         stream.write_all(&version).await.unwrap();
         stream.shutdown().await.unwrap();
-        assert_eq!(answers(stream).await, [Answer::Refused(Refusal::Version)]);
+        assert_eq!(answers(stream).await, [ServerAnswer::Refused(RequestRefusal::Version)]);
 
         assert!(bulk(&options(server, Directions::Download, 10_000)).await.is_complete());
     });
@@ -463,7 +463,7 @@ fn garbage_is_refused_and_the_server_lives() {
 fn a_client_that_leaves_does_not_end_the_server() {
     block_on(async {
         let server = server();
-        let work = Work::Download { amount: amount(1 << 40), cap: None };
+        let work = RequestedWork::Download { amount: amount(1 << 40), cap: None };
         let mut stream = TcpStream::connect(server).await.unwrap();
         let request = request(1, work);
         stream.write_all(&request.encode()).await.unwrap();
@@ -516,17 +516,17 @@ fn a_missing_server_is_an_error() {
 /// The first block of the first flow's download.
 fn block(length: usize) -> Vec<u8> {
     let mut payload = vec![0; length];
-    Payload::new(flow_key(KEY, 0), Side::Server).fill(0, &mut payload);
+    Payload::new(flow_key(KEY, 0), PayloadSide::Server).fill(0, &mut payload);
     [&frame::head(length)[..], &payload].concat()
 }
 
 /// All answers until the server closes.
-async fn answers(mut stream: TcpStream) -> Vec<Answer> {
+async fn answers(mut stream: TcpStream) -> Vec<ServerAnswer> {
     let mut bytes = Vec::new();
     stream.read_to_end(&mut bytes).await.expect("an orderly close");
-    let answers = bytes
-        .chunks(ANSWER_LEN)
-        .map(|chunk| Answer::decode(chunk.try_into().expect("whole answers")).expect("an answer"));
+    let answers = bytes.chunks(ANSWER_LEN).map(|chunk| {
+        ServerAnswer::decode(chunk.try_into().expect("whole answers")).expect("an answer")
+    });
     answers.collect()
 }
 
@@ -535,7 +535,7 @@ fn a_stopped_measurement_reports_what_it_has() {
     block_on(async {
         let server = server();
         // No time limit: without the stop this would go on for an hour.
-        let hour = Amount::Time(Duration::from_secs(3600));
+        let hour = FlowAmount::Time(Duration::from_secs(3600));
         for directions in [Directions::Download, Directions::Upload] {
             let options = BulkOptions { directions, ..BulkOptions::new(server, hour, KEY) };
             let measured = async {
@@ -545,7 +545,7 @@ fn a_stopped_measurement_reports_what_it_has() {
                 options.stop.stop();
             };
             let (report, ()) = tokio::join!(bulk(&options), measured);
-            assert_eq!(report.flows[0].outcome, Outcome::Interrupted);
+            assert_eq!(report.flows[0].outcome, FlowOutcome::Interrupted);
             assert!(report.moved_bytes > 0 && report.goodput.is_some(), "{report:?}");
         }
         let options = RrOptions { count: 1_000_000_000, ..rr_options(server) };
@@ -556,7 +556,7 @@ fn a_stopped_measurement_reports_what_it_has() {
             options.stop.stop();
         };
         let (report, ()) = tokio::join!(request_reply(&options), answered);
-        assert!(report.connections.iter().all(|it| it.outcome == Outcome::Interrupted));
+        assert!(report.connections.iter().all(|it| it.outcome == FlowOutcome::Interrupted));
         assert!(report.answered() > 0, "{report:?}");
     });
 }

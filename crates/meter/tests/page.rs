@@ -4,8 +4,8 @@ use std::future::Future;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
-use meter::payload::{Payload, Side, flow_key};
-use meter::{HttpMode, Outcome, PageOptions, PageReport, Progress, Stop, page, serve};
+use meter::payload::{Payload, PayloadSide, flow_key};
+use meter::{FlowOutcome, HttpMode, PageOptions, PageReport, ProgressCounter, Stop, page, serve};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use units::ByteCount;
@@ -51,7 +51,7 @@ fn options(server: SocketAddr, mode: HttpMode, objects: &[u64], connections: u32
         fresh: None,
         limit: None,
         key: KEY,
-        progress: Progress::default(),
+        progress: ProgressCounter::default(),
         stop: Stop::default(),
     }
 }
@@ -71,12 +71,12 @@ async fn requests(stream: &mut TcpStream, count: usize) -> String {
 /// A correct reply for an object.
 fn reply(object: u64, size: usize) -> Vec<u8> {
     let mut body = vec![0; size];
-    Payload::new(flow_key(KEY, object), Side::Server).fill(0, &mut body);
+    Payload::new(flow_key(KEY, object), PayloadSide::Server).fill(0, &mut body);
     let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {size}\r\n\r\n");
     [head.as_bytes(), &body].concat()
 }
 
-fn outcomes(report: &PageReport) -> Vec<&Outcome> {
+fn outcomes(report: &PageReport) -> Vec<&FlowOutcome> {
     report.objects.iter().map(|object| &object.outcome).collect()
 }
 
@@ -143,7 +143,7 @@ fn a_wrong_byte_is_found() {
         })
         .await;
         let report = page(&options(server, HttpMode::Http10, &[1000], 1)).await;
-        assert_eq!(outcomes(&report), [&Outcome::Corrupt { offset: 999 }]);
+        assert_eq!(outcomes(&report), [&FlowOutcome::Corrupt { offset: 999 }]);
         assert!(!report.is_complete());
     });
 }
@@ -160,8 +160,8 @@ fn losses_with_a_pipeline_are_reported() {
         .await;
         let report = page(&options(server, HttpMode::Http11Pipelined, &[1000; 3], 1)).await;
         let outcomes = outcomes(&report);
-        assert_eq!(outcomes[..2], [&Outcome::Complete, &Outcome::Truncated]);
-        assert!(matches!(outcomes[2], Outcome::Failed { .. }), "{report:?}");
+        assert_eq!(outcomes[..2], [&FlowOutcome::Complete, &FlowOutcome::Truncated]);
+        assert!(matches!(outcomes[2], FlowOutcome::Failed { .. }), "{report:?}");
     });
 }
 
@@ -181,7 +181,7 @@ fn another_answer_is_no_object() {
             .await;
             let report = page(&options(server, HttpMode::Http11, &[1000], 1)).await;
             match outcomes(&report)[..] {
-                [Outcome::Failed { error }] => assert!(error.contains(told), "{error}"),
+                [FlowOutcome::Failed { error }] => assert!(error.contains(told), "{error}"),
                 ref other => panic!("{answer:?}: {other:?}"),
             }
         }
@@ -200,7 +200,7 @@ fn the_limit_ends_a_page() {
         let limit = Some(Duration::from_millis(200));
         let options = PageOptions { limit, ..options(server, HttpMode::Http11, &[1000; 2], 1) };
         let report = page(&options).await;
-        assert_eq!(outcomes(&report), [&Outcome::Complete, &Outcome::Unfinished]);
+        assert_eq!(outcomes(&report), [&FlowOutcome::Complete, &FlowOutcome::Unfinished]);
         assert!(report.total >= Duration::from_millis(200));
     });
 }
@@ -215,7 +215,9 @@ fn the_server_chooses_the_congestion_control_or_says_no() {
         };
         assert!(page(&with("reno")).await.is_complete());
         match outcomes(&page(&with("no-such-cc")).await)[..] {
-            [Outcome::Failed { error }] => assert!(error.contains("congestion control"), "{error}"),
+            [FlowOutcome::Failed { error }] => {
+                assert!(error.contains("congestion control"), "{error}")
+            }
             ref other => panic!("{other:?}"),
         }
     });

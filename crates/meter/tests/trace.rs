@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::path::PathBuf;
 
-use meter::trace::{ConnectionReport, Ending, TraceOptions, TraceReport, analyse};
+use meter::trace::{ConnectionEnding, ConnectionReport, TraceOptions, TraceReport, analyse};
 
 fn path(name: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/captures").join(name)
@@ -80,7 +80,7 @@ fn bytes_are_those_acknowledged() {
         assert_eq!(to.retransmitted_bytes, to.payload_bytes - to.unique_bytes);
         // The last relative acknowledgement counts SYN and FIN too.
         let acked = theirs["unique_bytes"][0] - 1.0 - theirs["fins"][0];
-        if it.ending == Ending::Closed {
+        if it.ending == ConnectionEnding::Closed {
             assert_eq!(to.unique_bytes as f64, acked, "{name}");
         } else {
             assert!(to.unique_bytes as f64 > acked, "{name}: some was still on its way");
@@ -138,7 +138,15 @@ fn a_wrap_around_changes_nothing() {
 #[test]
 fn endings_are_reported() {
     let endings = FILES.map(|name| connection(name).ending);
-    assert_eq!(endings, [Ending::Closed, Ending::Closed, Ending::ResetByA, Ending::Closed]);
+    assert_eq!(
+        endings,
+        [
+            ConnectionEnding::Closed,
+            ConnectionEnding::Closed,
+            ConnectionEnding::ResetByA,
+            ConnectionEnding::Closed
+        ]
+    );
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::future::Future;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::time::Duration;
 
-use meter::{Direction, Directions, Outcome, Stop, UdpOptions, UdpPlan, serve, udp};
+use meter::{Direction, Directions, FlowOutcome, Stop, UdpOptions, UdpPlan, serve, udp};
 use units::BitRate;
 
 fn block_on<T>(test: impl Future<Output = T>) -> T {
@@ -64,7 +64,7 @@ fn a_missing_server_is_reported() {
     block_on(async {
         let server = listener().local_addr().expect("an address");
         let report = udp(&options(server, Directions::Both)).await;
-        assert!(matches!(report.outcome, Outcome::Failed { .. }), "{report:?}");
+        assert!(matches!(report.outcome, FlowOutcome::Failed { .. }), "{report:?}");
         assert!(report.flows.is_empty());
     });
 }
@@ -78,6 +78,6 @@ fn a_measurement_that_is_stopped_says_so() {
         let options = options(server, Directions::Both);
         options.stop.stop();
         let report = udp(&options).await;
-        assert_eq!(report.outcome, Outcome::Interrupted);
+        assert_eq!(report.outcome, FlowOutcome::Interrupted);
     });
 }

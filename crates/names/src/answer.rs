@@ -28,7 +28,7 @@ pub fn failure(request: &[u8]) -> Option<Vec<u8>> {
 
 /// Age of the records in an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Age {
+pub(super) enum RecordAge {
     /// The hub sent them this long ago.
     Since(Duration),
     /// They have expired.
@@ -37,19 +37,21 @@ pub(super) enum Age {
 
 impl Question {
     /// Builds this client's answer from the records of `reply`.
-    pub(super) fn answer(&self, reply: Message, age: Age, over_tcp: bool) -> Vec<u8> {
+    pub(super) fn answer(&self, reply: Message, age: RecordAge, over_tcp: bool) -> Vec<u8> {
         let mut answer = self.empty(reply.metadata.response_code);
         answer.metadata.authentic_data = reply.metadata.authentic_data
             && (self.authentic || self.key.dnssec_ok)
-            && age != Age::Stale;
-        let fit = |records: Vec<Record>| records.into_iter().map(|it| self.fit(it, age)).collect();
+            && age != RecordAge::Stale;
+        let fit = |records: Vec<Record>| {
+            records.into_iter().map(|it| self.adapt_record(it, age)).collect()
+        };
         answer.answers = fit(reply.answers);
         answer.authorities = fit(reply.authorities);
         answer.additionals = fit(reply.additionals);
-        if let (Age::Stale, Some(edns)) = (age, &mut answer.edns) {
+        if let (RecordAge::Stale, Some(edns)) = (age, &mut answer.edns) {
             edns.options_mut().insert(EdnsOption::Unknown(EDE.into(), EDE_STALE.to_vec()));
         }
-        self.written(&answer, over_tcp)
+        self.encode(&answer, over_tcp)
     }
 
     /// Builds an answer with this record, or without records.
@@ -57,12 +59,12 @@ impl Question {
         let mut answer = self.empty(ResponseCode::NoError);
         let record = |data| Record::from_rdata(self.query.name().clone(), ttl, data);
         answer.answers = address.into_iter().map(record).collect();
-        self.written(&answer, over_tcp)
+        self.encode(&answer, over_tcp)
     }
 
     /// Builds a SERVFAIL answer.
-    pub(super) fn no_answer(&self, over_tcp: bool) -> Vec<u8> {
-        self.written(&self.empty(ResponseCode::ServFail), over_tcp)
+    pub(super) fn servfail(&self, over_tcp: bool) -> Vec<u8> {
+        self.encode(&self.empty(ResponseCode::ServFail), over_tcp)
     }
 
     fn empty(&self, code: ResponseCode) -> Message {
@@ -85,13 +87,13 @@ impl Question {
 
     /// Adjusts a record for the client: its TTL is the time that is left. A name equal to the one in the
     /// question gets the client's spelling, which some clients compare to recognise forgeries.
-    fn fit(&self, mut record: Record, age: Age) -> Record {
+    fn adapt_record(&self, mut record: Record, age: RecordAge) -> Record {
         match age {
-            Age::Since(age) => {
+            RecordAge::Since(age) => {
                 let seconds = u32::try_from(age.as_secs()).unwrap_or(u32::MAX);
                 record.ttl = record.ttl.saturating_sub(seconds);
             }
-            Age::Stale => record.ttl = STALE_TTL,
+            RecordAge::Stale => record.ttl = STALE_TTL,
         }
         // Names compare without regard to case.
         if record.name == *self.query.name() {
@@ -101,7 +103,7 @@ impl Question {
     }
 
     /// Encodes an answer; without records and with TC if it is too long for the client (RFC 2181 §9).
-    fn written(&self, message: &Message, over_tcp: bool) -> Vec<u8> {
+    fn encode(&self, message: &Message, over_tcp: bool) -> Vec<u8> {
         let longest = usize::from(self.longest_answer(over_tcp));
         match message.to_vec() {
             Ok(bytes) if bytes.len() <= longest => bytes,
@@ -112,7 +114,7 @@ impl Question {
     }
 
     /// Adapts a reply whose records cannot be parsed: it gets the client's identifier and spelling.
-    pub(super) fn pass(&self, mut reply: Vec<u8>, over_tcp: bool) -> Vec<u8> {
+    pub(super) fn adapt_unreadable(&self, mut reply: Vec<u8>, over_tcp: bool) -> Vec<u8> {
         let name = wire_name(self.query.name(), false);
         let end = HEADER + name.len();
         let fits = reply.len() <= usize::from(self.longest_answer(over_tcp));
@@ -132,12 +134,12 @@ impl Question {
     }
 
     /// Classifies a reply to this question.
-    pub(super) fn reply(&self, bytes: &[u8]) -> Reply {
+    pub(super) fn reply(&self, bytes: &[u8]) -> ReplyClass {
         match read_reply(bytes) {
-            Some(message) if self.is_answered_by(&message) => Reply::Read(message),
-            Some(_) => Reply::Foreign,
-            None if self.begins(bytes) => Reply::Unreadable,
-            None => Reply::Foreign,
+            Some(message) if self.is_answered_by(&message) => ReplyClass::Read(message),
+            Some(_) => ReplyClass::Foreign,
+            None if self.matches_prefix(bytes) => ReplyClass::Unreadable,
+            None => ReplyClass::Foreign,
         }
     }
 
@@ -152,7 +154,7 @@ impl Question {
     }
 
     /// Returns `true` if an unparsable reply has a header and a question that match this one.
-    fn begins(&self, bytes: &[u8]) -> bool {
+    fn matches_prefix(&self, bytes: &[u8]) -> bool {
         let (Some(header), Some(rest)) = (bytes.first_chunk::<HEADER>(), bytes.get(HEADER..))
         else {
             return false;
@@ -165,7 +167,7 @@ impl Question {
 }
 
 /// Classification of a reply.
-pub(super) enum Reply {
+pub(super) enum ReplyClass {
     /// It answers the question.
     Read(Message),
     /// It answers the question, but its records cannot be parsed.

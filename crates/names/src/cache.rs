@@ -7,7 +7,7 @@ use std::net::IpAddr;
 
 use units::{ByteCount, Instant};
 
-use super::question::Key;
+use super::question::QuestionKey;
 
 /// Memory of an entry beyond its key and reply, in bytes: the nodes of five trees.
 const OVERHEAD: usize = 400;
@@ -26,7 +26,7 @@ pub struct CacheLimits {
 
 /// A cached reply.
 #[derive(Debug, Clone)]
-pub(super) struct Entry {
+pub(super) struct CacheEntry {
     /// The reply in wire format, as the hub sent it.
     pub(super) reply: Box<[u8]>,
     pub(super) stored: Instant,
@@ -44,7 +44,7 @@ pub(super) struct Entry {
     due: Option<Instant>,
 }
 
-impl Entry {
+impl CacheEntry {
     /// An entry that arrives now, counted for `owner`.
     pub(super) fn new(
         now: Instant,
@@ -70,28 +70,28 @@ impl Entry {
 
 /// Usage of one client.
 #[derive(Debug, Default)]
-struct Owner {
+struct OwnerEntries {
     bytes: u64,
     /// Positions of its entries in the order of use.
     marks: BTreeSet<u64>,
 }
 
 #[derive(Debug)]
-pub(super) struct Cache {
+pub(super) struct ReplyCache {
     limits: CacheLimits,
-    entries: BTreeMap<Key, Entry>,
+    entries: BTreeMap<QuestionKey, CacheEntry>,
     /// Keys by position in the order of use.
-    order: BTreeMap<u64, Key>,
-    owners: BTreeMap<IpAddr, Owner>,
+    order: BTreeMap<u64, QuestionKey>,
+    owners: BTreeMap<IpAddr, OwnerEntries>,
     /// Clients by the bytes that their entries take.
     largest: BTreeSet<(u64, IpAddr)>,
     /// Times of prefetches.
-    dues: BTreeSet<(Instant, Key)>,
+    dues: BTreeSet<(Instant, QuestionKey)>,
     next_mark: u64,
     bytes: u64,
 }
 
-impl Cache {
+impl ReplyCache {
     pub(super) fn new(limits: CacheLimits) -> Self {
         Self {
             limits,
@@ -115,12 +115,12 @@ impl Cache {
     }
 
     /// Looks up an entry without marking it as used.
-    pub(super) fn peek(&self, key: &Key) -> Option<&Entry> {
+    pub(super) fn peek(&self, key: &QuestionKey) -> Option<&CacheEntry> {
         self.entries.get(key)
     }
 
     /// Looks up an entry and marks it as the most recently used.
-    pub(super) fn touch(&mut self, key: &Key) -> Option<&mut Entry> {
+    pub(super) fn touch(&mut self, key: &QuestionKey) -> Option<&mut CacheEntry> {
         let entry = self.entries.get_mut(key)?;
         let owner = self.owners.get_mut(&entry.owner)?;
         owner.marks.remove(&entry.mark);
@@ -133,7 +133,7 @@ impl Cache {
     }
 
     /// Stores a reply in place of an earlier one. A reply that exceeds the limits by itself is dropped.
-    pub(super) fn put(&mut self, key: &Key, mut entry: Entry) {
+    pub(super) fn put(&mut self, key: &QuestionKey, mut entry: CacheEntry) {
         // Also if the new reply is too large to keep: the old one is outdated.
         self.remove(key);
         let bytes = size(key, &entry);
@@ -155,7 +155,7 @@ impl Cache {
         self.entries.insert(key.clone(), entry);
     }
 
-    pub(super) fn remove(&mut self, key: &Key) {
+    pub(super) fn remove(&mut self, key: &QuestionKey) {
         let Some(entry) = self.entries.remove(key) else { return };
         let bytes = size(key, &entry);
         self.bytes -= bytes;
@@ -175,7 +175,7 @@ impl Cache {
     }
 
     /// Takes an entry whose prefetch is due. Each is returned once.
-    pub(super) fn take_due(&mut self, now: Instant) -> Option<Key> {
+    pub(super) fn take_due(&mut self, now: Instant) -> Option<QuestionKey> {
         if self.next_due()? > now {
             return None;
         }
@@ -194,7 +194,7 @@ impl Cache {
     }
 
     /// Changes the usage of an owner and keeps the indices consistent.
-    fn grow(&mut self, of: IpAddr, change: impl FnOnce(&mut Owner)) {
+    fn grow(&mut self, of: IpAddr, change: impl FnOnce(&mut OwnerEntries)) {
         let owner = self.owners.entry(of).or_default();
         self.largest.remove(&(owner.bytes, of));
         change(owner);
@@ -207,7 +207,7 @@ impl Cache {
     }
 }
 
-fn size(key: &Key, entry: &Entry) -> u64 {
+fn size(key: &QuestionKey, entry: &CacheEntry) -> u64 {
     (4 * key.bytes() + entry.reply.len() + OVERHEAD) as u64
 }
 
@@ -218,21 +218,21 @@ mod tests {
 
     use super::*;
 
-    fn key(number: u32) -> Key {
+    fn key(number: u32) -> QuestionKey {
         let name = number.to_be_bytes().into();
-        Key { name, kind: 1, dnssec_ok: false, checking_disabled: false }
+        QuestionKey { name, kind: 1, dnssec_ok: false, checking_disabled: false }
     }
 
     fn client(last: u8) -> IpAddr {
         [10, 0, 0, last].into()
     }
 
-    fn entry(now: Instant, size: usize, owner: IpAddr) -> Entry {
-        Entry::new(now, &vec![0; size], (Duration::from_secs(300), true), owner)
+    fn entry(now: Instant, size: usize, owner: IpAddr) -> CacheEntry {
+        CacheEntry::new(now, &vec![0; size], (Duration::from_secs(300), true), owner)
     }
 
-    fn cache(bytes: u64, entries: usize) -> Cache {
-        Cache::new(CacheLimits { bytes: ByteCount::new(bytes), entries })
+    fn cache(bytes: u64, entries: usize) -> ReplyCache {
+        ReplyCache::new(CacheLimits { bytes: ByteCount::new(bytes), entries })
     }
 
     #[test]
@@ -281,7 +281,7 @@ mod tests {
         }
     }
 
-    fn size_of(key: &Key, entry: &Entry) -> u64 {
+    fn size_of(key: &QuestionKey, entry: &CacheEntry) -> u64 {
         size(key, entry)
     }
 }

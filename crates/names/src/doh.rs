@@ -50,7 +50,7 @@ impl NoQuestion {
 
 /// Location of the question in a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Place {
+pub enum QuestionLocation {
     /// The decoded message from the target.
     Target(Vec<u8>),
     /// The body is the message.
@@ -66,13 +66,13 @@ pub fn question(
     path: &str,
     query: Option<&str>,
     content_type: Option<&[u8]>,
-) -> Result<Place, NoQuestion> {
+) -> Result<QuestionLocation, NoQuestion> {
     if path != PATH {
         return Err(NoQuestion::Path);
     }
     match method {
-        "GET" => in_query(query.unwrap_or_default()).map(Place::Target),
-        "POST" if is_message(content_type.unwrap_or_default()) => Ok(Place::Body),
+        "GET" => in_query(query.unwrap_or_default()).map(QuestionLocation::Target),
+        "POST" if is_message(content_type.unwrap_or_default()) => Ok(QuestionLocation::Body),
         "POST" => Err(NoQuestion::MediaType),
         _ => Err(NoQuestion::Method),
     }
@@ -99,7 +99,8 @@ fn is_message(content_type: &[u8]) -> bool {
 pub fn freshness(answer: &[u8]) -> u64 {
     let Ok(message) = Message::from_vec(answer) else { return 0 };
     let kind = message.queries.first().map(|query| query.query_type());
-    let lifetime = kind.and_then(|kind| lifetime::of(&message, kind)).filter(|it| it.is_answer);
+    let lifetime =
+        kind.and_then(|kind| lifetime::reply_lifetime(&message, kind)).filter(|it| it.is_answer);
     lifetime.map_or(0, |it| it.fresh.as_secs())
 }
 
@@ -113,7 +114,7 @@ mod tests {
 
     use super::*;
 
-    fn get(query: &str) -> Result<Place, NoQuestion> {
+    fn get(query: &str) -> Result<QuestionLocation, NoQuestion> {
         question("GET", PATH, Some(query), None)
     }
 
@@ -121,13 +122,13 @@ mod tests {
     #[test]
     fn the_question_of_the_standard_is_read_from_target_and_body() {
         let asked = "AAABAAABAAAAAAAAA3d3dwdleGFtcGxlA2NvbQAAAQAB";
-        let Ok(Place::Target(message)) = get(&format!("dns={asked}")) else { panic!() };
+        let Ok(QuestionLocation::Target(message)) = get(&format!("dns={asked}")) else { panic!() };
         let message = Message::from_vec(&message).unwrap();
         assert_eq!(message.queries[0].name().to_string(), "www.example.com.");
         assert_eq!(get(&format!("ct&dns={asked}&x=1")).map(|_| ()), Ok(()));
         let post = |kind: &str| question("POST", PATH, None, Some(kind.as_bytes()));
-        assert_eq!(post("application/dns-message"), Ok(Place::Body));
-        assert_eq!(post("Application/DNS-Message ; charset=x"), Ok(Place::Body));
+        assert_eq!(post("application/dns-message"), Ok(QuestionLocation::Body));
+        assert_eq!(post("Application/DNS-Message ; charset=x"), Ok(QuestionLocation::Body));
         assert_eq!(post("text/html"), Err(NoQuestion::MediaType));
     }
 

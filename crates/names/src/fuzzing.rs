@@ -8,7 +8,8 @@ use units::{ByteCount, Instant, Machine};
 
 use super::message::HEADER;
 use super::{
-    ATTEMPTS, Asked, CacheLimits, Lookup, LookupStep, NamesConfig, Output, PoolConfig, Resolver,
+    ATTEMPTS, CacheLimits, Lookup, LookupStep, NamesConfig, PoolConfig, QuestionSource, Resolver,
+    ResolverOutput,
 };
 
 /// Longest message over UDP that is not fragmented, in bytes.
@@ -33,12 +34,12 @@ fn resolve(message: &[u8], reply: &[u8], behind: bool) {
     let mut resolver = resolver();
     let mut now = Instant::ZERO;
     for asker in 0..3 {
-        let asked = Asked {
+        let asked = QuestionSource {
             asker,
             client: IpAddr::from([10, 0, 0, asker]),
             resolver: (asker > 0).then_some(SocketAddr::from(([192, 0, 2, 1], 53))),
             over_tcp: asker == 2,
-            by_name: asker == 1,
+            uses_pool: asker == 1,
         };
         resolver.handle_message(now, asked, message);
         let mut answers = drain(&mut resolver, now, reply, behind);
@@ -56,12 +57,12 @@ fn drain(resolver: &mut Resolver<u8>, now: Instant, reply: &[u8], behind: bool) 
     let mut answers = 0;
     while let Some(output) = resolver.poll_output() {
         match output {
-            Output::Answer(asker, answer) => {
+            ResolverOutput::Answer(asker, answer) => {
                 answers += 1;
                 let passed = answer == reply;
                 assert!(asker == 2 || passed || answer.len() <= LONGEST, "{}", answer.len());
             }
-            Output::Ask(ask) => {
+            ResolverOutput::Ask(ask) => {
                 let reply = if behind { after(&ask.message, reply) } else { reply.to_vec() };
                 resolver.handle_reply(now, ask.id, Some(&reply));
             }
@@ -135,10 +136,10 @@ pub fn doh(bytes: &[u8]) {
         None => (&*target, None),
     };
     match super::doh::question(&method, path, query, Some(kind)) {
-        Ok(super::doh::Place::Target(message)) => {
+        Ok(super::doh::QuestionLocation::Target(message)) => {
             assert!(message.len() <= super::doh::LONGEST_QUESTION + 3);
         }
-        Ok(super::doh::Place::Body) => assert_eq!(method, "POST"),
+        Ok(super::doh::QuestionLocation::Body) => assert_eq!(method, "POST"),
         Err(why) => assert!((400..500).contains(&why.status())),
     }
     // RFC 8767 §4: no record is kept for longer than a week.

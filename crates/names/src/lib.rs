@@ -35,9 +35,10 @@ pub use cache::CacheLimits;
 pub use lookup::{
     ATTEMPTS, Lookup, LookupError, LookupStep, LookupWake, addresses_in, question_for,
 };
-pub use message::Unanswerable;
-pub use pool::{Pool, PoolConfig};
-pub use question::{Domain, DomainError, Kind, Question};
+pub use message::NonQuestion;
+pub use pool::{AddressPool, PoolConfig};
+pub use question::{Domain, DomainError, Question, QuestionKind};
 pub use resolver::{
-    Ask, AskId, Asked, NamesConfig, NamesStats, Output, Resolver, ResolverWake, Upstream,
+    NamesConfig, NamesStats, QueryId, QuestionSource, Resolver, ResolverOutput, ResolverWake,
+    Upstream, UpstreamQuery,
 };

@@ -14,7 +14,7 @@ const FAILURE: u32 = 5;
 
 /// Cacheability of a reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Lifetime {
+pub(super) struct ReplyLifetime {
     /// Time for which it is fresh; not zero.
     pub(super) fresh: Duration,
     /// `true` for an answer about the name, positive or negative; `false` if the resolver failed.
@@ -22,7 +22,7 @@ pub(super) struct Lifetime {
 }
 
 /// The time for which a reply to a question of type `kind` may be cached; [`None`] if not at all.
-pub(super) fn of(reply: &Message, kind: RecordType) -> Option<Lifetime> {
+pub(super) fn reply_lifetime(reply: &Message, kind: RecordType) -> Option<ReplyLifetime> {
     // A truncated reply is to be ignored (RFC 2181 §9).
     if reply.metadata.truncation {
         return None;
@@ -33,7 +33,7 @@ pub(super) fn of(reply: &Message, kind: RecordType) -> Option<Lifetime> {
         _ => (FAILURE, false),
     };
     let fresh = Duration::from_secs(seconds.min(LONGEST).into());
-    (seconds > 0).then_some(Lifetime { fresh, is_answer })
+    (seconds > 0).then_some(ReplyLifetime { fresh, is_answer })
 }
 
 fn has_answer(reply: &Message, kind: RecordType) -> bool {

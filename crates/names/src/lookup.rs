@@ -10,12 +10,12 @@ use core::time::Duration;
 use hickory_proto::op::{Edns, Message, MessageType, OpCode, Query, ResponseCode};
 use hickory_proto::rr::{Name, RData, Record, RecordType};
 use hickory_proto::serialize::binary::{BinDecodable, BinDecoder};
-use pep::traffic::Version;
+use pep::traffic::IpFamily;
 use slacp::HostName;
 use thiserror::Error;
 use units::{Instant, Machine};
 
-use super::answer::Reply;
+use super::answer::ReplyClass;
 use super::message::{HEADER, PAYLOAD};
 use super::question::{Question, read_reply};
 
@@ -62,10 +62,10 @@ pub enum LookupError {
 }
 
 /// Builds the query for a host's addresses of an IP version; [`None`] if the name cannot be encoded.
-pub fn question_for(host: &HostName, version: Version) -> Option<Vec<u8>> {
+pub fn question_for(host: &HostName, version: IpFamily) -> Option<Vec<u8>> {
     let kind = match version {
-        Version::V4 => RecordType::A,
-        Version::V6 => RecordType::AAAA,
+        IpFamily::V4 => RecordType::A,
+        IpFamily::V6 => RecordType::AAAA,
     };
     let mut message = Message::new(0, MessageType::Query, OpCode::Query);
     message.metadata.recursion_desired = true;
@@ -178,7 +178,7 @@ impl Lookup {
     fn is_ours(&self, bytes: &[u8]) -> bool {
         let identifier = self.identifiers[self.attempt].to_be_bytes();
         bytes.starts_with(&identifier)
-            && (is_bare_error(bytes) || !matches!(self.question.reply(bytes), Reply::Foreign))
+            && (is_bare_error(bytes) || !matches!(self.question.reply(bytes), ReplyClass::Foreign))
     }
 
     fn ask_next(&mut self, now: Instant) {

@@ -9,7 +9,7 @@ pub(super) const PAYLOAD: u16 = 1232;
 
 /// Handling of a message that is not a question for a resolver.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Unanswerable {
+pub enum NonQuestion {
     /// Ignore it: it is a response, or shorter than a header.
     Nothing,
     /// Only the server it is meant for can answer it: an update, a zone transfer, a question without
@@ -19,7 +19,7 @@ pub enum Unanswerable {
     Answer(Vec<u8>),
 }
 
-impl Unanswerable {
+impl NonQuestion {
     /// Answers FORMERR to a message that cannot be parsed (RFC 1035 §4.1.1).
     pub(super) fn malformed(header: &[u8; HEADER]) -> Self {
         Self::Answer(error(header, ResponseCode::FormErr, None, None))

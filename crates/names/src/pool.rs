@@ -10,7 +10,7 @@ use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use pep::traffic::{Prefix, Version};
+use pep::traffic::{IpFamily, Prefix};
 use slacp::HostName;
 use units::Instant;
 
@@ -30,14 +30,14 @@ pub struct PoolConfig {
 
 impl PoolConfig {
     /// The prefix of an IP version.
-    pub fn of(&self, version: Version) -> Option<Prefix> {
-        self.prefixes.iter().copied().find(|it| Version::of(it.address()) == version)
+    pub fn of(&self, version: IpFamily) -> Option<Prefix> {
+        self.prefixes.iter().copied().find(|it| IpFamily::of(it.address()) == version)
     }
 }
 
 /// Assignments of placeholder addresses to names.
 #[derive(Debug)]
-pub struct Pool {
+pub struct AddressPool {
     config: PoolConfig,
     /// Number of usable addresses. An address is its prefix and a number from 1 to this.
     size: u32,
@@ -46,7 +46,7 @@ pub struct Pool {
     /// Freed numbers, the most recently freed at the back.
     free: VecDeque<u32>,
     names: BTreeMap<Box<str>, u32>,
-    places: BTreeMap<u32, Held>,
+    assignments: BTreeMap<u32, PoolAssignment>,
     /// Numbers by time of the last use.
     order: BTreeSet<(Instant, u32)>,
     /// Number of names assigned for each client.
@@ -55,13 +55,13 @@ pub struct Pool {
 
 /// The assignment of a number.
 #[derive(Debug)]
-struct Held {
+struct PoolAssignment {
     name: HostName,
     used: Instant,
     client: IpAddr,
 }
 
-impl Pool {
+impl AddressPool {
     /// Creates a pool without assignments.
     pub fn new(config: PoolConfig) -> Self {
         let hosts = |prefix: &Prefix| {
@@ -76,7 +76,7 @@ impl Pool {
             highest: 0,
             free: VecDeque::new(),
             names: BTreeMap::new(),
-            places: BTreeMap::new(),
+            assignments: BTreeMap::new(),
             order: BTreeSet::new(),
             clients: BTreeMap::new(),
         }
@@ -84,16 +84,16 @@ impl Pool {
 
     /// Number of names with addresses.
     pub fn len(&self) -> usize {
-        self.places.len()
+        self.assignments.len()
     }
 
     /// Returns `true` if no name has an address.
     pub fn is_empty(&self) -> bool {
-        self.places.is_empty()
+        self.assignments.is_empty()
     }
 
     /// Returns `true` if the pool has addresses of this IP version.
-    pub fn has(&self, version: Version) -> bool {
+    pub fn has(&self, version: IpFamily) -> bool {
         self.config.of(version).is_some()
     }
 
@@ -105,16 +105,16 @@ impl Pool {
             self.touch(now, number);
             return Some(number);
         }
-        let number = self.take(client)?;
+        let number = self.allocate(client)?;
         self.names.insert(name.as_str().into(), number);
-        self.places.insert(number, Held { name: name.clone(), used: now, client });
+        self.assignments.insert(number, PoolAssignment { name: name.clone(), used: now, client });
         self.order.insert((now, number));
         *self.clients.entry(client).or_default() += 1;
         Some(number)
     }
 
     /// The address of an IP version with this number.
-    pub(super) fn address(&self, version: Version, number: u32) -> Option<IpAddr> {
+    pub(super) fn address(&self, version: IpFamily, number: u32) -> Option<IpAddr> {
         Some(match self.config.of(version)?.address() {
             IpAddr::V4(first) => Ipv4Addr::from_bits(first.to_bits() | number).into(),
             IpAddr::V6(first) => Ipv6Addr::from_bits(first.to_bits() | u128::from(number)).into(),
@@ -124,7 +124,7 @@ impl Pool {
     /// Returns the name that an address stands for, and marks it as used.
     pub fn name(&mut self, now: Instant, address: IpAddr) -> Option<HostName> {
         self.expire(now);
-        let prefix = self.config.of(Version::of(address)).filter(|it| it.contains(address))?;
+        let prefix = self.config.of(IpFamily::of(address)).filter(|it| it.contains(address))?;
         let number = match (address, prefix.address()) {
             (IpAddr::V4(it), IpAddr::V4(first)) => it.to_bits() ^ first.to_bits(),
             (IpAddr::V6(it), IpAddr::V6(first)) => {
@@ -133,18 +133,18 @@ impl Pool {
             _ => return None,
         };
         self.touch(now, number);
-        self.places.get(&number).map(|held| held.name.clone())
+        self.assignments.get(&number).map(|held| held.name.clone())
     }
 
     fn touch(&mut self, now: Instant, number: u32) {
-        let Some(held) = self.places.get_mut(&number) else { return };
+        let Some(held) = self.assignments.get_mut(&number) else { return };
         self.order.remove(&(held.used, number));
         self.order.insert((now, number));
         held.used = now;
     }
 
     /// Chooses the number for a new name of this client: an unused one, or the one freed longest ago.
-    fn take(&mut self, client: IpAddr) -> Option<u32> {
+    fn allocate(&mut self, client: IpAddr) -> Option<u32> {
         let share = (self.size / SHARE).max(1);
         if self.clients.get(&client).is_some_and(|count| *count >= share) {
             return None;
@@ -165,7 +165,7 @@ impl Pool {
     }
 
     fn remove(&mut self, number: u32) {
-        let Some(held) = self.places.remove(&number) else { return };
+        let Some(held) = self.assignments.remove(&number) else { return };
         self.names.remove(held.name.as_str());
         self.order.remove(&(held.used, number));
         if let Some(count) = self.clients.get_mut(&held.client) {
@@ -182,9 +182,9 @@ impl Pool {
 mod tests {
     use super::*;
 
-    fn pool(prefixes: &[&str]) -> Pool {
+    fn pool(prefixes: &[&str]) -> AddressPool {
         let prefixes = prefixes.iter().map(|it| it.parse().unwrap()).collect();
-        Pool::new(PoolConfig { prefixes, time: Duration::from_secs(60) })
+        AddressPool::new(PoolConfig { prefixes, time: Duration::from_secs(60) })
     }
 
     fn at(seconds: u64) -> Instant {
@@ -204,7 +204,7 @@ mod tests {
         let mut pool = pool(&["198.18.0.0/15", "fd00:53::/64"]);
         let number = pool.number(at(0), client(1), &name(1)).unwrap();
         assert_eq!(pool.number(at(1), client(2), &name(1)), Some(number));
-        for (version, text) in [(Version::V4, "198.18.0.1"), (Version::V6, "fd00:53::1")] {
+        for (version, text) in [(IpFamily::V4, "198.18.0.1"), (IpFamily::V6, "fd00:53::1")] {
             let address = pool.address(version, number).unwrap();
             assert_eq!(address.to_string(), text);
             assert_eq!(pool.name(at(2), address), Some(name(1)));
@@ -218,7 +218,7 @@ mod tests {
     fn a_name_keeps_its_address_for_a_time_after_the_last_use() {
         let mut pool = pool(&["198.18.0.0/15"]);
         let number = pool.number(at(0), client(1), &name(1)).unwrap();
-        let address = pool.address(Version::V4, number).unwrap();
+        let address = pool.address(IpFamily::V4, number).unwrap();
         assert_eq!(pool.name(at(59), address), Some(name(1)));
         assert_eq!(pool.name(at(118), address), Some(name(1)));
         assert_eq!(pool.name(at(178), address), None);
@@ -234,7 +234,7 @@ mod tests {
         assert!(given[..254 / 4].iter().all(|it| *it) && !given[254 / 4..].contains(&true));
         assert_eq!(pool.len(), 254 / 4);
         assert!(pool.number(at(1), client(2), &name(5000)).is_some());
-        let held: Vec<u32> = pool.places.keys().copied().collect();
+        let held: Vec<u32> = pool.assignments.keys().copied().collect();
         assert!(held.iter().all(|number| (1..=254).contains(number)), "{held:?}");
         assert!(pool.number(at(61), client(1), &name(6000)).is_some(), "its names have expired");
     }
@@ -248,7 +248,7 @@ mod tests {
         for number in 1..1000 {
             pool.number(at(1), client(1), &name(number));
         }
-        let address = pool.address(Version::V4, shared).unwrap();
+        let address = pool.address(IpFamily::V4, shared).unwrap();
         assert_eq!(pool.name(at(2), address), Some(name(0)));
         assert_eq!(pool.number(at(2), client(1), &name(0)), Some(shared), "it still has its own");
     }

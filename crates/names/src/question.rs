@@ -8,14 +8,14 @@ use hickory_proto::rr::{DNSClass, Name, RecordType};
 use pep::cost;
 use thiserror::Error;
 
-use super::message::{HEADER, PAYLOAD, Unanswerable};
+use super::message::{HEADER, NonQuestion, PAYLOAD};
 
 /// Largest answer over UDP to a client without EDNS, in bytes (RFC 1035 §4.2.1).
 const USUAL_PAYLOAD: u16 = 512;
 
 /// Cache key of a question: questions with equal keys have the same answer.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Key {
+pub(super) struct QuestionKey {
     /// The name in wire form, in lower case.
     pub(super) name: Box<[u8]>,
     pub(super) kind: u16,
@@ -25,7 +25,7 @@ pub(super) struct Key {
     pub(super) checking_disabled: bool,
 }
 
-impl Key {
+impl QuestionKey {
     /// Memory beyond the key's own size, in bytes.
     pub(super) fn bytes(&self) -> usize {
         self.name.len()
@@ -58,7 +58,7 @@ pub(super) fn read_reply(bytes: &[u8]) -> Option<Message> {
 
 /// Question types, as far as they are treated differently.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum QuestionKind {
     /// IPv4 addresses.
     A,
     /// IPv6 addresses.
@@ -70,7 +70,7 @@ pub enum Kind {
 /// A question of class IN with recursion desired.
 #[derive(Debug, Clone)]
 pub struct Question {
-    pub(super) key: Key,
+    pub(super) key: QuestionKey,
     pub(super) id: u16,
     /// The question in the client's spelling.
     pub(super) query: Query,
@@ -85,39 +85,39 @@ impl Question {
     ///
     /// # Errors
     /// The handling of a message that is not such a question.
-    pub fn parse(message: &[u8]) -> Result<Self, Unanswerable> {
+    pub fn parse(message: &[u8]) -> Result<Self, NonQuestion> {
         let Some(header) = message.first_chunk::<HEADER>() else {
-            return Err(Unanswerable::Nothing);
+            return Err(NonQuestion::Nothing);
         };
         // QR, opcode and RD. Without recursion desired the client asks an authoritative server (RFC 1034
         // §4.3.1).
         match header[2] & 0b1111_1001 {
             0b0000_0001 => {}
-            flags if flags & 0b1000_0000 != 0 => return Err(Unanswerable::Nothing),
-            _ => return Err(Unanswerable::Foreign),
+            flags if flags & 0b1000_0000 != 0 => return Err(NonQuestion::Nothing),
+            _ => return Err(NonQuestion::Foreign),
         }
         if !is_short(header, MOST_ASKED) {
-            return Err(Unanswerable::malformed(header));
+            return Err(NonQuestion::malformed(header));
         }
         cost::count(message.len());
         let Ok(message) = Message::from_vec(message) else {
-            return Err(Unanswerable::malformed(header));
+            return Err(NonQuestion::malformed(header));
         };
         Self::of(&message, header)
     }
 
-    fn of(message: &Message, header: &[u8; HEADER]) -> Result<Self, Unanswerable> {
-        let [query] = &message.queries[..] else { return Err(Unanswerable::malformed(header)) };
+    fn of(message: &Message, header: &[u8; HEADER]) -> Result<Self, NonQuestion> {
+        let [query] = &message.queries[..] else { return Err(NonQuestion::malformed(header)) };
         let signed = message.signature.is_some()
             || message.additionals.iter().any(|it| is_signature(it.record_type()));
         if signed || query.query_class() != DNSClass::IN || is_transfer(query.query_type()) {
-            return Err(Unanswerable::Foreign);
+            return Err(NonQuestion::Foreign);
         }
         let edns = message.edns.as_ref();
         if edns.is_some_and(|edns| edns.version() > 0) {
-            return Err(Unanswerable::version(header, query));
+            return Err(NonQuestion::version(header, query));
         }
-        let key = Key {
+        let key = QuestionKey {
             name: wire_name(query.name(), true),
             kind: query.query_type().into(),
             dnssec_ok: edns.is_some_and(|edns| edns.flags().dnssec_ok),
@@ -133,17 +133,17 @@ impl Question {
     }
 
     /// Recovers the question from a cached reply to it.
-    pub(super) fn again(reply: &[u8], key: Key) -> Option<Self> {
+    pub(super) fn from_cached_reply(reply: &[u8], key: QuestionKey) -> Option<Self> {
         let query = Message::from_vec(reply).ok()?.queries.into_iter().next()?;
         Some(Self { key, id: 0, query, payload: None, authentic: false })
     }
 
     /// The type of the question.
-    pub fn kind(&self) -> Kind {
+    pub fn kind(&self) -> QuestionKind {
         match self.query.query_type() {
-            RecordType::A => Kind::A,
-            RecordType::AAAA => Kind::Aaaa,
-            _ => Kind::Other,
+            RecordType::A => QuestionKind::A,
+            RecordType::AAAA => QuestionKind::Aaaa,
+            _ => QuestionKind::Other,
         }
     }
 
@@ -241,7 +241,7 @@ impl fmt::Display for Domain {
 impl Domain {
     /// Returns `true` if a name in lower case is this domain or below it.
     pub(super) fn has(&self, name: &str) -> bool {
-        is_in(name, &self.0)
+        is_within(name, &self.0)
     }
 }
 
@@ -252,14 +252,14 @@ const SPECIAL: [&str; 9] =
 
 /// Returns `true` if a connection may be opened by this name, in lower case: it is neither local nor in a
 /// domain of `real`.
-pub(super) fn may_be_opened_by(name: &str, real: &[Domain]) -> bool {
-    let special = |domain: &&str| is_in(name, domain);
+pub(super) fn may_use_pool(name: &str, real: &[Domain]) -> bool {
+    let special = |domain: &&str| is_within(name, domain);
     name.contains('.')
         && !SPECIAL.iter().any(special)
         && !real.iter().any(|domain| domain.has(name))
 }
 
-fn is_in(name: &str, domain: &str) -> bool {
+fn is_within(name: &str, domain: &str) -> bool {
     let before = name.strip_suffix(domain);
     before.is_some_and(|before| before.is_empty() || before.ends_with('.'))
 }
@@ -288,7 +288,7 @@ mod tests {
         for counts in [[1, 0, 0, 9], [1, 4000, 0, 0], [2, 0, 0, 0], [u16::MAX; 4]] {
             let long = message(counts.map(|count| count.min(4000)), false);
             let (parsed, cost) = cost::of(|| Question::parse(&long));
-            assert!(matches!(parsed, Err(Unanswerable::Answer(_))) && cost == 0, "{counts:?}");
+            assert!(matches!(parsed, Err(NonQuestion::Answer(_))) && cost == 0, "{counts:?}");
         }
         assert!(read_reply(&message([1, 300, 200, 12], true)).is_some());
         let long = message([1, 300, 200, 13], true);

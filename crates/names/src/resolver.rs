@@ -17,17 +17,17 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use hickory_proto::op::Message;
 use hickory_proto::rr::RData;
 use hickory_proto::rr::rdata::{A, AAAA};
-use pep::traffic::Version;
-use shaping::Bucket;
+use pep::traffic::IpFamily;
+use shaping::TokenBucket;
 use slacp::HostName;
 use units::{ByteCount, Instant, Machine, earliest_timer};
 
-use super::answer::{Age, Reply, failure};
-use super::cache::{Cache, CacheLimits, Entry};
+use super::answer::{RecordAge, ReplyClass, failure};
+use super::cache::{CacheEntry, CacheLimits, ReplyCache};
 use super::lifetime;
-use super::message::Unanswerable;
-use super::pool::{Pool, PoolConfig};
-use super::question::{Domain, Key, Kind, Question, may_be_opened_by};
+use super::message::NonQuestion;
+use super::pool::{AddressPool, PoolConfig};
+use super::question::{Domain, Question, QuestionKey, QuestionKind, may_use_pool};
 
 /// Time that a client waits before it gets a stale answer (RFC 8767 §5, client response timer).
 const PATIENCE: Duration = Duration::from_millis(1800);
@@ -63,7 +63,7 @@ pub struct NamesConfig {
 
 /// The origin of a client's message.
 #[derive(Debug, Clone)]
-pub struct Asked<A> {
+pub struct QuestionSource<A> {
     /// Destination of the answer. An asker that repeats its question waits only once.
     pub asker: A,
     /// The client, for limits per client.
@@ -73,12 +73,12 @@ pub struct Asked<A> {
     /// `true` if the message came over TCP, and so the answer may be long.
     pub over_tcp: bool,
     /// `true` if the client's connections to addresses of the pool are intercepted here.
-    pub by_name: bool,
+    pub uses_pool: bool,
 }
 
 /// Identifies a query that was handed out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct AskId(u64);
+pub struct QueryId(u64);
 
 /// Destination of a query.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -86,14 +86,14 @@ pub enum Upstream {
     /// The hub, over the hop.
     Hub,
     /// This resolver, or the machine's own, without the hop.
-    Straight(Option<SocketAddr>),
+    Direct(Option<SocketAddr>),
 }
 
 /// A query to send.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Ask {
+pub struct UpstreamQuery {
     /// To be returned with the reply.
-    pub id: AskId,
+    pub id: QueryId,
     /// The DNS message to send.
     pub message: Vec<u8>,
     /// Where to send it.
@@ -104,11 +104,11 @@ pub struct Ask {
 
 /// Action for the resolver's driver.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Output<A> {
+pub enum ResolverOutput<A> {
     /// Send this message to a client.
     Answer(A, Vec<u8>),
     /// Send this query.
-    Ask(Ask),
+    Ask(UpstreamQuery),
 }
 
 /// Why a resolver asks to be woken.
@@ -162,32 +162,32 @@ impl NamesStats {
 #[derive(Debug)]
 pub struct Resolver<A> {
     config: NamesConfig,
-    cache: Cache,
-    pool: Option<Pool>,
-    budget: Option<Bucket>,
+    cache: ReplyCache,
+    pool: Option<AddressPool>,
+    budget: Option<TokenBucket>,
     /// `true` while the hub answers questions.
-    hub: bool,
-    pending: BTreeMap<AskId, Pending<A>>,
-    by_key: BTreeMap<(Key, Upstream), AskId>,
+    is_hub_reachable: bool,
+    pending: BTreeMap<QueryId, PendingQuery<A>>,
+    by_key: BTreeMap<(QuestionKey, Upstream), QueryId>,
     /// Timers of pending queries.
-    timers: BTreeSet<(Instant, AskId)>,
+    timers: BTreeSet<(Instant, QueryId)>,
     /// Number of waiting questions of each client.
     waiting: BTreeMap<IpAddr, usize>,
     waiters: usize,
     /// Number of queries for each client that no client waits for.
     ahead: BTreeMap<IpAddr, usize>,
     next_id: u64,
-    outputs: VecDeque<Output<A>>,
+    outputs: VecDeque<ResolverOutput<A>>,
     stats: NamesStats,
 }
 
 /// A query that waits for its reply.
 #[derive(Debug)]
-struct Pending<A> {
+struct PendingQuery<A> {
     /// [`None`] for a request that is passed on unchanged.
     question: Option<Question>,
     to: Upstream,
-    waiters: Vec<Waiter<A>>,
+    waiters: Vec<WaitingClient<A>>,
     /// The client on whose account the reply is cached.
     owner: IpAddr,
     /// Sent ahead, without a client that waits.
@@ -197,15 +197,15 @@ struct Pending<A> {
     late: Option<Instant>,
 }
 
-impl<A> Pending<A> {
+impl<A> PendingQuery<A> {
     fn timer(&self) -> Instant {
         self.late.map_or(self.until, |late| late.min(self.until))
     }
 }
 
 #[derive(Debug)]
-struct Waiter<A> {
-    asked: Asked<A>,
+struct WaitingClient<A> {
+    asked: QuestionSource<A>,
     /// [`None`] for a request that is passed on unchanged.
     question: Option<Question>,
 }
@@ -213,12 +213,12 @@ struct Waiter<A> {
 impl<A: Clone + PartialEq> Resolver<A> {
     /// Creates a resolver with an empty cache; the hub counts as unreachable until [`Self::set_hub`].
     pub fn new(config: NamesConfig) -> Self {
-        let bucket = |rate| Bucket::new(rate, rate.saturating_mul(PREFETCH_BURST));
+        let bucket = |rate| TokenBucket::new(rate, rate.saturating_mul(PREFETCH_BURST));
         Self {
-            cache: Cache::new(config.cache),
-            pool: config.pool.clone().map(Pool::new),
+            cache: ReplyCache::new(config.cache),
+            pool: config.pool.clone().map(AddressPool::new),
             budget: (config.prefetch > 0).then(|| bucket(config.prefetch)),
-            hub: false,
+            is_hub_reachable: false,
             pending: BTreeMap::new(),
             by_key: BTreeMap::new(),
             timers: BTreeSet::new(),
@@ -233,7 +233,7 @@ impl<A: Clone + PartialEq> Resolver<A> {
     }
 
     /// Returns the next output.
-    pub fn poll_output(&mut self) -> Option<Output<A>> {
+    pub fn poll_output(&mut self) -> Option<ResolverOutput<A>> {
         self.outputs.pop_front()
     }
 
@@ -242,7 +242,7 @@ impl<A: Clone + PartialEq> Resolver<A> {
         NamesStats {
             entries: self.cache.len() as u64,
             bytes: self.cache.bytes(),
-            names: self.pool.as_ref().map_or(0, Pool::len) as u64,
+            names: self.pool.as_ref().map_or(0, AddressPool::len) as u64,
             ..self.stats
         }
     }
@@ -255,11 +255,11 @@ impl<A: Clone + PartialEq> Resolver<A> {
     /// Sets whether the hub answers questions. If it no longer does, its pending questions go to other
     /// resolvers.
     pub fn set_hub(&mut self, now: Instant, answers: bool) {
-        if std::mem::replace(&mut self.hub, answers) == answers || answers {
+        if std::mem::replace(&mut self.is_hub_reachable, answers) == answers || answers {
             return;
         }
-        let of_hub = |pending: &Pending<A>| pending.to == Upstream::Hub;
-        let ids: Vec<AskId> =
+        let of_hub = |pending: &PendingQuery<A>| pending.to == Upstream::Hub;
+        let ids: Vec<QueryId> =
             self.pending.iter().filter(|(_, it)| of_hub(it)).map(|(id, _)| *id).collect();
         for id in ids {
             self.remove(id).into_iter().for_each(|pending| self.ask_others(now, pending));
@@ -267,52 +267,57 @@ impl<A: Clone + PartialEq> Resolver<A> {
     }
 
     /// Moves the waiters of a query to the hub to the resolvers that they addressed.
-    fn ask_others(&mut self, now: Instant, pending: Pending<A>) {
+    fn ask_others(&mut self, now: Instant, pending: PendingQuery<A>) {
         for waiter in pending.waiters {
             let Some(question) = waiter.question else { continue };
-            let straight = Upstream::Straight(waiter.asked.resolver);
+            let straight = Upstream::Direct(waiter.asked.resolver);
             self.wait(now, waiter.asked, question, straight);
         }
     }
 
     /// Handles a client's message.
-    pub fn handle_message(&mut self, now: Instant, asked: Asked<A>, message: &[u8]) {
+    pub fn handle_message(&mut self, now: Instant, asked: QuestionSource<A>, message: &[u8]) {
         match Question::parse(message) {
             Ok(question) => self.handle_question(now, asked, question),
-            Err(Unanswerable::Nothing) => {}
-            Err(Unanswerable::Answer(answer)) => self.answer(asked.asker, answer),
+            Err(NonQuestion::Nothing) => {}
+            Err(NonQuestion::Answer(answer)) => self.answer(asked.asker, answer),
             // Only an intercepted request shows which server can answer it.
-            Err(Unanswerable::Foreign) if asked.resolver.is_some() => {
+            Err(NonQuestion::Foreign) if asked.resolver.is_some() => {
                 self.pass_on(now, asked, message);
             }
-            Err(Unanswerable::Foreign) => {
+            Err(NonQuestion::Foreign) => {
                 failure(message).into_iter().for_each(|it| self.answer(asked.asker.clone(), it));
             }
         }
     }
 
     /// Handles the reply to an [`Ask`]; [`None`] if there was none. Late replies are ignored.
-    pub fn handle_reply(&mut self, now: Instant, id: AskId, reply: Option<&[u8]>) {
+    pub fn handle_reply(&mut self, now: Instant, id: QueryId, reply: Option<&[u8]>) {
         let Some(pending) = self.remove(id) else { return };
-        let Some(question) = &pending.question else { return self.passed(pending, reply) };
+        let Some(question) = &pending.question else { return self.finish_passed(pending, reply) };
         match reply.map(|bytes| (question.reply(bytes), bytes)) {
-            Some((Reply::Read(message), bytes)) => self.answered(now, &pending, &message, bytes),
-            Some((Reply::Unreadable, bytes)) => {
-                for Waiter { asked, question } in pending.waiters {
+            Some((ReplyClass::Read(message), bytes)) => {
+                self.finish_answered(now, &pending, &message, bytes)
+            }
+            Some((ReplyClass::Unreadable, bytes)) => {
+                for WaitingClient { asked, question } in pending.waiters {
                     let Some(question) = question else { continue };
-                    self.answer(asked.asker, question.pass(bytes.to_vec(), asked.over_tcp));
+                    self.answer(
+                        asked.asker,
+                        question.adapt_unreadable(bytes.to_vec(), asked.over_tcp),
+                    );
                 }
             }
-            Some((Reply::Foreign, _)) => self.failed(now, &pending),
+            Some((ReplyClass::Foreign, _)) => self.finish_failed(now, &pending),
             // The session is lost or the hub has no room: another resolver may answer.
             None if pending.to == Upstream::Hub && !pending.waiters.is_empty() => {
                 self.ask_others(now, pending);
             }
-            None => self.failed(now, &pending),
+            None => self.finish_failed(now, &pending),
         }
     }
 
-    fn handle_question(&mut self, now: Instant, asked: Asked<A>, question: Question) {
+    fn handle_question(&mut self, now: Instant, asked: QuestionSource<A>, question: Question) {
         self.stats.questions += 1;
         if let Some(answer) = self.cached(now, &asked, &question) {
             return self.answer(asked.asker, answer);
@@ -322,12 +327,18 @@ impl<A: Clone + PartialEq> Resolver<A> {
             self.answer(asked.asker, answer);
             return self.ask_ahead(now, question, asked.client);
         }
-        let to = if self.hub { Upstream::Hub } else { Upstream::Straight(asked.resolver) };
+        let to =
+            if self.is_hub_reachable { Upstream::Hub } else { Upstream::Direct(asked.resolver) };
         self.wait(now, asked, question, to);
     }
 
     /// Answers from the cache if the entry is fresh, or if asking again is pointless now.
-    fn cached(&mut self, now: Instant, asked: &Asked<A>, question: &Question) -> Option<Vec<u8>> {
+    fn cached(
+        &mut self,
+        now: Instant,
+        asked: &QuestionSource<A>,
+        question: &Question,
+    ) -> Option<Vec<u8>> {
         let entry = self.cache.peek(&question.key)?;
         if now.saturating_since(entry.expires) > self.config.stale && !entry.is_fresh(now) {
             self.cache.remove(&question.key);
@@ -338,7 +349,7 @@ impl<A: Clone + PartialEq> Resolver<A> {
             let entry = self.cache.touch(&question.key)?;
             // Only answers in use are prefetched.
             entry.used = true;
-            let age = Age::Since(now.saturating_since(entry.stored));
+            let age = RecordAge::Since(now.saturating_since(entry.stored));
             let reply = Message::from_vec(&entry.reply).ok()?;
             return Some(question.answer(reply, age, asked.over_tcp));
         }
@@ -346,35 +357,44 @@ impl<A: Clone + PartialEq> Resolver<A> {
     }
 
     /// Answers with an expired entry that may still be used.
-    fn stale(&mut self, now: Instant, asked: &Asked<A>, question: &Question) -> Option<Vec<u8>> {
+    fn stale(
+        &mut self,
+        now: Instant,
+        asked: &QuestionSource<A>,
+        question: &Question,
+    ) -> Option<Vec<u8>> {
         if !self.has_stale(now, &question.key) {
             return None;
         }
         let entry = self.cache.touch(&question.key)?;
         let reply = Message::from_vec(&entry.reply).ok()?;
         self.stats.stale += 1;
-        Some(question.answer(reply, Age::Stale, asked.over_tcp))
+        Some(question.answer(reply, RecordAge::Stale, asked.over_tcp))
     }
 
-    fn has_stale(&self, now: Instant, key: &Key) -> bool {
+    fn has_stale(&self, now: Instant, key: &QuestionKey) -> bool {
         let entry = self.cache.peek(key).filter(|entry| entry.is_answer);
         let until = self.config.stale;
         !until.is_zero() && entry.is_some_and(|it| now.saturating_since(it.expires) <= until)
     }
 
     /// Answers with an address of the pool.
-    fn pooled(&mut self, now: Instant, asked: &Asked<A>, question: &Question) -> Option<Vec<u8>> {
+    fn pooled(
+        &mut self,
+        now: Instant,
+        asked: &QuestionSource<A>,
+        question: &Question,
+    ) -> Option<Vec<u8>> {
         let version = match question.kind() {
-            Kind::A => Version::V4,
-            Kind::Aaaa => Version::V6,
-            Kind::Other => return None,
+            QuestionKind::A => IpFamily::V4,
+            QuestionKind::Aaaa => IpFamily::V6,
+            QuestionKind::Other => return None,
         };
         let pool = self.pool.as_mut()?;
-        if !self.hub || !asked.by_name || question.validates() {
+        if !self.is_hub_reachable || !asked.uses_pool || question.validates() {
             return None;
         }
-        let name =
-            question.host().filter(|name| may_be_opened_by(name.as_str(), &self.config.real))?;
+        let name = question.host().filter(|name| may_use_pool(name.as_str(), &self.config.real))?;
         let number = pool.number(now, asked.client, &name)?;
         // Without addresses of this version the answer is empty: the client connects by the other version.
         let data = pool.address(version, number).map(|address| match address {
@@ -389,7 +409,7 @@ impl<A: Clone + PartialEq> Resolver<A> {
         let is_asked = self.by_key.contains_key(&(question.key.clone(), Upstream::Hub));
         let of_client = self.ahead.get(&owner).copied().unwrap_or(0);
         let has_room = self.pending.len() < MOST_WAITING && of_client < MOST_AHEAD;
-        if self.hub && !is_asked && has_room {
+        if self.is_hub_reachable && !is_asked && has_room {
             let id = self.ask(now, Some(question), Upstream::Hub, owner);
             if let Some(pending) = self.pending.get_mut(&id) {
                 pending.ahead = true;
@@ -399,11 +419,11 @@ impl<A: Clone + PartialEq> Resolver<A> {
     }
 
     /// Lets a client wait for the reply to its question.
-    fn wait(&mut self, now: Instant, asked: Asked<A>, question: Question, to: Upstream) {
+    fn wait(&mut self, now: Instant, asked: QuestionSource<A>, question: Question, to: Upstream) {
         let client = asked.client;
         if !self.has_room(client) {
             self.stats.refused += 1;
-            return self.answer(asked.asker, question.no_answer(asked.over_tcp));
+            return self.answer(asked.asker, question.servfail(asked.over_tcp));
         }
         let late = self.has_stale(now, &question.key).then(|| now + PATIENCE);
         let id = match self.by_key.get(&(question.key.clone(), to)) {
@@ -420,7 +440,7 @@ impl<A: Clone + PartialEq> Resolver<A> {
         // The client that has waited longest decides.
         pending.late = pending.late.or(late);
         self.timers.insert((pending.timer(), id));
-        pending.waiters.push(Waiter { asked, question: Some(question) });
+        pending.waiters.push(WaitingClient { asked, question: Some(question) });
         self.count_waiter(client);
     }
 
@@ -442,67 +462,84 @@ impl<A: Clone + PartialEq> Resolver<A> {
         question: Option<Question>,
         to: Upstream,
         owner: IpAddr,
-    ) -> AskId {
-        let id = AskId(self.next_id);
+    ) -> QueryId {
+        let id = QueryId(self.next_id);
         self.next_id += 1;
         match to {
             Upstream::Hub => self.stats.asked += 1,
-            Upstream::Straight(_) => self.stats.straight += 1,
+            Upstream::Direct(_) => self.stats.straight += 1,
         }
         if let Some(question) = &question {
             self.by_key.insert((question.key.clone(), to), id);
             let message = question.to_hub();
-            self.outputs.push_back(Output::Ask(Ask { id, message, to, client: owner }));
+            self.outputs.push_back(ResolverOutput::Ask(UpstreamQuery {
+                id,
+                message,
+                to,
+                client: owner,
+            }));
         }
         let until = now + GIVE_UP;
         let waiters = Vec::new();
-        let pending = Pending { question, to, waiters, owner, ahead: false, until, late: None };
+        let pending =
+            PendingQuery { question, to, waiters, owner, ahead: false, until, late: None };
         self.timers.insert((pending.timer(), id));
         self.pending.insert(id, pending);
         id
     }
 
     /// Passes a request that only its server can answer on to that server.
-    fn pass_on(&mut self, now: Instant, asked: Asked<A>, message: &[u8]) {
+    fn pass_on(&mut self, now: Instant, asked: QuestionSource<A>, message: &[u8]) {
         let client = asked.client;
         if !self.has_room(client) {
             return self.stats.refused += 1;
         }
-        let to = Upstream::Straight(asked.resolver);
+        let to = Upstream::Direct(asked.resolver);
         let id = self.ask(now, None, to, client);
-        self.outputs.push_back(Output::Ask(Ask { id, message: message.to_vec(), to, client }));
+        self.outputs.push_back(ResolverOutput::Ask(UpstreamQuery {
+            id,
+            message: message.to_vec(),
+            to,
+            client,
+        }));
         if let Some(pending) = self.pending.get_mut(&id) {
-            pending.waiters.push(Waiter { asked, question: None });
+            pending.waiters.push(WaitingClient { asked, question: None });
         }
         self.count_waiter(client);
     }
 
-    fn passed(&mut self, pending: Pending<A>, reply: Option<&[u8]>) {
+    fn finish_passed(&mut self, pending: PendingQuery<A>, reply: Option<&[u8]>) {
         let Some(reply) = reply else { return self.stats.failed += 1 };
         for waiter in pending.waiters {
             self.answer(waiter.asked.asker, reply.to_vec());
         }
     }
 
-    fn answered(&mut self, now: Instant, pending: &Pending<A>, message: &Message, bytes: &[u8]) {
+    fn finish_answered(
+        &mut self,
+        now: Instant,
+        pending: &PendingQuery<A>,
+        message: &Message,
+        bytes: &[u8],
+    ) {
         let Some(question) = &pending.question else { return };
         if pending.to == Upstream::Hub {
-            let life = lifetime::of(message, question.query.query_type());
+            let life = lifetime::reply_lifetime(message, question.query.query_type());
             match life {
                 // A failure must not replace an expired answer that can still be used.
                 Some(life) if !life.is_answer && self.has_stale(now, &question.key) => {
-                    return self.failed(now, pending);
+                    return self.finish_failed(now, pending);
                 }
                 Some(life) => {
                     let kept = (life.fresh, life.is_answer);
-                    self.cache.put(&question.key, Entry::new(now, bytes, kept, pending.owner));
+                    self.cache.put(&question.key, CacheEntry::new(now, bytes, kept, pending.owner));
                 }
                 // A reply that must not be cached still supersedes an older one.
                 None => self.cache.remove(&question.key),
             }
         }
-        let fresh = Age::Since(Duration::ZERO);
-        for Waiter { asked, question } in &pending.waiters {
+        let fresh = RecordAge::Since(Duration::ZERO);
+        for WaitingClient { asked, question } in &pending.waiters {
             let Some(question) = question else { continue };
             let answer = question.answer(message.clone(), fresh, asked.over_tcp);
             self.answer(asked.asker.clone(), answer);
@@ -510,26 +547,26 @@ impl<A: Clone + PartialEq> Resolver<A> {
     }
 
     /// Handles a query without an answer: waiters get stale answers, or SERVFAIL.
-    fn failed(&mut self, now: Instant, pending: &Pending<A>) {
+    fn finish_failed(&mut self, now: Instant, pending: &PendingQuery<A>) {
         if let Some(question) = &pending.question
             && let Some(entry) = self.cache.touch(&question.key)
         {
             entry.recheck = now + RECHECK;
         }
-        for Waiter { asked, question } in &pending.waiters {
+        for WaitingClient { asked, question } in &pending.waiters {
             let Some(question) = question else {
                 self.stats.failed += 1;
                 continue;
             };
             let answer = self.stale(now, asked, question).unwrap_or_else(|| {
                 self.stats.failed += 1;
-                question.no_answer(asked.over_tcp)
+                question.servfail(asked.over_tcp)
             });
             self.answer(asked.asker.clone(), answer);
         }
     }
 
-    fn remove(&mut self, id: AskId) -> Option<Pending<A>> {
+    fn remove(&mut self, id: QueryId) -> Option<PendingQuery<A>> {
         let pending = self.pending.remove(&id)?;
         self.timers.remove(&(pending.timer(), id));
         if let Some(question) = &pending.question {
@@ -548,11 +585,11 @@ impl<A: Clone + PartialEq> Resolver<A> {
     }
 
     fn answer(&mut self, to: A, message: Vec<u8>) {
-        self.outputs.push_back(Output::Answer(to, message));
+        self.outputs.push_back(ResolverOutput::Answer(to, message));
     }
 
     /// Gives stale answers to the waiters of a query. The query goes on, to refresh the cache.
-    fn handle_late(&mut self, now: Instant, id: AskId) {
+    fn handle_late(&mut self, now: Instant, id: QueryId) {
         let Some(pending) = self.pending.get_mut(&id) else { return };
         self.timers.remove(&(pending.timer(), id));
         pending.late = None;
@@ -563,11 +600,11 @@ impl<A: Clone + PartialEq> Resolver<A> {
         if let Some(entry) = key.and_then(|key| self.cache.touch(key)) {
             entry.recheck = entry.recheck.max(pending.until);
         }
-        for Waiter { asked, question } in waiters {
+        for WaitingClient { asked, question } in waiters {
             self.discount_waiter(asked.client);
             let Some(question) = question else { continue };
             let answer = self.stale(now, &asked, &question);
-            let answer = answer.unwrap_or_else(|| question.no_answer(asked.over_tcp));
+            let answer = answer.unwrap_or_else(|| question.servfail(asked.over_tcp));
             self.answer(asked.asker, answer);
         }
     }
@@ -576,8 +613,8 @@ impl<A: Clone + PartialEq> Resolver<A> {
     fn prefetch(&mut self, now: Instant) {
         while let Some(key) = self.cache.take_due(now) {
             let Some(entry) = self.cache.peek(&key).filter(|entry| entry.used) else { continue };
-            let (owner, question) = (entry.owner(), Question::again(&entry.reply, key));
-            let Some(question) = question.filter(|_| self.hub) else { continue };
+            let (owner, question) = (entry.owner(), Question::from_cached_reply(&entry.reply, key));
+            let Some(question) = question.filter(|_| self.is_hub_reachable) else { continue };
             if self.budget.as_mut().is_some_and(|budget| budget.take(now)) {
                 self.stats.prefetched += 1;
                 self.ask_ahead(now, question, owner);
@@ -612,7 +649,9 @@ impl<A: Clone + PartialEq> Machine for Resolver<A> {
         {
             let is_over = self.pending.get(&id).is_none_or(|pending| pending.until <= now);
             match is_over.then(|| self.remove(id)) {
-                Some(pending) => pending.iter().for_each(|pending| self.failed(now, pending)),
+                Some(pending) => {
+                    pending.iter().for_each(|pending| self.finish_failed(now, pending))
+                }
                 None => self.handle_late(now, id),
             }
         }

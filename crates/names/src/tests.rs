@@ -10,7 +10,7 @@ use core::time::Duration;
 use hickory_proto::op::{Edns, Message, MessageType, OpCode, Query, ResponseCode};
 use hickory_proto::rr::rdata::{A, CNAME, SOA, TXT};
 use hickory_proto::rr::{Name, RData, Record, RecordType};
-use pep::traffic::Version;
+use pep::traffic::IpFamily;
 use units::{ByteCount, Instant, Machine};
 
 use super::*;

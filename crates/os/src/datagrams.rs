@@ -15,23 +15,23 @@ const RECEPTIONS: usize = 8;
 const LARGEST: usize = 1 << 16;
 
 /// Memory for one receiving system call.
-pub struct Reception(Vec<u8>);
+pub struct ReceiveMemory(Vec<u8>);
 
-impl Reception {
+impl ReceiveMemory {
     /// Allocates as much as one call may need: 512 KiB.
     pub fn new() -> Self {
         Self(vec![0; RECEPTIONS * LARGEST])
     }
 }
 
-impl Default for Reception {
+impl Default for ReceiveMemory {
     fn default() -> Self {
         Self::new()
     }
 }
 
 /// A received datagram, in the memory of its reception.
-pub struct Datagram<'a> {
+pub struct ArrivedDatagram<'a> {
     /// The sender; an IPv4 address as such, also on an IPv6 socket.
     pub from: SocketAddr,
     /// The address it was sent to, if the kernel reports it.
@@ -44,12 +44,12 @@ pub struct Datagram<'a> {
 }
 
 /// A UDP socket of the tokio runtime.
-pub struct Datagrams {
+pub struct DatagramSocket {
     socket: UdpSocket,
     state: UdpSocketState,
 }
 
-impl Datagrams {
+impl DatagramSocket {
     /// Registers a bound socket with the calling thread's runtime.
     ///
     /// # Errors
@@ -83,8 +83,8 @@ impl Datagrams {
     /// The system's, such as `ConnectionRefused` on a connected socket.
     pub fn receive(
         &self,
-        memory: &mut Reception,
-        mut datagram: impl FnMut(Datagram<'_>),
+        memory: &mut ReceiveMemory,
+        mut datagram: impl FnMut(ArrivedDatagram<'_>),
     ) -> io::Result<bool> {
         let mut metas = [RecvMeta::default(); RECEPTIONS];
         let mut parts = memory.0.chunks_exact_mut(LARGEST);
@@ -98,7 +98,7 @@ impl Datagrams {
             let ecn = meta.ecn.map(|ecn| ecn as u8);
             // Coalesced datagrams have the same length, except for the last one (UDP GRO).
             for bytes in slice[..meta.len].chunks_mut(meta.stride.max(1)) {
-                datagram(Datagram { from, to: meta.dst_ip, ecn, bytes });
+                datagram(ArrivedDatagram { from, to: meta.dst_ip, ecn, bytes });
             }
         }
         let is_full = count == RECEPTIONS;

@@ -11,7 +11,7 @@ use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::socket::{ControlMessage, ControlMessageOwned, MsgFlags, recvmsg, sendmsg};
 
 /// Maximum number of descriptors in one message of ours; the kernel's is 253.
-pub const MOST_PASSED: usize = 8;
+pub const MAX_PASSED: usize = 8;
 
 /// Sends bytes and, with the first of them, descriptors (`SCM_RIGHTS`, unix(7)). Returns the number
 /// of bytes sent.
@@ -38,7 +38,7 @@ pub fn send(
 /// Those of recvmsg(2); ENOBUFS if there were more descriptors.
 pub fn receive(stream: &UnixStream, bytes: &mut [u8]) -> io::Result<(usize, Vec<OwnedFd>)> {
     let mut parts = [IoSliceMut::new(bytes)];
-    let mut space = cmsg_space!([RawFd; MOST_PASSED]);
+    let mut space = cmsg_space!([RawFd; MAX_PASSED]);
     let flags = MsgFlags::MSG_CMSG_CLOEXEC;
     let message = recvmsg::<()>(stream.as_raw_fd(), &mut parts, Some(&mut space), flags)?;
     let mut descriptors = Vec::new();

@@ -7,13 +7,13 @@ use std::path::Path;
 use nix::errno::Errno;
 use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify};
 
-use crate::Watched;
+use crate::WatchedDescriptor;
 
 /// Reports when files of a directory may have changed on this machine. A network file system does
 /// not report the changes of other machines.
 pub struct DirectoryWatch {
     inotify: Inotify,
-    readable: Watched,
+    readable: WatchedDescriptor,
 }
 
 impl DirectoryWatch {
@@ -31,7 +31,7 @@ impl DirectoryWatch {
         let gone = AddWatchFlags::IN_MOVED_FROM | AddWatchFlags::IN_DELETE;
         let other = AddWatchFlags::IN_CREATE | AddWatchFlags::IN_ATTRIB | AddWatchFlags::IN_ONLYDIR;
         inotify.add_watch(directory, complete | gone | other)?;
-        let readable = Watched::new(duplicate(&inotify)?)?;
+        let readable = WatchedDescriptor::new(duplicate(&inotify)?)?;
         Ok(Self { inotify, readable })
     }
 

@@ -28,6 +28,6 @@ mod watched;
 
 pub use directory::DirectoryWatch;
 pub use ipv6::{any_address, has_ipv6};
-pub use places::{PlaceError, Places, PrivateDirectory, RUN_VARIABLE};
+pub use places::{DirectoryError, PrivateDirectories, PrivateDirectory, RUN_VARIABLE};
 pub use timer::Timer;
-pub use watched::Watched;
+pub use watched::WatchedDescriptor;

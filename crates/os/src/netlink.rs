@@ -5,5 +5,5 @@ pub mod netfilter;
 mod route;
 mod socket;
 
-pub use link::{Bridge, End};
-pub use route::{RouteSocket, is_absence, watch_changes};
+pub use link::{Bridge, VethEnd};
+pub use route::{RouteSocket, is_not_found, watch_changes};

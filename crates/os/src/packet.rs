@@ -6,7 +6,9 @@ mod socket;
 mod tap;
 
 pub(crate) use port::is_ipv6;
-pub use port::{Port, is_ip};
-pub use ring::{Frame, RING_BYTES, Ring};
-pub(crate) use socket::{Hears, Layer, address, bind, hear_everything, open, send_to, unbound};
+pub use port::{PacketPort, is_ip};
+pub use ring::{RING_BYTES, ReceiveRing, RingFrame};
+pub(crate) use socket::{
+    CaptureDirection, SocketLayer, address, bind, enable_promiscuous_mode, open, send_to, unbound,
+};
 pub use tap::Tap;

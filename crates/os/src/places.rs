@@ -34,7 +34,7 @@ const ALL_WRITE: u32 = 0o002;
 /// The reason why a private directory is not available.
 #[derive(Debug, Error)]
 #[non_exhaustive]
-pub enum PlaceError {
+pub enum DirectoryError {
     /// Another user could tamper with it.
     #[error("{} is not safe: {why}", path.display())]
     Unsafe {
@@ -63,19 +63,19 @@ pub enum PlaceError {
     },
 }
 
-fn list(errors: &[PlaceError]) -> String {
+fn list(errors: &[DirectoryError]) -> String {
     errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
 }
 
 /// The private directories that this user may use, best first.
 #[derive(Debug, Clone)]
-pub struct Places {
-    all: Vec<Place>,
+pub struct PrivateDirectories {
+    all: Vec<DirectoryCandidate>,
     variable: &'static str,
 }
 
 #[derive(Debug, Clone)]
-struct Place {
+struct DirectoryCandidate {
     path: PathBuf,
     /// Missing directories below this one are created; without it only the last component of the
     /// path.
@@ -90,7 +90,7 @@ struct Surroundings {
     home: Option<PathBuf>,
 }
 
-impl Places {
+impl PrivateDirectories {
     /// The directories of this process's user; `variable` of the environment overrides them.
     pub fn of_user(variable: &'static str) -> Self {
         let path = |name| std::env::var_os(name).map(PathBuf::from);
@@ -105,7 +105,7 @@ impl Places {
 
     /// A single directory that the caller chooses.
     pub fn only(path: PathBuf, variable: &'static str) -> Self {
-        Self { all: vec![Place { path, base: None }], variable }
+        Self { all: vec![DirectoryCandidate { path, base: None }], variable }
     }
 
     /// Returns the paths of the directories, whether or not they exist.
@@ -117,19 +117,22 @@ impl Places {
     ///
     /// # Errors
     /// If none is available, with the reason for each.
-    pub fn usable(&self) -> Result<PrivateDirectory, PlaceError> {
-        self.first(Place::make)
+    pub fn open_usable(&self) -> Result<PrivateDirectory, DirectoryError> {
+        self.first(DirectoryCandidate::make)
     }
 
     /// Checks that a directory is available, without creating one.
     ///
     /// # Errors
     /// As [`Self::usable`].
-    pub fn check(&self) -> Result<(), PlaceError> {
-        self.first(Place::check)
+    pub fn check(&self) -> Result<(), DirectoryError> {
+        self.first(DirectoryCandidate::check)
     }
 
-    fn first<T>(&self, get: impl Fn(&Place) -> Result<T, PlaceError>) -> Result<T, PlaceError> {
+    fn first<T>(
+        &self,
+        get: impl Fn(&DirectoryCandidate) -> Result<T, DirectoryError>,
+    ) -> Result<T, DirectoryError> {
         let mut tried = Vec::new();
         for place in &self.all {
             match get(place) {
@@ -141,35 +144,36 @@ impl Places {
             Some(only) if tried.is_empty() => only,
             last => {
                 tried.extend(last);
-                PlaceError::Nowhere { tried, variable: self.variable }
+                DirectoryError::Nowhere { tried, variable: self.variable }
             }
         })
     }
 
     /// Opens the directories that exist. Those that others could tamper with are skipped.
-    pub fn present(&self) -> Vec<PrivateDirectory> {
+    pub fn open_existing(&self) -> Vec<PrivateDirectory> {
         self.paths().filter_map(|path| PrivateDirectory::open(path).ok()).collect()
     }
 }
 
 impl Surroundings {
-    fn places(self) -> Vec<Place> {
+    fn places(self) -> Vec<DirectoryCandidate> {
         if let Some(chosen) = self.chosen {
             let path = std::path::absolute(&chosen).unwrap_or(chosen);
-            return vec![Place { path, base: None }];
+            return vec![DirectoryCandidate { path, base: None }];
         }
         // The XDG Base Directory Specification: relative paths are invalid and to be ignored.
         let runtime = self.runtime.filter(|path| path.is_absolute());
         let runtime = runtime.unwrap_or_else(|| format!("/run/user/{}", self.user).into());
         let home = self.home.filter(|path| path.is_absolute());
-        let below = |base: PathBuf, path| Place { path: base.join(path), base: Some(base) };
+        let below =
+            |base: PathBuf, path| DirectoryCandidate { path: base.join(path), base: Some(base) };
         let run = [below("/run".into(), "skyhop"), below(runtime, "skyhop")];
         run.into_iter().chain(home.map(|home| below(home, ".local/state/skyhop"))).collect()
     }
 }
 
-impl Place {
-    fn make(&self) -> Result<PrivateDirectory, PlaceError> {
+impl DirectoryCandidate {
+    fn make(&self) -> Result<PrivateDirectory, DirectoryError> {
         if let Some(base) = &self.base {
             // Whoever controls the base could replace the directories that are created in it.
             expect_trusted(base)?;
@@ -183,7 +187,7 @@ impl Place {
     }
 
     /// Checks that [`Self::make`] would succeed, without creating anything.
-    fn check(&self) -> Result<(), PlaceError> {
+    fn check(&self) -> Result<(), DirectoryError> {
         if lstat(&self.path).is_ok() {
             return PrivateDirectory::open(&self.path).map(drop);
         }
@@ -194,7 +198,7 @@ impl Place {
     }
 }
 
-fn make(path: &Path) -> Result<(), PlaceError> {
+fn make(path: &Path) -> Result<(), DirectoryError> {
     match mkdirat(AT_FDCWD, path, Mode::S_IRWXU) {
         // An existing one will do; `PrivateDirectory::open` checks the last of them.
         Ok(()) | Err(Errno::EEXIST) => Ok(()),
@@ -203,14 +207,14 @@ fn make(path: &Path) -> Result<(), PlaceError> {
 }
 
 /// Checks that only this user or root controls a directory.
-fn expect_trusted(path: &Path) -> Result<(), PlaceError> {
+fn expect_trusted(path: &Path) -> Result<(), DirectoryError> {
     let stat = stat(path).map_err(refused("look at", path))?;
     let owned = stat.st_uid == 0 || stat.st_uid == geteuid().as_raw();
     if owned && stat.st_mode & ALL_WRITE == 0 {
         return Ok(());
     }
     let why = "other users can change its contents".to_owned();
-    Err(PlaceError::Unsafe { path: path.to_owned(), why })
+    Err(DirectoryError::Unsafe { path: path.to_owned(), why })
 }
 
 /// A directory that this user owns, that no other user may write to, and whose last path component
@@ -226,7 +230,7 @@ impl PrivateDirectory {
     ///
     /// # Errors
     /// If it does not exist, or others could tamper with it.
-    pub fn open(path: &Path) -> Result<Self, PlaceError> {
+    pub fn open(path: &Path) -> Result<Self, DirectoryError> {
         match open_directory(AT_FDCWD, path) {
             Ok(directory) => Self::of(directory, path),
             Err(errno) => Err(not_opened(errno, path)),
@@ -237,7 +241,7 @@ impl PrivateDirectory {
     ///
     /// # Errors
     /// If others could tamper with it.
-    pub fn subdirectory(&self, name: &str) -> Result<Option<Self>, PlaceError> {
+    pub fn subdirectory(&self, name: &str) -> Result<Option<Self>, DirectoryError> {
         let path = self.path.join(name);
         match open_directory(self, Path::new(name)) {
             Ok(directory) => Self::of(directory, &path).map(Some),
@@ -246,7 +250,7 @@ impl PrivateDirectory {
         }
     }
 
-    fn of(directory: OwnedFd, path: &Path) -> Result<Self, PlaceError> {
+    fn of(directory: OwnedFd, path: &Path) -> Result<Self, DirectoryError> {
         let stat = fstat(&directory).map_err(refused("look at", path))?;
         expect_own(&stat, path)?;
         Ok(Self { path: path.to_owned(), directory: Arc::new(directory) })
@@ -276,16 +280,16 @@ fn open_directory(from: impl AsFd, path: &Path) -> nix::Result<OwnedFd> {
     openat(from, path, flags, Mode::empty())
 }
 
-fn not_opened(errno: Errno, path: &Path) -> PlaceError {
+fn not_opened(errno: Errno, path: &Path) -> DirectoryError {
     if !matches!(errno, Errno::ELOOP | Errno::ENOTDIR) {
         return refused("open", path)(errno);
     }
     let why = "it is not a directory (or a symbolic link to one)".to_owned();
-    PlaceError::Unsafe { path: path.to_owned(), why }
+    DirectoryError::Unsafe { path: path.to_owned(), why }
 }
 
-fn expect_own(stat: &FileStat, path: &Path) -> Result<(), PlaceError> {
-    let unsafe_as = |why| Err(PlaceError::Unsafe { path: path.to_owned(), why });
+fn expect_own(stat: &FileStat, path: &Path) -> Result<(), DirectoryError> {
+    let unsafe_as = |why| Err(DirectoryError::Unsafe { path: path.to_owned(), why });
     if stat.st_uid != geteuid().as_raw() {
         return unsafe_as(format!("it belongs to user {}", stat.st_uid));
     }
@@ -296,9 +300,9 @@ fn expect_own(stat: &FileStat, path: &Path) -> Result<(), PlaceError> {
     Ok(())
 }
 
-fn refused(what: &'static str, path: &Path) -> impl FnOnce(Errno) -> PlaceError {
+fn refused(what: &'static str, path: &Path) -> impl FnOnce(Errno) -> DirectoryError {
     let path = path.to_owned();
-    move |errno| PlaceError::Refused { what, path, cause: errno.into() }
+    move |errno| DirectoryError::Refused { what, path, cause: errno.into() }
 }
 
 #[cfg(test)]
@@ -321,8 +325,8 @@ mod tests {
         fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
     }
 
-    fn places(all: Vec<Place>) -> Places {
-        Places { all, variable: VARIABLE }
+    fn places(all: Vec<DirectoryCandidate>) -> PrivateDirectories {
+        PrivateDirectories { all, variable: VARIABLE }
     }
 
     #[test]
@@ -345,8 +349,8 @@ mod tests {
         let scratch = tempdir().unwrap();
         let path = scratch.path().join("skyhop");
         let all = ["/proc/no".into(), path.clone()];
-        let all = all.map(|path| Place { path, base: None });
-        let directory = places(all.into()).usable().unwrap();
+        let all = all.map(|path| DirectoryCandidate { path, base: None });
+        let directory = places(all.into()).open_usable().unwrap();
         assert_eq!((directory.path(), mode(&path)), (path.as_path(), 0o700));
         assert!(directory.is_in_place());
         fs::remove_dir_all(&path).unwrap();
@@ -360,7 +364,7 @@ mod tests {
         let scratch = tempdir().unwrap();
         let base = scratch.path().join("home");
         let path = base.join(".local/state/skyhop");
-        let place = Place { path: path.clone(), base: Some(base.clone()) };
+        let place = DirectoryCandidate { path: path.clone(), base: Some(base.clone()) };
         assert!(place.make().is_err() && !base.exists(), "no home, no place");
         fs::create_dir(&base).unwrap();
         for open in [0o1777, 0o777] {
@@ -384,14 +388,14 @@ mod tests {
         let scratch = tempdir().unwrap();
         let path = scratch.path().join("skyhop");
         fs::create_dir(&path).unwrap();
-        let only = Places::only(path.clone(), VARIABLE);
+        let only = PrivateDirectories::only(path.clone(), VARIABLE);
         for (bits, good) in [(0o770, false), (0o702, false), (0o755, true), (0o700, true)] {
             set_mode(&path, bits);
-            match only.usable() {
+            match only.open_usable() {
                 Ok(_) => assert!(good, "{bits:o}"),
                 Err(error) => assert!(!good && error.to_string().contains("others can write")),
             }
-            assert_eq!(only.present().len(), usize::from(good));
+            assert_eq!(only.open_existing().len(), usize::from(good));
         }
     }
 
@@ -405,9 +409,9 @@ mod tests {
         let file = scratch.path().join("file");
         fs::write(&file, "").unwrap();
         for path in [link, file] {
-            let places = Places::only(path, VARIABLE);
-            for refused in [places.usable().map(drop), places.check()] {
-                assert!(matches!(refused, Err(PlaceError::Unsafe { .. })), "{refused:?}");
+            let places = PrivateDirectories::only(path, VARIABLE);
+            for refused in [places.open_usable().map(drop), places.check()] {
+                assert!(matches!(refused, Err(DirectoryError::Unsafe { .. })), "{refused:?}");
             }
         }
         assert_eq!(fs::read_dir(&target).unwrap().count(), 0);
@@ -423,20 +427,27 @@ mod tests {
         fs::create_dir(&squatted).unwrap();
         set_mode(&squatted, 0o700);
         chown(&squatted, Some(65534), None).unwrap();
-        let error = Places::only(squatted.clone(), VARIABLE).usable().unwrap_err().to_string();
+        let error = PrivateDirectories::only(squatted.clone(), VARIABLE)
+            .open_usable()
+            .unwrap_err()
+            .to_string();
         assert!(error.contains("65534"), "{error}");
-        let all = [squatted, own.clone()].map(|path| Place { path, base: None });
-        assert_eq!(places(all.into()).usable().unwrap().path(), own);
+        let all = [squatted, own.clone()].map(|path| DirectoryCandidate { path, base: None });
+        assert_eq!(places(all.into()).open_usable().unwrap().path(), own);
     }
 
     #[test]
     fn the_reason_for_each_directory_is_reported() {
-        let all = ["/proc/one", "/proc/two"].map(|path| Place { path: path.into(), base: None });
-        let error = places(all.into()).usable().unwrap_err().to_string();
+        let all = ["/proc/one", "/proc/two"]
+            .map(|path| DirectoryCandidate { path: path.into(), base: None });
+        let error = places(all.into()).open_usable().unwrap_err().to_string();
         for part in ["make /proc/one", "make /proc/two", "set SKYHOP_TEST_DIR"] {
             assert!(error.contains(part), "{part} not in {error}");
         }
-        let error = Places::only("/dev/null/one".into(), VARIABLE).check().unwrap_err().to_string();
+        let error = PrivateDirectories::only("/dev/null/one".into(), VARIABLE)
+            .check()
+            .unwrap_err()
+            .to_string();
         assert!(error.contains("make /dev/null/one"), "{error}");
     }
 }

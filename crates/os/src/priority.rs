@@ -32,18 +32,18 @@ const SLICE_NANOS: u64 = 100_000;
 /// If the thread ever spins, the kernel's real-time throttling leaves 5 % of the CPU to others.
 pub fn wake_promptly() {
     let _ = prctl::set_timerslack(1);
-    if ask(&real_time()).is_err() {
-        let _ = ask(&short_slice());
+    if set_attributes(&real_time()).is_err() {
+        let _ = set_attributes(&short_slice());
     }
 }
 
 /// Lets the calling thread run mostly when no other needs the processor: beside an ordinary one it
 /// gets a tenth. A refusal of the kernel is ignored.
-pub fn run_behind() {
-    let _ = ask(&behind());
+pub fn lower_priority() {
+    let _ = set_attributes(&low_priority());
 }
 
-fn behind() -> Attributes {
+fn low_priority() -> Attributes {
     Attributes { policy: libc::SCHED_OTHER as u32, nice: 10, ..Attributes::default() }
 }
 
@@ -56,7 +56,7 @@ fn short_slice() -> Attributes {
     Attributes { policy, runtime: SLICE_NANOS, ..Attributes::default() }
 }
 
-fn ask(attributes: &Attributes) -> nix::Result<()> {
+fn set_attributes(attributes: &Attributes) -> nix::Result<()> {
     let attributes = Attributes { size: size_of::<Attributes>() as u32, ..*attributes };
     // SAFETY: the attributes begin with their size; thread 0 is the caller.
     let code = unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw const attributes, 0) };
@@ -69,13 +69,15 @@ mod tests {
 
     #[test]
     fn a_thread_may_always_step_behind_others() {
-        let asked = std::thread::scope(|scope| scope.spawn(|| ask(&behind())).join());
+        let asked =
+            std::thread::scope(|scope| scope.spawn(|| set_attributes(&low_priority())).join());
         assert_eq!(asked.unwrap(), Ok(()));
     }
 
     #[test]
     fn a_thread_may_always_ask_for_a_short_slice() {
-        let asked = std::thread::scope(|scope| scope.spawn(|| ask(&short_slice())).join());
+        let asked =
+            std::thread::scope(|scope| scope.spawn(|| set_attributes(&short_slice())).join());
         assert_eq!(asked.unwrap(), Ok(()));
     }
 }

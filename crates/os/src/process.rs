@@ -7,6 +7,6 @@ mod supervise;
 
 pub use fork::{fork, in_child, threads};
 pub use handle::Handle;
-pub use signals::{endings, leave_signals_to_the_command};
-pub use supervise::attend;
+pub use signals::{leave_signals_to_the_command, terminating_signals};
+pub use supervise::run_supervised;
 pub(crate) use supervise::split;

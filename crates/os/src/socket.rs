@@ -13,8 +13,8 @@ use units::ByteCount;
 
 use crate::option;
 
-pub use marked::{Marked, send_marked};
-pub use steering::{Before, Steering, steer};
+pub use marked::{MarkedDatagrams, send_marked};
+pub use steering::{EarlierSockets, Steering, steer};
 pub use tcp_info::TcpInfo;
 
 /// Longest saved SYN in bytes: IPv6 and TCP headers with all options, and some extensions.
@@ -22,7 +22,7 @@ const SYN_ROOM: usize = 256;
 
 /// A buffer of a socket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Buffer {
+pub enum BufferKind {
     /// The buffer of data to send.
     Send,
     /// The buffer of data received and not read.
@@ -35,16 +35,16 @@ pub enum Buffer {
 ///
 /// # Errors
 /// Those of setsockopt(2).
-pub fn set_buffer(socket: impl AsFd, buffer: Buffer, size: ByteCount) -> io::Result<()> {
+pub fn set_buffer(socket: impl AsFd, buffer: BufferKind, size: ByteCount) -> io::Result<()> {
     // The kernel doubles the value, which must still fit into an int.
     let bytes = size.get().min(i32::MAX as u64 / 2) as usize;
     let forced = match buffer {
-        Buffer::Send => setsockopt(&socket, sockopt::SndBufForce, &bytes),
-        Buffer::Receive => setsockopt(&socket, sockopt::RcvBufForce, &bytes),
+        BufferKind::Send => setsockopt(&socket, sockopt::SndBufForce, &bytes),
+        BufferKind::Receive => setsockopt(&socket, sockopt::RcvBufForce, &bytes),
     };
     let set = match (forced, buffer) {
-        (Err(Errno::EPERM), Buffer::Send) => setsockopt(&socket, sockopt::SndBuf, &bytes),
-        (Err(Errno::EPERM), Buffer::Receive) => setsockopt(&socket, sockopt::RcvBuf, &bytes),
+        (Err(Errno::EPERM), BufferKind::Send) => setsockopt(&socket, sockopt::SndBuf, &bytes),
+        (Err(Errno::EPERM), BufferKind::Receive) => setsockopt(&socket, sockopt::RcvBuf, &bytes),
         (forced, _) => forced,
     };
     Ok(set?)
@@ -172,7 +172,7 @@ mod tests {
     #[test]
     fn what_a_socket_has_no_room_for_is_counted() {
         let [near, far] = [(); 2].map(|()| UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap());
-        set_buffer(&near, Buffer::Receive, ByteCount::new(4096)).unwrap();
+        set_buffer(&near, BufferKind::Receive, ByteCount::new(4096)).unwrap();
         far.connect(near.local_addr().unwrap()).unwrap();
         assert_eq!(overflows(&near).unwrap(), 0);
         (0..100).for_each(|_| _ = far.send(&[0; 1000]).unwrap());
@@ -185,11 +185,11 @@ mod tests {
     #[test]
     fn buffers_have_room_for_the_size() {
         let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
-        set_buffer(&socket, Buffer::Send, ByteCount::new(65_536)).unwrap();
-        set_buffer(&socket, Buffer::Receive, ByteCount::new(32_768)).unwrap();
+        set_buffer(&socket, BufferKind::Send, ByteCount::new(65_536)).unwrap();
+        set_buffer(&socket, BufferKind::Receive, ByteCount::new(32_768)).unwrap();
         assert_eq!(getsockopt(&socket, sockopt::SndBuf).unwrap(), 2 * 65_536);
         assert_eq!(getsockopt(&socket, sockopt::RcvBuf).unwrap(), 2 * 32_768);
-        set_buffer(&socket, Buffer::Send, ByteCount::new(u64::MAX)).unwrap();
+        set_buffer(&socket, BufferKind::Send, ByteCount::new(u64::MAX)).unwrap();
     }
 
     #[test]

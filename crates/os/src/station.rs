@@ -24,10 +24,12 @@ use units::Instant;
 
 use crate::clock;
 use crate::netlink::RouteSocket;
-use crate::packet::{Frame, Hears, Layer, Ring, hear_everything, open};
-use wire::Wire;
+use crate::packet::{
+    CaptureDirection, ReceiveRing, RingFrame, SocketLayer, enable_promiscuous_mode, open,
+};
+use wire::StationWire;
 
-pub use wire::Datagram;
+pub use wire::StationDatagram;
 
 /// The reason why a station could not be opened.
 #[derive(Debug, Error)]
@@ -64,8 +66,8 @@ const RING_BYTES: usize = 32 << 20;
 /// A station on a device. Dropping it removes it.
 pub struct Station {
     socket: OwnedFd,
-    ring: Ring,
-    wire: Wire,
+    ring: ReceiveRing,
+    wire: StationWire,
 }
 
 impl Station {
@@ -81,9 +83,10 @@ impl Station {
             return Err(StationError::Taken { address });
         }
         let (socket, ring, index) =
-            open(device, LONGEST, RING_BYTES, Hears::Incoming, Layer::Ethernet).map_err(failed)?;
-        hear_everything(&socket, index).map_err(failed)?;
-        let wire = Wire::new(addresses);
+            open(device, LONGEST, RING_BYTES, CaptureDirection::Incoming, SocketLayer::Ethernet)
+                .map_err(failed)?;
+        enable_promiscuous_mode(&socket, index).map_err(failed)?;
+        let wire = StationWire::new(addresses);
         let wire = if is_direct(device).map_err(failed)? { wire.direct() } else { wire };
         Ok(Self { socket, ring, wire })
     }
@@ -92,13 +95,13 @@ impl Station {
     ///
     /// # Errors
     /// If the device is gone.
-    pub fn receive(&mut self, mut take: impl FnMut(Datagram)) -> io::Result<()> {
+    pub fn receive(&mut self, mut take: impl FnMut(StationDatagram)) -> io::Result<()> {
         let wire = &mut self.wire;
-        let mut hear = |frame: Frame<'_>| {
+        let mut hear = |frame: RingFrame<'_>| {
             if !frame.whole {
                 return;
             }
-            if let Some(mut datagram) = wire.hear(frame.bytes) {
+            if let Some(mut datagram) = wire.handle_frame(frame.bytes) {
                 if frame.unfinished {
                     finish(&mut datagram);
                 }
@@ -114,7 +117,7 @@ impl Station {
     ///
     /// # Errors
     /// If there is no route, or the device is gone.
-    pub fn send(&mut self, datagram: &Datagram) -> io::Result<()> {
+    pub fn send(&mut self, datagram: &StationDatagram) -> io::Result<()> {
         let via = if self.wire.knows(datagram.to) {
             datagram.to
         } else {
@@ -199,7 +202,7 @@ fn own_addresses(device: Option<&str>) -> io::Result<impl Iterator<Item = IpAddr
 
 /// Completes the checksum that the kernel leaves to a device (RFC 9293 §3.1). The field contains
 /// the sum of the pseudo header.
-fn finish(datagram: &mut Datagram) {
+fn finish(datagram: &mut StationDatagram) {
     if datagram.protocol != etherparse::IpNumber::TCP.0 {
         return;
     }

@@ -12,7 +12,7 @@ use nix::sys::signal::{SigHandler, signal};
 use nix::unistd::setsid;
 
 use crate::namespace::enter_user;
-use crate::process::endings;
+use crate::process::terminating_signals;
 
 pub use filter::NoSockets;
 
@@ -34,9 +34,9 @@ pub fn skip(why: impl Display) {
 
 /// Restores the default actions of terminating signals for a command. A shell's background job
 /// ignores SIGINT, `nohup` ignores SIGHUP, and child processes inherit that.
-pub fn heed_signals(command: &mut Command) {
+pub fn restore_signal_defaults(command: &mut Command) {
     let heed = || {
-        for ending in &endings() {
+        for ending in &terminating_signals() {
             // SAFETY: no handler is involved.
             unsafe { signal(ending, SigHandler::SigDfl) }?;
         }

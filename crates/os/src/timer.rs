@@ -13,14 +13,14 @@ const NANOS_PER_SECOND: u64 = 1_000_000_000;
 
 /// A single deadline on the clock of [`crate::clock::now`] (timerfd_create(2)).
 pub struct Timer {
-    fd: AsyncFd<Descriptor>,
+    fd: AsyncFd<TimerDescriptor>,
     deadline: Option<Instant>,
 }
 
 /// Tokio needs the raw descriptor, which nix does not expose.
-struct Descriptor(TimerFd);
+struct TimerDescriptor(TimerFd);
 
-impl AsRawFd for Descriptor {
+impl AsRawFd for TimerDescriptor {
     fn as_raw_fd(&self) -> RawFd {
         self.0.as_fd().as_raw_fd()
     }
@@ -39,7 +39,7 @@ impl Timer {
         let fd = TimerFd::new(ClockId::CLOCK_MONOTONIC, flags)?;
         // SAFETY: the descriptor is open, its owner goes into the AsyncFd and is
         // neither replaced nor closed there.
-        let fd = unsafe { AsyncFd::register(Descriptor(fd)) }?;
+        let fd = unsafe { AsyncFd::register(TimerDescriptor(fd)) }?;
         Ok(Self { fd, deadline: None })
     }
 

@@ -9,13 +9,13 @@ use tokio::io::unix::{AsyncFd, AsyncFdReadyGuard};
 
 /// The removal of a device is reported as an error only, without data to read (tun_chr_poll,
 /// packet_poll).
-const NEWS: Interest = Interest::READABLE.add(Interest::ERROR);
+const READABLE_OR_ERROR: Interest = Interest::READABLE.add(Interest::ERROR);
 
 /// A non-blocking descriptor, watched until dropped.
 #[derive(Debug)]
-pub struct Watched(AsyncFd<OwnedFd>);
+pub struct WatchedDescriptor(AsyncFd<OwnedFd>);
 
-impl Watched {
+impl WatchedDescriptor {
     /// Registers the descriptor, which must be non-blocking, for reading.
     ///
     /// # Errors
@@ -26,7 +26,7 @@ impl Watched {
     pub fn new(fd: OwnedFd) -> io::Result<Self> {
         // SAFETY: an `OwnedFd` is open and the same as long as it lives; it is never handed out
         // mutably.
-        Ok(Self(unsafe { AsyncFd::register_with_interest(fd, NEWS) }?))
+        Ok(Self(unsafe { AsyncFd::register_with_interest(fd, READABLE_OR_ERROR) }?))
     }
 
     /// Waits until reading may return data or an error. Cancel-safe.
@@ -34,7 +34,7 @@ impl Watched {
     /// # Errors
     /// While the runtime shuts down.
     pub async fn readable(&self) -> io::Result<AsyncFdReadyGuard<'_, OwnedFd>> {
-        self.0.ready(NEWS).await
+        self.0.ready(READABLE_OR_ERROR).await
     }
 
     /// Waits until a netlink socket has messages, and discards them all. Cancel-safe.
@@ -49,7 +49,7 @@ impl Watched {
     }
 }
 
-impl AsFd for Watched {
+impl AsFd for WatchedDescriptor {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.get_ref().as_fd()
     }

@@ -15,7 +15,7 @@ pub struct DirectionMeter {
     /// Bytes moved so far.
     pub bytes: u64,
     /// The end that it waits for, and since when.
-    waits_for: End,
+    waits_for: DirectionEnd,
     since: Instant,
     moved: Instant,
     /// Recent share of the time spent waiting for the TCP connection, 0 to 1.
@@ -24,7 +24,7 @@ pub struct DirectionMeter {
 
 /// An end of a direction, for which it waits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum End {
+pub enum DirectionEnd {
     /// The TCP connection here: for data, or for room.
     Socket,
     /// The stream: for room, or for data.
@@ -33,15 +33,15 @@ pub enum End {
 
 impl DirectionMeter {
     /// Starts a direction that has moved nothing and waits for this end.
-    pub fn new(now: Instant, waits_for: End) -> Self {
+    pub fn new(now: Instant, waits_for: DirectionEnd) -> Self {
         Self { bytes: 0, waits_for, since: now, moved: now, for_socket: 0.5 }
     }
 
     /// Records which end the direction waits for from now on.
-    pub fn wait(&mut self, now: Instant, waits_for: End) {
+    pub fn wait(&mut self, now: Instant, waits_for: DirectionEnd) {
         let past = now.saturating_since(self.since).as_secs_f64();
         let kept = (-past / MEMORY.as_secs_f64()).exp();
-        let now_for_socket = f64::from(u8::from(self.waits_for == End::Socket));
+        let now_for_socket = f64::from(u8::from(self.waits_for == DirectionEnd::Socket));
         self.for_socket = self.for_socket * kept + now_for_socket * (1.0 - kept);
         (self.waits_for, self.since) = (waits_for, now);
     }
@@ -58,14 +58,14 @@ impl DirectionMeter {
     }
 
     /// The end that recently limited the direction; `None` if it is idle.
-    pub fn bottleneck(&self, now: Instant) -> Option<End> {
+    pub fn bottleneck(&self, now: Instant) -> Option<DirectionEnd> {
         if self.bytes == 0 || now.saturating_since(self.moved) > IDLE {
             return None;
         }
         // Counts the present wait without ending it.
         let mut seen = self.clone();
         seen.wait(now, self.waits_for);
-        Some(if seen.for_socket > 0.5 { End::Socket } else { End::Stream })
+        Some(if seen.for_socket > 0.5 { DirectionEnd::Socket } else { DirectionEnd::Stream })
     }
 }
 
@@ -79,22 +79,22 @@ mod tests {
 
     #[test]
     fn the_bottleneck_is_the_end_it_recently_waited_for_most() {
-        let mut direction = DirectionMeter::new(at(0), End::Socket);
+        let mut direction = DirectionMeter::new(at(0), DirectionEnd::Socket);
         assert_eq!(direction.bottleneck(at(1000)), None);
         // A client that sends continuously is held up by the stream.
         for step in 0..200 {
-            direction.wait(at(step * 50), End::Socket);
+            direction.wait(at(step * 50), DirectionEnd::Socket);
             direction.moved(at(step * 50), 1000);
-            direction.wait(at(step * 50 + 5), End::Stream);
+            direction.wait(at(step * 50 + 5), DirectionEnd::Stream);
         }
-        assert_eq!(direction.bottleneck(at(10_000)), Some(End::Stream));
+        assert_eq!(direction.bottleneck(at(10_000)), Some(DirectionEnd::Stream));
         // Later it sends only now and then.
         for step in 200..400 {
-            direction.wait(at(step * 50), End::Stream);
+            direction.wait(at(step * 50), DirectionEnd::Stream);
             direction.moved(at(step * 50), 1000);
-            direction.wait(at(step * 50 + 5), End::Socket);
+            direction.wait(at(step * 50 + 5), DirectionEnd::Socket);
         }
-        assert_eq!(direction.bottleneck(at(20_000)), Some(End::Socket));
+        assert_eq!(direction.bottleneck(at(20_000)), Some(DirectionEnd::Socket));
         assert_eq!(direction.bottleneck(at(24_000)), None);
         assert_eq!(direction.bytes, 400_000);
     }

@@ -29,7 +29,7 @@ use std::collections::VecDeque;
 use units::Instant;
 
 /// Silence of the hub after which TCP is tried.
-const PATIENCE: Duration = Duration::from_secs(2);
+const UDP_PATIENCE: Duration = Duration::from_secs(2);
 /// Silence on a connection after which another is tried: longer than TCP takes to repair a loss whose
 /// repair was also lost, over 600 ms. It doubles with each connection that stays silent, because packets
 /// under way on it are lost and the hub has to find the terminal again.
@@ -46,7 +46,7 @@ const STEADY: Duration = Duration::from_secs(300);
 
 /// Transport below the session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Carriage {
+pub enum HopTransport {
     /// UDP datagrams.
     #[default]
     Udp,
@@ -56,7 +56,7 @@ pub enum Carriage {
 
 /// Action for the owner.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Step {
+pub enum FallbackStep {
     /// Connect to the hub, then call [`Fallback::handle_connected`] or
     /// [`Fallback::handle_refused`].
     Connect,
@@ -64,15 +64,15 @@ pub enum Step {
     Ask,
     /// Send the session's packets by this transport from now on. [`Carriage::Tcp`] means the newest
     /// connection; all others are closed.
-    Use(Carriage),
+    Use(HopTransport),
 }
 
 /// State machine that chooses the transport.
 ///
 /// After each input, and when [`Self::poll_timeout`] has come, drain [`Self::poll_step`].
 #[derive(Debug)]
-pub struct Fallback {
-    carriage: Carriage,
+pub struct TransportFallback {
+    carriage: HopTransport,
     /// Start of the hub's silence; `None` while it answers.
     silent: Option<Instant>,
     /// `true` while a connection is being set up.
@@ -89,14 +89,14 @@ pub struct Fallback {
     ask: Duration,
     /// Time at which UDP was used again.
     returned: Option<Instant>,
-    steps: VecDeque<Step>,
+    steps: VecDeque<FallbackStep>,
 }
 
-impl Fallback {
+impl TransportFallback {
     /// Starts on UDP with a hub that has not answered yet.
     pub fn new(now: Instant) -> Self {
         Self {
-            carriage: Carriage::Udp,
+            carriage: HopTransport::Udp,
             silent: Some(now),
             connecting: false,
             outdated: false,
@@ -111,7 +111,7 @@ impl Fallback {
     }
 
     /// The transport in use.
-    pub fn carriage(&self) -> Carriage {
+    pub fn carriage(&self) -> HopTransport {
         self.carriage
     }
 
@@ -129,7 +129,7 @@ impl Fallback {
     /// Another process takes the place of the hub's, whose sessions stay on the current connection. Returns
     /// `true` on TCP: a new connection is needed.
     pub fn handle_successor(&mut self, now: Instant) -> bool {
-        self.outdated = self.carriage == Carriage::Tcp;
+        self.outdated = self.carriage == HopTransport::Tcp;
         if self.outdated {
             (self.connect_at, self.retry) = (now, RETRY_FIRST);
         }
@@ -141,13 +141,13 @@ impl Fallback {
         self.connecting = false;
         if core::mem::take(&mut self.outdated) {
             self.silent = Some(now);
-            return self.steps.push_back(Step::Use(Carriage::Tcp));
+            return self.steps.push_back(FallbackStep::Use(HopTransport::Tcp));
         }
         if self.silent.is_none() {
             // The hub answered while the connection was being set up, so the transport stays.
-            return self.steps.push_back(Step::Use(self.carriage));
+            return self.steps.push_back(FallbackStep::Use(self.carriage));
         }
-        if self.carriage == Carriage::Udp {
+        if self.carriage == HopTransport::Udp {
             let was_open = |returned| now.saturating_since(returned) >= STEADY;
             if self.returned.is_none_or(was_open) {
                 self.ask = ASK_FIRST;
@@ -156,10 +156,10 @@ impl Fallback {
         } else {
             self.patience = (self.patience * 2).min(TCP_PATIENCE_MOST);
         }
-        self.carriage = Carriage::Tcp;
+        self.carriage = HopTransport::Tcp;
         // The hub has to answer over this connection now.
         (self.silent, self.connect_at) = (Some(now), now + self.retry);
-        self.steps.push_back(Step::Use(Carriage::Tcp));
+        self.steps.push_back(FallbackStep::Use(HopTransport::Tcp));
     }
 
     /// Handles a failed attempt to connect.
@@ -170,18 +170,18 @@ impl Fallback {
 
     /// Handles the end of the connection that carried the packets.
     pub fn handle_ended(&mut self, now: Instant) {
-        if self.carriage == Carriage::Udp {
+        if self.carriage == HopTransport::Udp {
             return;
         }
-        (self.carriage, self.ask_at, self.outdated) = (Carriage::Udp, None, false);
+        (self.carriage, self.ask_at, self.outdated) = (HopTransport::Udp, None, false);
         self.handle_silence(now);
         self.pause(now);
-        self.steps.push_back(Step::Use(Carriage::Udp));
+        self.steps.push_back(FallbackStep::Use(HopTransport::Udp));
     }
 
     /// Handles the result of a test of UDP.
     pub fn handle_asked(&mut self, now: Instant, answered: bool) {
-        if self.carriage == Carriage::Udp {
+        if self.carriage == HopTransport::Udp {
             return;
         }
         self.ask = (self.ask * 2).min(ASK_MOST);
@@ -189,8 +189,8 @@ impl Fallback {
             self.ask_at = Some(now + self.ask);
             return;
         }
-        (self.carriage, self.returned, self.outdated) = (Carriage::Udp, Some(now), false);
-        self.steps.push_back(Step::Use(Carriage::Udp));
+        (self.carriage, self.returned, self.outdated) = (HopTransport::Udp, Some(now), false);
+        self.steps.push_back(FallbackStep::Use(HopTransport::Udp));
     }
 
     /// Time at which to call [`Self::poll_step`] without another input.
@@ -199,13 +199,13 @@ impl Fallback {
     }
 
     /// Returns the next step if one is due.
-    pub fn poll_step(&mut self, now: Instant) -> Option<Step> {
+    pub fn poll_step(&mut self, now: Instant) -> Option<FallbackStep> {
         if self.connect_due().is_some_and(|at| at <= now) {
             self.connecting = true;
-            return Some(Step::Connect);
+            return Some(FallbackStep::Connect);
         }
         if self.ask_at.take_if(|at| *at <= now).is_some() {
-            return Some(Step::Ask);
+            return Some(FallbackStep::Ask);
         }
         self.steps.pop_front()
     }
@@ -217,8 +217,8 @@ impl Fallback {
         }
         let silent = self.silent.filter(|_| !self.connecting)?;
         let patience = match self.carriage {
-            Carriage::Udp => PATIENCE,
-            Carriage::Tcp => self.patience,
+            HopTransport::Udp => UDP_PATIENCE,
+            HopTransport::Tcp => self.patience,
         };
         Some((silent + patience).max(self.connect_at))
     }

@@ -19,27 +19,27 @@ mod target;
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 
-pub use self::target::{Target, TargetError};
+pub use self::target::{EgressTarget, TargetError};
 use crate::traffic::{Prefix, TCP};
-use special::Special;
+use special::SpecialRange;
 pub use special::{SPECIAL, forms};
 
 /// Permitted destinations.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Egress {
+pub struct EgressRules {
     /// Destinations that may be reached.
-    pub reach: Vec<Target>,
+    pub reach: Vec<EgressTarget>,
     /// Exceptions to `reach`.
-    pub deny: Vec<Target>,
+    pub deny: Vec<EgressTarget>,
 }
 
 /// Reason why a destination is refused.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Refusal {
+pub enum EgressRefusal {
     /// Port 0 is invalid.
     NoPort,
     /// A line of `deny` matches.
-    Denied(Target),
+    Denied(EgressTarget),
     /// No line of `reach` matches.
     NotListed,
     /// A special address that no line of `reach` opens; its range is named.
@@ -53,7 +53,7 @@ pub enum Refusal {
     Unknown,
 }
 
-impl fmt::Display for Refusal {
+impl fmt::Display for EgressRefusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NoPort => f.write_str("there is no port 0"),
@@ -70,10 +70,10 @@ impl fmt::Display for Refusal {
     }
 }
 
-impl Egress {
+impl EgressRules {
     /// Everything except special and own addresses: a hub's default.
     pub fn everywhere() -> Self {
-        let reach = [Prefix::ALL_V4, Prefix::ALL_V6].map(Target::from).to_vec();
+        let reach = [Prefix::ALL_V4, Prefix::ALL_V6].map(EgressTarget::from).to_vec();
         Self { reach, deny: Vec::new() }
     }
 
@@ -84,7 +84,7 @@ impl Egress {
 
     /// Adds this machine's loopback addresses.
     pub fn and_loopback(mut self) -> Self {
-        self.reach.extend(special::LOOPBACK.map(Target::from));
+        self.reach.extend(special::LOOPBACK.map(EgressTarget::from));
         self
     }
 
@@ -98,27 +98,28 @@ impl Egress {
         &self,
         to: SocketAddr,
         mut is_own: impl FnMut(IpAddr) -> Option<bool>,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), EgressRefusal> {
         if to.port() == 0 {
-            return Err(Refusal::NoPort);
+            return Err(EgressRefusal::NoPort);
         }
-        let views = special::views(to.ip());
+        let views = special::embedded_views(to.ip());
         // `deny` covers every form of an address, `reach` only the one in which it is reached.
-        let named = |target: &&Target| views.iter().any(|it| target.has(TCP, *it, to.port()));
+        let named = |target: &&EgressTarget| views.iter().any(|it| target.has(TCP, *it, to.port()));
         if let Some(target) = self.deny.iter().find(named) {
-            return Err(Refusal::Denied(target.clone()));
+            return Err(EgressRefusal::Denied(target.clone()));
         }
         if !self.reach.iter().any(|target| target.has(TCP, views[0], to.port())) {
-            return Err(Refusal::NotListed);
+            return Err(EgressRefusal::NotListed);
         }
         for view in &views {
             let lists = |inside: &dyn Fn(Prefix) -> bool| {
                 let mut fitting = self.reach.iter().filter(|it| it.has(TCP, *view, to.port()));
                 fitting.any(|target| inside(target.prefix))
             };
-            for Special { range, what } in SPECIAL.iter().filter(|it| it.range.contains(*view)) {
+            for SpecialRange { range, what } in SPECIAL.iter().filter(|it| it.range.contains(*view))
+            {
                 if !lists(&|prefix| range.covers(prefix)) {
-                    return Err(Refusal::Special(what));
+                    return Err(EgressRefusal::Special(what));
                 }
             }
             // A loopback address got here only by a line inside its range, which is explicit enough.
@@ -127,8 +128,8 @@ impl Egress {
             }
             match is_own(*view) {
                 Some(false) => {}
-                Some(true) => return Err(Refusal::Own),
-                None => return Err(Refusal::Unknown),
+                Some(true) => return Err(EgressRefusal::Own),
+                None => return Err(EgressRefusal::Unknown),
             }
         }
         Ok(())

@@ -79,7 +79,7 @@ pub enum Wake {
 
 /// Counters of forecasts since the start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Forecasts {
+pub struct ForecastCounts {
     /// Forecasts with a request that came true.
     pub used: u64,
     /// Forecasts with a request that failed.
@@ -90,7 +90,7 @@ pub struct Forecasts {
     pub unused_bytes: ByteCount,
 }
 
-impl Forecasts {
+impl ForecastCounts {
     /// Adds the counters of two parts of a hub.
     #[must_use]
     pub fn plus(self, other: Self) -> Self {
@@ -109,20 +109,20 @@ impl Forecasts {
 /// After each input, read [`Self::foreseen`]; call [`Machine::handle_timeout`] when
 /// [`Machine::poll_timeout`] says so.
 #[derive(Debug)]
-pub struct Forecast<K> {
-    connections: BTreeMap<K, Connection>,
+pub struct MessageForecast<K> {
+    connections: BTreeMap<K, TrackedConnection>,
     /// Times at which forecasts are due ([`Next::due`]).
     dues: BTreeSet<(Instant, K)>,
     budget: u64,
     /// Bytes requested ahead at present.
     asked: u64,
-    habits: Habits,
-    counts: Forecasts,
+    habits: ConnectionHabits,
+    counts: ForecastCounts,
 }
 
 /// Learnt behaviour of connections after their first messages.
 #[derive(Debug, Clone, Copy, Default)]
-struct Habits {
+struct ConnectionHabits {
     /// For each of the first messages: connections on which another one followed, minus those on which an
     /// expected one did not. Limited to ±`REMEMBERED`, so that the last few connections count.
     scores: [i8; LEARNED],
@@ -130,7 +130,7 @@ struct Habits {
     first_gap: Option<Duration>,
 }
 
-impl Habits {
+impl ConnectionHabits {
     fn score(&mut self, messages: u32) -> Option<&mut i8> {
         self.scores.get_mut((messages as usize).wrapping_sub(1))
     }
@@ -156,7 +156,7 @@ impl Habits {
 
 /// A connection on which this side has sent something.
 #[derive(Debug, Clone, Copy)]
-struct Connection {
+struct TrackedConnection {
     /// Time at which this side's last message began.
     began: Instant,
     /// Bytes of that message so far.
@@ -167,14 +167,14 @@ struct Connection {
     answered: bool,
     /// Time between this side's last two messages with one of the other side between them.
     gap: Option<Duration>,
-    next: Option<Next>,
+    next: Option<ForeseenMessage>,
     /// `true` if the last forecast has failed.
     failed: bool,
 }
 
 /// A foreseen message.
 #[derive(Debug, Clone, Copy)]
-struct Next {
+struct ForeseenMessage {
     /// Time at which the forecast fails.
     until: Instant,
     /// Time of the next request for it, the first or the second.
@@ -185,7 +185,7 @@ struct Next {
     asked: u64,
 }
 
-impl Next {
+impl ForeseenMessage {
     /// Time at which it must be handled next.
     fn due(&self) -> Instant {
         self.ask.map_or(self.until, |ask| ask.min(self.until))
@@ -197,26 +197,26 @@ impl Next {
     }
 }
 
-impl<K> Default for Forecast<K> {
+impl<K> Default for MessageForecast<K> {
     fn default() -> Self {
         Self {
             connections: BTreeMap::new(),
             dues: BTreeSet::new(),
             budget: INITIAL_BUDGET,
             asked: 0,
-            habits: Habits::default(),
-            counts: Forecasts::default(),
+            habits: ConnectionHabits::default(),
+            counts: ForecastCounts::default(),
         }
     }
 }
 
-impl<K: Copy + Ord> Forecast<K> {
+impl<K: Copy + Ord> MessageForecast<K> {
     /// Handles `bytes` sent by this side on a connection.
     pub fn handle_sent(&mut self, now: Instant, key: K, bytes: usize) {
         // Late forecasts fail before this message can make them true.
         self.handle_timeout(now);
         let bytes = bytes as u64;
-        let new = Connection::new(now, bytes);
+        let new = TrackedConnection::new(now, bytes);
         let has_room = self.connections.len() < MOST_CONNECTIONS;
         match self.connections.get_mut(&key) {
             None if has_room => {
@@ -240,7 +240,7 @@ impl<K: Copy + Ord> Forecast<K> {
                 // The second message did not wait for a grant if one had been requested for it.
                 let is_sooner = messages == 2 && next.is_some_and(|next| next.asked > 0);
                 let ahead = if is_sooner { ROUND + FIRST_WAIT } else { ROUND };
-                *known = Connection { gap: Some(gap), failed, messages, ..new };
+                *known = TrackedConnection { gap: Some(gap), failed, messages, ..new };
                 next.into_iter().for_each(|next| self.succeed(key, next));
                 self.foresee(now, key, Some(gap), ahead);
             }
@@ -274,7 +274,7 @@ impl<K: Copy + Ord> Forecast<K> {
     }
 
     /// Counters since the start.
-    pub fn counts(&self) -> Forecasts {
+    pub fn counts(&self) -> ForecastCounts {
         self.counts
     }
 
@@ -284,7 +284,7 @@ impl<K: Copy + Ord> Forecast<K> {
         let Some(gap) = gap.filter(|gap| *gap <= FURTHEST) else { return };
         let begin = now + gap.saturating_sub(ahead);
         let ask = (!known.failed && self.habits.follows(known.messages)).then_some(begin);
-        let next = Next { until: now + gap + ROUND, ask, bytes: known.size(), asked: 0 };
+        let next = ForeseenMessage { until: now + gap + ROUND, ask, bytes: known.size(), asked: 0 };
         known.next = Some(next);
         self.dues.insert((next.due(), key));
         // The first request may be due at once.
@@ -323,7 +323,7 @@ impl<K: Copy + Ord> Forecast<K> {
     }
 
     /// Handles a foreseen message that was sent.
-    fn succeed(&mut self, key: K, next: Next) {
+    fn succeed(&mut self, key: K, next: ForeseenMessage) {
         self.dues.remove(&(next.due(), key));
         self.counts.true_bytes = sum(self.counts.true_bytes, next.bytes);
         self.counts.used += next.asked.min(1);
@@ -349,7 +349,7 @@ fn sum(bytes: ByteCount, more: u64) -> ByteCount {
     ByteCount::new(bytes.get().saturating_add(more))
 }
 
-impl Connection {
+impl TrackedConnection {
     fn new(began: Instant, bytes: u64) -> Self {
         Self { began, bytes, messages: 1, answered: false, gap: None, next: None, failed: false }
     }
@@ -360,7 +360,7 @@ impl Connection {
     }
 }
 
-impl<K: Copy + Ord> Machine for Forecast<K> {
+impl<K: Copy + Ord> Machine for MessageForecast<K> {
     type Wake = Wake;
 
     fn poll_timeout(&self) -> Option<(Instant, Wake)> {
@@ -371,7 +371,7 @@ impl<K: Copy + Ord> Machine for Forecast<K> {
         while let Some((at, key)) = self.dues.first().copied().filter(|(at, _)| *at <= now) {
             let next = self.connections.get(&key).and_then(|known| known.next);
             match next {
-                Some(Next { until, .. }) if at < until => self.ask(at, key),
+                Some(ForeseenMessage { until, .. }) if at < until => self.ask(at, key),
                 _ => self.fail(key),
             }
         }

@@ -24,7 +24,7 @@ const LEAST: f64 = 0.05;
 
 /// Usage of the rate by a process.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Need {
+pub struct ProcessNeed {
     /// Portion that it may use at present, 0 to 1.
     pub portion: f64,
     /// Portion that it has used recently, 0 to 1.
@@ -33,7 +33,7 @@ pub struct Need {
     pub connections: u64,
 }
 
-impl Need {
+impl ProcessNeed {
     fn is_short(&self) -> bool {
         self.used >= SHORT * self.portion
     }
@@ -45,7 +45,7 @@ impl Need {
 
 /// The portions of the former and the next process; their sum is 1. If both want more, they are in
 /// proportion to the connections.
-fn divide(former: &Need, next: &Need) -> [f64; 2] {
+fn divide(former: &ProcessNeed, next: &ProcessNeed) -> [f64; 2] {
     let of_former = match (former.is_short(), next.is_short()) {
         (true, true) => {
             former.connections.max(1) as f64
@@ -61,17 +61,17 @@ fn divide(former: &Need, next: &Need) -> [f64; 2] {
 
 /// State of the next process.
 #[derive(Debug)]
-pub struct Sharing {
+pub struct RateDivision {
     own: f64,
 }
 
-impl Default for Sharing {
+impl Default for RateDivision {
     fn default() -> Self {
         Self { own: HALF }
     }
 }
 
-impl Sharing {
+impl RateDivision {
     /// Portion that this process may use at present.
     pub fn own(&self) -> f64 {
         self.own
@@ -79,11 +79,13 @@ impl Sharing {
 
     /// Handles a report of the former process. `used` and `connections` are this process's own. Returns the
     /// portion that the former may use from now on; [`Self::own`] changes at once.
-    pub fn handle(&mut self, former: Need, used: f64, connections: u64) -> f64 {
+    pub fn handle(&mut self, former: ProcessNeed, used: f64, connections: u64) -> f64 {
         // The report comes from another process, possibly of another version.
         let good = |portion: f64| if portion.is_finite() { portion.clamp(0.0, 1.0) } else { HALF };
-        let former = Need { portion: good(former.portion), used: good(former.used), ..former };
-        let [of_former, own] = divide(&former, &Need { portion: self.own, used, connections });
+        let former =
+            ProcessNeed { portion: good(former.portion), used: good(former.used), ..former };
+        let [of_former, own] =
+            divide(&former, &ProcessNeed { portion: self.own, used, connections });
         // The former process may use its old portion until it gets this answer.
         self.own = own.min(1.0 - former.portion).max(0.0);
         of_former.min(1.0 - self.own)
@@ -92,11 +94,11 @@ impl Sharing {
 
 /// Measures the usage of the rate by a process.
 #[derive(Debug, Default)]
-pub struct Use {
+pub struct UsageMeter {
     last: Option<(Instant, Duration)>,
 }
 
-impl Use {
+impl UsageMeter {
     /// Fraction of the time since the last call in which the link was in use; `spent` is the total so far.
     /// Zero at the first call.
     pub fn since(&mut self, now: Instant, spent: Duration) -> f64 {
@@ -115,18 +117,18 @@ mod tests {
 
     /// Both processes, told twice a second; either uses what it wants of the rate as far as it may.
     struct Both {
-        next: Sharing,
+        next: RateDivision,
         former: f64,
     }
 
     impl Both {
         fn new() -> Self {
-            Self { next: Sharing::default(), former: HALF }
+            Self { next: RateDivision::default(), former: HALF }
         }
 
         /// One message from the former, which learns the answer unless that is `lost`.
         fn tell(&mut self, wanted: [f64; 2], connections: [u64; 2], lost: bool) {
-            let need = Need {
+            let need = ProcessNeed {
                 portion: self.former,
                 used: wanted[0].min(self.former),
                 connections: connections[0],
@@ -169,7 +171,7 @@ mod tests {
     #[test]
     fn use_is_measured_from_call_to_call() {
         let at = |ms: u64| Instant::from_nanos(ms * 1_000_000);
-        let mut used = Use::default();
+        let mut used = UsageMeter::default();
         let spent = Duration::from_millis;
         assert_eq!(used.since(at(100), spent(50)), 0.0);
         assert_eq!(used.since(at(600), spent(175)), 0.25);
@@ -194,8 +196,8 @@ mod tests {
         /// What another program says is bounded.
         #[test]
         fn foreign_numbers_are_harmless(portion in any::<f64>(), used in any::<f64>(), count in any::<u64>()) {
-            let mut next = Sharing::default();
-            let granted = next.handle(Need { portion, used, connections: count / 2 }, 0.1, 7);
+            let mut next = RateDivision::default();
+            let granted = next.handle(ProcessNeed { portion, used, connections: count / 2 }, 0.1, 7);
             prop_assert!((0.0..=1.0).contains(&granted) && (0.0..=1.0).contains(&next.own()));
         }
     }

@@ -105,7 +105,7 @@ fn mix(word: u64) -> u64 {
 
 /// Action for the owner.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Step {
+pub enum HubStep {
     /// Set up a session with this hub, again if it is lost (`true`), or no longer (`false`). An existing
     /// session continues.
     Want(HubId, bool),
@@ -121,10 +121,10 @@ pub enum Step {
 
 /// State of one hub.
 #[derive(Debug)]
-struct Hub {
-    contact: Contact,
+struct HubEntry {
+    contact: ContactState,
     /// The session with its previous process.
-    former: Option<Former>,
+    former: Option<FormerSession>,
     /// The value of the last [`Step::Want`].
     wanted: bool,
     /// `true` if its session is kept only for the connections that it still carries.
@@ -140,14 +140,14 @@ struct Hub {
 
 /// A session with a process that another has replaced.
 #[derive(Debug, Clone, Copy)]
-struct Former {
+struct FormerSession {
     since: Instant,
     /// Start of its silence.
     silent: Option<Instant>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Contact {
+enum ContactState {
     /// There is no session, and none is wanted.
     None,
     /// A session has been wanted since this time.
@@ -161,7 +161,7 @@ enum Contact {
     },
 }
 
-impl Contact {
+impl ContactState {
     fn is_up(self) -> bool {
         matches!(self, Self::Up { .. })
     }
@@ -180,9 +180,9 @@ impl Contact {
 ///
 /// After each input, and when [`Self::poll_timeout`] has come, drain [`Self::poll_step`].
 #[derive(Debug)]
-pub struct Hubs {
+pub struct HubSelection {
     /// Indexed by [`HubId`].
-    hubs: Vec<Hub>,
+    hubs: Vec<HubEntry>,
     /// The best first.
     ranking: Vec<HubId>,
     /// The hub used for new connections.
@@ -192,14 +192,14 @@ pub struct Hubs {
     /// Deadline for the silent hub in use to answer, once another one has.
     chance: Option<Instant>,
     chance_for: Duration,
-    steps: VecDeque<Step>,
+    steps: VecDeque<HubStep>,
 }
 
-impl Hubs {
+impl HubSelection {
     /// Starts without sessions. `ranking` contains each hub once, the best first.
     pub fn new(now: Instant, ranking: Vec<HubId>) -> Self {
-        let hub = || Hub {
-            contact: Contact::None,
+        let hub = || HubEntry {
+            contact: ContactState::None,
             former: None,
             wanted: false,
             retiring: false,
@@ -239,22 +239,21 @@ impl Hubs {
 
     /// Returns `true` if the hub in use is about to stop.
     pub fn is_leaving(&self) -> bool {
-        let leaving =
-            |id: HubId| matches!(self.hubs[id.0].contact, Contact::Up { leaving, .. } if leaving);
+        let leaving = |id: HubId| matches!(self.hubs[id.0].contact, ContactState::Up { leaving, .. } if leaving);
         self.current.is_some_and(leaving)
     }
 
     /// Returns `true` if a hub should answer and does not: it is being asked, or its session is silent.
     pub fn is_waited_for(&self, id: HubId) -> bool {
         let contact = self.hubs[id.0].contact;
-        matches!(contact, Contact::Asked(_)) || contact.is_silent()
+        matches!(contact, ContactState::Asked(_)) || contact.is_silent()
     }
 
     /// Time at which a hub without a session was asked for one; `None` if it is not being asked.
     pub fn asked_since(&self, id: HubId) -> Option<Instant> {
         match self.hubs[id.0].contact {
-            Contact::Asked(since) => Some(since),
-            Contact::None | Contact::Up { .. } => None,
+            ContactState::Asked(since) => Some(since),
+            ContactState::None | ContactState::Up { .. } => None,
         }
     }
 
@@ -262,13 +261,13 @@ impl Hubs {
     pub fn state(&self, id: HubId) -> &'static str {
         let used = self.current == Some(id);
         match (self.hubs[id.0].contact, self.hubs[id.0].retiring) {
-            (Contact::None, _) => "not needed",
-            (Contact::Asked(_), _) => "asked",
-            (Contact::Up { silent: Some(_), .. }, _) => "silent",
-            (Contact::Up { leaving: true, .. }, _) => "draining",
-            (Contact::Up { .. }, _) if used => "in use",
-            (Contact::Up { .. }, true) => "ending",
-            (Contact::Up { .. }, false) => "ready",
+            (ContactState::None, _) => "not needed",
+            (ContactState::Asked(_), _) => "asked",
+            (ContactState::Up { silent: Some(_), .. }, _) => "silent",
+            (ContactState::Up { leaving: true, .. }, _) => "draining",
+            (ContactState::Up { .. }, _) if used => "in use",
+            (ContactState::Up { .. }, true) => "ending",
+            (ContactState::Up { .. }, false) => "ready",
         }
     }
 
@@ -281,7 +280,7 @@ impl Hubs {
     pub fn handle_up(&mut self, now: Instant, id: HubId) {
         let hub = &mut self.hubs[id.0];
         (hub.contact, hub.retiring) =
-            (Contact::Up { since: now, silent: None, leaving: false }, false);
+            (ContactState::Up { since: now, silent: None, leaving: false }, false);
         // It answers again, so it may be asked often.
         hub.pause = ASK_FIRST;
         self.decide(now);
@@ -290,13 +289,13 @@ impl Hubs {
     /// Handles a session with the next process of a hub, beside the existing one.
     pub fn handle_next_process(&mut self, now: Instant, id: HubId) {
         let silent = match self.hubs[id.0].contact {
-            Contact::Up { silent, .. } => silent,
-            Contact::None | Contact::Asked(_) => None,
+            ContactState::Up { silent, .. } => silent,
+            ContactState::None | ContactState::Asked(_) => None,
         };
         // The session becomes the former one in the state that it had.
-        self.hubs[id.0].former = Some(Former { since: now, silent });
+        self.hubs[id.0].former = Some(FormerSession { since: now, silent });
         if self.current == Some(id) {
-            self.steps.push_back(Step::Use(id));
+            self.steps.push_back(HubStep::Use(id));
         }
         self.handle_up(now, id);
     }
@@ -315,15 +314,15 @@ impl Hubs {
 
     /// Handles a session with a former process that no longer carries anything.
     pub fn handle_former_idle(&mut self, now: Instant, id: HubId) {
-        let linger = |former: &mut Former| former.since + FORMER_LEAST <= now;
+        let linger = |former: &mut FormerSession| former.since + FORMER_LEAST <= now;
         if self.hubs[id.0].former.take_if(linger).is_some() {
-            self.steps.push_back(Step::CloseFormer(id));
+            self.steps.push_back(HubStep::CloseFormer(id));
         }
     }
 
     /// Handles the start of a hub's silence; `rtt` is the round-trip time of its session.
     pub fn handle_silence(&mut self, now: Instant, id: HubId, rtt: Duration) {
-        if let Contact::Up { silent, .. } = &mut self.hubs[id.0].contact {
+        if let ContactState::Up { silent, .. } = &mut self.hubs[id.0].contact {
             silent.get_or_insert(now);
         }
         if self.current == Some(id) {
@@ -336,7 +335,7 @@ impl Hubs {
 
     /// Handles an answer of a hub after silence.
     pub fn handle_answer(&mut self, now: Instant, id: HubId) {
-        if let Contact::Up { since, silent, .. } = &mut self.hubs[id.0].contact
+        if let ContactState::Up { since, silent, .. } = &mut self.hubs[id.0].contact
             && silent.take().is_some()
         {
             // The time for which it is steady starts anew.
@@ -347,7 +346,7 @@ impl Hubs {
 
     /// Handles a hub's announcement that it is about to stop.
     pub fn handle_leaving(&mut self, now: Instant, id: HubId) {
-        if let Contact::Up { leaving, .. } = &mut self.hubs[id.0].contact {
+        if let ContactState::Up { leaving, .. } = &mut self.hubs[id.0].contact {
             *leaving = true;
         }
         if self.current == Some(id) {
@@ -358,7 +357,7 @@ impl Hubs {
 
     /// Handles the end of the session with a hub.
     pub fn handle_down(&mut self, now: Instant, id: HubId) {
-        let left = matches!(self.hubs[id.0].contact, Contact::Up { leaving: true, .. });
+        let left = matches!(self.hubs[id.0].contact, ContactState::Up { leaving: true, .. });
         let hub = &mut self.hubs[id.0];
         if hub.retiring || left {
             hub.ask_at = now + LEFT;
@@ -396,7 +395,7 @@ impl Hubs {
     }
 
     /// Returns the next step if one is due.
-    pub fn poll_step(&mut self, now: Instant) -> Option<Step> {
+    pub fn poll_step(&mut self, now: Instant) -> Option<HubStep> {
         if self.steps.is_empty() && self.poll_timeout().is_some_and(|at| at <= now) {
             self.decide(now);
         }
@@ -408,7 +407,7 @@ impl Hubs {
         let hub = &self.hubs[id.0];
         let silent = hub.former.and_then(|former| former.silent)?;
         match hub.contact {
-            Contact::Up { since, silent: None, .. } => Some(since.max(silent) + FORMER_SILENT),
+            ContactState::Up { since, silent: None, .. } => Some(since.max(silent) + FORMER_SILENT),
             _ => None,
         }
     }
@@ -417,7 +416,7 @@ impl Hubs {
         for id in (0..self.hubs.len()).map(HubId) {
             if self.former_due(id).is_some_and(|at| at <= now) {
                 self.hubs[id.0].former = None;
-                self.steps.push_back(Step::CloseFormer(id));
+                self.steps.push_back(HubStep::CloseFormer(id));
             }
         }
         if self.is_good() {
@@ -427,7 +426,7 @@ impl Hubs {
             return self.settle();
         }
         self.ask_around(now);
-        self.go_over(now);
+        self.move_to_best(now);
     }
 
     /// Asks one hub after the other while the hub in use cannot take connections.
@@ -441,14 +440,14 @@ impl Hubs {
 
     /// The next hub to ask: in the order of the ranking, those that left recently last.
     fn next_to_ask(&self, now: Instant) -> Option<HubId> {
-        let idle = |id: &&HubId| self.hubs[id.0].contact == Contact::None;
+        let idle = |id: &&HubId| self.hubs[id.0].contact == ContactState::None;
         let mut candidates = self.ranking.iter().filter(idle);
         let ready = candidates.clone().find(|id| self.hubs[id.0].ask_at <= now);
         ready.or_else(|| candidates.next()).copied()
     }
 
     /// Moves over to the best usable hub if the one in use is not.
-    fn go_over(&mut self, now: Instant) {
+    fn move_to_best(&mut self, now: Instant) {
         let good = |id: &&HubId| self.hubs[id.0].contact.is_good();
         let Some(next) = self.ranking.iter().find(good).copied() else {
             // No other hub answers, so this may be a fade.
@@ -462,7 +461,7 @@ impl Hubs {
             return self.use_hub(now, next);
         }
         if self.chance.is_none() {
-            self.steps.push_back(Step::Ask(old));
+            self.steps.push_back(HubStep::Ask(old));
         }
         if *self.chance.get_or_insert(now + self.chance_for) <= now {
             self.failed(now, old);
@@ -477,7 +476,7 @@ impl Hubs {
         let hub = &mut self.hubs[id.0];
         (hub.retiring, hub.used) = (false, Some(now));
         self.set_wanted(id, true);
-        self.steps.push_back(Step::Use(id));
+        self.steps.push_back(HubStep::Use(id));
         for better in self.ranking.clone().into_iter().take_while(|better| *better != id) {
             let hub = &mut self.hubs[better.0];
             hub.ask_at = hub.ask_at.max(now + hub.pause);
@@ -492,8 +491,8 @@ impl Hubs {
         let worse = self.ranking.iter().copied().skip_while(|id| *id != current).skip(1);
         for id in worse.collect::<Vec<_>>() {
             match self.hubs[id.0].contact {
-                Contact::Asked(_) => self.forget_wanted(id),
-                Contact::Up { .. } if !self.hubs[id.0].retiring => self.close(id),
+                ContactState::Asked(_) => self.forget_wanted(id),
+                ContactState::Up { .. } if !self.hubs[id.0].retiring => self.close(id),
                 _ => {}
             }
         }
@@ -508,10 +507,10 @@ impl Hubs {
     fn due(&self, id: HubId) -> Option<Instant> {
         let hub = &self.hubs[id.0];
         match hub.contact {
-            Contact::None => Some(hub.ask_at),
-            Contact::Asked(since) => Some(since + ANSWER),
-            Contact::Up { since, silent: None, leaving: false } => Some(since + hub.steady),
-            Contact::Up { .. } => None,
+            ContactState::None => Some(hub.ask_at),
+            ContactState::Asked(since) => Some(since + ANSWER),
+            ContactState::Up { since, silent: None, leaving: false } => Some(since + hub.steady),
+            ContactState::Up { .. } => None,
         }
     }
 
@@ -522,14 +521,14 @@ impl Hubs {
                 continue;
             }
             match self.hubs[id.0].contact {
-                Contact::None => self.want(id, now),
-                Contact::Asked(_) => {
+                ContactState::None => self.want(id, now),
+                ContactState::Asked(_) => {
                     self.forget_wanted(id);
                     let hub = &mut self.hubs[id.0];
                     hub.pause = (hub.pause * 2).min(ASK_MOST);
                     hub.ask_at = now + hub.pause;
                 }
-                Contact::Up { .. } => {
+                ContactState::Up { .. } => {
                     self.current.into_iter().for_each(|old| self.retire(old));
                     return self.use_hub(now, id);
                 }
@@ -546,12 +545,12 @@ impl Hubs {
     }
 
     fn want(&mut self, id: HubId, now: Instant) {
-        self.hubs[id.0].contact = Contact::Asked(now);
+        self.hubs[id.0].contact = ContactState::Asked(now);
         self.set_wanted(id, true);
     }
 
     fn forget_wanted(&mut self, id: HubId) {
-        self.hubs[id.0].contact = Contact::None;
+        self.hubs[id.0].contact = ContactState::None;
         self.set_wanted(id, false);
     }
 
@@ -562,9 +561,9 @@ impl Hubs {
             return;
         }
         let pending = self.steps.len();
-        self.steps.retain(|step| *step != Step::Want(id, !wanted));
+        self.steps.retain(|step| *step != HubStep::Want(id, !wanted));
         if self.steps.len() == pending {
-            self.steps.push_back(Step::Want(id, wanted));
+            self.steps.push_back(HubStep::Want(id, wanted));
         }
     }
 
@@ -578,7 +577,7 @@ impl Hubs {
         self.forget_wanted(id);
         let hub = &mut self.hubs[id.0];
         (hub.retiring, hub.former) = (false, None);
-        self.steps.push_back(Step::Close(id));
+        self.steps.push_back(HubStep::Close(id));
     }
 
     /// Forgets a session that is over if it is no longer wanted.

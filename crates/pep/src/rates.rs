@@ -7,7 +7,7 @@ use std::time::Duration;
 use slacp::SessionId;
 use units::{BitRate, Instant};
 
-use crate::dlep::Report;
+use crate::dlep::DlepReport;
 
 /// Reported rates of a gateway's sessions, identified by `S`.
 ///
@@ -21,16 +21,16 @@ pub struct ReportedRates<S = SessionId> {
     alone: bool,
     /// Rate while a modem grants nothing, on a link with capacity on demand.
     floor: Option<BitRate>,
-    sessions: BTreeMap<S, Session>,
+    sessions: BTreeMap<S, SessionRate>,
     /// The operator's rate for all sessions, and its expiry. It also applies to sessions that come up
     /// later.
     operator: Option<(BitRate, Instant)>,
     /// The latest DLEP report.
-    modem: Report,
+    modem: DlepReport,
 }
 
 #[derive(Debug)]
-struct Session {
+struct SessionRate {
     address: IpAddr,
     /// Expiry of the rate set last.
     until: Option<Instant>,
@@ -56,7 +56,7 @@ pub struct RateChange<S = SessionId> {
 
 /// Validity of a session's reported rate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Validity {
+pub struct RateValidity {
     /// The reported rate. On a link with capacity on demand the session sends faster if it is 0; it never
     /// exceeds the configured maximum.
     pub reported: BitRate,
@@ -72,7 +72,7 @@ impl<S: Copy + Ord> ReportedRates<S> {
     /// Starts without sessions. Reported rates are limited to `maximum`; `alone` means that the link has at
     /// most one peer.
     pub fn new(maximum: Option<BitRate>, alone: bool) -> Self {
-        let (sessions, modem) = (BTreeMap::new(), Report::default());
+        let (sessions, modem) = (BTreeMap::new(), DlepReport::default());
         Self { maximum, alone, floor: None, sessions, operator: None, modem }
     }
 
@@ -89,7 +89,7 @@ impl<S: Copy + Ord> ReportedRates<S> {
 
     /// Handles a new session with the peer at this address.
     pub fn add(&mut self, now: Instant, session: S, address: IpAddr) -> Option<RateChange<S>> {
-        let new = Session { address, until: None, by_modem: false, reported: None };
+        let new = SessionRate { address, until: None, by_modem: false, reported: None };
         self.sessions.insert(session, new);
         // A modem would overwrite an operator's rate within seconds.
         if self.modem.until.is_some() {
@@ -124,7 +124,7 @@ impl<S: Copy + Ord> ReportedRates<S> {
 
     /// Handles a report of the modem. If it no longer contains a rate for a session, the session's rate
     /// expires at once.
-    pub fn handle_report(&mut self, now: Instant, report: Report) -> Vec<RateChange<S>> {
+    pub fn handle_report(&mut self, now: Instant, report: DlepReport) -> Vec<RateChange<S>> {
         self.modem = report;
         let sessions: Vec<S> = self.sessions.keys().copied().collect();
         sessions.into_iter().filter_map(|session| self.by_modem(now, session)).collect()
@@ -169,12 +169,12 @@ impl<S: Copy + Ord> ReportedRates<S> {
     }
 
     /// Validity of a session's reported rate; `None` without one.
-    pub fn validity(&self, now: Instant, session: S) -> Option<Validity> {
+    pub fn validity(&self, now: Instant, session: S) -> Option<RateValidity> {
         let session = self.sessions.get(&session)?;
         let until = session.until.filter(|until| *until > now)?;
         let (reported, at) = session.reported?;
         let (age, left) = (now.saturating_since(at), until.saturating_since(now));
-        Some(Validity { reported, age, left, by_modem: session.by_modem })
+        Some(RateValidity { reported, age, left, by_modem: session.by_modem })
     }
 
     fn by_modem(&self, now: Instant, session: S) -> Option<RateChange<S>> {
@@ -216,7 +216,7 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::dlep::Base;
+    use crate::dlep::InformationBase;
 
     const PEER: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 1));
     const HOUR: Duration = Duration::from_secs(3600);
@@ -225,9 +225,9 @@ mod tests {
         Instant::from_nanos(s * 1_000_000_000)
     }
 
-    fn report(mbit: u64, until: u64) -> Report {
-        let base = Arc::new(Base::of_rate(BitRate::from_mbit(mbit)));
-        Report { until: Some(at(until)), rate_at: Some(at(2)), base, ..Report::default() }
+    fn report(mbit: u64, until: u64) -> DlepReport {
+        let base = Arc::new(InformationBase::of_rate(BitRate::from_mbit(mbit)));
+        DlepReport { until: Some(at(until)), rate_at: Some(at(2)), base, ..DlepReport::default() }
     }
 
     /// Applies a change; returns the rate in Mbit/s and the second at which it expires.
@@ -246,15 +246,15 @@ mod tests {
         assert_eq!(apply(&mut rates, change), (Some(30), at(10)));
         let (age, left) = (Duration::ZERO, Duration::from_secs(8));
         let reported = BitRate::from_mbit(50);
-        let validity = Validity { reported, age, left, by_modem: true };
+        let validity = RateValidity { reported, age, left, by_modem: true };
         assert_eq!(rates.validity(at(2), 1), Some(validity));
         let change = rates.add(at(2), 2, PEER).unwrap();
         assert_eq!(apply(&mut rates, change), (Some(30), at(10)));
-        for change in rates.handle_report(at(3), Report::default()) {
+        for change in rates.handle_report(at(3), DlepReport::default()) {
             assert_eq!(apply(&mut rates, change), (None, at(3)));
         }
         assert_eq!(rates.validity(at(4), 1), None);
-        assert_eq!(rates.handle_report(at(4), Report::default()), [], "it has expired already");
+        assert_eq!(rates.handle_report(at(4), DlepReport::default()), [], "it has expired already");
     }
 
     #[test]
@@ -289,9 +289,9 @@ mod tests {
         rates.set_floor(floor);
         let zero = BitRate::default();
         for (is_up, expected) in [(true, floor), (false, zero)] {
-            let base = Arc::new(Base::of_destination(zero, is_up));
+            let base = Arc::new(InformationBase::of_destination(zero, is_up));
             let until = Some(at(9));
-            let report = Report { until, rate_at: Some(at(1)), base, ..Report::default() };
+            let report = DlepReport { until, rate_at: Some(at(1)), base, ..DlepReport::default() };
             let [change] = rates.handle_report(at(1), report)[..] else { panic!("one session") };
             assert_eq!(change.rate, Some(expected));
             rates.applied(&change);

@@ -29,9 +29,9 @@ use slacp::ResetReason;
 use units::Instant;
 
 pub use self::deferral::{PendingSyn, PendingSyns, SynAction};
-pub use self::dial::{Dial, alternating};
-use self::ending::{Ending, Next};
-pub use self::legs::{Failure, Legs, Side, Step};
+pub use self::dial::{DialAttempts, alternating};
+use self::ending::{EndingStep, LegEnding};
+pub use self::legs::{LegFailure, LegSide, LegStep, Legs};
 
 /// Time that the far side may keep sending to a peer that has closed, without taking any of the data left
 /// for it, before it is reset; also the time that a reader of data before a reset may take none of it.
@@ -54,12 +54,12 @@ enum DirectionState {
 }
 
 #[derive(Debug, Clone, Copy)]
-enum Phase {
+enum RelayPhase {
     /// Data may move.
     Carrying,
     /// One leg is gone; data of the other is discarded.
     Discarding {
-        leg: Side,
+        leg: LegSide,
         until: Instant,
     },
     /// All data has moved; `legs` await their last acknowledgement.
@@ -69,7 +69,7 @@ enum Phase {
         pause: Duration,
     },
     /// The connection is broken: a leg is reset once its peer has the data sent before.
-    Ending(Ending),
+    Ending(LegEnding),
     /// The destination was not reached; the client has not been told yet.
     Refused(ResetReason),
     Over,
@@ -77,7 +77,7 @@ enum Phase {
 
 /// End of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Outcome {
+pub enum RelayOutcome {
     /// Both sides ended their data, and all of it was passed on.
     Closed,
     /// It was reset by one side, or by a gateway.
@@ -86,7 +86,7 @@ pub enum Outcome {
 
 /// Instruction for the driver after a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Progress {
+pub enum RelayProgress {
     /// Call again, after serving others.
     Busy,
     /// Call again when a leg that was blocked can move, or at [`Relay::poll_timeout`].
@@ -101,7 +101,7 @@ pub enum Progress {
 
 /// Why a relay asks to be woken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Wake {
+pub enum RelayWake {
     /// To check for the last acknowledgement.
     Delivery,
     /// To end a side that keeps sending although its data is discarded.
@@ -118,8 +118,8 @@ pub enum Wake {
 pub struct Relay {
     /// The directions, indexed by the side of their source.
     from: [DirectionState; 2],
-    phase: Phase,
-    outcome: Option<Outcome>,
+    phase: RelayPhase,
+    outcome: Option<RelayOutcome>,
     /// `true` if the client was answered and the far gateway has not connected to the destination yet.
     is_early: bool,
     /// While one direction is refused: deadline for the other one, set by the first discarded data since it
@@ -133,7 +133,7 @@ impl Default for Relay {
         let from = [DirectionState::Open; 2];
         Self {
             from,
-            phase: Phase::Carrying,
+            phase: RelayPhase::Carrying,
             outcome: None,
             is_early: false,
             discarding_until: None,
@@ -153,40 +153,40 @@ impl Relay {
     }
 
     /// The way in which the connection ended; known as soon as it is certain, usually before the legs are released.
-    pub fn outcome(&self) -> Option<Outcome> {
+    pub fn outcome(&self) -> Option<RelayOutcome> {
         self.outcome
     }
 
     /// Returns `true` while data may move.
     pub fn is_carrying(&self) -> bool {
-        matches!(self.phase, Phase::Carrying)
+        matches!(self.phase, RelayPhase::Carrying)
     }
 
     /// Returns `true` if this leg's data has ended and the end was passed on.
-    pub fn is_passed(&self, leg: Side) -> bool {
+    pub fn is_passed(&self, leg: LegSide) -> bool {
         self.from[leg as usize] == DirectionState::Passed
     }
 
     /// Latest time for the next call of [`Self::handle`], and the reason.
-    pub fn poll_timeout(&self) -> Option<(Instant, Wake)> {
+    pub fn poll_timeout(&self) -> Option<(Instant, RelayWake)> {
         match self.phase {
-            Phase::Delivering { look, .. } => Some((look, Wake::Delivery)),
-            Phase::Discarding { until, .. } => Some((until, Wake::HalfClosed)),
-            Phase::Ending(ending) => Some((ending.poll_timeout(), Wake::Reset)),
-            Phase::Carrying | Phase::Refused(_) | Phase::Over => None,
+            RelayPhase::Delivering { look, .. } => Some((look, RelayWake::Delivery)),
+            RelayPhase::Discarding { until, .. } => Some((until, RelayWake::HalfClosed)),
+            RelayPhase::Ending(ending) => Some((ending.poll_timeout(), RelayWake::Reset)),
+            RelayPhase::Carrying | RelayPhase::Refused(_) | RelayPhase::Over => None,
         }
     }
 
     /// Does everything that is possible now: moves data, passes ends on, releases legs.
-    pub fn handle(&mut self, now: Instant, legs: &mut impl Legs) -> Progress {
+    pub fn handle(&mut self, now: Instant, legs: &mut impl Legs) -> RelayProgress {
         loop {
             let progress = match self.phase {
-                Phase::Carrying => self.carry(now, legs),
-                Phase::Discarding { leg, until } => self.discard(now, legs, leg, until),
-                Phase::Delivering { .. } => self.deliver(now, legs),
-                Phase::Ending(_) => self.end(now, legs),
-                Phase::Refused(reason) => Some(Progress::Refused(reason)),
-                Phase::Over => Some(Progress::Over),
+                RelayPhase::Carrying => self.carry(now, legs),
+                RelayPhase::Discarding { leg, until } => self.discard(now, legs, leg, until),
+                RelayPhase::Delivering { .. } => self.deliver(now, legs),
+                RelayPhase::Ending(_) => self.end(now, legs),
+                RelayPhase::Refused(reason) => Some(RelayProgress::Refused(reason)),
+                RelayPhase::Over => Some(RelayProgress::Over),
             };
             // Without progress to report, the phase has changed.
             if let Some(progress) = progress {
@@ -200,11 +200,11 @@ impl Relay {
     /// An error after the leg's end was passed on is ignored. A server that has sent its reply and closed
     /// is soon forgotten by its kernel, which answers the next probe with a RST while a slow client is
     /// still reading. The error matters only if there is data for the server, and then writing fails.
-    pub fn handle_failure(&mut self, now: Instant, leg: Side, failure: Failure) {
+    pub fn handle_failure(&mut self, now: Instant, leg: LegSide, failure: LegFailure) {
         let counts = match failure {
-            Failure::Closed => false,
-            Failure::Broken(_) => !self.is_passed(leg),
-            Failure::Reset(_) => true,
+            LegFailure::Closed => false,
+            LegFailure::Broken(_) => !self.is_passed(leg),
+            LegFailure::Reset(_) => true,
         };
         if self.is_carrying() && counts {
             self.fail(now, leg, failure);
@@ -213,16 +213,16 @@ impl Relay {
 
     /// Aborts the connection at once, with a reason for both sides.
     pub fn abort(&mut self, reason: ResetReason, legs: &mut impl Legs) {
-        for leg in Side::BOTH {
+        for leg in LegSide::BOTH {
             legs.reset(leg, reason);
         }
-        self.outcome.get_or_insert(Outcome::Reset(reason));
-        self.phase = Phase::Over;
+        self.outcome.get_or_insert(RelayOutcome::Reset(reason));
+        self.phase = RelayPhase::Over;
     }
 
-    fn carry(&mut self, now: Instant, legs: &mut impl Legs) -> Option<Progress> {
+    fn carry(&mut self, now: Instant, legs: &mut impl Legs) -> Option<RelayProgress> {
         let mut moved = false;
-        for from in Side::BOTH {
+        for from in LegSide::BOTH {
             moved |= match self.from[from as usize] {
                 DirectionState::Refused(_) => self.drop_refused(now, from, legs),
                 _ => self.pass(now, from, legs),
@@ -232,27 +232,27 @@ impl Relay {
             }
         }
         self.conclude(now, legs);
-        let progress = if moved { Progress::Busy } else { Progress::Waiting };
+        let progress = if moved { RelayProgress::Busy } else { RelayProgress::Waiting };
         self.is_carrying().then_some(progress)
     }
 
     /// Lets one direction proceed; returns `true` if more may be possible at once.
-    fn pass(&mut self, now: Instant, from: Side, legs: &mut impl Legs) -> bool {
+    fn pass(&mut self, now: Instant, from: LegSide, legs: &mut impl Legs) -> bool {
         if self.from[from as usize] == DirectionState::Open {
             let step = legs.pass(from);
             match step {
-                Step::Moved(bytes) | Step::Drained(bytes) => {
+                LegStep::Moved(bytes) | LegStep::Drained(bytes) => {
                     debug_assert!(bytes > 0, "a step without progress must block");
                     // The reader makes progress, so the other direction is not given up.
                     self.discarding_until = None;
-                    return matches!(step, Step::Moved(_));
+                    return matches!(step, LegStep::Moved(_));
                 }
-                Step::Blocked(_) => return false,
-                Step::End => self.from[from as usize] = DirectionState::Ended,
-                Step::Failed(leg, failure) => {
+                LegStep::Blocked(_) => return false,
+                LegStep::End => self.from[from as usize] = DirectionState::Ended,
+                LegStep::Failed(leg, failure) => {
                     // A leg that can no longer be read has lost data, whatever the error.
                     let failure = match failure {
-                        Failure::Closed if leg == from => Failure::Broken(ResetReason::Reset),
+                        LegFailure::Closed if leg == from => LegFailure::Broken(ResetReason::Reset),
                         failure => failure,
                     };
                     self.fail(now, leg, failure);
@@ -271,33 +271,33 @@ impl Relay {
     }
 
     /// Reads and drops data of a refused direction; returns `true` if there was any.
-    fn drop_refused(&mut self, now: Instant, from: Side, legs: &mut impl Legs) -> bool {
+    fn drop_refused(&mut self, now: Instant, from: LegSide, legs: &mut impl Legs) -> bool {
         match legs.discard(from) {
-            Step::Moved(_) | Step::Drained(_) => {
+            LegStep::Moved(_) | LegStep::Drained(_) => {
                 let until = *self.discarding_until.get_or_insert(now + HALF_CLOSED_TIMEOUT);
                 if now >= until {
                     self.abort(ResetReason::Reset, legs);
                 }
                 return true;
             }
-            Step::Blocked(_) | Step::End => {}
-            Step::Failed(leg, failure) => self.fail(now, leg, failure),
+            LegStep::Blocked(_) | LegStep::End => {}
+            LegStep::Failed(leg, failure) => self.fail(now, leg, failure),
         }
         false
     }
 
     /// Decides how a failed leg affects the connection.
-    fn fail(&mut self, now: Instant, leg: Side, failure: Failure) {
+    fn fail(&mut self, now: Instant, leg: LegSide, failure: LegFailure) {
         let to_leg = leg.other() as usize;
         match failure {
-            Failure::Closed => self.from[to_leg] = DirectionState::Refused(ResetReason::Reset),
+            LegFailure::Closed => self.from[to_leg] = DirectionState::Refused(ResetReason::Reset),
             // Its own data has ended in order, so only data for it is lost.
-            Failure::Broken(reason) if self.is_passed(leg) => {
+            LegFailure::Broken(reason) if self.is_passed(leg) => {
                 self.from[to_leg] = DirectionState::Refused(reason);
             }
-            Failure::Reset(reason) if self.is_early => self.phase = Phase::Refused(reason),
-            Failure::Broken(reason) | Failure::Reset(reason) => {
-                self.begin_ending(Ending::after_failure(now, leg, reason));
+            LegFailure::Reset(reason) if self.is_early => self.phase = RelayPhase::Refused(reason),
+            LegFailure::Broken(reason) | LegFailure::Reset(reason) => {
+                self.begin_ending(LegEnding::after_failure(now, leg, reason));
             }
         }
     }
@@ -307,59 +307,59 @@ impl Relay {
         use DirectionState::{Passed, Refused};
         let gone = match self.from {
             [Passed, Passed] => {
-                self.outcome = Some(Outcome::Closed);
+                self.outcome = Some(RelayOutcome::Closed);
                 return self.begin_delivery(now, [true; 2]);
             }
             [Refused(reason), Refused(_)] => return self.abort(reason, legs),
-            [Refused(reason), Passed] => (Side::Server, reason),
-            [Passed, Refused(reason)] => (Side::Client, reason),
+            [Refused(reason), Passed] => (LegSide::Server, reason),
+            [Passed, Refused(reason)] => (LegSide::Client, reason),
             _ => return,
         };
         let (gone, reason) = gone;
-        self.outcome = Some(Outcome::Reset(reason));
+        self.outcome = Some(RelayOutcome::Reset(reason));
         legs.reset(gone, reason);
-        self.phase = Phase::Discarding { leg: gone.other(), until: now + HALF_CLOSED_TIMEOUT };
+        self.phase = RelayPhase::Discarding { leg: gone.other(), until: now + HALF_CLOSED_TIMEOUT };
     }
 
     fn discard(
         &mut self,
         now: Instant,
         legs: &mut impl Legs,
-        leg: Side,
+        leg: LegSide,
         until: Instant,
-    ) -> Option<Progress> {
+    ) -> Option<RelayProgress> {
         match legs.discard(leg) {
-            Step::End => {
+            LegStep::End => {
                 let mut left = [false; 2];
                 left[leg as usize] = true;
                 self.begin_delivery(now, left);
                 None
             }
-            Step::Moved(_) | Step::Drained(_) | Step::Blocked(_) if now >= until => {
+            LegStep::Moved(_) | LegStep::Drained(_) | LegStep::Blocked(_) if now >= until => {
                 // Everything was passed on to this leg, but a slow reader may not have it yet.
-                self.begin_ending(Ending::of(now, leg, ResetReason::Reset));
+                self.begin_ending(LegEnding::of(now, leg, ResetReason::Reset));
                 None
             }
-            Step::Moved(_) => Some(Progress::Busy),
-            Step::Drained(_) | Step::Blocked(_) => Some(Progress::Waiting),
-            Step::Failed(..) => {
+            LegStep::Moved(_) => Some(RelayProgress::Busy),
+            LegStep::Drained(_) | LegStep::Blocked(_) => Some(RelayProgress::Waiting),
+            LegStep::Failed(..) => {
                 self.abort(ResetReason::Reset, legs);
                 None
             }
         }
     }
 
-    fn begin_ending(&mut self, ending: Ending) {
-        self.outcome.get_or_insert(Outcome::Reset(ending.reason));
-        self.phase = Phase::Ending(ending);
+    fn begin_ending(&mut self, ending: LegEnding) {
+        self.outcome.get_or_insert(RelayOutcome::Reset(ending.reason));
+        self.phase = RelayPhase::Ending(ending);
     }
 
-    fn end(&mut self, now: Instant, legs: &mut impl Legs) -> Option<Progress> {
-        let Phase::Ending(ending) = &mut self.phase else { return None };
+    fn end(&mut self, now: Instant, legs: &mut impl Legs) -> Option<RelayProgress> {
+        let RelayPhase::Ending(ending) = &mut self.phase else { return None };
         match ending.handle(now, legs) {
-            Next::Busy => Some(Progress::Busy),
-            Next::Waiting => Some(Progress::Waiting),
-            Next::Over => {
+            EndingStep::Busy => Some(RelayProgress::Busy),
+            EndingStep::Waiting => Some(RelayProgress::Waiting),
+            EndingStep::Over => {
                 let reason = ending.reason;
                 self.abort(reason, legs);
                 None
@@ -368,29 +368,31 @@ impl Relay {
     }
 
     fn begin_delivery(&mut self, now: Instant, legs: [bool; 2]) {
-        self.phase = Phase::Delivering { legs, look: now, pause: FIRST_POLL };
+        self.phase = RelayPhase::Delivering { legs, look: now, pause: FIRST_POLL };
     }
 
     /// Keeps a leg until its peer has acknowledged everything: a kernel gives up a connection without a
     /// process if its peer keeps the window closed, and a slow reader would lose the end.
-    fn deliver(&mut self, now: Instant, legs: &mut impl Legs) -> Option<Progress> {
-        let Phase::Delivering { legs: left, look, pause } = &mut self.phase else { return None };
+    fn deliver(&mut self, now: Instant, legs: &mut impl Legs) -> Option<RelayProgress> {
+        let RelayPhase::Delivering { legs: left, look, pause } = &mut self.phase else {
+            return None;
+        };
         if now < *look {
-            return Some(Progress::Waiting);
+            return Some(RelayProgress::Waiting);
         }
-        for leg in Side::BOTH {
+        for leg in LegSide::BOTH {
             if left[leg as usize] && legs.is_delivered(leg) {
                 left[leg as usize] = false;
                 legs.close(leg);
             }
         }
         if *left == [false; 2] {
-            self.phase = Phase::Over;
+            self.phase = RelayPhase::Over;
             return None;
         }
         *look = now + *pause;
         *pause = LAST_POLL.min(*pause * 2);
-        Some(Progress::Waiting)
+        Some(RelayProgress::Waiting)
     }
 }
 

@@ -15,7 +15,7 @@ mod tests;
 
 use std::collections::BTreeMap;
 
-use tcp::{Payload, Segment, SeqNr};
+use tcp::{Segment, SegmentPayload, SeqNr};
 use units::ByteCount;
 
 /// Most connections that are limited; further ones pass unchanged.
@@ -27,8 +27,8 @@ const MOST_SHIFT: u8 = 14;
 
 /// Limits the backlog that senders behind a gateway cause at its link, by connection `K`.
 #[derive(Debug)]
-pub struct Windows<K> {
-    flows: BTreeMap<K, Flow>,
+pub struct WindowLimits<K> {
+    flows: BTreeMap<K, LimitedFlow>,
     room: ByteCount,
     /// Number of connections with unacknowledged data.
     busy: u64,
@@ -36,7 +36,7 @@ pub struct Windows<K> {
 
 /// State of a connection.
 #[derive(Debug, Clone, Copy)]
-struct Flow {
+struct LimitedFlow {
     /// End of the data that the sender has sent.
     sent: SeqNr,
     /// End of the acknowledged data.
@@ -53,14 +53,14 @@ struct Flow {
     ends: bool,
 }
 
-impl<K: Copy + Ord> Windows<K> {
+impl<K: Copy + Ord> WindowLimits<K> {
     /// Limits the backlog of the link to about `room` bytes.
     pub fn new(room: ByteCount) -> Self {
         Self { flows: BTreeMap::new(), room, busy: 0 }
     }
 
     /// Handles a segment of the sender on its way to the link.
-    pub fn handle_sent<P: Payload>(&mut self, key: K, segment: &Segment<P>) {
+    pub fn handle_sent<P: SegmentPayload>(&mut self, key: K, segment: &Segment<P>) {
         let end = segment.seq.advance(segment.payload.len() as u64 + u64::from(segment.flags.fin));
         if segment.flags.rst {
             self.remove(key);
@@ -68,7 +68,7 @@ impl<K: Copy + Ord> Windows<K> {
             self.remove(key);
             if self.flows.len() < MOST {
                 let scales = segment.options.window_scale.is_some();
-                self.flows.insert(key, Flow::new(segment.seq.advance(1), scales));
+                self.flows.insert(key, LimitedFlow::new(segment.seq.advance(1), scales));
             }
         } else if let Some(flow) = self.flows.get_mut(&key)
             && end.is_after(flow.sent)
@@ -80,7 +80,7 @@ impl<K: Copy + Ord> Windows<K> {
     }
 
     /// Handles a segment to the sender while `waiting` bytes wait for the link, and lowers its window.
-    pub fn handle_received<P: Payload>(
+    pub fn handle_received<P: SegmentPayload>(
         &mut self,
         key: K,
         segment: &mut Segment<P>,
@@ -114,7 +114,7 @@ impl<K: Copy + Ord> Windows<K> {
     }
 }
 
-impl Flow {
+impl LimitedFlow {
     fn new(start: SeqNr, scales: bool) -> Self {
         Self { sent: start, acked: start, edge: start, offered: 0, scales, shift: 0, ends: false }
     }

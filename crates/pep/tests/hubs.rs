@@ -6,10 +6,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::sync::OnceLock;
 
-use pep::hubs::{HubId, HubOrder, Hubs, Step, ranking};
+use pep::hubs::{HubId, HubOrder, HubSelection, HubStep, ranking};
 use slacp::{
-    CloseReason, Config, Destination, Endpoint, Event, Farewell, KeyPair, Open, PublicKey, Read,
-    SessionId, StreamId,
+    CloseReason, Config, Destination, Endpoint, Event, KeyPair, PublicKey, ReadOutcome, SessionId,
+    StopAnnouncement, StreamId, StreamOpening,
 };
 use units::{BitRate, Instant, Machine};
 
@@ -35,7 +35,7 @@ fn address(number: usize) -> SocketAddr {
 
 /// A terminal, driven as the gateway drives it.
 struct Terminal {
-    choice: Hubs,
+    choice: HubSelection,
     sessions: [Option<SessionId>; HUBS],
     /// Every second one has an open connection.
     busy: bool,
@@ -78,7 +78,7 @@ impl World {
             (0..HUBS).for_each(|hub| endpoint.set_hub(keys[hub], vec![address(hub)]));
             endpoints.push(endpoint);
             terminals.push(Terminal {
-                choice: Hubs::new(now, ranks),
+                choice: HubSelection::new(now, ranks),
                 sessions: [None; HUBS],
                 busy: number % 2 == 0,
                 stream: None,
@@ -173,7 +173,9 @@ impl World {
     fn swallow(&mut self, hub: usize, session: SessionId, event: &Event) {
         if let Event::Opened { stream, .. } | Event::Readable(stream) = event {
             let mut buffer = [0; 4096];
-            while let Ok(Read::Data(_)) = self.endpoints[hub].read(session, *stream, &mut buffer) {}
+            while let Ok(ReadOutcome::Data(_)) =
+                self.endpoints[hub].read(session, *stream, &mut buffer)
+            {}
         }
     }
 
@@ -220,14 +222,14 @@ impl World {
             let (endpoint, terminal) =
                 (&mut self.endpoints[HUBS + number], &mut self.terminals[number]);
             match step {
-                Step::Want(id, wanted) => endpoint.want_hub(keys[id.0], wanted),
-                Step::Ask(id) => {
+                HubStep::Want(id, wanted) => endpoint.want_hub(keys[id.0], wanted),
+                HubStep::Ask(id) => {
                     let session = terminal.sessions[id.0];
                     session.iter().for_each(|session| _ = endpoint.ask(now, *session));
                 }
-                Step::Use(id) => terminal.uses.push((now, id.0)),
-                Step::CloseFormer(_) => unreachable!("no hub has a successor here"),
-                Step::Close(id) => {
+                HubStep::Use(id) => terminal.uses.push((now, id.0)),
+                HubStep::CloseFormer(_) => unreachable!("no hub has a successor here"),
+                HubStep::Close(id) => {
                     if let Some(session) = terminal.sessions[id.0].take() {
                         let _ = endpoint.close(now, session, CloseReason::Shutdown);
                         self.lose(number, session);
@@ -257,7 +259,8 @@ impl World {
         let Some(session) = current.and_then(|id| terminal.sessions[id.0]) else { return };
         if terminal.stream.is_none() && terminal.choice.is_good() {
             let at = SocketAddr::from(([192, 0, 2, 1], 80));
-            let open: Open<Destination> = Open { destination: at, source: at, dscp: None }.into();
+            let open: StreamOpening<Destination> =
+                StreamOpening { destination: at, source: at, dscp: None }.into();
             let opened = endpoint.open(self.now, session, open);
             terminal.stream = opened.ok().map(|stream| (session, stream));
         }
@@ -346,7 +349,7 @@ fn of_300_terminals_those_of_a_dead_hub_move_and_no_others() {
     // A hub drains.
     world.forget();
     let (leaving, since) = (world.users(1), world.now);
-    world.endpoints[1].announce(since, Farewell::Leaving);
+    world.endpoints[1].announce(since, StopAnnouncement::Leaving);
     world.serve(1);
     world.run(Duration::from_secs(30));
     show("from a draining hub, with traffic", &world.moved(&leaving, true, since));

@@ -2,12 +2,12 @@
 
 /// A CSV text: a line of names, then a line per row.
 #[derive(Debug, Clone)]
-pub struct Csv {
+pub struct CsvText {
     columns: usize,
     text: String,
 }
 
-impl Csv {
+impl CsvText {
     /// Creates a text that begins with the names of its columns.
     pub fn new(names: &[&str]) -> Self {
         let mut csv = Self::continued(names.len());
@@ -55,7 +55,7 @@ mod tests {
 
     #[test]
     fn names_rows_and_unknown_values() {
-        let mut csv = Csv::new(&["run", "client", "seconds"]);
+        let mut csv = CsvText::new(&["run", "client", "seconds"]);
         csv.row([Some("1".to_owned()), None, Some("0.5".to_owned())]);
         csv.row([Some("2".to_owned()), Some("a, \"b\"\n".to_owned()), None]);
         assert_eq!(csv.into_text(), "run,client,seconds\n1,,0.5\n2,\"a, \"\"b\"\"\n\",\n");
@@ -63,7 +63,7 @@ mod tests {
 
     #[test]
     fn a_continued_text_has_no_names() {
-        let mut csv = Csv::continued(1);
+        let mut csv = CsvText::continued(1);
         csv.row([Some("x".to_owned())]);
         assert_eq!(csv.into_text(), "x\n");
     }
@@ -71,6 +71,6 @@ mod tests {
     #[test]
     #[should_panic(expected = "a field for each column")]
     fn a_field_too_many_is_a_bug() {
-        Csv::continued(1).row([None, None]);
+        CsvText::continued(1).row([None, None]);
     }
 }

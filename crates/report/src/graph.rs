@@ -9,11 +9,11 @@ mod theme;
 mod thin;
 
 pub use axis::Axis;
-pub use bars::{Bar, BarGroup, bars};
+pub use bars::{BarGroup, TimeBar, bars};
 pub use draw::stacked;
-pub use picture::Picture;
-pub use series::Series;
-pub use theme::Colour;
+pub use picture::SvgPicture;
+pub use series::GraphSeries;
+pub use theme::SeriesColour;
 pub(crate) use theme::dark_css;
 
 /// A coordinate system with its series, drawn in their order.
@@ -25,7 +25,7 @@ pub struct Graph {
     size: (u32, u32),
     x: Axis,
     y: Axis,
-    series: Vec<Series>,
+    series: Vec<GraphSeries>,
 }
 
 impl Graph {
@@ -48,14 +48,14 @@ impl Graph {
     }
 
     /// Adds a series. A series without points is left out, also in the legend.
-    pub fn add(&mut self, series: Series) {
+    pub fn add(&mut self, series: GraphSeries) {
         if !series.is_empty() {
             self.series.push(series);
         }
     }
 
     /// Draws the graph as SVG.
-    pub fn picture(&self) -> Picture {
+    pub fn picture(&self) -> SvgPicture {
         stacked(std::slice::from_ref(self))
     }
 }

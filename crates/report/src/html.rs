@@ -1,19 +1,19 @@
 //! A self-contained web page, without external resources or scripts.
 
 use crate::escape::escape;
-use crate::graph::{Picture, dark_css};
-use crate::table::Table;
+use crate::graph::{SvgPicture, dark_css};
+use crate::table::TextTable;
 
 const STYLE: &str = include_str!("page.css");
 
 /// A web page under construction. All texts are escaped.
 #[derive(Debug, Clone)]
-pub struct Page {
+pub struct HtmlPage {
     title: String,
     body: String,
 }
 
-impl Page {
+impl HtmlPage {
     /// Creates a page with this title (of the window) and heading.
     pub fn new(title: &str, heading: &str) -> Self {
         let mut page = Self { title: escape(title), body: String::new() };
@@ -49,14 +49,14 @@ impl Page {
     }
 
     /// Adds a picture with a heading above and an explanation below.
-    pub fn figure(&mut self, heading: &str, picture: &Picture, caption: &str) {
+    pub fn figure(&mut self, heading: &str, picture: &SvgPicture, caption: &str) {
         self.heading(heading);
         let (picture, caption) = (picture.inline(), escape(caption));
         self.body += &format!("<figure>\n{picture}<figcaption>{caption}</figcaption>\n</figure>\n");
     }
 
     /// Adds a table, which scrolls where the page is narrow.
-    pub fn table(&mut self, table: &Table) {
+    pub fn table(&mut self, table: &TextTable) {
         self.body += &format!("<div class=\"scroll\">{}</div>\n", table.html());
     }
 
@@ -92,16 +92,16 @@ impl Page {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::table::Column;
+    use crate::table::TableColumn;
 
     #[test]
     fn everything_is_escaped_and_closed() {
-        let mut page = Page::new("<t>", "<h>");
+        let mut page = HtmlPage::new("<t>", "<h>");
         page.paragraph("<p>");
         page.remark("<r>");
         page.notice("<b>", "<n>");
         page.summary(["<li>"]);
-        let mut table = Table::new([Column::left("<th>")]);
+        let mut table = TextTable::new([TableColumn::left("<th>")]);
         table.row(["<td>"]);
         page.table(&table);
         page.terms(&[("<dt>", "<dd>".to_owned())], ("<repeat>", "x 'y' \"z\""));

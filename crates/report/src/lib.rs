@@ -14,8 +14,10 @@ mod number;
 pub mod pcapng;
 mod table;
 
-pub use csv::Csv;
-pub use graph::{Axis, Bar, BarGroup, Colour, Graph, Picture, Series, bars, stacked};
-pub use html::Page;
+pub use csv::CsvText;
+pub use graph::{
+    Axis, BarGroup, Graph, GraphSeries, SeriesColour, SvgPicture, TimeBar, bars, stacked,
+};
+pub use html::HtmlPage;
 pub use number::{dash, four_digits};
-pub use table::{Column, Table, aligned};
+pub use table::{TableColumn, TextTable, aligned};

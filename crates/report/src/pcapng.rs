@@ -20,7 +20,7 @@ const NANOSECONDS: u8 = 9;
 
 /// A captured packet.
 #[derive(Debug, Clone, Copy)]
-pub struct Packet<'a> {
+pub struct WrittenPacket<'a> {
     /// The packet from its IP header on; possibly only its beginning.
     pub bytes: &'a [u8],
     /// Length of the whole packet.
@@ -32,9 +32,9 @@ pub struct Packet<'a> {
 }
 
 /// A writer of a capture.
-pub struct Capture<W: Write>(PcapNgWriter<W>);
+pub struct CaptureWriter<W: Write>(PcapNgWriter<W>);
 
-impl<W: Write> Capture<W> {
+impl<W: Write> CaptureWriter<W> {
     /// Begins a capture of the interface `name`. `snap_length` is the maximum number of bytes kept of a
     /// packet; zero for all.
     ///
@@ -59,7 +59,7 @@ impl<W: Write> Capture<W> {
     ///
     /// # Errors
     /// Those of the writer.
-    pub fn write(&mut self, packet: &Packet<'_>) -> io::Result<()> {
+    pub fn write(&mut self, packet: &WrittenPacket<'_>) -> io::Result<()> {
         self.write_block(EnhancedPacketBlock {
             interface_id: 0,
             timestamp: Duration::from_nanos(packet.wall),
@@ -139,10 +139,10 @@ mod tests {
     /// A capture with these packets and a number of dropped ones.
     fn capture(packets: &[(Vec<u8>, u64, bool)], dropped: Option<(u64, u64)>) -> Vec<u8> {
         let mut file = Vec::new();
-        let mut capture = Capture::begin(&mut file, "sat0", 0).unwrap();
+        let mut capture = CaptureWriter::begin(&mut file, "sat0", 0).unwrap();
         for (bytes, wall, outgoing) in packets {
             let length = bytes.len() + 7;
-            let packet = Packet { bytes, length, wall: *wall, outgoing: *outgoing };
+            let packet = WrittenPacket { bytes, length, wall: *wall, outgoing: *outgoing };
             capture.write(&packet).unwrap();
         }
         if let Some((wall, count)) = dropped {

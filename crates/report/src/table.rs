@@ -9,29 +9,29 @@ const GAP: &str = "  ";
 
 /// The alignment of a column's cells.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Align {
+enum ColumnAlign {
     Left,
     Right,
 }
 
 /// A column: its name, alignment and minimum width in characters.
 #[derive(Debug, Clone)]
-pub struct Column {
+pub struct TableColumn {
     /// The lines of the name.
     name: Vec<String>,
-    align: Align,
+    align: ColumnAlign,
     least: usize,
 }
 
-impl Column {
+impl TableColumn {
     /// Creates a column of text. The name may have several lines, or be empty.
     pub fn left(name: &str) -> Self {
-        Self::new(name, Align::Left)
+        Self::new(name, ColumnAlign::Left)
     }
 
     /// Creates a column of numbers, aligned at the right.
     pub fn right(name: &str) -> Self {
-        Self::new(name, Align::Right)
+        Self::new(name, ColumnAlign::Right)
     }
 
     /// Makes the column at least this many characters wide, so that consecutive tables line up.
@@ -40,7 +40,7 @@ impl Column {
         Self { least, ..self }
     }
 
-    fn new(name: &str, align: Align) -> Self {
+    fn new(name: &str, align: ColumnAlign) -> Self {
         Self { name: name.split('\n').map(str::to_owned).collect(), align, least: 0 }
     }
 
@@ -52,24 +52,24 @@ impl Column {
 
 /// A table of text. [`fmt::Display`] renders it as plain text, without trailing spaces.
 #[derive(Debug, Clone)]
-pub struct Table {
+pub struct TextTable {
     title: Option<String>,
-    columns: Vec<Column>,
+    columns: Vec<TableColumn>,
     indent: usize,
-    rows: Vec<Row>,
+    rows: Vec<TableRow>,
 }
 
 #[derive(Debug, Clone)]
-enum Row {
+enum TableRow {
     /// One text per column.
     Cells(Vec<String>),
     /// Text across all columns.
     Note(String),
 }
 
-impl Table {
+impl TextTable {
     /// Creates an empty table. It has no head if all columns are without a name.
-    pub fn new(columns: impl IntoIterator<Item = Column>) -> Self {
+    pub fn new(columns: impl IntoIterator<Item = TableColumn>) -> Self {
         let columns = columns.into_iter().collect();
         Self { title: None, columns, indent: 0, rows: Vec::new() }
     }
@@ -94,12 +94,12 @@ impl Table {
         let mut cells: Vec<String> = cells.into_iter().map(Into::into).collect();
         assert!(cells.len() <= self.columns.len(), "a column for each cell: {cells:?}");
         cells.resize(self.columns.len(), String::new());
-        self.rows.push(Row::Cells(cells));
+        self.rows.push(TableRow::Cells(cells));
     }
 
     /// Adds a line of text across all columns.
     pub fn note(&mut self, text: impl Into<String>) {
-        self.rows.push(Row::Note(text.into()));
+        self.rows.push(TableRow::Note(text.into()));
     }
 
     /// Returns true if there are no rows.
@@ -117,14 +117,14 @@ impl Table {
         let mut text = self.title.as_ref().map_or_else(String::new, |title| format!("{title}\n\n"));
         text += &line(names.collect());
         let rules = self.columns.iter().map(|column| match column.align {
-            Align::Left => "---|",
-            Align::Right => "--:|",
+            ColumnAlign::Left => "---|",
+            ColumnAlign::Right => "--:|",
         });
         text += &format!("|{}\n", rules.collect::<String>());
         for row in &self.rows {
             text += &match row {
-                Row::Cells(cells) => line(cells.clone()),
-                Row::Note(note) => line(vec![note.clone()]),
+                TableRow::Cells(cells) => line(cells.clone()),
+                TableRow::Note(note) => line(vec![note.clone()]),
             };
         }
         text
@@ -142,8 +142,8 @@ impl Table {
         }
         for row in &self.rows {
             text += &match row {
-                Row::Cells(cells) => self.html_row("td", cells.iter().map(String::as_str)),
-                Row::Note(note) => {
+                TableRow::Cells(cells) => self.html_row("td", cells.iter().map(String::as_str)),
+                TableRow::Note(note) => {
                     format!(
                         "<tr><td colspan=\"{}\">{}</td></tr>\n",
                         self.columns.len(),
@@ -156,8 +156,8 @@ impl Table {
     }
 
     fn html_row<'a>(&self, tag: &str, cells: impl Iterator<Item = &'a str>) -> String {
-        let cell = |(column, cell): (&Column, &str)| {
-            let class = if column.align == Align::Right { " class=\"number\"" } else { "" };
+        let cell = |(column, cell): (&TableColumn, &str)| {
+            let class = if column.align == ColumnAlign::Right { " class=\"number\"" } else { "" };
             format!("<{tag}{class}>{}</{tag}>", escape(cell))
         };
         format!("<tr>{}</tr>\n", self.columns.iter().zip(cells).map(cell).collect::<String>())
@@ -178,7 +178,7 @@ impl Table {
             *width = names.fold(*width, usize::max);
         }
         for row in &self.rows {
-            let Row::Cells(cells) = row else { continue };
+            let TableRow::Cells(cells) = row else { continue };
             for (width, cell) in widths.iter_mut().zip(cells) {
                 *width = (*width).max(cell.chars().count());
             }
@@ -200,31 +200,35 @@ impl Table {
         }
         for row in &self.rows {
             match row {
-                Row::Cells(cells) => push(&self.line(cells.iter().map(String::as_str), widths)),
-                Row::Note(note) => push(&format!("{:indent$}{note}", "", indent = self.indent)),
+                TableRow::Cells(cells) => {
+                    push(&self.line(cells.iter().map(String::as_str), widths))
+                }
+                TableRow::Note(note) => {
+                    push(&format!("{:indent$}{note}", "", indent = self.indent))
+                }
             }
         }
         text
     }
 
     fn line<'a>(&self, cells: impl Iterator<Item = &'a str>, widths: &[usize]) -> String {
-        let cell = |((column, &width), cell): ((&Column, &usize), &str)| match column.align {
-            Align::Left => format!("{cell:<width$}"),
-            Align::Right => format!("{cell:>width$}"),
+        let cell = |((column, &width), cell): ((&TableColumn, &usize), &str)| match column.align {
+            ColumnAlign::Left => format!("{cell:<width$}"),
+            ColumnAlign::Right => format!("{cell:>width$}"),
         };
         let cells: Vec<String> = self.columns.iter().zip(widths).zip(cells).map(cell).collect();
         format!("{:indent$}{}", "", cells.join(GAP), indent = self.indent)
     }
 }
 
-impl fmt::Display for Table {
+impl fmt::Display for TextTable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.plain(&self.widths()))
     }
 }
 
 /// Renders tables as plain text with columns of the same widths, a blank line after each.
-pub fn aligned(tables: &[Table]) -> String {
+pub fn aligned(tables: &[TextTable]) -> String {
     let mut widths = Vec::new();
     for table in tables {
         let own = table.widths();

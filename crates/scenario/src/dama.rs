@@ -9,13 +9,14 @@ mod tests;
 use core::time::Duration;
 
 use link::dama::{
-    Allocation, Categories, Cell, DamaConfig, DamaError, Frames, FramesError, FreeCapacity,
-    MacLimit, Policy, RandomAccess, RequestTransport, Requests, Sharing, TerminalConfig,
+    Allocation, CapacityPolicy, Cell, ClassCapacities, DamaConfig, DamaError, Frames, FramesError,
+    FreeCapacity, MacLimit, RandomAccess, RequestSettings, RequestTransport, SharingRule,
+    TerminalConfig,
 };
 use link::{Encapsulation, Jitter, LinkConfig, Rate};
 use units::{BitRate, format_duration};
 
-use crate::place::{Place, quoted};
+use crate::place::{KeyContext, quoted};
 use crate::{FileError, LinkSpec, RateSpec};
 use raw::{RawDama, RawDamaTerminal};
 
@@ -32,7 +33,7 @@ pub struct DamaSpec {
     /// Time from a decision to the transmission of the plan.
     pub processing: Duration,
     /// Algorithm of the terminals' requests and of the network control centre's allocation.
-    pub policy: Policy,
+    pub policy: CapacityPolicy,
     /// Frames between a terminal's request opportunities.
     pub request_period: u32,
     /// Superframes for which a requested rate holds.
@@ -49,7 +50,7 @@ pub struct DamaSpec {
     /// True if assigned requests survive error bursts.
     pub robust_requests: bool,
     /// Division of insufficient capacity among terminals.
-    pub sharing: Sharing,
+    pub sharing: SharingRule,
     /// Distribution of unrequested capacity.
     pub free: FreeCapacity,
     /// Settings of each terminal.
@@ -68,7 +69,7 @@ pub struct DamaTerminal {
     /// Number of cells that each terminal gets before any gets more.
     pub vbdc_first: u32,
     /// Kind of capacity that each class of traffic uses.
-    pub categories: Categories,
+    pub categories: ClassCapacities,
     /// Upper limit of its total rate.
     pub ceiling: Option<BitRate>,
     /// Its share where terminals share by weight.
@@ -82,7 +83,7 @@ pub struct DamaTerminal {
 impl DamaSpec {
     /// Reads the table, for a hop with these links, forward and return.
     pub(crate) fn read(
-        place: &Place<'_>,
+        place: &KeyContext<'_>,
         raw: &RawDama,
         links: [&LinkSpec; 2],
         terminals: u32,
@@ -115,7 +116,7 @@ impl DamaSpec {
     /// Checks that a hop with these links, forward and return, can be built with this table.
     pub(crate) fn check(
         &self,
-        place: &Place<'_>,
+        place: &KeyContext<'_>,
         [forward, ret]: [&LinkSpec; 2],
         terminals: u32,
     ) -> Result<(), FileError> {
@@ -144,11 +145,11 @@ impl DamaSpec {
             Ok(_) => Ok(()),
             Err(DamaError::Frames(FramesError::TooSlow { .. })) => {
                 let expected = format!("long enough for a cell at {rate}");
-                Err(place.wrong("frame", frame, expected))
+                Err(place.wrong_value("frame", frame, expected))
             }
             Err(DamaError::Overbooked { capacity, .. }) => {
                 let expected = format!("at most {capacity} for all {terminals} terminals");
-                Err(place.within("terminal").wrong("cra", self.terminal.cra, expected))
+                Err(place.within("terminal").wrong_value("cra", self.terminal.cra, expected))
             }
             Err(DamaError::RequestSlots(error)) => {
                 Err(contention::wrong_slots(&place.within("requests"), &self.transport, error))
@@ -159,7 +160,7 @@ impl DamaSpec {
             }
             Err(DamaError::OneOverbooked { capacity, .. }) => {
                 let expected = format!("at most a carrier's {capacity}");
-                Err(place.within("terminal").wrong("cra", self.terminal.cra, expected))
+                Err(place.within("terminal").wrong_value("cra", self.terminal.cra, expected))
             }
             Err(other) => Err(place.unreadable("frame", other)),
         }
@@ -188,7 +189,7 @@ impl DamaSpec {
             delay: ret.delay.clone(),
             forward_delay,
             processing: self.processing,
-            requests: Requests {
+            requests: RequestSettings {
                 policy: self.policy,
                 period: self.request_period,
                 rate_time_out: self.rate_time_out,
@@ -214,7 +215,7 @@ impl DamaSpec {
 }
 
 impl DamaTerminal {
-    fn read(place: &Place<'_>, raw: &RawDamaTerminal) -> Result<Self, FileError> {
+    fn read(place: &KeyContext<'_>, raw: &RawDamaTerminal) -> Result<Self, FileError> {
         let rate = |text: Option<crate::text::Text<BitRate>>| text.map(|text| text.0);
         let weight = raw.weight.unwrap_or(1);
         place.check(weight > 0, "weight", weight, "1 or more")?;

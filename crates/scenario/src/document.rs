@@ -6,19 +6,19 @@ use serde::Deserialize;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use crate::error::At;
-use crate::folder::Folder;
+use crate::error::FilePosition;
+use crate::folder::BaseFolder;
 use crate::removed_keys;
 use crate::{FileError, FileKind};
-use reader::Reader;
+use reader::ValueReader;
 
 /// A parsed file, or one of its cases.
 #[derive(Debug, Clone)]
-pub(crate) struct Document<'a> {
+pub(crate) struct TomlDocument<'a> {
     /// Name of the file in errors.
     pub(crate) origin: &'a str,
     /// Folder to which paths in the file are relative.
-    pub(crate) folder: Folder<'a>,
+    pub(crate) folder: BaseFolder<'a>,
     pub(crate) text: &'a str,
     pub(crate) root: Spanned<DeValue<'a>>,
     /// Name of the case, if this is one.
@@ -27,11 +27,11 @@ pub(crate) struct Document<'a> {
     pub(crate) warnings: Vec<String>,
 }
 
-impl<'a> Document<'a> {
+impl<'a> TomlDocument<'a> {
     /// Parses TOML that is expected to be a file of `kind`.
     pub(crate) fn parse(
         origin: &'a str,
-        folder: Folder<'a>,
+        folder: BaseFolder<'a>,
         text: &'a str,
         kind: FileKind,
     ) -> Result<Self, FileError> {
@@ -52,19 +52,19 @@ impl<'a> Document<'a> {
 
     /// Deserializes the whole document as `T`.
     pub(crate) fn read<'d, T: Deserialize<'d>>(&'d self) -> Result<T, FileError> {
-        let reader = Reader::new(self);
+        let reader = ValueReader::new(self);
         T::deserialize(reader.clone()).map_err(|fault| reader.locate(fault))
     }
 
     /// Returns the position of the value at `path`, or of the innermost table or list that exists.
-    pub(crate) fn at(&self, path: &str) -> At {
+    pub(crate) fn at(&self, path: &str) -> FilePosition {
         self.at_start(self.find(path))
     }
 
     /// Returns the position of the value that starts at this byte.
-    fn at_start(&self, start: Option<usize>) -> At {
+    fn at_start(&self, start: Option<usize>) -> FilePosition {
         let line = start.map(|start| line_at(self.text, start));
-        At { file: self.origin.into(), line, case: self.case.as_deref().map(Into::into) }
+        FilePosition { file: self.origin.into(), line, case: self.case.as_deref().map(Into::into) }
     }
 
     /// Returns the offset in bytes at which the value at `path` starts; 0 if there is none.
@@ -114,7 +114,7 @@ fn syntax(origin: &str, text: &str, error: &toml::de::Error) -> FileError {
     // Errors end up in logs and bug reports, where a private key must not appear.
     let is_secret = quoted.contains("private_key");
     FileError::Syntax {
-        at: At { file: origin.into(), line: Some(line), case: None },
+        at: FilePosition { file: origin.into(), line: Some(line), case: None },
         text: if is_secret { "…".to_owned() } else { quoted.to_owned() },
         message: error.message().replace('\n', ", "),
     }

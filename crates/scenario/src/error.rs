@@ -34,7 +34,7 @@ pub enum FileError {
     #[error("{at}: {text:?}: {message}")]
     Syntax {
         /// Position of the error.
-        at: At,
+        at: FilePosition,
         /// Text of that line.
         text: String,
         /// The parser's message.
@@ -63,7 +63,7 @@ pub enum FileError {
     #[error("{at}: unknown key `{key}`{}, {}", within(.table), suggestion(.key, .known, *.is_of_file))]
     UnknownKey {
         /// Position of the key.
-        at: At,
+        at: FilePosition,
         /// Name of the key.
         key: String,
         /// Table that contains it, such as `hop.forward`; empty at the top level.
@@ -77,7 +77,7 @@ pub enum FileError {
     #[error("{at}: {key} is missing{}", what_is_expected(.expected))]
     Missing {
         /// Position of the table that lacks it.
-        at: At,
+        at: FilePosition,
         /// The key, such as `hop.forward.rate`.
         key: String,
         /// Description of accepted values; may be empty.
@@ -87,7 +87,7 @@ pub enum FileError {
     #[error("{at}: {key} = {value}: expected {expected}")]
     Value {
         /// Position of the value.
-        at: At,
+        at: FilePosition,
         /// The key, such as `hop.forward.rate`.
         key: String,
         /// The given value.
@@ -99,7 +99,7 @@ pub enum FileError {
     #[error("{at}: {key}: {message}")]
     Unreadable {
         /// Position of the value.
-        at: At,
+        at: FilePosition,
         /// The key, such as `hop.forward.rate`.
         key: String,
         /// The value, the error in it, and a description of accepted values.
@@ -109,7 +109,7 @@ pub enum FileError {
     #[error("{at}: {key} = {value}: {cause}")]
     Trace {
         /// Position of the key.
-        at: At,
+        at: FilePosition,
         /// The key, such as `forward.rate-trace`.
         key: String,
         /// The given path, or the number of inline lines.
@@ -152,7 +152,7 @@ impl FileError {
 
 /// A position in a file: `geo.toml:7`, `star.toml:31 (case "large")`, `command line`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct At {
+pub struct FilePosition {
     /// The file, the name of the built-in preset, or `command line`.
     pub file: Box<str>,
     /// The line, from 1; `None` if the error concerns no line, such as a missing section.
@@ -161,7 +161,7 @@ pub struct At {
     pub case: Option<Box<str>>,
 }
 
-impl fmt::Display for At {
+impl fmt::Display for FilePosition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.file)?;
         if let Some(line) = self.line {
@@ -224,7 +224,7 @@ mod tests {
 
     #[test]
     fn a_position_names_what_is_known_of_it() {
-        let mut at = At { file: "star.toml".into(), line: None, case: None };
+        let mut at = FilePosition { file: "star.toml".into(), line: None, case: None };
         assert_eq!(at.to_string(), "star.toml");
         (at.line, at.case) = (Some(31), Some("large".into()));
         assert_eq!(at.to_string(), "star.toml:31 (case \"large\")");

@@ -8,18 +8,18 @@ use crate::{FileError, built_in};
 
 /// Maximum size of a file. A trace of a day of delivery opportunities at 100 Mbit/s would take a few
 /// gigabytes of memory.
-const GREATEST_FILE: u64 = 64 << 20;
+const MAX_FILE_SIZE: u64 = 64 << 20;
 
 /// The base of the paths in a file.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Folder<'a> {
+pub(crate) enum BaseFolder<'a> {
     /// The files that are compiled in.
     BuiltIn,
     /// A directory on disk; empty for the working directory.
     Disk(&'a Path),
 }
 
-impl<'a> Folder<'a> {
+impl<'a> BaseFolder<'a> {
     /// Returns the directory of `file`.
     pub(crate) fn of(file: &'a Path) -> Self {
         Self::Disk(file.parent().unwrap_or(Path::new("")))
@@ -59,7 +59,7 @@ impl<'a> Folder<'a> {
 fn read(path: &Path) -> io::Result<String> {
     let mut text = String::new();
     // One byte more than permitted shows that a file is too long.
-    fs::File::open(path)?.take(GREATEST_FILE + 1).read_to_string(&mut text)?;
-    let long = || format!("it exceeds {} MiB", GREATEST_FILE >> 20);
-    if text.len() as u64 > GREATEST_FILE { Err(io::Error::other(long())) } else { Ok(text) }
+    fs::File::open(path)?.take(MAX_FILE_SIZE + 1).read_to_string(&mut text)?;
+    let long = || format!("it exceeds {} MiB", MAX_FILE_SIZE >> 20);
+    if text.len() as u64 > MAX_FILE_SIZE { Err(io::Error::other(long())) } else { Ok(text) }
 }

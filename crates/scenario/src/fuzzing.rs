@@ -5,7 +5,7 @@
 use core::fmt::{Debug, Display};
 use core::time::Duration;
 
-use link::{Delay, Link, LinkConfig, Loss, Opportunities, QueueLimit, Rate, Trace};
+use link::{Delay, Link, LinkConfig, LossModel, Opportunities, QueueLimit, Rate, Trace};
 use units::{BitRate, Instant, Machine, Probability};
 
 use crate::{Preset, Published};
@@ -62,7 +62,7 @@ pub fn trace(bytes: &[u8]) {
     let opportunities = Opportunities::parse(text).map(Rate::Opportunities);
     let rate = rates.ok().or(opportunities.ok()).unwrap_or(BitRate::from_mbit(1).into());
     let delay = Trace::parse(text).map_or(Duration::ZERO.into(), Delay::Trace);
-    let loss = Trace::parse(text).map_or(Loss::None, Loss::Trace);
+    let loss = Trace::parse(text).map_or(LossModel::None, LossModel::Trace);
     carry(LinkConfig::new(rate, delay, loss, QueueLimit::Packets(5)));
 }
 

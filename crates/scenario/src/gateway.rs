@@ -66,11 +66,11 @@ use config::{HubConfig, SoloConfig, TerminalConfig};
 use serde::Deserialize;
 use slacp::KeyPair;
 
-use crate::document::Document;
-use crate::folder::Folder;
-use crate::place::{Place, quoted};
+use crate::document::TomlDocument;
+use crate::folder::BaseFolder;
+use crate::place::{KeyContext, quoted};
 use crate::{FileError, FileKind};
-pub use permits::Permitted;
+pub use permits::PermittedTerminals;
 pub(crate) use raw::{RawHub, RawPermit, RawSolo, RawTerminal};
 pub use restart_keys::{RestartKeys, WrittenKeys};
 
@@ -131,19 +131,20 @@ impl ConfigFile<'_> {
     fn parse<R: for<'d> Deserialize<'d>, T>(
         &self,
         kind: FileKind,
-        read: impl FnOnce(&Place<'_>, R) -> Result<T, FileError>,
+        read: impl FnOnce(&KeyContext<'_>, R) -> Result<T, FileError>,
     ) -> Result<T, FileError> {
         let origin = self.path.display().to_string();
-        let folder = if self.regular { Folder::of(self.path) } else { Folder::Disk(Path::new("")) };
-        let document = Document::parse(&origin, folder, self.text, kind)?;
+        let folder =
+            if self.regular { BaseFolder::of(self.path) } else { BaseFolder::Disk(Path::new("")) };
+        let document = TomlDocument::parse(&origin, folder, self.text, kind)?;
         let raw = document.read()?;
-        read(&Place::file(&document), raw)
+        read(&KeyContext::file(&document), raw)
     }
 }
 
 /// Reads the private key from the one of two sources that is configured.
 fn identity<E: Display>(
-    place: &Place<'_>,
+    place: &KeyContext<'_>,
     inline: Option<String>,
     file: Option<String>,
     read: impl FnOnce(KeySource) -> Result<KeyPair, E>,
@@ -152,9 +153,9 @@ fn identity<E: Display>(
     let (key, source) = match (inline, file) {
         (Some(_), Some(file)) => {
             let expected = "only one of `private_key` and `private_key_file`";
-            return Err(place.wrong(FILE, quoted(file), expected));
+            return Err(place.wrong_value(FILE, quoted(file), expected));
         }
-        (None, None) => return Err(place.missing(FILE, "a file written by `skyhop keygen`")),
+        (None, None) => return Err(place.missing_key(FILE, "a file written by `skyhop keygen`")),
         (Some(text), None) => ("private_key", KeySource::Inline(text)),
         (None, Some(file)) => (FILE, KeySource::File(place.folder().locate(Path::new(&file)))),
     };
@@ -164,7 +165,7 @@ fn identity<E: Display>(
 /// Checks that an optional number is within `range`; `unit` is empty or a plural with a space before
 /// it.
 fn number(
-    place: &Place<'_>,
+    place: &KeyContext<'_>,
     key: &str,
     value: Option<i64>,
     (range, unit): (RangeInclusive<i64>, &str),
@@ -175,7 +176,7 @@ fn number(
 }
 
 /// Checks the name of a network interface.
-fn interface(place: &Place<'_>, key: &str, name: &str) -> Result<(), FileError> {
+fn interface(place: &KeyContext<'_>, key: &str, name: &str) -> Result<(), FileError> {
     let good = (1..=LONGEST_INTERFACE_NAME).contains(&name.len()) && name.is_ascii();
     place.check(good, key, quoted(name), "the name of an interface, 1 to 15 characters")
 }

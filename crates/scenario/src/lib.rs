@@ -44,18 +44,19 @@ mod trace;
 mod trace_fault;
 
 pub use dama::{DamaSpec, DamaTerminal};
-pub use error::{At, FileError};
+pub use error::{FileError, FilePosition};
 pub use kind::FileKind;
 pub use link_spec::{AcmSpec, LinkSpec, RateSpec};
-pub use preset::{Overrides, Preset, TerrestrialOverrides};
+pub use preset::{Preset, PresetOverrides, TerrestrialOverrides};
 pub use published::{
     Assumption, Compare, Condition, Difference, Documents, Erratum, Input, Lost, Output, Point,
     Publication, Published, Trend, Unit,
 };
 pub use scenario::{
-    Amount, BackEnd, CacheSpec, Case, Contents, Direction, Flow, Gateways, Hop, IpVersion, Level,
-    Links, METRICS, Method, MetricName, NameAnswer, NamesSpec, Network, Overhead, Replications,
-    Scenario, Sizes, Split, Statistic, StopRule, Thrift, Traffic,
+    BackEnd, CacheSpec, CaseLinks, CompressionSpec, Direction, FactorLevel, FetchMethod,
+    FlowContents, FlowSize, FlowTraffic, GatewaysSpec, IpVersion, METRICS, MetricName, NameAnswer,
+    NamesSpec, NetworkSpec, Overhead, Replications, ReplySizes, SatelliteHop, Scenario,
+    ScenarioCase, ScenarioFlow, SplitMode, Statistic, StopRule,
 };
-pub use shipped::Shipped;
+pub use shipped::ShippedScenario;
 pub use trace_fault::TraceFault;

@@ -9,13 +9,13 @@ mod tests;
 use core::time::Duration;
 
 use link::{
-    Delay, DisciplineChoice, Encapsulation, Jitter, LinkConfig, Loss, Outage, Policer, QueueSize,
-    Rate,
+    Delay, DisciplineChoice, Encapsulation, Jitter, LinkConfig, LossModel, Outage, Policer,
+    QueueSize, Rate,
 };
 use units::BitRate;
 
 pub use acm::AcmSpec;
-pub(crate) use read::{Changes, check_rate};
+pub(crate) use read::{LinkChanges, check_rate};
 
 /// One direction of a link. Sizes may depend on the path: [`Self::config`] converts "1 BDP" to bytes.
 #[derive(Debug, Clone, PartialEq)]
@@ -29,7 +29,7 @@ pub struct LinkSpec {
     /// Random extra delay of each packet.
     pub jitter: Jitter,
     /// Model of packet loss.
-    pub loss: Loss,
+    pub loss: LossModel,
     /// Times without reception, counted from the start; in addition to those of
     /// [`RateSpec::Acm`].
     pub outages: Vec<Outage>,

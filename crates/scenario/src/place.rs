@@ -5,38 +5,38 @@ use core::time::Duration;
 
 use units::format_duration;
 
-use crate::document::Document;
-use crate::error::{At, FileError};
-use crate::folder::Folder;
+use crate::document::TomlDocument;
+use crate::error::{FileError, FilePosition};
+use crate::folder::BaseFolder;
 use crate::text::{Text, Time};
 
 /// The table of a file, or group of options, whose values are being checked.
 #[derive(Clone)]
-pub(crate) struct Place<'a> {
-    source: Source<'a>,
+pub(crate) struct KeyContext<'a> {
+    source: ContextSource<'a>,
     /// Prefix of the keys: `hop.forward.`, `--`.
     prefix: String,
 }
 
 #[derive(Clone, Copy)]
-enum Source<'a> {
-    File(&'a Document<'a>),
-    CommandLine(Folder<'a>),
+enum ContextSource<'a> {
+    File(&'a TomlDocument<'a>),
+    CommandLine(BaseFolder<'a>),
 }
 
 /// Longest time in a scenario. Longer ones are taken for typing errors.
 const MOST_TIME: Duration = Duration::from_secs(10_000_000);
 
-impl<'a> Place<'a> {
+impl<'a> KeyContext<'a> {
     /// Creates the place of a file's top level.
-    pub(crate) fn file(document: &'a Document<'a>) -> Self {
-        Self { source: Source::File(document), prefix: String::new() }
+    pub(crate) fn file(document: &'a TomlDocument<'a>) -> Self {
+        Self { source: ContextSource::File(document), prefix: String::new() }
     }
 
     /// Creates the place of command-line options that begin with `prefix`; their paths are relative to
     /// `folder`.
-    pub(crate) fn options(prefix: &str, folder: Folder<'a>) -> Self {
-        Self { source: Source::CommandLine(folder), prefix: prefix.to_owned() }
+    pub(crate) fn options(prefix: &str, folder: BaseFolder<'a>) -> Self {
+        Self { source: ContextSource::CommandLine(folder), prefix: prefix.to_owned() }
     }
 
     /// Returns the place of the table or list element `key` within this one.
@@ -45,22 +45,22 @@ impl<'a> Place<'a> {
     }
 
     /// Returns the folder to which paths in values are relative.
-    pub(crate) fn folder(&self) -> Folder<'a> {
+    pub(crate) fn folder(&self) -> BaseFolder<'a> {
         match self.source {
-            Source::File(document) => document.folder,
-            Source::CommandLine(folder) => folder,
+            ContextSource::File(document) => document.folder,
+            ContextSource::CommandLine(folder) => folder,
         }
     }
 
     /// Returns a warning for each removed key of the file.
     pub(crate) fn warnings(&self) -> Vec<String> {
         match self.source {
-            Source::File(document) => document.warnings.clone(),
-            Source::CommandLine(_) => Vec::new(),
+            ContextSource::File(document) => document.warnings.clone(),
+            ContextSource::CommandLine(_) => Vec::new(),
         }
     }
 
-    pub(crate) fn wrong(
+    pub(crate) fn wrong_value(
         &self,
         key: &str,
         value: impl Display,
@@ -76,7 +76,7 @@ impl<'a> Place<'a> {
     }
 
     /// Returns the error of a key that is not one of `known`.
-    pub(crate) fn unknown(&self, key: &str, known: Vec<&'static str>) -> FileError {
+    pub(crate) fn unknown_key(&self, key: &str, known: Vec<&'static str>) -> FileError {
         let table = self.prefix.trim_end_matches('.').to_owned();
         FileError::UnknownKey {
             at: self.at(key),
@@ -87,7 +87,7 @@ impl<'a> Place<'a> {
         }
     }
 
-    pub(crate) fn missing(&self, key: &str, expected: &str) -> FileError {
+    pub(crate) fn missing_key(&self, key: &str, expected: &str) -> FileError {
         FileError::Missing { at: self.at(key), key: self.key(key), expected: expected.to_owned() }
     }
 
@@ -99,7 +99,7 @@ impl<'a> Place<'a> {
         value: impl Display,
         expected: impl Display,
     ) -> Result<(), FileError> {
-        if good { Ok(()) } else { Err(self.wrong(key, value, expected)) }
+        if good { Ok(()) } else { Err(self.wrong_value(key, value, expected)) }
     }
 
     /// Checks that at most one of these keys has a value.
@@ -125,14 +125,16 @@ impl<'a> Place<'a> {
     }
 
     /// Returns the position of `key`; of several keys, that of the last.
-    pub(crate) fn at(&self, key: &str) -> At {
+    pub(crate) fn at(&self, key: &str) -> FilePosition {
         match self.source {
-            Source::File(document) => {
+            ContextSource::File(document) => {
                 // Of several keys that exclude each other, the last is the one too many.
                 let last = key.rsplit(", ").next().unwrap_or(key);
                 document.at(&format!("{}{last}", self.prefix))
             }
-            Source::CommandLine(_) => At { file: "command line".into(), line: None, case: None },
+            ContextSource::CommandLine(_) => {
+                FilePosition { file: "command line".into(), line: None, case: None }
+            }
         }
     }
 

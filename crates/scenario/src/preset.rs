@@ -15,12 +15,12 @@ use std::path::Path;
 use link::LinkConfig;
 
 use crate::built_in::BUILT_IN;
-use crate::document::Document;
-use crate::folder::Folder;
-use crate::place::Place;
+use crate::document::TomlDocument;
+use crate::folder::BaseFolder;
+use crate::place::KeyContext;
 use crate::{DamaSpec, FileError, FileKind, LinkSpec};
 
-pub use overrides::{Overrides, TerrestrialOverrides};
+pub use overrides::{PresetOverrides, TerrestrialOverrides};
 pub(crate) use raw::RawPreset;
 
 /// A satellite hop: two links and an MTU.
@@ -63,7 +63,8 @@ impl Preset {
 
     /// Returns the built-in presets, parsed.
     pub fn built_in() -> impl Iterator<Item = Self> {
-        let parsed = |(name, text): (&str, &str)| Self::parse(name, name, Folder::BuiltIn, text);
+        let parsed =
+            |(name, text): (&str, &str)| Self::parse(name, name, BaseFolder::BuiltIn, text);
         BUILT_IN.into_iter().map(move |each| parsed(each).expect("tests parse every built-in"))
     }
 
@@ -73,7 +74,7 @@ impl Preset {
     /// # Errors
     /// If it does not exist, or does not describe a valid link.
     pub fn load(preset: &str) -> Result<Self, FileError> {
-        Self::load_from(Folder::Disk(Path::new("")), preset)
+        Self::load_from(BaseFolder::Disk(Path::new("")), preset)
     }
 
     /// Loads the file at that path, whatever its name.
@@ -81,22 +82,22 @@ impl Preset {
     /// # Errors
     /// If it cannot be read, or does not describe a valid link.
     pub fn load_file(path: &Path) -> Result<Self, FileError> {
-        Self::open(Folder::Disk(Path::new("")), path)
+        Self::open(BaseFolder::Disk(Path::new("")), path)
     }
 
-    fn open(folder: Folder<'_>, path: &Path) -> Result<Self, FileError> {
+    fn open(folder: BaseFolder<'_>, path: &Path) -> Result<Self, FileError> {
         let (path, text) = folder.open(path)?;
         let name = path.file_stem().unwrap_or_default().to_string_lossy();
-        Self::parse(&name, &path.display().to_string(), Folder::of(&path), &text)
+        Self::parse(&name, &path.display().to_string(), BaseFolder::of(&path), &text)
     }
 
     /// Loads the built-in preset of that name, or the file at that path in `folder`.
-    pub(crate) fn load_from(folder: Folder<'_>, preset: &str) -> Result<Self, FileError> {
+    pub(crate) fn load_from(folder: BaseFolder<'_>, preset: &str) -> Result<Self, FileError> {
         if preset.contains('/') || preset.ends_with(".toml") {
             return Self::open(folder, Path::new(preset));
         }
         match BUILT_IN.iter().find(|(name, _)| *name == preset) {
-            Some((name, text)) => Self::parse(name, name, Folder::BuiltIn, text),
+            Some((name, text)) => Self::parse(name, name, BaseFolder::BuiltIn, text),
             None => {
                 let known = BUILT_IN.map(|(name, _)| name).join(", ");
                 Err(FileError::UnknownPreset { name: preset.to_owned(), known })
@@ -109,7 +110,7 @@ impl Preset {
     /// # Errors
     /// If it does not describe a valid link.
     pub fn from_text(text: &str) -> Result<Self, FileError> {
-        Self::parse("own", "own.toml", Folder::BuiltIn, text)
+        Self::parse("own", "own.toml", BaseFolder::BuiltIn, text)
     }
 
     /// Returns the round-trip time of the empty hop for packets of no length, without jitter; the
@@ -130,10 +131,15 @@ impl Preset {
         self.rtt() + sides.map(|link| 2 * link.delay.greatest()).sum::<Duration>()
     }
 
-    fn parse(name: &str, origin: &str, folder: Folder<'_>, text: &str) -> Result<Self, FileError> {
-        let document = Document::parse(origin, folder, text, FileKind::Preset)?;
+    fn parse(
+        name: &str,
+        origin: &str,
+        folder: BaseFolder<'_>,
+        text: &str,
+    ) -> Result<Self, FileError> {
+        let document = TomlDocument::parse(origin, folder, text, FileKind::Preset)?;
         let raw: RawPreset = document.read()?;
-        let place = Place::file(&document);
+        let place = KeyContext::file(&document);
         check_mtu(&place, raw.mtu)?;
         check_terminals(&place, raw.terminals)?;
         let raw_terminals = raw.terminals.into();
@@ -156,12 +162,12 @@ impl Preset {
     }
 }
 
-pub(crate) fn check_mtu(place: &Place<'_>, mtu: u16) -> Result<(), FileError> {
+pub(crate) fn check_mtu(place: &KeyContext<'_>, mtu: u16) -> Result<(), FileError> {
     let expected = format!("{LEAST_MTU} (the least for IPv6) to {GREATEST_MTU}");
     place.check((LEAST_MTU..=GREATEST_MTU).contains(&mtu), "mtu", mtu, expected)
 }
 
-fn check_terminals(place: &Place<'_>, terminals: u8) -> Result<(), FileError> {
+fn check_terminals(place: &KeyContext<'_>, terminals: u8) -> Result<(), FileError> {
     let good = (1..=Preset::MOST_TERMINALS).contains(&terminals);
     place.check(good, "terminals", terminals, format!("1 to {}", Preset::MOST_TERMINALS))
 }

@@ -14,9 +14,9 @@ use std::path::Path;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use crate::document::Document;
-use crate::folder::Folder;
-use crate::place::{Place, quoted};
+use crate::document::TomlDocument;
+use crate::folder::BaseFolder;
+use crate::place::{KeyContext, quoted};
 use crate::{FileError, FileKind, Scenario, Statistic};
 
 pub use documents::{Documents, Erratum, Publication};
@@ -238,7 +238,7 @@ impl Published {
     /// # Errors
     /// If it cannot be read, is not valid TOML, keys are unknown or missing, or values contradict each other.
     pub fn load(path: &Path) -> Result<Self, FileError> {
-        let (_, text) = Folder::Disk(Path::new("")).open(path)?;
+        let (_, text) = BaseFolder::Disk(Path::new("")).open(path)?;
         Self::parse(&path.display().to_string(), &text)
     }
 
@@ -260,11 +260,11 @@ impl Published {
         text: &str,
         scenario: Option<&Scenario>,
     ) -> Result<Self, FileError> {
-        let document = Document::parse(origin, Folder::BuiltIn, text, FileKind::Published)?;
+        let document = TomlDocument::parse(origin, BaseFolder::BuiltIn, text, FileKind::Published)?;
         let published: Self = document.read()?;
-        let place = Place::file(&document);
+        let place = KeyContext::file(&document);
         if let Some(scenario) = scenario {
-            published.check_cases(&place, &Cases::of(scenario))?;
+            published.check_cases(&place, &KnownCases::of(scenario))?;
         }
         for (number, output) in published.output.iter().enumerate() {
             output.check(&place.within(format!("output.{number}")))?;
@@ -275,8 +275,8 @@ impl Published {
         Ok(published)
     }
 
-    fn check_cases(&self, place: &Place<'_>, known: &Cases<'_>) -> Result<(), FileError> {
-        let shows = |place: &Place<'_>, cases: Vec<String>| {
+    fn check_cases(&self, place: &KeyContext<'_>, known: &KnownCases<'_>) -> Result<(), FileError> {
+        let shows = |place: &KeyContext<'_>, cases: Vec<String>| {
             known.check(&place.within("differs"), "case", &cases)
         };
         for (number, output) in self.output.iter().enumerate() {
@@ -330,7 +330,7 @@ impl Difference {
         (!self.swap.is_empty()).then(|| self.swap.iter().fold(name.to_owned(), swap))
     }
 
-    fn check(&self, place: &Place<'_>) -> Result<(), FileError> {
+    fn check(&self, place: &KeyContext<'_>) -> Result<(), FileError> {
         let both = self.case.is_some() && !self.swap.is_empty();
         place.check(!both, "case, swap", "both", "one of them")?;
         let good = !self.single_runs || self.case.is_some();
@@ -339,16 +339,16 @@ impl Difference {
 }
 
 /// Names of the cases of a scenario.
-struct Cases<'a>(Vec<&'a str>);
+struct KnownCases<'a>(Vec<&'a str>);
 
-impl<'a> Cases<'a> {
+impl<'a> KnownCases<'a> {
     fn of(scenario: &'a Scenario) -> Self {
         Self(scenario.cases.iter().map(|case| &*case.name).collect())
     }
 
     fn check<'n>(
         &self,
-        place: &Place<'_>,
+        place: &KeyContext<'_>,
         key: &str,
         names: impl IntoIterator<Item = &'n String>,
     ) -> Result<(), FileError> {
@@ -357,14 +357,14 @@ impl<'a> Cases<'a> {
             Some(name) => {
                 let known: Vec<String> = self.0.iter().map(quoted).collect();
                 let expected = format!("a case of the scenario: {}", known.join(", "));
-                Err(place.wrong(key, quoted(name), expected))
+                Err(place.wrong_value(key, quoted(name), expected))
             }
         }
     }
 }
 
 impl Output {
-    fn check(&self, place: &Place<'_>) -> Result<(), FileError> {
+    fn check(&self, place: &KeyContext<'_>) -> Result<(), FileError> {
         let good = (0.0..=1.0).contains(&self.tolerance);
         place.check(good, "tolerance", self.tolerance, "a share from 0 to 1")?;
         let unit = match self.compare {
@@ -415,7 +415,7 @@ impl Trend {
         swapped.chain(differs.case.clone()).collect()
     }
 
-    fn check(&self, place: &Place<'_>) -> Result<(), FileError> {
+    fn check(&self, place: &KeyContext<'_>) -> Result<(), FileError> {
         let (rising, pairs) = (self.rising.len(), self.pairs.len());
         let good = (rising >= 2) != (pairs >= 1) && (rising == 0 || pairs == 0);
         let value = format!("{rising} and {pairs}");

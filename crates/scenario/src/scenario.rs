@@ -21,31 +21,34 @@ use ::tcp::Config;
 use link::LinkConfig;
 use units::{BitRate, format_duration};
 
-use crate::document::Document;
-use crate::folder::Folder;
+use crate::document::TomlDocument;
+use crate::folder::BaseFolder;
 use crate::link_spec::raw::RawLink;
-use crate::place::{Place, quoted};
+use crate::place::{KeyContext, quoted};
 use crate::preset::check_mtu;
 use crate::text::{Text, Time};
 use crate::{DamaSpec, FileError, FileKind, LinkSpec, Preset};
 
 pub use self::names::{NameAnswer, NamesSpec};
 pub use cache::CacheSpec;
-use cases::Design;
-pub use cases::Level;
-pub use flow::{Amount, Contents, Direction, Flow, IpVersion, Method, Sizes, Traffic};
-pub use gateways::{Gateways, Overhead, Split, Thrift};
-pub use network::Network;
+use cases::CaseDesign;
+pub use cases::FactorLevel;
+pub use flow::{
+    Direction, FetchMethod, FlowContents, FlowSize, FlowTraffic, IpVersion, ReplySizes,
+    ScenarioFlow,
+};
+pub use gateways::{CompressionSpec, GatewaysSpec, Overhead, SplitMode};
+pub use network::NetworkSpec;
 use raw::{RawHop, RawNextHop};
 pub(crate) use raw::{RawScenario, RawTcp};
-use study::Study;
+use study::StudySettings;
 pub use study::{BackEnd, METRICS, MetricName, Replications, Statistic, StopRule};
 
 /// A parsed scenario file with one or more cases.
 #[derive(Debug)]
 pub struct Scenario {
     /// The cases in the order of the file: the combinations of factors, then the single cases.
-    pub cases: Vec<Case>,
+    pub cases: Vec<ScenarioCase>,
     /// Where the file is run, each once; by default in the simulator and in the lab.
     pub back_ends: Vec<BackEnd>,
     /// Seeds with which each case is run; by default once, with seed 1.
@@ -56,11 +59,11 @@ pub struct Scenario {
 
 /// A network and the traffic on it.
 #[derive(Debug)]
-pub struct Case {
+pub struct ScenarioCase {
     /// Name of the case; empty if the file has no cases.
     pub name: String,
     /// Level of each factor, in the order of the file; empty if the case is not a combination.
-    pub levels: Vec<Level>,
+    pub levels: Vec<FactorLevel>,
     /// The description from the file.
     pub description: String,
     /// Maximum simulated time; the run ends earlier if every application is done.
@@ -68,9 +71,9 @@ pub struct Case {
     /// Sampling interval for plots.
     pub sample: Duration,
     /// Numbers of nodes.
-    pub network: Network,
+    pub network: NetworkSpec,
     /// The first satellite hop.
-    pub hop: Hop,
+    pub hop: SatelliteHop,
     /// Further hops in series, from the hub towards the servers: forward and return link of each.
     pub next_hops: Vec<[LinkSpec; 2]>,
     /// Between hub and servers, in both directions. `None`: the hub is the server.
@@ -82,18 +85,18 @@ pub struct Case {
     /// TCP endpoints by name.
     pub tcp: BTreeMap<String, Arc<Config>>,
     /// Gateways, if there are any.
-    pub gateways: Option<Gateways>,
+    pub gateways: Option<GatewaysSpec>,
     /// A cache at each hub, in front of its servers, if there are caches.
     pub cache: Option<CacheSpec>,
     /// Resolvers at terminals. `None`: clients know all addresses.
     pub names: Option<NamesSpec>,
     /// Groups of identical applications.
-    pub flows: Vec<Flow>,
+    pub flows: Vec<ScenarioFlow>,
 }
 
 /// The satellite hop of a case.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Hop {
+pub struct SatelliteHop {
     /// Forward link, hub → terminal.
     pub forward: LinkSpec,
     /// Return link, terminal → hub.
@@ -106,7 +109,7 @@ pub struct Hop {
 
 /// The links of a case, with all sizes in bytes.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Links {
+pub struct CaseLinks {
     /// Forward link, hub → terminal.
     pub forward: LinkConfig,
     /// Return links, terminal → hub: one for all, or those of [`Network::carrier_rates`].
@@ -139,7 +142,7 @@ impl Scenario {
     /// # Errors
     /// If it cannot be read.
     pub fn text_at(path: &Path) -> Result<String, FileError> {
-        Folder::Disk(Path::new("")).open(path).map(|(_, text)| text)
+        BaseFolder::Disk(Path::new("")).open(path).map(|(_, text)| text)
     }
 
     /// Parses the text of the file at `path`, which need not exist. Paths in the text are relative
@@ -148,7 +151,7 @@ impl Scenario {
     /// # Errors
     /// If it is not a valid scenario.
     pub fn parse_at(path: &Path, text: &str) -> Result<Self, FileError> {
-        Self::parse_in(&path.display().to_string(), Folder::of(path), text)
+        Self::parse_in(&path.display().to_string(), BaseFolder::of(path), text)
     }
 
     /// Parses a file that names no others; `origin` is its name in errors.
@@ -156,22 +159,23 @@ impl Scenario {
     /// # Errors
     /// If it is not a valid scenario.
     pub fn parse(origin: &str, text: &str) -> Result<Self, FileError> {
-        Self::parse_in(origin, Folder::BuiltIn, text)
+        Self::parse_in(origin, BaseFolder::BuiltIn, text)
     }
 
-    fn parse_in(origin: &str, folder: Folder<'_>, text: &str) -> Result<Self, FileError> {
-        let document = Document::parse(origin, folder, text, FileKind::Scenario)?;
-        let design = Design::read(&document)?;
-        let cases = design.each(&document, |case, levels| Case::read(&case, levels))?;
-        let Study { back_ends, replications, results } = Study::read(&document, &cases)?;
+    fn parse_in(origin: &str, folder: BaseFolder<'_>, text: &str) -> Result<Self, FileError> {
+        let document = TomlDocument::parse(origin, folder, text, FileKind::Scenario)?;
+        let design = CaseDesign::read(&document)?;
+        let cases = design.each(&document, |case, levels| ScenarioCase::read(&case, levels))?;
+        let StudySettings { back_ends, replications, results } =
+            StudySettings::read(&document, &cases)?;
         Ok(Self { cases, back_ends, replications, results })
     }
 }
 
-impl Case {
-    fn read(document: &Document<'_>, levels: Vec<Level>) -> Result<Self, FileError> {
+impl ScenarioCase {
+    fn read(document: &TomlDocument<'_>, levels: Vec<FactorLevel>) -> Result<Self, FileError> {
         let raw: RawScenario = document.read()?;
-        let place = Place::file(document);
+        let place = KeyContext::file(document);
         let time = place.time("time", Some(raw.time))?.unwrap_or_default();
         place.check(!time.is_zero(), "time", format_duration(time), "above 0")?;
         let sample = place.time("sample", raw.sample)?.unwrap_or(Duration::from_millis(100));
@@ -180,7 +184,7 @@ impl Case {
         let side = |key, raw: Option<_>| {
             raw.map(|raw| LinkSpec::read(&place.within(key), raw)).transpose()
         };
-        let network = Network::read(&place.within("network"), &raw.network)?;
+        let network = NetworkSpec::read(&place.within("network"), &raw.network)?;
         let flows = flow::read_all(&place, &raw.flow, network.platforms.len())?;
         let case = Self {
             name: document.case.clone().unwrap_or_default(),
@@ -188,14 +192,14 @@ impl Case {
             description: raw.description,
             time,
             sample,
-            hop: Hop::read(&place, raw.hop, network.largest_platform())?,
+            hop: SatelliteHop::read(&place, raw.hop, network.largest_platform())?,
             next_hops: next_hops(&place, raw.next_hop)?,
             network,
             server_side: side("server-side", raw.server_side)?,
             client_side: side("client-side", raw.client_side)?,
             shaper: side("shaper", raw.shaper.map(shaper))?,
             tcp: endpoints(&place, &raw.tcp)?,
-            gateways: Gateways::read(&place.within("gateways"), raw.gateways)?,
+            gateways: GatewaysSpec::read(&place.within("gateways"), raw.gateways)?,
             cache: raw
                 .cache
                 .map(|raw| CacheSpec::read(&place.within("cache"), &raw))
@@ -207,7 +211,7 @@ impl Case {
     }
 
     /// Checks that the parts of the case fit each other.
-    fn check(&self, place: &Place<'_>) -> Result<(), FileError> {
+    fn check(&self, place: &KeyContext<'_>) -> Result<(), FileError> {
         let sides = [self.server_side.is_some(), self.client_side.is_some()];
         self.network.check(&place.within("network"), sides)?;
         let channels = self.network.return_channels;
@@ -222,7 +226,7 @@ impl Case {
         for (number, flow) in self.flows.iter().enumerate() {
             let place = place.within(format!("flow.{number}"));
             for (key, name) in ["tcp", "server-tcp"].into_iter().zip(&flow.tcp) {
-                self.knows(&place, key, name)?;
+                self.check_tcp_name(&place, key, name)?;
             }
         }
         let hops = self.next_hops.len();
@@ -235,30 +239,36 @@ impl Case {
         self.check_names(place)?;
         let Some(gateways) = &self.gateways else { return Ok(()) };
         let place = place.within("gateways");
-        self.knows(&place, "tcp", &gateways.tcp)?;
-        self.knows(&place, "lan-tcp", &gateways.lan_tcp)?;
-        let bundles = self.flows.iter().find(|it| matches!(it.traffic, Traffic::Bundles { .. }));
+        self.check_tcp_name(&place, "tcp", &gateways.tcp)?;
+        self.check_tcp_name(&place, "lan-tcp", &gateways.lan_tcp)?;
+        let bundles =
+            self.flows.iter().find(|it| matches!(it.traffic, FlowTraffic::Bundles { .. }));
         let name = bundles.map_or("", |flow| &flow.name);
-        let good = bundles.is_none() || gateways.split != Split::ThreeSlacp;
+        let good = bundles.is_none() || gateways.split != SplitMode::ThreeSlacp;
         let expected = format!("\"tcp\", over which the bundles of {} cross", quoted(name));
         place.check(good, "hop", "\"slacp\"", expected)?;
         gateways.check(&place, self.network.mesh, sides)
     }
 
-    fn check_names(&self, place: &Place<'_>) -> Result<(), FileError> {
+    fn check_names(&self, place: &KeyContext<'_>) -> Result<(), FileError> {
         let split = self.gateways.as_ref().map(|gateways| gateways.split);
-        let splits = matches!(split, Some(Split::ThreeTcp | Split::ThreeSlacp));
+        let splits = matches!(split, Some(SplitMode::ThreeTcp | SplitMode::ThreeSlacp));
         if let Some(names) = self.names {
             return names.check(&place.within("names"), self.network.mesh, splits);
         }
         self.flows.iter().enumerate().try_for_each(|(number, flow)| {
-            let Traffic::Page { names, .. } = flow.traffic else { return Ok(()) };
+            let FlowTraffic::Page { names, .. } = flow.traffic else { return Ok(()) };
             let expected = "none without a resolver: [names]";
             place.within(format!("flow.{number}")).check(names <= 1, "names", names, expected)
         })
     }
 
-    fn knows(&self, place: &Place<'_>, key: &str, name: &str) -> Result<(), FileError> {
+    fn check_tcp_name(
+        &self,
+        place: &KeyContext<'_>,
+        key: &str,
+        name: &str,
+    ) -> Result<(), FileError> {
         let names: Vec<_> = self.tcp.keys().map(String::as_str).collect();
         let expected = format!("one of the [tcp.NAME]: {}", names.join(", "));
         place.check(self.tcp.contains_key(name), key, quoted(name), expected)
@@ -285,14 +295,14 @@ impl Case {
     }
 
     /// Returns the links. Sizes in BDPs refer to the round-trip time of the whole path.
-    pub fn links(&self) -> Links {
+    pub fn links(&self) -> CaseLinks {
         let rtt = self.round_trip();
         let side = |link: &Option<LinkSpec>| link.as_ref().map(|link| link.config(rtt, MTU));
         let shaper = self.shaper.as_ref().map(|link| link.config(rtt, self.hop.mtu));
         let next = |[forward, ret]: &[LinkSpec; 2]| {
             [forward, ret].map(|link| link.config(rtt, self.hop.mtu))
         };
-        Links {
+        CaseLinks {
             next_hops: self.next_hops.iter().map(next).collect(),
             forward: self.hop.forward.config(rtt, self.hop.mtu),
             returns: self.returns().iter().map(|ret| ret.config(rtt, self.hop.mtu)).collect(),
@@ -303,8 +313,8 @@ impl Case {
     }
 }
 
-impl Hop {
-    fn read(place: &Place<'_>, raw: RawHop, terminals: u32) -> Result<Self, FileError> {
+impl SatelliteHop {
+    fn read(place: &KeyContext<'_>, raw: RawHop, terminals: u32) -> Result<Self, FileError> {
         let raw = match raw {
             RawHop::Links(raw) => raw,
             RawHop::Preset(name) => {
@@ -341,7 +351,10 @@ impl Hop {
 /// Maximum number of further hops.
 const MOST_NEXT_HOPS: usize = 8;
 
-fn next_hops(place: &Place<'_>, raw: Vec<RawNextHop>) -> Result<Vec<[LinkSpec; 2]>, FileError> {
+fn next_hops(
+    place: &KeyContext<'_>,
+    raw: Vec<RawNextHop>,
+) -> Result<Vec<[LinkSpec; 2]>, FileError> {
     let good = raw.len() <= MOST_NEXT_HOPS;
     place.check(good, "next-hop", format!("{} of them", raw.len()), "8 at most")?;
     let read = |(number, raw): (usize, RawNextHop)| {
@@ -363,7 +376,7 @@ fn shaper(mut raw: RawLink) -> RawLink {
 }
 
 fn endpoints(
-    place: &Place<'_>,
+    place: &KeyContext<'_>,
     raw: &BTreeMap<String, RawTcp>,
 ) -> Result<BTreeMap<String, Arc<Config>>, FileError> {
     let default = tcp::read(place, &RawTcp::new())?;

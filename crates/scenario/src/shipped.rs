@@ -4,7 +4,7 @@ use crate::{FileError, Published, Scenario};
 
 /// A scenario that is compiled into the program.
 #[derive(Debug)]
-pub struct Shipped {
+pub struct ShippedScenario {
     /// Name of its file without `.toml`.
     pub name: &'static str,
     text: &'static str,
@@ -31,7 +31,7 @@ macro_rules! shipped {
 }
 
 /// All scenarios, in alphabetical order.
-static ALL: [Shipped; 41] = [
+static ALL: [ShippedScenario; 41] = [
     shipped!("caini-dtn", published),
     shipped!("dumbbell"),
     shipped!("enac-multi", published),
@@ -85,7 +85,7 @@ macro_rules! alone {
 static ALONE: [(&str, &str); 3] =
     [alone!("itu-table1"), alone!("itu-table17"), alone!("itu-tables11-13")];
 
-impl Shipped {
+impl ShippedScenario {
     /// Returns all scenarios, in alphabetical order.
     pub fn all() -> &'static [Self] {
         &ALL
@@ -150,16 +150,16 @@ mod tests {
 
     #[test]
     fn every_one_is_valid_and_found_by_its_name() {
-        for shipped in Shipped::all() {
+        for shipped in ShippedScenario::all() {
             let scenario = shipped.scenario().unwrap();
             assert!(!scenario.cases.is_empty(), "{}", shipped.name);
             if let Some(text) = shipped.published {
                 Published::parse_for(shipped.name, text, Some(&scenario)).unwrap();
             }
-            assert_eq!(Shipped::find(shipped.name).unwrap().name, shipped.name);
+            assert_eq!(ShippedScenario::find(shipped.name).unwrap().name, shipped.name);
         }
-        assert!(Shipped::find("enac-table3").is_none());
-        for (name, published) in Shipped::published_alone() {
+        assert!(ShippedScenario::find("enac-table3").is_none());
+        for (name, published) in ShippedScenario::published_alone() {
             assert!(published.unwrap().output.is_empty(), "{name}");
         }
     }

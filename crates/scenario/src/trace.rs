@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use units::BitRate;
 
 use crate::TraceFault;
-use crate::folder::Folder;
+use crate::folder::BaseFolder;
 
 /// The location of a trace.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
@@ -33,7 +33,7 @@ impl fmt::Display for Source {
 
 impl Source {
     /// Returns the text of the trace.
-    pub(crate) fn read(&self, folder: Folder<'_>) -> Result<String, TraceFault> {
+    pub(crate) fn read(&self, folder: BaseFolder<'_>) -> Result<String, TraceFault> {
         match self {
             Self::Lines(lines) => Ok(lines.join("\n")),
             Self::File(path) => Ok(folder.read(path)?),

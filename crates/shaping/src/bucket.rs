@@ -4,20 +4,20 @@ use core::time::Duration;
 
 use units::Instant;
 
-use crate::Schedule;
+use crate::VirtualSchedule;
 
 /// Grants one token per interval in the long run, and up to `burst` at once after a rest.
 #[derive(Debug, Clone)]
-pub struct Bucket {
+pub struct TokenBucket {
     /// Interval between two tokens, in nanoseconds.
     each: u64,
     /// Nanoseconds that `paid` may run ahead of the clock: one burst.
     ahead: u64,
     /// Time until which the granted tokens are paid for.
-    paid: Schedule,
+    paid: VirtualSchedule,
 }
 
-impl Bucket {
+impl TokenBucket {
     /// A full bucket. `per_second` and `burst` are at least 1.
     pub fn new(per_second: u32, burst: u32) -> Self {
         debug_assert!(per_second > 0 && burst > 0, "{per_second}/s, {burst} at once");
@@ -28,7 +28,7 @@ impl Bucket {
     /// With a burst of 0 it grants no tokens at all.
     pub fn every(interval: Duration, burst: u32) -> Self {
         let each = u64::try_from(interval.as_nanos()).unwrap_or(u64::MAX);
-        Self { each, ahead: each.saturating_mul(burst.into()), paid: Schedule::default() }
+        Self { each, ahead: each.saturating_mul(burst.into()), paid: VirtualSchedule::default() }
     }
 
     /// Takes a token if one is available.
@@ -59,13 +59,13 @@ mod tests {
         Instant::from_nanos(ms * 1_000_000)
     }
 
-    fn taken(bucket: &mut Bucket, now: Instant, tries: u32) -> u32 {
+    fn taken(bucket: &mut TokenBucket, now: Instant, tries: u32) -> u32 {
         (0..tries).filter(|_| bucket.take(now)).count() as u32
     }
 
     #[test]
     fn a_burst_at_once_and_then_the_pace() {
-        let mut bucket = Bucket::new(10, 5);
+        let mut bucket = TokenBucket::new(10, 5);
         assert_eq!(taken(&mut bucket, at(1000), 100), 5);
         assert_eq!(taken(&mut bucket, at(1099), 100), 0);
         assert_eq!(taken(&mut bucket, at(1100), 100), 1);
@@ -75,13 +75,13 @@ mod tests {
 
     #[test]
     fn a_burst_of_nothing_grants_nothing() {
-        let mut bucket = Bucket::every(Duration::from_millis(1), 0);
+        let mut bucket = TokenBucket::every(Duration::from_millis(1), 0);
         assert_eq!(taken(&mut bucket, at(60_000), 100), 0);
     }
 
     #[test]
     fn another_pace_gives_back_nothing() {
-        let mut bucket = Bucket::new(1, 2);
+        let mut bucket = TokenBucket::new(1, 2);
         assert_eq!(taken(&mut bucket, at(0), 9), 2);
         bucket.configure(1000, 2);
         assert_eq!(taken(&mut bucket, at(0), 9), 0);
@@ -94,7 +94,7 @@ mod tests {
             per_second in 1u32..100_000, burst in 1u32..1000,
             steps in prop::collection::vec((0u64..5_000_000, 0u32..50), 1..200),
         ) {
-            let mut bucket = Bucket::new(per_second, burst);
+            let mut bucket = TokenBucket::new(per_second, burst);
             let (mut now, mut granted) = (0, 0u64);
             for (step, tries) in steps {
                 now += step;

@@ -13,5 +13,5 @@
 mod bucket;
 mod schedule;
 
-pub use bucket::Bucket;
-pub use schedule::Schedule;
+pub use bucket::TokenBucket;
+pub use schedule::VirtualSchedule;

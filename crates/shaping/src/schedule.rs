@@ -8,11 +8,11 @@ use units::Instant;
 /// of the generic cell rate algorithm (ITU-T I.371 annex A). As its state is a time instead of
 /// tokens, nothing drifts, nothing overflows, and the rate may change between two calls.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Schedule {
+pub struct VirtualSchedule {
     free_at: Instant,
 }
 
-impl Schedule {
+impl VirtualSchedule {
     /// Returns the time at which the next packet or event may go.
     #[inline]
     pub fn free_at(&self) -> Instant {
@@ -50,7 +50,7 @@ mod tests {
 
     #[test]
     fn a_pause_earns_no_more_than_it_may() {
-        let mut schedule = Schedule::default();
+        let mut schedule = VirtualSchedule::default();
         let at = |time| Instant::ZERO + ms(time);
         schedule.charge(at(1000), ms(4), ms(1));
         assert_eq!(schedule.free_at(), at(997));
@@ -66,7 +66,7 @@ mod tests {
         fn no_period_is_charged_more_than_its_length_and_a_burst(
             earned in 0u64..100, steps in prop::collection::vec((0u64..50, 0u64..20), 1..200),
         ) {
-            let (mut schedule, mut now, mut charged) = (Schedule::default(), Instant::ZERO, 0);
+            let (mut schedule, mut now, mut charged) = (VirtualSchedule::default(), Instant::ZERO, 0);
             for (step, cost) in steps {
                 now = (now + ms(step)).max(schedule.free_at());
                 let left = now.as_nanos() / 1_000_000;

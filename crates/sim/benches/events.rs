@@ -12,8 +12,8 @@
 use core::time::Duration;
 use std::sync::Arc;
 
-use link::{LinkConfig, Loss, QueueLimit};
-use sim::{Amount, Bulk, Direction, Hop, Path, World};
+use link::{LinkConfig, LossModel, QueueLimit};
+use sim::{BulkAmount, BulkTransfer, ConnectionPath, Direction, RouteHop, World};
 use units::{BitRate, Instant};
 
 const ONE_WAY: Duration = Duration::from_millis(250);
@@ -24,19 +24,24 @@ fn world(mbit: u64, flows: u64, seconds: u64) -> World {
     let [client, server] = [world.add_node(), world.add_node()];
     let rate = BitRate::from_mbit(mbit);
     let queue = rate.bytes_in(2 * ONE_WAY);
-    let config = || LinkConfig::new(rate, ONE_WAY, Loss::None, QueueLimit::Bytes(queue));
+    let config = || LinkConfig::new(rate, ONE_WAY, LossModel::None, QueueLimit::Bytes(queue));
     let up = world.connect(server, config());
     let down = world.connect(client, config());
-    world.set_default_route(client, Hop::Lane(up));
-    world.set_default_route(server, Hop::Lane(down));
+    world.set_default_route(client, RouteHop::Link(up));
+    world.set_default_route(server, RouteHop::Link(down));
     let tcp = Arc::new(tcp::Config::default());
-    let path = Arc::new(Path::direct(client, server, [Arc::clone(&tcp), tcp]));
+    let path = Arc::new(ConnectionPath::direct(client, server, [Arc::clone(&tcp), tcp]));
     let end = Instant::ZERO + Duration::from_secs(seconds);
     for flow in 0..flows {
         // All of them start within the first second.
         let start = Instant::from_nanos(flow * 1_000_000_000 / flows);
-        let amount = Amount::Until(end);
-        world.add_app(Box::new(Bulk::new(Arc::clone(&path), Direction::Down, amount, start)));
+        let amount = BulkAmount::Until(end);
+        world.add_app(Box::new(BulkTransfer::new(
+            Arc::clone(&path),
+            Direction::Down,
+            amount,
+            start,
+        )));
     }
     world
 }

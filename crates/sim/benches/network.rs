@@ -9,16 +9,16 @@
 use core::time::Duration;
 use std::path::Path;
 
-use link::dama::Sharing;
-use scenario::{Case, Direction, Flow, Scenario, Traffic};
-use sim::{Metric, Run};
+use link::dama::SharingRule;
+use scenario::{Direction, FlowTraffic, Scenario, ScenarioCase, ScenarioFlow};
+use sim::{MetricValue, SimulationRun};
 use units::BitRate;
 
 /// Virtual time of a row.
 const SECONDS: u64 = 60;
 
 /// The network of the scenario with its web traffic only.
-fn itu() -> Case {
+fn itu() -> ScenarioCase {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios/itu-network.toml");
     let scenario = Scenario::load(&path).unwrap_or_else(|error| panic!("{error}"));
     let mut case = scenario.cases.into_iter().find(|case| case.name == "network").expect("a case");
@@ -28,7 +28,7 @@ fn itu() -> Case {
 }
 
 /// A part of it: 800 terminals to a platform, as in the whole on average.
-fn part(terminals: u32) -> Case {
+fn part(terminals: u32) -> ScenarioCase {
     let mut case = itu();
     let whole = case.network.terminals;
     if terminals != whole {
@@ -36,7 +36,7 @@ fn part(terminals: u32) -> Case {
         let size = |number| terminals / platforms + u32::from(number < terminals % platforms);
         case.network.platforms = (0..platforms).map(size).collect();
         case.network.terminals = terminals;
-        if let Traffic::Users { every, .. } = &mut case.flows[0].traffic {
+        if let FlowTraffic::Users { every, .. } = &mut case.flows[0].traffic {
             *every = *every * whole / terminals;
         }
     }
@@ -58,7 +58,7 @@ fn resident() -> Option<u64> {
 
 fn row(terminals: u32) {
     let case = part(terminals);
-    let mut run = Run::new(&case, 1);
+    let mut run = SimulationRun::new(&case, 1);
     let before = processor_time();
     run.finish();
     let time = processor_time() - before;
@@ -82,7 +82,7 @@ fn head() {
 fn memory(terminals: u32) {
     let case = part(terminals);
     let Some(before) = resident() else { return };
-    let mut run = Run::new(&case, 1);
+    let mut run = SimulationRun::new(&case, 1);
     let Some(empty) = resident() else { return };
     run.finish();
     let Some(after) = resident() else { return };
@@ -103,18 +103,18 @@ fn memories(rows: &[u32]) {
 }
 
 /// Every terminal sends as much as it may, several times what a platform can carry.
-fn overloaded(sharing: Sharing) -> Case {
+fn overloaded(sharing: SharingRule) -> ScenarioCase {
     let mut case = itu();
     case.hop.dama.as_mut().expect("capacity on demand").sharing = sharing;
     let time = None;
-    let traffic = Traffic::Udp {
+    let traffic = FlowTraffic::Udp {
         direction: Direction::Up,
         rate: BitRate::from_bits_per_second(50_000),
         size: 1000,
         dscp: 0,
         time,
     };
-    let flow = |(number, count): (usize, &u32)| Flow {
+    let flow = |(number, count): (usize, &u32)| ScenarioFlow {
         name: format!("up-{}", number + 1),
         count: *count,
         platform: Some(number as u32),
@@ -128,13 +128,13 @@ fn overloaded(sharing: Sharing) -> Case {
 
 fn overload() {
     println!("{:>14}{:>12}{:>14}{:>12}", "sharing", "least Jain", "utilisation", "× real time");
-    for sharing in [Sharing::Proportional, Sharing::Fair] {
-        let mut run = Run::new(&overloaded(sharing), 1);
+    for sharing in [SharingRule::Proportional, SharingRule::Fair] {
+        let mut run = SimulationRun::new(&overloaded(sharing), 1);
         let before = processor_time();
         run.finish();
         let time = processor_time() - before;
         let metrics = run.metrics();
-        let of = |wanted: &Metric| wanted.name == "fairness";
+        let of = |wanted: &MetricValue| wanted.name == "fairness";
         let jain = metrics.iter().filter(|it| of(it)).map(|it| it.value).fold(1.0, f64::min);
         let used = metrics.iter().find(|it| it.of == "return" && it.name == "utilisation");
         println!(

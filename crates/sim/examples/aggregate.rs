@@ -9,8 +9,8 @@
 use std::error::Error;
 use std::path::Path;
 
-use scenario::{Case, Scenario};
-use sim::Run;
+use scenario::{Scenario, ScenarioCase};
+use sim::SimulationRun;
 use stats::{mean, student_t};
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -46,8 +46,8 @@ fn main() -> Result<(), Box<dyn Error>> {
 }
 
 /// Aggregate goodput of the first flow in Mbit/s, and Jain's index, which is 1 for a single connection.
-fn figures(case: &Case, seed: u64) -> [f64; 2] {
-    let mut run = Run::new(case, seed);
+fn figures(case: &ScenarioCase, seed: u64) -> [f64; 2] {
+    let mut run = SimulationRun::new(case, seed);
     run.finish();
     let metrics = run.metrics();
     let name = &case.flows[0].name;

@@ -11,8 +11,8 @@
 use std::error::Error;
 use std::path::Path;
 
-use scenario::{Case, Scenario};
-use sim::Run;
+use scenario::{Scenario, ScenarioCase};
+use sim::SimulationRun;
 
 fn main() -> Result<(), Box<dyn Error>> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -34,8 +34,8 @@ fn main() -> Result<(), Box<dyn Error>> {
 }
 
 /// A metric of the last flow; of times, `None` if no transfer ended.
-fn value(case: &Case, seed: u64, metric: &str) -> Option<f64> {
-    let mut run = Run::new(case, seed);
+fn value(case: &ScenarioCase, seed: u64, metric: &str) -> Option<f64> {
+    let mut run = SimulationRun::new(case, seed);
     run.finish();
     let metrics = run.metrics();
     let name = &case.flows.last()?.name;

@@ -10,7 +10,7 @@ use std::error::Error;
 use std::path::Path;
 
 use scenario::Scenario;
-use sim::Run;
+use sim::SimulationRun;
 use units::Instant;
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -22,7 +22,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let Some(case) = scenario.cases.iter().find(|known| known.name == *case) else {
         return Err(format!("no case {case:?} in {file}").into());
     };
-    let mut run = Run::new(case, seed.parse()?);
+    let mut run = SimulationRun::new(case, seed.parse()?);
     let [hub, terminal] = run.hop();
     // The sessions are up before the first flow starts.
     run.world.run_until(Instant::ZERO + std::time::Duration::from_secs(2));

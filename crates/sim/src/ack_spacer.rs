@@ -3,46 +3,46 @@
 use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use tcp::{ByteRange, Flags, Payload as _, Segment, SeqNr};
+use tcp::{ByteRange, HeaderFlags, Segment, SegmentPayload as _, SeqNr};
 use units::{BitRate, ByteCount, Instant};
 
-use crate::agenda::Alarm;
+use crate::agenda::EventAlarm;
 use crate::ids::NodeId;
-use crate::packet::Packet;
-use crate::slab::Key;
+use crate::packet::SimulatedPacket;
+use crate::slab::SlabKey;
 
 /// Longest time for which an acknowledgement is held. One that releases more data than the link
 /// carries in this time delays later ones no further.
-const MOST: Duration = Duration::from_millis(500);
+const MAX_HOLD: Duration = Duration::from_millis(500);
 
 /// A gateway that spaces the acknowledgements that it passes on to servers.
 #[derive(Debug)]
 pub(crate) struct AckSpacer {
-    pub(crate) pace: Pace,
+    pub(crate) pace: AckSchedule,
     pub(crate) servers: BTreeSet<NodeId>,
     /// Held acknowledgements and the times at which they are due, in order.
-    pub(crate) held: VecDeque<(Instant, Box<Packet>)>,
-    pub(crate) alarm: Alarm,
+    pub(crate) held: VecDeque<(Instant, Box<SimulatedPacket>)>,
+    pub(crate) alarm: EventAlarm,
 }
 
 /// The schedule by which acknowledgements pass.
 #[derive(Debug)]
-pub(crate) struct Pace {
+pub(crate) struct AckSchedule {
     /// Rate at which they may release data.
     pub(crate) rate: BitRate,
     /// The last acknowledgement to each sender.
-    pub(crate) acked: BTreeMap<Key, SeqNr>,
+    pub(crate) acked: BTreeMap<SlabKey, SeqNr>,
     /// When the link will have carried the data released so far.
     pub(crate) free: Instant,
 }
 
-impl Pace {
+impl AckSchedule {
     /// Schedules the next acknowledgement to this sender and returns the time at which it may pass.
-    pub(crate) fn due(&mut self, now: Instant, sender: Key, ack: SeqNr) -> Instant {
+    pub(crate) fn due(&mut self, now: Instant, sender: SlabKey, ack: SeqNr) -> Instant {
         let before = self.acked.insert(sender, ack);
         // The first one of a sender releases nothing that could be measured, an old one nothing new.
         let released = before.map_or(0, |before| ack.since(before).max(0));
-        let due = self.free.clamp(now, now + MOST);
+        let due = self.free.clamp(now, now + MAX_HOLD);
         self.free = due + self.rate.time_to_send(ByteCount::new(released as u64));
         due
     }
@@ -50,7 +50,7 @@ impl Pace {
 
 /// Returns true for a segment that carries only an acknowledgement.
 pub(crate) fn is_bare(segment: &Segment<ByteRange>) -> bool {
-    let Flags { syn, fin, rst, .. } = segment.flags;
+    let HeaderFlags { syn, fin, rst, .. } = segment.flags;
     segment.payload.is_empty() && segment.ack.is_some() && !syn && !fin && !rst
 }
 
@@ -63,8 +63,11 @@ mod tests {
     /// 1 Mbit/s: an acknowledgement of 2500 bytes keeps the next one 20 ms.
     #[test]
     fn acknowledgements_pass_as_the_link_carries_what_they_release() {
-        let mut pace =
-            Pace { rate: BitRate::from_mbit(1), acked: BTreeMap::new(), free: Instant::ZERO };
+        let mut pace = AckSchedule {
+            rate: BitRate::from_mbit(1),
+            acked: BTreeMap::new(),
+            free: Instant::ZERO,
+        };
         let mut keys = Slab::new();
         let [one, other] = [(); 2].map(|()| keys.insert(|_| ()));
         let mut due = |key, ms, ack| pace.due(at_ms(ms), key, SeqNr::new(ack));

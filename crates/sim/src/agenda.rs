@@ -17,17 +17,17 @@ use units::Instant;
 #[derive(Debug)]
 pub(crate) struct Agenda<T> {
     /// Events of the current slot and earlier ones.
-    soon: BinaryHeap<Entry<T>>,
+    soon: BinaryHeap<QueuedEvent<T>>,
     /// Set while the first entry of `soon` has been returned but not removed. It is removed when the
     /// next one is taken, unless a new entry replaces it. That costs half as much, and most events
     /// create another one that is due soon.
     taken: bool,
     /// The following slots; slot number `n` is at `n % SLOTS`.
-    wheel: Vec<Vec<Entry<T>>>,
+    wheel: Vec<Vec<QueuedEvent<T>>>,
     /// A bit for each non-empty slot of the wheel.
     occupied: [u64; SLOTS / 64],
     /// Events beyond the wheel.
-    late: BinaryHeap<Entry<T>>,
+    late: BinaryHeap<QueuedEvent<T>>,
     /// The number of the current slot.
     slot: u64,
     serial: u64,
@@ -39,13 +39,13 @@ const SLOT_BITS: u32 = 22;
 const SLOTS: usize = 1024;
 
 #[derive(Debug)]
-struct Entry<T> {
+struct QueuedEvent<T> {
     at: Instant,
     serial: u64,
-    what: T,
+    event: T,
 }
 
-impl<T> Entry<T> {
+impl<T> QueuedEvent<T> {
     /// Time and serial number in one integer, which is faster to compare.
     #[inline]
     fn key(&self) -> u128 {
@@ -57,22 +57,22 @@ impl<T> Entry<T> {
     }
 }
 
-impl<T> PartialEq for Entry<T> {
+impl<T> PartialEq for QueuedEvent<T> {
     fn eq(&self, other: &Self) -> bool {
         self.key() == other.key()
     }
 }
 
-impl<T> Eq for Entry<T> {}
+impl<T> Eq for QueuedEvent<T> {}
 
-impl<T> PartialOrd for Entry<T> {
+impl<T> PartialOrd for QueuedEvent<T> {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         Some(self.cmp(other))
     }
 }
 
 /// Reversed, because [`BinaryHeap`] returns the greatest first.
-impl<T> Ord for Entry<T> {
+impl<T> Ord for QueuedEvent<T> {
     fn cmp(&self, other: &Self) -> Ordering {
         other.key().cmp(&self.key())
     }
@@ -80,7 +80,7 @@ impl<T> Ord for Entry<T> {
 
 /// The number of an entry, never reused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Ticket(u64);
+pub(crate) struct EventNumber(u64);
 
 impl<T: Copy> Agenda<T> {
     pub(crate) fn new() -> Self {
@@ -97,14 +97,14 @@ impl<T: Copy> Agenda<T> {
 
     /// Enters `what` at the time `at`, and returns the number by which the owner recognises it.
     #[inline]
-    pub(crate) fn enter(&mut self, at: Instant, what: T) -> Ticket {
+    pub(crate) fn schedule(&mut self, at: Instant, what: T) -> EventNumber {
         self.serial += 1;
-        self.place(Entry { at, serial: self.serial, what });
-        Ticket(self.serial)
+        self.place(QueuedEvent { at, serial: self.serial, event: what });
+        EventNumber(self.serial)
     }
 
     #[inline]
-    fn place(&mut self, entry: Entry<T>) {
+    fn place(&mut self, entry: QueuedEvent<T>) {
         if entry.slot() > self.slot {
             return self.place_later(entry);
         }
@@ -118,7 +118,7 @@ impl<T: Copy> Agenda<T> {
     }
 
     #[inline(never)]
-    fn place_later(&mut self, entry: Entry<T>) {
+    fn place_later(&mut self, entry: QueuedEvent<T>) {
         let slot = entry.slot();
         if slot - self.slot < SLOTS as u64 {
             let place = slot as usize % SLOTS;
@@ -130,22 +130,22 @@ impl<T: Copy> Agenda<T> {
     }
 
     /// Takes the next event if it is due by `end`.
-    pub(crate) fn pop_due(&mut self, end: Instant) -> Option<(Instant, Ticket, T)> {
+    pub(crate) fn pop_due(&mut self, end: Instant) -> Option<(Instant, EventNumber, T)> {
         if core::mem::take(&mut self.taken) {
             self.soon.pop();
         }
         if self.soon.is_empty() {
-            self.turn()?;
+            self.advance_slot()?;
         }
-        let &Entry { at, serial, what } = self.soon.peek()?;
+        let &QueuedEvent { at, serial, event: what } = self.soon.peek()?;
         self.taken = at <= end;
-        self.taken.then_some((at, Ticket(serial), what))
+        self.taken.then_some((at, EventNumber(serial), what))
     }
 
     /// Moves on to the next non-empty slot; `None` if there is none.
     #[inline(never)]
-    fn turn(&mut self) -> Option<()> {
-        let late = self.late.peek().map(Entry::slot);
+    fn advance_slot(&mut self) -> Option<()> {
+        let late = self.late.peek().map(QueuedEvent::slot);
         let next = self.next_occupied();
         self.slot = next.into_iter().chain(late).min()?;
         if next == Some(self.slot) {
@@ -184,9 +184,9 @@ impl<T: Copy> Agenda<T> {
 /// fires early, the machine is asked again (early is harmless), and a new entry is made. So a
 /// packet does not cost an entry.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Alarm(Option<(Instant, Ticket)>);
+pub(crate) struct EventAlarm(Option<(Instant, EventNumber)>);
 
-impl Alarm {
+impl EventAlarm {
     /// Returns true if an entry is pending.
     pub(crate) fn is_set(self) -> bool {
         self.0.is_some()
@@ -197,12 +197,12 @@ impl Alarm {
     pub(crate) fn set<T: Copy>(&mut self, agenda: &mut Agenda<T>, at: Option<Instant>, what: T) {
         let Some(at) = at else { return };
         if self.0.is_none_or(|(entered, _)| at < entered) {
-            self.0 = Some((at, agenda.enter(at, what)));
+            self.0 = Some((at, agenda.schedule(at, what)));
         }
     }
 
     /// Clears the alarm if `ticket` is its entry; returns false if the entry is outdated.
-    pub(crate) fn ring(&mut self, ticket: Ticket) -> bool {
+    pub(crate) fn ring(&mut self, ticket: EventNumber) -> bool {
         let counts = self.0.is_some_and(|(_, live)| live == ticket);
         if counts {
             self.0 = None;
@@ -223,7 +223,7 @@ mod tests {
 
     #[test]
     fn a_later_wish_waits_for_the_earlier_entry_and_an_earlier_one_outdates_it() {
-        let (mut agenda, mut alarm) = (Agenda::new(), Alarm::default());
+        let (mut agenda, mut alarm) = (Agenda::new(), EventAlarm::default());
         alarm.set(&mut agenda, Some(at(5)), 'a');
         alarm.set(&mut agenda, Some(at(9)), 'b');
         alarm.set(&mut agenda, Some(at(3)), 'c');
@@ -238,10 +238,10 @@ mod tests {
     #[test]
     fn alarms_that_are_not_due_stay() {
         let mut agenda = Agenda::new();
-        agenda.enter(at(7_000_000_000), 'a');
+        agenda.schedule(at(7_000_000_000), 'a');
         assert!(agenda.pop_due(at(6_999_999_999)).is_none());
         // Before what has already been looked at.
-        agenda.enter(at(5), 'b');
+        agenda.schedule(at(5), 'b');
         let order = core::iter::from_fn(|| agenda.pop_due(at(7_000_000_000)));
         assert_eq!(order.map(|(_, _, what)| what).collect::<String>(), "ba");
     }
@@ -258,7 +258,7 @@ mod tests {
         fn an_alarm_is_never_late_and_one_entry_at_a_time_is_valid(
             steps in prop::collection::vec((1u64..6_000_000_000, 1u64..3_000_000_000), 1..60)
         ) {
-            let (mut agenda, mut alarm) = (Agenda::new(), Alarm::default());
+            let (mut agenda, mut alarm) = (Agenda::new(), EventAlarm::default());
             let mut now = 0;
             for (wish, pass) in steps {
                 let mut due = Some(now + wish);
@@ -289,7 +289,7 @@ mod tests {
             bounds.sort_unstable();
             let mut agenda = Agenda::new();
             for wish in &wishes {
-                agenda.enter(at(*wish), *wish);
+                agenda.schedule(at(*wish), *wish);
             }
             let mut left = wishes;
             left.sort_unstable();
@@ -312,14 +312,14 @@ mod tests {
             for (wishes, taken) in steps.into_iter().chain([(vec![], usize::MAX)]) {
                 for wish in wishes {
                     serial += 1;
-                    agenda.enter(at(now + wish), serial);
+                    agenda.schedule(at(now + wish), serial);
                     plain.insert((now + wish, serial), serial);
                 }
                 for _ in 0..taken {
                     let ours = agenda.pop_due(Instant::MAX);
                     let expected = plain.pop_first();
                     prop_assert_eq!(
-                        ours.map(|(at, Ticket(ticket), what)| ((at.as_nanos(), ticket), what)),
+                        ours.map(|(at, EventNumber(ticket), what)| ((at.as_nanos(), ticket), what)),
                         expected
                     );
                     match expected {

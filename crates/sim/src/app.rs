@@ -4,37 +4,37 @@ use core::time::Duration;
 
 use units::Instant;
 
-use crate::packet::Datagram;
-use crate::slab::Key;
+use crate::packet::AppDatagram;
+use crate::slab::SlabKey;
 
 /// A notification to an application.
 #[derive(Debug, Clone, Copy)]
-pub enum Notice {
+pub enum AppNotice {
     /// The application was added. Always comes first.
     Start,
     /// A wake-up set by [`crate::World::wake_at`], with its number.
     Wake(u64),
     /// The client's end of a connection is open.
-    Connected(Key),
+    Connected(SlabKey),
     /// A request has arrived at the server, on a connection that reports requests
     /// ([`crate::World::tell_requests`]).
-    Asked(Key),
+    RequestArrived(SlabKey),
     /// The reply to a request has arrived or, if it asks for none, the request itself.
-    Turn(Key),
+    ExchangeDone(SlabKey),
     /// A connection has ended on both sides.
-    Over {
+    Ended {
         /// Key of the connection.
-        talk: Key,
+        talk: SlabKey,
         /// True if all data arrived, in both directions.
         whole: bool,
     },
     /// A datagram has arrived.
-    Datagram(Datagram),
+    Datagram(AppDatagram),
 }
 
 /// Statistics of an application.
 #[derive(Debug, Clone, Default)]
-pub struct Tally {
+pub struct AppStats {
     /// Bytes read by the application, at either end.
     pub bytes: u64,
     /// When the application read the first byte.
@@ -44,12 +44,12 @@ pub struct Tally {
     /// When the application began, which goodput counts from.
     pub began: Instant,
     /// Finished transfers, replies or pages, in order.
-    pub deeds: Vec<Deed>,
+    pub work_units: Vec<WorkUnit>,
     /// Number of connections opened.
     pub connections: u64,
     /// Number of failures: connections that were aborted or ended with data missing, and names that
     /// could not be resolved.
-    pub broken: u64,
+    pub failures: u64,
     /// Number of datagrams sent, and number that arrived.
     pub datagrams: [u64; 2],
     /// One-way delays of the datagrams that arrived, in order of arrival.
@@ -58,7 +58,7 @@ pub struct Tally {
     pub done: bool,
 }
 
-impl Tally {
+impl AppStats {
     pub(crate) fn delivered(&mut self, now: Instant, bytes: u64) {
         self.bytes += bytes;
         self.first.get_or_insert(now);
@@ -74,7 +74,7 @@ impl Tally {
 
 /// A unit of work with a beginning and an end: a transfer, a reply, a page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Deed {
+pub struct WorkUnit {
     /// When it began.
     pub begin: Instant,
     /// When it was complete.
@@ -83,7 +83,7 @@ pub struct Deed {
     pub bytes: u64,
 }
 
-impl Deed {
+impl WorkUnit {
     /// Time from begin to end.
     pub fn time(&self) -> Duration {
         self.end.saturating_since(self.begin)

@@ -10,16 +10,16 @@ mod page;
 mod request;
 mod users;
 
-pub use self::bundles::Bundles;
-pub use bulk::{Amount, Bulk};
-pub use cbr::Cbr;
-pub use ftp::Ftp;
-pub use lookups::Resolution;
-pub use mail::Mail;
-pub use page::Page;
+pub use self::bundles::BundleTransfer;
+pub use bulk::{BulkAmount, BulkTransfer};
+pub use cbr::CbrSource;
+pub use ftp::FtpTransfer;
+pub use lookups::ResolutionSetup;
+pub use mail::MailTransfer;
+pub use page::PageLoads;
 pub use request::RequestReply;
-pub use users::Users;
+pub use users::WebUsers;
 
-use crate::app::{Deed, Notice};
+use crate::app::{AppNotice, WorkUnit};
 use crate::ids::AppId;
 use crate::world::App;

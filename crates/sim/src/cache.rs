@@ -12,57 +12,57 @@ use std::sync::Arc;
 use link::Dice;
 use scenario::CacheSpec;
 
-use crate::path::Path;
-use crate::turn::Turn;
+use crate::path::ConnectionPath;
+use crate::turn::ExchangeSizes;
 
 /// The cache at the end of one connection.
 #[derive(Debug)]
-pub(crate) struct Cache {
+pub(crate) struct ServerReplyCache {
     spec: CacheSpec,
     /// From the cache to the server.
-    pub(crate) origin: Arc<Path>,
+    pub(crate) origin: Arc<ConnectionPath>,
     dice: Dice,
     /// Bytes of the current reply that have not arrived from the server or from the cache's store.
-    pub(crate) awaits: u64,
+    pub(crate) awaited: u64,
     /// The request that it searches for, and true if it will be a hit.
-    looks_for: Option<(Turn, bool)>,
+    search: Option<(ExchangeSizes, bool)>,
 }
 
 /// The way in which a cache serves a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Found {
+pub(crate) enum CacheDecision {
     /// It replies at once.
-    Here,
+    Hit,
     /// It fetches the reply from the server.
-    Elsewhere,
+    Miss,
     /// It first searches its store, for this long.
-    Looking(Duration),
+    Search(Duration),
 }
 
-impl Cache {
-    pub(crate) fn new((spec, origin): (CacheSpec, Arc<Path>), seed: u64) -> Self {
-        Self { spec, origin, dice: Dice::new(seed), awaits: 0, looks_for: None }
+impl ServerReplyCache {
+    pub(crate) fn new((spec, origin): (CacheSpec, Arc<ConnectionPath>), seed: u64) -> Self {
+        Self { spec, origin, dice: Dice::new(seed), awaited: 0, search: None }
     }
 
     /// Decides how to serve the next request. Unless the result is [`Found::Here`], the reply is then
     /// awaited.
-    pub(crate) fn find(&mut self, turn: Turn) -> Found {
+    pub(crate) fn decide(&mut self, turn: ExchangeSizes) -> CacheDecision {
         // Drawn even if not used, so that `largest` does not change the random numbers of later requests.
         let hit = self.dice.chance() < self.spec.hit_ratio.get();
         let keeps = self.spec.largest.is_none_or(|largest| turn.reply <= largest.get());
         let has = hit && keeps || turn.reply == 0;
         if !self.spec.delay.is_zero() && turn.reply > 0 {
-            self.awaits = turn.reply;
-            self.looks_for = Some((turn, has));
-            return Found::Looking(self.spec.delay);
+            self.awaited = turn.reply;
+            self.search = Some((turn, has));
+            return CacheDecision::Search(self.spec.delay);
         }
-        self.awaits = if has { 0 } else { turn.reply };
-        if has { Found::Here } else { Found::Elsewhere }
+        self.awaited = if has { 0 } else { turn.reply };
+        if has { CacheDecision::Hit } else { CacheDecision::Miss }
     }
 
     /// Ends the search and returns the request, with true for a hit; `None` if the reply is no longer
     /// awaited.
-    pub(crate) fn looked(&mut self) -> Option<(Turn, bool)> {
-        self.looks_for.take().filter(|_| self.awaits > 0)
+    pub(crate) fn finish_search(&mut self) -> Option<(ExchangeSizes, bool)> {
+        self.search.take().filter(|_| self.awaited > 0)
     }
 }

@@ -2,9 +2,9 @@
 //! scenario files. An input must not cause a panic, an endless loop or unbounded memory. Every
 //! accepted scenario can be built and run.
 
-use scenario::{Case, Network, Scenario};
+use scenario::{NetworkSpec, Scenario, ScenarioCase};
 
-use crate::Run;
+use crate::SimulationRun;
 
 /// A function that processes untrusted bytes.
 pub type Target = fn(&[u8]);
@@ -23,7 +23,7 @@ pub fn scenario(bytes: &[u8]) {
             let seeds = scenario.replications.seeds();
             assert!((1..=10_000).contains(&seeds.len()) && scenario.replications.least() > 0);
             for case in scenario.cases.iter().filter(|case| is_small(case)).take(3) {
-                let mut run = Run::new(case, 1);
+                let mut run = SimulationRun::new(case, 1);
                 run.world.run_events(EVENTS);
                 assert!(run.metrics().iter().all(|metric| !metric.name.is_empty()));
             }
@@ -33,8 +33,8 @@ pub fn scenario(bytes: &[u8]) {
 }
 
 /// Returns true for a case that is quick to build.
-fn is_small(case: &Case) -> bool {
-    let Network { terminals, servers, clients, .. } = case.network;
+fn is_small(case: &ScenarioCase) -> bool {
+    let NetworkSpec { terminals, servers, clients, .. } = case.network;
     let count: u64 = case.flows.iter().map(|flow| u64::from(flow.count)).sum();
     u64::from(terminals) * u64::from(clients) + u64::from(servers) + count <= 50
 }

@@ -13,9 +13,9 @@ impl NodeId {
 
 /// One direction of a link between nodes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct LaneId(pub(crate) u32);
+pub struct LinkId(pub(crate) u32);
 
-impl LaneId {
+impl LinkId {
     /// The link's index, in the order of creation.
     pub const fn index(self) -> usize {
         self.0 as usize

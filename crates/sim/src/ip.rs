@@ -4,11 +4,11 @@ use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use scenario::IpVersion;
 use tcp::wire;
-use tcp::{Ecn, Payload as _, Segment};
+use tcp::{Ecn, Segment, SegmentPayload as _};
 
 use crate::ids::NodeId;
-use crate::packet::{Body, IP_HEADER, Packet, UDP_HEADER, headers_of};
-use crate::slab::Key;
+use crate::packet::{IP_HEADER, PacketBody, SimulatedPacket, UDP_HEADER, headers_of};
+use crate::slab::SlabKey;
 
 /// UDP port of SLACP in captures.
 const SLACP_PORT: u16 = 5258;
@@ -31,11 +31,11 @@ impl NodeId {
 }
 
 /// Returns the port of a socket in captures.
-fn port(socket: Key) -> u16 {
+fn port(socket: SlabKey) -> u16 {
     (1024 + socket.index() % 64_512) as u16
 }
 
-impl Packet {
+impl SimulatedPacket {
     /// Encodes the packet with its headers (RFC 791, RFC 8200; a tunnel of RFC 4213). The data of TCP
     /// streams and datagrams is zeros, because it is not simulated; a datagram begins with its number
     /// if that fits. Checksums are correct.
@@ -43,9 +43,13 @@ impl Packet {
         let mut bytes = vec![0; headers_of(self.ip)];
         let [from, to] = self.addresses();
         let (protocol, traffic_class) = match &self.body {
-            Body::Tcp { source, destination, segment } => {
-                let path =
-                    wire::Path { from, from_port: port(*source), to, to_port: port(*destination) };
+            PacketBody::Tcp { source, destination, segment } => {
+                let path = wire::SegmentPath {
+                    from,
+                    from_port: port(*source),
+                    to,
+                    to_port: port(*destination),
+                };
                 let ecn = segment.ecn.bits();
                 let segment = Segment {
                     seq: segment.seq,
@@ -59,7 +63,7 @@ impl Packet {
                 wire::encode(&path, &segment, &mut bytes);
                 (6, ecn)
             }
-            Body::Cbr(datagram) => {
+            PacketBody::Cbr(datagram) => {
                 let mut payload = vec![0; datagram.len as usize];
                 let number = datagram.number.to_be_bytes();
                 if let Some(front) = payload.first_chunk_mut() {
@@ -68,7 +72,7 @@ impl Packet {
                 self.udp(&mut bytes, CBR_PORT, &payload);
                 (17, datagram.dscp << 2)
             }
-            Body::Slacp(sealed) => {
+            PacketBody::Slacp(sealed) => {
                 self.udp(&mut bytes, SLACP_PORT, &sealed.bytes);
                 (17, 0)
             }
@@ -153,24 +157,25 @@ pub(crate) fn ecn(bytes: &[u8]) -> Ecn {
 
 #[cfg(test)]
 mod tests {
-    use link::Payload as _;
+    use link::CarriedPacket as _;
     use proptest::prelude::*;
     use scenario::Overhead;
-    use tcp::{ByteRange, Flags, Options, SeqNr, Timestamps};
+    use tcp::{ByteRange, HeaderFlags, HeaderOptions, SeqNr, Timestamps};
     use units::Instant;
 
     use super::*;
-    use crate::packet::{Datagram, Sealed};
+    use crate::packet::{AppDatagram, SlacpDatagram};
 
-    fn sealed(bytes: Vec<u8>) -> Body {
-        Body::Slacp(Sealed { bytes, is_control: false, overhead: Overhead::Tunnel })
+    fn sealed(bytes: Vec<u8>) -> PacketBody {
+        PacketBody::Slacp(SlacpDatagram { bytes, is_control: false, overhead: Overhead::Tunnel })
     }
 
     #[test]
     fn the_bytes_are_as_many_as_links_charge_and_sum_to_zero() {
-        let datagram = Datagram { app: 0, number: 1, sent_at: Instant::ZERO, len: 101, dscp: 46 };
-        for body in [Body::Cbr(datagram), sealed(vec![7; 64])] {
-            let packet = Box::new(Packet::v4(NodeId(1), NodeId(300), body));
+        let datagram =
+            AppDatagram { app: 0, number: 1, sent_at: Instant::ZERO, len: 101, dscp: 46 };
+        for body in [PacketBody::Cbr(datagram), sealed(vec![7; 64])] {
+            let packet = Box::new(SimulatedPacket::v4(NodeId(1), NodeId(300), body));
             let bytes = packet.to_bytes();
             assert_eq!(bytes.len(), packet.wire_len());
             assert_eq!(wire::checksum(0, &bytes[..IP_HEADER]), 0);
@@ -194,9 +199,9 @@ mod tests {
             Segment {
                 seq: SeqNr::new(seq),
                 ack: Some(SeqNr::new(ack)),
-                flags: Flags { syn, fin, psh, ece, ..Flags::default() },
+                flags: HeaderFlags { syn, fin, psh, ece, ..HeaderFlags::default() },
                 window,
-                options: Options { mss, timestamps, ..Options::default() },
+                options: HeaderOptions { mss, timestamps, ..HeaderOptions::default() },
                 ecn: Ecn::from_bits(ecn),
                 payload: ByteRange::new(7..7 + len),
             }
@@ -232,9 +237,9 @@ mod tests {
         /// All but the contents, which are zeros.
         #[test]
         fn a_segment_in_a_capture_is_the_one_that_was_sent(segment in segments(), ip in versions()) {
-            let (source, destination) = (Key::default(), Key::default());
-            let body = Body::Tcp { source, destination, segment: segment.clone() };
-            let packet = Box::new(Packet { from: NodeId(1), to: NodeId(2), ip, body });
+            let (source, destination) = (SlabKey::default(), SlabKey::default());
+            let body = PacketBody::Tcp { source, destination, segment: segment.clone() };
+            let packet = Box::new(SimulatedPacket { from: NodeId(1), to: NodeId(2), ip, body });
             let bytes = packet.to_bytes();
             prop_assert_eq!(bytes.len(), packet.wire_len());
             prop_assert_eq!(ecn(&bytes), segment.ecn);
@@ -255,7 +260,7 @@ mod tests {
     fn a_datagram_whose_sum_is_zero_says_so_in_ones() {
         let packet = |filler: u16| {
             let body = sealed(filler.to_be_bytes().to_vec());
-            Packet::v4(NodeId(1), NodeId(2), body)
+            SimulatedPacket::v4(NodeId(1), NodeId(2), body)
         };
         let sum = |bytes: &[u8]| u16::from_be_bytes([bytes[26], bytes[27]]);
         // Adding what is left to the sum makes its complement zero.

@@ -37,20 +37,27 @@ mod turn;
 mod window_limiter;
 mod world;
 
-pub use app::{Deed, Notice, Tally};
-pub use apps::{Amount, Bulk, Bundles, Cbr, Ftp, Mail, Page, RequestReply, Resolution, Users};
-pub use ids::{AppId, LaneId, NodeId};
-pub use metric::{
-    Capacities, LinkUse, Metric, capacities, figure, flow_metrics, link_metrics, sender_metrics,
+pub use app::{AppNotice, AppStats, WorkUnit};
+pub use apps::{
+    BulkAmount, BulkTransfer, BundleTransfer, CbrSource, FtpTransfer, MailTransfer, PageLoads,
+    RequestReply, ResolutionSetup, WebUsers,
 };
-pub use network::Hop;
-pub use packet::{Body, Datagram, Packet, Sealed};
-pub use path::{Leg, Path};
-pub use probe::{FirstLoss, Line, Load, Mark, MarkKind, Probe, Sender, State};
-pub use run::Run;
-pub use scenario::{CacheSpec, Direction, IpVersion, Method, Overhead, Sizes};
-pub use script::{Act, Answer, Ending, Script};
-pub use slab::Key;
-pub use talk::{Closer, ENDLESS};
-pub use turn::Turn;
-pub use world::{App, Charged, MacBuffer, Tap, World};
+pub use ids::{AppId, LinkId, NodeId};
+pub use metric::{
+    LinkCapacities, LinkUse, MetricValue, capacities, flow_metrics, link_metrics, median_of_runs,
+    sender_metrics,
+};
+pub use network::RouteHop;
+pub use packet::{AppDatagram, PacketBody, SimulatedPacket, SlacpDatagram};
+pub use path::{ConnectionPath, PathLeg};
+pub use probe::{
+    FirstLoss, LinkRecording, LinkSample, MarkKind, RunRecordings, SegmentMark, SenderRecording,
+    SenderSample,
+};
+pub use run::SimulationRun;
+pub use scenario::{CacheSpec, Direction, FetchMethod, IpVersion, Overhead, ReplySizes};
+pub use script::{EndpointState, HostScript, ScriptStep, ServerBehaviour};
+pub use slab::SlabKey;
+pub use talk::{ENDLESS, FirstCloser};
+pub use turn::ExchangeSizes;
+pub use world::{App, ChargedBytes, MacBuffer, PacketTap, World};

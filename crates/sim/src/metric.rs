@@ -4,17 +4,17 @@ use core::slice;
 use core::time::Duration;
 use std::borrow::Cow;
 
-use link::{Counters, Rate};
-use scenario::{Case, LinkSpec};
+use link::{PacketCounters, Rate};
+use scenario::{LinkSpec, ScenarioCase};
 use stats::{jain_index, mean, median, percentile};
 use units::ByteCount;
 
-use crate::app::{Deed, Tally};
-use crate::probe::{Sender, State};
+use crate::app::{AppStats, WorkUnit};
+use crate::probe::{SenderRecording, SenderSample};
 
 /// A metric of a run. Its name includes the unit, if it has one.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Metric {
+pub struct MetricValue {
     /// The subject: a flow's name, `forward` or `return`.
     pub of: String,
     /// The name: `goodput-mbit/s`, `time-median-s`.
@@ -23,7 +23,7 @@ pub struct Metric {
     pub value: f64,
 }
 
-impl Metric {
+impl MetricValue {
     /// Creates a metric with a constant name.
     pub fn new(of: &str, name: &'static str, value: f64) -> Self {
         Self { of: of.to_owned(), name: name.into(), value }
@@ -31,20 +31,21 @@ impl Metric {
 }
 
 /// Returns the median of a metric over runs; `None` if no run has it.
-pub fn figure(runs: &[&[Metric]], of: &str, name: &str) -> Option<f64> {
-    let find = |metrics: &&[Metric]| {
+pub fn median_of_runs(runs: &[&[MetricValue]], of: &str, name: &str) -> Option<f64> {
+    let find = |metrics: &&[MetricValue]| {
         metrics.iter().find(|metric| metric.of == of && metric.name == name).map(|it| it.value)
     };
     median(&runs.iter().filter_map(find).collect::<Vec<_>>())
 }
 
 /// Returns the metrics of a flow, over its applications.
-pub fn flow_metrics(name: &str, tallies: &[&Tally]) -> Vec<Metric> {
+pub fn flow_metrics(name: &str, tallies: &[&AppStats]) -> Vec<MetricValue> {
     let mut metrics = Vec::new();
     let mut put = |metric: &'static str, value: f64| {
-        metrics.push(Metric::new(name, metric, value));
+        metrics.push(MetricValue::new(name, metric, value));
     };
-    let total = |of: fn(&Tally) -> u64| tallies.iter().map(|tally| of(tally)).sum::<u64>() as f64;
+    let total =
+        |of: fn(&AppStats) -> u64| tallies.iter().map(|tally| of(tally)).sum::<u64>() as f64;
     put("bytes", total(|tally| tally.bytes));
     let rates: Vec<f64> = tallies.iter().map(|tally| goodput(tally) / 1e6).collect();
     put("goodput-mbit/s", rates.iter().sum());
@@ -52,7 +53,7 @@ pub fn flow_metrics(name: &str, tallies: &[&Tally]) -> Vec<Metric> {
     if let (Some(fairness), 2..) = (jain_index(&rates), rates.len()) {
         put("fairness", fairness);
     }
-    let deeds = || tallies.iter().flat_map(|tally| &tally.deeds);
+    let deeds = || tallies.iter().flat_map(|tally| &tally.work_units);
     put("done", deeds().count() as f64);
     let times: Vec<f64> = deeds().map(|deed| deed.time().as_secs_f64()).collect();
     for (name, value) in [
@@ -65,7 +66,7 @@ pub fn flow_metrics(name: &str, tallies: &[&Tally]) -> Vec<Metric> {
             put(name, value);
         }
     }
-    put("broken", total(|tally| tally.broken));
+    put("broken", total(|tally| tally.failures));
     let connections = total(|tally| tally.connections);
     if connections > 0.0 {
         put("connections", connections);
@@ -90,8 +91,8 @@ pub fn flow_metrics(name: &str, tallies: &[&Tally]) -> Vec<Metric> {
 }
 
 /// Returns the metrics of a flow's sender, from samples of its state.
-pub fn sender_metrics(flow: &str, states: &[State]) -> Vec<Metric> {
-    let metric = |name, value| Metric::new(flow, name, value);
+pub fn sender_metrics(flow: &str, states: &[SenderSample]) -> Vec<MetricValue> {
+    let metric = |name, value| MetricValue::new(flow, name, value);
     let mut all = Vec::new();
     if let Some((mean, most)) = outstanding(states) {
         all.push(metric("outstanding-mean-bytes", mean));
@@ -107,8 +108,8 @@ pub fn sender_metrics(flow: &str, states: &[State]) -> Vec<Metric> {
 }
 
 /// Returns the metrics of a flow's sender, from its segments.
-pub(crate) fn segment_metrics(flow: &str, sender: &Sender) -> Vec<Metric> {
-    let metric = |name, value| Metric::new(flow, name, value);
+pub(crate) fn segment_metrics(flow: &str, sender: &SenderRecording) -> Vec<MetricValue> {
+    let metric = |name, value| MetricValue::new(flow, name, value);
     let mut all = Vec::new();
     if let Some(loss) = sender.first_loss() {
         all.push(metric("first-loss-s", loss.after.as_secs_f64()));
@@ -121,7 +122,7 @@ pub(crate) fn segment_metrics(flow: &str, sender: &Sender) -> Vec<Metric> {
 
 /// Returns mean and maximum of the outstanding data in bytes, over the samples with outstanding
 /// data; `None` if there are none of these.
-fn outstanding(states: &[State]) -> Option<(f64, u64)> {
+fn outstanding(states: &[SenderSample]) -> Option<(f64, u64)> {
     let busy = || states.iter().map(|state| state.outstanding).filter(|bytes| *bytes > 0);
     let count = busy().count();
     // NaN without samples; then there is no maximum either.
@@ -154,7 +155,7 @@ impl LinkUse {
     }
 
     /// Adds the counters of a link.
-    pub fn add(&mut self, counters: &Counters, peak_queue: u64) {
+    pub fn add(&mut self, counters: &PacketCounters, peak_queue: u64) {
         self.delivered += counters.delivered.packets;
         let carried = counters.delivered_with_encapsulation.get();
         self.carried = ByteCount::new(self.carried.get().saturating_add(carried));
@@ -165,8 +166,8 @@ impl LinkUse {
 }
 
 /// Returns the metrics of links: `of` is `forward`, `return` or `shaper`.
-pub fn link_metrics(of: &str, used: &LinkUse) -> Vec<Metric> {
-    let metric = |name, value| Metric::new(of, name, value);
+pub fn link_metrics(of: &str, used: &LinkUse) -> Vec<MetricValue> {
+    let metric = |name, value| MetricValue::new(of, name, value);
     // A link without capacity, for instance one in a permanent outage, has no utilisation.
     let capacity = Some(used.capacity.get() as f64).filter(|capacity| *capacity > 0.0);
     let share = capacity.map(|capacity| used.carried.get() as f64 / capacity);
@@ -183,9 +184,9 @@ pub fn link_metrics(of: &str, used: &LinkUse) -> Vec<Metric> {
 /// The rates of a case's forward links, return links and shapers, each with the number of links that
 /// have it.
 #[derive(Debug)]
-pub struct Capacities([Vec<(Rate, u64)>; 3]);
+pub struct LinkCapacities([Vec<(Rate, u64)>; 3]);
 
-impl Capacities {
+impl LinkCapacities {
     /// Returns the bytes that all links of each kind can carry between two times since the start.
     pub fn offered(&self, from: Duration, until: Duration) -> [ByteCount; 3] {
         self.0.each_ref().map(|rates| {
@@ -198,7 +199,7 @@ impl Capacities {
 }
 
 /// Returns the rates of the links of a case.
-pub fn capacities(case: &Case) -> Capacities {
+pub fn capacities(case: &ScenarioCase) -> LinkCapacities {
     // `count` links take the rates of `links` in turn.
     let together = |links: &[LinkSpec], count: usize| {
         let each = |(index, link): (usize, &LinkSpec)| {
@@ -218,7 +219,7 @@ pub fn capacities(case: &Case) -> Capacities {
     };
     let shapers = case.shaper.as_slice();
     let terminals = case.network.terminals as usize;
-    Capacities([
+    LinkCapacities([
         together(slice::from_ref(&case.hop.forward), platforms.len()),
         together(&case.returns(), returns),
         together(shapers, terminals),
@@ -227,12 +228,12 @@ pub fn capacities(case: &Case) -> Capacities {
 
 /// Returns an application's rate in bits per second: over its unit of work if it has exactly one,
 /// otherwise from its start to its last byte.
-fn goodput(tally: &Tally) -> f64 {
-    let of_deed = |deed: &Deed| {
+fn goodput(tally: &AppStats) -> f64 {
+    let of_deed = |deed: &WorkUnit| {
         let time = deed.time().as_secs_f64();
         if time > 0.0 { deed.bytes as f64 * 8.0 / time } else { 0.0 }
     };
-    match &tally.deeds[..] {
+    match &tally.work_units[..] {
         [only] => of_deed(only),
         _ => tally.goodput().unwrap_or(0.0),
     }
@@ -245,18 +246,24 @@ mod tests {
     use super::*;
     use crate::testkit::{at, at_ms};
 
-    fn deed(begin: u64, end: u64, bytes: u64) -> Deed {
-        Deed { begin: at(begin), end: at(end), bytes }
+    fn deed(begin: u64, end: u64, bytes: u64) -> WorkUnit {
+        WorkUnit { begin: at(begin), end: at(end), bytes }
     }
 
-    fn value(metrics: &[Metric], name: &str) -> Option<f64> {
+    fn value(metrics: &[MetricValue], name: &str) -> Option<f64> {
         metrics.iter().find(|metric| metric.name == name).map(|metric| metric.value)
     }
 
     #[test]
     fn a_single_transfer_s_rate_is_over_its_own_time() {
         let deeds = vec![deed(2, 4, 1_000_000)];
-        let tally = Tally { bytes: 9, began: at(0), last: Some(at(9)), deeds, ..Tally::default() };
+        let tally = AppStats {
+            bytes: 9,
+            began: at(0),
+            last: Some(at(9)),
+            work_units: deeds,
+            ..AppStats::default()
+        };
         let metrics = flow_metrics("ftp", &[&tally]);
         assert_eq!(value(&metrics, "goodput-mbit/s"), Some(4.0));
         assert_eq!(value(&metrics, "fairness"), None);
@@ -265,7 +272,7 @@ mod tests {
 
     #[test]
     fn rates_of_several_applications_add_up_and_share_fairly_or_not() {
-        let tally = |bytes| Tally { bytes, last: Some(at(8)), ..Tally::default() };
+        let tally = |bytes| AppStats { bytes, last: Some(at(8)), ..AppStats::default() };
         let [one, three] = [tally(1_000_000), tally(3_000_000)];
         let metrics = flow_metrics("web", &[&one, &three]);
         assert_eq!(value(&metrics, "goodput-mbit/s"), Some(4.0));
@@ -279,7 +286,7 @@ mod tests {
 
     #[test]
     fn times_are_over_the_work_of_all_applications() {
-        let tally = |deeds| Tally { deeds, ..Tally::default() };
+        let tally = |deeds| AppStats { work_units: deeds, ..AppStats::default() };
         let [one, two] = [tally(vec![deed(0, 1, 1), deed(1, 3, 1)]), tally(vec![deed(0, 9, 1)])];
         let metrics = flow_metrics("page", &[&one, &two]);
         let names = ["done", "time-mean-s", "time-median-s", "time-max-s"];
@@ -290,8 +297,8 @@ mod tests {
     fn datagrams_that_did_not_arrive_do_not_count_in_the_delay() {
         let mut delays = vec![Duration::from_millis(100); 30];
         delays[7] = Duration::from_millis(400);
-        let tally = Tally { datagrams: [40, 30], delays, ..Tally::default() };
-        let metrics = flow_metrics("udp", &[&tally, &Tally::default()]);
+        let tally = AppStats { datagrams: [40, 30], delays, ..AppStats::default() };
+        let metrics = flow_metrics("udp", &[&tally, &AppStats::default()]);
         assert_eq!(value(&metrics, "lost-share"), Some(0.25));
         let delays = ["delay-mean-s", "delay-p99-s", "delay-max-s"].map(|it| value(&metrics, it));
         let near = |got: Option<f64>, want: f64| (got.unwrap() - want).abs() < 1e-9;
@@ -300,7 +307,7 @@ mod tests {
             near(delays[0], 0.11) && near(delays[1], 0.313) && near(delays[2], 0.4),
             "{delays:?}"
         );
-        let nothing = Tally { datagrams: [40, 0], ..Tally::default() };
+        let nothing = AppStats { datagrams: [40, 0], ..AppStats::default() };
         let metrics = flow_metrics("udp", &[&nothing]);
         assert_eq!(value(&metrics, "delay-mean-s"), None);
         assert_eq!(value(&metrics, "lost-share"), Some(1.0));
@@ -308,28 +315,28 @@ mod tests {
 
     #[test]
     fn work_that_took_no_time_has_no_rate() {
-        let mut tally = Tally { deeds: vec![deed(2, 2, 1000)], ..Tally::default() };
+        let mut tally = AppStats { work_units: vec![deed(2, 2, 1000)], ..AppStats::default() };
         assert_eq!(goodput(&tally), 0.0);
-        tally.deeds.clear();
+        tally.work_units.clear();
         assert_eq!((tally.goodput(), goodput(&tally)), (None, 0.0));
     }
 
     #[test]
     fn a_tally_runs_from_its_start_to_the_last_byte() {
-        let mut tally = Tally { began: at(1), ..Tally::default() };
+        let mut tally = AppStats { began: at(1), ..AppStats::default() };
         tally.delivered(at_ms(1500), 1000);
         tally.delivered(at(3), 1000);
         assert_eq!((tally.first, tally.last), (Some(at_ms(1500)), Some(at(3))));
         assert_eq!(tally.goodput(), Some(8000.0));
         // Bytes at the very start cannot be divided by no time.
-        let mut tally = Tally::default();
+        let mut tally = AppStats::default();
         tally.delivered(Instant::ZERO, 1);
         assert_eq!(tally.goodput(), None);
     }
 
     #[test]
     fn outstanding_data_is_averaged_over_the_time_in_which_there_is_some() {
-        let state = |outstanding| State {
+        let state = |outstanding| SenderSample {
             at: Instant::ZERO,
             cwnd: 0,
             ssthresh: 0,
@@ -347,7 +354,8 @@ mod tests {
         let mut used = LinkUse::new(ByteCount::new(2_000));
         let delivered = link::Tally { packets: 3, bytes: ByteCount::new(900) };
         let delivered_with_encapsulation = ByteCount::new(1_000);
-        let counters = Counters { delivered, delivered_with_encapsulation, ..Counters::default() };
+        let counters =
+            PacketCounters { delivered, delivered_with_encapsulation, ..PacketCounters::default() };
         used.add(&counters, 7);
         assert_eq!(value(&link_metrics("forward", &used), "utilisation"), Some(0.5));
         let nothing = LinkUse::new(ByteCount::new(0));
@@ -356,11 +364,11 @@ mod tests {
 
     #[test]
     fn a_figure_is_the_median_of_the_runs_that_have_it() {
-        let run = |of: &str, value| vec![Metric::new(of, "bytes", value)];
+        let run = |of: &str, value| vec![MetricValue::new(of, "bytes", value)];
         let runs = [run("a", 1.0), run("a", 9.0), run("b", 100.0), run("a", 5.0)];
         let runs = runs.each_ref().map(Vec::as_slice);
-        assert_eq!(figure(&runs, "a", "bytes"), Some(5.0));
-        assert_eq!(figure(&runs, "a", "done"), None);
-        assert_eq!(figure(&[], "a", "bytes"), None);
+        assert_eq!(median_of_runs(&runs, "a", "bytes"), Some(5.0));
+        assert_eq!(median_of_runs(&runs, "a", "done"), None);
+        assert_eq!(median_of_runs(&[], "a", "bytes"), None);
     }
 }

@@ -3,37 +3,37 @@
 use std::collections::VecDeque;
 
 use link::dama::Dama;
-use link::{Counters, Link, Tally};
+use link::{Link, PacketCounters, Tally};
 
 use crate::ack_spacer::AckSpacer;
-use crate::agenda::Alarm;
-use crate::ids::{LaneId, NodeId};
-use crate::packet::Packet;
+use crate::agenda::EventAlarm;
+use crate::ids::{LinkId, NodeId};
+use crate::packet::SimulatedPacket;
 use crate::window_limiter::WindowLimiter;
 
 /// One direction of a link, as nodes use it.
 #[derive(Debug)]
-pub(crate) struct Lane {
-    pub(crate) carrier: Carrier,
+pub(crate) struct LinkEntry {
+    pub(crate) carrier: PacketCarrier,
     /// Maximum number of packets that waited so far.
     pub(crate) peak: u64,
 }
 
 /// The link that carries the packets of a lane.
 #[derive(Debug)]
-pub(crate) enum Carrier {
+pub(crate) enum PacketCarrier {
     /// A link of its own.
-    Own { link: Box<Link<Box<Packet>>>, to: NodeId, alarm: Alarm },
+    Own { link: Box<Link<Box<SimulatedPacket>>>, to: NodeId, alarm: EventAlarm },
     /// A terminal's part of a shared return link; both fields are indices.
     Shared { medium: u32, terminal: usize },
 }
 
-impl Lane {
+impl LinkEntry {
     /// Returns the current queue and the counters.
-    pub(crate) fn read<'a>(&'a self, media: &'a [Medium]) -> (Tally, &'a Counters) {
+    pub(crate) fn read<'a>(&'a self, media: &'a [SharedReturnLink]) -> (Tally, &'a PacketCounters) {
         match &self.carrier {
-            Carrier::Own { link, .. } => (link.queued(), link.counters()),
-            Carrier::Shared { medium, terminal } => {
+            PacketCarrier::Own { link, .. } => (link.queued(), link.counters()),
+            PacketCarrier::Shared { medium, terminal } => {
                 let dama = &media[*medium as usize].dama;
                 (dama.queued(*terminal), dama.counters(*terminal))
             }
@@ -43,17 +43,17 @@ impl Lane {
 
 /// A return link shared by terminals.
 #[derive(Debug)]
-pub(crate) struct Medium {
-    pub(crate) dama: Dama<Box<Packet>>,
+pub(crate) struct SharedReturnLink {
+    pub(crate) dama: Dama<Box<SimulatedPacket>>,
     pub(crate) to: NodeId,
-    pub(crate) alarm: Alarm,
+    pub(crate) alarm: EventAlarm,
 }
 
 /// The next hop of a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Hop {
+pub enum RouteHop {
     /// Into a link.
-    Lane(LaneId),
+    Link(LinkId),
     /// To a node without delay: from a satellite that broadcasts to all terminals.
     Node(NodeId),
     /// Through the SLACP session with this gateway, as a whole packet: SLACP as a link layer.
@@ -62,13 +62,13 @@ pub enum Hop {
 
 /// Next hops by destination. A table takes memory for all destinations between its first and its last.
 #[derive(Debug, Default)]
-pub(crate) struct Routes {
+pub(crate) struct RouteTable {
     first: u32,
-    hops: VecDeque<Option<Hop>>,
+    hops: VecDeque<Option<RouteHop>>,
 }
 
-impl Routes {
-    pub(crate) fn set(&mut self, to: NodeId, hop: Hop) {
+impl RouteTable {
+    pub(crate) fn set(&mut self, to: NodeId, hop: RouteHop) {
         if self.hops.is_empty() {
             self.first = to.0;
         }
@@ -83,7 +83,7 @@ impl Routes {
         self.hops[place] = Some(hop);
     }
 
-    fn get(&self, to: NodeId) -> Option<Hop> {
+    fn get(&self, to: NodeId) -> Option<RouteHop> {
         let place = to.0.checked_sub(self.first)?;
         self.hops.get(place as usize).copied().flatten()
     }
@@ -91,10 +91,10 @@ impl Routes {
 
 /// A node. It accepts packets addressed to it and forwards the rest.
 #[derive(Debug, Default)]
-pub(crate) struct Node {
+pub(crate) struct NodeEntry {
     /// Next hops by destination; without an entry, the default applies.
-    pub(crate) routes: Routes,
-    pub(crate) default: Option<Hop>,
+    pub(crate) routes: RouteTable,
+    pub(crate) default: Option<RouteHop>,
     /// The index of its SLACP gateway, if it is one.
     pub(crate) gateway: Option<u32>,
     /// Limits the windows of passing connections, if set.
@@ -103,8 +103,8 @@ pub(crate) struct Node {
     pub(crate) spacer: Option<Box<AckSpacer>>,
 }
 
-impl Node {
-    pub(crate) fn route(&self, to: NodeId) -> Option<Hop> {
+impl NodeEntry {
+    pub(crate) fn route(&self, to: NodeId) -> Option<RouteHop> {
         self.routes.get(to).or(self.default)
     }
 }
@@ -115,8 +115,8 @@ mod tests {
 
     #[test]
     fn a_route_to_the_destination_goes_before_the_default() {
-        let [lane, node] = [Hop::Lane(LaneId(7)), Hop::Node(NodeId(9))];
-        let mut router = Node::default();
+        let [lane, node] = [RouteHop::Link(LinkId(7)), RouteHop::Node(NodeId(9))];
+        let mut router = NodeEntry::default();
         router.routes.set(NodeId(1), lane);
         assert_eq!([0, 1, 2].map(|to| router.route(NodeId(to))), [None, Some(lane), None]);
         router.default = Some(node);
@@ -126,8 +126,8 @@ mod tests {
 
     #[test]
     fn routes_may_come_in_any_order() {
-        let mut routes = Routes::default();
-        let lane = |number| Hop::Lane(LaneId(number));
+        let mut routes = RouteTable::default();
+        let lane = |number| RouteHop::Link(LinkId(number));
         for (to, number) in [(500, 1), (502, 2), (497, 3), (502, 4)] {
             routes.set(NodeId(to), lane(number));
         }

@@ -6,7 +6,7 @@ use tcp::{ByteRange, Ecn, Segment};
 use units::Instant;
 
 use crate::ids::NodeId;
-use crate::slab::Key;
+use crate::slab::SlabKey;
 
 /// Size of an IPv4 header without options, in bytes.
 pub(crate) const IP_HEADER: usize = 20;
@@ -30,7 +30,7 @@ pub(crate) const fn headers_of(ip: IpVersion) -> usize {
 
 /// A simulated IP packet. It is boxed on links, because a link moves its packets several times.
 #[derive(Debug)]
-pub struct Packet {
+pub struct SimulatedPacket {
     /// The sending node.
     pub from: NodeId,
     /// The destination node.
@@ -38,44 +38,45 @@ pub struct Packet {
     /// Version of the IP header or headers.
     pub ip: IpVersion,
     /// The payload of the IP packet.
-    pub body: Body,
+    pub body: PacketBody,
 }
 
-impl Packet {
+impl SimulatedPacket {
     /// Creates a packet with an IPv4 header.
-    pub(crate) fn v4(from: NodeId, to: NodeId, body: Body) -> Self {
+    pub(crate) fn v4(from: NodeId, to: NodeId, body: PacketBody) -> Self {
         Self { from, to, ip: IpVersion::Ipv4, body }
     }
 
     /// Creates a TCP packet to be filled in.
     pub(crate) fn blank() -> Box<Self> {
-        let (source, destination, segment) = (Key::default(), Key::default(), Segment::default());
-        let body = Body::Tcp { source, destination, segment };
+        let (source, destination, segment) =
+            (SlabKey::default(), SlabKey::default(), Segment::default());
+        let body = PacketBody::Tcp { source, destination, segment };
         Box::new(Self { from: NodeId(0), to: NodeId(0), ip: IpVersion::Ipv4, body })
     }
 }
 
 /// The payload of an IP packet.
 #[derive(Debug)]
-pub enum Body {
+pub enum PacketBody {
     /// A segment from one socket to another.
     Tcp {
         /// The sender's socket.
-        source: Key,
+        source: SlabKey,
         /// The receiver's socket.
-        destination: Key,
+        destination: SlabKey,
         /// The segment. Its data is represented by ranges, without any bytes.
         segment: Segment<ByteRange>,
     },
     /// A datagram of a constant-rate application.
-    Cbr(Datagram),
+    Cbr(AppDatagram),
     /// A datagram of a SLACP session.
-    Slacp(Sealed),
+    Slacp(SlacpDatagram),
 }
 
 /// A datagram of a SLACP session, with its real bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Sealed {
+pub struct SlacpDatagram {
     /// The UDP payload.
     pub bytes: Vec<u8>,
     /// True if it belongs to the control channel and carries no new data.
@@ -84,7 +85,7 @@ pub struct Sealed {
     pub overhead: Overhead,
 }
 
-impl Sealed {
+impl SlacpDatagram {
     /// Size on the link, in bytes.
     pub(crate) fn wire_len(&self) -> usize {
         match self.overhead {
@@ -101,7 +102,7 @@ impl Sealed {
 
 /// A UDP datagram without contents.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Datagram {
+pub struct AppDatagram {
     /// The application's index.
     pub app: u32,
     /// The datagram's number within the application.
@@ -114,20 +115,20 @@ pub struct Datagram {
     pub dscp: u8,
 }
 
-impl link::Payload for Box<Packet> {
+impl link::CarriedPacket for Box<SimulatedPacket> {
     #[inline]
     fn wire_len(&self) -> usize {
         let body = match &self.body {
-            Body::Tcp { segment, .. } => segment.wire_len(),
-            Body::Cbr(datagram) => UDP_HEADER + datagram.len as usize,
-            Body::Slacp(sealed) => return sealed.wire_len(),
+            PacketBody::Tcp { segment, .. } => segment.wire_len(),
+            PacketBody::Cbr(datagram) => UDP_HEADER + datagram.len as usize,
+            PacketBody::Slacp(sealed) => return sealed.wire_len(),
         };
         headers_of(self.ip) + body
     }
 
     fn mark_ce(&mut self) -> bool {
         match &mut self.body {
-            Body::Tcp { segment, .. } if segment.ecn != Ecn::NotEct => {
+            PacketBody::Tcp { segment, .. } if segment.ecn != Ecn::NotEct => {
                 segment.ecn = Ecn::Ce;
                 true
             }
@@ -137,8 +138,8 @@ impl link::Payload for Box<Packet> {
 
     fn class(&self) -> TrafficClass {
         match &self.body {
-            Body::Slacp(Sealed { is_control: true, .. }) => TrafficClass::Control,
-            Body::Cbr(datagram) => TrafficClass::of_dscp(datagram.dscp),
+            PacketBody::Slacp(SlacpDatagram { is_control: true, .. }) => TrafficClass::Control,
+            PacketBody::Cbr(datagram) => TrafficClass::of_dscp(datagram.dscp),
             _ => TrafficClass::Bulk,
         }
     }
@@ -146,26 +147,27 @@ impl link::Payload for Box<Packet> {
 
 #[cfg(test)]
 mod tests {
-    use link::Payload as _;
+    use link::CarriedPacket as _;
 
     use super::*;
 
-    fn segment(ecn: Ecn) -> Box<Packet> {
-        let mut packet = Packet::blank();
-        if let Body::Tcp { segment, .. } = &mut packet.body {
+    fn segment(ecn: Ecn) -> Box<SimulatedPacket> {
+        let mut packet = SimulatedPacket::blank();
+        if let PacketBody::Tcp { segment, .. } = &mut packet.body {
             (segment.ecn, segment.payload) = (ecn, ByteRange::new(0..1000));
         }
         packet
     }
 
-    fn sealed(len: usize, overhead: Overhead) -> Body {
-        Body::Slacp(Sealed { bytes: vec![0; len], is_control: true, overhead })
+    fn sealed(len: usize, overhead: Overhead) -> PacketBody {
+        PacketBody::Slacp(SlacpDatagram { bytes: vec![0; len], is_control: true, overhead })
     }
 
     /// A link layer's packet has neither IP and UDP headers nor what only a tunnel needs.
     #[test]
     fn a_link_layer_is_charged_for_its_own_headers_only() {
-        let packet = |overhead| Box::new(Packet::v4(NodeId(0), NodeId(1), sealed(1000, overhead)));
+        let packet =
+            |overhead| Box::new(SimulatedPacket::v4(NodeId(0), NodeId(1), sealed(1000, overhead)));
         assert_eq!(packet(Overhead::LinkLayer).wire_len(), 1000 - 20);
         assert_eq!(packet(Overhead::LinkLayer).class(), TrafficClass::Control);
         assert_eq!(segment(Ecn::NotEct).class(), TrafficClass::Bulk);
@@ -174,9 +176,10 @@ mod tests {
     #[test]
     fn a_link_carries_the_headers_too() {
         assert_eq!(segment(Ecn::NotEct).wire_len(), 20 + 20 + 1000);
-        let datagram = Datagram { app: 0, number: 0, sent_at: Instant::ZERO, len: 1000, dscp: 46 };
-        for body in [Body::Cbr(datagram), sealed(1000, Overhead::Tunnel)] {
-            let packet = Box::new(Packet::v4(NodeId(0), NodeId(1), body));
+        let datagram =
+            AppDatagram { app: 0, number: 0, sent_at: Instant::ZERO, len: 1000, dscp: 46 };
+        for body in [PacketBody::Cbr(datagram), sealed(1000, Overhead::Tunnel)] {
+            let packet = Box::new(SimulatedPacket::v4(NodeId(0), NodeId(1), body));
             assert_eq!(packet.wire_len(), 20 + 8 + 1000);
         }
     }
@@ -196,9 +199,14 @@ mod tests {
     #[test]
     fn a_datagram_s_code_point_decides_its_class() {
         let class = |dscp| {
-            let body =
-                Body::Cbr(Datagram { app: 0, number: 0, sent_at: Instant::ZERO, len: 1, dscp });
-            Box::new(Packet::v4(NodeId(0), NodeId(1), body)).class()
+            let body = PacketBody::Cbr(AppDatagram {
+                app: 0,
+                number: 0,
+                sent_at: Instant::ZERO,
+                len: 1,
+                dscp,
+            });
+            Box::new(SimulatedPacket::v4(NodeId(0), NodeId(1), body)).class()
         };
         let classes = [TrafficClass::Bulk, TrafficClass::Voice, TrafficClass::Stream];
         assert_eq!([0, 46, 34].map(class), classes);
@@ -215,10 +223,10 @@ mod tests {
         ] {
             let mut packet = segment(before);
             assert_eq!(packet.mark_ce(), after.is_some());
-            let Body::Tcp { segment, .. } = packet.body else { unreachable!() };
+            let PacketBody::Tcp { segment, .. } = packet.body else { unreachable!() };
             assert_eq!(segment.ecn, after.unwrap_or(before));
         }
         let body = sealed(100, Overhead::Tunnel);
-        assert!(!Box::new(Packet::v4(NodeId(0), NodeId(1), body)).mark_ce());
+        assert!(!Box::new(SimulatedPacket::v4(NodeId(0), NodeId(1), body)).mark_ce());
     }
 }

@@ -4,43 +4,43 @@ use std::sync::Arc;
 
 use scenario::{CacheSpec, Direction, IpVersion};
 
-use crate::contents::Contents;
+use crate::contents::StreamContents;
 use crate::ids::NodeId;
 
 /// The path of a connection from the client through any gateways to the server: `nodes.len() ==
 /// legs.len() + 1`.
 #[derive(Debug, Clone)]
-pub struct Path {
+pub struct ConnectionPath {
     pub(crate) nodes: Vec<NodeId>,
-    pub(crate) legs: Vec<Leg>,
+    pub(crate) legs: Vec<PathLeg>,
     /// IP version on all TCP segments of the path.
     pub(crate) ip: IpVersion,
     /// If the path ends at a cache: its properties, and the path from there to the server.
     pub(crate) cache: Option<(CacheSpec, Arc<Self>)>,
     /// The data on SLACP segments.
-    pub(crate) contents: Contents,
+    pub(crate) contents: StreamContents,
 }
 
 /// One segment of a split connection, or all of an unsplit one.
 #[derive(Debug, Clone)]
-pub enum Leg {
+pub enum PathLeg {
     /// TCP, with the settings of the end nearer to the client and of the other end.
     Tcp(Arc<tcp::Config>, Arc<tcp::Config>),
     /// A stream of the SLACP session between two gateways, opened by the first.
     Slacp,
 }
 
-impl Path {
+impl ConnectionPath {
     /// Creates an unsplit path.
     pub fn direct(client: NodeId, server: NodeId, ends: [Arc<tcp::Config>; 2]) -> Self {
         let [client_tcp, server_tcp] = ends;
-        let legs = vec![Leg::Tcp(client_tcp, server_tcp)];
+        let legs = vec![PathLeg::Tcp(client_tcp, server_tcp)];
         Self {
             nodes: vec![client, server],
             legs,
             ip: IpVersion::Ipv4,
             cache: None,
-            contents: Contents::Numbers,
+            contents: StreamContents::Numbers,
         }
     }
 
@@ -49,12 +49,12 @@ impl Path {
     /// # Panics
     /// Unless there is one leg more than there are gateways, and the first and the last leg are
     /// TCP.
-    pub fn split(client: NodeId, gateways: &[NodeId], server: NodeId, legs: Vec<Leg>) -> Self {
+    pub fn split(client: NodeId, gateways: &[NodeId], server: NodeId, legs: Vec<PathLeg>) -> Self {
         assert_eq!(legs.len(), gateways.len() + 1, "legs of a path");
         let ends = [legs.first(), legs.last()];
-        assert!(ends.iter().all(|leg| matches!(leg, Some(Leg::Tcp(..)))), "hosts speak TCP");
+        assert!(ends.iter().all(|leg| matches!(leg, Some(PathLeg::Tcp(..)))), "hosts speak TCP");
         let nodes = [&[client], gateways, &[server]].concat();
-        Self { nodes, legs, ip: IpVersion::Ipv4, cache: None, contents: Contents::Numbers }
+        Self { nodes, legs, ip: IpVersion::Ipv4, cache: None, contents: StreamContents::Numbers }
     }
 
     /// Ends the path at a cache, from which `origin` leads to the server.
@@ -67,8 +67,8 @@ impl Path {
     /// opens each of them. SLACP segments are left out.
     pub fn hops(&self, direction: Direction) -> Vec<Arc<Self>> {
         let ends = self.nodes.windows(2).zip(&self.legs);
-        let hop = |(ends, leg): (&[NodeId], &Leg)| {
-            let Leg::Tcp(near, far) = leg else { return None };
+        let hop = |(ends, leg): (&[NodeId], &PathLeg)| {
+            let PathLeg::Tcp(near, far) = leg else { return None };
             let (near, far) = ((ends[0], Arc::clone(near)), (ends[1], Arc::clone(far)));
             let ((from, mine), (to, theirs)) = match direction {
                 Direction::Up => (near, far),
@@ -85,7 +85,7 @@ impl Path {
 
     /// Sets the data that SLACP segments carry, which gateways may compress.
     #[must_use]
-    pub(crate) fn carrying(self, contents: Contents) -> Self {
+    pub(crate) fn carrying(self, contents: StreamContents) -> Self {
         Self { contents, ..self }
     }
 
@@ -104,16 +104,16 @@ mod tests {
     #[test]
     fn a_path_has_a_node_more_than_legs() {
         let [client, hub, server] = [1, 2, 3].map(NodeId);
-        let direct = Path::direct(client, server, tcp());
+        let direct = ConnectionPath::direct(client, server, tcp());
         assert_eq!((direct.nodes, direct.legs.len()), (vec![client, server], 1));
-        let split = Path::split(client, &[hub], server, vec![tcp_leg(), tcp_leg()]);
+        let split = ConnectionPath::split(client, &[hub], server, vec![tcp_leg(), tcp_leg()]);
         assert_eq!((split.nodes, split.legs.len()), (vec![client, hub, server], 2));
     }
 
     #[test]
     fn hops_lead_from_the_sender_on_and_leave_slacp_out() {
-        let legs = vec![tcp_leg(), Leg::Slacp, tcp_leg()];
-        let path = Path::split(NodeId(1), &[NodeId(2), NodeId(3)], NodeId(4), legs);
+        let legs = vec![tcp_leg(), PathLeg::Slacp, tcp_leg()];
+        let path = ConnectionPath::split(NodeId(1), &[NodeId(2), NodeId(3)], NodeId(4), legs);
         let ends = |direction| {
             let hops = path.hops(direction);
             hops.iter().map(|hop| [hop.nodes[0].0, hop.nodes[1].0]).collect::<Vec<_>>()
@@ -121,20 +121,31 @@ mod tests {
         assert_eq!(ends(Direction::Up), [[1, 2], [3, 4]]);
         assert_eq!(ends(Direction::Down), [[4, 3], [2, 1]]);
         let slow = Arc::new(tcp::Config { nagle: true, ..(*tcp()[0]).clone() });
-        let path = Path::direct(NodeId(1), NodeId(2), [Arc::clone(&slow), Arc::clone(&tcp()[1])]);
-        let Leg::Tcp(_, theirs) = &path.hops(Direction::Down)[0].legs[0] else { unreachable!() };
+        let path = ConnectionPath::direct(
+            NodeId(1),
+            NodeId(2),
+            [Arc::clone(&slow), Arc::clone(&tcp()[1])],
+        );
+        let PathLeg::Tcp(_, theirs) = &path.hops(Direction::Down)[0].legs[0] else {
+            unreachable!()
+        };
         assert!(Arc::ptr_eq(theirs, &slow), "settings stay with their node");
     }
 
     #[test]
     #[should_panic(expected = "legs of a path")]
     fn a_gateway_without_a_leg_of_its_own_is_a_mistake() {
-        let _ = Path::split(NodeId(1), &[NodeId(2)], NodeId(3), vec![tcp_leg()]);
+        let _ = ConnectionPath::split(NodeId(1), &[NodeId(2)], NodeId(3), vec![tcp_leg()]);
     }
 
     #[test]
     #[should_panic(expected = "hosts speak TCP")]
     fn a_host_cannot_be_reached_over_slacp() {
-        let _ = Path::split(NodeId(1), &[NodeId(2)], NodeId(3), vec![tcp_leg(), Leg::Slacp]);
+        let _ = ConnectionPath::split(
+            NodeId(1),
+            &[NodeId(2)],
+            NodeId(3),
+            vec![tcp_leg(), PathLeg::Slacp],
+        );
     }
 }

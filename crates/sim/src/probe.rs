@@ -2,42 +2,42 @@
 
 use core::time::Duration;
 
-use tcp::{ByteRange, Payload as _, Segment, SeqNr};
+use tcp::{ByteRange, Segment, SegmentPayload as _, SeqNr};
 use units::Instant;
 
-use crate::ids::{AppId, LaneId};
-use crate::slab::Key;
+use crate::ids::{AppId, LinkId};
+use crate::slab::SlabKey;
 
 /// Maximum number of marks per connection end; later ones are dropped.
 const MARKS: usize = 400_000;
 
 /// All recordings of a run.
 #[derive(Debug, Default)]
-pub struct Probe {
-    pub(crate) every: Option<Duration>,
+pub struct RunRecordings {
+    pub(crate) interval: Option<Duration>,
     /// Recordings of connection ends, in the order in which they were opened.
-    pub senders: Vec<Sender>,
+    pub senders: Vec<SenderRecording>,
     /// Recordings of links.
-    pub links: Vec<Line>,
+    pub links: Vec<LinkRecording>,
 }
 
 /// The recording of one end of a connection.
 #[derive(Debug)]
-pub struct Sender {
+pub struct SenderRecording {
     /// The flow's name, the number of the connection's segment, and `client` or `server`.
     pub label: String,
     pub(crate) app: AppId,
-    pub(crate) socket: Option<Key>,
+    pub(crate) socket: Option<SlabKey>,
     first: Option<SeqNr>,
     /// Periodic samples of its state.
-    pub states: Vec<State>,
+    pub states: Vec<SenderSample>,
     /// Its segments, for a time-sequence graph.
-    pub marks: Vec<Mark>,
+    pub marks: Vec<SegmentMark>,
 }
 
 /// A sample of a sender's state.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct State {
+pub struct SenderSample {
     /// Time of the sample.
     pub at: Instant,
     /// The congestion window, in bytes.
@@ -56,7 +56,7 @@ pub struct State {
 
 /// A data segment sent, or an acknowledgement received.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Mark {
+pub struct SegmentMark {
     /// Time of sending or receipt.
     pub at: Instant,
     /// The kind of event.
@@ -67,7 +67,7 @@ pub struct Mark {
     pub len: u32,
 }
 
-impl Mark {
+impl SegmentMark {
     /// Returns the position after the data, or the next byte expected.
     fn end(&self) -> SeqNr {
         SeqNr::new(self.from).advance(self.len.into())
@@ -97,17 +97,17 @@ pub struct FirstLoss {
 
 /// The recording of one direction of a link.
 #[derive(Debug)]
-pub struct Line {
+pub struct LinkRecording {
     /// Name of the link.
     pub label: String,
-    pub(crate) lane: LaneId,
+    pub(crate) lane: LinkId,
     /// Periodic samples of its load.
-    pub loads: Vec<Load>,
+    pub loads: Vec<LinkSample>,
 }
 
 /// A sample of a link's load.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Load {
+pub struct LinkSample {
     /// Time of the sample.
     pub at: Instant,
     /// Number of packets in the queue.
@@ -118,10 +118,17 @@ pub struct Load {
     pub delivered: u64,
 }
 
-impl Probe {
-    pub(crate) fn watch(&mut self, label: String, app: AppId, socket: Key) -> u32 {
+impl RunRecordings {
+    pub(crate) fn watch(&mut self, label: String, app: AppId, socket: SlabKey) -> u32 {
         let (states, marks) = (Vec::new(), Vec::new());
-        self.senders.push(Sender { label, app, socket: Some(socket), first: None, states, marks });
+        self.senders.push(SenderRecording {
+            label,
+            app,
+            socket: Some(socket),
+            first: None,
+            states,
+            marks,
+        });
         self.senders.len() as u32 - 1
     }
 
@@ -136,7 +143,12 @@ impl Probe {
         let first = *sender.first.get_or_insert(segment.seq);
         if !segment.payload.is_empty() {
             let from = segment.seq.get().wrapping_sub(first.get());
-            sender.mark(Mark { at, kind: MarkKind::Data, from, len: segment.payload.len() as u32 });
+            sender.mark(SegmentMark {
+                at,
+                kind: MarkKind::Data,
+                from,
+                len: segment.payload.len() as u32,
+            });
         }
     }
 
@@ -144,13 +156,13 @@ impl Probe {
         let Some(sender) = self.senders.get_mut(id as usize) else { return };
         if let (Some(first), Some(ack)) = (sender.first, segment.ack) {
             let from = ack.get().wrapping_sub(first.get());
-            sender.mark(Mark { at, kind: MarkKind::Ack, from, len: 0 });
+            sender.mark(SegmentMark { at, kind: MarkKind::Ack, from, len: 0 });
         }
     }
 }
 
-impl Sender {
-    fn mark(&mut self, mark: Mark) {
+impl SenderRecording {
+    fn mark(&mut self, mark: SegmentMark) {
         if self.marks.len() < MARKS {
             self.marks.push(mark);
         }
@@ -163,11 +175,11 @@ impl Sender {
         if self.marks.len() >= MARKS {
             return None;
         }
-        let is_data = |mark: &&Mark| mark.kind == MarkKind::Data;
+        let is_data = |mark: &&SegmentMark| mark.kind == MarkKind::Data;
         let first = self.marks.iter().find(is_data)?;
-        let ends = self.marks.iter().filter(is_data).map(Mark::end);
+        let ends = self.marks.iter().filter(is_data).map(SegmentMark::end);
         let end = ends.reduce(|one, other| if other.is_after(one) { other } else { one })?;
-        let covers = |mark: &&Mark| mark.kind == MarkKind::Ack && !end.is_after(mark.end());
+        let covers = |mark: &&SegmentMark| mark.kind == MarkKind::Ack && !end.is_after(mark.end());
         let last = self.marks.iter().find(covers)?;
         Some(last.at.saturating_since(first.at))
     }
@@ -180,15 +192,15 @@ impl Sender {
         }
         let begin = self.marks.iter().find(|mark| mark.kind == MarkKind::Data)?;
         let mut sent = SeqNr::new(begin.from);
-        let mut is_new = |mark: &Mark| {
+        let mut is_new = |mark: &SegmentMark| {
             let is_new = mark.end().is_after(sent);
             sent = if is_new { mark.end() } else { sent };
             is_new
         };
-        let repeats = |mark: &Mark| mark.kind == MarkKind::Data && !is_new(mark);
+        let repeats = |mark: &SegmentMark| mark.kind == MarkKind::Data && !is_new(mark);
         let at = self.marks.iter().position(repeats)?;
         let first = &self.marks[at];
-        let covers = |mark: &&Mark| mark.kind == MarkKind::Ack && !sent.is_after(mark.end());
+        let covers = |mark: &&SegmentMark| mark.kind == MarkKind::Ack && !sent.is_after(mark.end());
         let recovered = self.marks[at..].iter().find(covers);
         Some(FirstLoss {
             after: first.at.saturating_since(begin.at),
@@ -205,7 +217,7 @@ impl Sender {
 
 #[cfg(test)]
 mod tests {
-    use tcp::Flags;
+    use tcp::HeaderFlags;
 
     use super::*;
 
@@ -217,9 +229,9 @@ mod tests {
         Segment { ack: Some(SeqNr::new(ack)), ..Segment::default() }
     }
 
-    fn watching() -> (Probe, u32) {
-        let mut probe = Probe::default();
-        let id = probe.watch("ftp.1client".into(), AppId(0), Key::default());
+    fn watching() -> (RunRecordings, u32) {
+        let mut probe = RunRecordings::default();
+        let id = probe.watch("ftp.1client".into(), AppId(0), SlabKey::default());
         (probe, id)
     }
 
@@ -228,7 +240,10 @@ mod tests {
         let (mut probe, id) = watching();
         // Before the first segment there is nothing to count from.
         probe.note_arrival(id, Instant::ZERO, &acknowledged(5));
-        let syn = Segment { flags: Flags { syn: true, ..Flags::default() }, ..sent(u32::MAX, 0) };
+        let syn = Segment {
+            flags: HeaderFlags { syn: true, ..HeaderFlags::default() },
+            ..sent(u32::MAX, 0)
+        };
         probe.note_departure(id, Instant::ZERO, &syn);
         assert!(!probe.senders[0].has_sent(), "a SYN is no data");
         probe.note_departure(id, Instant::ZERO, &sent(0, 1000));
@@ -243,7 +258,8 @@ mod tests {
     fn the_time_of_data_ends_with_the_acknowledgement_of_the_last() {
         let (mut probe, id) = watching();
         let at = Instant::from_nanos;
-        let syn = Segment { flags: Flags { syn: true, ..Flags::default() }, ..sent(9, 0) };
+        let syn =
+            Segment { flags: HeaderFlags { syn: true, ..HeaderFlags::default() }, ..sent(9, 0) };
         probe.note_departure(id, at(0), &syn);
         assert_eq!(probe.senders[0].data_time(), None, "a SYN is no data");
         probe.note_departure(id, at(10), &sent(10, 1000));
@@ -261,7 +277,8 @@ mod tests {
     fn the_first_loss_is_the_first_repetition() {
         let (mut probe, id) = watching();
         let at = Instant::from_nanos;
-        let syn = Segment { flags: Flags { syn: true, ..Flags::default() }, ..sent(9, 0) };
+        let syn =
+            Segment { flags: HeaderFlags { syn: true, ..HeaderFlags::default() }, ..sent(9, 0) };
         probe.note_departure(id, at(0), &syn);
         for (time, seq) in [(10, 10), (20, 1010), (25, 2010)] {
             assert_eq!(probe.senders[0].first_loss(), None);

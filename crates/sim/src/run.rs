@@ -7,40 +7,40 @@ mod tests;
 
 use core::time::Duration;
 
-use scenario::Case;
+use scenario::ScenarioCase;
 use units::{ByteCount, Instant};
 
-use crate::ids::{AppId, LaneId, NodeId};
-use crate::metric::{self, Capacities, LinkUse, Metric};
-use crate::world::{Charged, World};
-use applications::Applications;
-use network::{Lanes, Network, Nodes};
+use crate::ids::{AppId, LinkId, NodeId};
+use crate::metric::{self, LinkCapacities, LinkUse, MetricValue};
+use crate::world::{ChargedBytes, World};
+use applications::AppStarter;
+use network::{HopLinks, NetworkBuilder, NodesByRole};
 
 /// A case with a seed, ready to run.
 #[derive(Debug)]
-pub struct Run {
+pub struct SimulationRun {
     /// The network and everything on it.
     pub world: World,
     end: Instant,
     flows: Vec<(String, Vec<AppId>)>,
     /// The hop's links: forward, return, and the shapers.
-    lanes: Lanes,
-    capacities: Capacities,
-    nodes: Nodes,
+    lanes: HopLinks,
+    capacities: LinkCapacities,
+    nodes: NodesByRole,
 }
 
-impl Run {
+impl SimulationRun {
     /// Builds the world of a case. The same seed gives the same run.
-    pub fn new(case: &Case, seed: u64) -> Self {
+    pub fn new(case: &ScenarioCase, seed: u64) -> Self {
         let mut world = World::new(seed);
         world.sample_every(case.sample);
-        let (nodes, lanes) = Network::lay(case, &mut world);
+        let (nodes, lanes) = NetworkBuilder::build(case, &mut world);
         for (label, lanes) in [("forward", &lanes.forward), ("return", &lanes.ret)] {
             if let [only] = lanes[..] {
                 world.watch_lane(label.to_owned(), only);
             }
         }
-        let flows = Applications { case, nodes: &nodes }.start(&mut world);
+        let flows = AppStarter { case, nodes: &nodes }.start(&mut world);
         let capacities = metric::capacities(case);
         Self { world, end: Instant::ZERO + case.time, flows, lanes, capacities, nodes }
     }
@@ -83,14 +83,14 @@ impl Run {
     }
 
     /// Returns the metrics, in an order that depends only on the scenario.
-    pub fn metrics(&self) -> Vec<Metric> {
+    pub fn metrics(&self) -> Vec<MetricValue> {
         let mut all = Vec::new();
         for (name, apps) in &self.flows {
-            let tallies: Vec<_> = apps.iter().map(|app| self.world.tally(*app)).collect();
+            let tallies: Vec<_> = apps.iter().map(|app| self.world.app_stats(*app)).collect();
             all.extend(metric::flow_metrics(name, &tallies));
             all.extend(self.of_sender(name, apps));
         }
-        let Lanes { forward, ret, shapers } = &self.lanes;
+        let HopLinks { forward, ret, shapers } = &self.lanes;
         let links = [("forward", forward), ("return", ret), ("shaper", shapers)];
         let offered = self.capacities.offered(Duration::ZERO, self.world.busy_time());
         for ((of, lanes), capacity) in links.into_iter().zip(offered) {
@@ -104,12 +104,12 @@ impl Run {
 
     /// Returns the cost of SLACP's datagrams, as links charged it and as in a secure tunnel; empty if
     /// there were no datagrams.
-    fn of_slacp(&self) -> Vec<Metric> {
+    fn of_slacp(&self) -> Vec<MetricValue> {
         let hubs = self.nodes.platforms.iter().map(|platform| platform.hub);
         let gateways = self.nodes.terminals.iter().copied().chain(hubs);
         let charged: Vec<_> = gateways.map(|node| self.world.charged(node)).collect();
-        let sum = |of: fn(&Charged) -> u64| charged.iter().map(of).sum::<u64>() as f64;
-        let metric = |name, value| Metric::new("slacp", name, value);
+        let sum = |of: fn(&ChargedBytes) -> u64| charged.iter().map(of).sum::<u64>() as f64;
+        let metric = |name, value| MetricValue::new("slacp", name, value);
         let all = vec![
             metric("datagrams", sum(|charged| charged.packets)),
             metric("link-bytes", sum(|charged| charged.link)),
@@ -119,7 +119,7 @@ impl Run {
     }
 
     /// Returns the metrics of a flow's last recorded sender on a host.
-    fn of_sender(&self, flow: &str, apps: &[AppId]) -> Vec<Metric> {
+    fn of_sender(&self, flow: &str, apps: &[AppId]) -> Vec<MetricValue> {
         // The server's end is on the last segment of the connection.
         let last = |of: &dyn Fn(&AppId) -> bool| {
             let mut latest_first = self.world.probe().senders.iter().rev();
@@ -130,11 +130,11 @@ impl Run {
         all.extend(metric::segment_metrics(flow, sender));
         let times = apps.iter().filter_map(|app| last(&|of| of == app)?.data_time());
         let time = stats::median(&times.map(|time| time.as_secs_f64()).collect::<Vec<_>>());
-        all.extend(time.map(|time| Metric::new(flow, "data-time-median-s", time)));
+        all.extend(time.map(|time| MetricValue::new(flow, "data-time-median-s", time)));
         all
     }
 
-    fn of_links(&self, of: &str, lanes: &[LaneId], capacity: ByteCount) -> Vec<Metric> {
+    fn of_links(&self, of: &str, lanes: &[LinkId], capacity: ByteCount) -> Vec<MetricValue> {
         let mut used = LinkUse::new(capacity);
         for lane in lanes {
             used.add(self.world.counters(*lane), self.world.peak_queue(*lane));

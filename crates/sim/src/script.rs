@@ -3,16 +3,16 @@
 use core::time::Duration;
 use std::collections::VecDeque;
 
-use pep::relay::Side;
-use tcp::{Abort, ByteRange, Connection, Event, State};
+use pep::relay::LegSide;
+use tcp::{AbortReason, ByteRange, Connection, ConnectionEvent, TcpState};
 use units::Instant;
 
-use crate::agenda::Alarm;
-use crate::slab::Key;
+use crate::agenda::EventAlarm;
+use crate::slab::SlabKey;
 
 /// A step of a host's script. The next one begins when this one is done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Act {
+pub enum ScriptStep {
     /// Writes this many bytes, as fast as the connection accepts them.
     Write(u64),
     /// Waits until it has read this many bytes in total.
@@ -34,9 +34,9 @@ pub enum Act {
 
 /// The behaviour of a host on its connection.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Script {
+pub struct HostScript {
     /// The steps, in order. The rest is skipped if the connection fails.
-    pub acts: Vec<Act>,
+    pub acts: Vec<ScriptStep>,
     /// Makes a slow reader: the maximum number of bytes per read, and the pause between reads. By
     /// default all data is read as it arrives.
     pub slow: Option<(usize, Duration)>,
@@ -44,9 +44,9 @@ pub struct Script {
 
 /// The behaviour of a server when a client connects.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Answer {
+pub enum ServerBehaviour {
     /// It accepts, and follows the script.
-    Accept(Script),
+    Accept(HostScript),
     /// No process listens: the SYN is answered with a RST.
     Refuse,
     /// The server is switched off and does not answer.
@@ -55,7 +55,7 @@ pub enum Answer {
 
 /// The state that one end of a connection has reached.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Ending {
+pub struct EndpointState {
     /// True once the handshake was complete.
     pub is_connected: bool,
     /// Number of bytes written.
@@ -72,10 +72,10 @@ pub struct Ending {
     /// True once it, or its socket after [`Act::Close`], has reset the connection.
     pub has_reset: bool,
     /// The failure of the connection, unless it was its own reset.
-    pub failure: Option<Abort>,
+    pub failure: Option<AbortReason>,
 }
 
-impl Ending {
+impl EndpointState {
     /// Returns true when nothing more can happen at this end.
     pub fn is_over(&self) -> bool {
         self.has_reset || self.failure.is_some() || (self.has_finished && self.has_ended)
@@ -84,11 +84,11 @@ impl Ending {
 
 /// One end of a scripted connection.
 #[derive(Debug, Default)]
-pub(crate) struct Host {
-    acts: VecDeque<Act>,
+pub(crate) struct ScriptedHost {
+    acts: VecDeque<ScriptStep>,
     slow: Option<(usize, Duration)>,
-    pub(crate) socket: Option<Key>,
-    pub(crate) ending: Ending,
+    pub(crate) socket: Option<SlabKey>,
+    pub(crate) ending: EndpointState,
     /// Bytes left of the current [`Act::Write`].
     to_write: u64,
     /// End of the current [`Act::Pause`].
@@ -99,11 +99,11 @@ pub(crate) struct Host {
     peer_has_finished: bool,
     has_closed: bool,
     has_stopped_reading: bool,
-    pub(crate) alarm: Alarm,
+    pub(crate) alarm: EventAlarm,
 }
 
-impl Host {
-    fn new(script: Script) -> Self {
+impl ScriptedHost {
+    fn new(script: HostScript) -> Self {
         Self { acts: script.acts.into(), slow: script.slow, ..Self::default() }
     }
 
@@ -115,29 +115,29 @@ impl Host {
     ) -> Option<Instant> {
         while let Some(event) = tcp.poll_event() {
             match event {
-                Event::Connected => self.ending.is_connected = true,
-                Event::Finished => self.peer_has_finished = true,
-                Event::Aborted(Abort::Local) => {}
-                Event::Aborted(abort) => self.ending.failure = Some(abort),
+                ConnectionEvent::Connected => self.ending.is_connected = true,
+                ConnectionEvent::Finished => self.peer_has_finished = true,
+                ConnectionEvent::Aborted(AbortReason::Local) => {}
+                ConnectionEvent::Aborted(abort) => self.ending.failure = Some(abort),
                 _ => {}
             }
         }
         self.read(now, tcp);
-        while self.goes_on() && self.act(now, tcp) {}
-        let reads = !self.has_let_go() && !self.has_stopped_reading;
+        while self.is_following_script() && self.act(now, tcp) {}
+        let reads = !self.has_released_socket() && !self.has_stopped_reading;
         let has_more = self.slow.is_some() && tcp.readable() > 0 && reads;
         let next_read = has_more.then_some(self.next_read);
-        self.paused_until.filter(|_| self.goes_on()).into_iter().chain(next_read).min()
+        self.paused_until.filter(|_| self.is_following_script()).into_iter().chain(next_read).min()
     }
 
     /// Returns true while it follows its script.
-    fn goes_on(&self) -> bool {
+    fn is_following_script(&self) -> bool {
         self.ending.failure.is_none() && !self.ending.has_reset
     }
 
     /// Returns true if the socket is no longer in use: it was closed or reset, or it failed and the
     /// host has stopped reading.
-    pub(crate) fn has_let_go(&self) -> bool {
+    pub(crate) fn has_released_socket(&self) -> bool {
         let is_left = self.has_stopped_reading && self.ending.failure.is_some();
         self.has_closed || self.ending.has_reset || is_left
     }
@@ -172,23 +172,23 @@ impl Host {
     fn act(&mut self, now: Instant, tcp: &mut Connection<ByteRange>) -> bool {
         let Some(act) = self.acts.front().copied() else { return false };
         let is_done = match act {
-            Act::Write(bytes) => self.write(bytes, tcp),
-            Act::AwaitBytes(bytes) => self.ending.read >= bytes || self.ending.has_ended,
-            Act::AwaitEnd => self.ending.has_ended,
-            Act::Pause(pause) => now >= *self.paused_until.get_or_insert(now + pause),
-            Act::StopReading => {
+            ScriptStep::Write(bytes) => self.write(bytes, tcp),
+            ScriptStep::AwaitBytes(bytes) => self.ending.read >= bytes || self.ending.has_ended,
+            ScriptStep::AwaitEnd => self.ending.has_ended,
+            ScriptStep::Pause(pause) => now >= *self.paused_until.get_or_insert(now + pause),
+            ScriptStep::StopReading => {
                 self.has_stopped_reading = true;
                 true
             }
             // A server gets a connection from accept(2) only after the handshake.
-            _ if matches!(tcp.state(), State::Listen | State::SynReceived) => false,
+            _ if matches!(tcp.state(), TcpState::Listen | TcpState::SynReceived) => false,
             // A CLOSE in SYN-SENT would delete the connection (RFC 9293 §3.10.4).
-            Act::Finish | Act::Close if tcp.state() == State::SynSent => false,
-            Act::Finish => {
+            ScriptStep::Finish | ScriptStep::Close if tcp.state() == TcpState::SynSent => false,
+            ScriptStep::Finish => {
                 self.finish(tcp);
                 true
             }
-            Act::Close => {
+            ScriptStep::Close => {
                 self.has_closed = true;
                 if tcp.readable() > 0 {
                     self.reset(now, tcp);
@@ -197,7 +197,7 @@ impl Host {
                 }
                 true
             }
-            Act::Reset => {
+            ScriptStep::Reset => {
                 self.reset(now, tcp);
                 true
             }
@@ -234,31 +234,31 @@ impl Host {
 
 /// A connection between two scripted hosts.
 #[derive(Debug)]
-pub(crate) struct Scripted {
+pub(crate) struct ScriptedConnection {
     /// Indexed by side.
-    pub(crate) hosts: [Host; 2],
-    pub(crate) answer: Answering,
+    pub(crate) hosts: [ScriptedHost; 2],
+    pub(crate) answer: KernelReaction,
 }
 
 /// The reaction of the server's kernel to segments.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Answering {
+pub(crate) enum KernelReaction {
     Accepts,
     Refuses,
     Ignores,
 }
 
-impl Scripted {
-    pub(crate) fn new(client: Script, server: Answer) -> Self {
+impl ScriptedConnection {
+    pub(crate) fn new(client: HostScript, server: ServerBehaviour) -> Self {
         let (server, answer) = match server {
-            Answer::Accept(script) => (script, Answering::Accepts),
-            Answer::Refuse => (Script::default(), Answering::Refuses),
-            Answer::Silence => (Script::default(), Answering::Ignores),
+            ServerBehaviour::Accept(script) => (script, KernelReaction::Accepts),
+            ServerBehaviour::Refuse => (HostScript::default(), KernelReaction::Refuses),
+            ServerBehaviour::Silence => (HostScript::default(), KernelReaction::Ignores),
         };
-        Self { hosts: [client, server].map(Host::new), answer }
+        Self { hosts: [client, server].map(ScriptedHost::new), answer }
     }
 
-    pub(crate) fn host(&mut self, side: Side) -> &mut Host {
+    pub(crate) fn host(&mut self, side: LegSide) -> &mut ScriptedHost {
         &mut self.hosts[side as usize]
     }
 }
@@ -270,19 +270,19 @@ mod tests {
 
     /// Two hosts over an ideal wire.
     struct Pair {
-        hosts: [Host; 2],
+        hosts: [ScriptedHost; 2],
         tcp: [Connection<ByteRange>; 2],
         /// When each wants to be called again.
         next: [Option<Instant>; 2],
     }
 
     impl Pair {
-        fn new(client: Vec<Act>, server: Vec<Act>) -> Self {
-            Self::with_scripts([client, server].map(|acts| Script { acts, slow: None }))
+        fn new(client: Vec<ScriptStep>, server: Vec<ScriptStep>) -> Self {
+            Self::with_scripts([client, server].map(|acts| HostScript { acts, slow: None }))
         }
 
-        fn with_scripts([client, server]: [Script; 2]) -> Self {
-            let scripted = Scripted::new(client, Answer::Accept(server));
+        fn with_scripts([client, server]: [HostScript; 2]) -> Self {
+            let scripted = ScriptedConnection::new(client, ServerBehaviour::Accept(server));
             Self { hosts: scripted.hosts, tcp: ends(), next: [None; 2] }
         }
 
@@ -296,16 +296,22 @@ mod tests {
             }
         }
 
-        fn endings(&self) -> [Ending; 2] {
+        fn endings(&self) -> [EndpointState; 2] {
             self.hosts.each_ref().map(|host| host.ending)
         }
     }
 
     #[test]
     fn acts_are_done_one_after_the_other() {
-        let pause = Act::Pause(Duration::from_millis(10));
-        let client = vec![Act::Write(300), pause, Act::Write(200), Act::Finish];
-        let server = vec![Act::AwaitBytes(500), Act::Write(70), Act::AwaitEnd, Act::Finish];
+        let pause = ScriptStep::Pause(Duration::from_millis(10));
+        let client =
+            vec![ScriptStep::Write(300), pause, ScriptStep::Write(200), ScriptStep::Finish];
+        let server = vec![
+            ScriptStep::AwaitBytes(500),
+            ScriptStep::Write(70),
+            ScriptStep::AwaitEnd,
+            ScriptStep::Finish,
+        ];
         let mut pair = Pair::new(client, server);
         pair.run(1);
         assert_eq!(pair.endings().map(|end| end.read), [0, 300]);
@@ -314,14 +320,14 @@ mod tests {
         assert_eq!(pair.endings().map(|end| end.read), [0, 300]);
         pair.run(11);
         assert_eq!(pair.endings().map(|end| (end.written, end.read)), [(500, 70), (70, 500)]);
-        assert!(pair.endings().iter().all(Ending::is_over));
+        assert!(pair.endings().iter().all(EndpointState::is_over));
         assert_eq!(pair.next, [None; 2]);
     }
 
     #[test]
     fn awaiting_bytes_that_never_come_ends_with_the_peer_s_data() {
-        let server = vec![Act::AwaitBytes(500), Act::Write(9), Act::Finish];
-        let mut pair = Pair::new(vec![Act::Write(20), Act::Finish], server);
+        let server = vec![ScriptStep::AwaitBytes(500), ScriptStep::Write(9), ScriptStep::Finish];
+        let mut pair = Pair::new(vec![ScriptStep::Write(20), ScriptStep::Finish], server);
         pair.run(1);
         assert_eq!(pair.endings().map(|end| end.read), [9, 20]);
     }
@@ -329,13 +335,14 @@ mod tests {
     #[test]
     fn a_slow_reader_takes_its_share_at_each_turn_and_sees_the_end_last() {
         let slow = Some((100, Duration::from_millis(10)));
-        let reader = Script { acts: vec![Act::AwaitEnd, Act::Finish], slow };
-        let writer = Script { acts: vec![Act::Write(250), Act::Finish], slow: None };
+        let reader = HostScript { acts: vec![ScriptStep::AwaitEnd, ScriptStep::Finish], slow };
+        let writer =
+            HostScript { acts: vec![ScriptStep::Write(250), ScriptStep::Finish], slow: None };
         let mut pair = Pair::with_scripts([writer, reader]);
         let mut seen = Vec::new();
         for ms in [1, 11, 21, 31] {
             pair.run(ms);
-            let Ending { read, has_ended, .. } = pair.endings()[1];
+            let EndpointState { read, has_ended, .. } = pair.endings()[1];
             seen.push((read, has_ended, pair.next[1]));
         }
         let (soon, later) = (Some(at_ms(11)), Some(at_ms(21)));
@@ -346,8 +353,11 @@ mod tests {
 
     #[test]
     fn closing_after_everything_was_read_is_orderly() {
-        let server = vec![Act::AwaitEnd, Act::Close];
-        let mut pair = Pair::new(vec![Act::Write(20), Act::Finish, Act::AwaitEnd], server);
+        let server = vec![ScriptStep::AwaitEnd, ScriptStep::Close];
+        let mut pair = Pair::new(
+            vec![ScriptStep::Write(20), ScriptStep::Finish, ScriptStep::AwaitEnd],
+            server,
+        );
         pair.run(1);
         assert!(pair.endings().iter().all(|end| end.is_over() && !end.has_reset));
     }
@@ -355,45 +365,57 @@ mod tests {
     /// RFC 2525 §2.17: data that nobody reads any more is answered with a RST.
     #[test]
     fn closing_with_unread_data_or_before_it_comes_resets_the_connection() {
-        let pause = Act::Pause(Duration::from_millis(10));
+        let pause = ScriptStep::Pause(Duration::from_millis(10));
         let slow = Some((1, Duration::from_secs(1)));
-        let unread = Script { acts: vec![Act::AwaitBytes(1), Act::Close], slow };
-        let early = Script { acts: vec![Act::Close], slow: None };
+        let unread = HostScript { acts: vec![ScriptStep::AwaitBytes(1), ScriptStep::Close], slow };
+        let early = HostScript { acts: vec![ScriptStep::Close], slow: None };
         for server in [unread, early] {
-            let acts = vec![pause, Act::Write(500), Act::AwaitEnd];
-            let mut pair = Pair::with_scripts([Script { acts, slow: None }, server]);
+            let acts = vec![pause, ScriptStep::Write(500), ScriptStep::AwaitEnd];
+            let mut pair = Pair::with_scripts([HostScript { acts, slow: None }, server]);
             pair.run(1);
             pair.run(11);
             let [client, server] = pair.endings();
             assert!(server.has_reset && server.is_over(), "{server:?}");
-            assert_eq!((client.failure, server.failure), (Some(Abort::Reset), None));
+            assert_eq!((client.failure, server.failure), (Some(AbortReason::Reset), None));
         }
     }
 
     #[test]
     fn what_left_before_a_reset_is_read_and_what_had_not_left_is_lost() {
-        let pause = Act::Pause(Duration::from_millis(10));
-        let server = vec![Act::StopReading, Act::Write(900), pause, Act::Write(70), Act::Close];
-        let client = vec![Act::Write(500), pause, Act::AwaitEnd];
+        let pause = ScriptStep::Pause(Duration::from_millis(10));
+        let server = vec![
+            ScriptStep::StopReading,
+            ScriptStep::Write(900),
+            pause,
+            ScriptStep::Write(70),
+            ScriptStep::Close,
+        ];
+        let client = vec![ScriptStep::Write(500), pause, ScriptStep::AwaitEnd];
         let mut pair = Pair::new(client, server);
         pair.run(1);
         pair.run(11);
         let [client, server] = pair.endings();
         assert!(server.has_reset, "it had not read the request");
         assert_eq!((server.read, server.written, server.sent), (0, 970, 900));
-        assert_eq!((client.read, client.failure), (900, Some(Abort::Reset)));
+        assert_eq!((client.read, client.failure), (900, Some(AbortReason::Reset)));
     }
 
     #[test]
     fn after_a_reset_the_rest_of_the_script_is_dropped_on_both_sides() {
-        let pause = Act::Pause(Duration::from_millis(10));
-        let client = vec![Act::Write(5), Act::AwaitBytes(1), Act::Reset, Act::Write(7)];
-        let mut pair = Pair::new(client, vec![Act::Write(1), pause, Act::Write(1000)]);
+        let pause = ScriptStep::Pause(Duration::from_millis(10));
+        let client = vec![
+            ScriptStep::Write(5),
+            ScriptStep::AwaitBytes(1),
+            ScriptStep::Reset,
+            ScriptStep::Write(7),
+        ];
+        let mut pair =
+            Pair::new(client, vec![ScriptStep::Write(1), pause, ScriptStep::Write(1000)]);
         pair.run(1);
         pair.run(11);
         let [client, server] = pair.endings();
         assert_eq!((client.written, client.has_reset, client.failure), (5, true, None));
-        assert_eq!((server.written, server.failure), (1, Some(Abort::Reset)));
+        assert_eq!((server.written, server.failure), (1, Some(AbortReason::Reset)));
         assert!(client.is_over() && server.is_over());
         assert_eq!(pair.next, [None; 2], "a pause that nobody waits for");
     }
@@ -401,9 +423,9 @@ mod tests {
     #[test]
     fn a_client_that_finishes_at_once_waits_for_the_handshake() {
         let (mut host, mut tcp) =
-            (Host::new(Script { acts: vec![Act::Finish], slow: None }), ends());
+            (ScriptedHost::new(HostScript { acts: vec![ScriptStep::Finish], slow: None }), ends());
         assert_eq!(tcp[0].poll_transmit(at_ms(0)).map(|syn| syn.flags.syn), Some(true));
         host.serve(at_ms(0), &mut tcp[0]);
-        assert_eq!((host.ending.has_finished, tcp[0].state()), (false, State::SynSent));
+        assert_eq!((host.ending.has_finished, tcp[0].state()), (false, TcpState::SynSent));
     }
 }

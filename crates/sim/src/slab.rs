@@ -3,12 +3,12 @@
 /// Identifies an item of a slab: its index, and a generation that distinguishes it from earlier
 /// items there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
-pub struct Key {
+pub struct SlabKey {
     index: u32,
     generation: u32,
 }
 
-impl Key {
+impl SlabKey {
     /// The index, which is reused when the item is gone.
     pub const fn index(self) -> u32 {
         self.index
@@ -18,45 +18,45 @@ impl Key {
 /// A vector that reuses free indices with new keys.
 #[derive(Debug)]
 pub(crate) struct Slab<T> {
-    places: Vec<(u32, Option<T>)>,
+    slots: Vec<(u32, Option<T>)>,
     free: Vec<u32>,
 }
 
 impl<T> Slab<T> {
     pub(crate) fn new() -> Self {
-        Self { places: Vec::new(), free: Vec::new() }
+        Self { slots: Vec::new(), free: Vec::new() }
     }
 
     /// Inserts the item that `make` creates from its key.
-    pub(crate) fn insert(&mut self, make: impl FnOnce(Key) -> T) -> Key {
+    pub(crate) fn insert(&mut self, make: impl FnOnce(SlabKey) -> T) -> SlabKey {
         let index = self.free.pop().unwrap_or_else(|| {
-            self.places.push((0, None));
-            self.places.len() as u32 - 1
+            self.slots.push((0, None));
+            self.slots.len() as u32 - 1
         });
-        let (generation, place) = &mut self.places[index as usize];
-        let key = Key { index, generation: *generation };
+        let (generation, place) = &mut self.slots[index as usize];
+        let key = SlabKey { index, generation: *generation };
         *place = Some(make(key));
         key
     }
 
     #[inline]
-    pub(crate) fn get(&self, key: Key) -> Option<&T> {
-        match self.places.get(key.index as usize) {
+    pub(crate) fn get(&self, key: SlabKey) -> Option<&T> {
+        match self.slots.get(key.index as usize) {
             Some((generation, Some(thing))) if *generation == key.generation => Some(thing),
             _ => None,
         }
     }
 
     #[inline]
-    pub(crate) fn get_mut(&mut self, key: Key) -> Option<&mut T> {
-        match self.places.get_mut(key.index as usize) {
+    pub(crate) fn get_mut(&mut self, key: SlabKey) -> Option<&mut T> {
+        match self.slots.get_mut(key.index as usize) {
             Some((generation, Some(thing))) if *generation == key.generation => Some(thing),
             _ => None,
         }
     }
 
-    pub(crate) fn remove(&mut self, key: Key) -> Option<T> {
-        let (generation, place) = self.places.get_mut(key.index as usize)?;
+    pub(crate) fn remove(&mut self, key: SlabKey) -> Option<T> {
+        let (generation, place) = self.slots.get_mut(key.index as usize)?;
         if *generation != key.generation {
             return None;
         }
@@ -67,9 +67,9 @@ impl<T> Slab<T> {
     }
 
     /// Returns all items with their keys, by index.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (Key, &T)> {
-        self.places.iter().zip(0..).filter_map(|((generation, place), index)| {
-            Some((Key { index, generation: *generation }, place.as_ref()?))
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (SlabKey, &T)> {
+        self.slots.iter().zip(0..).filter_map(|((generation, place), index)| {
+            Some((SlabKey { index, generation: *generation }, place.as_ref()?))
         })
     }
 }
@@ -103,7 +103,7 @@ mod tests {
         ) {
             let mut slab = Slab::new();
             // Every key ever given out, with its item while there is one.
-            let mut model: Vec<(Key, Option<usize>)> = Vec::new();
+            let mut model: Vec<(SlabKey, Option<usize>)> = Vec::new();
             for (number, step) in steps.into_iter().enumerate() {
                 match step {
                     Step::Insert => {

@@ -1,46 +1,46 @@
 //! One end of a TCP connection, and its owner.
 
-use pep::relay::Side;
+use pep::relay::LegSide;
 use scenario::IpVersion;
 use tcp::{ByteRange, Connection};
 
-use crate::agenda::Alarm;
+use crate::agenda::EventAlarm;
 use crate::ids::NodeId;
-use crate::slab::Key;
+use crate::slab::SlabKey;
 use crate::talk;
 
 #[derive(Debug)]
-pub(crate) struct Socket {
+pub(crate) struct SimulatedSocket {
     pub(crate) tcp: Connection<ByteRange>,
     pub(crate) node: NodeId,
-    pub(crate) peer: Key,
+    pub(crate) peer: SlabKey,
     pub(crate) peer_node: NodeId,
     /// The IP headers of its packets.
     pub(crate) ip: IpVersion,
-    pub(crate) owner: Owner,
-    pub(crate) alarm: Alarm,
+    pub(crate) owner: SocketOwner,
+    pub(crate) alarm: EventAlarm,
     /// Its index in the probe, if it is recorded.
     pub(crate) watched: Option<u32>,
 }
 
 /// The part of the simulator that reads from and writes to a socket.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Owner {
+pub(crate) enum SocketOwner {
     /// An application, at one end of its conversation.
-    Talk(Key, talk::Side),
+    Talk(SlabKey, talk::ConversationSide),
     /// A host that follows a script.
-    Script(Key, Side),
+    Script(SlabKey, LegSide),
     /// A split connection at a gateway.
-    Split(Key),
+    Split(SlabKey),
     /// A switched-off host: segments that arrive are ignored.
-    Nobody,
+    Unattended,
 }
 
 /// The two hosts of a connection.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Hosts {
+pub(crate) enum ConnectionHosts {
     /// Applications in conversation.
-    Talk(Key),
+    Talk(SlabKey),
     /// Hosts that follow a script.
-    Script(Key),
+    Script(SlabKey),
 }

@@ -2,26 +2,26 @@
 
 use std::sync::Arc;
 
-use compression::Coded;
-use pep::relay::{Failure, Relay, Side};
-use tcp::{ByteRange, Connection, Event};
+use compression::CodedStream;
+use pep::relay::{LegFailure, LegSide, Relay};
+use tcp::{ByteRange, Connection, ConnectionEvent};
 use units::Instant;
 
-use crate::agenda::Alarm;
-use crate::path::Path;
-use crate::slab::Key;
-use crate::socket::Hosts;
+use crate::agenda::EventAlarm;
+use crate::path::ConnectionPath;
+use crate::slab::SlabKey;
+use crate::socket::ConnectionHosts;
 
 /// The gateway's end of a leg.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum LegEnd {
-    Tcp(Key),
+    Tcp(SlabKey),
     Stream(slacp::SessionId, slacp::StreamId),
 }
 
 /// One of the two legs, and the data read from it.
 #[derive(Default)]
-pub(crate) struct Leg {
+pub(crate) struct SplitLeg {
     /// `None` until it is opened, and after it was closed.
     pub(crate) end: Option<LegEnd>,
     /// Data read but not yet written to the other leg.
@@ -31,21 +31,21 @@ pub(crate) struct Leg {
     /// True once the TCP peer's FIN has arrived.
     pub(crate) is_ended: bool,
     /// The failure of the leg's connection or stream.
-    pub(crate) failure: Option<Failure>,
+    pub(crate) failure: Option<LegFailure>,
     /// A failure that has not been reported to the relay yet.
-    pub(crate) unhandled: Option<Failure>,
+    pub(crate) unhandled: Option<LegFailure>,
     /// Compresses and decompresses the data of a stream.
-    pub(crate) coded: Option<Box<Coded>>,
+    pub(crate) coded: Option<Box<CodedStream>>,
 }
 
-impl Leg {
+impl SplitLeg {
     /// Processes the events of the leg's connection.
     pub(crate) fn take_events(&mut self, tcp: &mut Connection<ByteRange>) {
         while let Some(event) = tcp.poll_event() {
             match event {
-                Event::Finished => self.is_ended = true,
-                Event::Aborted(abort) => {
-                    self.failure = Some(Failure::of_connection(abort, self.is_ended));
+                ConnectionEvent::Finished => self.is_ended = true,
+                ConnectionEvent::Aborted(abort) => {
+                    self.failure = Some(LegFailure::of_connection(abort, self.is_ended));
                     self.unhandled = self.failure;
                 }
                 _ => {}
@@ -56,7 +56,7 @@ impl Leg {
 
 /// The progress of a split connection.
 #[derive(Debug)]
-pub(crate) enum Stage {
+pub(crate) enum SplitStage {
     /// The client's handshake is not complete.
     Accepting,
     /// The client is connected, but there is no session yet in which to open a stream.
@@ -67,41 +67,41 @@ pub(crate) enum Stage {
     Relaying,
 }
 
-pub(crate) struct Split {
-    pub(crate) path: Arc<Path>,
+pub(crate) struct SplitConnection {
+    pub(crate) path: Arc<ConnectionPath>,
     /// The gateway's index on the path.
     pub(crate) at: usize,
-    pub(crate) hosts: Hosts,
-    pub(crate) stage: Stage,
+    pub(crate) hosts: ConnectionHosts,
+    pub(crate) stage: SplitStage,
     pub(crate) relay: Relay,
     /// Indexed by [`Side`].
-    pub(crate) legs: [Leg; 2],
-    pub(crate) alarm: Alarm,
+    pub(crate) legs: [SplitLeg; 2],
+    pub(crate) alarm: EventAlarm,
 }
 
-impl Split {
-    pub(crate) fn new(path: &Arc<Path>, at: usize, hosts: Hosts) -> Self {
+impl SplitConnection {
+    pub(crate) fn new(path: &Arc<ConnectionPath>, at: usize, hosts: ConnectionHosts) -> Self {
         Self {
             path: Arc::clone(path),
             at,
             hosts,
-            stage: Stage::Accepting,
+            stage: SplitStage::Accepting,
             relay: Relay::early(),
-            legs: [Leg::default(), Leg::default()],
-            alarm: Alarm::default(),
+            legs: [SplitLeg::default(), SplitLeg::default()],
+            alarm: EventAlarm::default(),
         }
     }
 
     /// Returns the side whose leg has this end; `None` if it was closed.
-    pub(crate) fn side_of(&self, end: LegEnd) -> Option<Side> {
-        Side::BOTH.into_iter().find(|side| self.legs[*side as usize].end == Some(end))
+    pub(crate) fn side_of(&self, end: LegEnd) -> Option<LegSide> {
+        LegSide::BOTH.into_iter().find(|side| self.legs[*side as usize].end == Some(end))
     }
 
     pub(crate) fn ends(&self) -> [Option<LegEnd>; 2] {
         self.legs.each_ref().map(|leg| leg.end)
     }
 
-    pub(crate) fn leg(&self, side: Side) -> &Leg {
+    pub(crate) fn leg(&self, side: LegSide) -> &SplitLeg {
         &self.legs[side as usize]
     }
 }
@@ -115,7 +115,7 @@ mod tests {
     fn a_leg_learns_of_the_end_and_of_a_failure_once() {
         let mut tcp = ends();
         exchange(at_ms(1), &mut tcp);
-        let mut leg = Leg::default();
+        let mut leg = SplitLeg::default();
         tcp[0].close();
         exchange(at_ms(2), &mut tcp);
         leg.take_events(&mut tcp[1]);
@@ -125,9 +125,9 @@ mod tests {
         leg.take_events(&mut tcp[1]);
         assert_eq!(
             (leg.failure, leg.unhandled.take()),
-            (Some(Failure::Closed), Some(Failure::Closed))
+            (Some(LegFailure::Closed), Some(LegFailure::Closed))
         );
         leg.take_events(&mut tcp[1]);
-        assert_eq!((leg.failure, leg.unhandled), (Some(Failure::Closed), None));
+        assert_eq!((leg.failure, leg.unhandled), (Some(LegFailure::Closed), None));
     }
 }

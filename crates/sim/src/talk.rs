@@ -4,19 +4,19 @@
 use core::time::Duration;
 use std::collections::VecDeque;
 
-use tcp::{ByteRange, Connection, Event, Payload as _};
+use tcp::{ByteRange, Connection, ConnectionEvent, SegmentPayload as _};
 
-use crate::cache::{Cache, Found};
+use crate::cache::{CacheDecision, ServerReplyCache};
 use crate::ids::AppId;
-use crate::slab::Key;
-use crate::turn::Turn;
+use crate::slab::SlabKey;
+use crate::turn::ExchangeSizes;
 
 /// Length of a transfer that only [`crate::World::stop`] ends, in bytes.
 pub const ENDLESS: u64 = 1 << 60;
 
 /// The side that closes the connection first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Closer {
+pub enum FirstCloser {
     /// The client, after the last request.
     Client,
     /// The server, after its first reply, as in HTTP/1.0.
@@ -24,14 +24,14 @@ pub enum Closer {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Side {
+pub(crate) enum ConversationSide {
     Client,
     Server,
 }
 
 /// One direction of the connection, in bytes.
 #[derive(Debug, Default)]
-struct Stream {
+struct ConversationStream {
     /// Number of bytes that the sender is to write in total.
     goal: u64,
     written: u64,
@@ -41,7 +41,7 @@ struct Stream {
     finished: bool,
 }
 
-impl Stream {
+impl ConversationStream {
     fn write(&mut self, tcp: &mut Connection<ByteRange>) {
         while self.written < self.goal {
             // In parts whose length fits into a 32-bit `usize`.
@@ -71,32 +71,32 @@ impl Stream {
 
 /// An event of a conversation, for its application or its cache.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum News {
+pub(crate) enum ConversationEvent {
     /// The client's end is open.
     Connected,
     /// A request has arrived, in a conversation that reports requests.
-    Asked,
+    RequestArrived,
     /// A reply or, for a request without one, the request has arrived.
-    Turn,
+    ExchangeDone,
     /// A cache needs this reply from the server.
-    Fetch(Turn),
+    Fetch(ExchangeSizes),
     /// A cache searches its store for a reply, for this long.
-    Looks(Duration),
+    Search(Duration),
     /// The connection has ended on both sides; not `whole` if it was cut off.
-    Over { whole: bool },
+    Ended { whole: bool },
 }
 
 /// Both ends of a connection, as seen by the applications.
 #[derive(Debug)]
-pub(crate) struct Talk {
+pub(crate) struct AppConversation {
     pub(crate) app: AppId,
     /// Name under which its senders are recorded, if they are.
     pub(crate) watch: Option<String>,
-    closer: Closer,
-    up: Stream,
-    down: Stream,
+    closer: FirstCloser,
+    up: ConversationStream,
+    down: ConversationStream,
     /// Requests, with the offsets at which they end.
-    asked: VecDeque<(u64, Turn)>,
+    requests: VecDeque<(u64, ExchangeSizes)>,
     /// The offsets at which replies end.
     replies: VecDeque<u64>,
     /// True once the last request has been made.
@@ -105,55 +105,55 @@ pub(crate) struct Talk {
     /// For each end, true once it has closed.
     ends: [bool; 2],
     /// True once the end of the conversation was reported.
-    told: bool,
+    end_reported: bool,
     /// True if each request that arrives is reported to the application.
-    pub(crate) tells_requests: bool,
+    pub(crate) reports_requests: bool,
     open: [bool; 2],
     /// A cache in the server's place.
-    pub(crate) cache: Option<Cache>,
+    pub(crate) cache: Option<ServerReplyCache>,
     /// The client's conversation, if this one fetches a reply for its cache.
-    pub(crate) feeds: Option<Key>,
+    pub(crate) fetches_for: Option<SlabKey>,
     /// The applications' sockets, client first.
-    pub(crate) sockets: [Option<Key>; 2],
-    pub(crate) news: VecDeque<News>,
+    pub(crate) sockets: [Option<SlabKey>; 2],
+    pub(crate) news: VecDeque<ConversationEvent>,
 }
 
-impl Talk {
-    pub(crate) fn new(app: AppId, closer: Closer, watch: Option<String>) -> Self {
+impl AppConversation {
+    pub(crate) fn new(app: AppId, closer: FirstCloser, watch: Option<String>) -> Self {
         Self {
             app,
             watch,
             closer,
-            up: Stream::default(),
-            down: Stream::default(),
-            asked: VecDeque::new(),
+            up: ConversationStream::default(),
+            down: ConversationStream::default(),
+            requests: VecDeque::new(),
             replies: VecDeque::new(),
             ended: false,
             answered: false,
             ends: [false; 2],
-            told: false,
-            tells_requests: false,
+            end_reported: false,
+            reports_requests: false,
             open: [false; 2],
             cache: None,
-            feeds: None,
+            fetches_for: None,
             sockets: [None; 2],
             news: VecDeque::new(),
         }
     }
 
     /// Puts a cache in the server's place, if there is one.
-    pub(crate) fn with(self, cache: Option<Cache>) -> Self {
+    pub(crate) fn with_cache(self, cache: Option<ServerReplyCache>) -> Self {
         Self { cache, ..self }
     }
 
     /// Creates a conversation that fetches a reply for the cache at the end of the conversation `client`.
-    pub(crate) fn fetching(app: AppId, client: Key) -> Self {
-        Self { feeds: Some(client), ..Self::new(app, Closer::Server, None) }
+    pub(crate) fn for_fetch(app: AppId, client: SlabKey) -> Self {
+        Self { fetches_for: Some(client), ..Self::new(app, FirstCloser::Server, None) }
     }
 
-    pub(crate) fn ask(&mut self, turn: Turn) {
+    pub(crate) fn ask(&mut self, turn: ExchangeSizes) {
         self.up.goal = self.up.goal.saturating_add(turn.request);
-        self.asked.push_back((self.up.goal, turn));
+        self.requests.push_back((self.up.goal, turn));
     }
 
     pub(crate) fn finish(&mut self) {
@@ -166,24 +166,24 @@ impl Talk {
             stream.goal = stream.written;
         }
         // Requests that have not arrived get no reply.
-        for (need, turn) in &mut self.asked {
+        for (need, turn) in &mut self.requests {
             (*need, turn.reply) = ((*need).min(self.up.goal), 0);
         }
         if let Some(cache) = &mut self.cache {
-            cache.awaits = 0;
+            cache.awaited = 0;
         }
         self.ended = true;
     }
 
     fn is_fetching(&self) -> bool {
-        self.cache.as_ref().is_some_and(|cache| cache.awaits > 0)
+        self.cache.as_ref().is_some_and(|cache| cache.awaited > 0)
     }
 
     /// Lets the cache pass on `bytes` that have come from the server.
     pub(crate) fn feed(&mut self, bytes: u64) {
         let Some(cache) = &mut self.cache else { return };
-        let bytes = bytes.min(cache.awaits);
-        cache.awaits -= bytes;
+        let bytes = bytes.min(cache.awaited);
+        cache.awaited -= bytes;
         self.down.goal += bytes;
     }
 
@@ -193,38 +193,44 @@ impl Talk {
     }
 
     /// Reads, writes and closes for the application at one end; returns the number of bytes read.
-    pub(crate) fn serve(&mut self, side: Side, tcp: &mut Connection<ByteRange>) -> u64 {
+    pub(crate) fn serve(&mut self, side: ConversationSide, tcp: &mut Connection<ByteRange>) -> u64 {
         while let Some(event) = tcp.poll_event() {
-            self.note(side, event);
+            self.handle_event(side, event);
         }
         match side {
-            Side::Client => self.serve_client(tcp),
-            Side::Server => self.serve_server(tcp),
+            ConversationSide::Client => self.serve_client(tcp),
+            ConversationSide::Server => self.serve_server(tcp),
         }
     }
 
-    fn note(&mut self, side: Side, event: Event) {
+    fn handle_event(&mut self, side: ConversationSide, event: ConnectionEvent) {
         match event {
-            Event::Connected if side == Side::Client => {
+            ConnectionEvent::Connected if side == ConversationSide::Client => {
                 self.open[0] = true;
-                self.news.push_back(News::Connected);
+                self.news.push_back(ConversationEvent::Connected);
             }
             // Data on a SYN may be answered before the handshake is complete.
-            Event::Connected | Event::Readable => self.open[side as usize] = true,
-            Event::Finished if side == Side::Client => self.down.finished = true,
-            Event::Finished => self.up.finished = true,
-            Event::Closed => self.end([side == Side::Client, side == Side::Server], true),
-            Event::Aborted(_) => self.end([true; 2], false),
+            ConnectionEvent::Connected | ConnectionEvent::Readable => {
+                self.open[side as usize] = true
+            }
+            ConnectionEvent::Finished if side == ConversationSide::Client => {
+                self.down.finished = true
+            }
+            ConnectionEvent::Finished => self.up.finished = true,
+            ConnectionEvent::Closed => {
+                self.end([side == ConversationSide::Client, side == ConversationSide::Server], true)
+            }
+            ConnectionEvent::Aborted(_) => self.end([true; 2], false),
             _ => {}
         }
     }
 
     fn end(&mut self, ends: [bool; 2], whole: bool) {
         self.ends = [self.ends[0] | ends[0], self.ends[1] | ends[1]];
-        if self.ends == [true; 2] && !self.told {
-            self.told = true;
+        if self.ends == [true; 2] && !self.end_reported {
+            self.end_reported = true;
             let whole = whole && self.up.finished && self.down.finished;
-            self.news.push_back(News::Over { whole });
+            self.news.push_back(ConversationEvent::Ended { whole });
         }
     }
 
@@ -232,7 +238,7 @@ impl Talk {
         let read = self.down.read(tcp);
         while self.replies.front().is_some_and(|end| *end <= self.down.received) {
             self.replies.pop_front();
-            self.news.push_back(News::Turn);
+            self.news.push_back(ConversationEvent::ExchangeDone);
         }
         self.up.write(tcp);
         let done = self.ended && self.up.is_written() || self.down.finished;
@@ -245,30 +251,30 @@ impl Talk {
 
     fn serve_server(&mut self, tcp: &mut Connection<ByteRange>) -> u64 {
         let read = self.up.read(tcp);
-        while let Some(&(need, turn)) = self.asked.front()
+        while let Some(&(need, turn)) = self.requests.front()
             && self.open[1]
             && need <= self.up.received
             && !self.is_fetching()
         {
-            self.asked.pop_front();
+            self.requests.pop_front();
             self.answered = true;
-            if self.tells_requests {
-                self.news.push_back(News::Asked);
+            if self.reports_requests {
+                self.news.push_back(ConversationEvent::RequestArrived);
             }
             let end = self.down.goal.saturating_add(turn.reply);
             match turn.reply {
-                0 => self.news.push_back(News::Turn),
+                0 => self.news.push_back(ConversationEvent::ExchangeDone),
                 _ => self.replies.push_back(end),
             }
-            match self.cache.as_mut().map_or(Found::Here, |cache| cache.find(turn)) {
-                Found::Here => self.down.goal = end,
-                Found::Elsewhere => self.news.push_back(News::Fetch(turn)),
-                Found::Looking(time) => self.news.push_back(News::Looks(time)),
+            match self.cache.as_mut().map_or(CacheDecision::Hit, |cache| cache.decide(turn)) {
+                CacheDecision::Hit => self.down.goal = end,
+                CacheDecision::Miss => self.news.push_back(ConversationEvent::Fetch(turn)),
+                CacheDecision::Search(time) => self.news.push_back(ConversationEvent::Search(time)),
             }
         }
         self.down.write(tcp);
-        let closes = self.closer == Closer::Server && self.answered;
-        let done = self.asked.is_empty() && self.down.is_written() && !self.is_fetching();
+        let closes = self.closer == FirstCloser::Server && self.answered;
+        let done = self.requests.is_empty() && self.down.is_written() && !self.is_fetching();
         if done && (closes || self.up.finished) && self.open[1] && !self.down.closed {
             self.down.closed = true;
             tcp.close();
@@ -286,67 +292,70 @@ mod tests {
 
     /// A conversation over an ideal wire, on which a call of [`Chat::run`] takes a second.
     struct Chat {
-        talk: Talk,
+        talk: AppConversation,
         tcp: [Connection<ByteRange>; 2],
         now: Instant,
     }
 
     impl Chat {
-        fn new(closer: Closer) -> Self {
-            let talk = Talk::new(AppId(0), closer, None);
+        fn new(closer: FirstCloser) -> Self {
+            let talk = AppConversation::new(AppId(0), closer, None);
             Self { talk, tcp: ends(), now: Instant::ZERO }
         }
 
         /// Lets both sides act until nothing more happens; returns the news.
-        fn run(&mut self) -> Vec<News> {
+        fn run(&mut self) -> Vec<ConversationEvent> {
             for _ in 0..20 {
                 self.now += Duration::from_millis(50);
-                self.talk.serve(Side::Client, &mut self.tcp[0]);
-                self.talk.serve(Side::Server, &mut self.tcp[1]);
+                self.talk.serve(ConversationSide::Client, &mut self.tcp[0]);
+                self.talk.serve(ConversationSide::Server, &mut self.tcp[1]);
                 exchange(self.now, &mut self.tcp);
             }
-            self.talk.news.drain(..).filter(|news| *news != News::Connected).collect()
+            self.talk.news.drain(..).filter(|news| *news != ConversationEvent::Connected).collect()
         }
     }
 
-    const ASK: Turn = Turn { request: 100, reply: 5000 };
+    const ASK: ExchangeSizes = ExchangeSizes { request: 100, reply: 5000 };
 
     #[test]
     fn each_request_is_answered_in_order_and_the_client_closes() {
-        let mut chat = Chat::new(Closer::Client);
+        let mut chat = Chat::new(FirstCloser::Client);
         chat.talk.ask(ASK);
-        chat.talk.ask(Turn { request: 30, reply: 0 });
-        assert_eq!(chat.run(), [News::Turn; 2]);
+        chat.talk.ask(ExchangeSizes { request: 30, reply: 0 });
+        assert_eq!(chat.run(), [ConversationEvent::ExchangeDone; 2]);
         assert_eq!(chat.talk.received(), [130, 5000]);
         chat.talk.ask(ASK);
-        assert_eq!(chat.run(), [News::Turn]);
+        assert_eq!(chat.run(), [ConversationEvent::ExchangeDone]);
         chat.talk.finish();
-        assert_eq!(chat.run(), [News::Over { whole: true }]);
+        assert_eq!(chat.run(), [ConversationEvent::Ended { whole: true }]);
         assert_eq!(chat.talk.received(), [230, 10_000]);
     }
 
     #[test]
     fn a_server_that_closes_does_so_after_its_first_reply() {
-        let mut chat = Chat::new(Closer::Server);
+        let mut chat = Chat::new(FirstCloser::Server);
         chat.talk.ask(ASK);
-        assert_eq!(chat.run(), [News::Turn, News::Over { whole: true }]);
+        assert_eq!(
+            chat.run(),
+            [ConversationEvent::ExchangeDone, ConversationEvent::Ended { whole: true }]
+        );
         assert_eq!(chat.talk.received(), [100, 5000]);
     }
 
     #[test]
     fn a_reset_ends_both_sides_once() {
-        let mut chat = Chat::new(Closer::Client);
+        let mut chat = Chat::new(FirstCloser::Client);
         chat.talk.ask(ASK);
         chat.run();
         chat.tcp[0].abort(chat.now);
-        assert_eq!(chat.run(), [News::Over { whole: false }]);
+        assert_eq!(chat.run(), [ConversationEvent::Ended { whole: false }]);
         assert_eq!(chat.run(), []);
     }
 
     #[test]
     fn a_transfer_stopped_half_way_ends_with_what_was_written() {
-        let mut chat = Chat::new(Closer::Client);
-        chat.talk.ask(Turn { request: 0, reply: ENDLESS });
+        let mut chat = Chat::new(FirstCloser::Client);
+        chat.talk.ask(ExchangeSizes { request: 0, reply: ENDLESS });
         chat.run();
         let [_, before] = chat.talk.received();
         chat.talk.stop();
@@ -359,8 +368,8 @@ mod tests {
 
     #[test]
     fn a_transfer_stopped_before_it_is_connected_sends_nothing() {
-        let mut chat = Chat::new(Closer::Client);
-        chat.talk.ask(Turn { request: 0, reply: ENDLESS });
+        let mut chat = Chat::new(FirstCloser::Client);
+        chat.talk.ask(ExchangeSizes { request: 0, reply: ENDLESS });
         chat.talk.stop();
         chat.run();
         assert_eq!(chat.talk.received(), [0, 0]);
@@ -369,10 +378,10 @@ mod tests {
 
     #[test]
     fn a_client_that_stops_does_not_wait_for_requests_it_never_made() {
-        let mut chat = Chat::new(Closer::Client);
+        let mut chat = Chat::new(FirstCloser::Client);
         // More than the windows take.
         for _ in 0..2 {
-            chat.talk.ask(Turn { request: 1 << 40, reply: 10 });
+            chat.talk.ask(ExchangeSizes { request: 1 << 40, reply: 10 });
         }
         chat.run();
         chat.talk.stop();
@@ -386,12 +395,12 @@ mod tests {
 
     #[test]
     fn nothing_is_answered_before_the_handshake_is_complete() {
-        let mut chat = Chat::new(Closer::Client);
-        chat.talk.ask(Turn { request: 0, reply: 10 });
-        assert_eq!(chat.talk.serve(Side::Server, &mut chat.tcp[1]), 0);
+        let mut chat = Chat::new(FirstCloser::Client);
+        chat.talk.ask(ExchangeSizes { request: 0, reply: 10 });
+        assert_eq!(chat.talk.serve(ConversationSide::Server, &mut chat.tcp[1]), 0);
         assert_eq!(chat.talk.down.goal, 0);
         exchange(at_ms(1), &mut chat.tcp);
-        chat.talk.serve(Side::Server, &mut chat.tcp[1]);
+        chat.talk.serve(ConversationSide::Server, &mut chat.tcp[1]);
         assert_eq!((chat.talk.down.goal, chat.talk.down.written), (10, 10));
     }
 }

@@ -3,15 +3,16 @@
 use core::time::Duration;
 use std::sync::Arc;
 
-use link::{LinkConfig, Loss, QueueLimit};
+use link::{LinkConfig, LossModel, QueueLimit};
 use tcp::{ByteRange, Connection, SeqNr};
 use units::{BitRate, ByteCount, Instant, Machine as _, Probability};
 
-use crate::{Amount, App, AppId, Hop, LaneId, Leg, NodeId, Path, World};
+use crate::{App, AppId, BulkAmount, ConnectionPath, LinkId, NodeId, PathLeg, RouteHop, World};
 
 /// A link of `mbit` Mbit/s and `ms` milliseconds that loses packets with the probability `per`.
 pub(crate) fn link(mbit: u64, ms: u64, per: f64) -> LinkConfig {
-    let loss = if per > 0.0 { Loss::Per(Probability::new(per).unwrap()) } else { Loss::None };
+    let loss =
+        if per > 0.0 { LossModel::Per(Probability::new(per).unwrap()) } else { LossModel::None };
     let delay = Duration::from_millis(ms);
     LinkConfig::new(BitRate::from_mbit(mbit), delay, loss, QueueLimit::Packets(2000))
 }
@@ -22,13 +23,13 @@ pub(crate) fn tcp() -> [Arc<tcp::Config>; 2] {
     [Arc::clone(&config), config]
 }
 
-pub(crate) fn tcp_leg() -> Leg {
+pub(crate) fn tcp_leg() -> PathLeg {
     let [near, far] = tcp();
-    Leg::Tcp(near, far)
+    PathLeg::Tcp(near, far)
 }
 
 /// Nodes in a row, with links in both directions between neighbours.
-pub(crate) fn row(world: &mut World, links: &[LinkConfig]) -> (Vec<NodeId>, Vec<[LaneId; 2]>) {
+pub(crate) fn row(world: &mut World, links: &[LinkConfig]) -> (Vec<NodeId>, Vec<[LinkId; 2]>) {
     let nodes: Vec<_> = (0..=links.len()).map(|_| world.add_node()).collect();
     let mut lanes = Vec::new();
     for (at, config) in links.iter().enumerate() {
@@ -36,9 +37,9 @@ pub(crate) fn row(world: &mut World, links: &[LinkConfig]) -> (Vec<NodeId>, Vec<
         let left = world.connect(nodes[at], config.clone());
         for (other, node) in nodes.iter().enumerate() {
             if other > at {
-                world.set_route(nodes[at], *node, Hop::Lane(right));
+                world.set_route(nodes[at], *node, RouteHop::Link(right));
             } else {
-                world.set_route(nodes[at + 1], *node, Hop::Lane(left));
+                world.set_route(nodes[at + 1], *node, RouteHop::Link(left));
             }
         }
         lanes.push([right, left]);
@@ -47,26 +48,26 @@ pub(crate) fn row(world: &mut World, links: &[LinkConfig]) -> (Vec<NodeId>, Vec<
 }
 
 /// Two hosts with a link of 10 Mbit/s and 250 ms in each direction.
-pub(crate) fn geo(world: &mut World) -> (NodeId, NodeId, Arc<Path>) {
+pub(crate) fn geo(world: &mut World) -> (NodeId, NodeId, Arc<ConnectionPath>) {
     let (nodes, _) = row(world, &[link(10, 250, 0.0)]);
-    (nodes[0], nodes[1], Arc::new(Path::direct(nodes[0], nodes[1], tcp())))
+    (nodes[0], nodes[1], Arc::new(ConnectionPath::direct(nodes[0], nodes[1], tcp())))
 }
 
 /// A client, a terminal, a hub and a server in a row. A SLACP hop of 20 Mbit/s and 250 ms, which
 /// loses packets with the probability `per`, joins the gateways; the session is not up yet.
-pub(crate) fn gateways(world: &mut World, per: f64) -> ([NodeId; 4], Arc<Path>) {
+pub(crate) fn gateways(world: &mut World, per: f64) -> ([NodeId; 4], Arc<ConnectionPath>) {
     let (nodes, _) = row(world, &[link(100, 5, 0.0), link(20, 250, per), link(100, 5, 0.0)]);
     let [client, terminal, hub, server] = nodes[..] else { unreachable!() };
     let config = slacp::Config::new(slacp::Rate::Fixed(BitRate::from_mbit(20)));
     world.add_hub(hub, config.clone(), &[terminal]);
     world.add_terminal(terminal, config, hub);
-    let legs = vec![tcp_leg(), Leg::Slacp, tcp_leg()];
-    let path = Path::split(client, &[terminal, hub], server, legs);
+    let legs = vec![tcp_leg(), PathLeg::Slacp, tcp_leg()];
+    let path = ConnectionPath::split(client, &[terminal, hub], server, legs);
     ([client, terminal, hub, server], Arc::new(path))
 }
 
 /// The world of [`geo`] with one application, which has finished.
-pub(crate) fn run_app(make: impl FnOnce(Arc<Path>) -> Box<dyn App>) -> (World, AppId) {
+pub(crate) fn run_app(make: impl FnOnce(Arc<ConnectionPath>) -> Box<dyn App>) -> (World, AppId) {
     let mut world = World::new(1);
     let (_, _, path) = geo(&mut world);
     let app = world.add_app(make(path));
@@ -82,8 +83,8 @@ pub(crate) fn at_ms(milliseconds: u64) -> Instant {
     Instant::ZERO + Duration::from_millis(milliseconds)
 }
 
-pub(crate) fn bytes(n: u64) -> Amount {
-    Amount::Bytes(ByteCount::new(n))
+pub(crate) fn bytes(n: u64) -> BulkAmount {
+    BulkAmount::Bytes(ByteCount::new(n))
 }
 
 /// A client and a server that have exchanged nothing yet.

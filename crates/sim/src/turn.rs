@@ -2,7 +2,7 @@
 
 /// A request and its reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Turn {
+pub struct ExchangeSizes {
     /// Bytes from client to server.
     pub request: u64,
     /// Bytes from server to client, sent once the request is complete.

@@ -1,14 +1,14 @@
 //! The state of a gateway that limits windows instead of splitting connections.
 
-use pep::window::Windows;
+use pep::window::WindowLimits;
 
-use crate::ids::LaneId;
-use crate::slab::Key;
+use crate::ids::LinkId;
+use crate::slab::SlabKey;
 
 /// A gateway that lowers the windows of the senders behind it.
 #[derive(Debug)]
 pub(crate) struct WindowLimiter {
-    pub(crate) windows: Windows<Key>,
+    pub(crate) windows: WindowLimits<SlabKey>,
     /// The link whose queue it keeps short.
-    pub(crate) lane: LaneId,
+    pub(crate) lane: LinkId,
 }

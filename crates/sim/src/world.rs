@@ -22,47 +22,47 @@ use core::time::Duration;
 use std::collections::{BTreeMap, VecDeque};
 
 use link::Dice;
-use pep::relay::Side;
+use pep::relay::LegSide;
 use units::{Instant, Machine};
 
 use crate::agenda::Agenda;
-use crate::app::{Notice, Tally};
-use crate::ids::{AppId, LaneId, NodeId};
-use crate::network::{Lane, Medium, Node};
-use crate::packet::Packet;
-use crate::probe::Probe;
-use crate::script::Scripted;
-use crate::slab::{Key, Slab};
-use crate::socket::Socket;
-use crate::split::Split;
-use crate::talk::Talk;
-use crate::world::slacp::{Gateway, Opening};
+use crate::app::{AppNotice, AppStats};
+use crate::ids::{AppId, LinkId, NodeId};
+use crate::network::{LinkEntry, NodeEntry, SharedReturnLink};
+use crate::packet::SimulatedPacket;
+use crate::probe::RunRecordings;
+use crate::script::ScriptedConnection;
+use crate::slab::{Slab, SlabKey};
+use crate::socket::SimulatedSocket;
+use crate::split::SplitConnection;
+use crate::talk::AppConversation;
+use crate::world::slacp::{PendingStream, SlacpGateway};
 
 pub use app::App;
-pub use below::{Charged, MacBuffer};
+pub use below::{ChargedBytes, MacBuffer};
 
 /// The kind of an event that has come due.
 #[derive(Debug, Clone, Copy)]
-enum Due {
-    Lane(LaneId),
+enum DueEvent {
+    Lane(LinkId),
     /// A shared return link, by its index.
     Medium(u32),
-    Socket(Key),
+    Socket(SlabKey),
     Gateway(NodeId),
-    Split(Key),
+    Split(SlabKey),
     Spacer(NodeId),
-    Script(Key, Side),
+    Script(SlabKey, LegSide),
     /// The cache at the end of a conversation has finished its search for a reply.
-    Cache(Key),
+    Cache(SlabKey),
     /// A wake-up of an application, with the number that it chose.
     App(AppId, u64),
     Sample,
 }
 
 /// Observes every packet that a node sends or receives.
-pub trait Tap {
+pub trait PacketTap {
     /// Called when `node` has sent (`outgoing`) or received a packet.
-    fn packet(&mut self, now: Instant, node: NodeId, outgoing: bool, packet: &Packet);
+    fn packet(&mut self, now: Instant, node: NodeId, outgoing: bool, packet: &SimulatedPacket);
 }
 
 /// A network in virtual time, which starts at [`Instant::ZERO`].
@@ -75,39 +75,39 @@ pub trait Tap {
 /// created together and know each other); fragmentation; corrupted packets.
 pub struct World {
     now: Instant,
-    agenda: Agenda<Due>,
+    agenda: Agenda<DueEvent>,
     seeds: Dice,
-    nodes: Vec<Node>,
-    lanes: Vec<Lane>,
-    media: Vec<Medium>,
-    sockets: Slab<Socket>,
-    talks: Slab<Talk>,
-    scripted: Slab<Scripted>,
-    splits: Slab<Split>,
-    gateways: Vec<Gateway>,
+    nodes: Vec<NodeEntry>,
+    lanes: Vec<LinkEntry>,
+    media: Vec<SharedReturnLink>,
+    sockets: Slab<SimulatedSocket>,
+    talks: Slab<AppConversation>,
+    scripted: Slab<ScriptedConnection>,
+    splits: Slab<SplitConnection>,
+    gateways: Vec<SlacpGateway>,
     /// Streams on their way to the next gateway, by the source address in their OPEN frames.
-    openings: BTreeMap<SocketAddr, Opening>,
+    openings: BTreeMap<SocketAddr, PendingStream>,
     /// Number of streams that gateways have opened, modulo the number of ports.
     opened: u16,
-    memory: memory::Memory,
+    memory: memory::HostMemory,
     /// Packets that are inside tunnels.
-    tunnelled: tunnel::Tunnelled,
+    tunnelled: tunnel::TunnelledPackets,
     /// Gateways to be driven, because their streams were written to or read.
-    restless: VecDeque<NodeId>,
+    gateways_to_drive: VecDeque<NodeId>,
     /// Boxes of delivered segments, for reuse.
     #[allow(clippy::vec_box, reason = "the boxes are what is kept")]
-    boxes: Vec<Box<Packet>>,
+    boxes: Vec<Box<SimulatedPacket>>,
     apps: Vec<Option<Box<dyn App>>>,
-    tallies: Vec<Tally>,
+    tallies: Vec<AppStats>,
     /// When an application last finished.
     done_at: Instant,
-    notices: VecDeque<(AppId, Notice)>,
-    probe: Probe,
-    tap: Option<Box<dyn Tap>>,
+    notices: VecDeque<(AppId, AppNotice)>,
+    probe: RunRecordings,
+    tap: Option<Box<dyn PacketTap>>,
     /// Number of packet arrivals at nodes: the unit in which the simulator's speed is measured.
     arrivals: u64,
     /// Number of packets for which a router had no route, or a host no socket.
-    strays: u64,
+    unroutable: u64,
 }
 
 impl core::fmt::Debug for World {
@@ -135,18 +135,18 @@ impl World {
             gateways: Vec::new(),
             openings: BTreeMap::new(),
             opened: 0,
-            memory: memory::Memory::default(),
-            tunnelled: tunnel::Tunnelled::default(),
-            restless: VecDeque::new(),
+            memory: memory::HostMemory::default(),
+            tunnelled: tunnel::TunnelledPackets::default(),
+            gateways_to_drive: VecDeque::new(),
             boxes: Vec::new(),
             apps: Vec::new(),
             tallies: Vec::new(),
             done_at: Instant::ZERO,
             notices: VecDeque::new(),
-            probe: Probe::default(),
+            probe: RunRecordings::default(),
             tap: None,
             arrivals: 0,
-            strays: 0,
+            unroutable: 0,
         }
     }
 
@@ -162,16 +162,16 @@ impl World {
 
     /// Returns the number of packets without a route or a connection.
     pub fn strays(&self) -> u64 {
-        self.strays
+        self.unroutable
     }
 
     /// Passes every packet at every node to `tap` from now on.
-    pub fn set_tap(&mut self, tap: Box<dyn Tap>) {
+    pub fn set_tap(&mut self, tap: Box<dyn PacketTap>) {
         self.tap = Some(tap);
     }
 
     /// Removes and returns the tap.
-    pub fn take_tap(&mut self) -> Option<Box<dyn Tap>> {
+    pub fn take_tap(&mut self) -> Option<Box<dyn PacketTap>> {
         self.tap.take()
     }
 
@@ -215,9 +215,9 @@ impl World {
         let Some((at, ticket, due)) = self.agenda.pop_due(end) else { return false };
         self.now = at;
         match due {
-            Due::Lane(lane) => self.wake_lane(lane, ticket),
-            Due::Medium(medium) => self.wake_medium(medium, ticket),
-            Due::Socket(key) => {
+            DueEvent::Lane(lane) => self.wake_lane(lane, ticket),
+            DueEvent::Medium(medium) => self.wake_medium(medium, ticket),
+            DueEvent::Socket(key) => {
                 if let Some(socket) = self.sockets.get_mut(key)
                     && socket.alarm.ring(ticket)
                 {
@@ -225,13 +225,13 @@ impl World {
                     self.service(key);
                 }
             }
-            Due::Gateway(node) => self.wake_gateway(node, ticket),
-            Due::Split(split) => self.wake_split(split, ticket),
-            Due::Spacer(node) => self.wake_spacer(node, ticket),
-            Due::Script(key, side) => self.wake_script(key, side, ticket),
-            Due::Cache(key) => self.looked(key),
-            Due::App(app, wish) => self.notices.push_back((app, Notice::Wake(wish))),
-            Due::Sample => self.sample(),
+            DueEvent::Gateway(node) => self.wake_gateway(node, ticket),
+            DueEvent::Split(split) => self.wake_split(split, ticket),
+            DueEvent::Spacer(node) => self.wake_spacer(node, ticket),
+            DueEvent::Script(key, side) => self.wake_script(key, side, ticket),
+            DueEvent::Cache(key) => self.finish_search(key),
+            DueEvent::App(app, wish) => self.notices.push_back((app, AppNotice::Wake(wish))),
+            DueEvent::Sample => self.sample(),
         }
         self.settle();
         true
@@ -241,9 +241,9 @@ impl World {
     #[inline]
     fn settle(&mut self) {
         // Checked inline: after most events there is nothing to do.
-        while !self.notices.is_empty() || !self.restless.is_empty() {
-            self.tell_apps();
-            if let Some(node) = self.restless.pop_front() {
+        while !self.notices.is_empty() || !self.gateways_to_drive.is_empty() {
+            self.deliver_notices();
+            if let Some(node) = self.gateways_to_drive.pop_front() {
                 self.drive_gateway(node);
             }
         }
@@ -251,7 +251,7 @@ impl World {
 }
 
 /// Handles a socket's alarm, which may ring early; then nothing happens.
-fn wake(socket: &mut Socket, now: Instant) {
+fn wake(socket: &mut SimulatedSocket, now: Instant) {
     if socket.tcp.poll_timeout().is_some_and(|(at, _)| at <= now) {
         socket.tcp.handle_timeout(now);
     }

@@ -1,10 +1,10 @@
 //! Capacity asked for ahead (`pep::forecast`) on the SLACP paper's link, in virtual time: a terminal's
 //! gateway without a hop, which tells the modem every 100 ms what it foresees.
 
-use link::dama::{Dama, Slots};
-use pep::forecast::{Forecast, Forecasts};
+use link::dama::{Dama, SlotCounters};
+use pep::forecast::{ForecastCounts, MessageForecast};
 use scenario::{Preset, Scenario};
-use sim::Run;
+use sim::SimulationRun;
 use units::{ByteCount, Instant, Machine};
 
 /// A request of 1 kB and an acknowledgement as packets of the hop, in bytes.
@@ -31,7 +31,7 @@ enum Ahead {
 
 /// A terminal's gateway that tells its modem every 100 ms what it foresees.
 struct Gateway {
-    forecast: Forecast<usize>,
+    forecast: MessageForecast<usize>,
     ahead: Ahead,
     /// What the hub has announced and has not come.
     announced: u64,
@@ -39,7 +39,7 @@ struct Gateway {
 
 impl Gateway {
     fn new(ahead: Ahead) -> Self {
-        Self { forecast: Forecast::default(), ahead, announced: 0 }
+        Self { forecast: MessageForecast::default(), ahead, announced: 0 }
     }
 
     fn sent(&mut self, ms: u64, connection: usize) {
@@ -82,8 +82,8 @@ fn link_of(preset: &str, terminals: u32) -> Dama<usize> {
 struct Outcome {
     /// From each request to its reply, in ms.
     times: Vec<u64>,
-    slots: Slots,
-    forecasts: Forecasts,
+    slots: SlotCounters,
+    forecasts: ForecastCounts,
 }
 
 /// Requests one after the other, each `think` ms after the reply to the one before.
@@ -209,7 +209,7 @@ start = "3 s"
 fn download(hop: &str, bytes: &str) -> f64 {
     let text = DOWNLOAD.replace("vsat-dama-vbdc", hop).replace("10 kB", bytes);
     let scenario = Scenario::parse("download.toml", &text).unwrap();
-    let mut run = Run::new(&scenario.cases[0], 1);
+    let mut run = SimulationRun::new(&scenario.cases[0], 1);
     run.finish();
     let metrics = run.metrics();
     metrics.iter().find(|it| it.of == "file" && it.name == "time-max-s").unwrap().value
@@ -295,7 +295,7 @@ fn requests_after_long_pauses_are_not_foreseen() {
 
 /// Slots that a terminal which uploads for a minute uses, while another one sends requests. The
 /// upload has packets for this share of the link's 32 slots in 106 ms, in percent.
-fn upload_beside_requests(load: u64, ahead: Ahead) -> (u64, Slots) {
+fn upload_beside_requests(load: u64, ahead: Ahead) -> (u64, SlotCounters) {
     let (mut link, mut gateway) = (link(2), Gateway::new(ahead));
     let (mut reply, mut request, mut offered) = (None, Some(1_000), 0);
     for ms in 0..60_000 {

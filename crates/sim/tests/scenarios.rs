@@ -5,8 +5,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use scenario::{Case, Output, Point, Published, Scenario};
-use sim::{Metric, Run, figure};
+use scenario::{Output, Point, Published, Scenario, ScenarioCase};
+use sim::{MetricValue, SimulationRun, median_of_runs};
 
 fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios")
@@ -54,8 +54,8 @@ fn every_file_is_read_and_every_published_value_has_its_case() {
     assert!(count >= 8, "{count} files with published values");
 }
 
-fn run(case: &Case) -> Vec<Metric> {
-    let mut run = Run::new(case, 1);
+fn run(case: &ScenarioCase) -> Vec<MetricValue> {
+    let mut run = SimulationRun::new(case, 1);
     run.finish();
     run.metrics()
 }
@@ -67,7 +67,7 @@ fn ratios(stem: &str, metric: &str) -> Vec<f64> {
     let outputs = published.output.iter().filter(|output| output.metric == metric);
     let ratio = |output: &Output, point: &Point| {
         let case = scenario.cases.iter().find(|case| case.name == point.case).unwrap();
-        let ours = figure(&[&run(case)], &output.of, metric).unwrap();
+        let ours = median_of_runs(&[&run(case)], &output.of, metric).unwrap();
         ours / output.in_metric_unit(point.value)
     };
     let points = outputs.flat_map(|output| output.points.iter().map(move |point| (output, point)));
@@ -93,8 +93,8 @@ fn slow_start_fills_the_router_as_published() {
 #[test]
 fn a_dumbbell_shares_its_bottleneck() {
     let metrics = run(&read("dumbbell.toml").cases[0]);
-    let [goodput, fairness] =
-        ["goodput-mbit/s", "fairness"].map(|metric| figure(&[&metrics], "ftp", metric).unwrap());
+    let [goodput, fairness] = ["goodput-mbit/s", "fairness"]
+        .map(|metric| median_of_runs(&[&metrics], "ftp", metric).unwrap());
     assert!((15.0..20.0).contains(&goodput), "{goodput}");
     assert!(fairness > 0.9, "{fairness}");
 }
@@ -112,9 +112,9 @@ fn equal_runs_have_equal_figures() {
 fn every_metric_is_one_that_files_can_name() {
     for name in ["slacp-fig5.toml", "voice-dama.toml", "itu-star.toml", "dumbbell.toml"] {
         let scenario = read(name);
-        let mut run = Run::new(scenario.cases.last().unwrap(), 1);
+        let mut run = SimulationRun::new(scenario.cases.last().unwrap(), 1);
         (0..5).for_each(|_| _ = run.advance());
-        for Metric { of, name: metric, .. } in run.metrics() {
+        for MetricValue { of, name: metric, .. } in run.metrics() {
             let known = scenario::METRICS.iter().any(|(known, _)| *known == metric);
             assert!(known, "{name}: {of}.{metric} is missing from scenario::METRICS");
         }

@@ -15,20 +15,20 @@ use clap::Subcommand;
 use gateway::control::BundleOffer;
 use gateway::status::BundleStatus;
 
-use self::client::Client;
+use self::client::BundleClient;
 use crate::print;
-use crate::which::Which;
+use crate::which::GatewaySelection;
 
 /// Polling interval of `--wait`.
-const EVERY: Duration = Duration::from_millis(500);
+const POLL_INTERVAL: Duration = Duration::from_millis(500);
 
-fn connect(which: &Which) -> anyhow::Result<Client> {
-    Ok(Client::new(which.one()?))
+fn connect(which: &GatewaySelection) -> anyhow::Result<BundleClient> {
+    Ok(BundleClient::new(which.one()?))
 }
 
 /// Subcommands of `skyhop bundle`.
 #[derive(Subcommand)]
-pub(crate) enum Args {
+pub(crate) enum BundleCommand {
     /// Hand a file to this machine's gateway, which sends it as a bundle
     Send(SendArgs),
     /// Take the next bundle that has arrived for a service
@@ -55,7 +55,7 @@ pub(crate) struct SendArgs {
     #[arg(long)]
     name: Option<String>,
     #[command(flatten)]
-    which: Which,
+    which: GatewaySelection,
 }
 
 /// The arguments of `skyhop bundle receive`.
@@ -70,7 +70,7 @@ pub(crate) struct ReceiveArgs {
     #[arg(long)]
     wait: bool,
     #[command(flatten)]
-    which: Which,
+    which: GatewaySelection,
 }
 
 /// The arguments of `skyhop bundle list`.
@@ -80,18 +80,18 @@ pub(crate) struct ListArgs {
     #[arg(long)]
     json: bool,
     #[command(flatten)]
-    which: Which,
+    which: GatewaySelection,
 }
 
 fn duration(text: &str) -> Result<Duration, String> {
     units::parse_duration(text).map_err(|error| error.to_string())
 }
 
-pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
+pub(crate) fn run(args: BundleCommand) -> anyhow::Result<ExitCode> {
     match args {
-        Args::Send(args) => send(&args),
-        Args::Receive(args) => receive(&args),
-        Args::List(args) => list(&args),
+        BundleCommand::Send(args) => send(&args),
+        BundleCommand::Receive(args) => receive(&args),
+        BundleCommand::List(args) => list(&args),
     }
 }
 
@@ -132,15 +132,15 @@ fn receive(args: &ReceiveArgs) -> anyhow::Result<ExitCode> {
                 .payload(&bundle.id, length)
                 .and_then(|payload| write(args.output.as_deref(), &payload));
             // A bundle that could not be written is offered again.
-            client.taken(&bundle.id, written.is_ok())?;
+            client.report_taken(&bundle.id, written.is_ok())?;
             written?;
             return Ok(ExitCode::SUCCESS);
         }
         if !args.wait {
-            crate::say(format_args!("no bundle for {} has arrived", args.service));
+            crate::print_to_stderr(format_args!("no bundle for {} has arrived", args.service));
             return Ok(ExitCode::from(1));
         }
-        thread::sleep(EVERY);
+        thread::sleep(POLL_INTERVAL);
     }
 }
 

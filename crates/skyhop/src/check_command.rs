@@ -8,7 +8,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 use clap::ValueEnum;
-use gateway::config::{self, Keys};
+use gateway::config::{self, KeyCheck};
 use scenario::{Documents, FileError, FileKind, Preset, Published, Scenario};
 use serde::Serialize;
 
@@ -22,7 +22,7 @@ pub(crate) struct CheckArgs {
     files: Vec<PathBuf>,
     /// Kind of all files [default: that of their schema line or their keys]
     #[arg(long, value_enum)]
-    kind: Option<Kind>,
+    kind: Option<FileKindArg>,
     /// Check files away from their gateways: do not read `private_key_file`
     #[arg(long)]
     without_keys: bool,
@@ -36,7 +36,7 @@ pub(crate) struct CheckArgs {
 pub(crate) struct SchemaArgs {
     /// Kind of file
     #[arg(value_enum, required_unless_present = "write")]
-    kind: Option<Kind>,
+    kind: Option<FileKindArg>,
     /// Write all schemas into this directory instead, for lines such as `#:schema
     /// DIR/hub.schema.json`
     #[arg(long, value_name = "DIR", conflicts_with = "kind")]
@@ -45,7 +45,7 @@ pub(crate) struct SchemaArgs {
 
 /// A kind of file on the command line.
 #[derive(Debug, Clone, Copy, ValueEnum)]
-enum Kind {
+enum FileKindArg {
     /// Configuration of a hub
     Hub,
     /// Configuration of a terminal
@@ -64,24 +64,24 @@ enum Kind {
     Documents,
 }
 
-impl From<Kind> for FileKind {
-    fn from(kind: Kind) -> Self {
+impl From<FileKindArg> for FileKind {
+    fn from(kind: FileKindArg) -> Self {
         match kind {
-            Kind::Hub => Self::Hub,
-            Kind::Terminal => Self::Terminal,
-            Kind::Solo => Self::Solo,
-            Kind::Permit => Self::Permit,
-            Kind::Preset => Self::Preset,
-            Kind::Scenario => Self::Scenario,
-            Kind::Published => Self::Published,
-            Kind::Documents => Self::Documents,
+            FileKindArg::Hub => Self::Hub,
+            FileKindArg::Terminal => Self::Terminal,
+            FileKindArg::Solo => Self::Solo,
+            FileKindArg::Permit => Self::Permit,
+            FileKindArg::Preset => Self::Preset,
+            FileKindArg::Scenario => Self::Scenario,
+            FileKindArg::Published => Self::Published,
+            FileKindArg::Documents => Self::Documents,
         }
     }
 }
 
 /// The result for one file.
 #[derive(Serialize)]
-struct Checked {
+struct CheckedFile {
     file: String,
     /// `None` if the kind could not be recognised.
     kind: Option<&'static str>,
@@ -97,10 +97,10 @@ struct Checked {
 
 /// Checks all files. Returns exit code 1 if one is invalid.
 pub(crate) fn check(args: &CheckArgs) -> Result<ExitCode> {
-    let checked: Vec<Checked> = args.files.iter().map(|path| args.check(path)).collect();
+    let checked: Vec<CheckedFile> = args.files.iter().map(|path| args.check(path)).collect();
     let text = match args.json {
         true => serde_json::to_string_pretty(&checked)? + "\n",
-        false => checked.iter().map(Checked::text).collect(),
+        false => checked.iter().map(CheckedFile::text).collect(),
     };
     print(&text)?;
     let all_valid = checked.iter().all(|file| file.valid);
@@ -108,12 +108,12 @@ pub(crate) fn check(args: &CheckArgs) -> Result<ExitCode> {
 }
 
 impl CheckArgs {
-    fn check(&self, path: &Path) -> Checked {
+    fn check(&self, path: &Path) -> CheckedFile {
         let kind = match self.kind {
             Some(kind) => Ok(kind.into()),
-            None => find(path),
+            None => recognise(path),
         };
-        let keys = if self.without_keys { Keys::Elsewhere } else { Keys::Read };
+        let keys = if self.without_keys { KeyCheck::Elsewhere } else { KeyCheck::Read };
         let (kind, result) = match kind {
             Ok(kind) => (Some(kind), validate(path, kind, keys)),
             Err(error) => (None, Err(error)),
@@ -122,7 +122,7 @@ impl CheckArgs {
             Ok(warnings) => (warnings, None),
             Err(error) => (Vec::new(), Some(error)),
         };
-        Checked {
+        CheckedFile {
             file: path.display().to_string(),
             kind: kind.map(FileKind::name),
             valid: error.is_none(),
@@ -134,7 +134,7 @@ impl CheckArgs {
     }
 }
 
-impl Checked {
+impl CheckedFile {
     fn text(&self) -> String {
         match &self.error {
             Some(error) => format!("{error}\n"),
@@ -149,7 +149,7 @@ impl Checked {
 
 /// Recognises a file's kind by its schema line or its keys. Pipes are refused, because the file is read a
 /// second time to be checked.
-fn find(path: &Path) -> Result<FileKind, FileError> {
+fn recognise(path: &Path) -> Result<FileKind, FileError> {
     if fs::metadata(path).is_ok_and(|it| !it.is_file() && !it.is_dir()) {
         let cause = io::Error::other("this can be read only once: give its kind with --kind");
         return Err(FileError::Read { file: path.display().to_string(), cause });
@@ -158,7 +158,7 @@ fn find(path: &Path) -> Result<FileKind, FileError> {
 }
 
 /// Reads a file and the files that it names, as the program that uses it would. Returns warnings.
-fn validate(path: &Path, kind: FileKind, keys: Keys) -> Result<Vec<String>, FileError> {
+fn validate(path: &Path, kind: FileKind, keys: KeyCheck) -> Result<Vec<String>, FileError> {
     let origin = path.display().to_string();
     let checked = match kind {
         FileKind::Preset => Preset::load_file(path).map(drop),

@@ -13,36 +13,38 @@ use crate::{Cli, print};
 #[command(after_help = "bash:  skyhop completions bash >/etc/bash_completion.d/skyhop\n\
                         zsh:   skyhop completions zsh >/usr/local/share/zsh/site-functions/_skyhop\n\
                         fish:  skyhop completions fish >~/.config/fish/completions/skyhop.fish")]
-pub(crate) struct Args {
+pub(crate) struct CompletionsArgs {
     /// Shell that reads them
-    shell: Shell,
+    shell: CompletionShell,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Shell {
+enum CompletionShell {
     Bash,
     Zsh,
     Fish,
 }
 
 /// Prints the completions for a shell.
-pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+pub(crate) fn run(args: &CompletionsArgs) -> anyhow::Result<ExitCode> {
     print(&completions(args.shell))?;
     Ok(ExitCode::SUCCESS)
 }
 
-fn completions(shell: Shell) -> String {
+fn completions(shell: CompletionShell) -> String {
     let (mut command, mut text) = (Cli::command(), Vec::new());
     match shell {
-        Shell::Bash => generate(shells::Bash, &mut command, "skyhop", &mut text),
-        Shell::Zsh => generate(shells::Zsh, &mut command, "skyhop", &mut text),
-        Shell::Fish => generate(shells::Fish, &mut command, "skyhop", &mut text),
+        CompletionShell::Bash => generate(shells::Bash, &mut command, "skyhop", &mut text),
+        CompletionShell::Zsh => generate(shells::Zsh, &mut command, "skyhop", &mut text),
+        CompletionShell::Fish => generate(shells::Fish, &mut command, "skyhop", &mut text),
     }
     let text = String::from_utf8(text).expect("completions are text");
     match shell {
-        Shell::Bash => text + LABS_IN_BASH,
-        Shell::Zsh => text.lines().map(with_labs_in_zsh).collect::<String>() + LABS_IN_ZSH,
-        Shell::Fish => text + &presets_in_fish() + LABS_IN_FISH,
+        CompletionShell::Bash => text + LABS_IN_BASH,
+        CompletionShell::Zsh => {
+            text.lines().map(with_labs_in_zsh).collect::<String>() + LABS_IN_ZSH
+        }
+        CompletionShell::Fish => text + &presets_in_fish() + LABS_IN_FISH,
     }
 }
 
@@ -101,7 +103,7 @@ mod tests {
             "skyhop() {{ [ \"$*\" = 'lab status --names' ] && printf 'geo\\nmine\\n'; }}\n{}\n\
              COMP_WORDS=({words} '')\nCOMP_CWORD=$((${{#COMP_WORDS[@]}} - 1))\n\
              _skyhop_with_labs skyhop '' \"${{COMP_WORDS[COMP_CWORD-1]}}\"\necho \"${{COMPREPLY[@]}}\"\n",
-            completions(Shell::Bash)
+            completions(CompletionShell::Bash)
         );
         let path = folder.path().join("script");
         std::fs::write(&path, script).unwrap();
@@ -117,15 +119,15 @@ mod tests {
             assert!(offered.trim().ends_with("geo mine"), "{words}: {offered}");
         }
         assert!(!offered_by_bash("skyhop lab up").contains("mine"));
-        let zsh = completions(Shell::Zsh);
+        let zsh = completions(CompletionShell::Zsh);
         assert_eq!(zsh.matches(":_skyhop_labs'").count(), 4);
-        let fish = completions(Shell::Fish);
+        let fish = completions(CompletionShell::Fish);
         assert_eq!(fish.matches("(skyhop lab status --names 2>/dev/null)").count(), 2);
     }
 
     #[test]
     fn the_names_of_presets_complete_in_every_shell() {
-        for shell in [Shell::Bash, Shell::Zsh, Shell::Fish] {
+        for shell in [CompletionShell::Bash, CompletionShell::Zsh, CompletionShell::Fish] {
             let text = completions(shell);
             assert!(text.contains("geo-ka") && text.contains("vsat-dama"), "{shell:?}");
         }

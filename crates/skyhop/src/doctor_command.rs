@@ -3,16 +3,16 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use gateway::doctor::{Verdict, examine, explain, topics};
+use gateway::doctor::{FindingSeverity, examine, explain, topics};
 
 use crate::print;
 
 /// Exit code if any check fails.
-const UNWELL: u8 = 1;
+const CHECK_FAILED: u8 = 1;
 
 /// The arguments of `skyhop doctor`.
 #[derive(clap::Args)]
-pub(crate) struct Args {
+pub(crate) struct DoctorArgs {
     /// A configuration whose requirements are checked too
     config: Option<PathBuf>,
     /// Print the findings as JSON
@@ -24,7 +24,7 @@ pub(crate) struct Args {
 }
 
 /// Runs all checks, which change nothing. Returns exit code 1 if one fails.
-pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+pub(crate) fn run(args: &DoctorArgs) -> anyhow::Result<ExitCode> {
     if let Some(topic) = &args.explain {
         let Some(text) = explain(topic) else {
             anyhow::bail!("no topic {topic:?}: expected a check, or {}", topics().join(", "));
@@ -38,6 +38,6 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         false => findings.iter().map(|finding| format!("{finding}\n")).collect(),
     };
     print(&text)?;
-    let failed = findings.iter().any(|finding| finding.verdict == Verdict::Fail);
-    Ok(if failed { ExitCode::from(UNWELL) } else { ExitCode::SUCCESS })
+    let failed = findings.iter().any(|finding| finding.verdict == FindingSeverity::Fail);
+    Ok(if failed { ExitCode::from(CHECK_FAILED) } else { ExitCode::SUCCESS })
 }

@@ -12,12 +12,12 @@ use gateway::config::pair::NewPair;
 use gateway::config::{HubAddress, TcpAddress};
 use gateway::enrolment::join::join;
 use gateway::enrolment::permit::{self, Invitation};
-use gateway::enrolment::token::Token;
+use gateway::enrolment::token::JoinToken;
 use gateway::keys::{PrivateKey, PublicKey, parse_public_key};
 use units::{format_duration, parse_duration};
 
 use crate::init_command::valid;
-use crate::{print, say};
+use crate::{print, print_to_stderr};
 
 /// Maximum length of a token, in bytes.
 const LONGEST_TOKEN: u64 = 64 << 10;
@@ -125,7 +125,7 @@ fn invite(args: InviteArgs) -> Result<ExitCode> {
     let token = invitation.write(&hub_file)?;
     let valid_for = in_hours(valid_for);
     // On standard error, so that standard output has the token only.
-    say(format_args!(
+    print_to_stderr(format_args!(
         "Within {valid_for}, run on the terminal, once:  skyhop enrol join -\nand paste this:"
     ));
     print(&format!("{token}\n"))?;
@@ -142,7 +142,7 @@ fn in_hours(duration: Duration) -> String {
 
 /// Refuses a token as an argument, because every user of the machine can read the arguments of a command.
 fn token_file(text: &str) -> Result<PathBuf, String> {
-    match text.parse::<Token>() {
+    match text.parse::<JoinToken>() {
         Ok(_) => Err(
             "others could read a token here: give a file that contains it, or - and paste it on \
                       standard input"
@@ -152,12 +152,12 @@ fn token_file(text: &str) -> Result<PathBuf, String> {
     }
 }
 
-fn read_token(file: &Path) -> Result<Token> {
+fn read_token(file: &Path) -> Result<JoinToken> {
     let problem = || format!("cannot read the token from {}", file.display());
     let mut text = String::new();
     if file == Path::new("-") {
         if io::stdin().is_terminal() {
-            say("Paste the token, and press Enter:");
+            print_to_stderr("Paste the token, and press Enter:");
         }
         io::stdin().lock().take(LONGEST_TOKEN).read_line(&mut text).with_context(problem)?;
     } else {

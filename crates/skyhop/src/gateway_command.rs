@@ -106,7 +106,7 @@ pub(crate) fn keygen(args: &KeygenArgs) -> anyhow::Result<ExitCode> {
 
 /// Runs a gateway on this thread alone (`gateway::driver` explains why). With `gathers`, the thread
 /// gathers packets instead of waking up for each.
-fn serve<F>(gathers: bool, run: impl FnOnce(Stop) -> F) -> anyhow::Result<ExitCode>
+fn serve<F>(gathers: bool, run: impl FnOnce(StopSignal) -> F) -> anyhow::Result<ExitCode>
 where
     F: Future<Output = Result<(), RunError>>,
 {
@@ -128,9 +128,9 @@ where
 }
 
 /// Completes at the first SIGINT or SIGTERM.
-type Stop = std::pin::Pin<Box<dyn Future<Output = ()>>>;
+type StopSignal = std::pin::Pin<Box<dyn Future<Output = ()>>>;
 
-fn stop() -> anyhow::Result<Stop> {
+fn stop() -> anyhow::Result<StopSignal> {
     let mut interrupt: Signal = signal(SignalKind::interrupt())?;
     let mut terminate: Signal = signal(SignalKind::terminate())?;
     Ok(Box::pin(async move {

@@ -16,21 +16,21 @@ use std::path::PathBuf;
 use std::process::{Command, ExitCode, ExitStatus};
 
 use clap::Subcommand;
-use lab::{Capture, Lab, LinkSpec, Node, Preset};
-use study::{Pair, Server};
+use lab::{Lab, LabCapture, LinkSpec, Node, Preset};
+use study::{GatewayPair, MeterServer};
 
 pub(crate) use self::link_args::LinkArgs;
-use self::stats::Stats;
+use self::stats::StatsPrinter;
 
 /// The arguments of `skyhop lab`.
 #[derive(clap::Args)]
-pub(crate) struct Args {
+pub(crate) struct LabArgs {
     #[command(subcommand)]
-    action: Action,
+    action: LabAction,
 }
 
 #[derive(Subcommand)]
-enum Action {
+enum LabAction {
     /// Run a command in a new lab; the exit code is the command's
     Run {
         #[command(flatten)]
@@ -103,7 +103,7 @@ struct GatewaysArg {
 struct WatchArgs {
     /// Print link statistics to stderr once a second, as text or as a line of JSON
     #[arg(long, value_enum, value_name = "FORMAT", num_args = 0..=1, require_equals = true, default_missing_value = "text")]
-    stats: Option<stats::Format>,
+    stats: Option<stats::StatsFormat>,
     /// Capture both sides of the link as terminal.pcapng and hub.pcapng in this directory
     #[arg(long, value_name = "DIR")]
     pcap: Option<PathBuf>,
@@ -114,33 +114,35 @@ struct WatchArgs {
 }
 
 /// Statistics and capture of the links; reports errors of the capture when it is dropped.
-struct Watching {
-    _stats: Option<Stats>,
-    capture: Option<Capture>,
+struct RunningWatch {
+    _stats: Option<StatsPrinter>,
+    capture: Option<LabCapture>,
 }
 
-impl Drop for Watching {
+impl Drop for RunningWatch {
     fn drop(&mut self) {
-        let Some(captured) = self.capture.take().map(Capture::finish) else { return };
+        let Some(captured) = self.capture.take().map(LabCapture::finish) else { return };
         if let Some(error) = captured.error {
-            crate::say(format_args!("skyhop: {error}"));
+            crate::print_to_stderr(format_args!("skyhop: {error}"));
         }
         if captured.dropped > 0 {
             let (written, dropped) = (captured.written, captured.dropped);
-            crate::say(format_args!("skyhop: {written} packets captured, {dropped} missed"));
+            crate::print_to_stderr(format_args!(
+                "skyhop: {written} packets captured, {dropped} missed"
+            ));
         }
     }
 }
 
 impl GatewaysArg {
-    fn start(&self, lab: &Lab, preset: &Preset) -> anyhow::Result<Option<Pair>> {
-        let start = || Ok(Pair::start(lab, preset, &crate::own_program()?)?);
+    fn start(&self, lab: &Lab, preset: &Preset) -> anyhow::Result<Option<GatewayPair>> {
+        let start = || Ok(GatewayPair::start(lab, preset, &crate::own_program()?)?);
         self.gateways.then(start).transpose()
     }
 }
 
 impl WatchArgs {
-    fn start(&self, lab: &Lab) -> anyhow::Result<Watching> {
+    fn start(&self, lab: &Lab) -> anyhow::Result<RunningWatch> {
         if let Some(path) = &self.svg {
             let name = &lab.preset().name;
             let shares = lab.preset().dama.is_some();
@@ -152,10 +154,11 @@ impl WatchArgs {
             std::fs::write(path, "").with_context(|| format!("cannot write {}", path.display()))?;
             lab.record_return();
         }
-        let capture = self.pcap.as_ref().map(|directory| Capture::start(lab, directory));
+        let capture = self.pcap.as_ref().map(|directory| LabCapture::start(lab, directory));
         let capture = capture.transpose()?;
-        let stats = self.stats.map(|format| Stats::start(lab.gauges(), format)).transpose()?;
-        Ok(Watching { _stats: stats, capture })
+        let stats =
+            self.stats.map(|format| StatsPrinter::start(lab.gauges(), format)).transpose()?;
+        Ok(RunningWatch { _stats: stats, capture })
     }
 }
 
@@ -167,27 +170,30 @@ impl WatchArgs {
         std::fs::write(path, picture)
             .with_context(|| format!("cannot write {}", path.display()))?;
         if record.is_full {
-            crate::say(format_args!("skyhop: {} shows only the beginning", path.display()));
+            crate::print_to_stderr(format_args!(
+                "skyhop: {} shows only the beginning",
+                path.display()
+            ));
         }
         Ok(())
     }
 }
 
 /// Runs a subcommand of `skyhop lab`.
-pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
+pub(crate) fn run(args: LabArgs) -> anyhow::Result<ExitCode> {
     match args.action {
-        Action::Run { link, on, gateways, watch, command } => {
+        LabAction::Run { link, on, gateways, watch, command } => {
             run_command(&link, &gateways, &watch, on, &command)
         }
-        Action::Shell { link, gateways, watch } => shell(&link, &gateways, &watch),
-        Action::Up(args) => stay::up(&args),
-        Action::Down(args) => stay::down(&args),
-        Action::Status(args) => status::run(&args),
-        Action::Set(args) => stay::set(&args),
-        Action::Exec(args) => inside::exec(&args),
-        Action::Check { link, json } => check::run(&link, json),
-        Action::Presets { json } => presets::run(json),
-        Action::Show { link } => show(&link),
+        LabAction::Shell { link, gateways, watch } => shell(&link, &gateways, &watch),
+        LabAction::Up(args) => stay::up(&args),
+        LabAction::Down(args) => stay::down(&args),
+        LabAction::Status(args) => status::run(&args),
+        LabAction::Set(args) => stay::set(&args),
+        LabAction::Exec(args) => inside::exec(&args),
+        LabAction::Check { link, json } => check::run(&link, json),
+        LabAction::Presets { json } => presets::run(json),
+        LabAction::Show { link } => show(&link),
     }
 }
 
@@ -218,7 +224,7 @@ fn shell(link: &LinkArgs, gateways: &GatewaysArg, watch: &WatchArgs) -> anyhow::
     let pair = gateways.start(&lab, &preset)?;
     let _watching = watch.start(&lab)?;
     let through = if pair.is_some() { ", through the gateway pair" } else { "" };
-    crate::say(format_args!(
+    crate::print_to_stderr(format_args!(
         "skyhop: on the client of {}{through}; http://server/10MB; exit to leave",
         describe(&preset)
     ));
@@ -237,15 +243,15 @@ fn start(preset: &Preset, seed: u64) -> anyhow::Result<Lab> {
 }
 
 /// Starts meter servers: on `server`, and on each client for the other direction.
-fn serve_meter(lab: &Lab) -> anyhow::Result<Vec<Server>> {
+fn serve_meter(lab: &Lab) -> anyhow::Result<Vec<MeterServer>> {
     let gateway =
         |node: &Node| matches!(node, Node::Hub | Node::Terminal | Node::FurtherTerminal(_));
     let nodes = lab.nodes().filter(|node| !gateway(node));
-    nodes.map(|node| Ok(Server::start(lab, node)?)).collect()
+    nodes.map(|node| Ok(MeterServer::start(lab, node)?)).collect()
 }
 
 /// Runs a command and waits for it; returns the exit code that a shell would report.
-fn wait(mut command: Command, pair: Option<Pair>) -> anyhow::Result<ExitCode> {
+fn wait(mut command: Command, pair: Option<GatewayPair>) -> anyhow::Result<ExitCode> {
     // Ctrl-C is for the command; the lab stays until the command has ended.
     os::process::leave_signals_to_the_command();
     let mut child = match command.spawn() {
@@ -253,7 +259,8 @@ fn wait(mut command: Command, pair: Option<Pair>) -> anyhow::Result<ExitCode> {
         Err(error) => return Ok(not_run(&command, &error)),
     };
     let status = match pair {
-        Some(pair) => pair.attend(child, |error| crate::say(format_args!("skyhop: {error}"))),
+        Some(pair) => pair
+            .run_until_exit(child, |error| crate::print_to_stderr(format_args!("skyhop: {error}"))),
         None => child.wait(),
     };
     Ok(ExitCode::from(code_of(status?)))
@@ -262,7 +269,10 @@ fn wait(mut command: Command, pair: Option<Pair>) -> anyhow::Result<ExitCode> {
 /// Reports that a command cannot be run; returns exit code 127 if it does not exist, else 126, like a
 /// shell.
 fn not_run(command: &Command, error: &std::io::Error) -> ExitCode {
-    crate::say(format_args!("skyhop: cannot run {}: {error}", command.get_program().display()));
+    crate::print_to_stderr(format_args!(
+        "skyhop: cannot run {}: {error}",
+        command.get_program().display()
+    ));
     ExitCode::from(if error.kind() == ErrorKind::NotFound { 127 } else { 126 })
 }
 

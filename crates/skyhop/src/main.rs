@@ -35,7 +35,7 @@ use clap::error::ErrorKind;
 use clap::{Parser, Subcommand};
 use tracing_subscriber::EnvFilter;
 
-use output::{complain, print, say};
+use output::{print, print_to_stderr, report_error};
 
 /// Exit code for invalid input or missing privileges.
 const USAGE: u8 = 2;
@@ -45,13 +45,13 @@ const USAGE: u8 = 2;
 #[command(version, about)]
 struct Cli {
     #[command(subcommand)]
-    command: Command,
+    command: TopCommand,
 }
 
 #[derive(Subcommand)]
-enum Command {
+enum TopCommand {
     /// Measure what the gateway pair gains on this machine, in under two minutes
-    Demo(demo_command::Args),
+    Demo(demo_command::DemoArgs),
     /// Run the gateway on the earth station's side of the hop
     Hub(gateway_command::HubArgs),
     /// Run the gateway on the clients' side of the hop
@@ -61,7 +61,7 @@ enum Command {
     /// Generate a gateway's key
     Keygen(gateway_command::KeygenArgs),
     /// Write matching hub and terminal configurations with fresh keys
-    Init(init_command::Args),
+    Init(init_command::InitArgs),
     /// Let new terminals join a hub with a one-time token; list and revoke those that have
     #[command(subcommand)]
     Enrol(enrol_command::EnrolCommand),
@@ -70,16 +70,16 @@ enum Command {
     /// Print the JSON Schema of a kind of file, with which editors complete and check it
     Schema(check_command::SchemaArgs),
     /// Check whether a gateway can work on this machine; changes nothing
-    Doctor(doctor_command::Args),
+    Doctor(doctor_command::DoctorArgs),
     /// Show a gateway's status
     Status(operate::StatusArgs),
     /// Show what the terminals of a hub have used, and their quotas
     Accounting(operate::AccountingArgs),
     /// Send, receive and list bundles, which wait while the link is away
     #[command(subcommand)]
-    Bundle(bundle_command::Args),
+    Bundle(bundle_command::BundleCommand),
     /// Send the files of a directory as bundles
-    Outbox(bundle_command::outbox::Args),
+    Outbox(bundle_command::outbox::OutboxArgs),
     /// Show the packet events of a gateway's hop
     Events(operate::EventsArgs),
     /// Set the modem rate of a running gateway
@@ -91,12 +91,12 @@ enum Command {
     /// Stop taking new connections and exit after the last one
     Drain(operate::DrainArgs),
     /// Emulate a satellite link on this machine, with real packets
-    Lab(Box<lab_command::Args>),
+    Lab(Box<lab_command::LabArgs>),
     /// Measure a path with traffic that is verified byte by byte
     #[command(subcommand)]
     Meter(meter_command::MeterCommand),
     /// Simulate a scenario file in virtual time
-    Sim(sim_command::Args),
+    Sim(sim_command::SimArgs),
     /// Run scenarios many times and keep the results
     #[command(subcommand)]
     Study(study_command::StudyCommand),
@@ -104,9 +104,9 @@ enum Command {
     #[command(subcommand)]
     Tcp(Box<tcp_command::TcpCommand>),
     /// Print the completions for a shell
-    Completions(completions::Args),
+    Completions(completions::CompletionsArgs),
     /// Print the manual page, or write the pages of all commands
-    Man(man::Args),
+    Man(man::ManArgs),
 }
 
 /// Starts no thread and no runtime, because a command may have to enter a lab before any exists.
@@ -117,34 +117,34 @@ fn main() -> ExitCode {
         Err(error) => return explain(&error),
     };
     let done = match cli.command {
-        Command::Demo(args) => demo_command::run(&args),
-        Command::Hub(args) => gateway_command::hub(&args),
-        Command::Terminal(args) => gateway_command::terminal(&args),
-        Command::Solo(args) => gateway_command::solo(&args),
-        Command::Keygen(args) => gateway_command::keygen(&args),
-        Command::Init(args) => init_command::run(&args),
-        Command::Enrol(command) => enrol_command::run(command),
-        Command::Check(args) => check_command::check(&args),
-        Command::Schema(args) => check_command::schema(&args),
-        Command::Doctor(args) => doctor_command::run(&args),
-        Command::Status(args) => operate::status(&args),
-        Command::Accounting(args) => operate::accounting(&args),
-        Command::Rate(args) => operate::rate(&args),
-        Command::Reload(args) => operate::reload(&args),
-        Command::Bundle(args) => bundle_command::run(args),
-        Command::Outbox(args) => bundle_command::outbox::run(&args),
-        Command::Events(args) => operate::events(&args),
-        Command::Upgrade(args) => operate::upgrade(&args),
-        Command::Drain(args) => operate::drain(&args),
-        Command::Lab(args) => lab_command::run(*args),
-        Command::Meter(command) => meter_command::run(command),
-        Command::Sim(args) => sim_command::run(&args),
-        Command::Study(command) => study_command::run(command),
-        Command::Tcp(command) => tcp_command::run(*command),
-        Command::Completions(args) => completions::run(&args),
-        Command::Man(args) => man::run(&args),
+        TopCommand::Demo(args) => demo_command::run(&args),
+        TopCommand::Hub(args) => gateway_command::hub(&args),
+        TopCommand::Terminal(args) => gateway_command::terminal(&args),
+        TopCommand::Solo(args) => gateway_command::solo(&args),
+        TopCommand::Keygen(args) => gateway_command::keygen(&args),
+        TopCommand::Init(args) => init_command::run(&args),
+        TopCommand::Enrol(command) => enrol_command::run(command),
+        TopCommand::Check(args) => check_command::check(&args),
+        TopCommand::Schema(args) => check_command::schema(&args),
+        TopCommand::Doctor(args) => doctor_command::run(&args),
+        TopCommand::Status(args) => operate::status(&args),
+        TopCommand::Accounting(args) => operate::accounting(&args),
+        TopCommand::Rate(args) => operate::rate(&args),
+        TopCommand::Reload(args) => operate::reload(&args),
+        TopCommand::Bundle(args) => bundle_command::run(args),
+        TopCommand::Outbox(args) => bundle_command::outbox::run(&args),
+        TopCommand::Events(args) => operate::events(&args),
+        TopCommand::Upgrade(args) => operate::upgrade(&args),
+        TopCommand::Drain(args) => operate::drain(&args),
+        TopCommand::Lab(args) => lab_command::run(*args),
+        TopCommand::Meter(command) => meter_command::run(command),
+        TopCommand::Sim(args) => sim_command::run(&args),
+        TopCommand::Study(command) => study_command::run(command),
+        TopCommand::Tcp(command) => tcp_command::run(*command),
+        TopCommand::Completions(args) => completions::run(&args),
+        TopCommand::Man(args) => man::run(&args),
     };
-    done.unwrap_or_else(|error| complain(&format!("{error:#}")))
+    done.unwrap_or_else(|error| report_error(&format!("{error:#}")))
 }
 
 /// Starts the log of commands that measure: warnings on stderr, unless `SKYHOP_LOG` sets another filter.
@@ -169,11 +169,11 @@ fn explain(error: &clap::Error) -> ExitCode {
     if !error.use_stderr() {
         let printed = output::print_help(error);
         return printed
-            .map_or_else(|error| complain(&format!("{error:#}")), |()| ExitCode::SUCCESS);
+            .map_or_else(|error| report_error(&format!("{error:#}")), |()| ExitCode::SUCCESS);
     }
     if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
         let _ = error.print();
         return ExitCode::from(USAGE);
     }
-    complain(&command_line::one_line(error))
+    report_error(&command_line::one_line(error))
 }

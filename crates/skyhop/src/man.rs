@@ -13,7 +13,7 @@ use crate::{Cli, print};
 /// The arguments of `skyhop man`.
 #[derive(clap::Args)]
 #[command(after_help = "Read it:  skyhop man | man -l -")]
-pub(crate) struct Args {
+pub(crate) struct ManArgs {
     /// Directory for the pages of all commands (skyhop.1, skyhop-lab.1, skyhop-lab-run.1, …);
     /// created if missing. Without it, print skyhop.1
     #[arg(value_name = "DIR")]
@@ -21,7 +21,7 @@ pub(crate) struct Args {
 }
 
 /// Prints the page of `skyhop`, or writes the pages of all commands, replacing existing files.
-pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+pub(crate) fn run(args: &ManArgs) -> anyhow::Result<ExitCode> {
     match &args.directory {
         None => {
             let mut page = Vec::new();

@@ -7,30 +7,30 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::bail;
-use gateway::control::{Answer, Control, Request};
-use gateway::status::{Status, accounts_text};
+use gateway::control::{ControlAnswer, ControlClient, ControlRequest};
+use gateway::status::{GatewayStatus, accounts_text};
 use units::BitRate;
 
-use crate::output::{Reader, print, print_to_reader};
+use crate::output::{StdoutReader, print, print_to_reader};
 use crate::progress::can_rewrite;
-use crate::which::Which;
+use crate::which::GatewaySelection;
 
 /// Refresh interval of `--watch`.
-const LOOK: Duration = Duration::from_secs(1);
+const WATCH_INTERVAL: Duration = Duration::from_secs(1);
 /// Polling interval of `drain --wait`.
-const DRAINED_EVERY: Duration = Duration::from_millis(100);
+const DRAIN_POLL_INTERVAL: Duration = Duration::from_millis(100);
 /// Time limit for the start of a new process.
-const UPGRADED_WITHIN: Duration = Duration::from_secs(30);
+const UPGRADE_TIMEOUT: Duration = Duration::from_secs(30);
 /// Polling interval for events.
-const EVENTS_EVERY: Duration = Duration::from_millis(200);
+const EVENTS_POLL_INTERVAL: Duration = Duration::from_millis(200);
 /// Size of a batch of events after which the next request follows at once.
-const MANY_EVENTS: usize = 10_000;
+const FULL_BATCH: usize = 10_000;
 
 /// The arguments of `skyhop status`.
 #[derive(clap::Args)]
 pub(crate) struct StatusArgs {
     #[command(flatten)]
-    which: Which,
+    which: GatewaySelection,
     /// Print everything as JSON: a list of gateways
     #[arg(long)]
     json: bool,
@@ -46,7 +46,7 @@ pub(crate) struct StatusArgs {
 #[derive(clap::Args)]
 pub(crate) struct AccountingArgs {
     #[command(flatten)]
-    which: Which,
+    which: GatewaySelection,
     /// Print a line of JSON for each terminal
     #[arg(long)]
     json: bool,
@@ -64,14 +64,14 @@ pub(crate) struct RateArgs {
     #[arg(long, value_name = "NAME")]
     peer: Option<String>,
     #[command(flatten)]
-    which: Which,
+    which: GatewaySelection,
 }
 
 /// The arguments of `skyhop reload`.
 #[derive(clap::Args)]
 pub(crate) struct ReloadArgs {
     #[command(flatten)]
-    which: Which,
+    which: GatewaySelection,
 }
 
 /// The arguments of `skyhop drain`.
@@ -84,7 +84,7 @@ pub(crate) struct DrainArgs {
     #[arg(long)]
     wait: bool,
     #[command(flatten)]
-    which: Which,
+    which: GatewaySelection,
 }
 
 /// The arguments of `skyhop upgrade`.
@@ -94,7 +94,7 @@ pub(crate) struct UpgradeArgs {
     #[arg(long, value_name = "TIME", value_parser = duration, default_value = "5min")]
     within: Duration,
     #[command(flatten)]
-    which: Which,
+    which: GatewaySelection,
 }
 
 /// The arguments of `skyhop events`.
@@ -107,7 +107,7 @@ pub(crate) struct EventsArgs {
     #[arg(long = "for", value_name = "TIME", value_parser = duration)]
     how_long: Option<Duration>,
     #[command(flatten)]
-    which: Which,
+    which: GatewaySelection,
 }
 
 fn duration(text: &str) -> Result<Duration, String> {
@@ -117,10 +117,10 @@ fn duration(text: &str) -> Result<Duration, String> {
 /// Shows the status of one gateway, or of all on this machine.
 pub(crate) fn status(args: &StatusArgs) -> anyhow::Result<ExitCode> {
     let mut gateways = args.which.all()?;
-    let mut before: Vec<Option<Status>> = gateways.iter().map(|_| None).collect();
+    let mut before: Vec<Option<GatewayStatus>> = gateways.iter().map(|_| None).collect();
     loop {
         let ask = |gateway| ask_status(gateway, args.connections);
-        let now = gateways.iter_mut().map(ask).collect::<anyhow::Result<Vec<Status>>>()?;
+        let now = gateways.iter_mut().map(ask).collect::<anyhow::Result<Vec<GatewayStatus>>>()?;
         let mut text = if args.json {
             let list = if args.watch {
                 // One line per sample, for programs that read line by line.
@@ -139,17 +139,17 @@ pub(crate) fn status(args: &StatusArgs) -> anyhow::Result<ExitCode> {
             // ANSI sequences: cursor home, clear screen.
             text.insert_str(0, "\x1b[H\x1b[2J");
         }
-        if print_to_reader(&text)? == Reader::Gone || !args.watch {
+        if print_to_reader(&text)? == StdoutReader::Gone || !args.watch {
             return Ok(ExitCode::SUCCESS);
         }
         before = now.into_iter().map(Some).collect();
-        thread::sleep(LOOK);
+        thread::sleep(WATCH_INTERVAL);
     }
 }
 
-fn ask_status(gateway: &mut Control, connections: bool) -> anyhow::Result<Status> {
-    match gateway.ask(&Request::Status { connections })? {
-        Answer::Status(status) => Ok(*status),
+fn ask_status(gateway: &mut ControlClient, connections: bool) -> anyhow::Result<GatewayStatus> {
+    match gateway.ask(&ControlRequest::Status { connections })? {
+        ControlAnswer::Status(status) => Ok(*status),
         other => bail!("the gateway at {} answers {other:?}", gateway.path().display()),
     }
 }
@@ -157,8 +157,8 @@ fn ask_status(gateway: &mut Control, connections: bool) -> anyhow::Result<Status
 /// Shows the accounts of a hub's terminals.
 pub(crate) fn accounting(args: &AccountingArgs) -> anyhow::Result<ExitCode> {
     let mut gateway = args.which.hub()?;
-    let accounts = match gateway.ask(&Request::Accounts)? {
-        Answer::Accounts(accounts) => accounts,
+    let accounts = match gateway.ask(&ControlRequest::Accounts)? {
+        ControlAnswer::Accounts(accounts) => accounts,
         other => bail!("the gateway at {} answers {other:?}", gateway.path().display()),
     };
     if !args.json {
@@ -174,23 +174,23 @@ pub(crate) fn accounting(args: &AccountingArgs) -> anyhow::Result<ExitCode> {
 pub(crate) fn rate(args: &RateArgs) -> anyhow::Result<ExitCode> {
     let (bit_s, for_s) = (args.rate.bits_per_second(), args.valid_for.as_secs_f64());
     let mut gateway = args.which.one()?;
-    do_it(&mut gateway, &Request::Rate { bit_s, for_s, peer: args.peer.clone() })
+    send_request(&mut gateway, &ControlRequest::Rate { bit_s, for_s, peer: args.peer.clone() })
 }
 
 /// Lets a gateway reload its configuration.
 pub(crate) fn reload(args: &ReloadArgs) -> anyhow::Result<ExitCode> {
-    do_it(&mut args.which.one()?, &Request::Reload)
+    send_request(&mut args.which.one()?, &ControlRequest::Reload)
 }
 
 /// Lets a gateway drain, and waits until it has stopped if requested.
 pub(crate) fn drain(args: &DrainArgs) -> anyhow::Result<ExitCode> {
     let within_s = args.within.map(|within| within.as_secs_f64());
     let mut gateway = args.which.one()?;
-    do_it(&mut gateway, &Request::Drain { within_s })?;
-    let still = Request::Status { connections: false };
+    send_request(&mut gateway, &ControlRequest::Drain { within_s })?;
+    let still = ControlRequest::Status { connections: false };
     // A gateway that has stopped no longer answers.
     while args.wait && gateway.ask(&still).is_ok() {
-        thread::sleep(DRAINED_EVERY);
+        thread::sleep(DRAIN_POLL_INTERVAL);
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -201,12 +201,13 @@ pub(crate) fn upgrade(args: &UpgradeArgs) -> anyhow::Result<ExitCode> {
     let path = gateway.path().to_owned();
     let before = ask_status(&mut gateway, false)?.pid;
     let within_s = args.within.as_secs_f64();
-    do_it(&mut gateway, &Request::Upgrade { within_s })?;
+    send_request(&mut gateway, &ControlRequest::Upgrade { within_s })?;
     drop(gateway);
     let began = Instant::now();
-    while began.elapsed() < UPGRADED_WITHIN {
+    while began.elapsed() < UPGRADE_TIMEOUT {
         // There may be no answer between the end of the old process and the start of the new one.
-        let now = Control::connect(&path).ok().and_then(|mut it| ask_status(&mut it, false).ok());
+        let now =
+            ControlClient::connect(&path).ok().and_then(|mut it| ask_status(&mut it, false).ok());
         if let Some(now) = now.filter(|now| now.pid != before) {
             let within = units::format_duration(args.within);
             print(&format!(
@@ -215,7 +216,7 @@ pub(crate) fn upgrade(args: &UpgradeArgs) -> anyhow::Result<ExitCode> {
             ))?;
             return Ok(ExitCode::SUCCESS);
         }
-        thread::sleep(DRAINED_EVERY);
+        thread::sleep(DRAIN_POLL_INTERVAL);
     }
     bail!("pid {before} has not been replaced: see the gateway's log")
 }
@@ -227,33 +228,33 @@ pub(crate) fn events(args: &EventsArgs) -> anyhow::Result<ExitCode> {
     let reader = RandomState::new().build_hasher().finish();
     let followed = follow(&mut gateway, reader, args);
     // Otherwise the gateway refuses the next reader for some seconds, as it does after an interruption.
-    let _ = gateway.ask(&Request::EventsEnd { reader });
+    let _ = gateway.ask(&ControlRequest::EventsEnd { reader });
     followed
 }
 
-fn follow(gateway: &mut Control, reader: u64, args: &EventsArgs) -> anyhow::Result<ExitCode> {
-    let request = Request::Events { reader, peer: args.peer.clone() };
+fn follow(gateway: &mut ControlClient, reader: u64, args: &EventsArgs) -> anyhow::Result<ExitCode> {
+    let request = ControlRequest::Events { reader, peer: args.peer.clone() };
     let until = args.how_long.and_then(|how_long| Instant::now().checked_add(how_long));
     loop {
         let asked = Instant::now();
         let lines = match gateway.ask(&request)? {
-            Answer::Events(lines) => lines,
+            ControlAnswer::Events(lines) => lines,
             other => bail!("the gateway at {} answers {other:?}", gateway.path().display()),
         };
         let text: String = lines.iter().map(|line| format!("{line}\n")).collect();
         let reader = print_to_reader(&text)?;
-        if reader == Reader::Gone || until.is_some_and(|until| asked >= until) {
+        if reader == StdoutReader::Gone || until.is_some_and(|until| asked >= until) {
             return Ok(ExitCode::SUCCESS);
         }
-        if lines.len() < MANY_EVENTS {
-            thread::sleep(EVENTS_EVERY);
+        if lines.len() < FULL_BATCH {
+            thread::sleep(EVENTS_POLL_INTERVAL);
         }
     }
 }
 
-fn do_it(gateway: &mut Control, request: &Request) -> anyhow::Result<ExitCode> {
+fn send_request(gateway: &mut ControlClient, request: &ControlRequest) -> anyhow::Result<ExitCode> {
     match gateway.ask(request)? {
-        Answer::Done(lines) => {
+        ControlAnswer::Done(lines) => {
             let text: String = lines.iter().map(|line| format!("{line}\n")).collect();
             print(&text)?;
             Ok(ExitCode::SUCCESS)

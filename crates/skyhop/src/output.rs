@@ -12,13 +12,13 @@ use anyhow::Context;
 
 /// The state of standard output's reader.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Reader {
+pub(crate) enum StdoutReader {
     Reads,
     Gone,
 }
 
 /// Prints to standard output; tells whether it still has a reader.
-pub(crate) fn print_to_reader(text: &str) -> anyhow::Result<Reader> {
+pub(crate) fn print_to_reader(text: &str) -> anyhow::Result<StdoutReader> {
     let mut out = io::stdout().lock();
     let written = out.write_all(text.as_bytes()).and_then(|()| out.flush());
     reader_after(written)
@@ -30,14 +30,14 @@ pub(crate) fn print(text: &str) -> anyhow::Result<()> {
 }
 
 /// Prints a line to standard error.
-pub(crate) fn say(line: impl Display) {
+pub(crate) fn print_to_stderr(line: impl Display) {
     // In one write, so that lines of several processes do not mix.
     let _ = io::stderr().write_all(format!("{line}\n").as_bytes());
 }
 
 /// Prints an error on one line; returns exit code 2.
-pub(crate) fn complain(text: &str) -> ExitCode {
-    say(format_args!("skyhop: {text}"));
+pub(crate) fn report_error(text: &str) -> ExitCode {
+    print_to_stderr(format_args!("skyhop: {text}"));
     ExitCode::from(crate::USAGE)
 }
 
@@ -46,10 +46,10 @@ pub(crate) fn print_help(help: &clap::Error) -> anyhow::Result<()> {
     reader_after(help.print()).map(drop)
 }
 
-fn reader_after(written: io::Result<()>) -> anyhow::Result<Reader> {
+fn reader_after(written: io::Result<()>) -> anyhow::Result<StdoutReader> {
     match written {
-        Ok(()) => Ok(Reader::Reads),
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(Reader::Gone),
+        Ok(()) => Ok(StdoutReader::Reads),
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(StdoutReader::Gone),
         Err(error) => Err(error).context("cannot write to standard output"),
     }
 }
@@ -60,9 +60,9 @@ mod tests {
 
     #[test]
     fn only_a_reader_that_left_is_no_failure() {
-        assert_eq!(reader_after(Ok(())).unwrap(), Reader::Reads);
+        assert_eq!(reader_after(Ok(())).unwrap(), StdoutReader::Reads);
         let left = io::ErrorKind::BrokenPipe.into();
-        assert_eq!(reader_after(Err(left)).unwrap(), Reader::Gone);
+        assert_eq!(reader_after(Err(left)).unwrap(), StdoutReader::Gone);
         let error = reader_after(Err(io::ErrorKind::StorageFull.into())).unwrap_err();
         assert_eq!(format!("{error:#}"), "cannot write to standard output: no storage space");
     }

@@ -10,11 +10,13 @@ use clap::ValueEnum;
 use indicatif::ProgressBar;
 use scenario::{BackEnd, Published, Replications, Scenario, Statistic};
 use study::campaign::STEPS;
-use study::runs::{self, Extras, File, Job, Outcome, Progress, replicate_as_declared};
+use study::runs::{
+    self, Extras, RoundProgress, RunJob, RunOutcome, ScenarioFile, replicate_as_declared,
+};
 
 /// The arguments of `skyhop sim`.
 #[derive(Debug, clap::Args)]
-pub(crate) struct Args {
+pub(crate) struct SimArgs {
     /// Scenario files
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
@@ -45,12 +47,12 @@ pub(crate) struct Args {
     pcap: Option<PathBuf>,
     /// Node at which to capture
     #[arg(long, value_enum, default_value = "server", requires = "pcap")]
-    pcap_at: At,
+    pcap_at: CaptureNode,
 }
 
 /// Where packets are captured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum At {
+enum CaptureNode {
     /// At the servers
     Server,
     /// At the clients
@@ -61,39 +63,43 @@ enum At {
     Terminal,
 }
 
-impl From<At> for runs::At {
-    fn from(at: At) -> Self {
+impl From<CaptureNode> for runs::CapturePoint {
+    fn from(at: CaptureNode) -> Self {
         match at {
-            At::Server => Self::Server,
-            At::Client => Self::Client,
-            At::Hub => Self::Hub,
-            At::Terminal => Self::Terminal,
+            CaptureNode::Server => Self::Server,
+            CaptureNode::Client => Self::Client,
+            CaptureNode::Hub => Self::Hub,
+            CaptureNode::Terminal => Self::Terminal,
         }
     }
 }
 
 /// Runs the scenarios and prints their results.
-pub(crate) fn run(args: &Args) -> Result<ExitCode> {
+pub(crate) fn run(args: &SimArgs) -> Result<ExitCode> {
     let files = args.files.iter().map(|path| read(path, args)).collect::<Result<Vec<_>>>()?;
     let published = args.published.then(|| files.iter().map(read_published).collect());
     let published: Option<Vec<Published>> = published.transpose()?;
     let bar = progress(0, 0);
     let progress =
-        Progress { planned: &|runs| add_runs(&bar, runs), step: &|steps| bar.inc(steps) };
+        RoundProgress { planned: &|runs| add_runs(&bar, runs), step: &|steps| bar.inc(steps) };
     let done = replicate_as_declared(&files, threads(args.threads), args.extras(), &progress)?;
     bar.finish_and_clear();
     if args.seeds.is_none() {
-        files.iter().filter_map(said).chain(done.notes).for_each(crate::say);
+        files
+            .iter()
+            .filter_map(describe_replications)
+            .chain(done.notes)
+            .for_each(crate::print_to_stderr);
     }
-    let (jobs, outcomes): (Vec<Job<'_>>, Vec<Outcome>) = done.runs.into_iter().unzip();
+    let (jobs, outcomes): (Vec<RunJob<'_>>, Vec<RunOutcome>) = done.runs.into_iter().unzip();
     if let Some(directory) = &args.svg {
         write_graphs(directory, &files, &jobs, &outcomes)?;
     }
     let done = jobs.iter().zip(&outcomes).map(|(job, outcome)| {
-        let Job { file, case, seed } = *job;
-        runs::Run { file, case, seed, metrics: &outcome.metrics }
+        let RunJob { file, case, seed } = *job;
+        runs::ScenarioRun { file, case, seed, metrics: &outcome.metrics }
     });
-    let done: Vec<runs::Run<'_>> = done.collect();
+    let done: Vec<runs::ScenarioRun<'_>> = done.collect();
     let text = match published {
         Some(published) if args.json => runs::published_json(&files, &published, &done)?,
         Some(published) => runs::beside_published(&files, &published, &done)?,
@@ -105,7 +111,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-impl Args {
+impl SimArgs {
     fn extras(&self) -> Extras {
         let capture = self.pcap.clone().map(|path| (path, self.pcap_at.into()));
         Extras { graphs: self.svg.is_some(), capture }
@@ -135,7 +141,7 @@ pub(crate) fn add_runs(bar: &ProgressBar, more: usize) {
 }
 
 /// Describes the replications that a file asks for; `None` for the default.
-fn said(file: &File) -> Option<String> {
+fn describe_replications(file: &ScenarioFile) -> Option<String> {
     let path = file.path.display();
     match &file.replications {
         Replications::Seeds(seeds) if seeds[..] == [1] => None,
@@ -162,7 +168,7 @@ fn said(file: &File) -> Option<String> {
     }
 }
 
-fn read(path: &Path, args: &Args) -> Result<File> {
+fn read(path: &Path, args: &SimArgs) -> Result<ScenarioFile> {
     let shown = path.display().to_string();
     let Scenario { mut cases, mut replications, back_ends, results, .. } = Scenario::load(path)?;
     if !back_ends.contains(&BackEnd::Sim) {
@@ -178,20 +184,20 @@ fn read(path: &Path, args: &Args) -> Result<File> {
             bail!("{shown} has no case {name:?}: it has {}", names.join(", "));
         }
     }
-    Ok(File { path: path.to_owned(), cases, replications, results })
+    Ok(ScenarioFile { path: path.to_owned(), cases, replications, results })
 }
 
 /// Reads the published values beside a scenario file.
-fn read_published(file: &File) -> Result<Published> {
+fn read_published(file: &ScenarioFile) -> Result<Published> {
     Ok(Published::load(&file.path.with_extension("published.toml"))?)
 }
 
 /// Writes the graphs of all runs that have them.
 fn write_graphs(
     directory: &Path,
-    files: &[File],
-    jobs: &[Job<'_>],
-    outcomes: &[Outcome],
+    files: &[ScenarioFile],
+    jobs: &[RunJob<'_>],
+    outcomes: &[RunOutcome],
 ) -> Result<()> {
     let cannot = |path: &Path| format!("cannot write {}", path.display());
     std::fs::create_dir_all(directory).with_context(|| cannot(directory))?;

@@ -14,25 +14,27 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
 use clap::{Subcommand, ValueEnum};
-use study::campaign::{self, BackEnd, Binary, Plan, Source, Store, StoreError, Wanted};
+use study::campaign::{
+    self, BackEnd, CampaignPlan, ProgramId, ResultStore, ScenarioSource, StoreError, WantedCells,
+};
 
 /// Subcommands of `skyhop study`.
 #[derive(Subcommand)]
 pub(crate) enum StudyCommand {
     /// List the scenarios
-    List(list::Args),
+    List(list::ListScenariosArgs),
     /// Show the cells of a campaign: each case of its scenarios with each seed
-    Plan(plan::Args),
+    Plan(plan::PlanArgs),
     /// Run some cells of a plan, on this machine or as part of a larger campaign
-    Cell(cell::Args),
+    Cell(cell::CellArgs),
     /// Run a campaign on this machine; what the store has is not run again
-    Run(run::Args),
+    Run(run::RunArgs),
     /// Keep results that `skyhop study cell --print` wrote, one a line, from standard input
-    Add(add::Args),
+    Add(add::AddArgs),
     /// Rank TCP enhancements for your own link: hosts, one gateway, a pair, SLACP under IP
-    Design(design::Args),
+    Design(design::DesignArgs),
     /// Show results as tables, CSV, or beside published ones, also as Markdown and as pages with graphs
-    Report(report::Args),
+    Report(report::ReportArgs),
 }
 
 /// Runs a subcommand of `skyhop study`.
@@ -50,18 +52,18 @@ pub(crate) fn run(command: StudyCommand) -> Result<ExitCode> {
 
 /// Where cells run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum On {
+enum BackEndArg {
     /// In the simulator, in virtual time
     Sim,
     /// In the lab, with real packets
     Lab,
 }
 
-impl From<On> for campaign::On {
-    fn from(on: On) -> Self {
+impl From<BackEndArg> for campaign::BackEndName {
+    fn from(on: BackEndArg) -> Self {
         match on {
-            On::Sim => Self::Sim,
-            On::Lab => Self::Lab,
+            BackEndArg::Sim => Self::Sim,
+            BackEndArg::Lab => Self::Lab,
         }
     }
 }
@@ -79,14 +81,14 @@ impl ScenariosArg {
         self.scenarios.iter().any(|name| name == "all")
     }
 
-    fn read(&self) -> Result<Vec<Source>> {
+    fn read(&self) -> Result<Vec<ScenarioSource>> {
         if self.is_all() {
             if self.scenarios.len() > 1 {
                 bail!("`all` stands for all scenarios with a name: expected no others beside it");
             }
-            return Ok(Source::all_shipped()?);
+            return Ok(ScenarioSource::all_shipped()?);
         }
-        self.scenarios.iter().map(|name| Ok(Source::named(name)?)).collect()
+        self.scenarios.iter().map(|name| Ok(ScenarioSource::named(name)?)).collect()
     }
 }
 
@@ -99,8 +101,8 @@ struct StoreArg {
 }
 
 impl StoreArg {
-    fn store(&self) -> Store {
-        Store::at(&self.store)
+    fn store(&self) -> ResultStore {
+        ResultStore::at(&self.store)
     }
 }
 
@@ -114,17 +116,17 @@ struct CampaignArgs {
     seeds: Option<NonZeroU32>,
     /// Where the cells run
     #[arg(long, value_enum, default_value = "sim")]
-    on: On,
+    on: BackEndArg,
     #[command(flatten)]
     store: StoreArg,
 }
 
 impl CampaignArgs {
     /// Returns the plan. Damaged results in the store are reported and planned again.
-    fn plan(&self) -> Result<Plan> {
-        let wanted = Wanted { seeds: self.seeds.map(NonZeroU32::get), on: self.on.into() };
+    fn plan(&self) -> Result<CampaignPlan> {
+        let wanted = WantedCells { seeds: self.seeds.map(NonZeroU32::get), on: self.on.into() };
         let sources = self.scenarios.read()?;
-        let (plan, damaged) = Plan::new(sources, wanted, binary()?, &self.store.store())?;
+        let (plan, damaged) = CampaignPlan::new(sources, wanted, binary()?, &self.store.store())?;
         warn(&damaged);
         Ok(plan)
     }
@@ -132,8 +134,8 @@ impl CampaignArgs {
 
 /// Creates a back end. For the lab, the process enters the namespaces, which must happen before the first
 /// thread starts.
-fn back_end(on: campaign::On) -> Result<Box<dyn BackEnd>> {
-    if on == campaign::On::Lab {
+fn back_end(on: campaign::BackEndName) -> Result<Box<dyn BackEnd>> {
+    if on == campaign::BackEndName::Lab {
         lab::enter()?;
     }
     let program = std::env::current_exe().context("cannot find this program's file")?;
@@ -141,22 +143,24 @@ fn back_end(on: campaign::On) -> Result<Box<dyn BackEnd>> {
 }
 
 /// Returns the identity of this program.
-fn binary() -> Result<Binary> {
-    Binary::this().context("cannot read this program's file")
+fn binary() -> Result<ProgramId> {
+    ProgramId::this().context("cannot read this program's file")
 }
 
 /// Reports damaged files of a store.
 fn warn(damaged: &[StoreError]) {
     for error in damaged {
-        crate::say(format_args!("skyhop: warning: {error}; the cell counts as not run"));
+        crate::print_to_stderr(format_args!(
+            "skyhop: warning: {error}; the cell counts as not run"
+        ));
     }
 }
 
 /// Reports the cells that failed. Returns exit code 1 if there are any.
-fn verdict(report: &campaign::Report) -> ExitCode {
-    for campaign::Failed { planned, why } in &report.failed {
+fn report_failures(report: &campaign::CampaignReport) -> ExitCode {
+    for campaign::FailedCell { planned, why } in &report.failed {
         let campaign::Cell { scenario, case, seed, on } = &planned.cell;
-        crate::say(format_args!(
+        crate::print_to_stderr(format_args!(
             "skyhop: cell {} ({scenario}, case {case:?}, seed {seed}, {on}) failed: {why}",
             planned.name
         ));

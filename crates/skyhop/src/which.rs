@@ -3,12 +3,12 @@
 use std::path::PathBuf;
 
 use clap::ValueEnum;
-use gateway::control::{Control, ControlError};
+use gateway::control::{ControlClient, ControlError};
 use gateway::status::Role;
 
 /// Options of commands for a running gateway.
 #[derive(clap::Args)]
-pub(crate) struct Which {
+pub(crate) struct GatewaySelection {
     /// Control socket of the gateway, if not in the default directory
     #[arg(long, value_name = "PATH")]
     control: Option<PathBuf>,
@@ -35,29 +35,29 @@ impl From<RoleName> for Role {
     }
 }
 
-impl Which {
+impl GatewaySelection {
     /// Connects to the selected gateway, or to the only one that runs.
-    pub(crate) fn one(&self) -> Result<Control, ControlError> {
-        Control::one(self.control.as_deref(), self.role.map(Role::from))
+    pub(crate) fn one(&self) -> Result<ControlClient, ControlError> {
+        ControlClient::connect_one(self.control.as_deref(), self.role.map(Role::from))
     }
 
     /// Like [`Self::one`], for requests that only a hub serves: of several gateways, selects the only hub.
-    pub(crate) fn hub(&self) -> Result<Control, ControlError> {
+    pub(crate) fn hub(&self) -> Result<ControlClient, ControlError> {
         match self.one() {
-            Err(ControlError::Several { running })
+            Err(ControlError::SeveralGateways { running })
                 if running.iter().filter(|each| each.role == Some(Role::Hub)).count() == 1 =>
             {
-                Control::one(None, Some(Role::Hub))
+                ControlClient::connect_one(None, Some(Role::Hub))
             }
             one => one,
         }
     }
 
     /// Connects to all selected gateways.
-    pub(crate) fn all(&self) -> Result<Vec<Control>, ControlError> {
+    pub(crate) fn all(&self) -> Result<Vec<ControlClient>, ControlError> {
         if self.control.is_some() {
             return Ok(vec![self.one()?]);
         }
-        Control::all(self.role.map(Role::from))
+        ControlClient::connect_all(self.role.map(Role::from))
     }
 }

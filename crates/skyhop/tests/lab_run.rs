@@ -8,8 +8,8 @@
 use std::path::Path;
 
 use os::testkit::skip;
-use scenario::{Case, Scenario};
-use sim::{Metric, Run};
+use scenario::{Scenario, ScenarioCase};
+use sim::{MetricValue, SimulationRun};
 use study::lab_run::run;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_skyhop");
@@ -110,19 +110,19 @@ const TRIES: usize = 3;
 const FIGURES: [&str; 6] =
     ["bytes", "done", "broken", "goodput-mbit/s", "time-median-s", "delay-mean-s"];
 
-fn case(flow: &str, gateways: &str) -> Case {
+fn case(flow: &str, gateways: &str) -> ScenarioCase {
     let text = format!("{NETWORK}{gateways}[[flow]]\nname = \"flow\"\n{flow}\n");
     let scenario = Scenario::parse("lab_run.toml", &text).unwrap_or_else(|error| panic!("{error}"));
     scenario.cases.into_iter().next().unwrap()
 }
 
-fn simulate(case: &Case) -> Vec<Metric> {
-    let mut run = Run::new(case, 1);
+fn simulate(case: &ScenarioCase) -> Vec<MetricValue> {
+    let mut run = SimulationRun::new(case, 1);
     run.finish();
     run.metrics()
 }
 
-fn figure(metrics: &[Metric], name: &str) -> Option<f64> {
+fn figure(metrics: &[MetricValue], name: &str) -> Option<f64> {
     let mut found = metrics.iter().filter(|metric| metric.of == "flow" && metric.name == name);
     found.next().map(|metric| metric.value)
 }

@@ -10,17 +10,17 @@ mod hop;
 use core::time::Duration;
 
 use hop::{HUB, Hop, Plan, TERMINAL, open_all, run_to_end};
-use report::{Column, Table};
-use slacp::Stats;
-use stats::{Spread, percentile};
+use report::{TableColumn, TextTable};
+use slacp::SessionStats;
+use stats::{SampleSpread, percentile};
 
 const BYTES: f64 = 20e6;
 const SEEDS: u64 = 9;
 
 struct Run {
     seconds: f64,
-    hub: Stats,
-    terminal: Stats,
+    hub: SessionStats,
+    terminal: SessionStats,
 }
 
 fn download(per: f64, seed: u64) -> Run {
@@ -60,8 +60,8 @@ fn requests(per: f64, count: usize, seed: u64) -> Vec<f64> {
 fn main() {
     downloads();
     println!();
-    let mut table =
-        Table::new(["PER", "p50", "p99", "p99.9", "max"].map(Column::right)).title(format!(
+    let mut table = TextTable::new(["PER", "p50", "p99", "p99.9", "max"].map(TableColumn::right))
+        .title(format!(
             "{SEEDS} sessions of 2,000 requests of 1 kB, replies of 10 kB; response times in ms"
         ));
     for per in [0.0, 0.01, 0.05] {
@@ -75,13 +75,13 @@ fn main() {
 
 fn downloads() {
     let names = ["PER", "time, s", "of the limit", "repairs", "ACK bytes"];
-    let mut table = Table::new(names.map(Column::right))
+    let mut table = TextTable::new(names.map(TableColumn::right))
         .title(format!("20 MB down, SLACP, fixed rate; {SEEDS} seeds, medians (and range)"));
     for per in [0.0, 0.001, 0.01, 0.05, 0.1] {
         let mut runs: Vec<Run> = (0..SEEDS).map(|seed| download(per, seed)).collect();
         runs.sort_by(|a, b| a.seconds.total_cmp(&b.seconds));
         let median = &runs[runs.len() / 2];
-        let spread = Spread::of(runs.iter().map(|run| run.seconds)).expect("there were runs");
+        let spread = SampleSpread::of(runs.iter().map(|run| run.seconds)).expect("there were runs");
         let limit = 0.6 + BYTES * 8.0 / (50e6 * (1.0 - per));
         let repairs = median.hub.repairs_sent as f64 / median.hub.packets_sent as f64;
         let acks = median.terminal.bytes_sent as f64 / median.hub.bytes_sent as f64;

@@ -18,8 +18,8 @@ use std::net::SocketAddr;
 
 use counting::live_bytes;
 use nix::time::{ClockId, clock_gettime};
-use report::{Column, Table};
-use slacp::{Config, Endpoint, Event, Open, Read, SessionId, StreamId};
+use report::{TableColumn, TextTable};
+use slacp::{Config, Endpoint, Event, ReadOutcome, SessionId, StreamId, StreamOpening};
 use star::{Star, terminal};
 use units::{BitRate, Instant, Machine};
 
@@ -75,7 +75,7 @@ impl Busy {
     fn new(sessions: u32) -> Self {
         let mut star = idle(sessions, Duration::from_secs(86_400));
         let theirs = star.nodes[1].session().unwrap();
-        let open = Open { destination: address(9), source: address(8), dscp: None };
+        let open = StreamOpening { destination: address(9), source: address(8), dscp: None };
         let stream = star.nodes[1].endpoint.open(star.now, theirs, open).unwrap();
         star.serve(1);
         star.run_for(Duration::from_secs(1));
@@ -103,7 +103,7 @@ impl Busy {
             for packet in &mut packets {
                 terminal.handle_datagram(now, star::hub_address(), packet);
             }
-            while let Ok(Read::Data(count)) =
+            while let Ok(ReadOutcome::Data(count)) =
                 terminal.read(self.terminal.0, self.terminal.1, &mut buffer)
             {
                 to_read -= count as u64;
@@ -190,7 +190,7 @@ fn main() {
         }
     }
     let names = ["sessions", "CPU-s/GB", "ratio", "keepalives, µs/s", "unknown, µs"];
-    let mut table = Table::new(names.map(Column::right))
+    let mut table = TextTable::new(names.map(TableColumn::right))
         .title(format!("{gigabytes} GB, {rounds} rounds, medians"));
     let alone = median(&costs[0]);
     for ((count, hub), costs) in COUNTS.into_iter().zip(&mut hubs).zip(&mut costs) {

@@ -16,7 +16,7 @@ use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use link::testkit::Peer;
 use pair::{Pair, pass};
 use quic::{Control, Quic};
-use slacp::{ChannelConfig, ChannelId, Config, Ecn, Endpoint, ErrorControl, Read, StreamId};
+use slacp::{ChannelConfig, ChannelId, Config, Ecn, Endpoint, ErrorControl, ReadOutcome, StreamId};
 use units::{BitRate, Instant, Machine};
 
 const BYTES: u64 = 10_000_000;
@@ -63,7 +63,7 @@ fn slacp_bytes(pair: &mut Pair, id: StreamId, pass: Pass) {
         let most = to_write.min(data.len() as u64) as usize;
         to_write -= pair.hub.write(hub, id, &data[..most]).unwrap() as u64;
         pass(pair.now, &mut pair.hub, &mut pair.terminal);
-        while let Ok(Read::Data(count)) = pair.terminal.read(terminal, id, &mut buffer) {
+        while let Ok(ReadOutcome::Data(count)) = pair.terminal.read(terminal, id, &mut buffer) {
             to_read -= count as u64;
         }
         pair.now += Duration::from_millis(1);

@@ -11,7 +11,7 @@ mod piece;
 
 pub(crate) use codel::CoDelParams;
 pub use config::{ChannelConfig, ErrorControl, QueueDiscipline};
-pub(crate) use headers::{CONTEXTS, Compressor, Decompressor, Form, Rebuilt};
-pub(crate) use inbound::Inbound;
-pub(crate) use outbound::Outbound;
-pub(crate) use piece::{Piece, Room};
+pub(crate) use headers::{CONTEXTS, Compressor, Decompressor, PacketForm, RebuiltPacket};
+pub(crate) use inbound::InboundChannels;
+pub(crate) use outbound::OutboundChannels;
+pub(crate) use piece::{PacketPiece, PieceRoom};

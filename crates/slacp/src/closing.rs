@@ -68,7 +68,7 @@ impl core::fmt::Display for DownReason {
 
 /// The announcement of a side that it is about to stop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Farewell {
+pub enum StopAnnouncement {
     /// The side takes no new streams.
     Leaving,
     /// Another process at its address takes new sessions, and new streams with them. Peers that do

@@ -12,7 +12,7 @@ use crate::wire::frame::MAX_DEADLINE;
 use crate::{ChannelId, ClassId, ConfigError, IndexShare, Law, Rate};
 
 /// Maximum number of links of a session.
-pub const MOST_LINKS: usize = 4;
+pub const MAX_LINKS: usize = 4;
 
 /// The settings of an endpoint.
 #[derive(Debug, Clone)]

@@ -5,13 +5,14 @@ use std::net::SocketAddr;
 use units::{Instant, Machine, earliest};
 
 use crate::session::{Session, Wake};
-use crate::sessions::{Core, Owner};
-use crate::setup::gate::Gate;
+use crate::sessions::{EndpointCore, IndexOwner};
+use crate::setup::gate::AdmissionGate;
 use crate::setup::hub::Hub;
 use crate::setup::terminal::Terminal;
-use crate::wire::packet::{self, Datagram, Header};
+use crate::wire::packet::{self, Datagram, PacketHeader};
 use crate::{
-    ChannelId, Config, Ecn, Event, KeyPair, LogEntry, Notice, PublicKey, SessionId, StreamError,
+    ChannelId, Config, Ecn, EndpointNotice, Event, KeyPair, LogEntry, PublicKey, SessionId,
+    StreamError,
 };
 
 mod commands;
@@ -21,7 +22,7 @@ mod run;
 mod watch;
 
 pub use parts::LinkUse;
-pub use run::Run;
+pub use run::DatagramRun;
 
 /// One side of the hop: a terminal with its hubs, or a hub with its terminals.
 ///
@@ -32,11 +33,11 @@ pub use run::Run;
 /// A terminal sets up its session by itself, and a new one when the hub has lost it. It may have
 /// sessions with several hubs ([`Endpoint::want_hub`]). All sessions of an endpoint share its rate.
 pub struct Endpoint {
-    pub(crate) core: Core,
-    role: Role,
+    pub(crate) core: EndpointCore,
+    role: EndpointRole,
 }
 
-enum Role {
+enum EndpointRole {
     Hub(Box<Hub>),
     Terminal(Box<Terminal>),
 }
@@ -45,9 +46,9 @@ impl Endpoint {
     /// A hub that serves the terminals with the keys in `allow`. Its ephemeral keys are derived
     /// from `seed`, which must be unpredictable except in tests.
     pub fn hub(config: Config, identity: KeyPair, allow: Vec<PublicKey>, seed: [u8; 32]) -> Self {
-        let mut core = Core::new(config, identity.clone(), seed);
-        let gate = Gate::new(core.config.handshakes_per_second, &mut core.rng);
-        Self { core, role: Role::Hub(Box::new(Hub::new(identity, allow, gate))) }
+        let mut core = EndpointCore::new(config, identity.clone(), seed);
+        let gate = AdmissionGate::new(core.config.handshakes_per_second, &mut core.rng);
+        Self { core, role: EndpointRole::Hub(Box::new(Hub::new(identity, allow, gate))) }
     }
 
     /// A terminal of the hub with the key `hub`, which is tried at each of `addresses` in turn.
@@ -59,8 +60,8 @@ impl Endpoint {
         addresses: Vec<SocketAddr>,
         seed: [u8; 32],
     ) -> Self {
-        let core = Core::new(config, identity, seed);
-        Self { core, role: Role::Terminal(Box::new(Terminal::new(hub, addresses))) }
+        let core = EndpointCore::new(config, identity, seed);
+        Self { core, role: EndpointRole::Terminal(Box::new(Terminal::new(hub, addresses))) }
     }
 
     /// [`Self::handle_datagram_with_ecn`] for a driver that cannot read the codepoint.
@@ -94,30 +95,30 @@ impl Endpoint {
     ) -> Option<SessionId> {
         let core = &mut self.core;
         let Some(kind) = packet::parse(datagram) else {
-            core.ignore();
+            core.count_ignored();
             return None;
         };
         match (kind, &mut self.role) {
             (Datagram::Data(header), _) => return self.handle_data(now, from, &header, datagram),
-            (Datagram::Initiation { sender }, Role::Hub(hub)) => {
+            (Datagram::Initiation { sender }, EndpointRole::Hub(hub)) => {
                 hub.handle_initiation(core, now, from, sender, datagram);
             }
-            (Datagram::Foreign { version, echo }, Role::Hub(hub)) => {
+            (Datagram::Foreign { version, echo }, EndpointRole::Hub(hub)) => {
                 hub.handle_foreign(core, now, from, version, echo, datagram);
             }
-            (Datagram::Response { sender, receiver, body }, Role::Terminal(terminal)) => {
+            (Datagram::Response { sender, receiver, body }, EndpointRole::Terminal(terminal)) => {
                 terminal.handle_response(core, now, from, sender, receiver, &datagram[body..]);
             }
-            (Datagram::Cookie { receiver, cookie }, Role::Terminal(terminal)) => {
+            (Datagram::Cookie { receiver, cookie }, EndpointRole::Terminal(terminal)) => {
                 terminal.handle_cookie(core, now, receiver, &cookie, datagram);
             }
-            (Datagram::Versions { echo }, Role::Terminal(terminal)) => {
+            (Datagram::Versions { echo }, EndpointRole::Terminal(terminal)) => {
                 terminal.handle_versions(core, echo, datagram);
             }
-            (Datagram::Unknown(header), Role::Terminal(terminal)) => {
+            (Datagram::Unknown(header), EndpointRole::Terminal(terminal)) => {
                 terminal.handle_unknown(core, now, &header, datagram);
             }
-            _ => core.ignore(),
+            _ => core.count_ignored(),
         }
         None
     }
@@ -126,33 +127,33 @@ impl Endpoint {
         &mut self,
         now: Instant,
         from: SocketAddr,
-        header: &Header,
+        header: &PacketHeader,
         datagram: &mut [u8],
     ) -> Option<SessionId> {
         match (self.core.indices.get(&header.receiver).copied(), &mut self.role) {
-            (Some(Owner::Session(id)), _) => {
+            (Some(IndexOwner::Session(id)), _) => {
                 let ecn = self.core.ecn_received;
                 let session = self.core.sessions.get_mut(id)?;
                 session.handle_packet(now, from, ecn, header, datagram).then_some(id)
             }
-            (Some(Owner::Member(id, link)), _) => {
+            (Some(IndexOwner::Member(id, link)), _) => {
                 let along = (from, self.core.ecn_received);
                 let session = self.core.sessions.get_mut(id)?;
                 let taken = session.handle_member_packet(now, link, along, header, datagram);
                 taken.then_some(id)
             }
-            (Some(Owner::Joining(peer)), Role::Hub(hub)) => {
+            (Some(IndexOwner::Joining(peer)), EndpointRole::Hub(hub)) => {
                 hub.handle_first_of_link(&mut self.core, now, from, peer, header, datagram)
             }
-            (Some(Owner::Tentative(peer)), Role::Hub(hub)) => {
+            (Some(IndexOwner::Tentative(peer)), EndpointRole::Hub(hub)) => {
                 hub.handle_first_data(&mut self.core, now, from, peer, header, datagram)
             }
-            (None, Role::Hub(hub)) => {
+            (None, EndpointRole::Hub(hub)) => {
                 hub.handle_unknown(&mut self.core, now, from, header, datagram.len());
                 None
             }
             _ => {
-                self.core.ignore();
+                self.core.count_ignored();
                 None
             }
         }
@@ -178,8 +179,8 @@ impl Endpoint {
 
     /// Begins a run of datagrams that are received or sent at one time. The sessions' next actions
     /// are evaluated only once, at its end, which costs far less than after each datagram.
-    pub fn run(&mut self, now: Instant) -> Run<'_> {
-        Run::new(self, now)
+    pub fn run(&mut self, now: Instant) -> DatagramRun<'_> {
+        DatagramRun::new(self, now)
     }
 
     /// The link, an index of [`Config::links`], on which a session's datagram arrived; 0 for any
@@ -187,8 +188,10 @@ impl Endpoint {
     pub fn link_of(&self, datagram: &[u8]) -> u8 {
         let Some(Datagram::Data(header)) = packet::parse(datagram) else { return 0 };
         match self.core.indices.get(&header.receiver) {
-            Some(Owner::Member(_, link)) => *link,
-            Some(Owner::Session(id)) => self.core.session(*id).and_then(Session::link).unwrap_or(0),
+            Some(IndexOwner::Member(_, link)) => *link,
+            Some(IndexOwner::Session(id)) => {
+                self.core.session(*id).and_then(Session::link).unwrap_or(0)
+            }
             _ => 0,
         }
     }
@@ -223,7 +226,7 @@ impl Endpoint {
     }
 
     /// Returns the next event that belongs to no session.
-    pub fn poll_notice(&mut self) -> Option<Notice> {
+    pub fn poll_notice(&mut self) -> Option<EndpointNotice> {
         self.core.notices.pop_front()
     }
 
@@ -272,8 +275,8 @@ impl Machine for Endpoint {
 
     fn poll_timeout(&self) -> Option<(Instant, Wake)> {
         let handshake = match &self.role {
-            Role::Hub(hub) => hub.poll_timeout(),
-            Role::Terminal(terminal) => terminal.poll_timeout(&self.core),
+            EndpointRole::Hub(hub) => hub.poll_timeout(),
+            EndpointRole::Terminal(terminal) => terminal.poll_timeout(&self.core),
         };
         let handshake = handshake.map(|time| (time, Wake::Handshake));
         earliest(handshake, self.core.poll_timeout())
@@ -283,8 +286,8 @@ impl Machine for Endpoint {
         self.core.now = now;
         self.core.handle_timeout(now);
         match &mut self.role {
-            Role::Hub(hub) => hub.handle_timeout(&mut self.core, now),
-            Role::Terminal(terminal) => terminal.handle_timeout(&mut self.core, now),
+            EndpointRole::Hub(hub) => hub.handle_timeout(&mut self.core, now),
+            EndpointRole::Terminal(terminal) => terminal.handle_timeout(&mut self.core, now),
         }
     }
 }

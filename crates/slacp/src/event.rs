@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use thiserror::Error;
 use units::BitRate;
 
-use crate::{Destination, DownReason, Open, PublicKey, ResetReason, StreamId};
+use crate::{Destination, DownReason, PublicKey, ResetReason, StreamId, StreamOpening};
 
 /// An event of one session.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -80,7 +80,7 @@ pub enum Event {
         /// [`Config::questions`]: crate::Config::questions
         /// [`Config::exchanges`]: crate::Config::exchanges
         /// [`Config::bundles`]: crate::Config::bundles
-        open: Open<Destination>,
+        open: StreamOpening<Destination>,
     },
     /// The peer has connected the stream to its destination.
     Accepted(StreamId),
@@ -104,7 +104,7 @@ pub enum Event {
 /// An event that belongs to no session.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
-pub enum Notice {
+pub enum EndpointNotice {
     /// The hub speaks other versions of the protocol. The terminal keeps trying in case the hub is
     /// upgraded.
     #[error("the hub speaks SLACP version {}; this terminal speaks {ours}", list(theirs))]
@@ -177,7 +177,7 @@ fn list(versions: &[u8]) -> String {
 
 /// The result of reading from a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Read {
+pub enum ReadOutcome {
     /// The number of bytes read, at least one.
     Data(usize),
     /// No data yet; [`Event::Readable`] follows.

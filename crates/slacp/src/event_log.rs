@@ -21,7 +21,7 @@ pub struct LogEntry {
 
 /// A piece of payload: of a stream or of a packet channel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Unit {
+pub enum PayloadUnit {
     /// Bytes `start..end` of a stream.
     Stream {
         /// The stream of these bytes.
@@ -72,7 +72,7 @@ pub enum LogEvent {
         /// Number of the packet that is being built.
         packet: u64,
         /// The unit that it carries.
-        unit: Unit,
+        unit: PayloadUnit,
         /// The unit is a retransmission.
         again: bool,
     },
@@ -93,14 +93,14 @@ pub enum LogEvent {
     /// A packet of a channel, or a part of one, was received or restored.
     Arrived {
         /// The unit that arrived.
-        unit: Unit,
+        unit: PayloadUnit,
         /// It had been delivered or given up before.
         late: bool,
     },
     /// A packet was delivered to the owner.
     Delivered {
         /// The packet that was delivered.
-        unit: Unit,
+        unit: PayloadUnit,
     },
     /// Packets of a channel were missing for too long and are given up.
     Missing {
@@ -138,7 +138,7 @@ pub enum LogEvent {
     /// A packet of a channel was lost, and it is too late to retransmit it.
     GivenUp {
         /// The packet that is given up.
-        unit: Unit,
+        unit: PayloadUnit,
     },
     /// A packet of a channel was dropped before it was sent.
     Dropped {
@@ -209,11 +209,11 @@ pub enum LogEvent {
 /// The events of one session in a ring buffer; the oldest are overwritten. A null pointer while the
 /// log is off.
 #[derive(Debug, Default)]
-pub(crate) struct EventLog(Option<Box<Ring>>);
+pub(crate) struct EventLog(Option<Box<LogRing>>);
 
 /// The ring buffer of a log that is on.
 #[derive(Debug)]
-struct Ring {
+struct LogRing {
     capacity: usize,
     entries: VecDeque<(Instant, LogEvent)>,
     overwritten: u64,
@@ -222,7 +222,7 @@ struct Ring {
 impl EventLog {
     /// Creates a log of at most `capacity` entries; 0 turns it off.
     pub(crate) fn new(capacity: usize) -> Self {
-        let ring = || Ring { capacity, entries: VecDeque::new(), overwritten: 0 };
+        let ring = || LogRing { capacity, entries: VecDeque::new(), overwritten: 0 };
         Self((capacity > 0).then(|| Box::new(ring())))
     }
 

@@ -20,19 +20,20 @@ use units::{BitRate, Instant, Machine, RangeSet};
 
 use self::headers::HeaderHop;
 use crate::handshake::knock::KnockKey;
-use crate::keys::crypto::{Cipher, PacketKey};
-use crate::keys::phases::Keys;
+use crate::keys::crypto::{PacketCipher, PacketKey};
+use crate::keys::phases::HandshakeKeys;
 use crate::keys::secret::Secret;
-use crate::recovery::fec::Decoder;
+use crate::recovery::fec::FecDecoder;
 use crate::session::{Peer, Session, limits};
 use crate::wire::frame::{self, Frame};
 use crate::wire::packet;
 use crate::{
-    ChannelConfig, ChannelId, Config, Endpoint, ErrorControl, KeyPair, PublicKey, Read, SessionId,
+    ChannelConfig, ChannelId, Config, Endpoint, ErrorControl, KeyPair, PublicKey, ReadOutcome,
+    SessionId,
 };
 
 pub use adversary::{Adversary, is_own, own_address};
-pub use checked::{Bound, CheckedEndpoint, Limits};
+pub use checked::{CheckedEndpoint, FigureLimits, MemoryBound};
 pub use choices::Choices;
 pub use duel::adversary;
 pub use owner::Owner;
@@ -40,7 +41,7 @@ pub use owner::Owner;
 /// Makes a session acknowledge all packets up to `ahead` beyond the largest that has arrived, even
 /// those that have not arrived.
 pub fn acknowledge_all(endpoint: &mut Endpoint, now: Instant, session: SessionId, ahead: u64) {
-    endpoint.core.with(session, |session| session.pretend(now, ahead));
+    endpoint.core.with(session, |session| session.acknowledge_ahead(now, ahead));
 }
 
 /// A function that processes untrusted bytes.
@@ -137,9 +138,9 @@ pub fn frames(mut bytes: &[u8]) {
 /// Target: repairs of blocks of which some packets are present. The first byte selects which.
 pub fn repair(bytes: &[u8]) {
     let Some((present, mut rest)) = bytes.split_first() else { return };
-    let mut decoder = Decoder::new(1 << 16);
+    let mut decoder = FecDecoder::new(1 << 16);
     for number in (0..64).filter(|number| number % 9 != u64::from(present % 9)) {
-        decoder.keep(number, &[number as u8; 40][..(number as usize * 7) % 40]);
+        decoder.store(number, &[number as u8; 40][..(number as usize * 7) % 40]);
     }
     while let Ok(Some(frame)) = frame::read(&mut rest) {
         if let Frame::Repair(repair) = frame {
@@ -161,7 +162,7 @@ pub fn headers(mut bytes: &[u8]) {
         match first & 0x2000 {
             0 if !packet.is_empty() => hop.carry(packet, first & 0x8000 != 0, first & 0x4000 != 0),
             0 => {}
-            _ => hop.hear(packet),
+            _ => hop.receive_frames(packet),
         }
     }
 }
@@ -193,9 +194,9 @@ pub fn session(mut bytes: &[u8]) {
 }
 
 fn set_up() -> Session {
-    let key = || PacketKey::new(Cipher::ChaCha20Poly1305, &[7; 32]);
-    let keys = Keys {
-        cipher: Cipher::ChaCha20Poly1305,
+    let key = || PacketKey::new(PacketCipher::ChaCha20Poly1305, &[7; 32]);
+    let keys = HandshakeKeys {
+        cipher: PacketCipher::ChaCha20Poly1305,
         send: key(),
         recv: key(),
         name: 1,
@@ -234,7 +235,8 @@ fn own(session: &mut Session, now: Instant, known: &mut RangeSet) {
         let stream = crate::StreamId(id);
         let streams = &mut session.streams;
         let _ = streams.write(stream, &buffer[..100]);
-        while matches!(streams.read(Instant::ZERO, stream, &mut buffer), Ok(Read::Data(_))) {}
+        while matches!(streams.read(Instant::ZERO, stream, &mut buffer), Ok(ReadOutcome::Data(_))) {
+        }
         match id % 3 {
             0 => _ = streams.reset(stream, crate::ResetReason::Refused),
             1 => _ = streams.finish(stream),

@@ -15,12 +15,12 @@ use units::{BitRate, Instant};
 use zeroize::Zeroizing;
 
 use crate::handshake::knock::KnockKey;
-use crate::keys::crypto::{Cipher, PacketKey};
-use crate::keys::phases::{Keys, expand};
-use crate::keys::secret::{self, Secret, Wiped, draw};
+use crate::keys::crypto::{PacketCipher, PacketKey};
+use crate::keys::phases::{HandshakeKeys, expand};
+use crate::keys::secret::{self, Secret, WipedBox, draw};
 use crate::path::rtt::FirstRtt;
-use crate::streams::flow::Limits;
-use crate::wire::open::Openings;
+use crate::streams::flow::PeerLimits;
+use crate::wire::open::OpeningFeatures;
 use crate::wire::packet::{self, INITIATION_BODY, INITIATION_COOKIE, Index, MAC, Mac, VERSION};
 use crate::wire::varint;
 use crate::{KeyPair, PublicKey, jitter};
@@ -42,16 +42,16 @@ const RETRY_FIRST: Duration = Duration::from_secs(1);
 const RETRY_MOST: Duration = Duration::from_secs(5);
 /// Jitter: intervals are longer by up to this fraction, so that no periodic fault hits them all and
 /// terminals that start together drift apart.
-const RETRY_LONGER: u32 = 4;
+const JITTER_DIVISOR: u32 = 4;
 /// Transmissions of a message before a new one with a new ephemeral key is made.
-const SENDINGS: u32 = 6;
+const MAX_TRANSMISSIONS: u32 = 6;
 /// Number of cookie requests honoured within these transmissions.
-const COOKIES: u32 = 3;
+const MAX_COOKIES: u32 = 3;
 
 /// The parameters of one side in the handshake (`docs/slacp.md`, Parameters).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Params {
-    pub(crate) limits: Limits,
+pub(crate) struct HandshakeParams {
+    pub(crate) limits: PeerLimits,
     /// Maximum sending rate of this side.
     pub(crate) rate: BitRate,
     /// Name of the session that this side still has with the other.
@@ -83,7 +83,7 @@ pub(crate) struct Params {
 /// A parameter of the other side must be understood and is unknown here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[error("parameter {parameter} must be understood and is unknown")]
-pub(crate) struct Unsupported {
+pub(crate) struct UnsupportedParameter {
     pub(crate) parameter: u64,
 }
 
@@ -115,10 +115,10 @@ const DICTIONARY: u64 = 21;
 const LINK_CONTEXTS: u64 = 22;
 const SUCCEEDS: u64 = 23;
 
-impl Params {
+impl HandshakeParams {
     /// The cipher of a session with `peer`: AES only if it is fast on both sides.
-    pub(crate) fn cipher(&self, peer: &Self) -> Cipher {
-        if self.aes && peer.aes { Cipher::Aes256Gcm } else { Cipher::ChaCha20Poly1305 }
+    pub(crate) fn cipher(&self, peer: &Self) -> PacketCipher {
+        if self.aes && peer.aes { PacketCipher::Aes256Gcm } else { PacketCipher::ChaCha20Poly1305 }
     }
 
     /// Encodes the parameters as pairs of number and value. A reader skips unknown numbers.
@@ -176,7 +176,7 @@ impl Params {
 
     fn decode(mut input: &[u8]) -> Result<Self, HandshakeError> {
         let (mut memory, mut window, mut streams, mut rate, mut present) = (0, 0, 0, 0, None);
-        let (mut channels, mut openings) = (0, Openings::default());
+        let (mut channels, mut openings) = (0, OpeningFeatures::default());
         let (mut contexts, mut decompressors, mut dictionary) = (0, 0, false);
         let (mut times, mut aes, mut ecn, mut link_layer) = (None, false, false, false);
         let (mut leaving, mut successor, mut links, mut join) = (false, false, None, None);
@@ -194,7 +194,7 @@ impl Params {
                 CONTEXTS | LINK_CONTEXTS => contexts = u16::try_from(value).unwrap_or(u16::MAX),
                 DECOMPRESSORS => decompressors = u16::try_from(value).unwrap_or(u16::MAX),
                 DICTIONARY => dictionary = value == 1,
-                OPENINGS => openings = Openings(value),
+                OPENINGS => openings = OpeningFeatures(value),
                 PRESENT => present = Some(value),
                 TIMES => times = Some(value == 1),
                 AES => aes = value == 1,
@@ -206,13 +206,14 @@ impl Params {
                 SUCCEEDS => succeeds = Some(value),
                 REFUSED => return Err(HandshakeError::Refused { parameter: value }),
                 _ if name & MANDATORY != 0 => {
-                    return Err(Unsupported { parameter: name }.into());
+                    return Err(UnsupportedParameter { parameter: name }.into());
                 }
                 _ => {}
             }
         }
-        let usual = Limits::new(memory, window, streams);
-        let limits = Limits { channels, contexts, decompressors, dictionary, openings, ..usual };
+        let usual = PeerLimits::new(memory, window, streams);
+        let limits =
+            PeerLimits { channels, contexts, decompressors, dictionary, openings, ..usual };
         let rate = BitRate::from_bits_per_second(rate);
         Ok(Self {
             limits,
@@ -240,13 +241,17 @@ pub(crate) enum HandshakeError {
     #[error("the message is authentic but malformed")]
     Malformed,
     #[error(transparent)]
-    Unsupported(#[from] Unsupported),
+    Unsupported(#[from] UnsupportedParameter),
     #[error("the hub does not know parameter {parameter}")]
     Refused { parameter: u64 },
 }
 
 /// Derives the session's name and keys from a completed handshake.
-fn keys(mut state: Wiped<HandshakeState>, initiator: bool, cipher: Cipher) -> Keys {
+fn keys(
+    mut state: WipedBox<HandshakeState>,
+    initiator: bool,
+    cipher: PacketCipher,
+) -> HandshakeKeys {
     let name = first_62_bits(state.get_handshake_hash());
     let hash = state.get_handshake_hash().to_vec();
     let (first, second) = state.dangerously_get_raw_split();
@@ -258,7 +263,7 @@ fn keys(mut state: Wiped<HandshakeState>, initiator: bool, cipher: Cipher) -> Ke
     // Noise's split gives the initiator's sending key first.
     let (send, recv) = if initiator { (first, second) } else { (second, first) };
     let [send, recv] = [&send, &recv].map(|key| PacketKey::new(cipher, key));
-    Keys { cipher, send, recv, name, token, chain }
+    HandshakeKeys { cipher, send, recv, name, token, chain }
 }
 
 /// The largest number that a varint holds has 62 bits.
@@ -268,19 +273,19 @@ fn first_62_bits(secret: &[u8]) -> u64 {
 
 /// The terminal's side of a handshake in progress.
 pub(crate) struct Initiator {
-    state: Wiped<HandshakeState>,
+    state: WipedBox<HandshakeState>,
     datagram: Vec<u8>,
     knock: Mac,
     pub(crate) index: Index,
-    sendings: u32,
-    most_sendings: u32,
+    transmissions: u32,
+    max_transmissions: u32,
     cookies: u32,
     /// Time of the first transmission of this message, and the number of its transmissions.
     first_sending: Instant,
     copies: u32,
     next_sending: Instant,
     /// Jitter of a one-second interval; longer intervals have as much more.
-    longer: Duration,
+    jitter: Duration,
 }
 
 impl Initiator {
@@ -289,14 +294,15 @@ impl Initiator {
         identity: &KeyPair,
         hub: &KnockKey,
         index: Index,
-        params: &Params,
+        params: &HandshakeParams,
         rng: &mut ChaCha20Rng,
     ) -> Self {
         // The cookie is zero until the hub asks for one.
-        let message = Message::new(identity, hub, index, &params.encode(), &[0; MAC], rng);
-        let Message { state, datagram, knock } = message;
+        let message =
+            InitiationMessage::new(identity, hub, index, &params.encode(), &[0; MAC], rng);
+        let InitiationMessage { state, datagram, knock } = message;
         // Drawn once: each pause is longer by the same random fraction.
-        let longer = jitter::part_of(Duration::from_secs(1) / RETRY_LONGER, rng);
+        let longer = jitter::part_of(Duration::from_secs(1) / JITTER_DIVISOR, rng);
         let (first_sending, next_sending) = (now, now);
         let (sendings, copies, cookies) = (0, 0, 0);
         Self {
@@ -304,13 +310,13 @@ impl Initiator {
             datagram,
             knock,
             index,
-            sendings,
-            most_sendings: SENDINGS,
+            transmissions: sendings,
+            max_transmissions: MAX_TRANSMISSIONS,
             cookies,
             first_sending,
             copies,
             next_sending,
-            longer,
+            jitter: longer,
         }
     }
 
@@ -326,15 +332,17 @@ impl Initiator {
         now: Instant,
         identity: &KeyPair,
         hub: &KnockKey,
-        params: &Params,
+        params: &HandshakeParams,
         cookie: &Mac,
         rng: &mut ChaCha20Rng,
     ) {
-        if self.cookies >= COOKIES {
+        if self.cookies >= MAX_COOKIES {
             return;
         }
-        let message = Message::new(identity, hub, self.index, &params.encode(), cookie, rng);
-        Message { state: self.state, datagram: self.datagram, knock: self.knock } = message;
+        let message =
+            InitiationMessage::new(identity, hub, self.index, &params.encode(), cookie, rng);
+        InitiationMessage { state: self.state, datagram: self.datagram, knock: self.knock } =
+            message;
         self.cookies += 1;
         // The pauses restart: terminals that start together are up sooner (`docs/decisions.md`).
         self.copies = 0;
@@ -348,7 +356,7 @@ impl Initiator {
 
     /// Limits the transmissions until the message is stale.
     pub(crate) fn send_at_most(&mut self, times: u32) {
-        self.most_sendings = times;
+        self.max_transmissions = times;
     }
 
     /// Makes [`Self::poll`] return the message at once.
@@ -364,12 +372,12 @@ impl Initiator {
     /// Returns whether the message was sent at least `times` times and the next transmission is
     /// due.
     pub(crate) fn was_sent(&self, now: Instant, times: u32) -> bool {
-        self.sendings >= times && now >= self.next_sending
+        self.transmissions >= times && now >= self.next_sending
     }
 
     /// Returns whether all transmissions of the message have remained unanswered.
     pub(crate) fn is_stale(&self, now: Instant) -> bool {
-        self.sendings >= self.most_sendings && now >= self.next_sending
+        self.transmissions >= self.max_transmissions && now >= self.next_sending
     }
 
     /// Returns the datagram if it is due, and schedules the next transmission.
@@ -378,42 +386,42 @@ impl Initiator {
             return None;
         }
         let wait = (RETRY_FIRST * 2u32.pow(self.copies.min(8))).min(RETRY_MOST);
-        self.sendings += 1;
+        self.transmissions += 1;
         // A message with a new cookie has an RTT measurement of its own.
         if self.copies == 0 {
             self.first_sending = now;
         }
         self.copies += 1;
-        self.next_sending = now + wait + self.longer.mul_f64(wait.as_secs_f64());
+        self.next_sending = now + wait + self.jitter.mul_f64(wait.as_secs_f64());
         Some(self.datagram.clone())
     }
 
     /// Reads the hub's answer. After [`HandshakeError::Noise`] the handshake goes on, because the
     /// answer was not from the hub.
-    pub(crate) fn answer(&mut self, body: &[u8]) -> Result<Params, HandshakeError> {
+    pub(crate) fn answer(&mut self, body: &[u8]) -> Result<HandshakeParams, HandshakeError> {
         // A Noise message has at most 512 bytes (`docs/slacp.md`, Session set-up).
         let mut payload = [0; 512];
         if body.len() > payload.len() {
             return Err(HandshakeError::Malformed);
         }
         let length = self.state.read_message(body, &mut payload)?;
-        Params::decode(&payload[..length])
+        HandshakeParams::decode(&payload[..length])
     }
 
     /// Derives the session's keys, after [`Self::answer`] has succeeded.
-    pub(crate) fn into_keys(self, cipher: Cipher) -> Keys {
+    pub(crate) fn into_keys(self, cipher: PacketCipher) -> HandshakeKeys {
         keys(self.state, true, cipher)
     }
 }
 
 /// An initiation and the Noise state that belongs to it.
-pub(crate) struct Message {
-    state: Wiped<HandshakeState>,
+pub(crate) struct InitiationMessage {
+    state: WipedBox<HandshakeState>,
     pub(crate) datagram: Vec<u8>,
     knock: Mac,
 }
 
-impl Message {
+impl InitiationMessage {
     pub(crate) fn new(
         identity: &KeyPair,
         hub: &KnockKey,
@@ -426,7 +434,7 @@ impl Message {
         let mut state = builder(identity, &prologue, rng)
             .remote_public_key(&hub.hub.0)
             .and_then(Builder::build_initiator)
-            .map(Wiped::new)
+            .map(WipedBox::new)
             .expect("the keys have the right length");
         let mut message = [0; 512];
         let length =
@@ -440,9 +448,9 @@ impl Message {
 
 /// The hub's side, between the initiation and its answer.
 pub(crate) struct Responder {
-    state: Wiped<HandshakeState>,
+    state: WipedBox<HandshakeState>,
     pub(crate) peer: PublicKey,
-    pub(crate) params: Result<Params, Unsupported>,
+    pub(crate) params: Result<HandshakeParams, UnsupportedParameter>,
 }
 
 impl Responder {
@@ -458,14 +466,14 @@ impl Responder {
         let prologue = prologue(cookie);
         let mut state = builder(identity, &prologue, rng)
             .build_responder()
-            .map(Wiped::new)
+            .map(WipedBox::new)
             .expect("the key has the right length");
         let mut payload = [0; 512];
         if body.len() > payload.len() {
             return Err(HandshakeError::Malformed);
         }
         let length = state.read_message(body, &mut payload)?;
-        let params = match Params::decode(&payload[..length]) {
+        let params = match HandshakeParams::decode(&payload[..length]) {
             // Authentic, so the hub answers with a refusal, for which it needs the state.
             Err(HandshakeError::Unsupported(unsupported)) => Err(unsupported),
             params => Ok(params?),
@@ -481,16 +489,16 @@ impl Responder {
         self,
         index: Index,
         peer_index: Index,
-        params: &Params,
-        cipher: Cipher,
-    ) -> (Vec<u8>, Keys) {
+        params: &HandshakeParams,
+        cipher: PacketCipher,
+    ) -> (Vec<u8>, HandshakeKeys) {
         let (datagram, state) = self.respond(packet::response(index, peer_index), &params.encode());
         (datagram, keys(state, false, cipher))
     }
 
     /// Builds the refusal of an initiation with a required parameter that is unknown here. Keeps no
     /// state.
-    pub(crate) fn refusal(self, peer_index: Index, unsupported: Unsupported) -> Vec<u8> {
+    pub(crate) fn refusal(self, peer_index: Index, unsupported: UnsupportedParameter) -> Vec<u8> {
         let mut payload = Vec::new();
         varint::write(&mut payload, REFUSED);
         varint::write(&mut payload, unsupported.parameter);
@@ -502,7 +510,7 @@ impl Responder {
         mut self,
         mut datagram: Vec<u8>,
         payload: &[u8],
-    ) -> (Vec<u8>, Wiped<HandshakeState>) {
+    ) -> (Vec<u8>, WipedBox<HandshakeState>) {
         let mut message = [0; 512];
         let length =
             self.state.write_message(payload, &mut message).expect("the message fits its buffer");
@@ -539,7 +547,7 @@ struct SeededResolver {
 
 impl CryptoResolver for SeededResolver {
     fn resolve_rng(&self) -> Option<Box<dyn Random>> {
-        Some(Box::new(SeededRandom(Wiped::new(ChaCha20Rng::from_seed(*self.seed)))))
+        Some(Box::new(SeededRandom(WipedBox::new(ChaCha20Rng::from_seed(*self.seed)))))
     }
 
     fn resolve_dh(&self, choice: &DHChoice) -> Option<Box<dyn Dh>> {
@@ -555,7 +563,7 @@ impl CryptoResolver for SeededResolver {
     }
 }
 
-struct SeededRandom(Wiped<ChaCha20Rng>);
+struct SeededRandom(WipedBox<ChaCha20Rng>);
 
 impl Random for SeededRandom {
     fn try_fill_bytes(&mut self, out: &mut [u8]) -> Result<(), snow::Error> {

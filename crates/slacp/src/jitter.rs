@@ -12,39 +12,39 @@ pub(crate) fn part_of(most: Duration, rng: &mut impl Rng) -> Duration {
 
 /// Exponential backoff between probes that are not answered (RFC 9002 §6.2.1).
 #[derive(Debug, Default)]
-pub(crate) struct Backoff {
+pub(crate) struct ProbeBackoff {
     /// Number of probes since the last answer.
-    questions: u32,
+    probes: u32,
     /// Jitter of the next interval, in 65,536ths.
-    longer: u32,
+    jitter: u32,
 }
 
-impl Backoff {
+impl ProbeBackoff {
     /// Maximum number of doublings. After these an interval is longer than any silence that the
     /// session tolerates.
     const DOUBLINGS: u32 = 10;
     /// Divisor of an interval for its maximum jitter: it becomes longer by at most one eighth.
-    const LONGER: u32 = 8;
+    const JITTER_DIVISOR: u32 = 8;
 
     /// Restarts the backoff after an answer.
     pub(crate) fn reset(&mut self) {
-        self.questions = 0;
+        self.probes = 0;
     }
 
     /// Records that another probe was sent, and draws the jitter of the next interval.
-    pub(crate) fn ask(&mut self, rng: &mut impl Rng) {
-        self.questions = (self.questions + 1).min(Self::DOUBLINGS);
-        self.longer = rng.next_u32() >> 16;
+    pub(crate) fn record_probe(&mut self, rng: &mut impl Rng) {
+        self.probes = (self.probes + 1).min(Self::DOUBLINGS);
+        self.jitter = rng.next_u32() >> 16;
     }
 
     /// Time to wait before the next probe, if an answer takes at most `delay`: `delay` before the
     /// first probe, 3/8 of it before the second one, then twice the previous pause each time, with
     /// jitter.
     pub(crate) fn pause(&self, delay: Duration) -> Duration {
-        let Some(doublings) = self.questions.checked_sub(1) else { return delay };
+        let Some(doublings) = self.probes.checked_sub(1) else { return delay };
         // 3/8: out of step with anything that recurs every round trip (docs/slacp.md, Loss).
         let pause = delay * 3 / 8 * 2u32.pow(doublings);
-        pause + pause / Self::LONGER * self.longer / (1 << 16)
+        pause + pause / Self::JITTER_DIVISOR * self.jitter / (1 << 16)
     }
 }
 
@@ -58,15 +58,15 @@ mod tests {
     #[test]
     fn pauses_double_until_there_is_an_answer() {
         let mut rng = ChaCha20Rng::from_seed([1; 32]);
-        let mut backoff = Backoff::default();
+        let mut backoff = ProbeBackoff::default();
         let delay = Duration::from_millis(800);
         assert_eq!(backoff.pause(delay), delay);
         for least in [300, 600, 1200, 2400].map(Duration::from_millis) {
-            backoff.ask(&mut rng);
+            backoff.record_probe(&mut rng);
             let pause = backoff.pause(delay);
             assert!(pause >= least && pause <= least + least / 8, "{pause:?} of {least:?}");
         }
-        (0..100).for_each(|_| backoff.ask(&mut rng));
+        (0..100).for_each(|_| backoff.record_probe(&mut rng));
         assert!(backoff.pause(delay) > Duration::from_secs(100));
         backoff.reset();
         assert_eq!(backoff.pause(delay), delay);

@@ -41,26 +41,29 @@ mod streams;
 mod wire;
 
 pub use channels::{ChannelConfig, ErrorControl, QueueDiscipline};
-pub use closing::{CloseReason, DownReason, Farewell, ResetReason};
-pub use config::{Config, MOST_LINKS};
-pub use endpoint::{Endpoint, LinkUse, Run};
+pub use closing::{CloseReason, DownReason, ResetReason, StopAnnouncement};
+pub use config::{Config, MAX_LINKS};
+pub use endpoint::{DatagramRun, Endpoint, LinkUse};
 pub use errors::{ChannelError, ConfigError, RateError, StreamError};
-pub use event::{Event, Notice, Read};
-pub use event_log::{DropReason, LogEntry, LogEvent, Unit};
+pub use event::{EndpointNotice, Event, ReadOutcome};
+pub use event_log::{DropReason, LogEntry, LogEvent, PayloadUnit};
 pub use ids::{ChannelId, ClassId, PublicKey, SessionId, StreamId};
-pub use index_share::{IndexShare, MOST_SHARES};
+pub use index_share::{IndexShare, MAX_SHARES};
 pub use keys::key::KeyPair;
 pub use networks::{client_network, network};
-pub use parts::{Handover, MOST_PARTS, PACKET_MARK, PacketMark, part_of};
+pub use parts::{InitiationHandover, MAX_PARTS, PACKET_MARK, PacketMark, part_of};
 pub use rate::{AggregateId, Law, PathKey, PathMemory, Rate};
 pub use rate_state::{EcnState, Overload, RateState};
 pub use scheduler::{ClassConfig, ClassRates};
 pub use session::Wake;
 pub use session_share::SessionShare;
 pub use sessions::use_link;
-pub use setup::sibling::{Contact, Sibling};
+pub use setup::sibling::{SiblingProcess, TerminalContact};
 pub use setup::strangers::Stranger;
-pub use stats::{ChannelStats, ClassStats, Effort, Footprint, LinkStats, Stats, StreamStats};
-pub use streams::pieces::Room;
+pub use stats::{
+    ChannelStats, ClassStats, EndpointFootprint, HandshakeEffort, LinkStats, SessionStats,
+    StreamStats,
+};
+pub use streams::pieces::WriteRoom;
 pub use wire::ecn::Ecn;
-pub use wire::open::{Destination, Host, HostName, Open};
+pub use wire::open::{Destination, Host, HostName, StreamOpening};

@@ -15,7 +15,7 @@ use units::BitRate;
 
 /// The measured state of a link.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) struct View {
+pub(crate) struct LinkView {
     /// Expected one-way delay, half of the RTT.
     pub(crate) delay: Duration,
     /// Rate towards the peer; 0 if unknown.
@@ -29,7 +29,7 @@ pub(crate) struct View {
 /// The traffic that a link may carry now, besides its own acknowledgements, probes and repairs,
 /// which it always may.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Turn {
+pub(crate) enum LinkTurn {
     /// All kinds of traffic.
     All,
     /// New data while more than this number of bytes waits, except that of sparse flows.
@@ -40,35 +40,35 @@ pub(crate) enum Turn {
 
 /// The turn of each link. The quickest link that works carries everything. If no link works, all
 /// try.
-pub(crate) fn turns(links: &[View]) -> Vec<Turn> {
-    let works: Vec<&View> = links.iter().filter(|link| link.works).collect();
+pub(crate) fn link_turns(links: &[LinkView]) -> Vec<LinkTurn> {
+    let works: Vec<&LinkView> = links.iter().filter(|link| link.works).collect();
     let Some(least) = works.iter().map(|link| link.delay).min() else {
-        return vec![Turn::All; links.len()];
+        return vec![LinkTurn::All; links.len()];
     };
-    let ahead = |link: &View| {
-        let carried = |quick: &&View| {
+    let ahead = |link: &LinkView| {
+        let carried = |quick: &&LinkView| {
             let head_start = link.delay.saturating_sub(quick.delay);
             quick.rate.bytes_in(head_start).get()
         };
         // The quickest link carries what the slower ones lose.
         let head_start = link.delay.saturating_sub(least);
         let slower = works.iter().filter(|other| other.delay > least);
-        let repairs = |other: &&View| other.rate.bytes_in(head_start).get() as f64 * other.loss;
+        let repairs = |other: &&LinkView| other.rate.bytes_in(head_start).get() as f64 * other.loss;
         let repairs: f64 = slower.map(repairs).sum();
         let carried: u64 = works.iter().map(carried).sum();
         carried.saturating_sub(repairs as u64)
     };
-    let turn = |link: &View| match link.works {
-        true if link.delay == least => Turn::All,
-        true => Turn::Beyond(ahead(link)),
-        false => Turn::Nothing,
+    let turn = |link: &LinkView| match link.works {
+        true if link.delay == least => LinkTurn::All,
+        true => LinkTurn::Beyond(ahead(link)),
+        false => LinkTurn::Nothing,
     };
     links.iter().map(turn).collect()
 }
 
 /// Number of bytes that must be able to wait so that all links can be used.
-pub(crate) fn most_waiting(turns: &[Turn]) -> u64 {
-    let beyond = |turn: &Turn| if let Turn::Beyond(bytes) = turn { *bytes } else { 0 };
+pub(crate) fn max_waiting(turns: &[LinkTurn]) -> u64 {
+    let beyond = |turn: &LinkTurn| if let LinkTurn::Beyond(bytes) = turn { *bytes } else { 0 };
     turns.iter().map(beyond).max().unwrap_or(0)
 }
 
@@ -76,43 +76,43 @@ pub(crate) fn most_waiting(turns: &[Turn]) -> u64 {
 mod tests {
     use super::*;
 
-    fn link(ms: u64, mbit: u64) -> View {
+    fn link(ms: u64, mbit: u64) -> LinkView {
         let (delay, rate) = (Duration::from_millis(ms), BitRate::from_mbit(mbit));
-        View { delay, rate, loss: 0.0, works: true }
+        LinkView { delay, rate, loss: 0.0, works: true }
     }
 
     #[test]
     fn the_slow_link_carries_what_would_arrive_later_on_the_quick_one() {
         // 20 Mbit/s for 280 ms.
-        let found = turns(&[link(300, 50), link(20, 20)]);
-        assert_eq!(found, [Turn::Beyond(700_000), Turn::All]);
-        assert_eq!(most_waiting(&found), 700_000);
+        let found = link_turns(&[link(300, 50), link(20, 20)]);
+        assert_eq!(found, [LinkTurn::Beyond(700_000), LinkTurn::All]);
+        assert_eq!(max_waiting(&found), 700_000);
     }
 
     #[test]
     fn repairs_of_the_slow_link_take_their_part_of_the_quick_one() {
-        let lossy = View { loss: 0.02, ..link(300, 50) };
-        assert_eq!(turns(&[lossy, link(20, 20)])[0], Turn::Beyond(665_000));
-        assert_eq!(turns(&[lossy, link(20, 1)])[0], Turn::Beyond(0));
+        let lossy = LinkView { loss: 0.02, ..link(300, 50) };
+        assert_eq!(link_turns(&[lossy, link(20, 20)])[0], LinkTurn::Beyond(665_000));
+        assert_eq!(link_turns(&[lossy, link(20, 1)])[0], LinkTurn::Beyond(0));
     }
 
     #[test]
     fn of_three_links_the_slowest_counts_both_others() {
-        let found = turns(&[link(20, 20), link(70, 8), link(270, 50)]);
+        let found = link_turns(&[link(20, 20), link(70, 8), link(270, 50)]);
         let slowest = 20_000_000 / 8 / 4 + 8_000_000 / 8 / 5;
-        assert_eq!(found, [Turn::All, Turn::Beyond(125_000), Turn::Beyond(slowest)]);
+        assert_eq!(found, [LinkTurn::All, LinkTurn::Beyond(125_000), LinkTurn::Beyond(slowest)]);
     }
 
     #[test]
     fn links_of_the_same_delay_both_carry_everything() {
-        assert_eq!(turns(&[link(20, 20), link(20, 5)]), [Turn::All, Turn::All]);
+        assert_eq!(link_turns(&[link(20, 20), link(20, 5)]), [LinkTurn::All, LinkTurn::All]);
     }
 
     #[test]
     fn a_link_that_does_not_work_carries_nothing_unless_none_does() {
-        let lost = View { works: false, ..link(20, 20) };
-        assert_eq!(turns(&[link(300, 50), lost]), [Turn::All, Turn::Nothing]);
-        assert_eq!(turns(&[lost, lost]), [Turn::All, Turn::All]);
-        assert!(turns(&[]).is_empty());
+        let lost = LinkView { works: false, ..link(20, 20) };
+        assert_eq!(link_turns(&[link(300, 50), lost]), [LinkTurn::All, LinkTurn::Nothing]);
+        assert_eq!(link_turns(&[lost, lost]), [LinkTurn::All, LinkTurn::All]);
+        assert!(link_turns(&[]).is_empty());
     }
 }

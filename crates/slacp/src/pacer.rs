@@ -2,20 +2,20 @@
 
 use core::time::Duration;
 
-use shaping::Schedule;
+use shaping::VirtualSchedule;
 use units::{BitRate, ByteCount, Instant};
 
 /// Maximum time that one packet occupies the link, whatever the rate: that of a full packet at
 /// 1,200 bit/s, slower than any link that carries IP. Sessions of a hub share a pacer, so a wrong
 /// rate of one must not stop the others.
-const LONGEST: Duration = Duration::from_secs(10);
+const MAX_OCCUPANCY: Duration = Duration::from_secs(10);
 
 /// Maximum burst after a late wake-up: long enough for the timers of a general-purpose kernel,
 /// short enough not to build a queue.
 pub(crate) const BURST: Duration = Duration::from_millis(4);
 
 /// Size of a full packet, in bytes.
-const FULL: u64 = 1500;
+const FULL_PACKET: u64 = 1500;
 
 /// A portion of a rate, rounded down, but at least 1 bit/s of a rate above 0. A portion of 1 and
 /// above is the rate itself.
@@ -36,24 +36,24 @@ pub(crate) struct Pacer {
     rate: BitRate,
     burst: Duration,
     /// Maximum number of bytes that leave at once, whatever the rate.
-    most: Option<ByteCount>,
+    max_burst: Option<ByteCount>,
     /// The time at which the link has finished everything sent so far.
-    link: Schedule,
+    schedule: VirtualSchedule,
 }
 
 impl Pacer {
     pub(crate) fn new(rate: BitRate, burst: Duration) -> Self {
-        Self { rate, burst, most: None, link: Schedule::default() }
+        Self { rate, burst, max_burst: None, schedule: VirtualSchedule::default() }
     }
 
     /// The same pacer with bursts of at most `most` bytes.
-    pub(crate) fn limited(self, most: Option<ByteCount>) -> Self {
-        Self { most, ..self }
+    pub(crate) fn with_max_burst(self, most: Option<ByteCount>) -> Self {
+        Self { max_burst: most, ..self }
     }
 
     /// The time at which the next packet may leave.
     pub(crate) fn ready_at(&self) -> Instant {
-        self.link.free_at()
+        self.schedule.free_at()
     }
 
     /// Changes the rate, also for the bytes that the link has yet to send.
@@ -69,48 +69,48 @@ impl Pacer {
         if backlog > Duration::ZERO {
             let owed = rate.time_to_send(old.bytes_in(backlog));
             // A new rate that is far too low must not block the link for others.
-            self.link.set_free_at(now + owed.min(LONGEST.max(backlog)));
+            self.schedule.set_free_at(now + owed.min(MAX_OCCUPANCY.max(backlog)));
         }
         debug_assert!(self.ready_at() < Instant::MAX, "the link comes free again");
     }
 
     /// Number of bytes that may leave in one burst at the time `now`.
-    pub(crate) fn left(&self, now: Instant) -> ByteCount {
+    pub(crate) fn burst_left(&self, now: Instant) -> ByteCount {
         self.rate.bytes_in(now.saturating_since(self.start(now)))
     }
 
     /// Takes over the time at which other pacers of the same link expect it to be free.
-    pub(crate) fn follow(&mut self, free_at: Instant) {
-        self.link.set_free_at(free_at);
+    pub(crate) fn set_free_at(&mut self, free_at: Instant) {
+        self.schedule.set_free_at(free_at);
     }
 
     /// Limits the burst that the pause has earned so far to what the rate carries in `most`.
-    pub(crate) fn forget(&mut self, now: Instant, most: Duration) {
-        self.link.set_free_at(self.link.start(now, most));
+    pub(crate) fn limit_burst(&mut self, now: Instant, most: Duration) {
+        self.schedule.set_free_at(self.schedule.start(now, most));
     }
 
     /// Charges an IP packet of `size` bytes that leaves `now`. Returns the time that it occupies
     /// the link.
-    pub(crate) fn sent(&mut self, now: Instant, size: ByteCount) -> Duration {
+    pub(crate) fn charge(&mut self, now: Instant, size: ByteCount) -> Duration {
         // Before any rate is known, only handshakes and probes leave; they are not charged.
         if self.rate.bits_per_second() == 0 {
             return Duration::ZERO;
         }
-        let time = self.rate.time_to_send(size).min(LONGEST);
-        self.link.charge(now, self.earned(), time);
+        let time = self.rate.time_to_send(size).min(MAX_OCCUPANCY);
+        self.schedule.charge(now, self.earned(), time);
         time
     }
 
     /// The time from which on a free link earns a burst.
     pub(crate) fn start(&self, now: Instant) -> Instant {
-        self.link.start(now, self.earned())
+        self.schedule.start(now, self.earned())
     }
 
     /// Maximum time of a free link that may be made up for later.
     fn earned(&self) -> Duration {
-        self.most.map_or(self.burst, |most| {
+        self.max_burst.map_or(self.burst, |most| {
             // The packet that leaves when the link becomes free belongs to the burst unearned.
-            let rest = most.get().saturating_sub(FULL);
+            let rest = most.get().saturating_sub(FULL_PACKET);
             self.rate.time_to_send(ByteCount::new(rest)).min(self.burst)
         })
     }
@@ -125,7 +125,7 @@ mod tests {
     fn sent_by(pacer: &mut Pacer, now: Instant) -> u32 {
         let mut count = 0;
         while pacer.ready_at() <= now {
-            pacer.sent(now, PACKET);
+            pacer.charge(now, PACKET);
             count += 1;
         }
         count
@@ -139,7 +139,7 @@ mod tests {
             [(Some(3000), 300, 0), (Some(3000), 7000, 0), (None, 7000, 1)]
         {
             let pacer = Pacer::new(BitRate::from_mbit(12), Duration::from_millis(4));
-            let mut pacer = pacer.limited(most.map(ByteCount::new));
+            let mut pacer = pacer.with_max_burst(most.map(ByteCount::new));
             // In bits, of which a microsecond brings twelve.
             let (mut bucket, mut last) = (24_000, Instant::from_nanos(1_000_000_000));
             let mut drops = 0;
@@ -188,10 +188,10 @@ mod tests {
             let mut pacer = Pacer::new(BitRate::from_mbit(12), Duration::from_millis(4));
             sent_by(&mut pacer, start);
             pacer.set_rate(start, BitRate::from_bits_per_second(bits));
-            assert!(pacer.ready_at() <= start + LONGEST, "{bits} bit/s");
+            assert!(pacer.ready_at() <= start + MAX_OCCUPANCY, "{bits} bit/s");
             let next = pacer.ready_at();
-            pacer.sent(next, PACKET);
-            assert!(pacer.ready_at() <= next + LONGEST, "{bits} bit/s");
+            pacer.charge(next, PACKET);
+            assert!(pacer.ready_at() <= next + MAX_OCCUPANCY, "{bits} bit/s");
         }
     }
 

@@ -8,22 +8,22 @@ use crate::SessionId;
 use crate::wire::packet::{self, Datagram, Index};
 
 /// Maximum number of parts of a hub.
-pub const MOST_PARTS: u8 = 64;
+pub const MAX_PARTS: u8 = 64;
 
 /// Position of an endpoint among the parts of a hub.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Part {
+pub(crate) struct HubPart {
     pub(crate) number: u8,
     of: u8,
 }
 
-impl Part {
+impl HubPart {
     /// The only part of an undivided endpoint.
     pub(crate) const WHOLE: Self = Self { number: 0, of: 1 };
 
     /// All parts of a hub with `of` parts, between 1 and [`MOST_PARTS`].
     pub(crate) fn all(of: u8) -> impl Iterator<Item = Self> {
-        let of = of.clamp(1, MOST_PARTS);
+        let of = of.clamp(1, MAX_PARTS);
         (0..of).map(move |number| Self { number, of })
     }
 
@@ -73,7 +73,7 @@ pub const PACKET_MARK: PacketMark =
 
 /// An initiation on its way to another part of the hub.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Handover {
+pub struct InitiationHandover {
     /// The part it goes to.
     pub part: u8,
     pub(crate) from: SocketAddr,
@@ -88,8 +88,8 @@ mod tests {
 
     #[test]
     fn indices_and_sessions_of_a_part_say_so() {
-        for of in [1, 2, 3, 7, MOST_PARTS] {
-            for part in Part::all(of) {
+        for of in [1, 2, 3, 7, MAX_PARTS] {
+            for part in HubPart::all(of) {
                 for near in [0, 1, 12_345, u32::MAX - 200] {
                     let index = part.index(near).unwrap();
                     assert_eq!(index % u32::from(of), u32::from(part.number));
@@ -99,9 +99,9 @@ mod tests {
                 assert_eq!(SessionId(first + 5 * step).part(of), part.number);
             }
         }
-        assert_eq!(Part::all(200).count(), usize::from(MOST_PARTS));
+        assert_eq!(HubPart::all(200).count(), usize::from(MAX_PARTS));
         // The last block of the space may be incomplete.
-        assert!(Part::all(3).nth(2).unwrap().index(u32::MAX).is_none());
+        assert!(HubPart::all(3).nth(2).unwrap().index(u32::MAX).is_none());
     }
 
     #[test]

@@ -32,7 +32,7 @@ pub use memory::{PathKey, PathMemory};
 use modem_or_auto::ModemOrAuto;
 pub(crate) use modem_or_auto::Switch;
 
-use crate::path::loss::Fate;
+use crate::path::loss::PacketFate;
 use crate::{Overload, RateError, RateState};
 
 /// Where the rate of one direction comes from.
@@ -290,7 +290,7 @@ impl Control {
 
     /// The fate of the next packet, in the order of sending, is known. Returns whether that changes
     /// the rate.
-    pub(crate) fn saw(&mut self, now: Instant, rtt: Duration, fate: &Fate) -> bool {
+    pub(crate) fn saw(&mut self, now: Instant, rtt: Duration, fate: &PacketFate) -> bool {
         self.configured_mut().is_some_and(|own| own.saw(now, rtt, fate))
     }
 

@@ -7,7 +7,7 @@ pub(crate) mod sent;
 
 /// The rule that distinguishes a loss from reordering.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) enum Recovery {
+pub(crate) enum LossDetection {
     /// Packets may overtake each other: a loss is assumed after three later packets, or a while.
     #[default]
     Reordering,

@@ -15,16 +15,16 @@ use units::{BitRate, ByteCount, Instant};
 use crate::ClassId;
 use crate::pacer::Pacer;
 use crate::stats::ClassStats;
-use shares::Shares;
+use shares::FairShares;
 
 pub use class::{ClassConfig, ClassRates};
 pub(crate) use class::{MAX_CLASSES, control_dscp};
 pub(crate) use fair::FairQueue;
-pub(crate) use queue::{RemovableQueue, Ticket};
+pub(crate) use queue::{QueueTicket, RemovableQueue};
 
 /// Maximum guarantee that a class may save up: longer than a few packets of others take, so that a
 /// class that is served late still gets its full guarantee.
-const SAVED: Duration = Duration::from_millis(20);
+const MAX_SAVED: Duration = Duration::from_millis(20);
 /// Burst by which a class may exceed its maximum, as in the pacer.
 const BURST: Duration = Duration::from_millis(4);
 /// Time for which a guarantee counts as in use after a packet that was sent by it: the length of a
@@ -33,7 +33,7 @@ const IN_USE: Duration = Duration::from_secs(1);
 
 /// The backlog of one kind of traffic in a class.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Backlog {
+pub(crate) struct ClassBacklog {
     /// Number of flows with data.
     pub(crate) flows: usize,
     /// Set if one of them is sparse: it has not used up a quantum since it was quiet.
@@ -42,31 +42,31 @@ pub(crate) struct Backlog {
 
 /// The two kinds of traffic in a class.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Side {
+pub(crate) enum TrafficKind {
     Streams,
     Packets,
 }
 
 /// The backlog of a class: streams, then packet channels.
-pub(crate) type Waiting = [Backlog; 2];
+pub(crate) type Waiting = [ClassBacklog; 2];
 
 /// The class and the kind of traffic to send next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Next {
+pub(crate) struct NextTurn {
     pub(crate) class: usize,
-    pub(crate) side: Side,
+    pub(crate) side: TrafficKind,
     /// Number of flows of that kind that wait in the class.
     pub(crate) flows: usize,
 }
 
 /// Divides a session's rate among classes.
 #[derive(Debug)]
-pub(crate) struct Scheduler {
-    classes: Vec<Class>,
+pub(crate) struct ClassScheduler {
+    classes: Vec<ClassState>,
     /// Shares among classes that have not had their guarantees.
-    claims: Shares,
+    claims: FairShares,
     /// Shares of the rate that the guarantees leave.
-    shares: Shares,
+    shares: FairShares,
     /// Sum of all guarantees, in bit/s.
     guaranteed: u64,
     /// Code point of packets without new data.
@@ -74,7 +74,7 @@ pub(crate) struct Scheduler {
 }
 
 #[derive(Debug)]
-struct Class {
+struct ClassState {
     weight: u64,
     dscp: u8,
     link: Option<u8>,
@@ -84,13 +84,13 @@ struct Class {
     guaranteed: Option<Pacer>,
     maximum: Option<Pacer>,
     /// The last time that a packet was sent by the guarantee.
-    claimed: Option<Instant>,
+    guarantee_used: Option<Instant>,
     /// Shares of streams and of packet channels, in this order.
-    sides: Shares,
+    sides: FairShares,
     stats: ClassStats,
 }
 
-impl Class {
+impl ClassState {
     fn new(config: &ClassConfig) -> Self {
         let mut class = Self {
             weight: u64::from(config.weight),
@@ -100,8 +100,8 @@ impl Class {
             rates: ClassRates::default(),
             guaranteed: None,
             maximum: None,
-            claimed: None,
-            sides: Shares::new(2),
+            guarantee_used: None,
+            sides: FairShares::new(2),
             stats: ClassStats::default(),
         };
         class.set_rates(config.rates());
@@ -115,7 +115,7 @@ impl Class {
             rate.map(|rate| Pacer::new(rate, burst))
         };
         self.rates = rates;
-        self.guaranteed = bucket(rates.guaranteed, SAVED);
+        self.guaranteed = bucket(rates.guaranteed, MAX_SAVED);
         self.maximum = bucket(rates.maximum, BURST);
     }
 
@@ -140,23 +140,23 @@ impl Class {
     }
 
     /// The kind of traffic to send next: one with a sparse flow if there is any.
-    fn side(&self, waiting: &Waiting) -> Option<Side> {
+    fn side(&self, waiting: &Waiting) -> Option<TrafficKind> {
         let ready = |side: &usize| waiting[*side].flows > 0;
         let sparse = |side: &usize| ready(side) && waiting[*side].sparse;
         // A sparse flow goes first, of whichever kind it is.
         let first = self.sides.first((0..2).filter(sparse));
         let side = first.or_else(|| self.sides.first((0..2).filter(ready)))?;
-        Some(if side == 0 { Side::Streams } else { Side::Packets })
+        Some(if side == 0 { TrafficKind::Streams } else { TrafficKind::Packets })
     }
 }
 
-impl Scheduler {
+impl ClassScheduler {
     /// A scheduler for these classes. There must be at least one.
     pub(crate) fn new(classes: &[ClassConfig]) -> Self {
         let mut scheduler = Self {
-            classes: classes.iter().map(Class::new).collect(),
-            claims: Shares::new(classes.len()),
-            shares: Shares::new(classes.len()),
+            classes: classes.iter().map(ClassState::new).collect(),
+            claims: FairShares::new(classes.len()),
+            shares: FairShares::new(classes.len()),
             guaranteed: 0,
             control_dscp: control_dscp(classes),
         };
@@ -165,7 +165,7 @@ impl Scheduler {
     }
 
     fn weigh_claims(&mut self) {
-        self.guaranteed = self.classes.iter().map(Class::bits).sum();
+        self.guaranteed = self.classes.iter().map(ClassState::bits).sum();
         for class in &mut self.classes {
             class.claim = class.bits() * 1000 / self.guaranteed.max(1);
         }
@@ -195,15 +195,15 @@ impl Scheduler {
     pub(crate) fn claims_at(&self, waits: impl Fn(usize) -> bool) -> Option<Instant> {
         let waiting = self.classes.iter().zip(0..).filter(|(_, index)| waits(*index));
         // A guarantee does not lift the maximum.
-        let claims = |class: &Class| Some(class.claims_at()?.max(class.open_at()));
+        let claims = |class: &ClassState| Some(class.claims_at()?.max(class.open_at()));
         waiting.filter_map(|(class, _)| claims(class)).min()
     }
 
     /// Sum of the guarantees of classes that have data, or have used their guarantee within
     /// [`IN_USE`], in bit/s.
     pub(crate) fn guaranteed_in_use(&self, now: Instant, waits: impl Fn(usize) -> bool) -> u64 {
-        let lately = |class: &Class| class.claimed.is_some_and(|at| now < at + IN_USE);
-        let used = |(class, index): &(&Class, usize)| waits(*index) || lately(class);
+        let lately = |class: &ClassState| class.guarantee_used.is_some_and(|at| now < at + IN_USE);
+        let used = |(class, index): &(&ClassState, usize)| waits(*index) || lately(class);
         self.classes.iter().zip(0..).filter(used).map(|(class, _)| class.bits()).sum()
     }
 
@@ -265,7 +265,11 @@ impl Scheduler {
 
     /// Chooses the class with the earliest virtual time among those with data, at first among those
     /// that have not had their guarantees.
-    pub(crate) fn next(&self, now: Instant, waiting: impl Fn(usize) -> Waiting) -> Option<Next> {
+    pub(crate) fn next(
+        &self,
+        now: Instant,
+        waiting: impl Fn(usize) -> Waiting,
+    ) -> Option<NextTurn> {
         let waiting = self.classes.iter().enumerate().map(|(index, class)| {
             // `false` sorts first: the two kinds of virtual time are never compared.
             let start = match class.has_claim(now) {
@@ -279,30 +283,30 @@ impl Scheduler {
         });
         let (_, class, waiting) = open.min_by_key(|(start, index, _)| (*start, *index))?;
         let side = self.classes[class].side(&waiting)?;
-        Some(Next { class, side, flows: waiting[side as usize].flows })
+        Some(NextTurn { class, side, flows: waiting[side as usize].flows })
     }
 
     /// Charges a class for `bytes` of an IP packet that it sent in turn `next`.
-    pub(crate) fn sent(&mut self, now: Instant, next: Next, bytes: usize) {
-        let Next { class: index, side, flows } = next;
+    pub(crate) fn charge(&mut self, now: Instant, next: NextTurn, bytes: usize) {
+        let NextTurn { class: index, side, flows } = next;
         let class = &mut self.classes[index];
         let size = ByteCount::new(bytes as u64);
         class.stats.bytes_sent += bytes as u64;
         if let Some(maximum) = &mut class.maximum {
-            maximum.sent(now, size);
+            maximum.charge(now, size);
         }
-        class.sides.sent(side as usize, bytes, flows as u64);
+        class.sides.charge(side as usize, bytes, flows as u64);
         let claimed = class.has_claim(now);
         // Each packet counts in one of the two: what the guarantee did not cover is shared by
         // weight.
         match &mut class.guaranteed {
             Some(guaranteed) if claimed => {
                 class.stats.guaranteed_bytes_sent += bytes as u64;
-                class.claimed = Some(now);
-                guaranteed.sent(now, size);
-                self.claims.sent(index, bytes, class.claim);
+                class.guarantee_used = Some(now);
+                guaranteed.charge(now, size);
+                self.claims.charge(index, bytes, class.claim);
             }
-            _ => self.shares.sent(index, bytes, class.weight),
+            _ => self.shares.charge(index, bytes, class.weight),
         }
     }
 }
@@ -319,12 +323,12 @@ mod tests {
 
     /// How many of 10 Mbit/s each class gets if those in `on` always have data.
     fn divide(classes: &[ClassConfig], on: &[usize]) -> Vec<f64> {
-        let mut scheduler = Scheduler::new(classes);
+        let mut scheduler = ClassScheduler::new(classes);
         let mut link = Pacer::new(BitRate::from_mbit(10), BURST);
         let mut sent = vec![0; classes.len()];
         let waiting = |class: usize| {
             let flows = usize::from(on.contains(&class));
-            [Backlog { flows, sparse: false }, Backlog::default()]
+            [ClassBacklog { flows, sparse: false }, ClassBacklog::default()]
         };
         let mut now = Instant::from_nanos(1_000_000_000);
         let end = now + Duration::from_secs(10);
@@ -332,8 +336,8 @@ mod tests {
             let ready = scheduler.ready_at(|class| on.contains(&class)).unwrap();
             now = now.max(link.ready_at()).max(ready);
             let next = scheduler.next(now, waiting).unwrap();
-            scheduler.sent(now, next, PACKET);
-            link.sent(now, ByteCount::new(PACKET as u64));
+            scheduler.charge(now, next, PACKET);
+            link.charge(now, ByteCount::new(PACKET as u64));
             sent[next.class] += PACKET;
         }
         sent.iter().map(|bytes| *bytes as f64 * 8.0 / 10e6).collect()
@@ -374,18 +378,18 @@ mod tests {
 
     #[test]
     fn streams_and_channels_share_by_flows_and_the_sparse_goes_first() {
-        let mut scheduler = Scheduler::new(&[ClassConfig::default()]);
+        let mut scheduler = ClassScheduler::new(&[ClassConfig::default()]);
         let mut waiting =
-            [Backlog { flows: 3, sparse: false }, Backlog { flows: 1, sparse: false }];
+            [ClassBacklog { flows: 3, sparse: false }, ClassBacklog { flows: 1, sparse: false }];
         let mut packets = 0;
         for _ in 0..400 {
             let next = scheduler.next(Instant::ZERO, |_| waiting).unwrap();
-            packets += usize::from(next.side == Side::Packets);
-            scheduler.sent(Instant::ZERO, next, PACKET);
+            packets += usize::from(next.side == TrafficKind::Packets);
+            scheduler.charge(Instant::ZERO, next, PACKET);
         }
         assert_eq!(packets, 100);
-        let packets = Next { class: 0, side: Side::Packets, flows: 1 };
-        (0..10).for_each(|_| scheduler.sent(Instant::ZERO, packets, PACKET));
+        let packets = NextTurn { class: 0, side: TrafficKind::Packets, flows: 1 };
+        (0..10).for_each(|_| scheduler.charge(Instant::ZERO, packets, PACKET));
         waiting[1].sparse = true;
         assert_eq!(scheduler.next(Instant::ZERO, |_| waiting), Some(packets));
     }

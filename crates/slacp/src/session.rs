@@ -29,35 +29,35 @@ use units::{BitRate, ByteCount, Instant};
 use self::keys::SessionKeys;
 use self::life_cycle::LifeCycle;
 use self::link_watch::LinkWatch;
-pub(crate) use self::links::Present;
-use self::links::{Links, Seat};
-use self::liveness::{Activity, Keepalive, Probes};
-use self::outage::Outage;
-use self::path::Path;
-use self::receiver::Receiver;
-use self::sender::Sender;
+pub(crate) use self::links::IncumbentSession;
+use self::links::{LinkMembership, SessionLinks};
+use self::liveness::{ActivityTimes, KeepaliveTimer, ProbeTimer};
+use self::outage::OutageState;
+use self::path::SessionPath;
+use self::receiver::ReceiveSide;
+use self::sender::SendSide;
 use crate::channels::CONTEXTS;
 use crate::event_log::{EventLog, LogEvent};
-use crate::handshake::Params;
-use crate::keys::phases::{Keys, Phases};
+use crate::handshake::HandshakeParams;
+use crate::keys::phases::{HandshakeKeys, KeyPhases};
 use crate::keys::secret::{Secret, draw};
 use crate::path::loss::LossMeter;
-use crate::path::rtt::{FirstRtt, Rtt};
+use crate::path::rtt::{FirstRtt, RttEstimator};
 use crate::rate::ecn::Marking;
 use crate::rate::{Allowance, Auto, Change, Control, Grant, Spent, Switch};
-use crate::recovery::Recovery;
+use crate::recovery::LossDetection;
 use crate::recovery::fec::{REPAIR_HEAD, SHARD_OVERHEAD};
 use crate::scheduler::ClassRates;
-use crate::stats::{ChannelStats, ClassStats, Stats};
-use crate::streams::Streams;
-use crate::streams::flow::{Limits, Pace};
+use crate::stats::{ChannelStats, ClassStats, SessionStats};
+use crate::streams::StreamSet;
+use crate::streams::flow::{PeerLimits, SessionPace};
 use crate::wire::ecn::Ecn;
 use crate::wire::frame::{self, CHANNEL_SIZE};
-use crate::wire::open::Openings;
-use crate::wire::packet::{Header, Index, TAG};
+use crate::wire::open::OpeningFeatures;
+use crate::wire::packet::{Index, PacketHeader, TAG};
 use crate::{
-    ChannelError, ChannelId, ClassId, Config, Event, Farewell, PathKey, PathMemory, PublicKey,
-    Rate, RateError,
+    ChannelError, ChannelId, ClassId, Config, Event, PathKey, PathMemory, PublicKey, Rate,
+    RateError, StopAnnouncement,
 };
 
 /// The reason for a session's next timer.
@@ -100,7 +100,7 @@ pub(crate) struct Peer {
     pub(crate) address: SocketAddr,
     /// The peer's index for this session.
     pub(crate) index: Index,
-    pub(crate) limits: Limits,
+    pub(crate) limits: PeerLimits,
     /// The peer's announced sending rate; 0 if the peer does not know it.
     pub(crate) rate: BitRate,
     /// `Some(true)` if the peer wants arrival times in acknowledgements, `Some(false)` if it only
@@ -118,15 +118,21 @@ pub(crate) struct Peer {
 
 impl Peer {
     /// Creates the peer that has sent these parameters from `address`.
-    pub(crate) fn new(key: PublicKey, address: SocketAddr, index: Index, params: &Params) -> Self {
-        let Params { limits, rate, times, ecn, link_layer, leaving, successor, .. } = *params;
+    pub(crate) fn new(
+        key: PublicKey,
+        address: SocketAddr,
+        index: Index,
+        params: &HandshakeParams,
+    ) -> Self {
+        let HandshakeParams { limits, rate, times, ecn, link_layer, leaving, successor, .. } =
+            *params;
         Self { key, address, index, limits, rate, times, ecn, link_layer, leaving, successor }
     }
 }
 
 /// Destination and IP header fields of a packet.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Envelope {
+pub(crate) struct PacketEnvelope {
     pub(crate) to: SocketAddr,
     /// Size of the IP packet.
     pub(crate) size: ByteCount,
@@ -155,28 +161,28 @@ pub(crate) struct Session {
     held_back: bool,
     life: LifeCycle,
     /// The peer's announcement that it is about to stop.
-    peer_leaves: Option<Farewell>,
+    peer_farewell: Option<StopAnnouncement>,
     keys: SessionKeys,
-    path: Path,
-    rtt: Rtt,
+    path: SessionPath,
+    rtt: RttEstimator,
     loss: LossMeter,
     rate: Control,
     /// Maximum burst, if it is limited ([`Config::burst`]).
     burst: Option<ByteCount>,
     marking: Marking,
-    pub(crate) streams: Streams,
-    sender: Sender,
-    receiver: Receiver,
-    activity: Activity,
-    keepalive: Keepalive,
-    probes: Probes,
-    outage: Outage,
+    pub(crate) streams: StreamSet,
+    sender: SendSide,
+    receiver: ReceiveSide,
+    activity: ActivityTimes,
+    keepalive: KeepaliveTimer,
+    probes: ProbeTimer,
+    outage: OutageState,
     /// Its state as one link among several; `None` if the session cannot get further links.
-    seat: Option<Box<Seat>>,
+    membership: Option<Box<LinkMembership>>,
     /// The other links of the session, if this is its first one.
-    links: Option<Box<Links>>,
+    links: Option<Box<SessionLinks>>,
     rng: ChaCha20Rng,
-    stats: Stats,
+    stats: SessionStats,
     watch: LinkWatch,
     events: VecDeque<Event>,
     pub(crate) log: EventLog,
@@ -186,7 +192,7 @@ impl Session {
     pub(crate) fn new(
         now: Instant,
         config: &Config,
-        keys: Keys,
+        keys: HandshakeKeys,
         peer: Peer,
         opens_odd: bool,
         first_rtt: Option<FirstRtt>,
@@ -195,19 +201,19 @@ impl Session {
         let (limits, link_layer) = (limits(config), config.link_layer && peer.link_layer);
         let mut rate = Control::new(&config.rate, config.law);
         rate.limit_bursts(config.burst);
-        let mut rtt = Rtt::new();
+        let mut rtt = RttEstimator::new();
         if let Some(first) = first_rtt {
-            rtt.begin(first);
+            rtt.init_from_handshake(first);
         }
         let (name, token) = (keys.name, keys.token);
         // The order of these draws decides what a seed does: a failing test is replayed by its
         // seed.
         let mut rng = ChaCha20Rng::from_seed(**seed);
-        let keepalive = Keepalive::new(now, config.keepalive, &mut rng);
+        let keepalive = KeepaliveTimer::new(now, config.keepalive, &mut rng);
         // Odd streams are the hub's, so the other side is the terminal, which offers new keys.
-        let phases = Phases::new(keys, !opens_odd, &draw(&mut rng));
-        let recovery = if link_layer { Recovery::Ordered } else { Recovery::Reordering };
-        let sender = Sender::new(now, config, &peer.limits, (rate.rate(), recovery), &mut rng);
+        let phases = KeyPhases::new(keys, !opens_odd, &draw(&mut rng));
+        let recovery = if link_layer { LossDetection::Ordered } else { LossDetection::Reordering };
+        let sender = SendSide::new(now, config, &peer.limits, (rate.rate(), recovery), &mut rng);
         let mut session = Self {
             name,
             token,
@@ -215,16 +221,16 @@ impl Session {
             on_demand: config.on_demand,
             held_back: false,
             life: LifeCycle::default(),
-            peer_leaves: None,
+            peer_farewell: None,
             keys: SessionKeys::new(now, config, phases),
-            path: Path::new(peer.address, config.mtu, link_layer),
+            path: SessionPath::new(peer.address, config.mtu, link_layer),
             rtt,
             loss: LossMeter::default(),
-            streams: Streams::new(
+            streams: StreamSet::new(
                 u64::from(opens_odd),
                 limits,
                 peer.limits,
-                unsent(rate.rate(), config.on_demand),
+                unsent_limit(rate.rate(), config.on_demand),
                 config.classes.len(),
                 usize::from(config.mtu),
             ),
@@ -234,20 +240,20 @@ impl Session {
             burst: config.burst,
             peer,
             sender,
-            receiver: Receiver::new(config, limits.memory, recovery),
-            activity: Activity::new(now),
+            receiver: ReceiveSide::new(config, limits.memory, recovery),
+            activity: ActivityTimes::new(now),
             keepalive,
-            probes: Probes::new(now),
-            outage: Outage::new(now, config.give_up),
-            seat: None,
+            probes: ProbeTimer::new(now),
+            outage: OutageState::new(now, config.give_up),
+            membership: None,
             links: None,
             rng,
-            stats: Stats::default(),
+            stats: SessionStats::default(),
             watch: LinkWatch::default(),
             events: VecDeque::new(),
             log: EventLog::new(config.event_log),
         };
-        session.follow_pace();
+        session.update_pace();
         session
     }
 
@@ -264,11 +270,11 @@ impl Session {
         self.is_usable() && (!self.events.is_empty() || self.streams.has_event())
     }
 
-    pub(crate) fn stats(&self) -> Stats {
+    pub(crate) fn stats(&self) -> SessionStats {
         let (to_send, to_read) = self.streams.held();
         let auto = self.rate.auto();
         let received = self.receiver.ecn.counts();
-        self.add_members(Stats {
+        self.add_members(SessionStats {
             rtt: self.rtt.smoothed(),
             rate: self.rate.rate(),
             rate_state: self.rate.state(),
@@ -290,7 +296,7 @@ impl Session {
             held_to_send: ByteCount::new(to_send),
             held_to_read: ByteCount::new(to_read),
             held: ByteCount::new(self.held()),
-            unknown_channels: self.receiver.inbound.unknown(),
+            unknown_channels: self.receiver.inbound.unknown_channels(),
             without_context: self.receiver.inbound.without_context(),
             log_overwritten: self.log.overwritten(),
             ..self.stats.clone()
@@ -305,7 +311,7 @@ impl Session {
     }
 
     /// Returns whether a packet with this header may recently have been sent on this link.
-    fn may_have_sent_own(&self, header: &Header) -> bool {
+    fn may_have_sent_own(&self, header: &PacketHeader) -> bool {
         let number = header.number(self.sender.sent.next_number());
         header.receiver == self.peer.index && self.sender.may_have_sent(number)
     }
@@ -340,11 +346,11 @@ impl Session {
     /// The size of the longest channel packet that fits into one packet of the hop, together with
     /// the announcement of the channel, whatever the lengths of header and frame.
     pub(crate) fn longest_whole_packet(&self) -> usize {
-        let around = ip_udp_overhead(self.peer.address) + TAG + Header::MAX_LEN;
+        let around = ip_udp_overhead(self.peer.address) + TAG + PacketHeader::MAX_LEN;
         // A repair of the packet must fit into a packet of the same size; a link layer does not
         // protect new data.
         let repair = if self.link_layer { 0 } else { REPAIR_HEAD + SHARD_OVERHEAD };
-        let frame = CHANNEL_SIZE + frame::Packet::MOST_HEAD;
+        let frame = CHANNEL_SIZE + frame::ChannelPacket::MAX_HEAD;
         // Until a probe fails, the configured MTU is assumed, which usually passes.
         self.path.pmtu.likely().saturating_sub(around + repair + frame)
     }
@@ -364,8 +370,8 @@ impl Session {
 
     /// Acknowledges `ahead` packets that have not arrived, as an optimistic receiver does.
     #[cfg(feature = "fuzzing")]
-    pub(crate) fn pretend(&mut self, now: Instant, ahead: u64) {
-        self.receiver.received.pretend(now, ahead);
+    pub(crate) fn acknowledge_ahead(&mut self, now: Instant, ahead: u64) {
+        self.receiver.received.acknowledge_ahead(now, ahead);
     }
 
     /// Returns whether [`Self::poll_packet`] would return a packet.
@@ -380,14 +386,14 @@ impl Session {
 
     /// Initialises the RTT from the handshake.
     pub(crate) fn begin_rtt(&mut self, rtt: FirstRtt) {
-        self.rtt.begin(rtt);
-        self.follow_pace();
+        self.rtt.init_from_handshake(rtt);
+        self.update_pace();
     }
 
     /// The rate at which the endpoint's shared pacer sends for this session; `None` if the session,
     /// or each of its links, paces itself.
     pub(crate) fn shared_rate(&self) -> Option<BitRate> {
-        self.rate.shared().filter(|_| self.seat.is_none())
+        self.rate.shared().filter(|_| self.membership.is_none())
     }
 
     /// The current sending rate, configured, reported or measured.
@@ -470,8 +476,8 @@ impl Session {
     ) {
         let (classes, mtu) = (config.classes.len(), usize::from(config.mtu));
         let there = |class: &ClassId| usize::from(class.0) < classes;
-        let heir = |class| successor(class).filter(there).unwrap_or(ClassId::DEFAULT);
-        self.streams.configure_classes(classes, mtu, heir);
+        let successor_class = |class| successor(class).filter(there).unwrap_or(ClassId::DEFAULT);
+        self.streams.configure_classes(classes, mtu, successor_class);
         self.sender.outbound.configure(&config.channels, classes, mtu);
         self.sender.scheduler.configure(&config.classes, successor);
     }
@@ -501,7 +507,7 @@ impl Session {
             // The modem reports that the link is back: probe at once.
             self.probes.hasten(now);
         }
-        self.follow_law();
+        self.update_ecn_use();
         self.rate_changed(now);
         Ok(())
     }
@@ -509,7 +515,7 @@ impl Session {
     /// Ends a rate reported by the modem, if there is one.
     pub(crate) fn expire_rate(&mut self, now: Instant) -> Result<(), RateError> {
         self.rate.expire(now, self.sender.sent.next_number(), self.rtt.smoothed())?;
-        self.follow_law();
+        self.update_ecn_use();
         self.rate_changed(now);
         Ok(())
     }
@@ -520,13 +526,13 @@ impl Session {
     }
 
     /// Turns ECN on while the rate is measured, and off otherwise.
-    fn follow_law(&mut self) {
+    fn update_ecn_use(&mut self) {
         self.marking.follow(self.rate.auto().is_some(), self.sender.sent.next_number());
     }
 
     /// Holds new data back from this member's link, or releases it. Acknowledgements,
     /// retransmissions, repairs and control frames leave in any case.
-    fn hold_back_own(&mut self, held: bool) {
+    fn set_own_held_back(&mut self, held: bool) {
         self.held_back = held;
     }
 
@@ -561,18 +567,18 @@ impl Session {
         let rate = self.rate.rate();
         self.log.record(now, || LogEvent::Rate { rate });
         self.sender.planner.set_rate(now, rate);
-        self.streams.set_unsent_limit(unsent(rate, self.on_demand));
-        self.follow_pace();
+        self.streams.set_unsent_limit(unsent_limit(rate, self.on_demand));
+        self.update_pace();
     }
 
     /// Updates the RTT and the rates that the streams size their windows by.
-    fn follow_pace(&mut self) {
+    fn update_pace(&mut self) {
         // With several links, `share_pace` sizes the windows for all of them together.
-        if self.seat.as_ref().is_some_and(|seat| seat.shares_pace()) {
+        if self.membership.as_ref().is_some_and(|seat| seat.shares_pace()) {
             return;
         }
         let (rtt, rates) = (self.rtt.smoothed().max(LEAST_RTT), [self.rate.rate(), self.peer.rate]);
-        self.streams.set_pace(Pace { rtt, rates });
+        self.streams.set_pace(SessionPace { rtt, rates });
     }
 }
 
@@ -584,31 +590,32 @@ const LEAST_RTT: Duration = Duration::from_millis(20);
 /// request to its grant a geostationary link takes about 1.3 s (two ways, the request period and
 /// the superframe). Up to about twice the current rate can then be asked for, so that the rate can
 /// double in each of these times.
-const DEMAND_AHEAD: Duration = Duration::from_secs(2);
+const UNSENT_TIME_ON_DEMAND: Duration = Duration::from_secs(2);
 
 /// Unsent data of a stream otherwise, so that the link does not wait for the writer.
-const AHEAD: Duration = Duration::from_millis(50);
+const UNSENT_TIME: Duration = Duration::from_millis(50);
 /// Bounds of the unsent data in bytes. A blocked writer is woken long before the maximum is sent.
 /// Without a maximum, each of the sessions that share a fast link would hold 50 ms of all of it.
-const LEAST_AHEAD: u64 = 65_536;
-const MOST_AHEAD: u64 = 2_000_000;
+const MIN_UNSENT: u64 = 65_536;
+const MAX_UNSENT: u64 = 2_000_000;
 
 /// The number of written bytes that a stream may hold unsent at this rate.
-fn unsent(rate: BitRate, on_demand: bool) -> u64 {
+fn unsent_limit(rate: BitRate, on_demand: bool) -> u64 {
     match on_demand {
-        true => rate.bytes_in(DEMAND_AHEAD).get().max(LEAST_AHEAD),
-        false => rate.bytes_in(AHEAD).get().clamp(LEAST_AHEAD, MOST_AHEAD),
+        true => rate.bytes_in(UNSENT_TIME_ON_DEMAND).get().max(MIN_UNSENT),
+        false => rate.bytes_in(UNSENT_TIME).get().clamp(MIN_UNSENT, MAX_UNSENT),
     }
 }
 
 /// The limits that a configuration sets for the peer.
-pub(crate) fn limits(config: &Config) -> Limits {
-    let limits = Limits::new(config.memory.get(), config.stream_window.get(), config.max_streams);
+pub(crate) fn limits(config: &Config) -> PeerLimits {
+    let limits =
+        PeerLimits::new(config.memory.get(), config.stream_window.get(), config.max_streams);
     let channels = config.channels.keys().fold(0, |mask, channel| mask | channel.bit());
     // Without channels there are no IP packets whose headers could be compressed.
     let contexts = if channels == 0 { 0 } else { CONTEXTS };
     let decompressors = config.decompressors;
-    let openings = Openings::of_this_version(
+    let openings = OpeningFeatures::of_this_version(
         config.names,
         (config.questions, config.exchanges),
         decompressors > 0,
@@ -616,7 +623,7 @@ pub(crate) fn limits(config: &Config) -> Limits {
     .with_bundles(config.bundles);
     // An owner that decompresses at all has the dictionary.
     let dictionary = decompressors > 0;
-    Limits { channels, contexts, decompressors, dictionary, openings, ..limits }
+    PeerLimits { channels, contexts, decompressors, dictionary, openings, ..limits }
 }
 
 /// Size of the IP and UDP headers of a datagram to `peer`, in bytes.

@@ -15,24 +15,24 @@ use rand_chacha::ChaCha20Rng;
 use rand_core::{Rng, SeedableRng};
 use units::{ByteCount, Instant, earliest};
 
-use self::aggregates::Aggregates;
-use self::link::Link;
+use self::aggregates::AggregateTable;
+use self::link::LinkPacer;
 pub use self::link::use_link;
-use self::probing::Turns;
+use self::probing::ProbingQueue;
 pub(crate) use self::schedule::STEPS;
-use self::table::{Departure, Sessions};
-use crate::handshake::{Initiator, Params};
+use self::table::{DepartedPacket, SessionTable};
+use crate::handshake::{HandshakeParams, Initiator};
 use crate::keys::secret::{Secret, draw};
-use crate::parts::{Handover, Part};
-use crate::path::fade::Faded;
+use crate::parts::{HubPart, InitiationHandover};
+use crate::path::fade::FadedSessions;
 use crate::rate::{AggregateId, Allowance, Ledger, Memories, Switch};
 use crate::scheduler::control_dscp;
-use crate::session::{Envelope, Session, Wake, ip_udp_overhead, limits};
+use crate::session::{PacketEnvelope, Session, Wake, ip_udp_overhead, limits};
 use crate::wire::ecn::Ecn;
 use crate::wire::packet::{Index, NO_INDEX};
 use crate::{
-    CloseReason, Config, DownReason, Event, Farewell, KeyPair, Notice, PathMemory, PublicKey, Rate,
-    SessionId, SessionShare,
+    CloseReason, Config, DownReason, EndpointNotice, Event, KeyPair, PathMemory, PublicKey, Rate,
+    SessionId, SessionShare, StopAnnouncement,
 };
 
 /// Maximum number of handshake datagrams that wait for the link, and of short answers: enough for a
@@ -46,7 +46,7 @@ const INDEX_DRAWS: usize = 8;
 
 /// The owner of a receiver index.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Owner {
+pub(crate) enum IndexOwner {
     Session(SessionId),
     /// A further link of a session, by its number.
     Member(SessionId, u8),
@@ -59,7 +59,7 @@ pub(crate) enum Owner {
 }
 
 /// The state that hubs and terminals share.
-pub(crate) struct Core {
+pub(crate) struct EndpointCore {
     pub(crate) config: Config,
     pub(crate) identity: KeyPair,
     pub(crate) rng: ChaCha20Rng,
@@ -72,47 +72,47 @@ pub(crate) struct Core {
     /// Link of the datagram that left last.
     pub(crate) link_sent: u8,
     /// The packet that left last, if it was a session's.
-    pub(crate) departed: Option<Departure>,
+    pub(crate) departed: Option<DepartedPacket>,
     /// The datagram that left last carried no new data.
     pub(crate) control_sent: bool,
-    pub(crate) link: Link,
-    pub(crate) sessions: Sessions,
-    pub(crate) indices: BTreeMap<Index, Owner>,
+    pub(crate) link: LinkPacer,
+    pub(crate) sessions: SessionTable,
+    pub(crate) indices: BTreeMap<Index, IndexOwner>,
     pub(crate) memories: Memories,
     /// Bytes and padding sent to each peer in earlier sessions.
     ledger: Ledger,
     /// The queue of sessions that measure their paths with padding.
-    probing: Turns,
+    probing: ProbingQueue,
     /// The sessions that share a link, and its measurements.
-    pub(crate) aggregates: Aggregates,
+    pub(crate) aggregates: AggregateTable,
     /// Sessions in a fade; their probes share one budget.
-    faded: Faded,
-    part: Part,
+    faded: FadedSessions,
+    part: HubPart,
     next_session: u64,
     /// The session that sent last. The pacer runs at its rate.
     sent_last: SessionId,
     pub(crate) events: VecDeque<(SessionId, Event)>,
-    pub(crate) notices: VecDeque<Notice>,
+    pub(crate) notices: VecDeque<EndpointNotice>,
     /// Handshake datagrams to be sent: destination, link, contents.
     pub(crate) outbox: VecDeque<(SocketAddr, u8, Vec<u8>)>,
     /// Answers that anyone can provoke. They take turns with the sessions' packets.
     pub(crate) answers: VecDeque<(SocketAddr, Vec<u8>)>,
     pub(crate) answers_turn: bool,
     /// Initiations for other parts of the hub.
-    pub(crate) handovers: VecDeque<Handover>,
+    pub(crate) handovers: VecDeque<InitiationHandover>,
     /// Set by shutdown: no new session is accepted.
     pub(crate) shut: bool,
     /// The announcement to peers that this side is about to stop.
-    pub(crate) leaving: Option<Farewell>,
+    pub(crate) leaving: Option<StopAnnouncement>,
     /// Datagrams that matched no session and no handshake.
     pub(crate) ignored: u64,
 }
 
-impl Core {
+impl EndpointCore {
     pub(crate) fn new(config: Config, identity: KeyPair, seed: [u8; 32]) -> Self {
         Self {
-            link: Link::new(config.rate.initial(), config.burst),
-            sessions: Sessions::new(),
+            link: LinkPacer::new(config.rate.initial(), config.burst),
+            sessions: SessionTable::new(),
             config,
             identity,
             rng: ChaCha20Rng::from_seed(*Secret::new(seed)),
@@ -126,10 +126,10 @@ impl Core {
             indices: BTreeMap::new(),
             memories: Memories::default(),
             ledger: Ledger::default(),
-            probing: Turns::default(),
-            aggregates: Aggregates::default(),
-            faded: Faded::default(),
-            part: Part::WHOLE,
+            probing: ProbingQueue::default(),
+            aggregates: AggregateTable::default(),
+            faded: FadedSessions::default(),
+            part: HubPart::WHOLE,
             next_session: 0,
             sent_last: SessionId(0),
             events: VecDeque::new(),
@@ -145,21 +145,21 @@ impl Core {
     }
 
     /// Makes this endpoint one part of a hub.
-    pub(crate) fn set_part(&mut self, part: Part) {
+    pub(crate) fn set_part(&mut self, part: HubPart) {
         self.part = part;
         (self.next_session, _) = part.sessions();
     }
 
     /// This side's handshake parameters. `present` names the session that it still has with the
     /// peer.
-    pub(crate) fn params(&self, present: Option<u64>) -> Params {
+    pub(crate) fn params(&self, present: Option<u64>) -> HandshakeParams {
         let rate: &Rate = &self.config.rate;
         let times = Some(rate.is_measured());
         let (limits, aes, ecn) = (limits(&self.config), self.config.aes, self.config.ecn);
         let link_layer = self.config.link_layer;
         let (rate, links, join, succeeds) = (rate.initial(), None, None, None);
         let (leaving, successor) = (true, true);
-        Params {
+        HandshakeParams {
             limits,
             rate,
             present,
@@ -191,12 +191,12 @@ impl Core {
     }
 
     /// This side's handshake parameters on one link; `present` is as for [`Self::params`].
-    pub(crate) fn link_params(&self, link: u8, present: Option<u64>) -> Params {
+    pub(crate) fn link_params(&self, link: u8, present: Option<u64>) -> HandshakeParams {
         let params = self.params(present);
         match self.config.links.get(usize::from(link)) {
             Some(rate) if self.has_links() => {
                 let (rate, times) = (rate.initial(), Some(rate.is_measured()));
-                Params { rate, times, links: Some(link.into()), ..params }
+                HandshakeParams { rate, times, links: Some(link.into()), ..params }
             }
             _ => params,
         }
@@ -215,14 +215,14 @@ impl Core {
     }
 
     /// Reserves an unused receiver index; `None` if the draws found none.
-    pub(crate) fn claim_index(&mut self, owner: Owner) -> Option<Index> {
+    pub(crate) fn claim_index(&mut self, owner: IndexOwner) -> Option<Index> {
         let share = self.config.index_share;
         // Rounding an index to the part may take it out of the share.
         let is_free = |index: &Index| {
-            *index != NO_INDEX && share.has(*index) && !self.indices.contains_key(index)
+            *index != NO_INDEX && share.contains(*index) && !self.indices.contains_key(index)
         };
         let mut draws =
-            (0..INDEX_DRAWS).filter_map(|_| self.part.index(share.place(self.rng.next_u32())));
+            (0..INDEX_DRAWS).filter_map(|_| self.part.index(share.index_for(self.rng.next_u32())));
         let index = draws.find(is_free)?;
         self.indices.insert(index, owner);
         Some(index)
@@ -232,12 +232,12 @@ impl Core {
         self.indices.remove(&index);
     }
 
-    pub(crate) fn send_later(&mut self, to: SocketAddr, datagram: Vec<u8>) {
-        self.send_later_on(0, to, datagram);
+    pub(crate) fn queue_datagram(&mut self, to: SocketAddr, datagram: Vec<u8>) {
+        self.queue_datagram_on(0, to, datagram);
     }
 
     /// [`Self::send_later`] on a link of a terminal.
-    pub(crate) fn send_later_on(&mut self, link: u8, to: SocketAddr, datagram: Vec<u8>) {
+    pub(crate) fn queue_datagram_on(&mut self, link: u8, to: SocketAddr, datagram: Vec<u8>) {
         if self.outbox.len() < OUTBOX {
             self.outbox.push_back((to, link, datagram));
         }
@@ -245,13 +245,13 @@ impl Core {
 
     /// Returns whether there is room for an answer that anyone can provoke. Checked before the
     /// answer is built, which costs more.
-    pub(crate) fn may_answer(&self) -> bool {
+    pub(crate) fn has_answer_room(&self) -> bool {
         self.answers.len() < ANSWERS
     }
 
     /// [`Self::send_later`] for answers that anyone can provoke.
-    pub(crate) fn answer_later(&mut self, to: SocketAddr, datagram: Vec<u8>) {
-        if self.may_answer() {
+    pub(crate) fn queue_answer(&mut self, to: SocketAddr, datagram: Vec<u8>) {
+        if self.has_answer_room() {
             self.answers.push_back((to, datagram));
         }
     }
@@ -304,19 +304,19 @@ impl Core {
     ) {
         if self.handovers.len() < OUTBOX {
             let datagram = datagram.to_vec();
-            self.handovers.push_back(Handover { part, from, datagram, is_repeated });
+            self.handovers.push_back(InitiationHandover { part, from, datagram, is_repeated });
         }
     }
 
     /// Counts a datagram that was dropped.
-    pub(crate) fn ignore(&mut self) {
+    pub(crate) fn count_ignored(&mut self) {
         self.ignored += 1;
     }
 
     /// Returns whether no new session is accepted: this side stops, or another process accepts
     /// them.
-    pub(crate) fn takes_none(&self) -> bool {
-        self.shut || self.leaving == Some(Farewell::Successor)
+    pub(crate) fn refuses_sessions(&self) -> bool {
+        self.shut || self.leaving == Some(StopAnnouncement::Successor)
     }
 
     /// The session with this identifier, unless it is over.
@@ -328,7 +328,7 @@ impl Core {
     pub(crate) fn establish(&mut self, index: Index, mut session: Session) -> SessionId {
         let id = SessionId(self.next_session);
         self.next_session += self.part.sessions().1;
-        self.indices.insert(index, Owner::Session(id));
+        self.indices.insert(index, IndexOwner::Session(id));
         session.share_probes(&self.faded);
         session.set_portion(self.link.portion());
         let up = Event::Up { peer: session.peer.key, address: session.peer.address };
@@ -343,7 +343,7 @@ impl Core {
         self.sessions.insert(id, index, session);
         // The first member of an aggregate measures the link for all.
         if self.config.rate.probes() && alone {
-            self.probing.wait(id);
+            self.probing.enqueue(id);
         }
         self.events.push_back((id, up));
         id
@@ -359,7 +359,7 @@ impl Core {
             let old = session.join(now, index, link, member);
             session.set_portion(portion);
             old.map(|old| self.indices.remove(&old));
-            self.indices.insert(index, Owner::Member(id, link));
+            self.indices.insert(index, IndexOwner::Member(id, link));
         }
     }
 
@@ -373,7 +373,7 @@ impl Core {
 
     /// Sends a PING to a session's peer, on all links.
     pub(crate) fn ping(&mut self, id: SessionId) {
-        self.with(id, Session::ask);
+        self.with(id, Session::ping_all_links);
     }
 
     /// Marks a session as changed outside of an input of its own, and settles it.
@@ -392,7 +392,7 @@ impl Core {
     }
 
     /// Stores the path measurements of a session that goes on, for the next one on the same path.
-    pub(crate) fn keep_memory(&mut self, id: SessionId) {
+    pub(crate) fn store_path_memory(&mut self, id: SessionId) {
         let Some(session) = self.sessions.get(id) else { return };
         if let Some(memory) = session.path_memory(self.now) {
             self.memories.enter(self.now, session.path_key(), memory);
@@ -415,7 +415,7 @@ impl Core {
     }
 
     /// Makes the pacer time the packet sent last by its session's current rate.
-    pub(crate) fn follow_rate(&mut self, now: Instant) {
+    pub(crate) fn update_pacer_rate(&mut self, now: Instant) {
         if let Some(rate) = self.sessions.get(self.sent_last).and_then(Session::shared_rate) {
             self.link.set_rate(now, rate);
         }
@@ -436,9 +436,9 @@ impl Core {
     /// and command, or a [`crate::Run`] of them, ends with this.
     pub(crate) fn settle(&mut self) {
         // First, because all members of an aggregate that are compared must measure their rates.
-        self.follow_switches();
-        self.probing.pass(&mut self.sessions);
-        self.aggregates.follow(self.now, &mut self.sessions);
+        self.handle_switches();
+        self.probing.grant_turns(&mut self.sessions);
+        self.aggregates.compare_due(self.now, &mut self.sessions);
         let touched = self.sessions.take_touched();
         for id in &touched {
             self.settle_one(*id);
@@ -447,7 +447,7 @@ impl Core {
     }
 
     /// Handles touched sessions that have switched between a measured and a reported rate.
-    fn follow_switches(&mut self) {
+    fn handle_switches(&mut self) {
         let mut index = 0;
         while let Some(id) = self.sessions.touched(index) {
             index += 1;
@@ -478,7 +478,7 @@ impl Core {
         }
         let alone = self.aggregates.add(self.now, id, session, share);
         if self.config.rate.probes() && alone {
-            self.probing.wait(id);
+            self.probing.enqueue(id);
         }
     }
 
@@ -494,7 +494,7 @@ impl Core {
         let Some(session) = self.sessions.get_mut(id) else { return };
         let down = session.take_end().map(|why| (id, Event::Down(why)));
         self.events.extend(down);
-        if let Some((left, memory)) = session.take_left() {
+        if let Some((left, memory)) = session.take_former_path() {
             if let Some(memory) = memory {
                 self.memories.enter(self.now, left, memory);
             }
@@ -525,7 +525,7 @@ impl Core {
         }
         // A report may have expired: what the last packet owes the link takes as long as the new
         // rate says.
-        self.follow_rate(now);
+        self.update_pacer_rate(now);
         self.settle();
     }
 
@@ -536,11 +536,11 @@ impl Core {
         buf: &mut Vec<u8>,
     ) -> Option<SocketAddr> {
         let departure = self.sessions.transmit(now, buf);
-        if departure.as_ref().is_none_or(|departure| !departure.may_go_on) {
+        if departure.as_ref().is_none_or(|departure| !departure.may_repeat) {
             self.settle();
         }
-        let Departure { session, envelope, rate, .. } = departure?;
-        let Envelope { to, size, ecn, dscp, is_control, link } = envelope;
+        let DepartedPacket { session, envelope, rate, .. } = departure?;
+        let PacketEnvelope { to, size, ecn, dscp, is_control, link } = envelope;
         (self.link_sent, self.departed) = (link, departure);
         (self.ecn_sent, self.dscp_sent, self.control_sent) = (ecn, dscp, is_control);
         if let Some(rate) = rate {

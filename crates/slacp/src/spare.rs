@@ -10,23 +10,23 @@ use units::RangeSet;
 pub(crate) const ENTRY: usize = 64;
 
 /// Frees memory beyond the present contents, all of it if the collection is empty.
-pub(crate) trait Spare {
+pub(crate) trait FreeSpare {
     fn free_spare(&mut self);
 }
 
-impl<T> Spare for Vec<T> {
+impl<T> FreeSpare for Vec<T> {
     fn free_spare(&mut self) {
         self.shrink_to_fit();
     }
 }
 
-impl<T> Spare for VecDeque<T> {
+impl<T> FreeSpare for VecDeque<T> {
     fn free_spare(&mut self) {
         self.shrink_to_fit();
     }
 }
 
-impl<K, V> Spare for BTreeMap<K, V> {
+impl<K, V> FreeSpare for BTreeMap<K, V> {
     fn free_spare(&mut self) {
         // An empty map keeps a node for eleven entries.
         if self.is_empty() {
@@ -35,7 +35,7 @@ impl<K, V> Spare for BTreeMap<K, V> {
     }
 }
 
-impl<T> Spare for BTreeSet<T> {
+impl<T> FreeSpare for BTreeSet<T> {
     fn free_spare(&mut self) {
         // An empty set keeps a node for eleven entries.
         if self.is_empty() {
@@ -44,7 +44,7 @@ impl<T> Spare for BTreeSet<T> {
     }
 }
 
-impl Spare for RangeSet {
+impl FreeSpare for RangeSet {
     fn free_spare(&mut self) {
         if self.is_empty() {
             *self = Self::default();

@@ -33,7 +33,7 @@ pub struct LinkStats {
 
 /// Counters of a session since it was set up, and some current values.
 #[derive(Debug, Clone, Default)]
-pub struct Stats {
+pub struct SessionStats {
     /// Packets sent, of any kind.
     pub packets_sent: u64,
     /// Bytes of IP packets sent.
@@ -129,7 +129,7 @@ pub struct Stats {
     pub failure: Option<Arc<str>>,
 }
 
-impl Stats {
+impl SessionStats {
     /// Adds the counters of one more link of the session.
     pub(crate) fn add_link(&mut self, link: &Self) {
         self.packets_sent += link.packets_sent;
@@ -231,7 +231,7 @@ pub struct StreamStats {
 /// The size of an endpoint's state, beyond the memory of its sessions
 /// ([`Stats::held`](crate::Stats::held)).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Footprint {
+pub struct EndpointFootprint {
     /// Number of sessions.
     pub sessions: usize,
     /// Handshakes in progress, at most one for each allowed terminal.
@@ -242,7 +242,7 @@ pub struct Footprint {
 
 /// Work that a hub has spent on handshake datagrams, including forged ones.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Effort {
+pub struct HandshakeEffort {
     /// HMACs computed to check knocks and cookies and to seal answers.
     pub hashes: u64,
     /// Initiations decrypted. Each takes two Diffie–Hellman operations, which cost far more than a

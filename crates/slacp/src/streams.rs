@@ -7,14 +7,14 @@ use std::net::{IpAddr, Ipv4Addr};
 use thiserror::Error;
 use units::{Instant, RangeSet};
 
-use self::budget::{Budget, Usage};
-use self::departing::Departure;
-use self::flow::{Limits, Pace, RecvCredit, SendCredit};
-use self::milestones::Milestones;
-use self::recv_buffer::{GAP_COST, RecvBuffer, Violation};
+use self::budget::{ClientUsage, MemoryBudget};
+use self::departing::DelayedReset;
+use self::flow::{PeerLimits, RecvCredit, SendCredit, SessionPace};
+use self::milestones::OffsetMilestones;
+use self::recv_buffer::{GAP_COST, RecvBuffer, StreamViolation};
 use self::send_buffer::SendBuffer;
-use crate::scheduler::{FairQueue, RemovableQueue, Ticket};
-use crate::spare::{ENTRY, Spare as _};
+use crate::scheduler::{FairQueue, QueueTicket, RemovableQueue};
+use crate::spare::{ENTRY, FreeSpare as _};
 use crate::wire::frame::Frame;
 use crate::{ClassId, Event, ResetReason, StreamId, StreamStats};
 
@@ -41,7 +41,7 @@ mod wire;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub(crate) enum ProtocolError {
     #[error("stream {stream:?}: {violation}")]
-    Stream { stream: StreamId, violation: Violation },
+    Stream { stream: StreamId, violation: StreamViolation },
     #[error("the peer exceeds the credit of the session")]
     SessionCredit,
     #[error("the peer opens streams far beyond its limit")]
@@ -54,14 +54,14 @@ pub(crate) enum ProtocolError {
 
 /// The state of one stream, until both directions are done or the stream is reset.
 #[derive(Debug)]
-struct Stream {
+struct StreamEntry {
     send: SendBuffer,
     recv: RecvBuffer,
     /// Number of bytes that the peer may send ahead of the reader. Reserved for the stream until
     /// its end is known.
     window: u64,
     /// The memory charged for the stream in `Streams::granted`.
-    charged: Usage,
+    charged: ClientUsage,
     /// The client that the stream's connection comes from.
     client: IpAddr,
     /// Set once the acceptor has connected the stream, or if there is nothing to connect.
@@ -71,20 +71,20 @@ struct Stream {
     /// Time and offset at which the reader began with the current window.
     measured: Option<(Instant, u64)>,
     /// The memory charged in `Streams::openings` until the peer grants the first credit.
-    opening: Usage,
+    opening: ClientUsage,
     /// Number of RETURN frames of the peer.
-    taken_back: u64,
+    returns_received: u64,
     /// Set if the peer has less than a first window, because it has returned its window or because
     /// its client held too much.
     is_small: bool,
     /// Number of RETURN frames of this side.
-    returned: u64,
+    returns_sent: u64,
     /// The time at which this side returns its window, unless data is sent or received before.
-    rest_ends: Option<Instant>,
+    rest_deadline: Option<Instant>,
     /// Set if data has come and nothing has been written since.
     owes_answer: bool,
     /// Reference points for completing compact offsets.
-    milestones: Milestones,
+    milestones: OffsetMilestones,
     /// False while data has come but the OPEN frame has not.
     opened: bool,
     /// Set if data is sent in segments, some of which may be compressed.
@@ -92,45 +92,45 @@ struct Stream {
     /// Set if the owner has read everything and waits for more.
     reader_waits: bool,
     /// Set once the owner has read the end of the stream.
-    end_told: bool,
+    end_read: bool,
     /// The reset by the owner that waits until everything written before it is acknowledged.
-    departure: Option<Departure>,
+    delayed_reset: Option<DelayedReset>,
     /// The class whose share of the rate the stream uses.
     class: ClassId,
     /// Set while the stream is in `Streams::ready`, that is, has new data to send.
     ready: bool,
     /// Its place in `Streams::retransmit`.
-    retransmit: Option<Ticket>,
+    retransmit: Option<QueueTicket>,
     /// Number of bytes retransmitted.
     resent: u64,
     /// Number of bytes received in packets that FEC restored.
     recovered: u64,
 }
 
-impl Stream {
+impl StreamEntry {
     /// A stream with these initial limits for sending and receiving, as offsets.
     fn new(send_credit: u64, recv_limit: u64, opened: bool) -> Self {
         Self {
             window: recv_limit,
-            charged: Usage::default(),
-            client: UNKNOWN,
+            charged: ClientUsage::default(),
+            client: UNKNOWN_CLIENT,
             connected: false,
             proven: false,
             measured: None,
-            opening: Usage::default(),
-            taken_back: 0,
+            opening: ClientUsage::default(),
+            returns_received: 0,
             is_small: false,
-            returned: 0,
-            rest_ends: None,
+            returns_sent: 0,
+            rest_deadline: None,
             owes_answer: false,
             send: SendBuffer::new(send_credit),
             recv: RecvBuffer::new(recv_limit),
-            milestones: Milestones::default(),
+            milestones: OffsetMilestones::default(),
             opened,
             compressed: false,
             reader_waits: true,
-            end_told: false,
-            departure: None,
+            end_read: false,
+            delayed_reset: None,
             class: ClassId::DEFAULT,
             ready: false,
             retransmit: None,
@@ -140,13 +140,13 @@ impl Stream {
     }
 
     fn is_done(&self) -> bool {
-        self.send.is_done() && self.end_told
+        self.send.is_done() && self.end_read
     }
 }
 
 /// A piece of a stream for the next packet.
 #[derive(Debug)]
-pub(crate) struct Chunk {
+pub(crate) struct StreamChunk {
     pub(crate) stream: StreamId,
     pub(crate) range: Range<u64>,
     pub(crate) fin: bool,
@@ -157,27 +157,27 @@ pub(crate) struct Chunk {
 }
 
 /// The client of a stream whose OPEN frame has not come yet.
-const UNKNOWN: IpAddr = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
+const UNKNOWN_CLIENT: IpAddr = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
 
 /// Number of bytes that a stream may send in one turn, and ahead of others after a pause: enough
 /// for a reply, but not for a download. Takes 5 ms at 50 Mbit/s.
-const SPARSE: usize = 32 * 1024;
+const STREAM_QUANTUM: usize = 32 * 1024;
 
 /// The remaining state of a stream that this side reset, until the peer's RESET or FIN.
 #[derive(Debug)]
-struct Resetting {
+struct ResettingStream {
     /// One more than the highest offset received.
     highest: u64,
-    milestones: Milestones,
+    milestones: OffsetMilestones,
     /// The bytes that the peer may still be sending, as charged in `Streams::granted`.
-    charged: Usage,
+    charged: ClientUsage,
     client: IpAddr,
 }
 
 /// Received data of a stream that the peer reset. The owner reads it before it learns of the reset,
 /// as from the kernel's buffer of a TCP connection.
 #[derive(Debug)]
-struct Drain {
+struct DrainingStream {
     recv: RecvBuffer,
     client: IpAddr,
     reason: ResetReason,
@@ -190,7 +190,7 @@ const SPARE_FRAMES: u64 = 1024;
 
 /// The streams of a session, with their shared credit and queues.
 #[derive(Debug)]
-pub(crate) struct Streams {
+pub(crate) struct StreamSet {
     /// 0 if this side opens even stream identifiers, 1 if odd.
     parity: u64,
     next_id: u64,
@@ -198,18 +198,18 @@ pub(crate) struct Streams {
     peer_open: u32,
     /// Number of streams the peer has ever opened.
     peer_opened: u64,
-    limits: Limits,
-    peer_limits: Limits,
+    limits: PeerLimits,
+    peer_limits: PeerLimits,
     /// Maximum number of written but unsent bytes per stream.
     unsent_limit: u64,
     /// Boxed because the map's nodes have room for eleven streams each.
-    map: BTreeMap<StreamId, Box<Stream>>,
+    map: BTreeMap<StreamId, Box<StreamEntry>>,
     /// Streams opened by the peer that are over, by half their identifiers.
     retired: RangeSet,
     /// Streams this side reset while the peer may still be sending.
-    resetting: BTreeMap<StreamId, Resetting>,
+    resetting: BTreeMap<StreamId, ResettingStream>,
     /// Streams the peer reset that still have data to read.
-    drains: BTreeMap<StreamId, Drain>,
+    drains: BTreeMap<StreamId, DrainingStream>,
     /// The time at which the unread data of each drain is dropped.
     drain_ends: BTreeSet<(Instant, StreamId)>,
     /// The time at which each departing stream is reset at the latest.
@@ -217,18 +217,18 @@ pub(crate) struct Streams {
     send_credit: SendCredit,
     recv_credit: RecvCredit,
     /// Memory for the windows of all streams, and for what peers may still send on reset ones.
-    granted: Budget,
+    window_budget: MemoryBudget,
     /// Memory that the peer reserves for streams that this side opened, until it grants them their
     /// first credit.
-    openings: Budget,
+    opening_budget: MemoryBudget,
     /// The first credit of the newest stream of each client, as granted by the peer.
-    offered: BTreeMap<IpAddr, u64>,
+    first_credits: BTreeMap<IpAddr, u64>,
     /// Set if offsets are sent in full and must come so: a session over several links has several
     /// sequences of packet numbers, and compact offsets need one.
     full_offsets: bool,
     /// Streams at rest, by the time at which their windows are returned.
     resting: BTreeSet<(Instant, StreamId)>,
-    pace: Pace,
+    pace: SessionPace,
     /// Start of the current round trip, and bytes received in it.
     round: (Instant, u64),
     /// The most bytes received in a round trip so far.
@@ -247,19 +247,19 @@ pub(crate) struct Streams {
     writers: BTreeSet<StreamId>,
     /// The limits of what a stream may hold, in all and unsent, when all writers were last checked
     /// for room, or the lowest since then.
-    looked_at: [u64; 2],
+    checked_limits: [u64; 2],
     /// Number of times that a writer was checked for room.
     #[cfg(test)]
     looks: usize,
     events: VecDeque<Event>,
 }
 
-impl Streams {
+impl StreamSet {
     /// The streams of a session with `classes` classes and packets of `mtu` bytes.
     pub(crate) fn new(
         parity: u64,
-        limits: Limits,
-        peer_limits: Limits,
+        limits: PeerLimits,
+        peer_limits: PeerLimits,
         unsent_limit: u64,
         classes: usize,
         mtu: usize,
@@ -281,12 +281,12 @@ impl Streams {
             departures: BTreeSet::new(),
             send_credit: SendCredit::new(peer_limits.memory),
             recv_credit: RecvCredit::new(limits.memory),
-            granted: Budget::for_windows(&limits),
-            openings: Budget::for_openings(&peer_limits),
-            offered: BTreeMap::new(),
+            window_budget: MemoryBudget::for_windows(&limits),
+            opening_budget: MemoryBudget::for_openings(&peer_limits),
+            first_credits: BTreeMap::new(),
             full_offsets: false,
             resting: BTreeSet::new(),
-            pace: Pace::default(),
+            pace: SessionPace::default(),
             round: (Instant::ZERO, 0),
             flight: 0,
             held: 0,
@@ -294,9 +294,9 @@ impl Streams {
             control: VecDeque::new(),
             retransmit: RemovableQueue::default(),
             // With this quantum a short exchange ends within its turn (docs/slacp.md, Scheduling).
-            ready: (0..classes).map(|_| FairQueue::new(mtu.max(SPARSE))).collect(),
+            ready: (0..classes).map(|_| FairQueue::new(mtu.max(STREAM_QUANTUM))).collect(),
             writers: BTreeSet::new(),
-            looked_at: [0; 2],
+            checked_limits: [0; 2],
             #[cfg(test)]
             looks: 0,
             events: VecDeque::new(),
@@ -322,7 +322,7 @@ impl Streams {
         mtu: usize,
         successor: impl Fn(ClassId) -> ClassId,
     ) {
-        let new = || FairQueue::new(mtu.max(SPARSE));
+        let new = || FairQueue::new(mtu.max(STREAM_QUANTUM));
         let mut ready: Vec<Option<FairQueue<StreamId>>> = (0..classes).map(|_| None).collect();
         // Queues are kept, so that streams keep their order and stay sparse.
         for (class, queue) in (0..).map(ClassId).zip(self.ready.drain(..)) {
@@ -366,7 +366,7 @@ impl Streams {
 
     /// Statistics of a stream; `None` if it is over or reset.
     pub(crate) fn stats(&self, id: StreamId) -> Option<StreamStats> {
-        let Stream { send, recv, resent, recovered, .. } = &**self.map.get(&id)?;
+        let StreamEntry { send, recv, resent, recovered, .. } = &**self.map.get(&id)?;
         let unsent = send.unsent();
         Some(StreamStats {
             written: send.written(),
@@ -394,7 +394,7 @@ impl Streams {
     /// Returns `true` if more control frames wait than a well-behaved peer can cause. Each stream
     /// that exists or may be opened by the peer accounts for at most five: an OPEN, an ACCEPT, a
     /// STREAM_CREDIT, a RETURN and a RESET.
-    pub(crate) fn owes_too_much(&self) -> bool {
+    pub(crate) fn exceeds_control_limit(&self) -> bool {
         let streams = u64::from(self.limits.max_streams) + u64::from(self.own_open);
         self.control.len() as u64 > 5 * streams + SPARE_FRAMES
     }
@@ -403,17 +403,20 @@ impl Streams {
     /// waiting frames.
     pub(crate) fn overhead(&self) -> usize {
         // A reset stream counts as a whole one, which is more than its record and map entry take.
-        self.map.len() * size_of::<Stream>()
+        self.map.len() * size_of::<StreamEntry>()
             + self.gaps * GAP_COST as usize
-            + (self.resetting.len() + self.drains.len()) * size_of::<Stream>()
+            + (self.resetting.len() + self.drains.len()) * size_of::<StreamEntry>()
             + (self.retired.count() + self.resting.len()) * ENTRY
-            + (self.granted.clients() + self.openings.clients() + self.offered.len()) * ENTRY
+            + (self.window_budget.clients()
+                + self.opening_budget.clients()
+                + self.first_credits.len())
+                * ENTRY
             + self.control.len() * size_of::<Frame>()
     }
 }
 
 /// The end of streams.
-impl Streams {
+impl StreamSet {
     fn retire_if_done(&mut self, id: StreamId) {
         if self.map.get(&id).is_some_and(|stream| stream.is_done()) {
             self.remove(id);
@@ -423,18 +426,18 @@ impl Streams {
     }
 
     /// Removes a stream from every structure that refers to it.
-    fn remove(&mut self, id: StreamId) -> Option<Box<Stream>> {
+    fn remove(&mut self, id: StreamId) -> Option<Box<StreamEntry>> {
         // While the stream is still there: it knows the time by which it is listed as resting.
-        self.stir(id);
+        self.end_rest(id);
         let stream = self.map.remove(&id)?;
-        if let Some(Departure { until, .. }) = stream.departure {
+        if let Some(DelayedReset { until, .. }) = stream.delayed_reset {
             self.departures.remove(&(until, id));
         }
         self.held -= stream.send.held();
         self.gaps -= stream.recv.gaps();
         debug_assert!(!self.map.is_empty() || self.held == 0, "{} bytes of no stream", self.held);
-        self.granted.replace(stream.client, stream.charged, Usage::default());
-        self.openings.replace(stream.client, stream.opening, Usage::default());
+        self.window_budget.replace(stream.client, stream.charged, ClientUsage::default());
+        self.opening_budget.replace(stream.client, stream.opening, ClientUsage::default());
         self.writers.remove(&id);
         self.ready[usize::from(stream.class.0)].remove(id);
         self.retransmit.remove(stream.retransmit);

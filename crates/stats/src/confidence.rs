@@ -17,7 +17,7 @@ const RESAMPLES: usize = 10_000;
 
 /// A confidence interval, in the unit of the samples.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-pub struct Interval {
+pub struct ConfidenceInterval {
     /// Lower end of the interval.
     pub low: f64,
     /// Upper end of the interval.
@@ -26,11 +26,11 @@ pub struct Interval {
 
 /// Intervals at 95 % and 98 % confidence.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-pub struct Intervals {
+pub struct ConfidenceIntervals {
     /// Interval at 95 % confidence.
-    pub ci95: Interval,
+    pub ci95: ConfidenceInterval,
     /// Interval at 98 % confidence, the level of the ENAC paper.
-    pub ci98: Interval,
+    pub ci98: ConfidenceInterval,
 }
 
 /// Estimates the standard deviation of the population from `samples` (with n − 1); `None` for fewer
@@ -43,14 +43,14 @@ pub fn standard_deviation(samples: &[f64]) -> Option<f64> {
 }
 
 /// Returns Student's t intervals of the mean; `None` for fewer than two samples.
-pub fn student_t(samples: &[f64]) -> Option<Intervals> {
+pub fn student_t(samples: &[f64]) -> Option<ConfidenceIntervals> {
     let [ci95, ci98] = [0.95, 0.98].map(|confidence| mean_interval(samples, confidence));
-    Some(Intervals { ci95: ci95?, ci98: ci98? })
+    Some(ConfidenceIntervals { ci95: ci95?, ci98: ci98? })
 }
 
 /// Returns Student's t interval of the mean at the level `confidence`, above 0 and below 1. `None`
 /// for fewer than two samples and for other levels.
-pub fn mean_interval(samples: &[f64], confidence: f64) -> Option<Interval> {
+pub fn mean_interval(samples: &[f64], confidence: f64) -> Option<ConfidenceInterval> {
     let deviation = standard_deviation(samples)?;
     let centre = mean(samples)?;
     let count = samples.len() as f64;
@@ -58,7 +58,7 @@ pub fn mean_interval(samples: &[f64], confidence: f64) -> Option<Interval> {
     let good = 0.0 < confidence && confidence < 1.0;
     let quantile = good.then(|| t.inverse_cdf(f64::midpoint(1.0, confidence)))?;
     let half = quantile * deviation / count.sqrt();
-    Some(Interval { low: centre - half, high: centre + half })
+    Some(ConfidenceInterval { low: centre - half, high: centre + half })
 }
 
 /// Returns an interval of the median that assumes no distribution: from the rth smallest to the rth
@@ -66,7 +66,7 @@ pub fn mean_interval(samples: &[f64], confidence: f64) -> Option<Interval> {
 /// probability of at most (1 − `confidence`)/2 (Hahn, Meeker, *Statistical Intervals*, 1991). Its
 /// coverage is at least `confidence`. `None` if there are too few samples: fewer than 6 at 95 %,
 /// fewer than 7 at 98 %.
-pub fn median_interval(samples: &[f64], confidence: f64) -> Option<Interval> {
+pub fn median_interval(samples: &[f64], confidence: f64) -> Option<ConfidenceInterval> {
     let count = samples.len();
     let binomial = Binomial::new(0.5, count as u64).ok()?;
     let tail = f64::midpoint(1.0, -confidence);
@@ -74,7 +74,7 @@ pub fn median_interval(samples: &[f64], confidence: f64) -> Option<Interval> {
     let ranks = (1..=count.div_ceil(2)).take_while(|rank| binomial.cdf(*rank as u64 - 1) <= tail);
     let rank = ranks.last()?;
     let sorted = sorted(samples);
-    Some(Interval { low: sorted[rank - 1], high: sorted[count - rank] })
+    Some(ConfidenceInterval { low: sorted[rank - 1], high: sorted[count - rank] })
 }
 
 /// A source of bootstrap intervals, reproducible for a seed.
@@ -87,7 +87,7 @@ impl Bootstrap {
     }
 
     /// Returns intervals of the mean; `None` for fewer than two samples.
-    pub fn mean(&mut self, samples: &[f64]) -> Option<Intervals> {
+    pub fn mean(&mut self, samples: &[f64]) -> Option<ConfidenceIntervals> {
         if samples.len() < 2 {
             return None;
         }
@@ -97,7 +97,7 @@ impl Bootstrap {
 
     /// Returns intervals of the ratio of means, `above` to `below`; `None` for fewer than two samples of
     /// either, and if a sample of `below` is not positive.
-    pub fn ratio(&mut self, above: &[f64], below: &[f64]) -> Option<Intervals> {
+    pub fn ratio(&mut self, above: &[f64], below: &[f64]) -> Option<ConfidenceIntervals> {
         if above.len().min(below.len()) < 2 || below.iter().any(|sample| *sample <= 0.0) {
             return None;
         }
@@ -108,7 +108,7 @@ impl Bootstrap {
     /// Returns intervals of the ratio of means, `above` to `below`. Samples with the same index are drawn
     /// together, so that variation common to both does not widen the interval. `None` as in
     /// [`Bootstrap::ratio`], and if the numbers of samples differ.
-    pub fn paired_ratio(&mut self, above: &[f64], below: &[f64]) -> Option<Intervals> {
+    pub fn paired_ratio(&mut self, above: &[f64], below: &[f64]) -> Option<ConfidenceIntervals> {
         let count = above.len();
         if count < 2 || below.len() != count || below.iter().any(|sample| *sample <= 0.0) {
             return None;
@@ -125,11 +125,11 @@ impl Bootstrap {
 
     /// Returns intervals of a statistic of several groups of samples, each resampled by itself; `None` if a
     /// group has fewer than two samples.
-    pub fn of(
+    pub fn statistic(
         &mut self,
         groups: &[Vec<f64>],
         statistic: impl Fn(&[Vec<f64>]) -> f64,
-    ) -> Option<Intervals> {
+    ) -> Option<ConfidenceIntervals> {
         if groups.iter().any(|group| group.len() < 2) {
             return None;
         }
@@ -156,10 +156,11 @@ impl Bootstrap {
     }
 }
 
-fn intervals(draws: &[f64]) -> Option<Intervals> {
-    let interval =
-        |low, high| Some(Interval { low: percentile(draws, low)?, high: percentile(draws, high)? });
-    Some(Intervals { ci95: interval(2.5, 97.5)?, ci98: interval(1.0, 99.0)? })
+fn intervals(draws: &[f64]) -> Option<ConfidenceIntervals> {
+    let interval = |low, high| {
+        Some(ConfidenceInterval { low: percentile(draws, low)?, high: percentile(draws, high)? })
+    };
+    Some(ConfidenceIntervals { ci95: interval(2.5, 97.5)?, ci98: interval(1.0, 99.0)? })
 }
 
 #[cfg(test)]
@@ -180,7 +181,7 @@ mod tests {
             }
             let scale = standard_deviation(&samples).unwrap() / (count as f64).sqrt();
             let found = student_t(&samples).unwrap();
-            let half = |interval: Interval| (interval.high - interval.low) / 2.0 / scale;
+            let half = |interval: ConfidenceInterval| (interval.high - interval.low) / 2.0 / scale;
             assert!((half(found.ci95) - t975).abs() < 1e-4, "{count}: {}", half(found.ci95));
             assert!((half(found.ci98) - t990).abs() < 1e-4, "{count}: {}", half(found.ci98));
         }
@@ -193,7 +194,11 @@ mod tests {
         for (count, low, high) in [(6, 1, 6), (8, 1, 8), (9, 2, 8), (10, 2, 9), (20, 6, 15)] {
             let samples: Vec<f64> = (1..=count).rev().map(f64::from).collect();
             let found = median_interval(&samples, 0.95);
-            assert_eq!(found, Some(Interval { low: low.into(), high: high.into() }), "{count}");
+            assert_eq!(
+                found,
+                Some(ConfidenceInterval { low: low.into(), high: high.into() }),
+                "{count}"
+            );
         }
         assert_eq!(median_interval(&[1.0; 5], 0.95), None);
         assert_eq!(median_interval(&[1.0; 6], 0.98), None);

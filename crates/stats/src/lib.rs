@@ -11,7 +11,8 @@ mod spread;
 mod summary;
 
 pub use confidence::{
-    Bootstrap, Interval, Intervals, mean_interval, median_interval, standard_deviation, student_t,
+    Bootstrap, ConfidenceInterval, ConfidenceIntervals, mean_interval, median_interval,
+    standard_deviation, student_t,
 };
-pub use spread::Spread;
-pub use summary::{Summary, jain_index, mean, median, percentile};
+pub use spread::SampleSpread;
+pub use summary::{SampleSummary, jain_index, mean, median, percentile};

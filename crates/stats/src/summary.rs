@@ -2,7 +2,7 @@ use serde::{Deserialize, Serialize};
 
 /// Common statistics of a set of samples, in the unit of the samples.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-pub struct Summary {
+pub struct SampleSummary {
     /// Number of samples summarised.
     pub count: usize,
     /// Smallest of the samples.
@@ -19,7 +19,7 @@ pub struct Summary {
     pub max: f64,
 }
 
-impl Summary {
+impl SampleSummary {
     /// Summarises `samples`; `None` without samples.
     pub fn of(samples: &[f64]) -> Option<Self> {
         let sorted = sorted(samples);
@@ -85,14 +85,14 @@ mod tests {
 
     #[test]
     fn nothing_has_no_figures() {
-        assert_eq!(Summary::of(&[]), None);
+        assert_eq!(SampleSummary::of(&[]), None);
         assert_eq!(jain_index(&[]), None);
         assert_eq!(jain_index(&[0.0, 0.0]), None);
     }
 
     #[test]
     fn figures_of_a_known_set() {
-        let summary = Summary::of(&[4.0, 1.0, 3.0, 2.0]).unwrap();
+        let summary = SampleSummary::of(&[4.0, 1.0, 3.0, 2.0]).unwrap();
         assert_eq!((summary.count, summary.min, summary.max), (4, 1.0, 4.0));
         assert_eq!((summary.mean, summary.median), (2.5, 2.5));
         // Hyndman and Fan 7: rank 0.9·3 = 2.7 lies between 3 and 4.
@@ -111,7 +111,7 @@ mod tests {
     proptest! {
         #[test]
         fn figures_are_in_order(samples in prop::collection::vec(0.0..1e9f64, 1..50)) {
-            let s = Summary::of(&samples).unwrap();
+            let s = SampleSummary::of(&samples).unwrap();
             let order = [s.min, s.median, s.p90, s.p99, s.max];
             prop_assert!(order.is_sorted(), "{order:?}");
             prop_assert!(s.mean >= s.min * (1.0 - 1e-9) && s.mean <= s.max * (1.0 + 1e-9));

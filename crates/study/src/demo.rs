@@ -9,18 +9,18 @@ use std::path::PathBuf;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use scenario::{FileError, Overrides, Preset};
+use scenario::{FileError, Preset, PresetOverrides};
 use units::{BitRate, Probability, format_duration};
 
 use crate::StudyError;
-use crate::entry::Record;
-use crate::figures::Limit;
+use crate::entry::MeasurementRecord;
+use crate::figures::LinkLimit;
 use crate::machine::Machine;
-use crate::measure::{Hosts, Measurement, limits};
-use crate::on_demand::{self, Crossing};
-use crate::plan::{Plan, Task, Way};
-use crate::progress::Display;
-use crate::results::{Results, Setting};
+use crate::measure::{LabHosts, Measurement, limits};
+use crate::on_demand::{self, OnDemandUpload};
+use crate::plan::{DemoPlan, Task, TrafficPath};
+use crate::progress::ProgressDisplay;
+use crate::results::{Results, RunConditions};
 use crate::simulate::Simulation;
 use crate::summary::Unavailable;
 
@@ -29,7 +29,7 @@ const PRESET: &str = "geo";
 
 /// The options of the demo.
 #[derive(Debug, Clone)]
-pub struct Options {
+pub struct DemoOptions {
     /// Rate of the forward link (download).
     pub rate: BitRate,
     /// Rate of the return link (upload).
@@ -53,12 +53,12 @@ pub struct Options {
 /// The demo: tasks over a satellite link, with and without the gateway pair.
 #[derive(Debug)]
 pub struct Demo {
-    options: Options,
+    options: DemoOptions,
     preset: Preset,
     /// The link with capacity on demand.
     on_demand: Preset,
     /// Upper bounds of the link, forward then return.
-    limits: [Limit; 2],
+    limits: [LinkLimit; 2],
 }
 
 impl Demo {
@@ -66,13 +66,13 @@ impl Demo {
     ///
     /// # Errors
     /// If the options do not describe a possible link.
-    pub fn new(options: Options) -> Result<Self, FileError> {
-        let overrides = Overrides {
+    pub fn new(options: DemoOptions) -> Result<Self, FileError> {
+        let overrides = PresetOverrides {
             rate: Some(options.rate),
             return_rate: Some(options.return_rate),
             delay: Some(options.delay),
             per: Some(options.per),
-            ..Overrides::default()
+            ..PresetOverrides::default()
         };
         let preset = Preset::load(PRESET)?.with(&overrides)?;
         let on_demand = Preset::load(on_demand::PRESET)?;
@@ -84,17 +84,17 @@ impl Demo {
     ///
     /// # Errors
     /// If a lab fails later. A transfer that fails is a result.
-    pub fn run(&self, display: &mut dyn Display) -> Result<Results, StudyError> {
-        let hosts = match Hosts::start(&self.preset) {
+    pub fn run(&self, display: &mut dyn ProgressDisplay) -> Result<Results, StudyError> {
+        let hosts = match LabHosts::start(&self.preset) {
             Ok(hosts) => hosts,
-            Err(error) => return self.make_do(&error.to_string(), display),
+            Err(error) => return self.simulate_instead(&error.to_string(), display),
         };
         let (ways, unavailable) = ways(&hosts);
         // Each measurement has a lab of its own.
         drop(hosts);
-        let is_present = |way: &&Way| unavailable.iter().all(|absent| absent.way != **way);
+        let is_present = |way: &&TrafficPath| unavailable.iter().all(|absent| absent.way != **way);
         let present = ways.iter().filter(is_present).cloned().collect();
-        let plan = Plan::new(self.options.rounds, &self.options.only, present);
+        let plan = DemoPlan::new(self.options.rounds, &self.options.only, present);
         let setting = self.setting(None);
         display.start(&setting.title(), plan.measurements());
         let (records, on_demand) = self.measure(&plan, display)?;
@@ -106,7 +106,11 @@ impl Demo {
     ///
     /// # Errors
     /// As [`Self::simulate`].
-    pub fn make_do(&self, error: &str, display: &mut dyn Display) -> Result<Results, StudyError> {
+    pub fn simulate_instead(
+        &self,
+        error: &str,
+        display: &mut dyn ProgressDisplay,
+    ) -> Result<Results, StudyError> {
         self.simulate(format!("no network namespaces here: {error}"), display)
     }
 
@@ -114,9 +118,13 @@ impl Demo {
     ///
     /// # Errors
     /// If the simulator has no model of a congestion control.
-    pub fn simulate(&self, why: String, display: &mut dyn Display) -> Result<Results, StudyError> {
-        let ways = Way::all(None);
-        let plan = Plan::new(self.options.rounds, &self.options.only, ways.clone());
+    pub fn simulate(
+        &self,
+        why: String,
+        display: &mut dyn ProgressDisplay,
+    ) -> Result<Results, StudyError> {
+        let ways = TrafficPath::all(None);
+        let plan = DemoPlan::new(self.options.rounds, &self.options.only, ways.clone());
         let setting = self.setting(Some(why));
         display.start(&setting.title(), plan.measurements());
         let mut records = Vec::new();
@@ -138,9 +146,9 @@ impl Demo {
 
     fn measure(
         &self,
-        plan: &Plan,
-        display: &mut dyn Display,
-    ) -> Result<(Vec<Record>, Vec<Crossing>), StudyError> {
+        plan: &DemoPlan,
+        display: &mut dyn ProgressDisplay,
+    ) -> Result<(Vec<MeasurementRecord>, Vec<OnDemandUpload>), StudyError> {
         let (mut records, mut on_demand) = (Vec::new(), Vec::new());
         for round in 0..plan.rounds {
             let start = Instant::now();
@@ -154,7 +162,7 @@ impl Demo {
                     // Beside the first task that leaves the machine idle.
                     let beside =
                         self.options.only.is_empty() && task.is_shared() && on_demand.is_empty();
-                    let (done, crossed) = self.at_the_same_time(&group, beside, plan, display)?;
+                    let (done, crossed) = self.run_group(&group, beside, plan, display)?;
                     done.iter().for_each(|record| display.done(&record.entry));
                     records.extend(done);
                     on_demand.extend(crossed);
@@ -166,24 +174,25 @@ impl Demo {
 
     /// Runs the measurements of a group concurrently, each in its own thread and lab, and beside
     /// them, if asked for, the uploads with capacity on demand.
-    fn at_the_same_time(
+    fn run_group(
         &self,
         group: &[Measurement<'_>],
         beside: bool,
-        plan: &Plan,
-        display: &dyn Display,
-    ) -> Result<(Vec<Record>, Vec<Crossing>), StudyError> {
-        let Options { program, seed, .. } = &self.options;
-        let plain = plan.ways.iter().find(|way| **way != Way::Pair);
-        let ways: Vec<&Way> = [&Way::Pair].into_iter().chain(plain).collect();
-        let cross = || on_demand::cross(&self.on_demand, &ways, *seed, program);
+        plan: &DemoPlan,
+        display: &dyn ProgressDisplay,
+    ) -> Result<(Vec<MeasurementRecord>, Vec<OnDemandUpload>), StudyError> {
+        let DemoOptions { program, seed, .. } = &self.options;
+        let plain = plan.ways.iter().find(|way| **way != TrafficPath::Pair);
+        let ways: Vec<&TrafficPath> = [&TrafficPath::Pair].into_iter().chain(plain).collect();
+        let cross = || on_demand::run_uploads(&self.on_demand, &ways, *seed, program);
         thread::scope(|scope| {
             let crossing = beside.then(|| scope.spawn(cross));
             let start = |measurement| scope.spawn(move || Measurement::run(measurement, display));
             let running: Vec<_> = group.iter().map(start).collect();
-            let join = |thread: thread::ScopedJoinHandle<'_, Result<Record, StudyError>>| {
-                thread.join().unwrap_or(Err(StudyError::Panicked))
-            };
+            let join = |thread: thread::ScopedJoinHandle<
+                '_,
+                Result<MeasurementRecord, StudyError>,
+            >| { thread.join().unwrap_or(Err(StudyError::Panicked)) };
             let records = running.into_iter().map(join).collect::<Result<_, _>>()?;
             let crossed = crossing.map(|it| it.join().unwrap_or(Err(StudyError::Panicked)));
             Ok((records, crossed.transpose()?.unwrap_or_default()))
@@ -194,7 +203,7 @@ impl Demo {
         &'a self,
         round: u32,
         task: Task,
-        way: &'a Way,
+        way: &'a TrafficPath,
         allowance: Duration,
     ) -> Measurement<'a> {
         let (limit, seed, program) = (self.limit(task), self.seed(round), &self.options.program);
@@ -202,7 +211,7 @@ impl Demo {
     }
 
     /// Upper bound of the link in the direction of the task's payload.
-    fn limit(&self, task: Task) -> Limit {
+    fn limit(&self, task: Task) -> LinkLimit {
         self.limits[usize::from(task == Task::Upload)]
     }
 
@@ -211,7 +220,7 @@ impl Demo {
     }
 
     fn link(&self) -> String {
-        let Options { rate, return_rate, per, seed, rounds, .. } = &self.options;
+        let DemoOptions { rate, return_rate, per, seed, rounds, .. } = &self.options;
         let rates = format!("{rate} down, {return_rate} up");
         let rtt = format_duration(self.preset.rtt());
         let (per, queue) = (per.get() * 100.0, &self.preset.forward.queue);
@@ -219,8 +228,8 @@ impl Demo {
         format!("Satellite link: {rates}, {rtt} RTT, PER {per} %, queue {queue}, seed {seed}{runs}")
     }
 
-    fn setting(&self, simulated: Option<String>) -> Setting {
-        Setting {
+    fn setting(&self, simulated: Option<String>) -> RunConditions {
+        RunConditions {
             link: self.link(),
             simulated,
             seed: self.options.seed,
@@ -233,9 +242,9 @@ impl Demo {
 }
 
 /// Returns all ways to cross the link, and those that this machine cannot measure.
-fn ways(hosts: &Hosts) -> (Vec<Way>, Vec<Unavailable>) {
-    let ways = Way::all(hosts.default_congestion_control().as_ref());
-    let check = |way: &Way| {
+fn ways(hosts: &LabHosts) -> (Vec<TrafficPath>, Vec<Unavailable>) {
+    let ways = TrafficPath::all(hosts.default_congestion_control().as_ref());
+    let check = |way: &TrafficPath| {
         let error = hosts.check(way.congestion_control()?).err()?;
         Some(Unavailable { way: way.clone(), reason: error.to_string() })
     };

@@ -11,9 +11,9 @@ use core::time::Duration;
 use scenario::{FileError, Scenario};
 use units::{BitRate, format_duration};
 
-use crate::runs::File;
+use crate::runs::ScenarioFile;
 
-pub use answer::{Answer, Finding};
+pub use answer::{DesignAnswer, RankedEnhancement};
 
 /// Size of a full IP packet in bytes.
 const MTU: u32 = 1500;
@@ -28,7 +28,7 @@ const OBJECTS: f64 = 40.0;
 
 /// A link, and the number of terminals that use it.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Question {
+pub struct DesignQuestion {
     /// Rate of the forward link, towards the terminals.
     pub rate: BitRate,
     /// Rate of the return link; with capacity on demand, of its carrier.
@@ -36,7 +36,7 @@ pub struct Question {
     /// Round-trip propagation delay of the hop.
     pub rtt: Duration,
     /// Transmission errors, the same in both directions.
-    pub errors: Errors,
+    pub errors: LinkErrors,
     /// Terminals that download at the same time.
     pub terminals: u32,
     /// Method by which terminals get capacity on the return link; `None` for a constant rate.
@@ -47,7 +47,7 @@ pub struct Question {
 
 /// The rate of transmission errors.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Errors {
+pub enum LinkErrors {
     /// A bit error rate, 0 to 1.
     Ber(f64),
     /// A packet error rate, 0 to 1.
@@ -67,7 +67,7 @@ pub enum OnDemand {
 
 /// The tasks that are measured, one scenario each.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Task {
+pub enum DesignTask {
     /// A download by each terminal.
     Download,
     /// A page of 40 objects over six kept connections.
@@ -79,7 +79,7 @@ pub enum Task {
 /// Name of the flow in every scenario.
 const FLOW: &str = "task";
 
-impl Task {
+impl DesignTask {
     /// All tasks, in the order of reports.
     pub const ALL: [Self; 3] = [Self::Download, Self::Page, Self::Requests];
 
@@ -103,7 +103,7 @@ impl Task {
 
 /// The effect of an enhancement on connections.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum EnhancementKind {
     /// Hosts speak end to end, without gateways.
     EndToEnd,
     /// Gateways split the connections.
@@ -113,30 +113,38 @@ enum Kind {
 }
 
 /// An enhancement: its name, its kind, and the keys that it sets in a scenario.
-const ENHANCEMENTS: [(&str, Kind, &str); 7] = [
-    ("none", Kind::EndToEnd, ""),
-    ("BBR on the hosts", Kind::EndToEnd, "\"flow.0.tcp\" = \"bbr\""),
-    ("Hybla on the hosts", Kind::EndToEnd, "\"flow.0.tcp\" = \"hybla\""),
-    ("one gateway, BBR", Kind::Split, "\"gateways.split\" = \"two\", \"gateways.tcp\" = \"bbr\""),
+const ENHANCEMENTS: [(&str, EnhancementKind, &str); 7] = [
+    ("none", EnhancementKind::EndToEnd, ""),
+    ("BBR on the hosts", EnhancementKind::EndToEnd, "\"flow.0.tcp\" = \"bbr\""),
+    ("Hybla on the hosts", EnhancementKind::EndToEnd, "\"flow.0.tcp\" = \"hybla\""),
+    (
+        "one gateway, BBR",
+        EnhancementKind::Split,
+        "\"gateways.split\" = \"two\", \"gateways.tcp\" = \"bbr\"",
+    ),
     (
         "two gateways, Hybla",
-        Kind::Split,
+        EnhancementKind::Split,
         "\"gateways.split\" = \"three\", \"gateways.tcp\" = \"hybla\"",
     ),
-    ("skyhop pair", Kind::Split, "\"gateways.split\" = \"three\", \"gateways.hop\" = \"slacp\""),
+    (
+        "skyhop pair",
+        EnhancementKind::Split,
+        "\"gateways.split\" = \"three\", \"gateways.hop\" = \"slacp\"",
+    ),
     (
         "SLACP under IP",
-        Kind::Carried,
+        EnhancementKind::Carried,
         "\"gateways.split\" = \"packets\", \"gateways.hop\" = \"slacp\"",
     ),
 ];
 
-impl Question {
+impl DesignQuestion {
     /// Returns the text of a task's scenario file.
-    pub fn scenario(&self, task: Task) -> String {
+    pub fn scenario(&self, task: DesignTask) -> String {
         let Self { rate, return_rate, rtt, terminals, seeds, .. } = self;
         let (one_way, errors) = (format_duration(*rtt / 2), self.errors.key());
-        let window = 4 * self.product().max(64 << 10);
+        let window = 4 * self.bandwidth_delay_product().max(64 << 10);
         // The hosts' side is assumed to be much faster than the link.
         let lan = BitRate::from_bits_per_second((10 * rate.bits_per_second()).max(100_000_000));
         let levels: String = ENHANCEMENTS
@@ -171,31 +179,31 @@ impl Question {
     ///
     /// # Errors
     /// If the simulator cannot do what is asked for.
-    pub fn files(&self) -> Result<Vec<File>, FileError> {
-        let file = |task: Task| {
+    pub fn files(&self) -> Result<Vec<ScenarioFile>, FileError> {
+        let file = |task: DesignTask| {
             let name = format!("{}.toml", task.name());
             let Scenario { cases, replications, .. } =
                 Scenario::parse(&name, &self.scenario(task))?;
-            Ok(File { path: name.into(), cases, replications, results: Vec::new() })
+            Ok(ScenarioFile { path: name.into(), cases, replications, results: Vec::new() })
         };
-        Task::ALL.into_iter().map(file).collect()
+        DesignTask::ALL.into_iter().map(file).collect()
     }
 
-    fn flow(&self, task: Task) -> String {
+    fn flow(&self, task: DesignTask) -> String {
         let bytes = |seconds: f64| self.rate.bits_per_second() as f64 * seconds / 8.0;
         match task {
-            Task::Download => {
+            DesignTask::Download => {
                 let (each, count) = (self.each_download(), self.terminals);
                 format!("kind = \"bulk\"\ncount = {count}\nbytes = \"{each} B\"\n")
             }
-            Task::Page => {
+            DesignTask::Page => {
                 let each = (bytes(PAGE) / OBJECTS).clamp(2e3, 50e3).round();
                 format!(
                     "kind = \"page\"\nmethod = \"keep-alive\"\nconnections = 6\nrequest = \"400 B\"\n\
                      objects = [\"{OBJECTS} x {each} B\"]\n"
                 )
             }
-            Task::Requests => format!(
+            DesignTask::Requests => format!(
                 "kind = \"request\"\nrequest = \"400 B\"\nreply = \"4 kB\"\nthink = \"1 s\"\n\
                  repeat = {REQUESTS}\n"
             ),
@@ -209,22 +217,22 @@ impl Question {
     }
 
     /// Returns true if a task is finished, of which this many units of work are done.
-    fn is_whole(&self, task: Task, done: f64) -> bool {
+    fn is_whole(&self, task: DesignTask, done: f64) -> bool {
         let wanted = match task {
-            Task::Download => f64::from(self.terminals),
-            Task::Page => 1.0,
-            Task::Requests => REQUESTS,
+            DesignTask::Download => f64::from(self.terminals),
+            DesignTask::Page => 1.0,
+            DesignTask::Requests => REQUESTS,
         };
         done >= wanted
     }
 
     /// Returns the forward link's bandwidth-delay product in bytes.
-    pub fn product(&self) -> u64 {
+    pub fn bandwidth_delay_product(&self) -> u64 {
         (self.rate.bits_per_second() as f64 * self.rtt.as_secs_f64() / 8.0).ceil() as u64
     }
 }
 
-impl Errors {
+impl LinkErrors {
     fn key(self) -> String {
         match self {
             Self::Ber(ber) => format!("ber = \"{ber:e}\""),

@@ -13,15 +13,15 @@ use std::net::IpAddr;
 use tcp::Config;
 
 pub(crate) use drive::drive;
-pub use get::{Fetched, GetError, NoTarget, Target, get};
-pub use report::{Got, Served};
+pub use get::{FetchResult, GetError, ObjectUrl, ParseUrlError, get};
+pub use report::{ReceivedObject, ServedConnection};
 pub(crate) use serve::head_of;
 pub use serve::serve;
-pub(crate) use transfer::{Amount, End, Ends, Opening, Seen};
+pub(crate) use transfer::{ConnectionOpening, EndRecord, StationEnds, TransferAmount, TransferEnd};
 
 /// Adapts settings to an Ethernet, and gives them a seed of their own. The MSS is limited because
 /// path MTU discovery is not modelled.
-pub fn fitting(config: &Config, own: IpAddr) -> Config {
+pub fn fit_to_ethernet(config: &Config, own: IpAddr) -> Config {
     let most = if own.is_ipv4() { 1460 } else { 1440 };
     Config { mss: config.mss.min(most), seed: random(), ..config.clone() }
 }

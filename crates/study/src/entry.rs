@@ -2,36 +2,36 @@
 
 use std::time::Duration;
 
-use meter::{BulkReport, Outcome, PageReport, RrReport};
+use meter::{BulkReport, FlowOutcome, PageReport, RrReport};
 use serde::Serialize;
 
-use crate::figures::{Figures, Limit};
-use crate::plan::{Task, Way};
+use crate::figures::{LinkLimit, TaskFigures};
+use crate::plan::{Task, TrafficPath};
 
 /// Minimum RTT at which the connect time shows which host answered: a busy machine may add as much.
 const TELLING_RTT: Duration = Duration::from_millis(200);
 
 /// The result of one measurement.
 #[derive(Debug, Clone, Serialize)]
-pub struct Entry {
+pub struct MeasurementEntry {
     /// Number of the round, from 0.
     pub round: u32,
     /// The task that was measured.
     pub task: Task,
     /// Path of the traffic: through the pair or as plain TCP.
-    pub way: Way,
+    pub way: TrafficPath,
     /// The figures; `None` if the measurement failed.
-    pub figures: Option<Figures>,
+    pub figures: Option<TaskFigures>,
     /// Reason for the failure, in one line.
     pub failure: Option<String>,
 }
 
 /// Everything recorded about one measurement.
 #[derive(Debug, Clone, Serialize)]
-pub struct Record {
+pub struct MeasurementRecord {
     /// The result, as shown in the tables.
     #[serde(flatten)]
-    pub entry: Entry,
+    pub entry: MeasurementEntry,
     /// Seed of the link's loss model.
     pub seed: u64,
     /// Progress over time: seconds from the start, and the bytes, objects or replies received.
@@ -42,7 +42,7 @@ pub struct Record {
     /// time.
     pub lateness_seconds: Option<f64>,
     /// The meter's report; `None` if a gateway failed.
-    pub report: Option<Report>,
+    pub report: Option<TaskReport>,
 }
 
 /// Progress samples of one measurement: seconds since its start, and the count at that time.
@@ -51,7 +51,7 @@ pub type Trail = Vec<(f64, u64)>;
 /// The raw report behind an entry.
 #[derive(Debug, Clone, Serialize)]
 #[serde(untagged)]
-pub enum Report {
+pub enum TaskReport {
     /// The report on a download or upload.
     Bulk(BulkReport),
     /// The report on a page load.
@@ -60,20 +60,20 @@ pub enum Report {
     Rr(RrReport),
 }
 
-impl Report {
+impl TaskReport {
     /// Computes the figures, given the limit of the link in the direction of the payload.
-    pub fn figures(&self, task: Task, limit: &Limit) -> Figures {
+    pub fn figures(&self, task: Task, limit: &LinkLimit) -> TaskFigures {
         let figures = |done, seconds: Duration, complete| {
-            let figures = Figures::new(task, done, seconds.as_secs_f64(), limit);
+            let figures = TaskFigures::new(task, done, seconds.as_secs_f64(), limit);
             // All bytes may have arrived although the connection did not end properly.
-            Figures { complete: figures.complete && complete, ..figures }
+            TaskFigures { complete: figures.complete && complete, ..figures }
         };
         match self {
             Self::Bulk(report) => {
                 let first_byte = report.flows.iter().map(|flow| flow.first_byte);
                 let first_byte = first_byte.collect::<Option<Vec<_>>>();
                 let latest = first_byte.and_then(|times| times.into_iter().max());
-                Figures {
+                TaskFigures {
                     first_byte_seconds: latest.map(|time| time.as_secs_f64()),
                     ..figures(report.moved_bytes, report.total, report.is_complete())
                 }
@@ -107,15 +107,15 @@ impl Report {
     }
 
     /// Returns the reason why there are no figures, or why they cannot be trusted.
-    pub fn failure(&self, way: &Way, rtt: Duration) -> Option<String> {
-        let failure = self.outcomes().into_iter().find_map(words);
-        failure.or_else(|| (*way == Way::Pair).then(|| self.not_carried(rtt)).flatten())
+    pub fn failure(&self, way: &TrafficPath, rtt: Duration) -> Option<String> {
+        let failure = self.outcomes().into_iter().find_map(failure_text);
+        failure.or_else(|| (*way == TrafficPath::Pair).then(|| self.bypass_failure(rtt)).flatten())
     }
 
     /// Returns the failure if the traffic bypassed the pair, which answers a client's SYN locally.
     /// A connect that took a full round trip to the server did not go through the pair, so its
     /// figures do not describe the pair.
-    fn not_carried(&self, rtt: Duration) -> Option<String> {
+    fn bypass_failure(&self, rtt: Duration) -> Option<String> {
         if rtt < TELLING_RTT {
             return None;
         }
@@ -124,7 +124,7 @@ impl Report {
             .then(|| format!("bypassed the pair: connecting took {} ms", slowest.as_millis()))
     }
 
-    fn outcomes(&self) -> Vec<&Outcome> {
+    fn outcomes(&self) -> Vec<&FlowOutcome> {
         match self {
             Self::Bulk(report) => report.flows.iter().map(|flow| &flow.outcome).collect(),
             Self::Page(report) => report.objects.iter().map(|it| &it.outcome).collect(),
@@ -149,12 +149,12 @@ impl Report {
 }
 
 /// Describes a failure; `None` for success and for a mere time-out.
-fn words(outcome: &Outcome) -> Option<String> {
+fn failure_text(outcome: &FlowOutcome) -> Option<String> {
     match outcome {
-        Outcome::Complete | Outcome::Unfinished => None,
-        Outcome::Truncated => Some("truncated".to_owned()),
-        Outcome::Corrupt { offset } => Some(format!("corrupt from byte {offset}")),
-        Outcome::Failed { error } => Some(error.clone()),
+        FlowOutcome::Complete | FlowOutcome::Unfinished => None,
+        FlowOutcome::Truncated => Some("truncated".to_owned()),
+        FlowOutcome::Corrupt { offset } => Some(format!("corrupt from byte {offset}")),
+        FlowOutcome::Failed { error } => Some(error.clone()),
         other => Some(format!("{other:?}")),
     }
 }

@@ -5,11 +5,11 @@ use std::time::Duration;
 use serde::Serialize;
 use units::{BitRate, ByteCount, Probability};
 
-use crate::plan::{Task, Work};
+use crate::plan::{Task, TaskWork};
 
 /// Upper bound for one direction of the link.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Limit {
+pub struct LinkLimit {
     /// Rate of the link for full packets.
     pub rate: BitRate,
     /// Packet error rate, 0 to 1.
@@ -18,7 +18,7 @@ pub struct Limit {
     pub rtt: Duration,
 }
 
-impl Limit {
+impl LinkLimit {
     /// Returns the bits per second delivered when the link is never idle: rate × (1 − PER).
     pub fn bits_per_second(&self) -> f64 {
         self.rate.bits_per_second() as f64 * (1.0 - self.per.get())
@@ -35,8 +35,8 @@ impl Limit {
     pub fn least_seconds(&self, task: Task, done: u64) -> f64 {
         match task.work() {
             _ if done == 0 => 0.0,
-            Work::Flow(_) => self.seconds(done),
-            Work::Pieces { size, at_a_time, .. } => {
+            TaskWork::Flow(_) => self.seconds(done),
+            TaskWork::Pieces { size, at_a_time, .. } => {
                 done.div_ceil(at_a_time.into()) as f64 * self.seconds(size.get())
             }
         }
@@ -45,7 +45,7 @@ impl Limit {
 
 /// The figures of one measurement.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-pub struct Figures {
+pub struct TaskFigures {
     /// Set if everything arrived and was verified.
     pub complete: bool,
     /// Bytes, objects or replies received.
@@ -58,7 +58,7 @@ pub struct Figures {
     /// `None` if any flow received nothing, and for objects and requests.
     pub first_byte_seconds: Option<f64>,
     /// Response times of objects or requests; `None` if no object or request was complete.
-    pub response: Option<Response>,
+    pub response: Option<ResponseTimes>,
     /// Payload over time, in bit/s.
     pub goodput: f64,
     /// Goodput as a fraction of rate × (1 − PER).
@@ -69,20 +69,20 @@ pub struct Figures {
 
 /// Response times of all objects of a page or all requests.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-pub struct Response {
+pub struct ResponseTimes {
     /// Median response time, in seconds.
     pub median_seconds: f64,
     /// 99th percentile of the response times, in seconds.
     pub p99_seconds: f64,
 }
 
-impl Figures {
+impl TaskFigures {
     /// Computes the figures for `done` bytes, objects or replies in `seconds`, without first-byte
     /// and response times.
-    pub fn new(task: Task, done: u64, seconds: f64, limit: &Limit) -> Self {
+    pub fn new(task: Task, done: u64, seconds: f64, limit: &LinkLimit) -> Self {
         let size = match task.work() {
-            Work::Flow(_) => ByteCount::new(1),
-            Work::Pieces { size, .. } => size,
+            TaskWork::Flow(_) => ByteCount::new(1),
+            TaskWork::Pieces { size, .. } => size,
         };
         let moved_bytes = done * size.get();
         let goodput = moved_bytes as f64 * 8.0 / seconds;
@@ -101,8 +101,8 @@ impl Figures {
 
     /// Adds the response times of objects or requests.
     pub fn with_responses(self, seconds: &[f64]) -> Self {
-        let response = stats::Summary::of(seconds)
-            .map(|times| Response { median_seconds: times.median, p99_seconds: times.p99 });
+        let response = stats::SampleSummary::of(seconds)
+            .map(|times| ResponseTimes { median_seconds: times.median, p99_seconds: times.p99 });
         Self { response, ..self }
     }
 }
@@ -120,8 +120,8 @@ mod tests {
 
     const GEO: Duration = Duration::from_millis(600);
 
-    fn limit(mbit: u64, per: f64) -> Limit {
-        Limit { rate: BitRate::from_mbit(mbit), per: Probability::new(per).unwrap(), rtt: GEO }
+    fn limit(mbit: u64, per: f64) -> LinkLimit {
+        LinkLimit { rate: BitRate::from_mbit(mbit), per: Probability::new(per).unwrap(), rtt: GEO }
     }
 
     fn near(a: f64, b: f64) -> bool {
@@ -139,7 +139,7 @@ mod tests {
     fn a_transfer_at_the_limit_has_all_of_it() {
         let limit = limit(50, 0.01);
         let least = limit.seconds(20_000_000);
-        let figures = Figures::new(Task::Download, 20_000_000, least, &limit);
+        let figures = TaskFigures::new(Task::Download, 20_000_000, least, &limit);
         assert!(figures.complete && near(figures.share, 1.0));
         // The plain ratio charges the first RTT, in which nothing moves.
         assert!(figures.of_limit > 0.84 && figures.of_limit < 0.85);
@@ -148,7 +148,8 @@ mod tests {
     #[test]
     fn half_as_fast_is_half_the_share() {
         let limit = limit(10, 0.0);
-        let figures = Figures::new(Task::Upload, 3_000_000, 2.0 * limit.seconds(3_000_000), &limit);
+        let figures =
+            TaskFigures::new(Task::Upload, 3_000_000, 2.0 * limit.seconds(3_000_000), &limit);
         assert!(near(figures.share, 0.5));
         assert!(near(figures.goodput, 24e6 / 6.0));
     }
@@ -160,7 +161,7 @@ mod tests {
         let row = 7.0 * (0.6 + 0.4 / 50.0);
         assert!(near(limit.least_seconds(Task::Page, 40), row));
         assert!(near(limit.least_seconds(Task::Requests, 100), 5.0 * (0.6 + 0.08 / 50.0)));
-        let half = Figures::new(Task::Page, 20, 10.0, &limit);
+        let half = TaskFigures::new(Task::Page, 20, 10.0, &limit);
         assert!(!half.complete && half.moved_bytes == 1_000_000 && near(half.goodput, 800e3));
         assert!(near(half.share, row * 4.0 / 7.0 / 10.0));
         assert_eq!(half.response, None);
@@ -170,7 +171,7 @@ mod tests {
 
     #[test]
     fn nothing_moved_is_no_share() {
-        let figures = Figures::new(Task::Download, 0, 20.0, &limit(50, 0.01));
+        let figures = TaskFigures::new(Task::Download, 0, 20.0, &limit(50, 0.01));
         assert_eq!((figures.goodput, figures.of_limit, figures.share), (0.0, 0.0, 0.0));
     }
 

@@ -23,22 +23,22 @@ use std::path::Path;
 use std::thread;
 use std::time::Duration;
 
-use lab::{Gauge, Lab, LinkName, Node, StartError};
-use link::{Counters, Tally as Packets};
+use lab::{Lab, LinkGauge, LinkName, Node, StartError};
+use link::{PacketCounters, Tally as Packets};
 use meter::CongestionError;
 use os::clock;
 use os::station::StationError;
-use scenario::{Case, Flow, Split, Traffic};
-use sim::{LinkUse, Metric, State, Tally, capacities};
+use scenario::{FlowTraffic, ScenarioCase, ScenarioFlow, SplitMode};
+use sim::{AppStats, LinkUse, MetricValue, SenderSample, capacities};
 use thiserror::Error;
 use units::{ByteCount, Instant};
 
-pub use self::beside::{Beside, compare, table};
-use self::hosts::Hosts;
+pub use self::beside::{BackEndComparison, compare, table};
+use self::hosts::HostTcp;
 pub use self::limits::{NotInLab, can_run};
 use self::stations::Stations;
-use crate::meter_server::{Server, ServerError};
-use crate::pair::{Carry, Pair, PairError};
+use crate::meter_server::{MeterServer, ServerError};
+use crate::pair::{CarriageMode, GatewayPair, PairError};
 
 /// The reason why a case could not be run in the lab.
 #[derive(Debug, Error)]
@@ -95,20 +95,24 @@ const LEAD: Duration = Duration::from_millis(100);
 /// # Errors
 /// If the lab cannot run the case, or something fails other than a connection; those that fail count
 /// in the metric `broken`.
-pub fn run(case: &Case, seed: u64, program: &Path) -> Result<Vec<Metric>, LabRunError> {
+pub fn run(
+    case: &ScenarioCase,
+    seed: u64,
+    program: &Path,
+) -> Result<Vec<MetricValue>, LabRunError> {
     can_run(case)?;
     let preset = network::preset(case);
     let lab = Lab::start(&preset, seed)?;
     check_kernel(case, &lab)?;
-    let server = Server::start(&lab, Node::Server)?;
-    let start = |carry| Pair::carrying(carry, &lab, &preset, program);
-    let mut pair = carried(case, server.address.port()).map(start).transpose()?;
+    let server = MeterServer::start(&lab, Node::Server)?;
+    let start = |carry| GatewayPair::start_with_mode(carry, &lab, &preset, program);
+    let mut pair = carriage(case, server.address.port()).map(start).transpose()?;
     let cached = case.cache.as_ref().map(|_| meter::fresh_key()).transpose()?;
-    let at = |origin| Stage { case, lab: &lab, server: server.address, cached, origin };
+    let at = |origin| CaseInLab { case, lab: &lab, server: server.address, cached, origin };
     if let (Some(pair), Some(_)) = (&mut pair, cached) {
-        at(clock::now()).warm()?;
+        at(clock::now()).fill_caches()?;
         // Only the hub's cache is to have the pages, not the terminal's.
-        pair.forget(&lab, &preset, program)?;
+        pair.replace_terminals(&lab, &preset, program)?;
     }
     let stage = at(clock::now() + LEAD);
     let measured = stage.measure();
@@ -125,25 +129,25 @@ pub fn run(case: &Case, seed: u64, program: &Path) -> Result<Vec<Metric>, LabRun
 
 /// Returns what the case's gateways do with connections, if it has any. [`can_run`] has refused
 /// what the pair cannot do.
-fn carried(case: &Case, port: u16) -> Option<Carry> {
+fn carriage(case: &ScenarioCase, port: u16) -> Option<CarriageMode> {
     let gateways = case.gateways.as_ref();
     match (gateways.map(|gateways| gateways.split), &case.cache) {
         (None, None) => None,
-        (None, Some(_)) => Some(Carry::CachedAtHub { port }),
-        (Some(_), Some(_)) => Some(Carry::Cached { port }),
-        (Some(Split::Packets), None) => {
-            gateways.map(|gateways| Carry::Packets { queue: gateways.queue })
+        (None, Some(_)) => Some(CarriageMode::CachedAtHub { port }),
+        (Some(_), Some(_)) => Some(CarriageMode::Cached { port }),
+        (Some(SplitMode::Packets), None) => {
+            gateways.map(|gateways| CarriageMode::Packets { queue: gateways.queue })
         }
-        (Some(_), None) => Some(Carry::Streams),
+        (Some(_), None) => Some(CarriageMode::Streams),
     }
 }
 
 /// Checks that the hosts' kernel has the congestion controls of the flows.
-fn check_kernel(case: &Case, lab: &Lab) -> Result<(), LabRunError> {
+fn check_kernel(case: &ScenarioCase, lab: &Lab) -> Result<(), LabRunError> {
     for flow in &case.flows {
         // Datagrams need no congestion control.
-        let has_connections = !matches!(flow.traffic, Traffic::Udp { .. });
-        if let (Hosts::Kernel(controls), true) = (limits::hosts_of(case, flow), has_connections) {
+        let has_connections = !matches!(flow.traffic, FlowTraffic::Udp { .. });
+        if let (HostTcp::Kernel(controls), true) = (limits::hosts_of(case, flow), has_connections) {
             for (node, control) in [Node::Client, Node::Server].into_iter().zip(controls) {
                 lab.node(node).run(|| control.check())?;
             }
@@ -153,8 +157,8 @@ fn check_kernel(case: &Case, lab: &Lab) -> Result<(), LabRunError> {
 }
 
 /// A case in its lab.
-struct Stage<'a> {
-    case: &'a Case,
+struct CaseInLab<'a> {
+    case: &'a ScenarioCase,
     lab: &'a Lab,
     /// Address of the meter's server.
     server: std::net::SocketAddr,
@@ -166,22 +170,22 @@ struct Stage<'a> {
 
 /// The results of a flow's applications. Times count from the time zero of the case.
 #[derive(Debug, Default)]
-struct Played {
-    tallies: Vec<Tally>,
+struct FlowResults {
+    tallies: Vec<AppStats>,
     /// The states of the last application's sender, if they could be seen.
-    states: Vec<State>,
+    states: Vec<SenderSample>,
 }
 
-impl Stage<'_> {
+impl CaseInLab<'_> {
     /// Runs all applications, and reads the links before and after.
-    fn measure(&self) -> Result<Vec<Metric>, LabRunError> {
+    fn measure(&self) -> Result<Vec<MetricValue>, LabRunError> {
         // The gateways have used the links before.
         let before = self.lab.gauges().read();
-        let played = self.play()?;
+        let played = self.run_applications()?;
         let after = self.lab.gauges().read();
         let mut all = Vec::new();
         for (flow, played) in self.case.flows.iter().zip(&played) {
-            let tallies: Vec<&Tally> = played.tallies.iter().collect();
+            let tallies: Vec<&AppStats> = played.tallies.iter().collect();
             all.extend(sim::flow_metrics(&flow.name, &tallies));
             if flow.watch {
                 all.extend(sim::sender_metrics(&flow.name, &played.states));
@@ -202,7 +206,7 @@ impl Stage<'_> {
     }
 
     /// Runs all applications, each in a thread of its own but those on stations.
-    fn play(&self) -> Result<Vec<Played>, LabRunError> {
+    fn run_applications(&self) -> Result<Vec<FlowResults>, LabRunError> {
         let stations = Stations::of(self)?;
         thread::scope(|scope| {
             let own = scope.spawn(|| stations.run(self));
@@ -226,17 +230,17 @@ impl Stage<'_> {
     }
 
     /// Returns the number of a flow's applications that have a thread.
-    fn in_threads(&self, flow: &Flow) -> u32 {
+    fn in_threads(&self, flow: &ScenarioFlow) -> u32 {
         if self.is_on_stations(flow) { 0 } else { flow.count }
     }
 
-    fn is_on_stations(&self, flow: &Flow) -> bool {
-        let is_udp = matches!(flow.traffic, Traffic::Udp { .. });
-        !is_udp && limits::hosts_of(self.case, flow) == Hosts::Own
+    fn is_on_stations(&self, flow: &ScenarioFlow) -> bool {
+        let is_udp = matches!(flow.traffic, FlowTraffic::Udp { .. });
+        !is_udp && limits::hosts_of(self.case, flow) == HostTcp::Own
     }
 
     /// Returns the start of an application, from the time zero of the case.
-    fn start(flow: &Flow, number: u32) -> Duration {
+    fn start(flow: &ScenarioFlow, number: u32) -> Duration {
         flow.start + flow.spacing * number
     }
 
@@ -248,18 +252,18 @@ impl Stage<'_> {
     }
 
     /// Returns the propagation delay from server to client.
-    fn way_down(&self) -> Duration {
+    fn downlink_delay(&self) -> Duration {
         let sides = self.case.server_side.iter().chain(&self.case.client_side);
         let sides: Duration = sides.map(|side| side.delay.greatest()).sum();
         self.case.hop.forward.delay.greatest() + sides
     }
 
     /// Returns the time until all applications were done, or that of the case.
-    fn elapsed(&self, played: &[Played]) -> Duration {
+    fn elapsed(&self, played: &[FlowResults]) -> Duration {
         let mut tallies = played.iter().flat_map(|played| &played.tallies);
         let ends = tallies
             .clone()
-            .flat_map(|tally| tally.deeds.iter().map(|deed| deed.end).chain(tally.last));
+            .flat_map(|tally| tally.work_units.iter().map(|deed| deed.end).chain(tally.last));
         let last = ends.max().unwrap_or_default().saturating_since(Instant::ZERO);
         let all_done = tallies.all(|tally| tally.done);
         if all_done { last.min(self.case.time) } else { self.case.time }
@@ -276,15 +280,15 @@ fn of_hop(link: LinkName) -> Option<&'static str> {
 }
 
 /// Returns the difference of a link's counters between two readings.
-fn since(before: &Gauge, after: &Gauge) -> Counters {
-    let packets = |of: fn(&Counters) -> Packets| {
+fn since(before: &LinkGauge, after: &LinkGauge) -> PacketCounters {
+    let packets = |of: fn(&PacketCounters) -> Packets| {
         let [before, after] = [before, after].map(|gauge| of(&gauge.counters));
         Packets {
             packets: after.packets - before.packets,
             bytes: ByteCount::new(after.bytes.get() - before.bytes.get()),
         }
     };
-    Counters {
+    PacketCounters {
         dropped_queue: packets(|it| it.dropped_queue),
         lost: packets(|it| it.lost),
         delivered: packets(|it| it.delivered),
@@ -292,6 +296,6 @@ fn since(before: &Gauge, after: &Gauge) -> Counters {
             after.counters.delivered_with_encapsulation.get()
                 - before.counters.delivered_with_encapsulation.get(),
         ),
-        ..Counters::default()
+        ..PacketCounters::default()
     }
 }

@@ -39,13 +39,13 @@ mod stop_rule;
 pub mod summary;
 pub mod verdict;
 
-pub use demo::{Demo, Options};
-pub use entry::Entry;
+pub use demo::{Demo, DemoOptions};
+pub use entry::MeasurementEntry;
 pub use error::StudyError;
-pub use meter_server::{Server, ServerError};
-pub use pair::{Pair, PairError};
-pub use plan::{Plan, Task, Way, Work};
-pub use progress::{Bar, Display};
+pub use meter_server::{MeterServer, ServerError};
+pub use pair::{GatewayPair, PairError};
+pub use plan::{DemoPlan, Task, TaskWork, TrafficPath};
+pub use progress::{ProgressBar, ProgressDisplay};
 pub use results::Results;
 
 /// Version of skyhop, which is stored with results.

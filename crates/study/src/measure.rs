@@ -9,23 +9,23 @@ use std::time::Duration;
 
 use lab::{Faults, Lab, Node, Preset};
 use meter::{
-    Amount, BulkOptions, CongestionControl, CongestionError, Directions, HttpMode, PageOptions,
-    Progress, RrOptions, Stop,
+    BulkOptions, CongestionControl, CongestionError, Directions, FlowAmount, HttpMode, PageOptions,
+    ProgressCounter, RrOptions, Stop,
 };
 use tokio::runtime;
 use units::ByteCount;
 
 use crate::StudyError;
 use crate::default_control::default_control;
-use crate::entry::{Entry, Record, Report, Trail};
-use crate::figures::Limit;
-use crate::meter_server::Server;
-use crate::pair::Pair;
+use crate::entry::{MeasurementEntry, MeasurementRecord, TaskReport, Trail};
+use crate::figures::LinkLimit;
+use crate::meter_server::MeterServer;
+use crate::pair::GatewayPair;
 use crate::plan::{
     CONNECTIONS, DOWNLOAD, OBJECT, OBJECTS, PAGE_CONNECTIONS, REPLY, REQUEST, REQUESTS, Task,
-    UPLOAD, Way,
+    TrafficPath, UPLOAD,
 };
-use crate::progress::{Display, watched};
+use crate::progress::{ProgressDisplay, watched};
 
 /// A measurement that is to run in a lab.
 #[derive(Debug, Clone, Copy)]
@@ -35,13 +35,13 @@ pub(crate) struct Measurement<'a> {
     /// The task to measure.
     pub(crate) task: Task,
     /// Path of the traffic: through the pair or as plain TCP.
-    pub(crate) way: &'a Way,
+    pub(crate) way: &'a TrafficPath,
     /// The link that the traffic crosses.
     pub(crate) preset: &'a Preset,
     /// Seed of the link's loss model.
     pub(crate) seed: u64,
     /// Upper bound of the link in the direction of the payload.
-    pub(crate) limit: Limit,
+    pub(crate) limit: LinkLimit,
     /// Time limit for the traffic.
     pub(crate) allowance: Duration,
     /// The program that runs the gateways.
@@ -53,35 +53,46 @@ impl Measurement<'_> {
     ///
     /// # Errors
     /// If the lab cannot be started. A failing gateway or transfer is a result, not an error.
-    pub(crate) fn run(&self, display: &dyn Display) -> Result<Record, StudyError> {
+    pub(crate) fn run(
+        &self,
+        display: &dyn ProgressDisplay,
+    ) -> Result<MeasurementRecord, StudyError> {
         let lab = start(self.preset, self.seed)?;
-        let server = Server::start(&lab, Node::Server)?;
-        let crossed = self.cross(&lab, server.address, display);
+        let server = MeterServer::start(&lab, Node::Server)?;
+        let crossed = self.run_traffic(&lab, server.address, display);
         warn_of(lab.faults());
         let lateness = lab.lateness().quantile(0.99).as_secs_f64();
         let (entry, report, trail) = match crossed {
             Ok((report, trail)) => {
                 let entry = self.entry(&report);
-                let trail = cut(trail, &entry);
+                let trail = cut_trail(trail, &entry);
                 (entry, Some(report), trail)
             }
             Err(error) => (self.failed(error.to_string()), None, Vec::new()),
         };
-        let response_seconds = report.as_ref().map(Report::response_seconds).unwrap_or_default();
+        let response_seconds =
+            report.as_ref().map(TaskReport::response_seconds).unwrap_or_default();
         let lateness_seconds = Some(lateness);
-        Ok(Record { entry, seed: self.seed, trail, response_seconds, lateness_seconds, report })
+        Ok(MeasurementRecord {
+            entry,
+            seed: self.seed,
+            trail,
+            response_seconds,
+            lateness_seconds,
+            report,
+        })
     }
 
     /// Sends the task's traffic across the link.
-    fn cross(
+    fn run_traffic(
         &self,
         lab: &Lab,
         server: SocketAddr,
-        display: &dyn Display,
-    ) -> Result<(Report, Trail), StudyError> {
-        let progress = Progress::default();
+        display: &dyn ProgressDisplay,
+    ) -> Result<(TaskReport, Trail), StudyError> {
+        let progress = ProgressCounter::default();
         let key = meter::fresh_key().map_err(|cause| StudyError::Random { cause })?;
-        let (report, trail) = Pair::around(lab, self.way, self.program, || {
+        let (report, trail) = GatewayPair::run_with_pair(lab, self.way, self.program, || {
             let bar = display.begin(self.task, self.way, self.allowance);
             watched(&*bar, &progress, || {
                 lab.node(Node::Client).run(|| self.traffic(server, key, &progress))
@@ -90,15 +101,21 @@ impl Measurement<'_> {
         Ok((report?, trail))
     }
 
-    fn failed(&self, why: String) -> Entry {
+    fn failed(&self, why: String) -> MeasurementEntry {
         let (task, way) = (self.task, self.way.clone());
-        Entry { round: self.round, task, way, figures: None, failure: Some(why) }
+        MeasurementEntry { round: self.round, task, way, figures: None, failure: Some(why) }
     }
 
-    fn entry(&self, report: &Report) -> Entry {
+    fn entry(&self, report: &TaskReport) -> MeasurementEntry {
         let failure = report.failure(self.way, self.preset.rtt());
         let figures = failure.is_none().then(|| report.figures(self.task, &self.limit));
-        Entry { round: self.round, task: self.task, way: self.way.clone(), figures, failure }
+        MeasurementEntry {
+            round: self.round,
+            task: self.task,
+            way: self.way.clone(),
+            figures,
+            failure,
+        }
     }
 
     /// Runs the task's traffic. The calling thread must be on the host `client`.
@@ -106,8 +123,8 @@ impl Measurement<'_> {
         &self,
         server: SocketAddr,
         key: u64,
-        progress: &Progress,
-    ) -> Result<Report, StudyError> {
+        progress: &ProgressCounter,
+    ) -> Result<TaskReport, StudyError> {
         let runtime = runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(|cause| StudyError::Runtime { cause })?;
         let flow = |directions, bytes| self.flow(server, directions, bytes, (key, progress));
@@ -128,24 +145,24 @@ impl Measurement<'_> {
         server: SocketAddr,
         directions: Directions,
         bytes: ByteCount,
-        (key, progress): (u64, &Progress),
-    ) -> Report {
+        (key, progress): (u64, &ProgressCounter),
+    ) -> TaskReport {
         let options = BulkOptions {
             directions,
             congestion_control: self.way.congestion_control().cloned(),
             limit: Some(self.allowance),
             progress: progress.clone(),
-            ..BulkOptions::new(server, Amount::Bytes(bytes), key)
+            ..BulkOptions::new(server, FlowAmount::Bytes(bytes), key)
         };
-        Report::Bulk(meter::bulk(&options).await)
+        TaskReport::Bulk(meter::bulk(&options).await)
     }
 
     async fn page(
         &self,
         server: SocketAddr,
         mode: HttpMode,
-        (key, progress): (u64, &Progress),
-    ) -> Report {
+        (key, progress): (u64, &ProgressCounter),
+    ) -> TaskReport {
         let options = PageOptions {
             server,
             mode,
@@ -158,10 +175,14 @@ impl Measurement<'_> {
             progress: progress.clone(),
             stop: Stop::default(),
         };
-        Report::Page(meter::page(&options).await)
+        TaskReport::Page(meter::page(&options).await)
     }
 
-    async fn requests(&self, server: SocketAddr, (key, progress): (u64, &Progress)) -> Report {
+    async fn requests(
+        &self,
+        server: SocketAddr,
+        (key, progress): (u64, &ProgressCounter),
+    ) -> TaskReport {
         let options = RrOptions {
             server,
             connections: CONNECTIONS,
@@ -174,7 +195,7 @@ impl Measurement<'_> {
             progress: progress.clone(),
             stop: Stop::default(),
         };
-        Report::Rr(meter::request_reply(&options).await)
+        TaskReport::Rr(meter::request_reply(&options).await)
     }
 }
 
@@ -183,7 +204,7 @@ fn start(preset: &Preset, seed: u64) -> Result<Lab, StudyError> {
 }
 
 /// Drops the samples after the last byte, while both ends only close.
-fn cut(mut trail: Trail, entry: &Entry) -> Trail {
+fn cut_trail(mut trail: Trail, entry: &MeasurementEntry) -> Trail {
     if let Some(figures) = entry.figures.filter(|figures| figures.complete) {
         trail.retain(|(at, _)| *at < figures.seconds);
         trail.push((figures.seconds, figures.done));
@@ -192,9 +213,9 @@ fn cut(mut trail: Trail, entry: &Entry) -> Trail {
 }
 
 /// Queries the hosts of a lab.
-pub(crate) struct Hosts(Lab);
+pub(crate) struct LabHosts(Lab);
 
-impl Hosts {
+impl LabHosts {
     /// Starts a lab to inspect.
     ///
     /// # Errors
@@ -226,8 +247,8 @@ fn warn_of(faults: Faults) {
 }
 
 /// Returns the upper bounds of both directions: forward (download, replies), then return.
-pub(crate) fn limits(preset: &Preset, per: units::Probability) -> [Limit; 2] {
+pub(crate) fn limits(preset: &Preset, per: units::Probability) -> [LinkLimit; 2] {
     let rtt: Duration = preset.rtt();
     let links = [&preset.forward, &preset.ret];
-    links.map(|link| Limit { rate: link.peak_rate(preset.mtu), per, rtt })
+    links.map(|link| LinkLimit { rate: link.peak_rate(preset.mtu), per, rtt })
 }

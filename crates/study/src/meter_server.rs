@@ -31,13 +31,13 @@ pub enum ServerError {
 }
 
 /// A running server; it stops when dropped.
-pub struct Server {
+pub struct MeterServer {
     /// IPv4 address and port of the server. It also answers on its IPv6 address and by name.
     pub address: SocketAddr,
     _stop: oneshot::Sender<()>,
 }
 
-impl Server {
+impl MeterServer {
     /// Starts a server on `node` of `lab`.
     ///
     /// # Errors

@@ -7,17 +7,17 @@ use std::thread;
 use std::time::Duration;
 
 use lab::{Lab, Node, Preset, allocation_picture};
-use meter::{Amount, BulkOptions, BulkReport, Directions};
-use report::Picture;
+use meter::{BulkOptions, BulkReport, Directions, FlowAmount};
+use report::SvgPicture;
 use serde::Serialize;
 use tokio::runtime;
 use units::ByteCount;
 
 use crate::StudyError;
-use crate::entry::Report;
-use crate::meter_server::Server;
-use crate::pair::Pair;
-use crate::plan::Way;
+use crate::entry::TaskReport;
+use crate::meter_server::MeterServer;
+use crate::pair::GatewayPair;
+use crate::plan::TrafficPath;
 
 /// Name of the link's preset. A terminal has no capacity until it asks.
 pub const PRESET: &str = "vsat-dama-vbdc";
@@ -28,16 +28,16 @@ const LIMIT: Duration = Duration::from_secs(25);
 
 /// An upload over the link.
 #[derive(Serialize)]
-pub struct Crossing {
+pub struct OnDemandUpload {
     /// Path of the traffic: through the pair or as plain TCP.
-    pub way: Way,
+    pub way: TrafficPath,
     /// Seconds until the last byte had arrived; `None` if it did not.
     pub seconds: Option<f64>,
     /// The reason why it did not.
     pub failure: Option<String>,
     /// A picture of the granted slots and of the queue.
     #[serde(skip)]
-    pub allocation: Picture,
+    pub allocation: SvgPicture,
 }
 
 /// Uploads over the link of `preset` by each way, at the same time and each in a lab of its own.
@@ -45,12 +45,12 @@ pub struct Crossing {
 ///
 /// # Errors
 /// If a lab cannot be started. A gateway or an upload that fails is a result.
-pub(crate) fn cross(
+pub(crate) fn run_uploads(
     preset: &Preset,
-    ways: &[&Way],
+    ways: &[&TrafficPath],
     seed: u64,
     program: &Path,
-) -> Result<Vec<Crossing>, StudyError> {
+) -> Result<Vec<OnDemandUpload>, StudyError> {
     thread::scope(|scope| {
         let start = |way| scope.spawn(move || run(preset, way, seed, program));
         let running: Vec<_> = ways.iter().map(|way| start(*way)).collect();
@@ -58,9 +58,14 @@ pub(crate) fn cross(
     })
 }
 
-fn run(preset: &Preset, way: &Way, seed: u64, program: &Path) -> Result<Crossing, StudyError> {
+fn run(
+    preset: &Preset,
+    way: &TrafficPath,
+    seed: u64,
+    program: &Path,
+) -> Result<OnDemandUpload, StudyError> {
     let lab = Lab::start(preset, seed).map_err(|cause| StudyError::Lab { cause })?;
-    let server = Server::start(&lab, Node::Server)?;
+    let server = MeterServer::start(&lab, Node::Server)?;
     let time = match carry(&lab, server.address, way, program) {
         Ok(report) => time(report, way, preset.rtt()),
         Err(error) => Err(error.to_string()),
@@ -69,14 +74,14 @@ fn run(preset: &Preset, way: &Way, seed: u64, program: &Path) -> Result<Crossing
     let allocation = allocation_picture(&record, lab.origin());
     let (seconds, failure) =
         time.map_or_else(|error| (None, Some(error)), |time| (Some(time), None));
-    Ok(Crossing { way: way.clone(), seconds, failure, allocation })
+    Ok(OnDemandUpload { way: way.clone(), seconds, failure, allocation })
 }
 
 /// Runs the upload, through a pair of its own if that is its way.
 fn carry(
     lab: &Lab,
     server: SocketAddr,
-    way: &Way,
+    way: &TrafficPath,
     program: &Path,
 ) -> Result<BulkReport, StudyError> {
     let key = meter::fresh_key().map_err(|cause| StudyError::Random { cause })?;
@@ -84,9 +89,9 @@ fn carry(
         directions: Directions::Upload,
         congestion_control: way.congestion_control().cloned(),
         limit: Some(LIMIT),
-        ..BulkOptions::new(server, Amount::Bytes(UPLOAD), key)
+        ..BulkOptions::new(server, FlowAmount::Bytes(UPLOAD), key)
     };
-    Pair::around(lab, way, program, || {
+    GatewayPair::run_with_pair(lab, way, program, || {
         // Only now, so that the picture begins with the upload and not with the pair's set-up.
         lab.record_return();
         lab.node(Node::Client).run(|| {
@@ -98,16 +103,16 @@ fn carry(
 }
 
 /// Returns the time of a complete upload in seconds, or the failure.
-fn time(report: BulkReport, way: &Way, rtt: Duration) -> Result<f64, String> {
+fn time(report: BulkReport, way: &TrafficPath, rtt: Duration) -> Result<f64, String> {
     let (seconds, moved) = (report.total.as_secs_f64(), report.moved_bytes);
-    match Report::Bulk(report).failure(way, rtt) {
+    match TaskReport::Bulk(report).failure(way, rtt) {
         Some(failure) => Err(failure),
         None if moved < UPLOAD.get() => Err(format!("not finished in {} s", LIMIT.as_secs())),
         None => Ok(seconds),
     }
 }
 
-impl Crossing {
+impl OnDemandUpload {
     /// Returns the time in words: `8.1 s with skyhop`.
     pub(crate) fn in_short(&self) -> String {
         match (self.seconds, &self.failure) {
@@ -120,7 +125,7 @@ impl Crossing {
 }
 
 /// Returns all times in a sentence.
-pub(crate) fn in_short(crossings: &[Crossing]) -> String {
-    let each: Vec<_> = crossings.iter().map(Crossing::in_short).collect();
+pub(crate) fn in_short(crossings: &[OnDemandUpload]) -> String {
+    let each: Vec<_> = crossings.iter().map(OnDemandUpload::in_short).collect();
     format!("Upload of {UPLOAD} with capacity on demand ({PRESET}): {}.", each.join(", "))
 }

@@ -1,17 +1,19 @@
 //! The page of a study: one self-contained HTML file.
 
-use report::{Axis, Bar, BarGroup, Colour, Graph, Page, Picture, Series, bars};
-use stats::Spread;
+use report::{
+    Axis, BarGroup, Graph, GraphSeries, HtmlPage, SeriesColour, SvgPicture, TimeBar, bars,
+};
+use stats::SampleSpread;
 
-use crate::entry::{Entry, Record};
-use crate::figures::Figures;
+use crate::entry::{MeasurementEntry, MeasurementRecord};
+use crate::figures::TaskFigures;
 use crate::on_demand;
-use crate::plan::{DOWNLOAD, REQUESTS, Task, Way};
+use crate::plan::{DOWNLOAD, REQUESTS, Task, TrafficPath};
 use crate::results::Results;
 use crate::summary;
 
 /// Colours of plain TCP's congestion controls.
-const PLAIN: [Colour; 3] = [Colour::Orange, Colour::Green, Colour::Purple];
+const PLAIN: [SeriesColour; 3] = [SeriesColour::Orange, SeriesColour::Green, SeriesColour::Purple];
 
 impl Results {
     /// Returns the page with tables and graphs, as one HTML file.
@@ -26,7 +28,7 @@ impl Results {
 }
 
 fn html(results: &Results) -> String {
-    let mut page = Page::new("skyhop demo", "A satellite link, with and without skyhop");
+    let mut page = HtmlPage::new("skyhop demo", "A satellite link, with and without skyhop");
     head(&mut page, results);
     page.figure(
         "Time to finish",
@@ -44,7 +46,7 @@ fn html(results: &Results) -> String {
     page.into_html()
 }
 
-fn head(page: &mut Page, results: &Results) {
+fn head(page: &mut HtmlPage, results: &Results) {
     page.paragraph(&results.setting.link);
     if let Some(why) = &results.setting.simulated {
         let text = format!(
@@ -65,7 +67,7 @@ fn in_short(results: &Results, task: Task) -> String {
     format!("{}: {}.", task.short(), each.join(", "))
 }
 
-fn way_in_short(results: &Results, task: Task, way: &Way) -> String {
+fn way_in_short(results: &Results, task: Task, way: &TrafficPath) -> String {
     let figures = figures(results, task, way);
     match (median_seconds(&figures), figures.iter().find(|it| !it.complete)) {
         (None, _) => format!("{way} failed"),
@@ -75,10 +77,10 @@ fn way_in_short(results: &Results, task: Task, way: &Way) -> String {
 }
 
 /// Draws the times of all tasks and ways as bars.
-fn times(results: &Results) -> Picture {
-    let bar = |task: Task, way: &Way| {
+fn times(results: &Results) -> SvgPicture {
+    let bar = |task: Task, way: &TrafficPath| {
         let figures = figures(results, task, way);
-        Bar {
+        TimeBar {
             name: way.to_string(),
             colour: colour(results, way),
             seconds: median_seconds(&figures),
@@ -93,7 +95,7 @@ fn times(results: &Results) -> Picture {
     bars("Time to finish, for each task and way", &groups)
 }
 
-fn over_time(page: &mut Page, results: &Results) {
+fn over_time(page: &mut HtmlPage, results: &Results) {
     let mut records = first_round(results, Task::Download).peekable();
     if records.peek().is_none() {
         return;
@@ -109,7 +111,7 @@ fn over_time(page: &mut Page, results: &Results) {
     }
     let best =
         vec![(0.0, 0.0), (limit.rtt.as_secs_f64(), 0.0), (limit.seconds(DOWNLOAD.get()), mb)];
-    graph.add(Series::dashed("maximum that the link can carry", Colour::Grey, best));
+    graph.add(GraphSeries::dashed("maximum that the link can carry", SeriesColour::Grey, best));
     page.figure(
         &of_first_round(results, "The download, second by second"),
         &graph.picture(),
@@ -119,7 +121,7 @@ fn over_time(page: &mut Page, results: &Results) {
     );
 }
 
-fn distribution(page: &mut Page, results: &Results) {
+fn distribution(page: &mut HtmlPage, results: &Results) {
     let mut records = first_round(results, Task::Requests).peekable();
     if records.peek().is_none() {
         return;
@@ -142,7 +144,7 @@ fn distribution(page: &mut Page, results: &Results) {
 }
 
 /// Adds pictures of the slots that a terminal was granted, by each way.
-fn granted(page: &mut Page, results: &Results) {
+fn granted(page: &mut HtmlPage, results: &Results) {
     if results.on_demand.is_empty() {
         return;
     }
@@ -179,8 +181,8 @@ fn steps(seconds: &[f64]) -> Vec<(f64, f64)> {
     points
 }
 
-fn tables(page: &mut Page, results: &Results) {
-    let entries: Vec<&Entry> = results.entries();
+fn tables(page: &mut HtmlPage, results: &Results) {
+    let entries: Vec<&MeasurementEntry> = results.entries();
     let source = results.source(&entries);
     page.heading("All figures");
     for &task in &results.plan.tasks {
@@ -195,7 +197,7 @@ fn tables(page: &mut Page, results: &Results) {
     );
 }
 
-fn setting(page: &mut Page, results: &Results) {
+fn setting(page: &mut HtmlPage, results: &Results) {
     let setting = &results.setting;
     let how = match &setting.simulated {
         Some(_) => "models in virtual time, exactly repeatable",
@@ -230,32 +232,33 @@ fn of_first_round(results: &Results, title: &str) -> String {
     }
 }
 
-fn line(results: &Results, way: &Way, points: Vec<(f64, f64)>) -> Series {
-    Series::line(way.to_string(), colour(results, way), points)
+fn line(results: &Results, way: &TrafficPath, points: Vec<(f64, f64)>) -> GraphSeries {
+    GraphSeries::line(way.to_string(), colour(results, way), points)
 }
 
-fn colour(results: &Results, way: &Way) -> Colour {
+fn colour(results: &Results, way: &TrafficPath) -> SeriesColour {
     let index = results.plan.ways.iter().position(|each| each == way).unwrap_or_default();
     match way {
-        Way::Pair => Colour::Blue,
-        Way::Plain { .. } => PLAIN[index % PLAIN.len()],
+        TrafficPath::Pair => SeriesColour::Blue,
+        TrafficPath::Plain { .. } => PLAIN[index % PLAIN.len()],
     }
 }
 
 /// Returns the first-round records of a task, the pair first.
-fn first_round(results: &Results, task: Task) -> impl Iterator<Item = &Record> {
-    let wanted = move |record: &&Record| record.entry.task == task && record.entry.round == 0;
+fn first_round(results: &Results, task: Task) -> impl Iterator<Item = &MeasurementRecord> {
+    let wanted =
+        move |record: &&MeasurementRecord| record.entry.task == task && record.entry.round == 0;
     results.records.iter().filter(wanted).filter(|record| record.entry.figures.is_some())
 }
 
-fn figures(results: &Results, task: Task, way: &Way) -> Vec<Figures> {
+fn figures(results: &Results, task: Task, way: &TrafficPath) -> Vec<TaskFigures> {
     let entries = results.records.iter().map(|record| &record.entry);
     let wanted = entries.filter(|entry| entry.task == task && entry.way == *way);
     wanted.filter_map(|entry| entry.figures).collect()
 }
 
-fn median_seconds(figures: &[Figures]) -> Option<f64> {
-    Some(Spread::of(figures.iter().map(|it| it.seconds))?.median)
+fn median_seconds(figures: &[TaskFigures]) -> Option<f64> {
+    Some(SampleSpread::of(figures.iter().map(|it| it.seconds))?.median)
 }
 
 #[cfg(test)]

@@ -14,14 +14,14 @@ use std::time::Duration;
 use gateway::keys::{KeyError, PrivateKey, format_public_key};
 use lab::{HOP_DEVICE, LAN_DEVICE, Lab, LinkSpec, Node, Preset, Site};
 use link::TrafficClass;
-use link::dama::Category;
+use link::dama::CapacityKind;
 use sim::World;
 use thiserror::Error;
 use units::{BitRate, ByteCount, format_duration};
 
-use self::child::Gateway;
+use self::child::GatewayProcess;
 use self::modem::{MODEM, Modems};
-use crate::plan::Way;
+use crate::plan::TrafficPath;
 
 /// UDP port of the hub.
 const PORT: u16 = 5900;
@@ -74,7 +74,7 @@ pub enum PairError {
 
 /// The way in which a pair carries TCP connections.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Carry {
+pub enum CarriageMode {
     /// The pair splits connections.
     Streams,
     /// The pair carries the packets through its tunnel, with SLACP under IP.
@@ -95,7 +95,7 @@ pub enum Carry {
     },
 }
 
-impl Carry {
+impl CarriageMode {
     /// Returns the policy section of a terminal's configuration.
     fn policy(self) -> &'static str {
         match self {
@@ -128,36 +128,36 @@ impl Carry {
 }
 
 /// A hub and a terminal (in a star, all terminals) in service.
-pub struct Pair {
-    hub: Gateway,
-    terminals: Vec<Gateway>,
+pub struct GatewayPair {
+    hub: GatewayProcess,
+    terminals: Vec<GatewayProcess>,
     /// The host and the configuration of each terminal.
     places: Vec<(Node, String)>,
     /// Kept until the gateways have stopped.
     _modems: Option<Modems>,
 }
 
-impl Pair {
+impl GatewayPair {
     /// Starts all gateways with fresh keys and waits until they split connections. `program` is
     /// skyhop's own.
     ///
     /// # Errors
     /// If a gateway cannot be started or fails.
     pub fn start(lab: &Lab, preset: &Preset, program: &Path) -> Result<Self, PairError> {
-        Self::carrying(Carry::Streams, lab, preset, program)
+        Self::start_with_mode(CarriageMode::Streams, lab, preset, program)
     }
 
     /// Like [`Self::start`], for gateways that carry connections in this way.
     ///
     /// # Errors
     /// If a gateway cannot be started or fails.
-    pub fn carrying(
-        carry: Carry,
+    pub fn start_with_mode(
+        carry: CarriageMode,
         lab: &Lab,
         preset: &Preset,
         program: &Path,
     ) -> Result<Self, PairError> {
-        if matches!(carry, Carry::CachedAtHub { .. }) {
+        if matches!(carry, CarriageMode::CachedAtHub { .. }) {
             return Self::at_hub(carry, lab, preset, program);
         }
         let hub_key = PrivateKey::generate()?;
@@ -183,7 +183,12 @@ impl Pair {
     }
 
     /// Starts both gateways on the hub's host.
-    fn at_hub(carry: Carry, lab: &Lab, preset: &Preset, program: &Path) -> Result<Self, PairError> {
+    fn at_hub(
+        carry: CarriageMode,
+        lab: &Lab,
+        preset: &Preset,
+        program: &Path,
+    ) -> Result<Self, PairError> {
         let [hub_key, key] = [PrivateKey::generate()?, PrivateKey::generate()?];
         let public = format_public_key(&key.public());
         let [hub_http, http] = carry.http();
@@ -235,13 +240,13 @@ impl Pair {
     ///
     /// # Errors
     /// If a terminal cannot be ended or started.
-    pub(crate) fn forget(
+    pub(crate) fn replace_terminals(
         &mut self,
         lab: &Lab,
         preset: &Preset,
         program: &Path,
     ) -> Result<(), PairError> {
-        std::mem::take(&mut self.terminals).into_iter().try_for_each(Gateway::stop)?;
+        std::mem::take(&mut self.terminals).into_iter().try_for_each(GatewayProcess::stop)?;
         self.start_terminals(lab, preset, program)
     }
 
@@ -249,15 +254,15 @@ impl Pair {
     ///
     /// # Errors
     /// If a gateway cannot be started or fails.
-    pub(crate) fn around<T>(
+    pub(crate) fn run_with_pair<T>(
         lab: &Lab,
-        way: &Way,
+        way: &TrafficPath,
         program: &Path,
         work: impl FnOnce() -> T,
     ) -> Result<T, PairError> {
         let mut pair = match way {
-            Way::Pair => Some(Self::start(lab, lab.preset(), program)?),
-            Way::Plain { .. } => None,
+            TrafficPath::Pair => Some(Self::start(lab, lab.preset(), program)?),
+            TrafficPath::Plain { .. } => None,
         };
         let done = work();
         if let Some(pair) = &mut pair {
@@ -272,7 +277,7 @@ impl Pair {
     /// # Errors
     /// If one has failed, with its stderr.
     pub fn check(&mut self) -> Result<(), PairError> {
-        self.terminals.iter_mut().try_for_each(Gateway::check)?;
+        self.terminals.iter_mut().try_for_each(GatewayProcess::check)?;
         self.hub.check()
     }
 
@@ -281,7 +286,7 @@ impl Pair {
     /// # Errors
     /// If one fails, with its stderr.
     pub fn stop(self) -> Result<(), PairError> {
-        self.terminals.into_iter().try_for_each(Gateway::stop)?;
+        self.terminals.into_iter().try_for_each(GatewayProcess::stop)?;
         self.hub.stop()
     }
 
@@ -290,7 +295,7 @@ impl Pair {
     ///
     /// # Errors
     /// If waiting for the command fails.
-    pub fn attend(
+    pub fn run_until_exit(
         mut self,
         mut command: Child,
         tell: impl Fn(&PairError),
@@ -328,11 +333,11 @@ fn start(
     node: Node,
     (program, role): (&Path, &str),
     config: &str,
-) -> Result<Gateway, PairError> {
+) -> Result<GatewayProcess, PairError> {
     let mut command = lab.command(node, program);
     // Its log is shown only on failure, when nothing below a warning helps.
     command.args([role, "/dev/stdin"]).env("SKYHOP_LOG", "warn");
-    Gateway::start(node.to_string(), command, config)
+    GatewayProcess::start(node.to_string(), command, config)
 }
 
 /// Returns the configuration line for the control socket: the place where `skyhop status` in the
@@ -392,7 +397,7 @@ fn terminal_config(
 /// for voice.
 fn voice_class(preset: &Preset) -> Option<String> {
     let terminal = &preset.dama.as_ref()?.terminal;
-    (terminal.categories.of(TrafficClass::Voice) == Category::Cra).then(|| {
+    (terminal.categories.of(TrafficClass::Voice) == CapacityKind::Cra).then(|| {
         format!(
             "[[class]]\nname = \"voice\"\ndscp = [\"EF\", \"VA\", \"CS5\"]\nguaranteed = \"{}\"\n\
              channel = \"none\"\nmark = \"EF\"\n",

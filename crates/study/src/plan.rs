@@ -51,7 +51,7 @@ pub enum Task {
 
 /// The data that a task moves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Work {
+pub enum TaskWork {
     /// This many bytes in one flow.
     Flow(ByteCount),
     /// Objects or replies, each requested once an earlier one is complete.
@@ -71,22 +71,24 @@ impl Task {
         [Self::Download, Self::Page, Self::PageKeepAlive, Self::Requests, Self::Upload];
 
     /// Returns the data that the task moves.
-    pub fn work(self) -> Work {
+    pub fn work(self) -> TaskWork {
         match self {
-            Self::Download => Work::Flow(DOWNLOAD),
-            Self::Upload => Work::Flow(UPLOAD),
+            Self::Download => TaskWork::Flow(DOWNLOAD),
+            Self::Upload => TaskWork::Flow(UPLOAD),
             Self::Page | Self::PageKeepAlive => {
-                Work::Pieces { count: OBJECTS, size: OBJECT, at_a_time: PAGE_CONNECTIONS }
+                TaskWork::Pieces { count: OBJECTS, size: OBJECT, at_a_time: PAGE_CONNECTIONS }
             }
-            Self::Requests => Work::Pieces { count: REQUESTS, size: REPLY, at_a_time: CONNECTIONS },
+            Self::Requests => {
+                TaskWork::Pieces { count: REQUESTS, size: REPLY, at_a_time: CONNECTIONS }
+            }
         }
     }
 
     /// Returns the final value of the progress counter: bytes, objects or replies.
     pub fn total(self) -> u64 {
         match self.work() {
-            Work::Flow(bytes) => bytes.get(),
-            Work::Pieces { count, .. } => count.into(),
+            TaskWork::Flow(bytes) => bytes.get(),
+            TaskWork::Pieces { count, .. } => count.into(),
         }
     }
 
@@ -113,7 +115,7 @@ impl Task {
     /// the link leave the machine idle and can share it; tasks that fill the link get the machine
     /// to themselves.
     pub fn is_shared(self) -> bool {
-        matches!(self.work(), Work::Pieces { .. })
+        matches!(self.work(), TaskWork::Pieces { .. })
     }
 
     /// Returns the time for the task over all ways. All tasks together: 116 s.
@@ -146,7 +148,7 @@ impl fmt::Display for Task {
 
 /// The path of the traffic across the link.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Way {
+pub enum TrafficPath {
     /// As plain TCP of the end hosts, with this congestion control.
     Plain {
         /// Congestion control of the end hosts.
@@ -158,7 +160,7 @@ pub enum Way {
     Pair,
 }
 
-impl Way {
+impl TrafficPath {
     /// Returns all ways in the order of the table, on a machine with this default congestion
     /// control.
     pub fn all(default: Option<&CongestionControl>) -> Vec<Self> {
@@ -179,7 +181,7 @@ impl Way {
     }
 }
 
-impl fmt::Display for Way {
+impl fmt::Display for TrafficPath {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Plain { name, is_default } => {
@@ -191,7 +193,7 @@ impl fmt::Display for Way {
     }
 }
 
-impl Serialize for Way {
+impl Serialize for TrafficPath {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match self {
             Self::Plain { name, .. } => serializer.serialize_str(name.as_str()),
@@ -203,18 +205,18 @@ impl Serialize for Way {
 /// The plan of a study: everything once per round. All ways of a task run back to back or
 /// concurrently, so that changes in the machine's load affect them alike.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Plan {
+pub struct DemoPlan {
     /// Number of rounds; each runs everything once.
     pub rounds: u32,
     /// The tasks, in the order they run.
     pub tasks: Vec<Task>,
     /// Ways, in the order of the table.
-    pub ways: Vec<Way>,
+    pub ways: Vec<TrafficPath>,
 }
 
-impl Plan {
+impl DemoPlan {
     /// Plans only the tasks in `only`, or all if it is empty.
-    pub fn new(rounds: u32, only: &[Task], ways: Vec<Way>) -> Self {
+    pub fn new(rounds: u32, only: &[Task], ways: Vec<TrafficPath>) -> Self {
         let wanted = |task: &Task| only.is_empty() || only.contains(task);
         Self { rounds, tasks: Task::ALL.into_iter().filter(wanted).collect(), ways }
     }
@@ -226,7 +228,7 @@ impl Plan {
 
     /// Returns the ways of a task; those of one group run concurrently. The way likely to finish
     /// first goes first, because the others share the time it leaves.
-    pub fn groups(&self, task: Task) -> Vec<Vec<&Way>> {
+    pub fn groups(&self, task: Task) -> Vec<Vec<&TrafficPath>> {
         let ways = self.ways.iter().rev();
         if task.is_shared() { vec![ways.collect()] } else { ways.map(|way| vec![way]).collect() }
     }
@@ -249,23 +251,23 @@ impl Plan {
 mod tests {
     use super::*;
 
-    fn ways() -> Vec<Way> {
-        Way::all(None)
+    fn ways() -> Vec<TrafficPath> {
+        TrafficPath::all(None)
     }
 
     #[test]
     fn only_restricts_and_keeps_the_order() {
-        let plan = Plan::new(2, &[Task::Requests, Task::Download], ways());
+        let plan = DemoPlan::new(2, &[Task::Requests, Task::Download], ways());
         assert_eq!(plan.tasks, [Task::Download, Task::Requests]);
         assert_eq!(plan.measurements(), 12);
-        assert_eq!(Plan::new(1, &[], ways()).tasks, Task::ALL);
+        assert_eq!(DemoPlan::new(1, &[], ways()).tasks, Task::ALL);
     }
 
     #[test]
     fn names_as_the_table_shows_them() {
         let names = |default: &str| -> Vec<String> {
             let default = default.parse().unwrap();
-            Way::all(Some(&default)).iter().map(ToString::to_string).collect()
+            TrafficPath::all(Some(&default)).iter().map(ToString::to_string).collect()
         };
         assert_eq!(names("bbr"), ["plain CUBIC", "plain BBR (default)", "skyhop"]);
         assert_eq!(names("reno"), ["plain RENO (default)", "plain CUBIC", "plain BBR", "skyhop"]);
@@ -283,7 +285,7 @@ mod tests {
     fn a_round_ends_in_time() {
         for hopeless in [0.0, 0.3, 1.0] {
             let default = "reno".parse().unwrap();
-            let plan = Plan::new(1, &[], Way::all(Some(&default)));
+            let plan = DemoPlan::new(1, &[], TrafficPath::all(Some(&default)));
             let mut elapsed = Duration::ZERO;
             for &task in &plan.tasks {
                 let groups = plan.groups(task);
@@ -299,7 +301,7 @@ mod tests {
 
     #[test]
     fn what_the_first_leave_is_for_the_last() {
-        let plan = Plan::new(1, &[Task::Download], ways());
+        let plan = DemoPlan::new(1, &[Task::Download], ways());
         let after = |seconds, after| {
             plan.allowance(Task::Download, Duration::from_secs(seconds), after).as_secs_f64()
         };

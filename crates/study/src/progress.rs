@@ -3,43 +3,43 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-use meter::Progress;
+use meter::ProgressCounter;
 
-use crate::entry::{Entry, Trail};
-use crate::plan::{Task, Way};
+use crate::entry::{MeasurementEntry, Trail};
+use crate::plan::{Task, TrafficPath};
 
 /// Polling interval of the progress counters.
-const LOOK: Duration = Duration::from_millis(50);
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Shows the progress of a study.
-pub trait Display: Sync {
+pub trait ProgressDisplay: Sync {
     /// The study begins: its title, and the number of measurements.
     fn start(&mut self, title: &str, measurements: usize);
 
     /// A measurement begins, which may take up to `limit`. It ends when the bar is dropped.
-    fn begin(&self, task: Task, way: &Way, limit: Duration) -> Box<dyn Bar>;
+    fn begin(&self, task: Task, way: &TrafficPath, limit: Duration) -> Box<dyn ProgressBar>;
 
     /// A measurement has ended. Simulated ones do not begin: they take no time.
-    fn done(&mut self, entry: &Entry);
+    fn done(&mut self, entry: &MeasurementEntry);
 }
 
 /// Shows the progress of one measurement.
-pub trait Bar {
+pub trait ProgressBar {
     /// Sets the number of bytes, objects or replies that have arrived.
     fn set(&self, count: u64);
 }
 
 /// Runs `work` in another thread while showing and recording `progress`.
 pub(crate) fn watched<T: Send>(
-    bar: &dyn Bar,
-    progress: &Progress,
+    bar: &dyn ProgressBar,
+    progress: &ProgressCounter,
     work: impl FnOnce() -> T + Send,
 ) -> (T, Trail) {
     let (start, mut trail) = (Instant::now(), vec![(0.0, 0)]);
     let done = thread::scope(|scope| {
         let worker = scope.spawn(work);
         while !worker.is_finished() {
-            thread::park_timeout(LOOK);
+            thread::park_timeout(POLL_INTERVAL);
             let count = progress.get();
             bar.set(count);
             note(&mut trail, start.elapsed().as_secs_f64(), count);

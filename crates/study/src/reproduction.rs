@@ -4,17 +4,19 @@
 mod page;
 mod plot;
 
-use report::{Column, Csv, Table};
+use report::{CsvText, TableColumn, TextTable};
 use scenario::{Documents, Publication, Published};
 use serde_json::{Map, Value};
 
-use crate::verdict::{self, Comparison, NoMetric, Runs, Score, ValueBeside, Verdict};
+use crate::verdict::{
+    self, CaseRunMetrics, NoMetric, PublishedComparison, Score, ValueBeside, Verdict,
+};
 
 pub use page::page;
 
 /// Published results beside the runs of their scenario.
 #[derive(Debug)]
-pub struct Entry<'a> {
+pub struct ReproductionEntry<'a> {
     /// The scenario's name, or that of the results if there is no scenario.
     pub name: String,
     /// Number of seeds of the case that has most; 0 if the scenario was not run.
@@ -22,15 +24,19 @@ pub struct Entry<'a> {
     /// The published results.
     pub published: &'a Published,
     /// The comparison with our runs.
-    pub comparison: Comparison<'a>,
+    pub comparison: PublishedComparison<'a>,
 }
 
-impl<'a> Entry<'a> {
+impl<'a> ReproductionEntry<'a> {
     /// Compares published results with the runs of their scenario.
     ///
     /// # Errors
     /// If a published result is about a metric that its case does not have.
-    pub fn new(name: String, published: &'a Published, runs: &Runs<'_>) -> Result<Self, NoMetric> {
+    pub fn new(
+        name: String,
+        published: &'a Published,
+        runs: &CaseRunMetrics<'_>,
+    ) -> Result<Self, NoMetric> {
         let comparison = verdict::compare(published, runs)?;
         Ok(Self { name, seeds: runs.seeds(), published, comparison })
     }
@@ -43,7 +49,7 @@ impl<'a> Entry<'a> {
 
 /// Returns one entry as plain text: our values beside the published ones, then its statements.
 /// Results about cases that were not run are only counted.
-pub fn text(entry: &Entry<'_>, documents: &Documents) -> String {
+pub fn text(entry: &ReproductionEntry<'_>, documents: &Documents) -> String {
     let document = documents.find(&entry.published.document);
     let title = document.map_or(&entry.published.document, |document| &document.title);
     let mut text = format!("{}\n  {title}\n", entry.name);
@@ -55,12 +61,12 @@ pub fn text(entry: &Entry<'_>, documents: &Documents) -> String {
 }
 
 /// The entries of one document.
-struct Part<'a, 'e> {
+struct DocumentPart<'a, 'e> {
     document: &'a Publication,
-    entries: Vec<&'e Entry<'a>>,
+    entries: Vec<&'e ReproductionEntry<'a>>,
 }
 
-impl Part<'_, '_> {
+impl DocumentPart<'_, '_> {
     fn score(&self) -> Score {
         let mut score = Score::default();
         self.entries.iter().for_each(|entry| score += entry.comparison.score());
@@ -78,16 +84,19 @@ impl Part<'_, '_> {
     }
 }
 
-fn parts<'a, 'e>(entries: &'e [Entry<'a>], documents: &'a Documents) -> Vec<Part<'a, 'e>> {
+fn by_document<'a, 'e>(
+    entries: &'e [ReproductionEntry<'a>],
+    documents: &'a Documents,
+) -> Vec<DocumentPart<'a, 'e>> {
     let of = |document: &'a Publication| {
         let own = entries.iter().filter(|entry| entry.published.document == document.name);
-        Part { document, entries: own.collect() }
+        DocumentPart { document, entries: own.collect() }
     };
     documents.document.iter().map(of).filter(|part| !part.entries.is_empty()).collect()
 }
 
 /// Returns a table of the number of reproduced results of each document.
-pub fn summary(entries: &[Entry<'_>], documents: &Documents) -> Table {
+pub fn summary(entries: &[ReproductionEntry<'_>], documents: &Documents) -> TextTable {
     let numbers = [
         "values",
         "statements",
@@ -101,8 +110,8 @@ pub fn summary(entries: &[Entry<'_>], documents: &Documents) -> Table {
         "lost values",
         "lost curves",
     ];
-    let columns = numbers.map(Column::right);
-    let mut table = Table::new([Column::left("document")].into_iter().chain(columns));
+    let columns = numbers.map(TableColumn::right);
+    let mut table = TextTable::new([TableColumn::left("document")].into_iter().chain(columns));
     let mut row = |name: String, score: Score, inputs: usize, (curves, values): (usize, u32)| {
         let due = score.scored() + score.not_run;
         let share = if due == 0 { 0.0 } else { 100.0 * score.agree() as f64 / due as f64 };
@@ -121,7 +130,7 @@ pub fn summary(entries: &[Entry<'_>], documents: &Documents) -> Table {
         ];
         table.row([name].into_iter().chain(numbers));
     };
-    let parts = parts(entries, documents);
+    let parts = by_document(entries, documents);
     let (mut total, mut inputs, mut lost) = (Score::default(), 0, (0, 0));
     for part in &parts {
         let (score, own) = (part.score(), part.lost());
@@ -135,7 +144,7 @@ pub fn summary(entries: &[Entry<'_>], documents: &Documents) -> Table {
 }
 
 /// Returns the whole report as Markdown. `command` is shown as the way to make it again.
-pub fn markdown(entries: &[Entry<'_>], documents: &Documents, command: &str) -> String {
+pub fn markdown(entries: &[ReproductionEntry<'_>], documents: &Documents, command: &str) -> String {
     let mut text = format!(
         "# What is reproduced\n\n\
          `{command}` writes this page from the results of `skyhop study run all`. A value is\n\
@@ -146,7 +155,7 @@ pub fn markdown(entries: &[Entry<'_>], documents: &Documents, command: &str) -> 
          [explains](published.md#results-files) the columns.\n\n{}",
         summary(entries, documents).markdown(),
     );
-    for part in parts(entries, documents) {
+    for part in by_document(entries, documents) {
         text += &format!("\n## {}: {}\n", part.document.by, part.document.title);
         text += &errata(part.document);
         for entry in &part.entries {
@@ -161,14 +170,14 @@ fn errata(document: &Publication) -> String {
     if document.erratum.is_empty() {
         return String::new();
     }
-    let mut table = Table::new(["where", "says", "error"].map(Column::left));
+    let mut table = TextTable::new(["where", "says", "error"].map(TableColumn::left));
     for erratum in &document.erratum {
         table.row([&erratum.place, &erratum.words, &erratum.because].map(String::as_str));
     }
     format!("\nErrors of the document:\n\n{}", table.markdown())
 }
 
-fn section(entry: &Entry<'_>) -> String {
+fn section(entry: &ReproductionEntry<'_>) -> String {
     let published = entry.published;
     let mut text = format!("\n### {}: {}\n\n", entry.name, published.title);
     if entry.seeds > 0 {
@@ -193,9 +202,10 @@ fn section(entry: &Entry<'_>) -> String {
 }
 
 /// Returns a table of the conditions of the experiment.
-fn conditions(published: &Published) -> Table {
-    let columns = [Column::left("where"), Column::left("input"), Column::left("values")];
-    let mut table = Table::new(columns);
+fn conditions(published: &Published) -> TextTable {
+    let columns =
+        [TableColumn::left("where"), TableColumn::left("input"), TableColumn::left("values")];
+    let mut table = TextTable::new(columns);
     for input in &published.input {
         let value = |point: &scenario::Condition| match point.name.as_str() {
             "" => report::four_digits(point.value),
@@ -217,9 +227,10 @@ fn conditions(published: &Published) -> Table {
 }
 
 /// Returns a table of the values and curves that the document's text has lost.
-fn losses(published: &Published) -> Table {
-    let columns = [Column::left("where"), Column::left("lost"), Column::right("values")];
-    let mut table = Table::new(columns);
+fn losses(published: &Published) -> TextTable {
+    let columns =
+        [TableColumn::left("where"), TableColumn::left("lost"), TableColumn::right("values")];
+    let mut table = TextTable::new(columns);
     for lost in &published.lost {
         let values = if lost.values == 0 { "curves".to_owned() } else { lost.values.to_string() };
         table.row([lost.place.clone(), lost.what.clone(), values]);
@@ -249,14 +260,14 @@ const FIELDS: [&str; 15] = [
 const NUMBERS: [&str; 7] = ["published", "to", "ours", "low", "high", "seeds", "tolerance"];
 
 /// Returns CSV: a line for each published value and each pair of a statement.
-pub fn csv(entries: &[Entry<'_>]) -> String {
-    let mut csv = Csv::new(&FIELDS);
+pub fn csv(entries: &[ReproductionEntry<'_>]) -> String {
+    let mut csv = CsvText::new(&FIELDS);
     rows(entries).for_each(|row| csv.row(row));
     csv.into_text()
 }
 
 /// Returns the lines of [`csv`] as a JSON list of objects; unknown fields are `null`.
-pub fn json(entries: &[Entry<'_>]) -> String {
+pub fn json(entries: &[ReproductionEntry<'_>]) -> String {
     let value = |name: &str, text: Option<String>| match text {
         Some(text) if NUMBERS.contains(&name) => text.parse::<f64>().ok().into(),
         text => Value::from(text),
@@ -268,7 +279,7 @@ pub fn json(entries: &[Entry<'_>]) -> String {
     format!("{:#}\n", Value::from_iter(all))
 }
 
-fn rows(entries: &[Entry<'_>]) -> impl Iterator<Item = [Option<String>; 15]> {
+fn rows(entries: &[ReproductionEntry<'_>]) -> impl Iterator<Item = [Option<String>; 15]> {
     let mut rows = Vec::new();
     for entry in entries {
         for value in &entry.comparison.values {
@@ -301,7 +312,7 @@ fn rows(entries: &[Entry<'_>]) -> impl Iterator<Item = [Option<String>; 15]> {
     rows.into_iter()
 }
 
-fn value_fields(entry: &Entry<'_>, value: &ValueBeside<'_>) -> [Option<String>; 15] {
+fn value_fields(entry: &ReproductionEntry<'_>, value: &ValueBeside<'_>) -> [Option<String>; 15] {
     let ValueBeside { output, point, published, ours, verdict } = value;
     let number = |value: f64| Some(value.to_string());
     let word = match verdict {

@@ -2,34 +2,34 @@
 
 use serde::Serialize;
 
-use crate::entry::{Entry, Record};
-use crate::figures::Limit;
+use crate::entry::{MeasurementEntry, MeasurementRecord};
+use crate::figures::LinkLimit;
 use crate::machine::Machine;
-use crate::on_demand::{self, Crossing};
-use crate::plan::{Plan, Way};
-use crate::summary::{self, Source, Unavailable};
+use crate::on_demand::{self, OnDemandUpload};
+use crate::plan::{DemoPlan, TrafficPath};
+use crate::summary::{self, SummaryInput, Unavailable};
 
 /// All results of a study, with the conditions under which it ran.
 pub struct Results {
     /// The plan that was run.
-    pub plan: Plan,
+    pub plan: DemoPlan,
     /// The ways that were planned, including unavailable ones.
-    pub ways: Vec<Way>,
+    pub ways: Vec<TrafficPath>,
     /// The ways that this machine could not measure.
     pub unavailable: Vec<Unavailable>,
     /// Upper bounds, forward then return.
-    pub limits: [Limit; 2],
+    pub limits: [LinkLimit; 2],
     /// All records in the order they ran.
-    pub records: Vec<Record>,
+    pub records: Vec<MeasurementRecord>,
     /// The uploads with capacity on demand; empty if simulated, or if only some tasks ran.
-    pub on_demand: Vec<Crossing>,
+    pub on_demand: Vec<OnDemandUpload>,
     /// The conditions under which the study ran.
-    pub setting: Setting,
+    pub setting: RunConditions,
 }
 
 /// The conditions under which a study ran.
 #[derive(Debug, Clone, Serialize)]
-pub struct Setting {
+pub struct RunConditions {
     /// The link, in one line.
     pub link: String,
     /// The reason why it was simulated in virtual time; `None` if real packets were used.
@@ -46,7 +46,7 @@ pub struct Setting {
     pub command: String,
 }
 
-impl Setting {
+impl RunConditions {
     /// Returns the first line of every output.
     pub fn title(&self) -> String {
         match &self.simulated {
@@ -59,25 +59,25 @@ impl Setting {
 /// The contents of the `--json` file.
 #[derive(Serialize)]
 struct Json<'a> {
-    setting: &'a Setting,
+    setting: &'a RunConditions,
     limits_bits_per_second: [f64; 2],
     rtt_seconds: f64,
     unavailable: &'a [Unavailable],
-    records: &'a [Record],
-    on_demand: &'a [Crossing],
+    records: &'a [MeasurementRecord],
+    on_demand: &'a [OnDemandUpload],
 }
 
 impl Results {
     /// Returns the result of each measurement.
-    pub fn entries(&self) -> Vec<&Entry> {
+    pub fn entries(&self) -> Vec<&MeasurementEntry> {
         self.records.iter().map(|record| &record.entry).collect()
     }
 
     /// Returns the input of the tables.
-    pub fn source<'a>(&'a self, entries: &'a [&'a Entry]) -> Source<'a> {
+    pub fn source<'a>(&'a self, entries: &'a [&'a MeasurementEntry]) -> SummaryInput<'a> {
         let limits = [&self.limits[0], &self.limits[1]];
         let (tasks, ways) = (&self.plan.tasks, &self.ways);
-        Source { entries, tasks, ways, unavailable: &self.unavailable, limits }
+        SummaryInput { entries, tasks, ways, unavailable: &self.unavailable, limits }
     }
 
     /// Returns true if anything failed. Running out of time is not a failure.

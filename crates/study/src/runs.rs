@@ -10,25 +10,25 @@ mod rounds;
 use std::fmt::Write as _;
 use std::path::PathBuf;
 
-use report::{Column, Csv, Table, four_digits};
-use scenario::{Case, MetricName, Replications};
+use report::{CsvText, TableColumn, TextTable, four_digits};
+use scenario::{MetricName, Replications, ScenarioCase};
 use serde_json::json;
-use sim::Metric;
+use sim::MetricValue;
 use stats::median;
 
-pub use capture::{At, CaptureError};
+pub use capture::{CaptureError, CapturePoint};
 pub use graphs::file_name;
 pub use published::{CompareError, beside_published, published_json};
-pub use replicate::{Extras, Job, Outcome, ReplicateError, replicate};
-pub use rounds::{Progress, Replicated, replicate_as_declared};
+pub use replicate::{Extras, ReplicateError, RunJob, RunOutcome, replicate};
+pub use rounds::{ReplicatedRuns, RoundProgress, replicate_as_declared};
 
 /// A scenario file, as parsed.
 #[derive(Debug)]
-pub struct File {
+pub struct ScenarioFile {
     /// Path of the file, as given.
     pub path: PathBuf,
     /// The cases that are run.
-    pub cases: Vec<Case>,
+    pub cases: Vec<ScenarioCase>,
     /// Number of runs of each case, or a stop rule.
     pub replications: Replications,
     /// The metrics that its tables have; all if empty.
@@ -37,23 +37,23 @@ pub struct File {
 
 /// The figures of one run.
 #[derive(Debug, Clone, Copy)]
-pub struct Run<'a> {
+pub struct ScenarioRun<'a> {
     /// Index of the run's file.
     pub file: usize,
     /// The case that was run.
-    pub case: &'a Case,
+    pub case: &'a ScenarioCase,
     /// Seed that it was run with.
     pub seed: u64,
     /// The figures of this run.
-    pub metrics: &'a [Metric],
+    pub metrics: &'a [MetricValue],
 }
 
 /// Returns CSV: a line for each figure of each run.
-pub fn csv(files: &[File], runs: &[Run<'_>]) -> String {
-    let mut csv = Csv::new(&["file", "case", "seed", "of", "metric", "value"]);
+pub fn csv(files: &[ScenarioFile], runs: &[ScenarioRun<'_>]) -> String {
+    let mut csv = CsvText::new(&["file", "case", "seed", "of", "metric", "value"]);
     for run in runs {
         let file = files[run.file].path.display().to_string();
-        for Metric { of, name, value } in run.metrics {
+        for MetricValue { of, name, value } in run.metrics {
             let (case, seed) = (run.case.name.clone(), run.seed.to_string());
             let fields =
                 [file.clone(), case, seed, of.to_string(), name.to_string(), value.to_string()];
@@ -65,13 +65,15 @@ pub fn csv(files: &[File], runs: &[Run<'_>]) -> String {
 
 /// Returns JSON: a list of cases with their figures, and the value of each seed (`null` where a run
 /// has none).
-pub fn json(files: &[File], runs: &[Run<'_>]) -> String {
+pub fn json(files: &[ScenarioFile], runs: &[ScenarioRun<'_>]) -> String {
     let mut cases = Vec::new();
     for (file, case) in files.iter().flat_map(|file| file.cases.iter().map(move |it| (file, it))) {
         // By identity: cases of two files may have the same name.
-        let own: Vec<&Run<'_>> = runs.iter().filter(|run| core::ptr::eq(run.case, case)).collect();
-        let figure = |it: &Metric| {
-            let value = |run: &&Run<'_>| sim::figure(&[run.metrics], &it.of, &it.name);
+        let own: Vec<&ScenarioRun<'_>> =
+            runs.iter().filter(|run| core::ptr::eq(run.case, case)).collect();
+        let figure = |it: &MetricValue| {
+            let value =
+                |run: &&ScenarioRun<'_>| sim::median_of_runs(&[run.metrics], &it.of, &it.name);
             let values: Vec<Option<f64>> = own.iter().map(value).collect();
             json!({ "of": it.of, "metric": it.name, "values": values })
         };
@@ -89,7 +91,7 @@ pub fn json(files: &[File], runs: &[Run<'_>]) -> String {
 }
 
 /// Returns a table for each case: its figures, and their range if there are several runs.
-pub fn text(files: &[File], runs: &[Run<'_>]) -> String {
+pub fn text(files: &[ScenarioFile], runs: &[ScenarioRun<'_>]) -> String {
     let mut text = String::new();
     for (file, case) in files.iter().flat_map(|file| file.cases.iter().map(move |it| (file, it))) {
         let of_case = runs.iter().filter(|run| core::ptr::eq(run.case, case));
@@ -103,8 +105,8 @@ pub fn text(files: &[File], runs: &[Run<'_>]) -> String {
 }
 
 /// Returns the metrics that some run has, once each, as they first occur.
-fn each_metric<'a>(runs: &[&'a [Metric]]) -> Vec<&'a Metric> {
-    let mut all: Vec<&Metric> = Vec::new();
+fn each_metric<'a>(runs: &[&'a [MetricValue]]) -> Vec<&'a MetricValue> {
+    let mut all: Vec<&MetricValue> = Vec::new();
     for metric in runs.iter().copied().flatten() {
         if !all.iter().any(|it| (&it.of, &it.name) == (&metric.of, &metric.name)) {
             all.push(metric);
@@ -115,19 +117,19 @@ fn each_metric<'a>(runs: &[&'a [Metric]]) -> Vec<&'a Metric> {
 
 /// Returns the table of one case: the wanted metrics, or all; the median, and if there are several
 /// runs the range, and the number that have the metric if not all do.
-fn figures(runs: &[&[Metric]], wanted: &[MetricName]) -> Table {
-    let mut table = Table::new([
-        Column::left("").at_least(14),
-        Column::left("").at_least(24),
-        Column::right("").at_least(14),
-        Column::left(""),
+fn figures(runs: &[&[MetricValue]], wanted: &[MetricName]) -> TextTable {
+    let mut table = TextTable::new([
+        TableColumn::left("").at_least(14),
+        TableColumn::left("").at_least(24),
+        TableColumn::right("").at_least(14),
+        TableColumn::left(""),
     ]);
-    let is_wanted = |metric: &&Metric| {
+    let is_wanted = |metric: &&MetricValue| {
         let mut all = wanted.iter();
         wanted.is_empty() || all.any(|it| it.of == metric.of && it.metric == metric.name)
     };
-    for Metric { of, name, .. } in each_metric(runs).into_iter().filter(is_wanted) {
-        let find = |run: &&[Metric]| {
+    for MetricValue { of, name, .. } in each_metric(runs).into_iter().filter(is_wanted) {
+        let find = |run: &&[MetricValue]| {
             run.iter().find(|metric| metric.of == *of && metric.name == *name).map(|it| it.value)
         };
         let values: Vec<f64> = runs.iter().filter_map(find).collect();

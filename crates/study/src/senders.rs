@@ -14,13 +14,13 @@ use meter::{CongestionControl, CongestionError};
 use tcp::Config;
 use tcp::cc::{ControllerSpec, FastRecovery};
 
-pub use table::{Comparison, Row};
+pub use table::{ControllerRow, SenderResults};
 pub use transfer::TransferError;
-use transfer::{Sender, Transfer};
+use transfer::{SenderTransfer, SendingTcp};
 
 /// A comparison of senders that is to be run.
 #[derive(Debug)]
-pub struct Senders {
+pub struct SenderComparison {
     /// The link that transfers cross.
     pub preset: Preset,
     /// The seed of the first run; each run has the next one.
@@ -30,7 +30,7 @@ pub struct Senders {
     /// The object that is transferred.
     pub object: TestObject,
     /// The congestion controls to compare.
-    pub controllers: Vec<Controllers>,
+    pub controllers: Vec<ControllerPair>,
     /// Further settings of our endpoint.
     pub options: Config,
     /// Write the packets of each transfer as pcapng, from both sides of the hop, into
@@ -40,12 +40,12 @@ pub struct Senders {
 
 /// A congestion control of ours, and the kernel's of the same name.
 #[derive(Debug, Clone)]
-pub struct Controllers {
+pub struct ControllerPair {
     ours: ControllerSpec,
     kernels: CongestionControl,
 }
 
-impl TryFrom<ControllerSpec> for Controllers {
+impl TryFrom<ControllerSpec> for ControllerPair {
     type Error = CongestionError;
 
     /// Ours may have options: `cubic:hystart=2011`.
@@ -55,7 +55,7 @@ impl TryFrom<ControllerSpec> for Controllers {
     }
 }
 
-impl Senders {
+impl SenderComparison {
     /// Returns the number of transfers in all runs.
     pub fn transfers(&self) -> u64 {
         u64::from(self.runs) * 2 * self.controllers.len() as u64
@@ -66,9 +66,12 @@ impl Senders {
     ///
     /// # Errors
     /// If a transfer fails.
-    pub fn compare(&self, mut begin: impl FnMut(u64, &str)) -> Result<Comparison, TransferError> {
-        let rows = self.controllers.iter().map(|both| Row::new(both.ours.to_string()));
-        let mut rows: Vec<Row> = rows.collect();
+    pub fn compare(
+        &self,
+        mut begin: impl FnMut(u64, &str),
+    ) -> Result<SenderResults, TransferError> {
+        let rows = self.controllers.iter().map(|both| ControllerRow::new(both.ours.to_string()));
+        let mut rows: Vec<ControllerRow> = rows.collect();
         let mut done = 0;
         for run in 0..self.runs {
             let seed = self.first_seed + u64::from(run);
@@ -79,23 +82,23 @@ impl Senders {
                     let pcap = self.pcap.as_ref();
                     let pcap = pcap.map(|dir| dir.join(format!("{name}-{seed}-{who}")));
                     let transfer =
-                        Transfer { preset: &self.preset, seed, object: self.object, pcap };
+                        SenderTransfer { preset: &self.preset, seed, object: self.object, pcap };
                     let samples = match &sender {
-                        Sender::Kernel(_) => &mut row.kernel,
-                        Sender::Ours(_) => &mut row.skyhop,
+                        SendingTcp::Kernel(_) => &mut row.kernel,
+                        SendingTcp::Ours(_) => &mut row.skyhop,
                     };
                     samples.push(transfer.run(sender)?);
                     done += 1;
                 }
             }
         }
-        Ok(Comparison::new(self.object, self.first_seed, self.runs, rows))
+        Ok(SenderResults::new(self.object, self.first_seed, self.runs, rows))
     }
 
     /// Returns both senders, in alternating order, so that neither always goes first.
-    fn senders(&self, controllers: &Controllers, run: u32) -> [Sender; 2] {
-        let kernel = Sender::Kernel(controllers.kernels.clone());
-        let ours = Sender::Ours(self.endpoint(&controllers.ours));
+    fn senders(&self, controllers: &ControllerPair, run: u32) -> [SendingTcp; 2] {
+        let kernel = SendingTcp::Kernel(controllers.kernels.clone());
+        let ours = SendingTcp::Ours(self.endpoint(&controllers.ours));
         if run.is_multiple_of(2) { [kernel, ours] } else { [ours, kernel] }
     }
 

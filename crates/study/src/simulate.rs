@@ -10,16 +10,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lab::{LinkSpec, Preset};
-use link::{LinkConfig, Loss, QueueLimit};
-use sim::{Hop, Leg, NodeId, Path, World};
+use link::{LinkConfig, LossModel, QueueLimit};
+use sim::{ConnectionPath, NodeId, PathLeg, RouteHop, World};
 use tcp::cc::SpecError;
 use units::{BitRate, ByteCount, Instant};
 
-use self::work::Client;
-use crate::entry::{Entry, Record, Trail};
-use crate::figures::{Figures, Limit};
+use self::work::TaskClient;
+use crate::entry::{MeasurementEntry, MeasurementRecord, Trail};
+use crate::figures::{LinkLimit, TaskFigures};
 use crate::pair::window;
-use crate::plan::{Task, Way, Work};
+use crate::plan::{Task, TaskWork, TrafficPath};
 use crate::progress::note;
 
 /// Virtual time limit of a task.
@@ -39,13 +39,13 @@ pub(crate) struct Simulation<'a> {
     /// The task to measure.
     pub(crate) task: Task,
     /// Path of the traffic: through the pair or as plain TCP.
-    pub(crate) way: &'a Way,
+    pub(crate) way: &'a TrafficPath,
     /// The link that the traffic crosses.
     pub(crate) preset: &'a Preset,
     /// Seed of the link's losses and of all keys.
     pub(crate) seed: u64,
     /// Upper bound of the link in the direction of the payload.
-    pub(crate) limit: Limit,
+    pub(crate) limit: LinkLimit,
 }
 
 impl Simulation<'_> {
@@ -53,49 +53,51 @@ impl Simulation<'_> {
     ///
     /// # Errors
     /// If the simulator has no model of the congestion control.
-    pub(crate) fn run(&self) -> Result<Record, SpecError> {
+    pub(crate) fn run(&self) -> Result<MeasurementRecord, SpecError> {
         let mut world = World::new(self.seed);
         let path = Arc::new(self.path(&mut world)?);
         world.run_until(Instant::ZERO + BEGIN);
         let begin = world.now();
-        let app = world.add_app(Box::new(Client::new(self.task, path)));
+        let app = world.add_app(Box::new(TaskClient::new(self.task, path)));
         let end = begin + ALLOWANCE;
         let mut trail: Trail = vec![(0.0, 0)];
         while world.now() < end && !world.is_done() {
             let next = world.now() + LOOK;
             world.run_until(next.min(end));
             let at = world.now().saturating_since(begin).as_secs_f64();
-            note(&mut trail, at, work::progress(self.task, world.tally(app)));
+            note(&mut trail, at, work::progress(self.task, world.app_stats(app)));
         }
-        Ok(self.record(begin, world.tally(app), trail))
+        Ok(self.record(begin, world.app_stats(app), trail))
     }
 
-    fn record(&self, begin: Instant, tally: &sim::Tally, mut trail: Trail) -> Record {
+    fn record(&self, begin: Instant, tally: &sim::AppStats, mut trail: Trail) -> MeasurementRecord {
         let since = |at: Instant| at.saturating_since(begin).as_secs_f64();
         let done = work::progress(self.task, tally);
-        let last = tally.deeds.last().filter(|_| done == self.task.total());
+        let last = tally.work_units.last().filter(|_| done == self.task.total());
         let seconds = last.map_or(ALLOWANCE.as_secs_f64(), |deed| since(deed.end));
         let pieces = match self.task.work() {
-            Work::Flow(_) => Vec::new(),
-            Work::Pieces { .. } => tally.deeds.iter().map(|it| it.time().as_secs_f64()).collect(),
+            TaskWork::Flow(_) => Vec::new(),
+            TaskWork::Pieces { .. } => {
+                tally.work_units.iter().map(|it| it.time().as_secs_f64()).collect()
+            }
         };
         let first = trail.iter().find(|(_, count)| *count > 0).map(|(at, _)| *at);
-        let figures = Figures {
+        let figures = TaskFigures {
             // For an upload the client knows it a round trip later, which does not matter here.
             first_byte_seconds: first.filter(|_| self.task == Task::Download),
-            ..Figures::new(self.task, done, seconds, &self.limit).with_responses(&pieces)
+            ..TaskFigures::new(self.task, done, seconds, &self.limit).with_responses(&pieces)
         };
         trail.retain(|(at, _)| *at < seconds);
         trail.push((seconds, done));
-        let failure = (tally.broken > 0).then(|| "a connection broke".to_owned());
-        let entry = Entry {
+        let failure = (tally.failures > 0).then(|| "a connection broke".to_owned());
+        let entry = MeasurementEntry {
             round: self.round,
             task: self.task,
             way: self.way.clone(),
             figures: Some(figures).filter(|_| failure.is_none()),
             failure,
         };
-        Record {
+        MeasurementRecord {
             entry,
             seed: self.seed,
             trail,
@@ -106,7 +108,7 @@ impl Simulation<'_> {
     }
 
     /// Builds the nodes and links, and returns the path of a connection over them.
-    fn path(&self, world: &mut World) -> Result<Path, SpecError> {
+    fn path(&self, world: &mut World) -> Result<ConnectionPath, SpecError> {
         let nodes: Vec<NodeId> = (0..4).map(|_| world.add_node()).collect();
         let [forward, ret] = self.preset.links();
         let hops = [[lan(), lan()], [ret, forward], [lan(), lan()]];
@@ -115,14 +117,14 @@ impl Simulation<'_> {
                 (world.connect(nodes[at + 1], right), world.connect(nodes[at], left));
             for (other, &node) in nodes.iter().enumerate() {
                 let (from, lane) = if other > at { (at, to_right) } else { (at + 1, to_left) };
-                world.set_route(nodes[from], node, Hop::Lane(lane));
+                world.set_route(nodes[from], node, RouteHop::Link(lane));
             }
         }
         let [client, terminal, hub, server] = nodes[..] else { unreachable!("four nodes") };
         let tcp = Arc::new(self.tcp()?);
         let ends = || [Arc::clone(&tcp), Arc::clone(&tcp)];
-        if *self.way != Way::Pair {
-            return Ok(Path::direct(client, server, ends()));
+        if *self.way != TrafficPath::Pair {
+            return Ok(ConnectionPath::direct(client, server, ends()));
         }
         let gateway = |link: &LinkSpec| {
             let greatest = link.peak_rate(self.preset.mtu);
@@ -137,9 +139,14 @@ impl Simulation<'_> {
         world.add_terminal(terminal, gateway(&self.preset.ret), hub);
         let leg = || {
             let [near, far] = ends();
-            Leg::Tcp(near, far)
+            PathLeg::Tcp(near, far)
         };
-        Ok(Path::split(client, &[terminal, hub], server, vec![leg(), Leg::Slacp, leg()]))
+        Ok(ConnectionPath::split(
+            client,
+            &[terminal, hub],
+            server,
+            vec![leg(), PathLeg::Slacp, leg()],
+        ))
     }
 
     /// Returns the configuration of the hosts' TCP: Linux settings with this congestion control;
@@ -160,7 +167,7 @@ impl Simulation<'_> {
 /// Returns one direction of a LAN.
 fn lan() -> LinkConfig {
     let (rate, delay) = (BitRate::from_mbit(1000), Duration::from_micros(50));
-    LinkConfig::new(rate, delay, Loss::None, QueueLimit::Packets(10_000))
+    LinkConfig::new(rate, delay, LossModel::None, QueueLimit::Packets(10_000))
 }
 
 #[cfg(test)]

@@ -1,11 +1,11 @@
 //! Decides whether a case has been run often enough.
 
 use scenario::{Statistic, StopRule};
-use stats::{Interval, mean, mean_interval, median, median_interval};
+use stats::{ConfidenceInterval, mean, mean_interval, median, median_interval};
 
 /// The decision of a stop rule about the figures of a case.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) enum Need {
+pub(crate) enum StopDecision {
     /// This many replications, from the first, are enough.
     Enough(usize),
     /// This many more are worth making before the rule is applied again.
@@ -19,20 +19,20 @@ pub(crate) enum Need {
 /// The answer *enough* is the smallest number of replications that satisfies the rule, whatever comes
 /// after them. So it does not depend on how many are run at once, and figures are those of the same
 /// seeds on any number of cores.
-pub(crate) fn need(rule: &StopRule, values: &[f64]) -> Need {
+pub(crate) fn need(rule: &StopRule, values: &[f64]) -> StopDecision {
     let (least, most) = (rule.least as usize, rule.most as usize);
     let values = &values[..values.len().min(most)];
     let mut counts = least..=values.len();
     if let Some(count) = counts.find(|count| is_narrow(rule, &values[..*count])) {
-        return Need::Enough(count);
+        return StopDecision::Enough(count);
     }
     match values.len() {
-        count if count >= most => Need::Exhausted,
-        count if count < least => Need::More(least - count),
+        count if count >= most => StopDecision::Exhausted,
+        count if count < least => StopDecision::More(least - count),
         // At least a quarter more each time, so that there are few rounds.
         count => {
             let more = estimate(rule, values).clamp(count.div_ceil(4), count);
-            Need::More(more.min(most - count))
+            StopDecision::More(more.min(most - count))
         }
     }
 }
@@ -45,7 +45,7 @@ pub(crate) fn relative_width(rule: &StopRule, values: &[f64]) -> Option<f64> {
     if values.iter().any(|value| value.is_nan()) {
         return Some(f64::NAN);
     }
-    let (centre, Interval { low, high }) = match rule.statistic {
+    let (centre, ConfidenceInterval { low, high }) = match rule.statistic {
         Statistic::Mean => (mean(values)?, mean_interval(values, rule.confidence)?),
         Statistic::Median => (median(values)?, median_interval(values, rule.confidence)?),
     };
@@ -85,9 +85,9 @@ mod tests {
     #[test]
     fn first_the_minimum_is_run() {
         let rule = rule(Statistic::Mean, 0.5, 10, 100);
-        assert_eq!(need(&rule, &[]), Need::More(10));
-        assert_eq!(need(&rule, &values(4)), Need::More(6));
-        assert_eq!(need(&rule, &values(10)), Need::Enough(10));
+        assert_eq!(need(&rule, &[]), StopDecision::More(10));
+        assert_eq!(need(&rule, &values(4)), StopDecision::More(6));
+        assert_eq!(need(&rule, &values(10)), StopDecision::Enough(10));
     }
 
     #[test]
@@ -96,33 +96,33 @@ mod tests {
         // Student's t for 17 degrees of freedom is 2.110, and 2.110 · 1.029/√18 = 0.512 of a mean of
         // 10; for 18 it is 2.101, and 2.101 · 1.026/√19 = 0.495 of 9.947.
         let counts = [20, 30, 100].map(|count| need(&rule, &values(count)));
-        assert_eq!(counts, [Need::Enough(19); 3]);
-        let Need::More(more) = need(&rule, &values(18)) else { panic!() };
+        assert_eq!(counts, [StopDecision::Enough(19); 3]);
+        let StopDecision::More(more) = need(&rule, &values(18)) else { panic!() };
         assert!((1..=18).contains(&more), "{more}");
     }
 
     #[test]
     fn the_maximum_ends_it() {
         let rule = rule(Statistic::Mean, 0.001, 2, 12);
-        assert_eq!(need(&rule, &values(8)), Need::More(4));
-        assert_eq!(need(&rule, &values(12)), Need::Exhausted);
-        assert_eq!(need(&rule, &values(50)), Need::Exhausted);
+        assert_eq!(need(&rule, &values(8)), StopDecision::More(4));
+        assert_eq!(need(&rule, &values(12)), StopDecision::Exhausted);
+        assert_eq!(need(&rule, &values(50)), StopDecision::Exhausted);
     }
 
     #[test]
     fn a_median_needs_six_values_and_asks_for_them_one_round_after_the_other() {
         let rule = rule(Statistic::Median, 0.2, 2, 100);
-        assert_eq!(need(&rule, &values(2)), Need::More(2));
-        assert_eq!(need(&rule, &values(4)), Need::More(4));
-        assert_eq!(need(&rule, &values(8)), Need::Enough(6));
+        assert_eq!(need(&rule, &values(2)), StopDecision::More(2));
+        assert_eq!(need(&rule, &values(4)), StopDecision::More(4));
+        assert_eq!(need(&rule, &values(8)), StopDecision::Enough(6));
     }
 
     #[test]
     fn values_without_a_spread_are_known() {
         let rule = rule(Statistic::Mean, 0.01, 3, 10);
-        assert_eq!(need(&rule, &[0.0; 3]), Need::Enough(3));
+        assert_eq!(need(&rule, &[0.0; 3]), StopDecision::Enough(3));
         // Around zero no part of it is wide enough, and not every value is a number.
-        assert_eq!(need(&rule, &[-1.0, 1.0, -1.0, 1.0]), Need::More(4));
-        assert_eq!(need(&rule, &[f64::NAN; 4]), Need::More(1));
+        assert_eq!(need(&rule, &[-1.0, 1.0, -1.0, 1.0]), StopDecision::More(4));
+        assert_eq!(need(&rule, &[f64::NAN; 4]), StopDecision::More(1));
     }
 }

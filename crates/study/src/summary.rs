@@ -1,11 +1,11 @@
 //! The tables of a study.
 
-use report::{Column, Table, aligned};
-use stats::Spread;
+use report::{TableColumn, TextTable, aligned};
+use stats::SampleSpread;
 
-use crate::entry::Entry;
-use crate::figures::{Figures, Limit, Response, gain};
-use crate::plan::{Task, Way, Work};
+use crate::entry::MeasurementEntry;
+use crate::figures::{LinkLimit, ResponseTimes, TaskFigures, gain};
+use crate::plan::{Task, TaskWork, TrafficPath};
 
 /// Number of figures in the row of a way.
 const FIGURES: usize = 6;
@@ -14,39 +14,40 @@ const FIGURES: usize = 6;
 #[derive(Debug, Clone, serde::Serialize)]
 pub struct Unavailable {
     /// Path of the traffic that cannot be measured.
-    pub way: Way,
+    pub way: TrafficPath,
     /// The reason, in one line.
     pub reason: String,
 }
 
 /// The input of the tables.
 #[derive(Debug, Clone, Copy)]
-pub struct Source<'a> {
+pub struct SummaryInput<'a> {
     /// The results of the measurements.
-    pub entries: &'a [&'a Entry],
+    pub entries: &'a [&'a MeasurementEntry],
     /// The tasks, a section each, in order.
     pub tasks: &'a [Task],
     /// The rows of each section, in order, including unavailable ways.
-    pub ways: &'a [Way],
+    pub ways: &'a [TrafficPath],
     /// The ways that could not be measured.
     pub unavailable: &'a [Unavailable],
     /// Upper bounds, forward then return.
-    pub limits: [&'a Limit; 2],
+    pub limits: [&'a LinkLimit; 2],
 }
 
 /// Returns the whole table with its footnotes.
-pub fn text(source: &Source<'_>) -> String {
-    let sections: Vec<Table> = source.tasks.iter().map(|&task| section(task, source)).collect();
+pub fn text(source: &SummaryInput<'_>) -> String {
+    let sections: Vec<TextTable> = source.tasks.iter().map(|&task| section(task, source)).collect();
     aligned(&sections) + &footnotes(source)
 }
 
 /// Returns the table of a task.
-pub fn section(task: Task, source: &Source<'_>) -> Table {
-    let entries: Vec<&Entry> =
+pub fn section(task: Task, source: &SummaryInput<'_>) -> TextTable {
+    let entries: Vec<&MeasurementEntry> =
         source.entries.iter().copied().filter(|entry| entry.task == task).collect();
-    let mut table = Table::new(columns(task)).title(task.to_string()).indent(2);
+    let mut table = TextTable::new(columns(task)).title(task.to_string()).indent(2);
     for way in source.ways {
-        let of_way: Vec<&Entry> = entries.iter().copied().filter(|e| e.way == *way).collect();
+        let of_way: Vec<&MeasurementEntry> =
+            entries.iter().copied().filter(|e| e.way == *way).collect();
         let absent = source.unavailable.iter().find(|absent| absent.way == *way);
         match (of_way.is_empty(), absent) {
             (true, Some(_)) => table.row(remark_only(way, "not available here".to_owned())),
@@ -58,20 +59,20 @@ pub fn section(task: Task, source: &Source<'_>) -> Table {
 }
 
 /// Returns the columns: the figures of a way, then a remark.
-fn columns(task: Task) -> Vec<Column> {
+fn columns(task: Task) -> Vec<TableColumn> {
     let names = match is_flow(task) {
         true => ["time\ns", "first byte\ns", "goodput\nMbit/s", "goodput\n/ limit"],
         false => ["time\ns", "median\nms", "p99\nms", "goodput\nMbit/s"],
     };
-    let figures = names.into_iter().chain(["share ¹", "gain ²"]).map(Column::right);
-    [Column::left("")].into_iter().chain(figures).chain([Column::left("")]).collect()
+    let figures = names.into_iter().chain(["share ¹", "gain ²"]).map(TableColumn::right);
+    [TableColumn::left("")].into_iter().chain(figures).chain([TableColumn::left("")]).collect()
 }
 
 fn is_flow(task: Task) -> bool {
-    matches!(task.work(), Work::Flow(_))
+    matches!(task.work(), TaskWork::Flow(_))
 }
 
-fn remark_only(way: &Way, remark: String) -> Vec<String> {
+fn remark_only(way: &TrafficPath, remark: String) -> Vec<String> {
     let mut cells = vec![String::new(); FIGURES];
     cells.insert(0, way.to_string());
     cells.push(remark);
@@ -79,19 +80,19 @@ fn remark_only(way: &Way, remark: String) -> Vec<String> {
 }
 
 /// Returns the row of one way. `all` are the entries of the whole section.
-fn row(way: &Way, entries: &[&Entry], all: &[&Entry]) -> Vec<String> {
+fn row(way: &TrafficPath, entries: &[&MeasurementEntry], all: &[&MeasurementEntry]) -> Vec<String> {
     let figures = figures_of(entries);
-    let Some(time) = Spread::of(figures.iter().map(|it| it.seconds)) else {
+    let Some(time) = SampleSpread::of(figures.iter().map(|it| it.seconds)) else {
         return remark_only(way, remark(entries));
     };
     let unfinished = figures.iter().filter(|figures| !figures.complete).count();
     // The median may then be that of a run that did not finish.
     let more = if unfinished * 2 >= figures.len() { ">" } else { "" };
     let mut cells = vec![way.to_string(), format!("{more}{time:.2}")];
-    let of = |what: fn(&Figures) -> f64| Spread::of(figures.iter().map(what));
+    let of = |what: fn(&TaskFigures) -> f64| SampleSpread::of(figures.iter().map(what));
     let mbit = of(|it| it.goodput / 1e6).map_or_else(String::new, |mbit| format!("{mbit:.2}"));
     if is_flow(entries[0].task) {
-        let first = Spread::of(figures.iter().filter_map(|it| it.first_byte_seconds));
+        let first = SampleSpread::of(figures.iter().filter_map(|it| it.first_byte_seconds));
         cells.push(first.map_or_else(String::new, |first| format!("{:.2}", first.median)));
         cells.extend([mbit, percent(of(|it| it.of_limit))]);
     } else {
@@ -103,23 +104,23 @@ fn row(way: &Way, entries: &[&Entry], all: &[&Entry]) -> Vec<String> {
     cells
 }
 
-fn figures_of(entries: &[&Entry]) -> Vec<Figures> {
+fn figures_of(entries: &[&MeasurementEntry]) -> Vec<TaskFigures> {
     entries.iter().filter_map(|entry| entry.figures).collect()
 }
 
 /// Formats median and 99th percentile of the response times, in milliseconds.
-fn response_cells(figures: &[Figures]) -> [String; 2] {
-    let of = |what: fn(&Response) -> f64| {
+fn response_cells(figures: &[TaskFigures]) -> [String; 2] {
+    let of = |what: fn(&ResponseTimes) -> f64| {
         let responses = figures.iter().filter_map(|it| it.response);
-        let times = Spread::of(responses.map(|response| what(&response) * 1e3));
+        let times = SampleSpread::of(responses.map(|response| what(&response) * 1e3));
         times.map_or_else(String::new, |times| format!("{times:.0}"))
     };
     [of(|it| it.median_seconds), of(|it| it.p99_seconds)]
 }
 
 /// Formats the pair's gain; empty for other ways.
-fn gain_cell(way: &Way, all: &[&Entry]) -> String {
-    if *way != Way::Pair {
+fn gain_cell(way: &TrafficPath, all: &[&MeasurementEntry]) -> String {
+    if *way != TrafficPath::Pair {
         return String::new();
     }
     gain_of_pair(all).map_or_else(String::new, |gain| {
@@ -129,19 +130,20 @@ fn gain_cell(way: &Way, all: &[&Entry]) -> String {
 }
 
 /// Returns the pair's median goodput over that of the best plain way, from the entries of one task.
-pub fn gain_of_pair(all: &[&Entry]) -> Option<f64> {
-    let goodput = |way: &Way| {
-        let of_way: Vec<&Entry> = all.iter().copied().filter(|it| it.way == *way).collect();
-        Some(Spread::of(figures_of(&of_way).iter().map(|it| it.goodput))?.median)
+pub fn gain_of_pair(all: &[&MeasurementEntry]) -> Option<f64> {
+    let goodput = |way: &TrafficPath| {
+        let of_way: Vec<&MeasurementEntry> =
+            all.iter().copied().filter(|it| it.way == *way).collect();
+        Some(SampleSpread::of(figures_of(&of_way).iter().map(|it| it.goodput))?.median)
     };
-    let plain = all.iter().map(|entry| &entry.way).filter(|way| **way != Way::Pair);
-    gain(goodput(&Way::Pair)?, plain.filter_map(goodput))
+    let plain = all.iter().map(|entry| &entry.way).filter(|way| **way != TrafficPath::Pair);
+    gain(goodput(&TrafficPath::Pair)?, plain.filter_map(goodput))
 }
 
 /// Describes what the figures leave out: the number of runs that did not finish, and failures.
-fn remark(entries: &[&Entry]) -> String {
+fn remark(entries: &[&MeasurementEntry]) -> String {
     let figures = figures_of(entries);
-    let unfinished: Vec<&Figures> = figures.iter().filter(|it| !it.complete).collect();
+    let unfinished: Vec<&TaskFigures> = figures.iter().filter(|it| !it.complete).collect();
     let failures = entries.iter().filter_map(|entry| entry.failure.as_deref());
     let failed: Vec<&str> = failures.map(|why| why.lines().next().unwrap_or(why)).collect();
     let mut remarks = Vec::new();
@@ -159,15 +161,15 @@ fn remark(entries: &[&Entry]) -> String {
 }
 
 /// Describes the amount that arrived, and the time it took.
-pub fn done(task: Task, figures: &Figures) -> String {
-    let Figures { done, seconds, .. } = figures;
+pub fn done(task: Task, figures: &TaskFigures) -> String {
+    let TaskFigures { done, seconds, .. } = figures;
     match task.work() {
-        Work::Flow(_) => format!("{:.2} MB in {seconds:.1} s", *done as f64 / 1e6),
-        Work::Pieces { .. } => format!("{done} {} in {seconds:.1} s", task.parts()),
+        TaskWork::Flow(_) => format!("{:.2} MB in {seconds:.1} s", *done as f64 / 1e6),
+        TaskWork::Pieces { .. } => format!("{done} {} in {seconds:.1} s", task.parts()),
     }
 }
 
-fn percent(share: Option<Spread>) -> String {
+fn percent(share: Option<SampleSpread>) -> String {
     share.map_or_else(String::new, |share| {
         let percent = share.median * 100.0;
         let digits = usize::from(percent < 10.0);
@@ -175,8 +177,8 @@ fn percent(share: Option<Spread>) -> String {
     })
 }
 
-fn footnotes(source: &Source<'_>) -> String {
-    let mbit = |limit: &Limit| (limit.bits_per_second() / 1e4).round() / 100.0;
+fn footnotes(source: &SummaryInput<'_>) -> String {
+    let mbit = |limit: &LinkLimit| (limit.bits_per_second() / 1e4).round() / 100.0;
     let [down, up] = source.limits.map(mbit);
     let rtt = units::format_duration(source.limits[0].rtt);
     let mut text = String::from("All payload is verified at the receiver.\n");
@@ -186,8 +188,8 @@ fn footnotes(source: &Source<'_>) -> String {
          \u{20}        least time = 1 RTT ({rtt}: request up, first byte down) + bytes / limit.\n"
     );
     let in_a_row = |task: &Task| match task.work() {
-        Work::Flow(_) => None,
-        Work::Pieces { count, at_a_time, .. } => {
+        TaskWork::Flow(_) => None,
+        TaskWork::Pieces { count, at_a_time, .. } => {
             Some(format!("{} {} in a row", count.div_ceil(at_a_time), task.parts()))
         }
     };

@@ -8,8 +8,8 @@
 use std::collections::BTreeMap;
 
 use scenario::{Compare, Difference, Output, Point, Published, Statistic, Trend};
-use sim::Metric;
-use stats::{Bootstrap, Interval, mean, mean_interval, median, median_interval};
+use sim::MetricValue;
+use stats::{Bootstrap, ConfidenceInterval, mean, mean_interval, median, median_interval};
 use thiserror::Error;
 
 mod text;
@@ -34,7 +34,7 @@ pub struct NoMetric {
 
 /// The metrics of a scenario's runs, each with the name of its case.
 #[derive(Debug, Clone, Default)]
-pub struct Runs<'a>(pub Vec<(&'a str, &'a [Metric])>);
+pub struct CaseRunMetrics<'a>(pub Vec<(&'a str, &'a [MetricValue])>);
 
 /// The verdict of a comparison.
 #[derive(Debug, Clone, PartialEq)]
@@ -78,7 +78,7 @@ pub struct Estimate {
     pub value: f64,
     /// Its interval at 95 % confidence: of medians by order statistics, of means Student's t, of comparisons bootstrap.
     /// `None` if all runs agree, or there are too few.
-    pub interval: Option<Interval>,
+    pub interval: Option<ConfidenceInterval>,
     /// Number of runs of the case.
     pub runs: usize,
 }
@@ -122,7 +122,7 @@ pub struct PairBeside<'a> {
 
 /// Published results beside those of our runs.
 #[derive(Debug, Clone, Default)]
-pub struct Comparison<'a> {
+pub struct PublishedComparison<'a> {
     /// Values, in the order of the file.
     pub values: Vec<ValueBeside<'a>>,
     /// Statements, in the order of the file.
@@ -146,7 +146,7 @@ pub struct Score {
     pub not_run: usize,
 }
 
-impl Runs<'_> {
+impl CaseRunMetrics<'_> {
     /// Returns the number of runs of the case that has most.
     pub fn seeds(&self) -> usize {
         let mut counts = BTreeMap::new();
@@ -157,7 +157,7 @@ impl Runs<'_> {
     /// Returns the values of a metric over the runs of a case; `None` if the case was not run.
     fn values(&self, case: &str, of: &str, metric: &str) -> Result<Option<Vec<f64>>, NoMetric> {
         let own = self.0.iter().filter(|(name, _)| *name == case);
-        let own: Vec<&[Metric]> = own.map(|(_, metrics)| *metrics).collect();
+        let own: Vec<&[MetricValue]> = own.map(|(_, metrics)| *metrics).collect();
         let mut found: Vec<f64> =
             own.iter().filter_map(|metrics| value(metrics, of, metric)).collect();
         if found.is_empty() && !own.is_empty() {
@@ -173,7 +173,7 @@ impl Runs<'_> {
 }
 
 /// Returns the value of a metric of a subject, or the sum over several that `+` joins.
-fn value(metrics: &[Metric], of: &str, name: &str) -> Option<f64> {
+fn value(metrics: &[MetricValue], of: &str, name: &str) -> Option<f64> {
     let own = |of| metrics.iter().find(|metric| metric.of == of && metric.name == name);
     of.split('+').map(|of| own(of).map(|it| it.value)).sum()
 }
@@ -182,23 +182,26 @@ fn value(metrics: &[Metric], of: &str, name: &str) -> Option<f64> {
 ///
 /// # Errors
 /// If a published result is about a metric that its case does not have.
-pub fn compare<'a>(published: &'a Published, runs: &Runs<'_>) -> Result<Comparison<'a>, NoMetric> {
-    let mut comparison = Comparison::default();
+pub fn compare<'a>(
+    published: &'a Published,
+    runs: &CaseRunMetrics<'_>,
+) -> Result<PublishedComparison<'a>, NoMetric> {
+    let mut comparison = PublishedComparison::default();
     for output in &published.output {
         for point in &output.points {
-            comparison.values.push(beside(output, point, runs)?);
+            comparison.values.push(compare_value(output, point, runs)?);
         }
     }
     for trend in &published.trend {
-        comparison.trends.push(trend_beside(trend, runs)?);
+        comparison.trends.push(compare_trend(trend, runs)?);
     }
     Ok(comparison)
 }
 
-fn beside<'a>(
+fn compare_value<'a>(
     output: &'a Output,
     point: &'a Point,
-    runs: &Runs<'_>,
+    runs: &CaseRunMetrics<'_>,
 ) -> Result<ValueBeside<'a>, NoMetric> {
     let published = [point.value, point.to.unwrap_or(point.value)];
     let published = published.map(|value| output.in_metric_unit(value));
@@ -237,7 +240,7 @@ fn single_runs(
     output: &Output,
     differs: &Difference,
     case: &str,
-    runs: &Runs<'_>,
+    runs: &CaseRunMetrics<'_>,
     within: impl Fn(f64) -> bool,
 ) -> Result<Cause, NoMetric> {
     let values = runs.values(case, &output.of, &output.metric)?.unwrap_or_default();
@@ -260,7 +263,7 @@ fn estimate(
     output: &Output,
     case: &str,
     by: Option<&str>,
-    runs: &Runs<'_>,
+    runs: &CaseRunMetrics<'_>,
 ) -> Result<Option<Estimate>, NoMetric> {
     let Some(own) = runs.values(case, &output.of, &output.metric)? else { return Ok(None) };
     let mut groups = vec![own];
@@ -269,7 +272,7 @@ fn estimate(
         groups.push(other);
     }
     let figure = |groups: &[Vec<f64>]| {
-        let mut each = groups.iter().map(|values| middle(output.statistic, values));
+        let mut each = groups.iter().map(|values| centre(output.statistic, values));
         let own = each.next().unwrap_or(f64::NAN);
         match (output.compare, each.next()) {
             (Some(compare), Some(other)) => compared(compare, own, other),
@@ -280,14 +283,14 @@ fn estimate(
     let interval = match (&groups[..], output.statistic) {
         ([own], Statistic::Median) => median_interval(own, CONFIDENCE),
         ([own], Statistic::Mean) => mean_interval(own, CONFIDENCE),
-        _ => Bootstrap::new(SEED).of(&groups, figure).map(|it| it.ci95),
+        _ => Bootstrap::new(SEED).statistic(&groups, figure).map(|it| it.ci95),
     };
     // Runs that all agree have no interval to show.
     let interval = interval.filter(|interval| interval.low < interval.high);
     Ok(Some(Estimate { value, interval, runs }))
 }
 
-fn middle(statistic: Statistic, values: &[f64]) -> f64 {
+fn centre(statistic: Statistic, values: &[f64]) -> f64 {
     let middle = match statistic {
         Statistic::Median => median(values),
         Statistic::Mean => mean(values),
@@ -303,10 +306,13 @@ fn compared(compare: Compare, own: f64, other: f64) -> f64 {
     }
 }
 
-fn trend_beside<'a>(trend: &'a Trend, runs: &Runs<'_>) -> Result<TrendBeside<'a>, NoMetric> {
+fn compare_trend<'a>(
+    trend: &'a Trend,
+    runs: &CaseRunMetrics<'_>,
+) -> Result<TrendBeside<'a>, NoMetric> {
     let (mut pairs, mut is_whole) = (Vec::new(), true);
     for cases in trend.compared() {
-        let pair = pair_beside(trend, cases, runs)?;
+        let pair = compare_pair(trend, cases, runs)?;
         is_whole &= pair.is_some();
         pairs.extend(pair);
     }
@@ -326,7 +332,7 @@ fn trend_beside<'a>(trend: &'a Trend, runs: &Runs<'_>) -> Result<TrendBeside<'a>
 fn trend_cause(
     trend: &Trend,
     pairs: &[PairBeside<'_>],
-    runs: &Runs<'_>,
+    runs: &CaseRunMetrics<'_>,
 ) -> Result<Cause, NoMetric> {
     let Some(differs) = &trend.differs else { return Ok(Cause::Unknown) };
     // With other cases for all, the whole statement must hold; a single case stands for the first of each pair that
@@ -347,19 +353,19 @@ fn trend_cause(
     };
     let mut shown = true;
     for [first, second] in &instead {
-        shown &= pair_beside(trend, [first, second], runs)?.is_some_and(|pair| pair.holds);
+        shown &= compare_pair(trend, [first, second], runs)?.is_some_and(|pair| pair.holds);
     }
     Ok(Cause::Tested { because: differs.because.clone(), shown_in, value: None, shown })
 }
 
-fn pair_beside<'a>(
+fn compare_pair<'a>(
     trend: &Trend,
     cases: [&'a str; 2],
-    runs: &Runs<'_>,
+    runs: &CaseRunMetrics<'_>,
 ) -> Result<Option<PairBeside<'a>>, NoMetric> {
     let ours = |case| {
         let values = runs.values(case, &trend.of, &trend.metric)?;
-        Ok(values.map(|values| middle(trend.statistic, &values)))
+        Ok(values.map(|values| centre(trend.statistic, &values)))
     };
     let (Some(first), Some(second)) = (ours(cases[0])?, ours(cases[1])?) else { return Ok(None) };
     let ratio = first / second;
@@ -373,7 +379,7 @@ fn pair_beside<'a>(
     Ok(Some(PairBeside { cases, ours: [first, second], holds }))
 }
 
-impl Comparison<'_> {
+impl PublishedComparison<'_> {
     /// Counts the results of each kind.
     pub fn score(&self) -> Score {
         let mut score = Score::default();

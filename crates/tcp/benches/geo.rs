@@ -9,10 +9,10 @@
 use core::time::Duration;
 use std::time::Instant as Clock;
 
-use link::{Link, LinkConfig, Loss, QueueLimit};
-use report::{Column, Table};
+use link::{Link, LinkConfig, LossModel, QueueLimit};
+use report::{TableColumn, TextTable};
 use tcp::cc::NAMES;
-use tcp::{ByteRange, Config, Connection, Payload as _, Segment, SeqNr, Stats};
+use tcp::{ByteRange, Config, Connection, ConnectionStats, Segment, SegmentPayload as _, SeqNr};
 use units::{BitRate, Instant, Machine, Probability};
 
 const SEEDS: u64 = 5;
@@ -22,7 +22,7 @@ const LONG: Duration = Duration::from_secs(100);
 /// A segment in an IPv4 packet.
 struct Packet(Segment<ByteRange>);
 
-impl link::Payload for Packet {
+impl link::CarriedPacket for Packet {
     fn wire_len(&self) -> usize {
         20 + self.0.wire_len()
     }
@@ -40,7 +40,11 @@ struct Pair {
 
 impl Pair {
     fn new(config: &Config, rate: BitRate, queue: usize, per: f64, seed: u64) -> Self {
-        let loss = if per > 0.0 { Loss::Per(Probability::new(per).unwrap()) } else { Loss::None };
+        let loss = if per > 0.0 {
+            LossModel::Per(Probability::new(per).unwrap())
+        } else {
+            LossModel::None
+        };
         let link = |loss, seed| {
             Link::new(LinkConfig::new(rate, ONE_WAY, loss, QueueLimit::Packets(queue)), seed)
         };
@@ -49,7 +53,7 @@ impl Pair {
                 Connection::connect(config.clone(), SeqNr::new(1)),
                 Connection::listen(config.clone(), SeqNr::new(2)),
             ],
-            links: [link(loss, seed), link(Loss::None, seed + 1)],
+            links: [link(loss, seed), link(LossModel::None, seed + 1)],
             now: Instant::ZERO,
             written: 0,
             received: 0,
@@ -108,8 +112,8 @@ fn config(controller: &str, seed: u64) -> Config {
 }
 
 fn goodputs() {
-    let losses = ["PER 0", "1e-4", "1e-3", "1e-2"].map(Column::right);
-    let mut table = Table::new([Column::left("")].into_iter().chain(losses))
+    let losses = ["PER 0", "1e-4", "1e-3", "1e-2"].map(TableColumn::right);
+    let mut table = TextTable::new([TableColumn::left("")].into_iter().chain(losses))
         .title(format!("goodput in Mbit/s, mean of {SEEDS} seeds (PER 0: one run)"));
     for name in NAMES.into_iter().chain(["hybla:rtt0=50ms", "cubic:hystart=off"]) {
         let mean = |per: f64| {
@@ -128,7 +132,7 @@ fn goodputs() {
 
 fn costs() {
     let names = ["Mbit/s", "arrivals", "ns each", "window, packets", "goodput, Mbit/s"];
-    let mut table = Table::new(names.map(Column::right))
+    let mut table = TextTable::new(names.map(TableColumn::right))
         .title("CUBIC, PER 1e-5: what an arrival at an endpoint costs, links included");
     for mbit in [20, 100, 500] {
         let config = config("cubic", 1);
@@ -143,7 +147,7 @@ fn costs() {
             .min_by_key(|(_, time)| *time)
             .unwrap();
         let nanos = time.as_nanos() as f64 / pair.arrivals as f64;
-        let Stats { cwnd, .. } = pair.ends[0].stats();
+        let ConnectionStats { cwnd, .. } = pair.ends[0].stats();
         table.row([
             mbit.to_string(),
             pair.arrivals.to_string(),

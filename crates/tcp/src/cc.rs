@@ -26,7 +26,7 @@ use units::{BitRate, ByteCount, Instant};
 pub use crate::rate::RateSample;
 pub use option::OptionError;
 pub use registry::{ControllerSpec, NAMES, SpecError};
-pub(crate) use window::{Window, Windowed};
+pub(crate) use window::{CongestionWindow, WindowController};
 
 /// Decides how much may be in flight, and how fast to send.
 ///
@@ -39,13 +39,13 @@ pub(crate) use window::{Window, Windowed};
 /// copy from before the loss, then calls [`Controller::on_undo`].
 pub trait Controller: fmt::Debug + Send {
     /// New data was acknowledged, cumulatively or selectively.
-    fn on_ack(&mut self, ack: &Ack);
+    fn on_ack(&mut self, ack: &AckEvent);
 
     /// Loss was detected without a time-out, or congestion was signalled: once per window of data.
-    fn on_congestion(&mut self, event: &Congestion);
+    fn on_congestion(&mut self, event: &CongestionEvent);
 
     /// A retransmission time-out.
-    fn on_timeout(&mut self, event: &Timeout);
+    fn on_timeout(&mut self, event: &TimeoutEvent);
 
     /// The state from before a loss or time-out was restored, because it was spurious.
     fn on_undo(&mut self, _now: Instant) {}
@@ -100,7 +100,7 @@ impl Clone for Box<dyn Controller> {
 
 /// The initial parameters of a controller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Start {
+pub struct ControllerParameters {
     /// Maximum payload of a segment, in bytes.
     pub mss: u64,
     /// The initial window in bytes.
@@ -114,7 +114,7 @@ pub struct Start {
 
 /// The current phase of loss repair.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Phase {
+pub enum RepairPhase {
     /// No loss is known that is not repaired.
     Open,
     /// Fast recovery: windows must not grow.
@@ -125,7 +125,7 @@ pub enum Phase {
 
 /// An acknowledgement of new data.
 #[derive(Debug, Clone, Copy)]
-pub struct Ack {
+pub struct AckEvent {
     /// Time at which it arrived.
     pub now: Instant,
     /// Bytes newly acknowledged cumulatively.
@@ -152,7 +152,7 @@ pub struct Ack {
     /// when this data was sent. An unused window does not grow.
     pub is_cwnd_limited: bool,
     /// The phase of loss repair after it.
-    pub phase: Phase,
+    pub phase: RepairPhase,
     /// The position up to which everything is acknowledged.
     pub una: u64,
     /// The position of the next byte never sent. Acknowledgements from here on belong to the next
@@ -171,7 +171,7 @@ pub struct Credit {
 
 /// The reason to reduce the window.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Signal {
+pub enum CongestionSignal {
     /// Segments were declared lost.
     Loss,
     /// A queue marked a packet (RFC 3168).
@@ -180,11 +180,11 @@ pub enum Signal {
 
 /// Congestion detected without a time-out.
 #[derive(Debug, Clone, Copy)]
-pub struct Congestion {
+pub struct CongestionEvent {
     /// Time of its detection.
     pub now: Instant,
     /// The sign of congestion: a loss or a mark.
-    pub signal: Signal,
+    pub signal: CongestionSignal,
     /// Bytes sent and not cumulatively acknowledged, but at most the window: the `FlightSize` of
     /// RFC 5681.
     pub flight_size: u64,
@@ -194,7 +194,7 @@ pub struct Congestion {
 
 /// A retransmission time-out.
 #[derive(Debug, Clone, Copy)]
-pub struct Timeout {
+pub struct TimeoutEvent {
     /// Time at which the timer expired.
     pub now: Instant,
     /// The `FlightSize` of RFC 5681, as in [`Congestion::flight_size`].

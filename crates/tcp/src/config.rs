@@ -8,8 +8,8 @@ use crate::cc::{ControllerSpec, FastRecovery};
 use crate::prr::PrrBound;
 use crate::rtt::RtoConfig;
 use crate::segment::Cookie;
-use crate::tao::Transactions;
-use crate::tcb::{ControlBlock, Sharing};
+use crate::tao::TransactionSettings;
+use crate::tcb::{ControlBlock, TcbSharing};
 
 /// The settings of a connection. [`Config::default`] is a plain, modern TCP: RFC 9293 with SACK,
 /// timestamps, window scaling, RACK-TLP, PRR and CUBIC. [`crate::Profile`] has the named sets of
@@ -58,9 +58,9 @@ pub struct Config {
     /// pitfalls and TCP's Nagle algorithm", 2000).
     pub minshall: bool,
     /// The amount by which acknowledgements count for window growth.
-    pub counting: Counting,
+    pub counting: AckCounting,
     /// The rule by which losses are detected.
-    pub detection: Detection,
+    pub detection: LossDetector,
     /// The reaction to duplicate acknowledgements; `None` leaves it to the controller.
     pub recovery: Option<FastRecovery>,
     /// Proportional rate reduction (RFC 6937); without it the window is reduced at once.
@@ -89,7 +89,7 @@ pub struct Config {
     pub shared: Option<ControlBlock>,
     /// The part of this connection's knowledge that its owner keeps for [`Self::shared`] of the
     /// next connection with the same peer.
-    pub sharing: Sharing,
+    pub sharing: TcbSharing,
     /// Set the threshold of the first slow start to the rate of the first acknowledgements times
     /// the RTT (Hoe, SIGCOMM 1996; the sender's estimation of Allman and Paxson, SIGCOMM 1999).
     pub estimate_ssthresh: bool,
@@ -97,7 +97,7 @@ pub struct Config {
     /// §4.1).
     pub restart_after_idle: bool,
     /// Probe idle connections (RFC 9293 §3.8.4).
-    pub keepalive: Option<Keepalive>,
+    pub keepalive: Option<KeepaliveConfig>,
     /// Give up when data stays unacknowledged for this long (RFC 9293 §3.8.3: R2, at least 100 s;
     /// RFC 5482). `None` never gives up.
     pub user_timeout: Option<Duration>,
@@ -158,7 +158,7 @@ pub enum SynData {
     },
     /// T/TCP (RFC 1644): connection counts distinguish new SYNs from old ones, so data on a new one
     /// is accepted at once. Historic (RFC 6247), because anybody can guess a count.
-    Transactions(Transactions),
+    Transactions(TransactionSettings),
     /// Data is sent and accepted without proof. This gains a round trip like T/TCP, but a duplicate
     /// SYN opens a second connection.
     Always,
@@ -166,7 +166,7 @@ pub enum SynData {
 
 /// The amount by which acknowledgements count for window growth.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Counting {
+pub enum AckCounting {
     /// Every acknowledgement counts for one segment, as before RFC 3465.
     Acks,
     /// Bytes count (appropriate byte counting, RFC 3465). In slow start at most `limit` segments
@@ -180,7 +180,7 @@ pub enum Counting {
 /// The rule by which losses are detected. All but the first need SACK, and fall back to the first
 /// without it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Detection {
+pub enum LossDetector {
     /// Three duplicate acknowledgements (RFC 5681).
     DupAcks,
     /// Three runs, or more than two segments, selectively acknowledged above (RFC 6675).
@@ -197,7 +197,7 @@ pub enum Detection {
 
 /// Probes of an idle connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Keepalive {
+pub struct KeepaliveConfig {
     /// Idle time before the first probe; at least 2 hours by default (RFC 9293 §3.8.4).
     pub idle: Duration,
     /// Interval between probes.
@@ -239,8 +239,8 @@ impl Default for Config {
             acks: AckConfig::default(),
             nagle: true,
             minshall: false,
-            counting: Counting::Bytes { limit: Some(2) },
-            detection: Detection::Rack { tlp: true },
+            counting: AckCounting::Bytes { limit: Some(2) },
+            detection: LossDetector::Rack { tlp: true },
             recovery: None,
             prr: Some(PrrBound::SlowStart),
             limited_transmit: true,
@@ -253,7 +253,7 @@ impl Default for Config {
             max_rate: None,
             bucket: None,
             shared: None,
-            sharing: Sharing::None,
+            sharing: TcbSharing::None,
             estimate_ssthresh: false,
             restart_after_idle: true,
             keepalive: None,

@@ -15,15 +15,15 @@ use std::sync::Arc;
 use units::{Instant, Machine};
 
 use crate::config::{Config, SynData};
-use crate::receiver::Receiver;
+use crate::receiver::StreamReceiver;
 use crate::segment::{Cookie, Segment};
-use crate::sender::{Agreed, Sender};
-use crate::stats::Stats;
+use crate::sender::{NegotiatedOptions, StreamSender};
+use crate::stats::ConnectionStats;
 use crate::tcb::ControlBlock;
-use crate::wake::Wake;
-use crate::{Payload, SeqNr};
-use acks::Acks;
-use transaction::Transaction;
+use crate::wake::TimerKind;
+use crate::{SegmentPayload, SeqNr};
+use acks::AckScheduler;
+use transaction::TransactionState;
 
 pub use command::WriteError;
 pub use emit::refusal;
@@ -42,15 +42,15 @@ pub use emit::refusal;
 #[derive(Debug, Clone)]
 pub struct Connection<P> {
     config: Arc<Config>,
-    state: State,
+    state: TcpState,
     /// True if opened by [`Connection::listen`]: a reset during the handshake then leads back to
     /// LISTEN.
     is_passive: bool,
     iss: SeqNr,
     irs: SeqNr,
-    sender: Sender<P>,
-    receiver: Receiver<P>,
-    agreed: Agreed,
+    sender: StreamSender<P>,
+    receiver: StreamReceiver<P>,
+    agreed: NegotiatedOptions,
     /// Shifts of the peer's window fields and of this end's (RFC 7323 §2).
     peer_shift: u8,
     own_shift: u8,
@@ -58,7 +58,7 @@ pub struct Connection<P> {
     /// SND.WL1 and SND.WL2: the numbers of the segment that last updated the window.
     window_seq: SeqNr,
     window_ack: SeqNr,
-    acks: Acks,
+    acks: AckScheduler,
     clock: TimestampClock,
     /// True while a congestion mark is echoed: until the peer has reduced its window (RFC 3168
     /// §6.1.3).
@@ -68,11 +68,11 @@ pub struct Connection<P> {
     /// True if our SYN-ACK gives the client a Fast Open cookie.
     gives_cookie: bool,
     /// T/TCP's connection counts and cache.
-    transaction: Transaction,
+    transaction: TransactionState,
     challenges: Challenges,
-    timers: Timers,
+    timers: ConnectionTimers,
     write_blocked: bool,
-    events: VecDeque<Event>,
+    events: VecDeque<ConnectionEvent>,
     /// Segments that answer others and carry no stream data.
     outbox: VecDeque<Segment<P>>,
 }
@@ -80,7 +80,7 @@ pub struct Connection<P> {
 /// The states of RFC 9293 §3.3.2.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[allow(missing_docs, reason = "the names are the standard's")]
-pub enum State {
+pub enum TcpState {
     Closed,
     Listen,
     SynSent,
@@ -97,7 +97,7 @@ pub enum State {
 /// An event of the connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Event {
+pub enum ConnectionEvent {
     /// The handshake is complete.
     Connected,
     /// There is new data to read.
@@ -109,13 +109,13 @@ pub enum Event {
     /// Both streams have ended and are acknowledged.
     Closed,
     /// The connection ended before its streams.
-    Aborted(Abort),
+    Aborted(AbortReason),
 }
 
 /// The reason why a connection ended early.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Abort {
+pub enum AbortReason {
     /// The peer refused the connection.
     Refused,
     /// The peer reset the connection.
@@ -129,7 +129,7 @@ pub enum Abort {
 }
 
 #[derive(Debug, Clone, Default)]
-struct Timers {
+struct ConnectionTimers {
     time_wait: Option<Instant>,
     /// Time of the next keepalive probe, and the number of probes sent.
     keepalive: Option<Instant>,
@@ -170,30 +170,30 @@ impl Challenges {
     }
 }
 
-impl<P: Payload> Connection<P> {
-    fn new(config: Arc<Config>, state: State, iss: SeqNr) -> Self {
+impl<P: SegmentPayload> Connection<P> {
+    fn new(config: Arc<Config>, state: TcpState, iss: SeqNr) -> Self {
         Self {
             state,
-            is_passive: state == State::Listen,
+            is_passive: state == TcpState::Listen,
             iss,
             irs: SeqNr::default(),
-            sender: Sender::new(Arc::clone(&config)),
-            receiver: Receiver::new(config.receive_buffer.get()),
-            agreed: Agreed::default(),
+            sender: StreamSender::new(Arc::clone(&config)),
+            receiver: StreamReceiver::new(config.receive_buffer.get()),
+            agreed: NegotiatedOptions::default(),
             peer_shift: 0,
             own_shift: 0,
             scales: false,
             window_seq: SeqNr::default(),
             window_ack: SeqNr::default(),
-            acks: Acks::new(config.acks),
+            acks: AckScheduler::new(config.acks),
             // RFC 7323 §5.4: an offset of its own for each connection.
             clock: TimestampClock { offset: iss.get(), ..TimestampClock::default() },
             echoes_mark: false,
             cookie: Cookie::new(),
             gives_cookie: false,
-            transaction: Transaction::new(&config.syn_data),
+            transaction: TransactionState::new(&config.syn_data),
             challenges: Challenges::default(),
-            timers: Timers::default(),
+            timers: ConnectionTimers::default(),
             write_blocked: false,
             events: VecDeque::new(),
             outbox: VecDeque::new(),
@@ -204,8 +204,8 @@ impl<P: Payload> Connection<P> {
     /// Opens a connection by sending a SYN with the initial sequence number `iss`. It must be
     /// unpredictable if strangers can reach the connection (RFC 6528).
     pub fn connect(config: impl Into<Arc<Config>>, iss: SeqNr) -> Self {
-        let mut connection = Self::new(config.into(), State::SynSent, iss);
-        connection.sender.may_hurry = match &connection.config.syn_data {
+        let mut connection = Self::new(config.into(), TcpState::SynSent, iss);
+        connection.sender.may_send_early = match &connection.config.syn_data {
             SynData::Off => false,
             SynData::FastOpen { cookie } => !cookie.is_empty(),
             SynData::Transactions(_) => connection.transaction.connect(),
@@ -216,11 +216,11 @@ impl<P: Payload> Connection<P> {
 
     /// Waits for a SYN and answers it with `iss`.
     pub fn listen(config: impl Into<Arc<Config>>, iss: SeqNr) -> Self {
-        Self::new(config.into(), State::Listen, iss)
+        Self::new(config.into(), TcpState::Listen, iss)
     }
 
     /// Returns the state of RFC 9293.
-    pub fn state(&self) -> State {
+    pub fn state(&self) -> TcpState {
         self.state
     }
 
@@ -252,16 +252,16 @@ impl<P: Payload> Connection<P> {
     }
 
     /// Counters, and the current state of the sender.
-    pub fn stats(&self) -> Stats {
+    pub fn stats(&self) -> ConnectionStats {
         self.sender.snapshot()
     }
 
     /// Returns the next event, in order.
-    pub fn poll_event(&mut self) -> Option<Event> {
+    pub fn poll_event(&mut self) -> Option<ConnectionEvent> {
         self.events.pop_front()
     }
 
-    fn notify(&mut self, event: Event) {
+    fn notify(&mut self, event: ConnectionEvent) {
         // A repeated event, such as `Readable`, tells the owner nothing new.
         if self.events.back() != Some(&event) {
             self.events.push_back(event);
@@ -280,26 +280,26 @@ impl<P: Payload> Connection<P> {
 
     /// Returns true once the peer's SYN was received.
     fn is_synchronised(&self) -> bool {
-        !matches!(self.state, State::Closed | State::Listen | State::SynSent)
+        !matches!(self.state, TcpState::Closed | TcpState::Listen | TcpState::SynSent)
     }
 
     /// Ends the connection early.
-    fn end(&mut self, why: Abort) {
-        self.state = State::Closed;
-        self.timers = Timers::default();
-        self.acks = Acks::new(self.config.acks);
-        self.notify(Event::Aborted(why));
+    fn end(&mut self, why: AbortReason) {
+        self.state = TcpState::Closed;
+        self.timers = ConnectionTimers::default();
+        self.acks = AckScheduler::new(self.config.acks);
+        self.notify(ConnectionEvent::Aborted(why));
     }
 }
 
-impl<P: Payload> Machine for Connection<P> {
-    type Wake = Wake;
+impl<P: SegmentPayload> Machine for Connection<P> {
+    type Wake = TimerKind;
 
-    fn poll_timeout(&self) -> Option<(Instant, Wake)> {
+    fn poll_timeout(&self) -> Option<(Instant, TimerKind)> {
         self.next_timeout()
     }
 
     fn handle_timeout(&mut self, now: Instant) {
-        self.pass_time(now);
+        self.handle_timers(now);
     }
 }

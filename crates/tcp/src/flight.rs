@@ -12,7 +12,7 @@ use crate::delivery_snapshot::DeliverySnapshot;
 /// A segment that was sent. Positions count the bytes of the stream from the
 /// SYN, which is at 0.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Sent {
+pub(crate) struct SentSegment {
     pub(crate) start: u64,
     pub(crate) end: u64,
     /// Time of its last transmission.
@@ -20,15 +20,15 @@ pub(crate) struct Sent {
     /// Counts all transmissions of the connection; a larger number is later.
     pub(crate) serial: u64,
     /// Number of its transmissions, the first included.
-    pub(crate) times: u32,
-    pub(crate) fate: Fate,
+    pub(crate) transmissions: u32,
+    pub(crate) state: SegmentState,
     /// True if it was ever declared lost; it may have been resent since.
     was_lost: bool,
     pub(crate) snapshot: DeliverySnapshot,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Fate {
+pub(crate) enum SegmentState {
     /// In flight, for all that is known.
     InFlight,
     Sacked,
@@ -36,19 +36,19 @@ pub(crate) enum Fate {
     Lost,
 }
 
-impl Sent {
+impl SentSegment {
     #[inline]
     pub(crate) fn len(&self) -> u64 {
         self.end - self.start
     }
 
     pub(crate) fn was_retransmitted(&self) -> bool {
-        self.times > 1
+        self.transmissions > 1
     }
 }
 
 /// A segment's number: the n-th sent for the first time.
-pub(crate) type Id = u64;
+pub(crate) type SegmentId = u64;
 
 /// All segments from the first unacknowledged one to the last sent. Processing an acknowledgement
 /// costs O(log n) per segment whose state changes, and nothing for the others, so the cost does not
@@ -58,25 +58,25 @@ pub(crate) type Id = u64;
 /// acknowledged segment counts as its remainder; a partly selectively acknowledged one counts as
 /// unacknowledged.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Flight {
-    segments: VecDeque<Sent>,
+pub(crate) struct SegmentScoreboard {
+    segments: VecDeque<SentSegment>,
     /// The id of the first in `segments`.
-    first: Id,
+    first: SegmentId,
     /// Ids with serial numbers in order of transmission. Outdated entries stay until they reach the
     /// front.
-    order: VecDeque<(u64, Id)>,
-    lost: BTreeSet<Id>,
+    order: VecDeque<(u64, SegmentId)>,
+    lost: BTreeSet<SegmentId>,
     /// Positions of the selectively acknowledged segments.
     sacked: RangeSet,
     /// No segment that starts below this and was sent once is still in flight.
-    judged: u64,
+    judged_below: u64,
     serial: u64,
     in_flight: u64,
     /// Number of selectively acknowledged segments.
     sacked_count: usize,
 }
 
-impl Flight {
+impl SegmentScoreboard {
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         self.segments.is_empty()
@@ -95,26 +95,26 @@ impl Flight {
     }
 
     #[inline]
-    pub(crate) fn front(&self) -> Option<&Sent> {
+    pub(crate) fn front(&self) -> Option<&SentSegment> {
         self.segments.front()
     }
 
     #[inline]
-    pub(crate) fn front_id(&self) -> Option<Id> {
+    pub(crate) fn front_id(&self) -> Option<SegmentId> {
         (!self.is_empty()).then_some(self.first)
     }
 
     #[inline]
-    pub(crate) fn back_id(&self) -> Option<Id> {
+    pub(crate) fn back_id(&self) -> Option<SegmentId> {
         Some(self.first + (self.segments.len() as u64).checked_sub(1)?)
     }
 
     #[inline]
-    pub(crate) fn get(&self, id: Id) -> Option<&Sent> {
+    pub(crate) fn get(&self, id: SegmentId) -> Option<&SentSegment> {
         self.segments.get(usize::try_from(id.checked_sub(self.first)?).ok()?)
     }
 
-    fn get_mut(&mut self, id: Id) -> Option<&mut Sent> {
+    fn get_mut(&mut self, id: SegmentId) -> Option<&mut SentSegment> {
         self.segments.get_mut(usize::try_from(id.checked_sub(self.first)?).ok()?)
     }
 
@@ -140,27 +140,27 @@ impl Flight {
         self.serial += 1;
         self.in_flight += range.end - range.start;
         self.order.push_back((self.serial, self.first + self.segments.len() as u64));
-        self.segments.push_back(Sent {
+        self.segments.push_back(SentSegment {
             start: range.start,
             end: range.end,
             sent_at: now,
             serial: self.serial,
-            times: 1,
-            fate: Fate::InFlight,
+            transmissions: 1,
+            state: SegmentState::InFlight,
             was_lost: false,
             snapshot,
         });
     }
 
     /// Records a retransmission, which takes the segment back in flight.
-    pub(crate) fn resend(&mut self, id: Id, now: Instant, snapshot: DeliverySnapshot) {
+    pub(crate) fn resend(&mut self, id: SegmentId, now: Instant, snapshot: DeliverySnapshot) {
         self.serial += 1;
         let serial = self.serial;
         let Some(sent) = self.get_mut(id) else { return };
-        let regained = if sent.fate == Fate::Lost { sent.len() } else { 0 };
+        let regained = if sent.state == SegmentState::Lost { sent.len() } else { 0 };
         (sent.sent_at, sent.serial, sent.snapshot) = (now, serial, snapshot);
-        sent.times += 1;
-        sent.fate = Fate::InFlight;
+        sent.transmissions += 1;
+        sent.state = SegmentState::InFlight;
         self.in_flight += regained;
         self.lost.remove(&id);
         self.order.push_back((serial, id));
@@ -195,24 +195,24 @@ impl Flight {
 
     /// Acknowledges everything below `position`. Calls `on` for each complete segment, with its
     /// previous state.
-    pub(crate) fn acknowledge(&mut self, position: u64, mut on: impl FnMut(&Sent)) {
+    pub(crate) fn acknowledge(&mut self, position: u64, mut on: impl FnMut(&SentSegment)) {
         while let Some(sent) = self.segments.front_mut() {
             if sent.end > position {
                 if sent.start < position {
-                    if sent.fate == Fate::InFlight {
+                    if sent.state == SegmentState::InFlight {
                         self.in_flight -= position - sent.start;
                     }
                     sent.start = position;
                 }
                 break;
             }
-            match sent.fate {
-                Fate::InFlight => self.in_flight -= sent.len(),
-                Fate::Sacked => self.sacked_count -= 1,
-                Fate::Lost => {}
+            match sent.state {
+                SegmentState::InFlight => self.in_flight -= sent.len(),
+                SegmentState::Sacked => self.sacked_count -= 1,
+                SegmentState::Lost => {}
             }
             on(sent);
-            if sent.fate == Fate::Lost {
+            if sent.state == SegmentState::Lost {
                 self.lost.remove(&self.first);
             }
             self.segments.pop_front();
@@ -233,7 +233,7 @@ impl Flight {
 
     /// Selectively acknowledges `range`. Calls `on` for each newly acknowledged segment, with its
     /// previous state.
-    pub(crate) fn sack(&mut self, range: Range<u64>, mut on: impl FnMut(&Sent)) {
+    pub(crate) fn sack(&mut self, range: Range<u64>, mut on: impl FnMut(&SentSegment)) {
         if self.sacked.covers(&range) {
             return;
         }
@@ -249,14 +249,14 @@ impl Flight {
             while let Some(sent) = self.segments.get_mut(index)
                 && sent.end <= gap.end
             {
-                if sent.fate == Fate::InFlight {
+                if sent.state == SegmentState::InFlight {
                     self.in_flight -= sent.len();
                 }
                 on(sent);
-                if sent.fate == Fate::Lost {
+                if sent.state == SegmentState::Lost {
                     self.lost.remove(&(self.first + index as u64));
                 }
-                sent.fate = Fate::Sacked;
+                sent.state = SegmentState::Sacked;
                 self.sacked_count += 1;
                 end = Some(sent.end);
                 index += 1;
@@ -271,33 +271,34 @@ impl Flight {
     /// (RFC 2018 §8).
     pub(crate) fn forget_sacks(&mut self) {
         for sent in &mut self.segments {
-            if sent.fate == Fate::Sacked {
-                sent.fate = Fate::InFlight;
+            if sent.state == SegmentState::Sacked {
+                sent.state = SegmentState::InFlight;
                 self.in_flight += sent.len();
             }
         }
         self.sacked = RangeSet::default();
         self.sacked_count = 0;
         // Segments below it are in flight again.
-        self.judged = 0;
+        self.judged_below = 0;
         self.sort_order();
     }
 
     /// Restores the order of transmission after segments came back in flight. O(n log n).
     fn sort_order(&mut self) {
         let ids = (self.first..).zip(&self.segments);
-        let in_flight = ids.filter(|(_, sent)| sent.fate == Fate::InFlight);
-        let mut order: Vec<(u64, Id)> = in_flight.map(|(id, sent)| (sent.serial, id)).collect();
+        let in_flight = ids.filter(|(_, sent)| sent.state == SegmentState::InFlight);
+        let mut order: Vec<(u64, SegmentId)> =
+            in_flight.map(|(id, sent)| (sent.serial, id)).collect();
         order.sort_unstable();
         self.order = order.into();
     }
 
-    pub(crate) fn mark_lost(&mut self, id: Id) -> bool {
+    pub(crate) fn mark_lost(&mut self, id: SegmentId) -> bool {
         let Some(sent) = self.get_mut(id) else { return false };
-        if sent.fate != Fate::InFlight {
+        if sent.state != SegmentState::InFlight {
             return false;
         }
-        sent.fate = Fate::Lost;
+        sent.state = SegmentState::Lost;
         sent.was_lost = true;
         let len = sent.len();
         self.in_flight -= len;
@@ -315,7 +316,7 @@ impl Flight {
     /// Returns true if data declared lost is still missing, resent or not. O(n); only for the end
     /// of recoveries.
     pub(crate) fn has_unrepaired(&self) -> bool {
-        self.segments.iter().any(|sent| sent.was_lost && sent.fate != Fate::Sacked)
+        self.segments.iter().any(|sent| sent.was_lost && sent.state != SegmentState::Sacked)
     }
 
     /// Reverts all loss declarations. O(n log n).
@@ -325,18 +326,18 @@ impl Flight {
         }
         for id in core::mem::take(&mut self.lost) {
             if let Some(sent) = self.get_mut(id) {
-                sent.fate = Fate::InFlight;
+                sent.state = SegmentState::InFlight;
                 let len = sent.len();
                 self.in_flight += len;
             }
         }
-        self.judged = 0;
+        self.judged_below = 0;
         self.sort_order();
     }
 
     /// Returns the first segment to resend.
     #[inline]
-    pub(crate) fn first_lost(&self) -> Option<Id> {
+    pub(crate) fn first_lost(&self) -> Option<SegmentId> {
         self.lost.first().copied()
     }
 
@@ -358,7 +359,7 @@ impl Flight {
     /// Each segment is examined only once. Returns whether there was any.
     pub(crate) fn mark_lost_below(&mut self, position: u64) -> bool {
         let mut any = false;
-        let mut index = self.index_at(self.judged);
+        let mut index = self.index_at(self.judged_below);
         while let Some(sent) = self.segments.get(index)
             && sent.start < position
         {
@@ -367,7 +368,7 @@ impl Flight {
             }
             index += 1;
         }
-        self.judged = self.judged.max(position);
+        self.judged_below = self.judged_below.max(position);
         any
     }
 
@@ -377,8 +378,8 @@ impl Flight {
     pub(crate) fn expire(
         &mut self,
         latest: u64,
-        is_lost: impl Fn(&Sent) -> bool,
-    ) -> (bool, Option<Sent>) {
+        is_lost: impl Fn(&SentSegment) -> bool,
+    ) -> (bool, Option<SentSegment>) {
         let mut any = false;
         while let Some(&(serial, id)) = self.order.front()
             && serial < latest
@@ -386,7 +387,7 @@ impl Flight {
             match self.get(id).copied() {
                 // Others are outdated entries: the segment was resent, acknowledged or declared
                 // lost since.
-                Some(sent) if sent.serial == serial && sent.fate == Fate::InFlight => {
+                Some(sent) if sent.serial == serial && sent.state == SegmentState::InFlight => {
                     if !is_lost(&sent) {
                         return (any, Some(sent));
                     }
@@ -401,13 +402,13 @@ impl Flight {
 
     /// The first segment from `from` on that is in flight for the first time and below selectively
     /// acknowledged data: `NextSeg()` rule 3 of RFC 6675.
-    pub(crate) fn hole(&self, from: Id) -> Option<Id> {
+    pub(crate) fn hole(&self, from: SegmentId) -> Option<SegmentId> {
         let limit = self.highest_sacked()?;
         let mut id = from.max(self.first);
         while let Some(sent) = self.get(id)
             && sent.end < limit
         {
-            if sent.fate == Fate::InFlight && !sent.was_retransmitted() {
+            if sent.state == SegmentState::InFlight && !sent.was_retransmitted() {
                 return Some(id);
             }
             id += 1;

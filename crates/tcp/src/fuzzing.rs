@@ -8,10 +8,10 @@ use bytes::Bytes;
 use etherparse::{IpNumber, SlicedPacket};
 use units::{Instant, Machine};
 
-use crate::packet::{self, Packet};
-use crate::{Config, Connection, Ecn, Limits, SeqNr, Stack, StackEvent, SynData, wire};
+use crate::packet::{self, IncomingPacket};
+use crate::{Config, Connection, Ecn, SeqNr, Stack, StackEvent, StackLimits, SynData, wire};
 
-const LIMITS: Limits = Limits { flows: 4, incoming: 2 };
+const LIMITS: StackLimits = StackLimits { flows: 4, incoming: 2 };
 
 /// Passes foreign bytes to a connection. Each segment consists of a byte for its destination and
 /// delay, a length, and that many bytes of a segment without checksum and ports.
@@ -61,7 +61,7 @@ fn one(end: &mut Connection<Bytes>, now: Instant, how: u8, body: &[u8]) {
     }
     let mut sent = 0;
     while let Some(segment) = end.poll_transmit(now) {
-        let path = wire::Path { from: address, from_port: 0, to: address, to_port: 0 };
+        let path = wire::SegmentPath { from: address, from_port: 0, to: address, to_port: 0 };
         let mut out = Vec::new();
         wire::encode(&path, &segment, &mut out);
         sent += 1;
@@ -77,7 +77,7 @@ pub fn packets(mut bytes: &[u8]) {
     let mut now = Instant::from_nanos(1_000_000_000);
     let mut stack = Stack::new(LIMITS);
     let [from, to] = [1, 2].map(|last| IpAddr::from([10, 0, 0, last]));
-    let path = wire::Path { from, from_port: 40_000, to, to_port: 80 };
+    let path = wire::SegmentPath { from, from_port: 40_000, to, to_port: 80 };
     let flow = stack.connect(path, config.clone(), SeqNr::new(0)).expect("there is room");
     let _ = stack.write(flow, &Bytes::from_static(&[7; 3000]));
     while let [how, high, low, rest @ ..] = bytes {
@@ -90,12 +90,12 @@ pub fn packets(mut bytes: &[u8]) {
             stack.handle_timeout(now);
         }
         match packet::read(&packet) {
-            Some(Packet::Segment(path, segment, dscp)) => {
+            Some(IncomingPacket::Segment(path, segment, dscp)) => {
                 assert_written(&path, &segment, dscp);
                 stack.handle_segment(now, &path, &segment);
             }
-            Some(Packet::Unreachable(path, seq)) => stack.handle_unreachable(&path, seq),
-            Some(Packet::TooBig(path, mtu)) => {
+            Some(IncomingPacket::Unreachable(path, seq)) => stack.handle_unreachable(&path, seq),
+            Some(IncomingPacket::TooBig(path, mtu)) => {
                 assert!(mtu >= if path.from.is_ipv4() { 552 } else { 1280 }, "{mtu} is a crumb");
             }
             None => {}
@@ -129,14 +129,16 @@ fn mended(packet: &[u8]) -> Bytes {
 
 /// Asserts that a segment that was read can be written, in packets of any size, and reads back
 /// equal.
-fn assert_written(path: &wire::Path, segment: &crate::Segment<Bytes>, dscp: u8) {
+fn assert_written(path: &wire::SegmentPath, segment: &crate::Segment<Bytes>, dscp: u8) {
     let mut payload = Vec::new();
     for mtu in [u16::MAX, 552] {
         payload.clear();
         let mut seen = 0;
         let send = |packet: &[u8]| {
             let again = packet::read(&Bytes::copy_from_slice(packet));
-            let Some(Packet::Segment(way, part, class)) = again else { panic!("{again:?}") };
+            let Some(IncomingPacket::Segment(way, part, class)) = again else {
+                panic!("{again:?}")
+            };
             assert_eq!((&way, class, part.ack), (path, dscp, segment.ack));
             payload.extend_from_slice(&part.payload);
             seen += 1;
@@ -156,12 +158,12 @@ fn serve(stack: &mut Stack<Bytes>, now: Instant, config: &Arc<Config>) {
             let path = stack.path(flow).expect("it waits for an answer").reversed();
             let error = packet::unreachable(&path, seq, false).expect("its path has one family");
             let told = packet::read(&error.into());
-            assert_eq!(told, Some(Packet::Unreachable(path, seq)));
+            assert_eq!(told, Some(IncomingPacket::Unreachable(path, seq)));
             stack.accept(now, flow, config.clone(), SeqNr::new(5));
         }
         match stack.read(flow, usize::MAX) {
-            crate::Read::End => drop(stack.finish(flow).map(|()| stack.release(flow))),
-            crate::Read::Failed(_) => stack.release(flow),
+            crate::FlowRead::End => drop(stack.finish(flow).map(|()| stack.release(flow))),
+            crate::FlowRead::Failed(_) => stack.release(flow),
             _ => {}
         }
     }

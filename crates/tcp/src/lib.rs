@@ -33,19 +33,24 @@ mod tcb;
 mod wake;
 pub mod wire;
 
-pub use config::{AckConfig, AfterSlowStart, Config, Counting, Detection, Keepalive, SynData};
-pub use connection::{Abort, Connection, Event, State, WriteError, refusal};
+pub use config::{
+    AckConfig, AckCounting, AfterSlowStart, Config, KeepaliveConfig, LossDetector, SynData,
+};
+pub use connection::{AbortReason, Connection, ConnectionEvent, TcpState, WriteError, refusal};
 pub use options::ConfigError;
-pub use payload::{ByteRange, Payload};
+pub use payload::{ByteRange, SegmentPayload};
 pub use profile::{Profile, UnknownProfile};
 pub use prr::PrrBound;
-pub use rtt::{RtoConfig, Sampling};
+pub use rtt::{RtoConfig, RttSampling};
 pub use segment::{
-    Cookie, Counts, Ecn, Flags, Options, SackBlock, SackBlocks, Segment, Snack, Timestamps,
+    Cookie, CountOptions, Ecn, HeaderFlags, HeaderOptions, SackBlock, SackBlocks, Segment, Snack,
+    Timestamps,
 };
 pub use seq::SeqNr;
-pub use stack::{Cut, FlowId, Limits, Read, Stack, StackCounts, StackError, StackEvent};
-pub use stats::Stats;
-pub use tao::{TaoCache, Transactions};
-pub use tcb::{ControlBlock, Sharing};
-pub use wake::Wake;
+pub use stack::{
+    FlowFailure, FlowId, FlowRead, Stack, StackCounts, StackError, StackEvent, StackLimits,
+};
+pub use stats::ConnectionStats;
+pub use tao::{TaoCache, TransactionSettings};
+pub use tcb::{ControlBlock, TcbSharing};
+pub use wake::TimerKind;

@@ -7,11 +7,11 @@ use thiserror::Error;
 use units::{BitRate, ByteCount, parse_duration};
 
 use crate::cc::{ControllerSpec, FastRecovery, OptionError, SpecError};
-use crate::config::{AfterSlowStart, Config, Counting, Detection, SynData};
+use crate::config::{AckCounting, AfterSlowStart, Config, LossDetector, SynData};
 use crate::profile::Profile;
 use crate::prr::PrrBound;
-use crate::rtt::Sampling;
-use crate::tcb::Sharing;
+use crate::rtt::RttSampling;
+use crate::tcb::TcbSharing;
 
 /// The reason why a setting was rejected.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
@@ -51,7 +51,7 @@ pub enum ConfigError {
 }
 
 /// One option: its name, the values it accepts, and the function that sets it.
-struct Setting {
+struct OptionSetting {
     name: &'static str,
     expected: &'static str,
     /// Returns `None` if the value is not accepted.
@@ -62,8 +62,8 @@ const fn setting(
     name: &'static str,
     expected: &'static str,
     set: fn(&mut Config, &str) -> Option<()>,
-) -> Setting {
-    Setting { name, expected, set }
+) -> OptionSetting {
+    OptionSetting { name, expected, set }
 }
 
 const SWITCH: &str = "on or off";
@@ -79,7 +79,7 @@ macro_rules! switches {
     };
 }
 
-const SWITCHES: [Setting; 17] = switches! {
+const SWITCHES: [OptionSetting; 17] = switches! {
     "window-scaling" => window_scaling,
     "timestamps" => timestamps,
     "sack" => sack,
@@ -99,7 +99,7 @@ const SWITCHES: [Setting; 17] = switches! {
     "restart-after-idle" => restart_after_idle,
 };
 
-const VALUES: [Setting; 24] = [
+const VALUES: [OptionSetting; 24] = [
     setting("mss", "64 to 9000 bytes", |config, text| {
         assign(&mut config.mss, number(text, 64, 9000))
     }),
@@ -168,7 +168,7 @@ const VALUES: [Setting; 24] = [
     setting("time-wait", TIME, |config, text| assign(&mut config.time_wait, time(text))),
 ];
 
-fn settings() -> impl Iterator<Item = &'static Setting> {
+fn settings() -> impl Iterator<Item = &'static OptionSetting> {
     SWITCHES.iter().chain(&VALUES)
 }
 
@@ -192,12 +192,13 @@ impl Config {
             |message: String| ConfigError::Unreadable { name: name.to_owned(), message };
         match name {
             "profile" => {
-                let profile: Profile = value.parse().map_err(|error| unreadable(told(&error)))?;
+                let profile: Profile =
+                    value.parse().map_err(|error| unreadable(error_text(&error)))?;
                 *self = profile.config();
             }
             "cc" | "controller" => {
                 let spec = value.parse::<ControllerSpec>();
-                self.controller = spec.map_err(|error| unreadable(told(&error)))?;
+                self.controller = spec.map_err(|error| unreadable(error_text(&error)))?;
             }
             _ => {
                 let known = settings().find(|setting| setting.name == name);
@@ -211,7 +212,7 @@ impl Config {
     }
 }
 
-fn told(error: &impl core::fmt::Display) -> String {
+fn error_text(error: &impl core::fmt::Display) -> String {
     error.to_string()
 }
 
@@ -241,7 +242,8 @@ fn pairs(text: &str) -> Result<Vec<(&str, String)>, ConfigError> {
         let form = || ConfigError::Form { text: part.to_owned() };
         let (name, value) = part.split_once('=').ok_or_else(form)?;
         let (name, value) = (name.trim(), value.trim());
-        let joined = pairs.last().and_then(|(last, spec)| joined(last, spec, name, part));
+        let joined =
+            pairs.last().and_then(|(last, spec)| append_to_controller(last, spec, name, part));
         match (pairs.last_mut(), joined) {
             (Some((_, spec)), Some(joined)) => *spec = joined,
             _ => pairs.push((name, value.to_owned())),
@@ -257,7 +259,7 @@ fn is_controller(name: &str) -> bool {
 /// Returns the controller's text with `part` appended, if that belongs to it: it is no option of
 /// the endpoint, and follows others of the controller or is one that the controller has. Its value
 /// is validated later.
-fn joined(last: &str, spec: &str, name: &str, part: &str) -> Option<String> {
+fn append_to_controller(last: &str, spec: &str, name: &str, part: &str) -> Option<String> {
     let is_own = is_controller(name) || Config::names().any(|known| known == name);
     if is_own || !is_controller(last) {
         return None;
@@ -312,7 +314,7 @@ fn syn_data(text: &str) -> Option<SynData> {
     match text {
         "off" => Some(SynData::Off),
         "fast-open" => Some(SynData::FastOpen { cookie: crate::Cookie::new() }),
-        "t-tcp" => Some(SynData::Transactions(crate::Transactions::default())),
+        "t-tcp" => Some(SynData::Transactions(crate::TransactionSettings::default())),
         "always" => Some(SynData::Always),
         _ => None,
     }
@@ -327,24 +329,24 @@ fn after_slow_start(text: &str) -> Option<AfterSlowStart> {
     }
 }
 
-fn counting(text: &str) -> Option<Counting> {
+fn counting(text: &str) -> Option<AckCounting> {
     match text.split_once(' ') {
-        None if text == "acks" => Some(Counting::Acks),
-        None if text == "bytes" => Some(Counting::Bytes { limit: None }),
+        None if text == "acks" => Some(AckCounting::Acks),
+        None if text == "bytes" => Some(AckCounting::Bytes { limit: None }),
         Some(("bytes", limit)) => {
-            number(limit, 1, u32::MAX).map(|limit| Counting::Bytes { limit: Some(limit) })
+            number(limit, 1, u32::MAX).map(|limit| AckCounting::Bytes { limit: Some(limit) })
         }
         _ => None,
     }
 }
 
-fn detection(text: &str) -> Option<Detection> {
+fn detection(text: &str) -> Option<LossDetector> {
     match text {
-        "dup-acks" => Some(Detection::DupAcks),
-        "sack" => Some(Detection::Sack),
-        "fack" => Some(Detection::Fack),
-        "rack" => Some(Detection::Rack { tlp: false }),
-        "rack-tlp" => Some(Detection::Rack { tlp: true }),
+        "dup-acks" => Some(LossDetector::DupAcks),
+        "sack" => Some(LossDetector::Sack),
+        "fack" => Some(LossDetector::Fack),
+        "rack" => Some(LossDetector::Rack { tlp: false }),
+        "rack-tlp" => Some(LossDetector::Rack { tlp: true }),
         _ => None,
     }
 }
@@ -366,19 +368,19 @@ fn prr(text: &str) -> Option<PrrBound> {
     }
 }
 
-fn sharing(text: &str) -> Option<Sharing> {
+fn sharing(text: &str) -> Option<TcbSharing> {
     match text {
-        "none" => Some(Sharing::None),
-        "threshold" => Some(Sharing::Threshold),
-        "all" => Some(Sharing::All),
+        "none" => Some(TcbSharing::None),
+        "threshold" => Some(TcbSharing::Threshold),
+        "all" => Some(TcbSharing::All),
         _ => None,
     }
 }
 
-fn sampling(text: &str) -> Option<Sampling> {
+fn sampling(text: &str) -> Option<RttSampling> {
     match text {
-        "every" => Some(Sampling::EveryAck),
-        "once-per-rtt" => Some(Sampling::OncePerRtt),
+        "every" => Some(RttSampling::EveryAck),
+        "once-per-rtt" => Some(RttSampling::OncePerRtt),
         _ => None,
     }
 }
@@ -399,7 +401,7 @@ mod tests {
         let satellite = Profile::Satellite.config();
         assert_eq!(config.controller.to_string(), "cubic:hystart=off,beta=0.8");
         assert_eq!((config.mss, config.sack, config.acks.delay), (1000, false, None));
-        assert_eq!(config.counting, Counting::Bytes { limit: Some(2) });
+        assert_eq!(config.counting, AckCounting::Bytes { limit: Some(2) });
         assert_eq!(config.recovery, Some(FastRecovery::Reno));
         // The rest comes from the profile, wherever it appears in the text.
         assert_eq!(config.initial_window, satellite.initial_window);

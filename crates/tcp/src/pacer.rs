@@ -2,7 +2,7 @@
 
 use core::time::Duration;
 
-use shaping::Schedule;
+use shaping::VirtualSchedule;
 use units::{BitRate, ByteCount, Instant};
 
 /// Time for which a late driver may catch up in one burst.
@@ -10,7 +10,7 @@ const BURST: Duration = Duration::from_millis(1);
 
 /// Schedules when the next segment may leave.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Pacer(Schedule);
+pub(crate) struct Pacer(VirtualSchedule);
 
 impl Pacer {
     #[inline]

@@ -6,7 +6,7 @@ mod tests;
 use std::io;
 use std::net::IpAddr;
 
-use crate::segment::{Ecn, Flags, Segment};
+use crate::segment::{Ecn, HeaderFlags, Segment};
 use crate::{SeqNr, wire};
 use bytes::Bytes;
 use etherparse::{
@@ -18,22 +18,22 @@ use etherparse::{
 const HOP_LIMIT: u8 = 64;
 /// The smallest path MTUs that are believed (RFC 8200 §5; for IPv4, Linux's `min_pmtu`): a forged
 /// error could otherwise cut a stream into crumbs.
-const LEAST_V4: u16 = 552;
-const LEAST_V6: u16 = 1280;
+const MIN_MTU_V4: u16 = 552;
+const MIN_MTU_V6: u16 = 1280;
 
 /// An IP packet from the network, as a [`Stack`](crate::Stack) takes it.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Packet {
+pub enum IncomingPacket {
     /// A segment, and the DSCP of its packet.
-    Segment(wire::Path, Segment<Bytes>, u8),
+    Segment(wire::SegmentPath, Segment<Bytes>, u8),
     /// The destination of our segment with this number, sent along this path, is unreachable.
-    Unreachable(wire::Path, SeqNr),
+    Unreachable(wire::SegmentPath, SeqNr),
     /// Packets along this path may have this many bytes at most.
-    TooBig(wire::Path, u16),
+    TooBig(wire::SegmentPath, u16),
 }
 
 /// Reads an IP packet. `None` if it is neither a valid TCP segment nor an ICMP error about one.
-pub fn read(packet: &Bytes) -> Option<Packet> {
+pub fn read(packet: &Bytes) -> Option<IncomingPacket> {
     let sliced = SlicedPacket::from_ip(packet).ok()?;
     let net = sliced.net.as_ref()?;
     match &sliced.transport {
@@ -45,7 +45,7 @@ pub fn read(packet: &Bytes) -> Option<Packet> {
         }
         Some(TransportSlice::Icmpv6(icmp)) => match icmp.icmp_type() {
             Icmpv6Type::PacketTooBig { mtu } => {
-                let mtu = u16::try_from(mtu).unwrap_or(u16::MAX).max(LEAST_V6);
+                let mtu = u16::try_from(mtu).unwrap_or(u16::MAX).max(MIN_MTU_V6);
                 quoted(icmp.payload(), Some(mtu))
             }
             Icmpv6Type::DestinationUnreachable(_) => quoted(icmp.payload(), None),
@@ -60,7 +60,7 @@ pub fn read(packet: &Bytes) -> Option<Packet> {
             let bytes = packet.slice_ref(payload.payload);
             let (from, to, dscp, ecn) = header(net)?;
             let (path, segment) = wire::decode(from, to, Ecn::from_bits(ecn), &bytes).ok()?;
-            Some(Packet::Segment(path, segment, dscp))
+            Some(IncomingPacket::Segment(path, segment, dscp))
         }
     }
 }
@@ -88,7 +88,7 @@ pub(crate) fn header(net: &NetSlice<'_>) -> Option<(IpAddr, IpAddr, u8, u8)> {
 fn unreachable_v4(how: &icmpv4::DestUnreachableHeader) -> Option<Option<u16>> {
     use icmpv4::DestUnreachableHeader::{FragmentationNeeded, SourceRouteFailed};
     match how {
-        FragmentationNeeded { next_hop_mtu } => Some(Some((*next_hop_mtu).max(LEAST_V4))),
+        FragmentationNeeded { next_hop_mtu } => Some(Some((*next_hop_mtu).max(MIN_MTU_V4))),
         SourceRouteFailed => None,
         _ => Some(None),
     }
@@ -96,7 +96,7 @@ fn unreachable_v4(how: &icmpv4::DestUnreachableHeader) -> Option<Option<u16>> {
 
 /// Returns the error about the packet that ICMP quotes. Only the first eight bytes of its segment
 /// are certain to be there (RFC 792): ports and number.
-fn quoted(quote: &[u8], mtu: Option<u16>) -> Option<Packet> {
+fn quoted(quote: &[u8], mtu: Option<u16>) -> Option<IncomingPacket> {
     // Parsed laxly, because routers may quote only the beginning of the packet.
     let sliced = LaxSlicedPacket::from_ip(quote).ok()?;
     let net = sliced.net.as_ref()?;
@@ -115,17 +115,17 @@ fn quoted(quote: &[u8], mtu: Option<u16>) -> Option<Packet> {
         return None;
     }
     let (from_port, to_port) = (u16::from_be_bytes([a, b]), u16::from_be_bytes([c, d]));
-    let path = wire::Path { from, from_port, to, to_port };
+    let path = wire::SegmentPath { from, from_port, to, to_port };
     Some(match mtu {
-        Some(mtu) => Packet::TooBig(path, mtu),
-        None => Packet::Unreachable(path, SeqNr::new(u32::from_be_bytes(seq))),
+        Some(mtu) => IncomingPacket::TooBig(path, mtu),
+        None => IncomingPacket::Unreachable(path, SeqNr::new(u32::from_be_bytes(seq))),
     })
 }
 
 /// Returns the ICMP error that answers a SYN with the number `seq`, which came along `path`: its
 /// destination is unreachable, or administratively prohibited. Its source is the destination of the
 /// SYN, like that of all packets of the stack. `None` if the addresses are of different families.
-pub fn unreachable(path: &wire::Path, seq: SeqNr, prohibited: bool) -> Option<Vec<u8>> {
+pub fn unreachable(path: &wire::SegmentPath, seq: SeqNr, prohibited: bool) -> Option<Vec<u8>> {
     let quote = syn(path, seq)?;
     let mut out = Vec::new();
     // From the destination of the SYN back to its source.
@@ -167,8 +167,8 @@ pub fn unreachable(path: &wire::Path, seq: SeqNr, prohibited: bool) -> Option<Ve
 }
 
 /// Returns the packet of a SYN, as far as errors about it must quote it.
-fn syn(path: &wire::Path, seq: SeqNr) -> Option<Vec<u8>> {
-    let flags = Flags { syn: true, ..Flags::default() };
+fn syn(path: &wire::SegmentPath, seq: SeqNr) -> Option<Vec<u8>> {
+    let flags = HeaderFlags { syn: true, ..HeaderFlags::default() };
     let syn = Segment { seq, flags, payload: Bytes::new(), ..Segment::default() };
     let mut packet = Vec::new();
     push_header(path, syn.wire_len(), (0, Ecn::NotEct), &mut packet)?;
@@ -183,7 +183,7 @@ fn syn(path: &wire::Path, seq: SeqNr) -> Option<Vec<u8>> {
 /// # Errors
 /// Those of `send`.
 pub fn write(
-    path: &wire::Path,
+    path: &wire::SegmentPath,
     segment: Segment<Bytes>,
     (dscp, mtu): (u8, u16),
     out: &mut Vec<u8>,
@@ -216,7 +216,7 @@ pub fn write(
 
 /// Appends the IP header of a packet with `length` bytes of TCP; `None` if that is too much.
 fn push_header(
-    path: &wire::Path,
+    path: &wire::SegmentPath,
     length: usize,
     (dscp, ecn): (u8, Ecn),
     out: &mut Vec<u8>,

@@ -6,7 +6,7 @@ use bytes::Bytes;
 
 /// A run of stream bytes as seen by TCP: it can be split and joined. [`ByteRange`] is for
 /// simulations, [`Bytes`] for the wire. The default is empty.
-pub trait Payload: Clone + Default + core::fmt::Debug {
+pub trait SegmentPayload: Clone + Default + core::fmt::Debug {
     /// Returns the length in bytes.
     fn len(&self) -> usize;
 
@@ -33,7 +33,7 @@ pub trait Payload: Clone + Default + core::fmt::Debug {
 const SMALL: usize = 512;
 
 /// Payload on the wire. Slices share the bytes.
-impl Payload for Bytes {
+impl SegmentPayload for Bytes {
     fn len(&self) -> usize {
         Bytes::len(self)
     }
@@ -81,7 +81,7 @@ impl ByteRange {
     }
 }
 
-impl Payload for ByteRange {
+impl SegmentPayload for ByteRange {
     fn len(&self) -> usize {
         (self.end - self.start) as usize
     }
@@ -112,7 +112,7 @@ impl Payload for ByteRange {
 mod tests {
     use super::*;
 
-    fn cut_and_join<P: Payload + PartialEq>(whole: &P) {
+    fn cut_and_join<P: SegmentPayload + PartialEq>(whole: &P) {
         for cut in 0..=whole.len() {
             let mut front = whole.slice(0..cut);
             front.append(&whole.slice(cut..whole.len()));

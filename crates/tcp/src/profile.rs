@@ -8,8 +8,8 @@ use thiserror::Error;
 use units::ByteCount;
 
 use crate::cc::ControllerSpec;
-use crate::config::{AckConfig, AfterSlowStart, Config, Counting, Detection};
-use crate::rtt::{RtoConfig, Sampling};
+use crate::config::{AckConfig, AckCounting, AfterSlowStart, Config, LossDetector};
+use crate::rtt::{RtoConfig, RttSampling};
 
 /// A named set of settings. Where a source does not specify something, the standard of its time
 /// applies.
@@ -83,8 +83,8 @@ fn bare(controller: &str) -> Config {
         ecn: false,
         snack: false,
         receive_buffer: ByteCount::new(65_535),
-        counting: Counting::Acks,
-        detection: Detection::DupAcks,
+        counting: AckCounting::Acks,
+        detection: LossDetector::DupAcks,
         prr: None,
         limited_transmit: false,
         frto: false,
@@ -94,7 +94,7 @@ fn bare(controller: &str) -> Config {
         controller: named(controller),
         rto: RtoConfig {
             initial: Duration::from_secs(3),
-            sampling: Sampling::OncePerRtt,
+            sampling: RttSampling::OncePerRtt,
             ..RtoConfig::default()
         },
         acks: AckConfig { delay: Some(Duration::from_millis(200)), ..AckConfig::default() },
@@ -114,7 +114,7 @@ fn reference() -> Config {
     let rto = RtoConfig {
         min: TCP_RTO_MIN,
         granularity: TCP_RTO_MIN,
-        sampling: Sampling::EveryAck,
+        sampling: RttSampling::EveryAck,
         ..bare.rto
     };
     Config { mss: 1410, rto, ..bare }
@@ -124,7 +124,7 @@ fn satellite() -> Config {
     Config {
         initial_window: 2,
         sack: true,
-        detection: Detection::Sack,
+        detection: LossDetector::Sack,
         window_scaling: true,
         receive_buffer: ByteCount::new(1 << 20),
         ..reference()
@@ -175,7 +175,7 @@ fn linux() -> Config {
         minshall: true,
         // TCP_MAX_QUICKACKS.
         acks: AckConfig { quick: 16, ..AckConfig::default() },
-        counting: Counting::Bytes { limit: None },
+        counting: AckCounting::Bytes { limit: None },
         rto: RtoConfig {
             min: TCP_RTO_MIN,
             granularity: TCP_RTO_MIN,

@@ -7,7 +7,7 @@
 
 use units::Instant;
 
-use crate::flight::{Flight, Sent};
+use crate::flight::{SegmentScoreboard, SentSegment};
 
 const DUP_THRESH: usize = 3;
 /// `RACK.reo_wnd_persist`: number of recoveries for which a widened window lasts.
@@ -45,7 +45,7 @@ impl Rack {
     /// §6.2 steps 2 and 3: a segment is delivered. A retransmission counts only
     /// if its acknowledgement cannot be that of the original.
     #[inline]
-    pub(crate) fn on_delivered(&mut self, now: Instant, sent: &Sent, min_rtt: Option<u64>) {
+    pub(crate) fn on_delivered(&mut self, now: Instant, sent: &SentSegment, min_rtt: Option<u64>) {
         if sent.end > self.fack {
             self.fack = sent.end;
         } else if sent.end < self.fack && !sent.was_retransmitted() {
@@ -81,7 +81,7 @@ impl Rack {
 
     fn reordering_window(
         &self,
-        flight: &Flight,
+        flight: &SegmentScoreboard,
         recovering: bool,
         min_rtt: Option<u64>,
         smoothed: Option<u64>,
@@ -100,14 +100,15 @@ impl Rack {
     pub(crate) fn detect(
         &self,
         now: Instant,
-        flight: &mut Flight,
+        flight: &mut SegmentScoreboard,
         recovering: bool,
         min_rtt: Option<u64>,
         smoothed: Option<u64>,
     ) -> (bool, Option<Instant>) {
         let window = self.reordering_window(flight, recovering, min_rtt, smoothed);
         let wait = self.rtt.saturating_add(window);
-        let due = |sent: &Sent| Instant::from_nanos(sent.sent_at.as_nanos().saturating_add(wait));
+        let due =
+            |sent: &SentSegment| Instant::from_nanos(sent.sent_at.as_nanos().saturating_add(wait));
         let (any, next) = flight.expire(self.serial, |sent| due(sent) <= now);
         (any, next.map(|sent| due(&sent)))
     }

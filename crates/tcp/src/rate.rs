@@ -6,7 +6,7 @@ use core::time::Duration;
 use units::{BitRate, ByteCount, Instant};
 
 use crate::delivery_snapshot::DeliverySnapshot;
-use crate::flight::Sent;
+use crate::flight::SentSegment;
 
 /// The rate at which data reached the receiver, measured by one
 /// acknowledgement.
@@ -84,7 +84,7 @@ impl RateMeter {
 
     /// Records the first delivery of a segment.
     #[inline]
-    pub(crate) fn on_delivered(&mut self, now: Instant, sent: &Sent) {
+    pub(crate) fn on_delivered(&mut self, now: Instant, sent: &SentSegment) {
         self.delivered += sent.len();
         self.delivered_at = now;
         if self.newest.is_none_or(|(serial, ..)| sent.serial > serial) {

@@ -9,11 +9,11 @@ use std::collections::{BTreeMap, VecDeque};
 use arrayvec::ArrayVec;
 use smallvec::{SmallVec, smallvec};
 
-use crate::Payload;
+use crate::SegmentPayload;
 
 /// The classification of a segment's data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Arrival {
+pub(crate) enum DataArrival {
     /// The next data, with nothing waiting behind it.
     InOrder,
     /// The next data while later data waits: all or part of a hole is filled.
@@ -25,7 +25,7 @@ pub(crate) enum Arrival {
 
 /// Positions of the peer's stream, counted from its SYN at 0.
 #[derive(Debug, Clone)]
-pub(crate) struct Receiver<P> {
+pub(crate) struct StreamReceiver<P> {
     /// The next position expected: RCV.NXT.
     next: u64,
     /// Data waiting for what is missing before it: start → island.
@@ -43,7 +43,7 @@ pub(crate) struct Receiver<P> {
     /// A duplicate to be reported once (RFC 2883).
     duplicate: Option<Range<u64>>,
     /// The start of the hole reported last (SNACK).
-    told: u64,
+    last_reported: u64,
 }
 
 /// Contiguous data.
@@ -59,7 +59,7 @@ type Pieces<P> = SmallVec<[P; 1]>;
 /// Maximum number of SACK blocks in a segment (RFC 2018 §3).
 const MAX_BLOCKS: usize = 4;
 
-impl<P: Payload> Receiver<P> {
+impl<P: SegmentPayload> StreamReceiver<P> {
     /// A receiver of a stream whose SYN has arrived, with room for `capacity`
     /// bytes.
     pub(crate) fn new(capacity: u64) -> Self {
@@ -73,7 +73,7 @@ impl<P: Payload> Receiver<P> {
             fin: None,
             recent: ArrayVec::new(),
             duplicate: None,
-            told: 0,
+            last_reported: 0,
         }
     }
 
@@ -109,10 +109,10 @@ impl<P: Payload> Receiver<P> {
             let (start, _) = self.islands.range(island.end..).next()?;
             Some(island.end..*start)
         };
-        let later = self.islands.range(self.told..).find_map(after);
+        let later = self.islands.range(self.last_reported..).find_map(after);
         // After the last hole, the turn starts again at the first.
-        let hole = if self.told < first.start { first } else { later.unwrap_or(first) };
-        self.told = hole.start;
+        let hole = if self.last_reported < first.start { first } else { later.unwrap_or(first) };
+        self.last_reported = hole.start;
         Some(hole)
     }
 
@@ -153,14 +153,14 @@ impl<P: Payload> Receiver<P> {
     }
 
     /// Stores data that starts at `start` and lies within the window; known data is dropped.
-    pub(crate) fn insert(&mut self, start: u64, data: &P) -> Arrival {
+    pub(crate) fn insert(&mut self, start: u64, data: &P) -> DataArrival {
         let end = start + data.len() as u64;
         if start > self.next {
             return self.insert_later(start, data);
         }
         if end <= self.next {
             self.duplicate = Some(start..end);
-            return Arrival::Duplicate;
+            return DataArrival::Duplicate;
         }
         if start < self.next {
             // RFC 2883 §4: the part that arrived before is reported as a duplicate.
@@ -172,10 +172,10 @@ impl<P: Payload> Receiver<P> {
             self.deliver_islands(end);
         }
         self.pass_fin();
-        if had_holes { Arrival::FilledHole } else { Arrival::InOrder }
+        if had_holes { DataArrival::FilledHole } else { DataArrival::InOrder }
     }
 
-    fn insert_later(&mut self, start: u64, data: &P) -> Arrival {
+    fn insert_later(&mut self, start: u64, data: &P) -> DataArrival {
         let end = start + data.len() as u64;
         let island = match self.insert_last(start, data) {
             // The usual case behind a hole: data follows the latest island or forms a new one after
@@ -183,12 +183,12 @@ impl<P: Payload> Receiver<P> {
             Some(island) => island,
             None if self.held(start).is_some_and(|held| end <= held) => {
                 self.duplicate = Some(start..end);
-                return Arrival::Duplicate;
+                return DataArrival::Duplicate;
             }
             None => self.insert_island(start, data),
         };
         self.note_recent(island);
-        Arrival::OutOfOrder
+        DataArrival::OutOfOrder
     }
 
     /// Records that `island` has grown, possibly merging others.

@@ -17,12 +17,12 @@ pub struct RtoConfig {
     /// of 1988 ticked every 500 ms.
     pub granularity: Duration,
     /// Frequency of RTT samples.
-    pub sampling: Sampling,
+    pub sampling: RttSampling,
 }
 
 /// The frequency with which the RTT is measured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Sampling {
+pub enum RttSampling {
     /// On every acknowledgement that allows it. The gains are divided by the number of samples per
     /// round trip (RFC 7323 appendix G).
     EveryAck,
@@ -37,7 +37,7 @@ impl Default for RtoConfig {
             min: Duration::from_secs(1),
             max: Duration::from_secs(60),
             granularity: Duration::from_millis(1),
-            sampling: Sampling::EveryAck,
+            sampling: RttSampling::EveryAck,
         }
     }
 }
@@ -45,8 +45,8 @@ impl Default for RtoConfig {
 /// Smoothed RTT, its variation, and the time-out with its backoff. In nanoseconds, because every
 /// acknowledgement uses several of them.
 #[derive(Debug, Clone)]
-pub(crate) struct Rtt {
-    sampling: Sampling,
+pub(crate) struct RtoEstimator {
+    sampling: RttSampling,
     smoothed: Option<u64>,
     variation: u64,
     /// The minimum sample; the largest number before the first.
@@ -62,7 +62,7 @@ pub(crate) struct Rtt {
     timed_until: u64,
 }
 
-impl Rtt {
+impl RtoEstimator {
     pub(crate) fn new(config: RtoConfig) -> Self {
         let most = nanos(config.max);
         Self {
@@ -95,9 +95,9 @@ impl Rtt {
     pub(crate) fn sample(&mut self, sample: u64, una: u64, nxt: u64, per_round: u64) {
         self.min = self.min.min(sample);
         let share = match self.sampling {
-            Sampling::EveryAck => per_round.clamp(1, 1 << 16) as i64,
-            Sampling::OncePerRtt if una < self.timed_until => return,
-            Sampling::OncePerRtt => 1,
+            RttSampling::EveryAck => per_round.clamp(1, 1 << 16) as i64,
+            RttSampling::OncePerRtt if una < self.timed_until => return,
+            RttSampling::OncePerRtt => 1,
         };
         self.timed_until = nxt;
         // RFC 6298 §5: a new measurement ends the backoff, also before the time-out is computed
@@ -200,7 +200,7 @@ mod tests {
     /// RFC 6298 §2.2 and §2.3, by hand.
     #[test]
     fn the_first_two_samples() {
-        let mut rtt = Rtt::new(RtoConfig { min: ms(0), ..RtoConfig::default() });
+        let mut rtt = RtoEstimator::new(RtoConfig { min: ms(0), ..RtoConfig::default() });
         assert_eq!(rtt.rto(), ms(1000));
         rtt.sample(600 * MS, 1, 1, 1);
         assert_eq!(rtt.rto(), ms(600 + 4 * 300));
@@ -212,10 +212,10 @@ mod tests {
     #[test]
     fn granularity_minimum_and_maximum() {
         let config = RtoConfig { granularity: ms(500), min: ms(0), ..RtoConfig::default() };
-        let mut rtt = Rtt::new(config);
+        let mut rtt = RtoEstimator::new(config);
         (0..200).for_each(|_| rtt.sample(100 * MS, 1, 1, 1));
         assert_eq!(rtt.rto(), ms(600));
-        let mut rtt = Rtt::new(RtoConfig::default());
+        let mut rtt = RtoEstimator::new(RtoConfig::default());
         (0..200).for_each(|_| rtt.sample(100 * MS, 1, 1, 1));
         assert_eq!(rtt.rto(), ms(1000));
         (0..9).for_each(|_| rtt.back_off());
@@ -226,8 +226,8 @@ mod tests {
 
     #[test]
     fn once_per_rtt_times_one_segment_at_a_time() {
-        let config = RtoConfig { sampling: Sampling::OncePerRtt, ..RtoConfig::default() };
-        let mut rtt = Rtt::new(config);
+        let config = RtoConfig { sampling: RttSampling::OncePerRtt, ..RtoConfig::default() };
+        let mut rtt = RtoEstimator::new(config);
         rtt.sample(600 * MS, 1, 100, 1);
         rtt.sample(900 * MS, 99, 200, 1);
         assert_eq!(rtt.smoothed(), Some(ms(600)));

@@ -2,7 +2,7 @@
 
 use arrayvec::ArrayVec;
 
-use crate::{Payload, SeqNr};
+use crate::{SegmentPayload, SeqNr};
 
 /// A TCP segment without ports, which belong to the owner of several connections. Urgent data is
 /// not modelled: the flag and the pointer are ignored on arrival and never sent (RFC 6093 advises
@@ -14,11 +14,11 @@ pub struct Segment<P> {
     /// The acknowledgement, if the ACK flag is set.
     pub ack: Option<SeqNr>,
     /// The flags other than ACK.
-    pub flags: Flags,
+    pub flags: HeaderFlags,
     /// The window field as sent, not scaled.
     pub window: u16,
     /// The options of the header.
-    pub options: Options,
+    pub options: HeaderOptions,
     /// The codepoint of the IP packet that carries the segment.
     pub ecn: Ecn,
     /// The data, possibly empty.
@@ -27,7 +27,7 @@ pub struct Segment<P> {
 
 /// The flags of a segment, apart from ACK and URG.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Flags {
+pub struct HeaderFlags {
     /// SYN: begins the stream.
     pub syn: bool,
     /// FIN: ends the stream.
@@ -83,7 +83,7 @@ impl Ecn {
 
 /// The options of a segment.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Options {
+pub struct HeaderOptions {
     /// Maximum segment size that the sender wants to receive (RFC 9293 §3.7.1).
     pub mss: Option<u16>,
     /// Shift of window fields (RFC 7323 §2).
@@ -101,12 +101,12 @@ pub struct Options {
     /// A hole in the received data (CCSDS 714.0-B-2).
     pub snack: Option<Snack>,
     /// Connection counts (RFC 1644 §3.2).
-    pub counts: Counts,
+    pub counts: CountOptions,
 }
 
 /// The connection counts of T/TCP (RFC 1644 §3.2). 0 is never sent: the option is absent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Counts {
+pub struct CountOptions {
     /// CC: the count of the sender's connection.
     pub cc: u32,
     /// CC.NEW: the same on a SYN that must not be compared with earlier ones.
@@ -115,7 +115,7 @@ pub struct Counts {
     pub echo: u32,
 }
 
-impl Counts {
+impl CountOptions {
     /// The counts that are present, in the order in which they are sent.
     pub(crate) fn all(self) -> [u32; 3] {
         [self.cc, self.new, self.echo]
@@ -177,7 +177,7 @@ pub type Cookie = ArrayVec<u8, 16>;
 /// The room for options in a header, in bytes.
 pub(crate) const OPTIONS_MAX: usize = 40;
 
-impl Options {
+impl HeaderOptions {
     /// Size of the options in the header in bytes, a multiple of 4. Options that do not fit are not
     /// counted: SACK blocks have the last claim to the room, before them SNACK, the capabilities of
     /// SCPS-TP, and connection counts.
@@ -251,7 +251,7 @@ impl Options {
     }
 }
 
-impl<P: Payload> Segment<P> {
+impl<P: SegmentPayload> Segment<P> {
     /// Length in sequence space: data, SYN and FIN.
     pub fn sequence_len(&self) -> u64 {
         self.payload.len() as u64 + u64::from(self.flags.syn) + u64::from(self.flags.fin)

@@ -3,7 +3,7 @@
 use core::ops::Range;
 use std::collections::VecDeque;
 
-use crate::Payload;
+use crate::SegmentPayload;
 
 /// Bytes at consecutive positions. Finding a position costs O(log n) in the number of chunks. There
 /// is only one chunk as long as written data can be joined without copying.
@@ -15,7 +15,7 @@ pub(crate) struct SendBuffer<P> {
     end: u64,
 }
 
-impl<P: Payload> SendBuffer<P> {
+impl<P: SegmentPayload> SendBuffer<P> {
     /// An empty buffer; the first byte written gets the position `start`.
     pub(crate) fn new(start: u64) -> Self {
         Self { chunks: VecDeque::new(), start, end: start }

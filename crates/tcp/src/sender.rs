@@ -12,19 +12,19 @@ use std::sync::Arc;
 use arrayvec::ArrayVec;
 use units::{ByteCount, Instant, RangeSet};
 
-use crate::Payload;
-use crate::cc::{Controller, FastRecovery, Phase, Start};
-use crate::config::{Config, Detection};
-use crate::flight::{Flight, Id};
+use crate::SegmentPayload;
+use crate::cc::{Controller, ControllerParameters, FastRecovery, RepairPhase};
+use crate::config::{Config, LossDetector};
+use crate::flight::{SegmentId, SegmentScoreboard};
 use crate::pacer::Pacer;
 use crate::prr::Prr;
 use crate::rack::Rack;
 use crate::rate::RateMeter;
-use crate::rtt::Rtt;
+use crate::rtt::RtoEstimator;
 use crate::send_buffer::SendBuffer;
-use crate::stats::Stats;
+use crate::stats::ConnectionStats;
 use crate::tcb::ControlBlock;
-use estimate::Estimate;
+use estimate::ThresholdEstimate;
 
 /// The contents of an acknowledgement, in stream positions.
 #[derive(Debug, Clone)]
@@ -51,7 +51,7 @@ pub(crate) struct AckInfo<'a> {
 
 /// The negotiated options of a connection.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Agreed {
+pub(crate) struct NegotiatedOptions {
     pub(crate) sack: bool,
     pub(crate) snack: bool,
     pub(crate) timestamps: bool,
@@ -61,11 +61,11 @@ pub(crate) struct Agreed {
 /// The sending half of a connection. Positions count from the SYN at 0; the first byte of data has
 /// 1.
 #[derive(Debug, Clone)]
-pub(crate) struct Sender<P> {
+pub(crate) struct StreamSender<P> {
     config: Arc<Config>,
-    pub(crate) agreed: Agreed,
+    pub(crate) agreed: NegotiatedOptions,
     buffer: SendBuffer<P>,
-    flight: Flight,
+    flight: SegmentScoreboard,
     /// SND.UNA and SND.NXT (never set back but for data that a SYN carried).
     una: u64,
     nxt: u64,
@@ -80,16 +80,16 @@ pub(crate) struct Sender<P> {
     window: u64,
     max_window: u64,
     pub(crate) cc: Box<dyn Controller>,
-    pub(crate) rtt: Rtt,
+    pub(crate) rtt: RtoEstimator,
     rate: RateMeter,
-    estimate: Estimate,
+    estimate: ThresholdEstimate,
     rack: Rack,
     pacer: Pacer,
-    repair: Repair,
+    repair: RecoveryState,
     /// The last selective acknowledgements processed.
     reported: ArrayVec<Range<u64>, 4>,
     /// A segment to be sent regardless of the windows.
-    forced: Option<Forced>,
+    forced: Option<ForcedSegment>,
     /// The congestion window was the limit when data below this position was sent.
     limited_until: u64,
     /// ECE is ignored until this position is acknowledged.
@@ -100,20 +100,20 @@ pub(crate) struct Sender<P> {
     syn_was_lost: bool,
     /// True if data may be sent before the handshake completes: with the SYN, or in answer to data
     /// on a SYN.
-    pub(crate) may_hurry: bool,
-    timers: Timers,
-    pub(crate) stats: Stats,
+    pub(crate) may_send_early: bool,
+    timers: SenderTimers,
+    pub(crate) stats: ConnectionStats,
 }
 
 #[derive(Debug, Clone, Copy)]
-enum Forced {
-    Again(Id),
+enum ForcedSegment {
+    Retransmit(SegmentId),
     /// A segment with this many new bytes.
     New(u64),
 }
 
 #[derive(Debug, Clone, Default)]
-struct Timers {
+struct SenderTimers {
     rto: Option<Instant>,
     /// A tail loss probe (RFC 8985 §7).
     probe: Option<Instant>,
@@ -130,8 +130,8 @@ struct Timers {
 
 /// The state of loss recovery.
 #[derive(Debug, Clone)]
-struct Repair {
-    phase: Phase,
+struct RecoveryState {
+    phase: RepairPhase,
     /// Recovery lasts until this is acknowledged; also kept after its end (RFC 6582 §3.2 step 1).
     recover: u64,
     dup_acks: u32,
@@ -147,7 +147,7 @@ struct Repair {
     /// The end of a tail loss probe, and whether it was a retransmission.
     tail_probe: Option<(u64, bool)>,
     /// Segment at which `NextSeg()` rule 3 of RFC 6675 continues.
-    next_hole: Id,
+    next_hole: SegmentId,
     /// True if `NextSeg()` rule 4 was used in this recovery.
     rescued: bool,
 }
@@ -181,15 +181,15 @@ enum FirstValue {
     Is(u32),
 }
 
-impl<P: Payload> Sender<P> {
+impl<P: SegmentPayload> StreamSender<P> {
     pub(crate) fn new(config: Arc<Config>) -> Self {
         let mss = u64::from(config.mss.max(1));
         let mut sender = Self {
             cc: config.controller.make(&start(&config, mss)),
-            rtt: Rtt::new(config.rto),
-            agreed: Agreed::default(),
+            rtt: RtoEstimator::new(config.rto),
+            agreed: NegotiatedOptions::default(),
             buffer: SendBuffer::new(1),
-            flight: Flight::default(),
+            flight: SegmentScoreboard::default(),
             una: 0,
             nxt: 0,
             small_end: 0,
@@ -199,19 +199,19 @@ impl<P: Payload> Sender<P> {
             window: 0,
             max_window: 0,
             rate: RateMeter::default(),
-            estimate: Estimate::default(),
+            estimate: ThresholdEstimate::default(),
             rack: Rack::new(),
             pacer: Pacer::default(),
-            repair: Repair::new(),
+            repair: RecoveryState::new(),
             reported: ArrayVec::new(),
             forced: None,
             limited_until: 0,
             cwr_until: 0,
             owes_cwr: false,
             syn_was_lost: false,
-            may_hurry: false,
-            timers: Timers::default(),
-            stats: Stats::default(),
+            may_send_early: false,
+            timers: SenderTimers::default(),
+            stats: ConnectionStats::default(),
             config,
         };
         if let Some((smoothed, variation)) = sender.config.shared.and_then(|shared| shared.rtt) {
@@ -223,7 +223,7 @@ impl<P: Payload> Sender<P> {
 
     /// Adopts what the handshake negotiated: the options, and `mss`, the maximum payload of a
     /// segment in bytes.
-    pub(crate) fn establish(&mut self, now: Instant, mss: u64, agreed: Agreed) {
+    pub(crate) fn establish(&mut self, now: Instant, mss: u64, agreed: NegotiatedOptions) {
         self.agreed = agreed;
         self.mss = mss.max(1);
         self.cc = self.config.controller.make(&start(&self.config, self.mss));
@@ -245,13 +245,13 @@ impl<P: Payload> Sender<P> {
     /// Handles the acceptance of our SYN. Any of its data that was not accepted is resent at once
     /// in segments of the negotiated size (RFC 7413 §4.2.1: this is not a sign of congestion).
     pub(crate) fn forget_syn_data(&mut self) {
-        if !core::mem::take(&mut self.may_hurry) || self.flight.is_empty() {
+        if !core::mem::take(&mut self.may_send_early) || self.flight.is_empty() {
             return;
         }
         self.flight.clear();
         self.reported.clear();
         self.nxt = self.una;
-        self.timers = Timers::default();
+        self.timers = SenderTimers::default();
     }
 
     pub(crate) fn mss(&self) -> u64 {
@@ -320,7 +320,7 @@ impl<P: Payload> Sender<P> {
     /// Resends our SYN with an acknowledgement: the peer has repeated its own, or both opened at
     /// once.
     pub(crate) fn repeat_syn(&mut self) {
-        self.forced = self.flight.front_id().map(Forced::Again);
+        self.forced = self.flight.front_id().map(ForcedSegment::Retransmit);
     }
 
     /// Returns the data at `range`, which may include SYN and FIN.
@@ -346,22 +346,22 @@ impl<P: Payload> Sender<P> {
     }
 
     /// Returns the rule for detecting losses, given the negotiated options.
-    fn detection(&self) -> Detection {
-        if self.agreed.sack { self.config.detection } else { Detection::DupAcks }
+    fn detection(&self) -> LossDetector {
+        if self.agreed.sack { self.config.detection } else { LossDetector::DupAcks }
     }
 
-    fn style(&self) -> FastRecovery {
+    fn recovery_style(&self) -> FastRecovery {
         self.config.recovery.unwrap_or_else(|| self.cc.recovery())
     }
 
     /// Returns true if the window grows by slow start, at the beginning or after a time-out.
     pub(crate) fn is_in_slow_start(&self) -> bool {
-        self.repair.phase != Phase::Recovery && self.cc.cwnd() < self.cc.ssthresh()
+        self.repair.phase != RepairPhase::Recovery && self.cc.cwnd() < self.cc.ssthresh()
     }
 
     /// Returns the number of bytes in flight, for all that is known.
     fn pipe(&self) -> u64 {
-        if self.repair.phase == Phase::Open && !self.config.limited_transmit {
+        if self.repair.phase == RepairPhase::Open && !self.config.limited_transmit {
             // RFC 3042: without it, duplicate acknowledgements make no room for new data.
             return self.nxt - self.una;
         }
@@ -388,7 +388,7 @@ impl<P: Payload> Sender<P> {
     }
 
     /// Returns the counters with the current values.
-    pub(crate) fn snapshot(&self) -> Stats {
+    pub(crate) fn snapshot(&self) -> ConnectionStats {
         let mut stats = self.stats.clone();
         stats.cwnd = self.cc.cwnd();
         stats.ssthresh = self.cc.ssthresh();
@@ -403,11 +403,11 @@ impl<P: Payload> Sender<P> {
     }
 }
 
-fn start(config: &Config, mss: u64) -> Start {
+fn start(config: &Config, mss: u64) -> ControllerParameters {
     let shared = config.shared.unwrap_or_default();
     let ssthresh = config.initial_ssthresh.or(shared.ssthresh);
     let initial = mss * u64::from(config.initial_window.max(1));
-    Start {
+    ControllerParameters {
         mss,
         window: shared.cwnd.map_or(initial, |cwnd| cwnd.get().max(mss)),
         // RFC 5681 §3.1, equation 4: no loss sets the threshold below two segments.
@@ -416,10 +416,10 @@ fn start(config: &Config, mss: u64) -> Start {
     }
 }
 
-impl Repair {
+impl RecoveryState {
     fn new() -> Self {
         Self {
-            phase: Phase::Open,
+            phase: RepairPhase::Open,
             recover: 0,
             dup_acks: 0,
             dup_bytes: 0,

@@ -13,19 +13,19 @@ use thiserror::Error;
 use units::{Instant, Machine};
 
 use crate::config::Config;
-use crate::connection::{Abort, Connection, refusal};
+use crate::connection::{AbortReason, Connection, refusal};
 use crate::segment::Segment;
-use crate::stats::Stats;
-use crate::wake::Wake;
-use crate::wire::Path;
-use crate::{Payload, SeqNr};
-use flow::{Flow, Phase};
+use crate::stats::ConnectionStats;
+use crate::wake::TimerKind;
+use crate::wire::SegmentPath;
+use crate::{SegmentPayload, SeqNr};
+use flow::{FlowEntry, FlowPhase};
 
-pub use flow::{Cut, Read};
+pub use flow::{FlowFailure, FlowRead};
 
 /// Maximum number of queued resets for segments without a connection. They answer strangers, so
 /// more are not worth keeping.
-const ANSWERS: usize = 64;
+const MAX_QUEUED_RESETS: usize = 64;
 
 /// The number of a flow: of a connection, or of a SYN that is not answered yet. Never reused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -33,7 +33,7 @@ pub struct FlowId(u64);
 
 /// Maximum numbers of flows in a stack.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Limits {
+pub struct StackLimits {
     /// Flows of the owner. As many more may linger after the owner has released them: in TIME-WAIT,
     /// or to repeat their reset.
     pub flows: usize,
@@ -98,26 +98,26 @@ pub struct StackCounts {
 /// a single one would go unnoticed. Not modelled: SYN cookies; hosts with more than one path.
 #[derive(Debug)]
 pub struct Stack<P> {
-    limits: Limits,
-    flows: BTreeMap<FlowId, Flow<P>>,
+    limits: StackLimits,
+    flows: BTreeMap<FlowId, FlowEntry<P>>,
     /// Flows by their paths, as seen from this host.
-    paths: BTreeMap<Path, FlowId>,
+    paths: BTreeMap<SegmentPath, FlowId>,
     /// Times at which flows have to be woken.
     alarms: BTreeSet<(Instant, FlowId)>,
     /// Flows that may have something to send, each once.
     ready: VecDeque<FlowId>,
     /// Released flows, the oldest first.
     lingering: VecDeque<FlowId>,
-    answers: VecDeque<(Path, Segment<P>)>,
+    answers: VecDeque<(SegmentPath, Segment<P>)>,
     events: VecDeque<StackEvent>,
     incoming: usize,
     next: u64,
     counts: StackCounts,
 }
 
-impl<P: Payload> Stack<P> {
+impl<P: SegmentPayload> Stack<P> {
     /// A stack without connections.
-    pub fn new(limits: Limits) -> Self {
+    pub fn new(limits: StackLimits) -> Self {
         Self {
             limits,
             flows: BTreeMap::new(),
@@ -139,7 +139,7 @@ impl<P: Payload> Stack<P> {
     /// If there are too many flows, or one has this path.
     pub fn connect(
         &mut self,
-        path: Path,
+        path: SegmentPath,
         config: Arc<Config>,
         iss: SeqNr,
     ) -> Result<FlowId, StackError> {
@@ -150,18 +150,18 @@ impl<P: Payload> Stack<P> {
             return Err(StackError::InUse { port: path.from_port });
         }
         let tcp = Connection::connect(config, iss);
-        let id = self.insert(path, Phase::Open(Box::new(tcp)));
-        self.touch(id);
+        let id = self.insert(path, FlowPhase::Open(Box::new(tcp)));
+        self.process_events(id);
         Ok(id)
     }
 
     /// Handles a segment that came along `path`.
-    pub fn handle_segment(&mut self, now: Instant, path: &Path, segment: &Segment<P>) {
+    pub fn handle_segment(&mut self, now: Instant, path: &SegmentPath, segment: &Segment<P>) {
         let back = path.reversed();
         // A new SYN replaces a connection in TIME-WAIT (RFC 9293 §3.6.1), or one whose reset is
         // repeated.
         if let Some(id) = self.paths.get(&back).copied()
-            && self.flows.get(&id).is_some_and(|flow| flow.may_reopen(segment))
+            && self.flows.get(&id).is_some_and(|flow| flow.is_replaced_by(segment))
         {
             self.remove(id);
         }
@@ -169,11 +169,11 @@ impl<P: Payload> Stack<P> {
             Some(id) => {
                 let flow = self.flows.get_mut(&id).expect("every path leads to a flow");
                 if flow.handle_segment(now, segment) {
-                    self.touch(id);
+                    self.process_events(id);
                 }
             }
             None if segment.flags.syn && segment.ack.is_none() && !segment.flags.rst => {
-                self.invite(back, segment);
+                self.queue_syn(back, segment);
             }
             None => self.answer(back, segment),
         }
@@ -182,11 +182,11 @@ impl<P: Payload> Stack<P> {
     /// Handles an ICMP error about the segment with the number `seq`, which was sent along `path`:
     /// the destination is unreachable. It only ends a connection whose SYN was not answered; later
     /// the path may recover (RFC 1122 §4.2.3.9, RFC 5927 §5).
-    pub fn handle_unreachable(&mut self, path: &Path, seq: SeqNr) {
+    pub fn handle_unreachable(&mut self, path: &SegmentPath, seq: SeqNr) {
         let Some(id) = self.paths.get(path).copied() else { return };
-        if let Some(Flow { phase: Phase::Open(tcp), .. }) = self.flows.get_mut(&id) {
+        if let Some(FlowEntry { phase: FlowPhase::Open(tcp), .. }) = self.flows.get_mut(&id) {
             tcp.handle_unreachable(seq);
-            self.touch(id);
+            self.process_events(id);
         }
     }
 
@@ -195,14 +195,14 @@ impl<P: Payload> Stack<P> {
         let Some(flow) = self.flows.get_mut(&id) else { return };
         if flow.accept(now, config, iss) {
             self.incoming -= 1;
-            self.touch(id);
+            self.process_events(id);
         }
     }
 
     /// Refuses a SYN with a reset.
     pub fn refuse(&mut self, id: FlowId) {
         let Some(flow) = self.flows.get(&id) else { return };
-        if let Phase::Incoming(syn) = &flow.phase {
+        if let FlowPhase::Incoming(syn) = &flow.phase {
             let (path, syn) = (flow.path, syn.clone());
             self.answer(path, &syn);
             self.remove(id);
@@ -213,21 +213,23 @@ impl<P: Payload> Stack<P> {
     ///
     /// # Errors
     /// The failure of the flow, also if it no longer exists.
-    pub fn is_connected(&self, id: FlowId) -> Result<bool, Cut> {
-        let flow = self.flows.get(&id).ok_or(Cut::GONE)?;
+    pub fn is_connected(&self, id: FlowId) -> Result<bool, FlowFailure> {
+        let flow = self.flows.get(&id).ok_or(FlowFailure::GONE)?;
         flow.failure.map_or(Ok(flow.is_connected), Err)
     }
 
     /// Returns the failure of the flow; also that of a flow that no longer exists.
-    pub fn failure(&self, id: FlowId) -> Option<Cut> {
-        self.flows.get(&id).map_or(Some(Cut::GONE), |flow| flow.failure)
+    pub fn failure(&self, id: FlowId) -> Option<FlowFailure> {
+        self.flows.get(&id).map_or(Some(FlowFailure::GONE), |flow| flow.failure)
     }
 
     /// Reads the next data of a flow, at most `max` bytes.
-    pub fn read(&mut self, id: FlowId, max: usize) -> Read<P> {
-        let Some(flow) = self.flows.get_mut(&id) else { return Read::Failed(Cut::GONE) };
+    pub fn read(&mut self, id: FlowId, max: usize) -> FlowRead<P> {
+        let Some(flow) = self.flows.get_mut(&id) else {
+            return FlowRead::Failed(FlowFailure::GONE);
+        };
         let read = flow.read(max);
-        if matches!(read, Read::Data(_)) && flow.owes_ack() {
+        if matches!(read, FlowRead::Data(_)) && flow.owes_ack() {
             self.mark_ready(id);
         }
         read
@@ -237,8 +239,8 @@ impl<P: Payload> Stack<P> {
     ///
     /// # Errors
     /// The failure of the flow, also if it no longer exists.
-    pub fn write(&mut self, id: FlowId, data: &P) -> Result<usize, Cut> {
-        let flow = self.flows.get_mut(&id).ok_or(Cut::GONE)?;
+    pub fn write(&mut self, id: FlowId, data: &P) -> Result<usize, FlowFailure> {
+        let flow = self.flows.get_mut(&id).ok_or(FlowFailure::GONE)?;
         let written = flow.write(data)?;
         if written > 0 {
             self.mark_ready(id);
@@ -250,8 +252,8 @@ impl<P: Payload> Stack<P> {
     ///
     /// # Errors
     /// The failure of the flow, also if it no longer exists.
-    pub fn room(&self, id: FlowId) -> Result<u64, Cut> {
-        self.flows.get(&id).ok_or(Cut::GONE)?.room()
+    pub fn room(&self, id: FlowId) -> Result<u64, FlowFailure> {
+        self.flows.get(&id).ok_or(FlowFailure::GONE)?.room()
     }
 
     /// Returns true if there is room for 64 KiB, or for a quarter of a smaller send buffer; if not,
@@ -259,31 +261,31 @@ impl<P: Payload> Stack<P> {
     ///
     /// # Errors
     /// The failure of the flow, also if it no longer exists.
-    pub fn has_room(&mut self, id: FlowId) -> Result<bool, Cut> {
-        self.flows.get_mut(&id).ok_or(Cut::GONE)?.has_room()
+    pub fn has_room(&mut self, id: FlowId) -> Result<bool, FlowFailure> {
+        self.flows.get_mut(&id).ok_or(FlowFailure::GONE)?.has_room()
     }
 
     /// Ends our stream of a connection.
     ///
     /// # Errors
     /// The failure of the flow, also if it no longer exists.
-    pub fn finish(&mut self, id: FlowId) -> Result<(), Cut> {
-        let flow = self.flows.get_mut(&id).ok_or(Cut::GONE)?;
+    pub fn finish(&mut self, id: FlowId) -> Result<(), FlowFailure> {
+        let flow = self.flows.get_mut(&id).ok_or(FlowFailure::GONE)?;
         flow.finish()?;
-        self.touch(id);
+        self.process_events(id);
         Ok(())
     }
 
     /// Returns true if the peer has acknowledged everything, with the end of our stream; also if
     /// the connection is over.
     pub fn is_delivered(&self, id: FlowId) -> bool {
-        self.flows.get(&id).is_none_or(Flow::is_delivered)
+        self.flows.get(&id).is_none_or(FlowEntry::is_delivered)
     }
 
     /// Returns the number of bytes written that the peer has not acknowledged; 0 if the connection
     /// is over.
     pub fn unacknowledged(&self, id: FlowId) -> u64 {
-        self.flows.get(&id).map_or(0, Flow::unacknowledged)
+        self.flows.get(&id).map_or(0, FlowEntry::unacknowledged)
     }
 
     /// Releases a flow whose streams have ended: the stack completes the rest, such as TIME-WAIT.
@@ -294,7 +296,7 @@ impl<P: Payload> Stack<P> {
         }
         flow.is_released = true;
         self.lingering.push_back(id);
-        self.touch(id);
+        self.process_events(id);
         while self.lingering.len() > self.limits.flows {
             // The flow that was released first is closest to its end.
             self.lingering.pop_front().into_iter().for_each(|oldest| self.remove(oldest));
@@ -304,8 +306,8 @@ impl<P: Payload> Stack<P> {
     /// Ends a connection with a reset, or ignores a SYN.
     pub fn abort(&mut self, now: Instant, id: FlowId) {
         match self.flows.get_mut(&id).map(|flow| &mut flow.phase) {
-            Some(Phase::Incoming(_)) => self.remove(id),
-            Some(Phase::Open(_)) => {
+            Some(FlowPhase::Incoming(_)) => self.remove(id),
+            Some(FlowPhase::Open(_)) => {
                 self.flows.get_mut(&id).into_iter().for_each(|flow| flow.abort(now));
                 self.release(id);
             }
@@ -314,42 +316,42 @@ impl<P: Payload> Stack<P> {
     }
 
     /// Returns the path of a flow, as seen from this host.
-    pub fn path(&self, id: FlowId) -> Option<Path> {
+    pub fn path(&self, id: FlowId) -> Option<SegmentPath> {
         self.flows.get(&id).map(|flow| flow.path)
     }
 
     /// Returns the sequence number of a SYN that is not answered yet.
     pub fn syn(&self, id: FlowId) -> Option<SeqNr> {
         match &self.flows.get(&id)?.phase {
-            Phase::Incoming(syn) => Some(syn.seq),
-            Phase::Open(_) => None,
+            FlowPhase::Incoming(syn) => Some(syn.seq),
+            FlowPhase::Open(_) => None,
         }
     }
 
     /// Returns true if a flow has this path, as seen from this host.
-    pub fn has(&self, path: &Path) -> bool {
+    pub fn has(&self, path: &SegmentPath) -> bool {
         self.paths.contains_key(path)
     }
 
     /// Returns the statistics of a connection; `None` for a SYN.
-    pub fn stats(&self, id: FlowId) -> Option<Stats> {
+    pub fn stats(&self, id: FlowId) -> Option<ConnectionStats> {
         match &self.flows.get(&id)?.phase {
-            Phase::Open(tcp) => Some(tcp.stats()),
-            Phase::Incoming(_) => None,
+            FlowPhase::Open(tcp) => Some(tcp.stats()),
+            FlowPhase::Incoming(_) => None,
         }
     }
 
     /// Returns the largest payload of a connection's segments, in bytes.
     pub fn segment_size(&self, id: FlowId) -> Option<u64> {
         match &self.flows.get(&id)?.phase {
-            Phase::Open(tcp) => Some(tcp.segment_size()),
-            Phase::Incoming(_) => None,
+            FlowPhase::Open(tcp) => Some(tcp.segment_size()),
+            FlowPhase::Incoming(_) => None,
         }
     }
 
     /// Returns true if the ends of a connection have agreed on SNACK.
     pub fn has_snack(&self, id: FlowId) -> bool {
-        self.flows.get(&id).is_some_and(Flow::has_snack)
+        self.flows.get(&id).is_some_and(FlowEntry::has_snack)
     }
 
     /// Sets the DSCP of a flow's packets (RFC 2474), which the owner writes into their headers.
@@ -358,7 +360,7 @@ impl<P: Payload> Stack<P> {
     }
 
     /// The DSCP of packets along `path`; 0 unless it was set.
-    pub fn dscp(&self, path: &Path) -> u8 {
+    pub fn dscp(&self, path: &SegmentPath) -> u8 {
         let flow = self.paths.get(path).and_then(|id| self.flows.get(id));
         flow.map_or(0, |flow| flow.dscp)
     }
@@ -376,7 +378,7 @@ impl<P: Payload> Stack<P> {
     /// Returns the number of bytes held for all connections: written and not acknowledged, received
     /// and not read.
     pub fn held(&self) -> u64 {
-        self.flows.values().map(Flow::held).sum()
+        self.flows.values().map(FlowEntry::held).sum()
     }
 
     /// Returns the next event, in order.
@@ -385,7 +387,7 @@ impl<P: Payload> Stack<P> {
     }
 
     /// Returns the next segment to send now, and its path; call until `None`. The flows take turns.
-    pub fn poll_transmit(&mut self, now: Instant) -> Option<(Path, Segment<P>)> {
+    pub fn poll_transmit(&mut self, now: Instant) -> Option<(SegmentPath, Segment<P>)> {
         if let Some(answer) = self.answers.pop_front() {
             return Some(answer);
         }
@@ -407,39 +409,39 @@ impl<P: Payload> Stack<P> {
         None
     }
 
-    fn insert(&mut self, path: Path, phase: Phase<P>) -> FlowId {
+    fn insert(&mut self, path: SegmentPath, phase: FlowPhase<P>) -> FlowId {
         let id = FlowId(self.next);
         self.next += 1;
         self.paths.insert(path, id);
-        self.flows.insert(id, Flow::new(path, phase));
+        self.flows.insert(id, FlowEntry::new(path, phase));
         id
     }
 
     /// Keeps a SYN for the owner to answer.
-    fn invite(&mut self, path: Path, syn: &Segment<P>) {
+    fn queue_syn(&mut self, path: SegmentPath, syn: &Segment<P>) {
         if self.incoming >= self.limits.incoming || self.owned() >= self.limits.flows {
             self.counts.ignored += 1;
             return;
         }
         self.incoming += 1;
-        let id = self.insert(path, Phase::Incoming(syn.clone()));
+        let id = self.insert(path, FlowPhase::Incoming(syn.clone()));
         self.events.push_back(StackEvent::Incoming(id));
     }
 
     /// Answers a segment that belongs to no connection.
-    fn answer(&mut self, path: Path, segment: &Segment<P>) {
-        if self.answers.len() < ANSWERS {
+    fn answer(&mut self, path: SegmentPath, segment: &Segment<P>) {
+        if self.answers.len() < MAX_QUEUED_RESETS {
             self.answers.extend(refusal(segment).map(|reset| (path, reset)));
         }
     }
 
     /// Takes the events of a flow's connection, counts it once it is established, and lets it send.
-    fn touch(&mut self, id: FlowId) {
+    fn process_events(&mut self, id: FlowId) {
         let Some(flow) = self.flows.get_mut(&id) else { return };
         let was_connected = flow.is_connected;
         let changed = flow.take_events();
         if flow.is_connected && !was_connected {
-            let Flow { is_ours, .. } = *flow;
+            let FlowEntry { is_ours, .. } = *flow;
             let (snack, sack) = (flow.has_snack(), flow.has_sack());
             let kind = if is_ours { &mut self.counts.opened } else { &mut self.counts.accepted };
             *kind += 1;
@@ -483,16 +485,16 @@ impl<P: Payload> Stack<P> {
             self.lingering.retain(|other| *other != id);
         }
         match &flow.phase {
-            Phase::Incoming(_) => self.incoming -= 1,
-            Phase::Open(tcp) => self.counts.retransmissions += tcp.stats().retransmissions,
+            FlowPhase::Incoming(_) => self.incoming -= 1,
+            FlowPhase::Open(tcp) => self.counts.retransmissions += tcp.stats().retransmissions,
         }
     }
 }
 
-impl<P: Payload> Machine for Stack<P> {
-    type Wake = Wake;
+impl<P: SegmentPayload> Machine for Stack<P> {
+    type Wake = TimerKind;
 
-    fn poll_timeout(&self) -> Option<(Instant, Wake)> {
+    fn poll_timeout(&self) -> Option<(Instant, TimerKind)> {
         let (at, id) = self.alarms.first()?;
         let (_, why) = self.flows.get(id)?.poll_timeout()?;
         Some((*at, why))
@@ -506,13 +508,13 @@ impl<P: Payload> Machine for Stack<P> {
             if let Some(flow) = self.flows.get_mut(&id) {
                 flow.alarm = None;
                 flow.handle_timeout(now);
-                self.touch(id);
+                self.process_events(id);
             }
         }
     }
 }
 
-impl Cut {
+impl FlowFailure {
     /// The failure of a flow that no longer exists.
-    const GONE: Self = Self { why: Abort::Reset, after_end: false };
+    const GONE: Self = Self { why: AbortReason::Reset, after_end: false };
 }

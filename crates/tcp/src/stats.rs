@@ -4,11 +4,11 @@ use core::time::Duration;
 
 use units::ByteCount;
 
-use crate::cc::Phase;
+use crate::cc::RepairPhase;
 
 /// Counters of a connection, and current values of its sender.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Stats {
+pub struct ConnectionStats {
     /// Segments sent with data, SYN or FIN, for the first time.
     pub segments: u64,
     /// Segments retransmitted, for whatever reason.
@@ -42,12 +42,12 @@ pub struct Stats {
     /// The retransmission time-out, with its backoff.
     pub rto: Duration,
     /// The phase of loss repair.
-    pub phase: Phase,
+    pub phase: RepairPhase,
     /// The controller's own values ([`crate::cc::Controller::metrics`]).
     pub controller: Vec<(&'static str, f64)>,
 }
 
-impl Default for Stats {
+impl Default for ConnectionStats {
     fn default() -> Self {
         Self {
             segments: 0,
@@ -66,7 +66,7 @@ impl Default for Stats {
             smoothed_rtt: None,
             min_rtt: None,
             rto: Duration::ZERO,
-            phase: Phase::Open,
+            phase: RepairPhase::Open,
             controller: Vec::new(),
         }
     }

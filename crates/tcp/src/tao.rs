@@ -3,7 +3,7 @@
 /// The settings of one connection. The owner takes the count from a counter of the host, so that each
 /// connection has a greater one than those before it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Transactions {
+pub struct TransactionSettings {
     /// The count of this connection (TCB.CCsend); 0 does without T/TCP.
     pub count: u32,
     /// The cache as earlier connections with the same peer have left it.

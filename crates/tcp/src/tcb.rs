@@ -55,7 +55,7 @@ impl ControlBlock {
 /// The part of a connection's knowledge that is kept for the next one with the same peer (temporal
 /// sharing, RFC 9040 §6). The owner of the connections keeps it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Sharing {
+pub enum TcbSharing {
     /// Nothing is kept.
     #[default]
     None,
@@ -66,7 +66,7 @@ pub enum Sharing {
     All,
 }
 
-impl Sharing {
+impl TcbSharing {
     /// Returns the block to keep, given that of a connection and the one kept before. A connection
     /// without losses has set no threshold, and leaves that of an earlier one.
     #[must_use]
@@ -92,11 +92,11 @@ mod tests {
             cwnd: Some(ByteCount::new(30_000)),
         };
         let none = ControlBlock::default();
-        let kept = Sharing::Threshold.keep(block(Some(20_000)), none);
+        let kept = TcbSharing::Threshold.keep(block(Some(20_000)), none);
         assert_eq!(kept, block(Some(20_000)).ssthresh_only());
-        assert_eq!(Sharing::Threshold.keep(block(None), kept), kept);
-        assert_eq!(Sharing::All.keep(block(None), kept), block(Some(20_000)));
-        assert_eq!(Sharing::None.keep(block(Some(1)), none), none);
+        assert_eq!(TcbSharing::Threshold.keep(block(None), kept), kept);
+        assert_eq!(TcbSharing::All.keep(block(None), kept), block(Some(20_000)));
+        assert_eq!(TcbSharing::None.keep(block(Some(1)), none), none);
     }
 
     #[test]

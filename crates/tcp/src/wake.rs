@@ -3,7 +3,7 @@
 /// The timer that expires at [`units::Machine::poll_timeout`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Wake {
+pub enum TimerKind {
     /// A retransmission time-out (RFC 6298).
     Retransmission,
     /// A tail loss probe (RFC 8985 §7).

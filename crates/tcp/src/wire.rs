@@ -17,13 +17,13 @@ use bytes::Bytes;
 use thiserror::Error;
 
 pub use checksum::{checksum, pseudo_header_sum};
-pub use view::View;
+pub use view::SegmentView;
 
-use crate::segment::{Ecn, Flags, HEADER_LEN, Segment};
+use crate::segment::{Ecn, HEADER_LEN, HeaderFlags, Segment};
 
 /// The source and destination of a segment: addresses of the same family, and ports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Path {
+pub struct SegmentPath {
     /// The source address.
     pub from: IpAddr,
     /// The source port.
@@ -34,7 +34,7 @@ pub struct Path {
     pub to_port: u16,
 }
 
-impl Path {
+impl SegmentPath {
     /// Returns the path in the opposite direction.
     #[must_use]
     pub fn reversed(&self) -> Self {
@@ -86,8 +86,8 @@ pub fn decode(
     to: IpAddr,
     ecn: Ecn,
     bytes: &Bytes,
-) -> Result<(Path, Segment<Bytes>), WireError> {
-    let view = View::new(bytes)?;
+) -> Result<(SegmentPath, Segment<Bytes>), WireError> {
+    let view = SegmentView::new(bytes)?;
     if checksum(pseudo_header_sum(from, to, bytes.len()), bytes) != 0 {
         return Err(WireError::Checksum);
     }
@@ -101,14 +101,14 @@ pub fn decode(
         payload: bytes.slice(view.header_len()..),
     };
     Ok((
-        Path { from, from_port: view.source_port(), to, to_port: view.destination_port() },
+        SegmentPath { from, from_port: view.source_port(), to, to_port: view.destination_port() },
         segment,
     ))
 }
 
 /// Appends the encoded segment to `out`, with its checksum. Options that do not fit (SACK blocks,
 /// those of SCPS-TP) are left out.
-pub fn encode<P: AsRef<[u8]>>(path: &Path, segment: &Segment<P>, out: &mut Vec<u8>) {
+pub fn encode<P: AsRef<[u8]>>(path: &SegmentPath, segment: &Segment<P>, out: &mut Vec<u8>) {
     let start = out.len();
     let options = segment.options.wire_len();
     out.extend_from_slice(&path.from_port.to_be_bytes());
@@ -138,7 +138,7 @@ const ACK: u8 = 0x10;
 const ECE: u8 = 0x40;
 const CWR: u8 = 0x80;
 
-fn flag_bits(flags: Flags, ack: bool) -> u8 {
+fn flag_bits(flags: HeaderFlags, ack: bool) -> u8 {
     let all = [
         (flags.fin, FIN),
         (flags.syn, SYN),

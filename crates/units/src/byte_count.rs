@@ -3,9 +3,9 @@
 use core::fmt;
 use core::str::FromStr;
 
-use crate::quantity::{Kind, ParseError, text_serde};
+use crate::quantity::{ParseError, QuantityKind, text_serde};
 
-const KIND: Kind = Kind {
+const KIND: QuantityKind = QuantityKind {
     what: "size",
     units: &[
         ("B", 1.0),

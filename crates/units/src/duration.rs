@@ -2,9 +2,9 @@
 
 use core::time::Duration;
 
-use crate::quantity::{Kind, ParseError};
+use crate::quantity::{ParseError, QuantityKind};
 
-const KIND: Kind = Kind {
+const KIND: QuantityKind = QuantityKind {
     what: "duration",
     units: &[
         ("ns", 1.0),

@@ -58,13 +58,13 @@ fn hint(unit: &Option<&'static str>) -> String {
 
 /// A kind of quantity: its name, its units with their size in base units, and an example for error
 /// messages.
-pub(crate) struct Kind {
+pub(crate) struct QuantityKind {
     pub(crate) what: &'static str,
     pub(crate) units: &'static [(&'static str, f64)],
     pub(crate) example: &'static str,
 }
 
-impl Kind {
+impl QuantityKind {
     /// Parses `text` as a whole number of base units, rounded to the nearest.
     pub(crate) fn parse(&self, text: &str) -> Result<u64, ParseError> {
         let (value, unit) = split_quantity(text).ok_or_else(|| self.no_number(text))?;

@@ -5,9 +5,9 @@ use core::str::FromStr;
 use core::time::Duration;
 
 use crate::ByteCount;
-use crate::quantity::{Kind, ParseError, text_serde};
+use crate::quantity::{ParseError, QuantityKind, text_serde};
 
-const KIND: Kind = Kind {
+const KIND: QuantityKind = QuantityKind {
     what: "rate",
     units: &[("bit/s", 1.0), ("kbit/s", 1e3), ("Mbit/s", 1e6), ("Gbit/s", 1e9)],
     example: "50 Mbit/s",

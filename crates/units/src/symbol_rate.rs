@@ -3,9 +3,9 @@
 use core::fmt;
 use core::str::FromStr;
 
-use crate::quantity::{Kind, ParseError, text_serde};
+use crate::quantity::{ParseError, QuantityKind, text_serde};
 
-const KIND: Kind = Kind {
+const KIND: QuantityKind = QuantityKind {
     what: "symbol rate",
     units: &[("baud", 1.0), ("kbaud", 1e3), ("Mbaud", 1e6), ("Gbaud", 1e9)],
     example: "30 Mbaud",

@@ -4,53 +4,53 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use units::Instant;
 
-use super::{Fate, PeerId, Place, Record, Whereabouts};
+use super::{BundleFate, BundleRecord, BundleRoute, BundleState, PeerId};
 use crate::BundleId;
 
 /// Processing state of a bundle.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum State {
+pub(super) enum BundleStage {
     Waiting,
     /// The next node does not accept it at present.
     Paused(Instant),
     Sending(PeerId),
     Delivering,
     /// Its file is to be removed.
-    Leaving(Fate),
+    Leaving(BundleFate),
     /// Its file is being removed.
-    Removing(Fate),
+    Removing(BundleFate),
     /// Its file could not be removed.
-    Stuck(Instant, Fate),
+    Stuck(Instant, BundleFate),
 }
 
 #[derive(Debug)]
-pub(super) struct Held {
-    pub(super) record: Record,
-    place: Place,
+pub(super) struct StoredBundle {
+    pub(super) record: BundleRecord,
+    place: BundleRoute,
     /// Position in the order of arrival.
     order: u64,
-    pub(super) state: State,
+    pub(super) state: BundleStage,
 }
 
 /// The bundles in the store and those remembered. Each lookup takes logarithmic time.
 #[derive(Debug, Default)]
-pub(super) struct Index {
-    held: BTreeMap<BundleId, Held>,
-    known: BTreeMap<BundleId, (Fate, u64)>,
+pub(super) struct BundleIndex {
+    held: BTreeMap<BundleId, StoredBundle>,
+    known: BTreeMap<BundleId, (BundleFate, u64)>,
     /// Remembered bundles by expiry.
     ends: BTreeSet<(u64, BundleId)>,
     arrivals: BTreeMap<u64, BundleId>,
-    waiting: BTreeSet<(Place, u64, BundleId)>,
+    waiting: BTreeSet<(BundleRoute, u64, BundleId)>,
     paused: BTreeSet<(Instant, BundleId)>,
     leaving: BTreeSet<BundleId>,
     expiring: BTreeSet<(u64, BundleId)>,
     /// Number and bytes of the bundles for each place.
-    shares: BTreeMap<Place, (usize, u64)>,
+    shares: BTreeMap<BundleRoute, (usize, u64)>,
     next: u64,
     bytes: u64,
 }
 
-impl Index {
+impl BundleIndex {
     pub(super) fn len(&self) -> usize {
         self.held.len()
     }
@@ -60,7 +60,7 @@ impl Index {
     }
 
     /// Number and bytes of the bundles for a place.
-    pub(super) fn share(&self, place: Place) -> (usize, u64) {
+    pub(super) fn share(&self, place: BundleRoute) -> (usize, u64) {
         self.shares.get(&place).copied().unwrap_or_default()
     }
 
@@ -73,7 +73,7 @@ impl Index {
         self.known.len()
     }
 
-    pub(super) fn get(&self, id: &BundleId) -> Option<&Held> {
+    pub(super) fn get(&self, id: &BundleId) -> Option<&StoredBundle> {
         self.held.get(id)
     }
 
@@ -82,11 +82,11 @@ impl Index {
         self.held.contains_key(id) || self.known.contains_key(id)
     }
 
-    pub(super) fn fate(&self, id: &BundleId) -> Option<Fate> {
+    pub(super) fn fate(&self, id: &BundleId) -> Option<BundleFate> {
         self.known.get(id).map(|(fate, _)| *fate)
     }
 
-    pub(super) fn insert(&mut self, record: Record, place: Place, state: State) {
+    pub(super) fn insert(&mut self, record: BundleRecord, place: BundleRoute, state: BundleStage) {
         let (id, order) = (record.id, self.next);
         self.next += 1;
         self.bytes += record.length;
@@ -95,64 +95,70 @@ impl Index {
         self.arrivals.insert(order, id);
         self.expiring.insert((record.expires, id));
         // `Delivering` is in none of the ordered sets; `set` enters the bundle into the one of its state.
-        let replaced =
-            self.held.insert(id, Held { record, place, order, state: State::Delivering });
+        let replaced = self
+            .held
+            .insert(id, StoredBundle { record, place, order, state: BundleStage::Delivering });
         debug_assert!(replaced.is_none(), "a bundle is here once");
         self.set(&id, state);
     }
 
     /// Moves a bundle to another state, and between the sets that are ordered by state.
-    pub(super) fn set(&mut self, id: &BundleId, state: State) {
+    pub(super) fn set(&mut self, id: &BundleId, state: BundleStage) {
         let Some(held) = self.held.get_mut(id) else { return };
         let (place, order) = (held.place, held.order);
         match std::mem::replace(&mut held.state, state) {
-            State::Waiting => drop(self.waiting.remove(&(place, order, *id))),
-            State::Paused(at) | State::Stuck(at, _) => drop(self.paused.remove(&(at, *id))),
-            State::Leaving(_) => drop(self.leaving.remove(id)),
-            State::Sending(_) | State::Delivering | State::Removing(_) => {}
+            BundleStage::Waiting => drop(self.waiting.remove(&(place, order, *id))),
+            BundleStage::Paused(at) | BundleStage::Stuck(at, _) => {
+                drop(self.paused.remove(&(at, *id)))
+            }
+            BundleStage::Leaving(_) => drop(self.leaving.remove(id)),
+            BundleStage::Sending(_) | BundleStage::Delivering | BundleStage::Removing(_) => {}
         }
         match state {
-            State::Waiting => drop(self.waiting.insert((place, order, *id))),
-            State::Paused(at) | State::Stuck(at, _) => drop(self.paused.insert((at, *id))),
-            State::Leaving(_) => drop(self.leaving.insert(*id)),
-            State::Sending(_) | State::Delivering | State::Removing(_) => {}
+            BundleStage::Waiting => drop(self.waiting.insert((place, order, *id))),
+            BundleStage::Paused(at) | BundleStage::Stuck(at, _) => {
+                drop(self.paused.insert((at, *id)))
+            }
+            BundleStage::Leaving(_) => drop(self.leaving.insert(*id)),
+            BundleStage::Sending(_) | BundleStage::Delivering | BundleStage::Removing(_) => {}
         }
     }
 
-    pub(super) fn take(&mut self, id: &BundleId) -> Option<Held> {
+    pub(super) fn take(&mut self, id: &BundleId) -> Option<StoredBundle> {
         let state = self.held.get(id)?.state;
         // Removes it from all ordered sets.
-        self.set(id, State::Delivering);
+        self.set(id, BundleStage::Delivering);
         let held = self.held.remove(id)?;
         self.bytes -= held.record.length;
         let share = self.shares.entry(held.place).or_default();
         *share = (share.0 - 1, share.1 - held.record.length);
         self.arrivals.remove(&held.order);
         self.expiring.remove(&(held.record.expires, *id));
-        Some(Held { state, ..held })
+        Some(StoredBundle { state, ..held })
     }
 
-    fn first(&self, place: Place) -> impl Iterator<Item = &Record> {
+    fn first(&self, place: BundleRoute) -> impl Iterator<Item = &BundleRecord> {
         let first = BundleId([0; 16]);
         let after = self.waiting.range((place, 0, first)..);
         let of_place = after.take_while(move |(its, ..)| *its == place);
         of_place.map(|(_, _, id)| &self.held[id].record)
     }
 
-    pub(super) fn first_for(&self, peer: PeerId) -> Option<&Record> {
-        self.first(Place::Peer(peer)).next()
+    pub(super) fn first_for(&self, peer: PeerId) -> Option<&BundleRecord> {
+        self.first(BundleRoute::Peer(peer)).next()
     }
 
     /// The first bundle that waits for a service of this node, or for the node itself (`None`).
-    pub(super) fn first_here(&self, service: Option<&str>) -> Option<&Record> {
-        let is_for =
-            |it: &&Record| it.part.is_none() && it.destination.service().as_deref() == service;
-        self.first(Place::Here).find(is_for)
+    pub(super) fn first_here(&self, service: Option<&str>) -> Option<&BundleRecord> {
+        let is_for = |it: &&BundleRecord| {
+            it.part.is_none() && it.destination.service().as_deref() == service
+        };
+        self.first(BundleRoute::Here).find(is_for)
     }
 
-    pub(super) fn first_leaving(&self) -> Option<(&Record, Fate)> {
+    pub(super) fn first_leaving(&self) -> Option<(&BundleRecord, BundleFate)> {
         let held = self.held.get(self.leaving.first()?)?;
-        let State::Leaving(fate) = held.state else { return None };
+        let BundleStage::Leaving(fate) = held.state else { return None };
         Some((&held.record, fate))
     }
 
@@ -166,8 +172,8 @@ impl Index {
             && at <= now
         {
             match self.held.get(&id).map(|held| held.state) {
-                Some(State::Stuck(_, fate)) => self.set(&id, State::Leaving(fate)),
-                _ => self.set(&id, State::Waiting),
+                Some(BundleStage::Stuck(_, fate)) => self.set(&id, BundleStage::Leaving(fate)),
+                _ => self.set(&id, BundleStage::Waiting),
             }
         }
     }
@@ -175,11 +181,13 @@ impl Index {
     /// Bundles that have expired and are not being sent or delivered.
     pub(super) fn expired(&self, wall: u64) -> Vec<BundleId> {
         let over = self.expiring.iter().take_while(|(end, _)| *end <= wall);
-        let idle = |id: &BundleId| matches!(self.held[id].state, State::Waiting | State::Paused(_));
+        let idle = |id: &BundleId| {
+            matches!(self.held[id].state, BundleStage::Waiting | BundleStage::Paused(_))
+        };
         over.map(|(_, id)| *id).filter(idle).collect()
     }
 
-    pub(super) fn remember(&mut self, id: BundleId, fate: Fate, until: u64) {
+    pub(super) fn remember(&mut self, id: BundleId, fate: BundleFate, until: u64) {
         if let Some((_, before)) = self.known.insert(id, (fate, until)) {
             self.ends.remove(&(before, id));
         }
@@ -196,38 +204,40 @@ impl Index {
         }
     }
 
-    pub(super) fn all_remembered(&self) -> impl Iterator<Item = (&BundleId, Fate, u64)> {
+    pub(super) fn all_remembered(&self) -> impl Iterator<Item = (&BundleId, BundleFate, u64)> {
         let ending = self.held.iter().filter_map(|(id, held)| match held.state {
-            State::Removing(fate) | State::Stuck(_, fate) => Some((id, fate, held.record.expires)),
+            BundleStage::Removing(fate) | BundleStage::Stuck(_, fate) => {
+                Some((id, fate, held.record.expires))
+            }
             _ => None,
         });
         let known = self.known.iter().map(|(id, (fate, until))| (id, *fate, *until));
         known.chain(ending)
     }
 
-    pub(super) fn list(&self) -> impl Iterator<Item = (&Record, Whereabouts)> {
+    pub(super) fn list(&self) -> impl Iterator<Item = (&BundleRecord, BundleState)> {
         self.arrivals.values().map(|id| {
             let held = &self.held[id];
             (&held.record, held.whereabouts())
         })
     }
 
-    pub(super) fn whereabouts(&self, id: &BundleId) -> Option<Whereabouts> {
+    pub(super) fn whereabouts(&self, id: &BundleId) -> Option<BundleState> {
         match self.held.get(id) {
             Some(held) => Some(held.whereabouts()),
-            None => self.fate(id).map(Whereabouts::Gone),
+            None => self.fate(id).map(BundleState::Gone),
         }
     }
 }
 
-impl Held {
-    fn whereabouts(&self) -> Whereabouts {
+impl StoredBundle {
+    fn whereabouts(&self) -> BundleState {
         match self.state {
-            State::Leaving(fate) | State::Removing(fate) | State::Stuck(_, fate) => {
-                Whereabouts::Gone(fate)
-            }
-            _ if self.place == Place::Here => Whereabouts::Arrived,
-            _ => Whereabouts::Waiting,
+            BundleStage::Leaving(fate)
+            | BundleStage::Removing(fate)
+            | BundleStage::Stuck(_, fate) => BundleState::Gone(fate),
+            _ if self.place == BundleRoute::Here => BundleState::Arrived,
+            _ => BundleState::Waiting,
         }
     }
 }

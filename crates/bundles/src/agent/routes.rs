@@ -5,11 +5,11 @@ use core::time::Duration;
 use thiserror::Error;
 use units::ByteCount;
 
-use super::Origin;
-use crate::{Endpoint, Fragment, Node, Summary};
+use super::BundleOrigin;
+use crate::{BundleEndpoint, BundleNodeId, BundleSummary, FragmentPosition};
 
 /// Largest permitted difference between the clocks of nodes.
-const CLOCKS: Duration = Duration::from_secs(3600);
+const MOST_CLOCK_SKEW: Duration = Duration::from_secs(3600);
 
 /// A neighbour of this node by its index in [`AgentConfig::peers`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -17,7 +17,7 @@ pub struct PeerId(pub usize);
 
 /// Next hop of a bundle.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Place {
+pub enum BundleRoute {
     /// To an endpoint of this node.
     Here,
     /// To another node.
@@ -30,29 +30,29 @@ pub enum Place {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AgentConfig {
     /// The node itself.
-    pub node: Node,
+    pub node: BundleNodeId,
     /// The neighbours.
-    pub peers: Vec<Neighbour>,
+    pub peers: Vec<NeighbourConfig>,
     /// Limits of the store and of transfers.
-    pub limits: Limits,
+    pub limits: AgentLimits,
     /// `true` if status reports are sent to the endpoints that bundles name.
     pub reports: bool,
 }
 
 /// A node with which bundles are exchanged directly.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Neighbour {
+pub struct NeighbourConfig {
     /// Its node ID.
-    pub node: Node,
+    pub node: BundleNodeId,
     /// Nodes behind it: it may hand over their bundles, and forwards bundles to them.
-    pub behind: Vec<Node>,
+    pub behind: Vec<BundleNodeId>,
     /// `true` if all nodes that are not listed elsewhere are behind it (default route).
     pub everything: bool,
 }
 
 /// Limits of the store and of transfers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Limits {
+pub struct AgentLimits {
     /// Bytes in the store.
     pub bytes: ByteCount,
     /// Bundles in the store.
@@ -72,7 +72,7 @@ pub struct Limits {
 /// Reason why a bundle is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[non_exhaustive]
-pub enum Refusal {
+pub enum BundleRefusal {
     /// The store is full.
     #[error("the store is full")]
     Full,
@@ -114,7 +114,7 @@ pub enum Refusal {
     Malformed,
 }
 
-impl Refusal {
+impl BundleRefusal {
     /// Returns `true` if the same bundle may be accepted later.
     pub fn is_passing(self) -> bool {
         matches!(self, Self::Full | Self::Disk | Self::Busy | Self::Memory | Self::Damaged)
@@ -123,74 +123,80 @@ impl Refusal {
 
 impl AgentConfig {
     /// The next hop of bundles for an endpoint; never the node that they come from.
-    pub(super) fn route(&self, to: &Endpoint, from: Option<PeerId>) -> Option<Place> {
+    pub(super) fn route(&self, to: &BundleEndpoint, from: Option<PeerId>) -> Option<BundleRoute> {
         let node = to.node();
         if *node == self.node {
-            return Some(Place::Here);
+            return Some(BundleRoute::Here);
         }
-        let leads = |peer: &Neighbour| peer.node == *node || peer.behind.contains(node);
+        let leads = |peer: &NeighbourConfig| peer.node == *node || peer.behind.contains(node);
         let exact = self.peers.iter().position(leads);
         let place = exact.or_else(|| self.peers.iter().position(|peer| peer.everything))?;
         let peer = PeerId(place);
-        (Some(peer) != from).then_some(Place::Peer(peer))
+        (Some(peer) != from).then_some(BundleRoute::Peer(peer))
     }
 
     /// Checks a bundle and finds its next hop. `now` is in milliseconds since 1970.
-    pub(super) fn check(&self, from: Origin, bundle: &Summary, now: u64) -> Result<Place, Refusal> {
+    pub(super) fn check(
+        &self,
+        from: BundleOrigin,
+        bundle: &BundleSummary,
+        now: u64,
+    ) -> Result<BundleRoute, BundleRefusal> {
         let peer = match from {
-            Origin::Here => None,
-            Origin::Peer(peer) => Some(peer),
+            BundleOrigin::Here => None,
+            BundleOrigin::Peer(peer) => Some(peer),
         };
         if !self.may_hand_over(peer, bundle.source.node()) {
-            return Err(Refusal::Source);
+            return Err(BundleRefusal::Source);
         }
         if bundle.length > self.limits.largest.get() {
-            return Err(Refusal::TooLarge);
+            return Err(BundleRefusal::TooLarge);
         }
         if !is_within_whole(bundle) {
-            return Err(Refusal::Malformed);
+            return Err(BundleRefusal::Malformed);
         }
         if bundle.lifetime > self.limits.lifetime {
-            return Err(Refusal::Lifetime);
+            return Err(BundleRefusal::Lifetime);
         }
         if bundle.expires(now) <= now {
-            return Err(Refusal::Expired);
+            return Err(BundleRefusal::Expired);
         }
-        let latest = now.saturating_add(CLOCKS.as_millis() as u64);
+        let latest = now.saturating_add(MOST_CLOCK_SKEW.as_millis() as u64);
         if bundle.created.is_some_and(|created| created > latest) {
-            return Err(Refusal::Future);
+            return Err(BundleRefusal::Future);
         }
         match self.route(&bundle.destination, peer) {
-            None | Some(Place::Nowhere) => Err(Refusal::NoRoute),
+            None | Some(BundleRoute::Nowhere) => Err(BundleRefusal::NoRoute),
             // The node's own endpoint accepts administrative records only, and services accept all other
             // bundles.
-            Some(Place::Here)
+            Some(BundleRoute::Here)
                 if bundle.is_administrative == bundle.destination.service().is_some() =>
             {
-                Err(Refusal::Endpoint)
+                Err(BundleRefusal::Endpoint)
             }
-            Some(place @ Place::Here) => self.check_part(bundle).map(|()| place),
+            Some(place @ BundleRoute::Here) => self.check_part(bundle).map(|()| place),
             Some(place) => Ok(place),
         }
     }
 
     /// Checks a fragment of a bundle for this node.
-    fn check_part(&self, bundle: &Summary) -> Result<(), Refusal> {
-        let Some(Fragment { total, .. }) = bundle.fragment else { return Ok(()) };
+    fn check_part(&self, bundle: &BundleSummary) -> Result<(), BundleRefusal> {
+        let Some(FragmentPosition { total, .. }) = bundle.fragment else { return Ok(()) };
         if bundle.is_administrative || bundle.payload.is_empty() {
-            return Err(Refusal::Malformed);
+            return Err(BundleRefusal::Malformed);
         }
         if total > self.limits.largest.get() {
-            return Err(Refusal::TooLarge);
+            return Err(BundleRefusal::TooLarge);
         }
         Ok(())
     }
 
     /// Returns `true` if a node may hand over bundles of this source; `None` is this node itself.
-    fn may_hand_over(&self, from: Option<PeerId>, source: &Node) -> bool {
+    fn may_hand_over(&self, from: Option<PeerId>, source: &BundleNodeId) -> bool {
         let Some(PeerId(number)) = from else { return *source == self.node };
         let Some(peer) = self.peers.get(number) else { return false };
-        let is_behind = |peer: &Neighbour| peer.node == *source || peer.behind.contains(source);
+        let is_behind =
+            |peer: &NeighbourConfig| peer.node == *source || peer.behind.contains(source);
         if peer.everything {
             let others = self.peers.iter().enumerate().filter(|(place, _)| *place != number);
             return *source != self.node && !others.map(|(_, it)| it).any(is_behind);
@@ -201,8 +207,8 @@ impl AgentConfig {
 
 /// Returns `true` if a fragment ends within its whole. No node could use another one, and its end may
 /// overflow.
-fn is_within_whole(bundle: &Summary) -> bool {
-    bundle.fragment.is_none_or(|Fragment { offset, total }| {
+fn is_within_whole(bundle: &BundleSummary) -> bool {
+    bundle.fragment.is_none_or(|FragmentPosition { offset, total }| {
         offset.checked_add(bundle.payload.len() as u64).is_some_and(|end| end <= total)
     })
 }

@@ -102,7 +102,7 @@ impl TermReason {
 
 /// A TCPCLv4 message.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Message<'a> {
+pub enum TcpclMessage<'a> {
     /// SESS_INIT: parameters of a session.
     SessInit {
         /// Longest time between messages, in seconds; 0 for no limit.
@@ -180,9 +180,9 @@ pub enum MessageError {
 }
 
 /// Reader of big-endian numbers from the front of the received bytes.
-struct Reader<'a>(&'a [u8]);
+struct TcpclReader<'a>(&'a [u8]);
 
-impl<'a> Reader<'a> {
+impl<'a> TcpclReader<'a> {
     fn take(&mut self, count: usize) -> Option<&'a [u8]> {
         let (taken, rest) = self.0.split_at_checked(count)?;
         self.0 = rest;
@@ -206,7 +206,7 @@ impl<'a> Reader<'a> {
 
 /// Parses extension items: the length of the transfer, and `true` if an unsupported item is critical.
 fn items(bytes: &[u8], transfer: bool, kind: u8) -> Result<(Option<u64>, bool), MessageError> {
-    let (mut reader, mut total, mut critical) = (Reader(bytes), None, false);
+    let (mut reader, mut total, mut critical) = (TcpclReader(bytes), None, false);
     while !reader.0.is_empty() {
         let item = (reader.number::<1>(), reader.number::<2>(), reader.number::<2>());
         let (Some(flags), Some(number), Some(length)) = item else {
@@ -223,7 +223,7 @@ fn items(bytes: &[u8], transfer: bool, kind: u8) -> Result<(Option<u64>, bool), 
     Ok((total, critical))
 }
 
-impl<'a> Message<'a> {
+impl<'a> TcpclMessage<'a> {
     /// Parses a message at the front of `bytes`, of a segment all but its data. Returns it with the bytes
     /// behind it; [`None`] if it is incomplete.
     ///
@@ -231,7 +231,7 @@ impl<'a> Message<'a> {
     /// [`MessageError`] if the bytes are not a message.
     pub fn read(bytes: &'a [u8]) -> Result<Option<(Self, &'a [u8])>, MessageError> {
         let Some((kind, rest)) = bytes.split_first() else { return Ok(None) };
-        let mut reader = Reader(rest);
+        let mut reader = TcpclReader(rest);
         let message = match *kind {
             SESS_INIT => Self::read_init(&mut reader)?,
             XFER_SEGMENT => Self::read_segment(&mut reader)?,
@@ -254,7 +254,7 @@ impl<'a> Message<'a> {
         Ok(message.map(|message| (message, reader.0)))
     }
 
-    fn read_init(reader: &mut Reader<'a>) -> Result<Option<Self>, MessageError> {
+    fn read_init(reader: &mut TcpclReader<'a>) -> Result<Option<Self>, MessageError> {
         let numbers = (
             reader.number::<2>(),
             reader.number::<8>(),
@@ -275,7 +275,7 @@ impl<'a> Message<'a> {
         Ok(Some(Self::SessInit { keepalive, segment_mru, transfer_mru, node, critical }))
     }
 
-    fn read_segment(reader: &mut Reader<'a>) -> Result<Option<Self>, MessageError> {
+    fn read_segment(reader: &mut TcpclReader<'a>) -> Result<Option<Self>, MessageError> {
         let (Some(flags), Some(id)) = (reader.number::<1>(), reader.number::<8>()) else {
             return Ok(None);
         };
@@ -289,7 +289,7 @@ impl<'a> Message<'a> {
         Ok(length.map(|length| Self::XferSegment { start, end, id, total, critical, length }))
     }
 
-    fn read_ack(reader: &mut Reader<'a>) -> Option<Self> {
+    fn read_ack(reader: &mut TcpclReader<'a>) -> Option<Self> {
         let (flags, id, length) =
             (reader.number::<1>()? as u8, reader.number::<8>()?, reader.number::<8>()?);
         Some(Self::XferAck { start: flags & START != 0, end: flags & END != 0, id, length })

@@ -12,7 +12,8 @@ mod session;
 #[cfg(test)]
 mod tests;
 
-pub use message::{CONTACT, ContactHeader, Message, MessageError, TermReason};
+pub use message::{CONTACT, ContactHeader, MessageError, TcpclMessage, TermReason};
 pub use session::{
-    KEEPALIVE, Role, SEGMENT, Session, SessionConfig, SessionEnd, SessionEvent, SessionWake,
+    ConnectionRole, KEEPALIVE, SEGMENT, SessionConfig, SessionEnd, SessionEvent, SessionWake,
+    TcpclConnection,
 };

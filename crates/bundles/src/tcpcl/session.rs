@@ -8,19 +8,19 @@ use pep::inbox::Inbox;
 use thiserror::Error;
 use units::{Instant, Machine, earliest_timer};
 
-use super::message::{CONTACT, ContactHeader, Message, MessageError, TermReason};
-use crate::Node;
+use super::message::{CONTACT, ContactHeader, MessageError, TcpclMessage, TermReason};
+use crate::BundleNodeId;
 
 /// Keepalive interval that this side offers, in seconds.
 pub const KEEPALIVE: u16 = 30;
 /// Longest segment that this side accepts and sends, in bytes; each is acknowledged (RFC 9174 §5.2.3).
 pub const SEGMENT: u64 = 64 << 10;
 /// Time limit for the establishment of a session, and for the end of the connection after its termination.
-const PATIENCE: Duration = Duration::from_secs(30);
+const SETUP_TIMEOUT: Duration = Duration::from_secs(30);
 /// Longest message without segment data, in bytes.
 const LONGEST: usize = 8 << 10;
 /// Unsent bytes above which no more of a bundle is requested from the owner.
-const AHEAD: usize = 256 << 10;
+const MOST_UNSENT: usize = 256 << 10;
 
 /// Reason codes of refusals (RFC 9174 §9.4).
 mod refusal {
@@ -32,7 +32,7 @@ mod refusal {
 
 /// The side that opened the connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Role {
+pub enum ConnectionRole {
     /// This node.
     Active,
     /// The peer.
@@ -43,7 +43,7 @@ pub enum Role {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SessionConfig {
     /// Node ID of this node.
-    pub node: Node,
+    pub node: BundleNodeId,
     /// Largest bundle that it accepts, in bytes.
     pub largest: u64,
     /// `true` if sessions must use TLS (RFC 9174 §4.4).
@@ -85,16 +85,16 @@ pub enum SessionEvent {
     Tls,
     /// The peer has sent its node ID; [`None`] if that is empty or of an unsupported form. The owner calls
     /// [`Session::accept`] or [`Session::end`].
-    Peer(Option<Node>),
+    Peer(Option<BundleNodeId>),
     /// A bundle of at most this length begins to arrive. The owner may call [`Session::refuse`].
-    Begins(u64),
+    BundleStarted(u64),
     /// More bytes of the bundle.
     Data(Vec<u8>),
     /// The bundle is complete. The owner calls [`Session::stored`] or [`Session::refuse`]; nothing else is
     /// read before.
-    Whole,
+    BundleComplete,
     /// The peer has given up the transfer, or the bundle is too long.
-    Broken,
+    BundleAborted,
     /// The peer has stored the bundle that was sent.
     Stored,
     /// The peer refuses the bundle that was sent.
@@ -103,7 +103,7 @@ pub enum SessionEvent {
         passing: bool,
     },
     /// The session is over. The owner closes the connection once the output is sent.
-    Over(SessionEnd),
+    Finished(SessionEnd),
 }
 
 /// Why a [`Session`] asks to be woken.
@@ -116,7 +116,7 @@ pub enum SessionWake {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum State {
+enum TcpclState {
     /// Waits for the peer's contact header.
     Contact,
     /// Waits for the owner to establish TLS.
@@ -133,7 +133,7 @@ enum State {
 
 /// A bundle that is arriving.
 #[derive(Debug)]
-struct Incoming {
+struct IncomingTransfer {
     id: u64,
     came: u64,
     /// Bytes left of the current segment, and its flags.
@@ -146,7 +146,7 @@ struct Incoming {
 
 /// A bundle that is being sent.
 #[derive(Debug)]
-struct Outgoing {
+struct OutgoingTransfer {
     id: u64,
     total: u64,
     sent: u64,
@@ -159,17 +159,17 @@ struct Outgoing {
 /// [`Session::refuse`], [`Session::end`]. After each, drain [`Session::poll_event`], then
 /// [`Session::take_output`].
 #[derive(Debug)]
-pub struct Session {
-    role: Role,
+pub struct TcpclConnection {
+    role: ConnectionRole,
     config: SessionConfig,
-    state: State,
+    state: TcpclState,
     input: Inbox,
     output: Vec<u8>,
     events: VecDeque<SessionEvent>,
-    incoming: Option<Incoming>,
+    incoming: Option<IncomingTransfer>,
     /// `true` while a complete bundle awaits the owner's decision.
-    judging: bool,
-    outgoing: Option<Outgoing>,
+    awaits_decision: bool,
+    outgoing: Option<OutgoingTransfer>,
     next_id: u64,
     /// Longest segment and longest bundle that the peer accepts, in bytes.
     segment: u64,
@@ -180,18 +180,18 @@ pub struct Session {
     said: Instant,
 }
 
-impl Session {
+impl TcpclConnection {
     /// Starts a session on a new connection.
-    pub fn new(now: Instant, role: Role, config: SessionConfig) -> Self {
+    pub fn new(now: Instant, role: ConnectionRole, config: SessionConfig) -> Self {
         let mut session = Self {
             role,
             config,
-            state: State::Contact,
+            state: TcpclState::Contact,
             input: Inbox::default(),
             output: Vec::new(),
             events: VecDeque::new(),
             incoming: None,
-            judging: false,
+            awaits_decision: false,
             outgoing: None,
             next_id: 0,
             segment: SEGMENT,
@@ -202,7 +202,7 @@ impl Session {
             said: now,
         };
         // The passive side sends its header after the peer's (RFC 9174 §4.1).
-        if role == Role::Active {
+        if role == ConnectionRole::Active {
             session.say_contact();
         }
         session
@@ -215,7 +215,7 @@ impl Session {
 
     /// Handles bytes from the peer.
     pub fn handle_bytes(&mut self, now: Instant, bytes: &[u8]) {
-        if self.state != State::Over && !bytes.is_empty() {
+        if self.state != TcpclState::Over && !bytes.is_empty() {
             self.heard = now;
             self.input.push(bytes);
             self.read(now);
@@ -225,7 +225,8 @@ impl Session {
     /// Returns `true` if more should be read from the connection, which is not while the owner has to
     /// decide.
     pub fn wants_bytes(&self) -> bool {
-        !self.judging && !matches!(self.state, State::Securing | State::Asked | State::Over)
+        !self.awaits_decision
+            && !matches!(self.state, TcpclState::Securing | TcpclState::Asked | TcpclState::Over)
     }
 
     /// Handles the end of the connection.
@@ -250,32 +251,32 @@ impl Session {
 
     /// Returns `true` while the session is established.
     pub fn is_open(&self) -> bool {
-        self.state == State::Open
+        self.state == TcpclState::Open
     }
 
-    fn say(&mut self, now: Instant, message: &Message<'_>) {
+    fn say(&mut self, now: Instant, message: &TcpclMessage<'_>) {
         self.said = now;
         message.write(&mut self.output);
     }
 
     fn over(&mut self, end: SessionEnd) {
-        if self.state == State::Over {
+        if self.state == TcpclState::Over {
             return;
         }
-        self.state = State::Over;
+        self.state = TcpclState::Over;
         // While the owner decides, it has the complete bundle already.
-        if self.incoming.take().is_some_and(|it| !it.refused) && !self.judging {
-            self.events.push_back(SessionEvent::Broken);
+        if self.incoming.take().is_some_and(|it| !it.refused) && !self.awaits_decision {
+            self.events.push_back(SessionEvent::BundleAborted);
         }
         self.outgoing = None;
-        self.events.push_back(SessionEvent::Over(end));
+        self.events.push_back(SessionEvent::Finished(end));
     }
 
     /// Ends the session because of a fault of the peer.
     fn fail(&mut self, now: Instant, end: SessionEnd) {
-        if !matches!(self.state, State::Contact | State::Securing) {
+        if !matches!(self.state, TcpclState::Contact | TcpclState::Securing) {
             let reason = TermReason::Unknown;
-            self.say(now, &Message::SessTerm { reply: false, reason });
+            self.say(now, &TcpclMessage::SessTerm { reply: false, reason });
         }
         self.over(end);
     }
@@ -283,11 +284,11 @@ impl Session {
     /// Terminates the session with this reason. The peer may still acknowledge transfers.
     pub fn end(&mut self, now: Instant, reason: TermReason) {
         match self.state {
-            State::Over | State::Ending => {}
-            State::Contact | State::Securing => self.over(SessionEnd::Ended),
-            State::Init | State::Asked | State::Open => {
-                self.say(now, &Message::SessTerm { reply: false, reason });
-                (self.state, self.began) = (State::Ending, now);
+            TcpclState::Over | TcpclState::Ending => {}
+            TcpclState::Contact | TcpclState::Securing => self.over(SessionEnd::Ended),
+            TcpclState::Init | TcpclState::Asked | TcpclState::Open => {
+                self.say(now, &TcpclMessage::SessTerm { reply: false, reason });
+                (self.state, self.began) = (TcpclState::Ending, now);
                 // The peer's SESS_TERM may be in the input already.
                 self.read(now);
             }
@@ -316,11 +317,11 @@ impl Session {
         if self.incoming.as_ref().is_some_and(|incoming| incoming.left > 0) {
             return Ok(self.data(now, input));
         }
-        if self.state == State::Contact {
+        if self.state == TcpclState::Contact {
             let Some(header) = input.first_chunk() else { return Ok(None) };
             return self.contact(now, header).map(|()| Some(CONTACT));
         }
-        match Message::read(input) {
+        match TcpclMessage::read(input) {
             Ok(Some((message, rest))) => {
                 self.message(now, &message)?;
                 Ok(Some(input.len() - rest.len()))
@@ -330,7 +331,7 @@ impl Session {
             Err(error) => {
                 if let MessageError::Type(header) = error {
                     // Reason 1: message type unknown (RFC 9174 §9.7).
-                    self.say(now, &Message::MsgReject { reason: 1, header });
+                    self.say(now, &TcpclMessage::MsgReject { reason: 1, header });
                 }
                 Err(SessionEnd::Violation(error.to_string()))
             }
@@ -339,7 +340,7 @@ impl Session {
 
     fn contact(&mut self, now: Instant, header: &[u8; CONTACT]) -> Result<(), SessionEnd> {
         let theirs = ContactHeader::read(header).ok_or(SessionEnd::Foreign)?;
-        if self.role == Role::Passive {
+        if self.role == ConnectionRole::Passive {
             self.say_contact();
         }
         if theirs.version != ContactHeader::OURS.version {
@@ -352,18 +353,18 @@ impl Session {
         if !theirs.can_tls {
             // Without an agreement on TLS the session is terminated (RFC 9174 §4.3).
             let reason = TermReason::ContactFailure;
-            self.say(now, &Message::SessTerm { reply: false, reason });
+            self.say(now, &TcpclMessage::SessTerm { reply: false, reason });
             self.over(SessionEnd::NoTls);
             return Ok(());
         }
-        self.state = State::Securing;
+        self.state = TcpclState::Securing;
         self.events.push_back(SessionEvent::Tls);
         Ok(())
     }
 
     /// Records that the connection has become TLS.
-    pub fn secured(&mut self, now: Instant) {
-        if self.state != State::Securing {
+    pub fn handle_tls_established(&mut self, now: Instant) {
+        if self.state != TcpclState::Securing {
             return;
         }
         if !self.input.is_empty() {
@@ -374,15 +375,15 @@ impl Session {
     }
 
     fn begin_init(&mut self, now: Instant) {
-        self.state = State::Init;
-        if self.role == Role::Active {
+        self.state = TcpclState::Init;
+        if self.role == ConnectionRole::Active {
             self.say_init(now);
         }
     }
 
     fn say_init(&mut self, now: Instant) {
         let node = self.config.node.to_string();
-        let init = Message::SessInit {
+        let init = TcpclMessage::SessInit {
             keepalive: KEEPALIVE,
             segment_mru: SEGMENT,
             transfer_mru: self.config.largest,
@@ -394,48 +395,49 @@ impl Session {
 
     /// Accepts the peer as a node to exchange bundles with.
     pub fn accept(&mut self, now: Instant) {
-        if self.state != State::Asked {
+        if self.state != TcpclState::Asked {
             return;
         }
-        if self.role == Role::Passive {
+        if self.role == ConnectionRole::Passive {
             self.say_init(now);
         }
         // Messages behind SESS_INIT have waited in the input.
-        self.state = State::Open;
+        self.state = TcpclState::Open;
         self.read(now);
     }
 
-    fn message(&mut self, now: Instant, message: &Message<'_>) -> Result<(), SessionEnd> {
+    fn message(&mut self, now: Instant, message: &TcpclMessage<'_>) -> Result<(), SessionEnd> {
         match (self.state, message) {
-            (State::Init, Message::SessInit { .. }) => self.init(message),
-            (_, Message::SessTerm { reply, reason }) => {
+            (TcpclState::Init, TcpclMessage::SessInit { .. }) => self.init(message),
+            (_, TcpclMessage::SessTerm { reply, reason }) => {
                 if !reply {
-                    self.say(now, &Message::SessTerm { reply: true, reason: *reason });
+                    self.say(now, &TcpclMessage::SessTerm { reply: true, reason: *reason });
                 }
-                let ours = self.state == State::Ending;
+                let ours = self.state == TcpclState::Ending;
                 self.over(if ours { SessionEnd::Ended } else { SessionEnd::ByPeer(*reason) });
                 Ok(())
             }
-            (State::Open | State::Ending, Message::XferSegment { .. }) => {
+            (TcpclState::Open | TcpclState::Ending, TcpclMessage::XferSegment { .. }) => {
                 self.segment(now, message)
             }
-            (State::Open | State::Ending, Message::XferAck { id, length, .. }) => {
+            (TcpclState::Open | TcpclState::Ending, TcpclMessage::XferAck { id, length, .. }) => {
                 self.ack(*id, *length)
             }
-            (State::Open | State::Ending, Message::XferRefuse { reason, id }) => {
-                self.refused(*reason, *id);
+            (TcpclState::Open | TcpclState::Ending, TcpclMessage::XferRefuse { reason, id }) => {
+                self.handle_refusal(*reason, *id);
                 Ok(())
             }
-            (State::Open | State::Ending, Message::Keepalive) => Ok(()),
-            (_, Message::MsgReject { header, .. }) => {
+            (TcpclState::Open | TcpclState::Ending, TcpclMessage::Keepalive) => Ok(()),
+            (_, TcpclMessage::MsgReject { header, .. }) => {
                 Err(SessionEnd::Violation(format!("the peer rejects a message of type {header}")))
             }
             _ => Err(SessionEnd::Violation("an unexpected message".to_owned())),
         }
     }
 
-    fn init(&mut self, message: &Message<'_>) -> Result<(), SessionEnd> {
-        let Message::SessInit { keepalive, segment_mru, transfer_mru, node, critical } = message
+    fn init(&mut self, message: &TcpclMessage<'_>) -> Result<(), SessionEnd> {
+        let TcpclMessage::SessInit { keepalive, segment_mru, transfer_mru, node, critical } =
+            message
         else {
             return Ok(());
         };
@@ -450,14 +452,14 @@ impl Session {
         if self.segment == 0 {
             return Err(SessionEnd::Violation("the peer accepts no bytes".to_owned()));
         }
-        self.state = State::Asked;
+        self.state = TcpclState::Asked;
         self.events.push_back(SessionEvent::Peer(node.parse().ok()));
         Ok(())
     }
 
     /// Handles the header of a segment.
-    fn segment(&mut self, now: Instant, message: &Message<'_>) -> Result<(), SessionEnd> {
-        let Message::XferSegment { start, end, id, total, critical, length } = *message else {
+    fn segment(&mut self, now: Instant, message: &TcpclMessage<'_>) -> Result<(), SessionEnd> {
+        let TcpclMessage::XferSegment { start, end, id, total, critical, length } = *message else {
             return Ok(());
         };
         let violation = |what: &str| Err(SessionEnd::Violation(what.to_owned()));
@@ -470,14 +472,15 @@ impl Session {
                 return violation("a transfer within another");
             }
             let most = total.unwrap_or(self.config.largest);
-            let incoming = Incoming { id, came: 0, left: length, start, end, refused: false };
+            let incoming =
+                IncomingTransfer { id, came: 0, left: length, start, end, refused: false };
             self.incoming = Some(incoming);
             if critical {
                 self.refuse_as(now, refusal::EXTENSION_FAILURE);
             } else if most > self.config.largest {
                 self.refuse_as(now, refusal::NOT_ACCEPTABLE);
             } else {
-                self.events.push_back(SessionEvent::Begins(most));
+                self.events.push_back(SessionEvent::BundleStarted(most));
             }
         } else {
             match &mut self.incoming {
@@ -503,7 +506,7 @@ impl Session {
         incoming.left -= count as u64;
         incoming.came += count as u64;
         if incoming.came > self.config.largest && !incoming.refused {
-            self.events.push_back(SessionEvent::Broken);
+            self.events.push_back(SessionEvent::BundleAborted);
             self.refuse_as(now, refusal::NOT_ACCEPTABLE);
         }
         let incoming = self.incoming.as_mut()?;
@@ -519,26 +522,26 @@ impl Session {
     /// Handles the end of a segment. The last one is acknowledged when the bundle is stored.
     fn segment_ends(&mut self, now: Instant) {
         let Some(incoming) = &self.incoming else { return };
-        let Incoming { id, came, start, end, refused, .. } = *incoming;
+        let IncomingTransfer { id, came, start, end, refused, .. } = *incoming;
         match (end, refused) {
             (true, true) => self.incoming = None,
             (true, false) => {
-                self.judging = true;
-                self.events.push_back(SessionEvent::Whole);
+                self.awaits_decision = true;
+                self.events.push_back(SessionEvent::BundleComplete);
             }
             (false, true) => {}
             (false, false) => {
-                self.say(now, &Message::XferAck { start, end, id, length: came });
+                self.say(now, &TcpclMessage::XferAck { start, end, id, length: came });
             }
         }
     }
 
     /// Records that the complete bundle was stored.
     pub fn stored(&mut self, now: Instant) {
-        if std::mem::take(&mut self.judging)
-            && let Some(Incoming { id, came, start, end, .. }) = self.incoming.take()
+        if std::mem::take(&mut self.awaits_decision)
+            && let Some(IncomingTransfer { id, came, start, end, .. }) = self.incoming.take()
         {
-            self.say(now, &Message::XferAck { start, end, id, length: came });
+            self.say(now, &TcpclMessage::XferAck { start, end, id, length: came });
         }
         self.read(now);
     }
@@ -547,7 +550,7 @@ impl Session {
     pub fn refuse(&mut self, now: Instant, passing: bool) {
         let why = if passing { refusal::NO_RESOURCES } else { refusal::NOT_ACCEPTABLE };
         self.refuse_as(now, why);
-        if std::mem::take(&mut self.judging) {
+        if std::mem::take(&mut self.awaits_decision) {
             self.incoming = None;
         }
         self.read(now);
@@ -558,7 +561,7 @@ impl Session {
             && !std::mem::replace(&mut incoming.refused, true)
         {
             let id = incoming.id;
-            self.say(now, &Message::XferRefuse { reason, id });
+            self.say(now, &TcpclMessage::XferRefuse { reason, id });
         }
     }
 
@@ -569,7 +572,7 @@ impl Session {
 
     /// Returns `true` if a bundle may be sent now.
     pub fn can_send(&self) -> bool {
-        self.state == State::Open && self.outgoing.is_none()
+        self.state == TcpclState::Open && self.outgoing.is_none()
     }
 
     /// Starts to send a bundle of this length, whose bytes are passed to [`Self::send_part`]. Returns
@@ -579,17 +582,17 @@ impl Session {
         if length > self.largest || length == 0 {
             return false;
         }
-        self.outgoing = Some(Outgoing { id: self.next_id, total: length, sent: 0 });
+        self.outgoing = Some(OutgoingTransfer { id: self.next_id, total: length, sent: 0 });
         self.next_id += 1;
         true
     }
 
     /// Offset and number of the bytes to pass to [`Self::send_part`] now; [`None`] if nothing is being
     /// sent, or enough is waiting.
-    pub fn wanted(&self) -> Option<(u64, u64)> {
+    pub fn wanted_range(&self) -> Option<(u64, u64)> {
         let outgoing = self.outgoing.as_ref()?;
         let left = outgoing.total - outgoing.sent;
-        (left > 0 && self.output.len() < AHEAD && self.state != State::Over)
+        (left > 0 && self.output.len() < MOST_UNSENT && self.state != TcpclState::Over)
             .then_some((outgoing.sent, left.min(self.segment)))
     }
 
@@ -602,7 +605,10 @@ impl Session {
         outgoing.sent += length;
         let end = outgoing.sent == outgoing.total;
         let (id, total) = (outgoing.id, Some(outgoing.total));
-        self.say(now, &Message::XferSegment { start, end, id, total, critical: false, length });
+        self.say(
+            now,
+            &TcpclMessage::XferSegment { start, end, id, total, critical: false, length },
+        );
         self.output.extend_from_slice(part);
     }
 
@@ -623,7 +629,7 @@ impl Session {
         Ok(())
     }
 
-    fn refused(&mut self, reason: u8, id: u64) {
+    fn handle_refusal(&mut self, reason: u8, id: u64) {
         // No further segment follows: the next transfer begins instead (RFC 9174 §5.2.4).
         if self.outgoing.take_if(|outgoing| outgoing.id == id).is_none() {
             return;
@@ -636,41 +642,43 @@ impl Session {
     }
 
     /// Time at which the peer counts as gone.
-    fn patience(&self) -> Option<Instant> {
+    fn silence_deadline(&self) -> Option<Instant> {
         match self.state {
-            State::Over => None,
-            State::Contact | State::Securing | State::Init | State::Asked | State::Ending => {
-                Some(self.began + PATIENCE)
-            }
+            TcpclState::Over => None,
+            TcpclState::Contact
+            | TcpclState::Securing
+            | TcpclState::Init
+            | TcpclState::Asked
+            | TcpclState::Ending => Some(self.began + SETUP_TIMEOUT),
             // Nothing is read while the owner decides about a bundle, so silence means nothing.
-            State::Open if self.judging => None,
-            State::Open => self.keepalive.map(|every| self.heard + 2 * every),
+            TcpclState::Open if self.awaits_decision => None,
+            TcpclState::Open => self.keepalive.map(|every| self.heard + 2 * every),
         }
     }
 
     fn keepalive_at(&self) -> Option<Instant> {
-        let every = self.keepalive.filter(|_| self.state == State::Open)?;
+        let every = self.keepalive.filter(|_| self.state == TcpclState::Open)?;
         Some(self.said + every / 2)
     }
 }
 
-impl Machine for Session {
+impl Machine for TcpclConnection {
     type Wake = SessionWake;
 
     fn poll_timeout(&self) -> Option<(Instant, SessionWake)> {
         earliest_timer([
-            (self.patience(), SessionWake::Silence),
+            (self.silence_deadline(), SessionWake::Silence),
             (self.keepalive_at(), SessionWake::Keepalive),
         ])
     }
 
     fn handle_timeout(&mut self, now: Instant) {
-        if self.patience().is_some_and(|at| at <= now) {
-            let ended = self.state == State::Ending;
+        if self.silence_deadline().is_some_and(|at| at <= now) {
+            let ended = self.state == TcpclState::Ending;
             self.over(if ended { SessionEnd::Ended } else { SessionEnd::Silent });
         }
         if self.keepalive_at().is_some_and(|at| at <= now) {
-            self.say(now, &Message::Keepalive);
+            self.say(now, &TcpclMessage::Keepalive);
         }
     }
 }

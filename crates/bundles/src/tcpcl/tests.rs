@@ -8,13 +8,13 @@ use super::*;
 
 const LARGEST: u64 = 300_000;
 
-fn session(role: Role, node: &str) -> Session {
+fn session(role: ConnectionRole, node: &str) -> TcpclConnection {
     session_with(role, node, false)
 }
 
-fn session_with(role: Role, node: &str, tls: bool) -> Session {
+fn session_with(role: ConnectionRole, node: &str, tls: bool) -> TcpclConnection {
     let config = SessionConfig { node: node.parse().unwrap(), largest: LARGEST, tls };
-    Session::new(Instant::ZERO, role, config)
+    TcpclConnection::new(Instant::ZERO, role, config)
 }
 
 fn at(seconds: u64) -> Instant {
@@ -23,7 +23,7 @@ fn at(seconds: u64) -> Instant {
 
 /// Two sessions that talk in pieces of this size.
 struct Talk {
-    sides: [Session; 2],
+    sides: [TcpclConnection; 2],
     size: usize,
     events: [Vec<SessionEvent>; 2],
     now: Instant,
@@ -31,7 +31,10 @@ struct Talk {
 
 impl Talk {
     fn new(size: usize) -> Self {
-        let sides = [session(Role::Active, "ipn:1.0"), session(Role::Passive, "dtn://ship/")];
+        let sides = [
+            session(ConnectionRole::Active, "ipn:1.0"),
+            session(ConnectionRole::Passive, "dtn://ship/"),
+        ];
         Self { sides, size, events: Default::default(), now: Instant::ZERO }
     }
 
@@ -73,14 +76,14 @@ impl Talk {
         let node = |text: &str| vec![SessionEvent::Peer(Some(text.parse().unwrap()))];
         assert_eq!(talk.take(0), node("dtn://ship/"));
         assert_eq!(talk.take(1), node("ipn:1.0"));
-        assert!(talk.sides.iter().all(Session::is_open));
+        assert!(talk.sides.iter().all(TcpclConnection::is_open));
         talk
     }
 
     /// Sends a bundle as far as the peer lets it.
     fn send(&mut self, side: usize, bundle: &[u8]) {
         assert!(self.sides[side].send(bundle.len() as u64));
-        while let Some((from, length)) = self.sides[side].wanted() {
+        while let Some((from, length)) = self.sides[side].wanted_range() {
             let part = &bundle[from as usize..(from + length) as usize];
             self.sides[side].send_part(self.now, part);
             self.carry();
@@ -113,7 +116,7 @@ proptest! {
             talk.send(side, &bundle);
             let (bytes, others) = came(talk.take(1 - side));
             prop_assert!(bytes == bundle);
-            prop_assert_eq!(others, [SessionEvent::Begins(length as u64), SessionEvent::Whole]);
+            prop_assert_eq!(others, [SessionEvent::BundleStarted(length as u64), SessionEvent::BundleComplete]);
             prop_assert!(talk.take(side).is_empty(), "not before it is stored");
             talk.sides[1 - side].stored(talk.now);
             talk.carry();
@@ -127,7 +130,7 @@ proptest! {
         known in any::<bool>(), said in prop::collection::vec(any::<u8>(), 0..400),
         kind in 1u8..9, size in 1usize..50,
     ) {
-        let mut session = session(Role::Passive, "ipn:1.0");
+        let mut session = session(ConnectionRole::Passive, "ipn:1.0");
         session.handle_bytes(at(0), &ContactHeader::OURS.encode());
         if known {
             session.handle_bytes(at(0), &init("ipn:2.0"));
@@ -139,7 +142,7 @@ proptest! {
             let mut held = 0;
             while let Some(event) = session.poll_event() {
                 match event {
-                    SessionEvent::Whole => session.stored(at(0)),
+                    SessionEvent::BundleComplete => session.stored(at(0)),
                     SessionEvent::Data(data) => held += data.len(),
                     _ => {}
                 }
@@ -154,7 +157,7 @@ const OFFER: ContactHeader = ContactHeader { can_tls: true, ..ContactHeader::OUR
 /// RFC 9174 §4.4: after the contact headers, and before anything else.
 #[test]
 fn tls_comes_between_the_contact_headers_and_the_rest() {
-    let mut sides = [(Role::Active, "ipn:1.0"), (Role::Passive, "ipn:2.0")]
+    let mut sides = [(ConnectionRole::Active, "ipn:1.0"), (ConnectionRole::Passive, "ipn:2.0")]
         .map(|(role, node)| session_with(role, node, true));
     let mut said = sides[0].take_output();
     for side in [1, 0] {
@@ -165,7 +168,7 @@ fn tls_comes_between_the_contact_headers_and_the_rest() {
         said = sides[side].take_output();
     }
     assert_eq!(said, b"", "nothing is said outside of TLS");
-    sides.iter_mut().for_each(|side| side.secured(at(0)));
+    sides.iter_mut().for_each(|side| side.handle_tls_established(at(0)));
     let said = sides[0].take_output();
     sides[1].handle_bytes(at(0), &said);
     assert_eq!(sides[1].poll_event(), Some(SessionEvent::Peer("ipn:1.0".parse().ok())));
@@ -173,17 +176,17 @@ fn tls_comes_between_the_contact_headers_and_the_rest() {
 
 #[test]
 fn a_peer_without_tls_is_told_so_if_it_is_required() {
-    for role in [Role::Active, Role::Passive] {
+    for role in [ConnectionRole::Active, ConnectionRole::Passive] {
         let mut session = session_with(role, "ipn:1.0", true);
         session.handle_bytes(at(0), &ContactHeader::OURS.encode());
-        assert_eq!(session.poll_event(), Some(SessionEvent::Over(SessionEnd::NoTls)));
+        assert_eq!(session.poll_event(), Some(SessionEvent::Finished(SessionEnd::NoTls)));
         // SESS_TERM, contact failure.
         assert!(session.take_output().ends_with(&[5, 0, 4]));
-        session.secured(at(0));
+        session.handle_tls_established(at(0));
         assert_eq!((session.poll_event(), session.take_output()), (None, Vec::new()));
     }
     // One that could and need not goes on without.
-    let mut session = session(Role::Passive, "ipn:1.0");
+    let mut session = session(ConnectionRole::Passive, "ipn:1.0");
     session.handle_bytes(at(0), &[&OFFER.encode()[..], &init("ipn:2.0")].concat());
     assert!(matches!(session.poll_event(), Some(SessionEvent::Peer(Some(_)))));
     assert_eq!(session.take_output(), ContactHeader::OURS.encode());
@@ -192,11 +195,11 @@ fn a_peer_without_tls_is_told_so_if_it_is_required() {
 /// What somebody on the way adds before TLS begins is not taken for the peer's word within it.
 #[test]
 fn what_comes_before_tls_does_not_count() {
-    let mut session = session_with(Role::Passive, "ipn:1.0", true);
+    let mut session = session_with(ConnectionRole::Passive, "ipn:1.0", true);
     session.handle_bytes(at(0), &[&OFFER.encode()[..], &init("ipn:2.0")].concat());
     assert_eq!(session.poll_event(), Some(SessionEvent::Tls));
-    session.secured(at(0));
-    let Some(SessionEvent::Over(SessionEnd::Violation(_))) = session.poll_event() else {
+    session.handle_tls_established(at(0));
+    let Some(SessionEvent::Finished(SessionEnd::Violation(_))) = session.poll_event() else {
         panic!("it is a violation")
     };
 }
@@ -205,14 +208,14 @@ fn init(node: &str) -> Vec<u8> {
     let mut out = Vec::new();
     let (segment_mru, transfer_mru) = (1000, 100_000);
     let message =
-        Message::SessInit { keepalive: 10, segment_mru, transfer_mru, node, critical: false };
+        TcpclMessage::SessInit { keepalive: 10, segment_mru, transfer_mru, node, critical: false };
     message.write(&mut out);
     out
 }
 
 /// A passive session that has accepted a peer with a keepalive of 10 s.
-fn accepted() -> Session {
-    let mut session = session(Role::Passive, "ipn:1.0");
+fn accepted() -> TcpclConnection {
+    let mut session = session(ConnectionRole::Passive, "ipn:1.0");
     session.handle_bytes(at(0), &ContactHeader::OURS.encode());
     session.handle_bytes(at(0), &init("ipn:2.0"));
     assert_eq!(session.poll_event(), Some(SessionEvent::Peer(Some("ipn:2.0".parse().unwrap()))));
@@ -221,7 +224,7 @@ fn accepted() -> Session {
     session
 }
 
-fn ends_with_violation(session: &mut Session, message: &Message<'_>) {
+fn ends_with_violation(session: &mut TcpclConnection, message: &TcpclMessage<'_>) {
     let mut bytes = Vec::new();
     message.write(&mut bytes);
     session.handle_bytes(at(1), &bytes);
@@ -229,12 +232,12 @@ fn ends_with_violation(session: &mut Session, message: &Message<'_>) {
     while let Some(event) = session.poll_event() {
         last = Some(event);
     }
-    assert!(matches!(last, Some(SessionEvent::Over(SessionEnd::Violation(_)))), "{last:?}");
+    assert!(matches!(last, Some(SessionEvent::Finished(SessionEnd::Violation(_)))), "{last:?}");
     assert!(!session.wants_bytes());
 }
 
-fn segment(start: bool, end: bool, id: u64, length: u64) -> Message<'static> {
-    Message::XferSegment { start, end, id, total: None, critical: false, length }
+fn segment(start: bool, end: bool, id: u64, length: u64) -> TcpclMessage<'static> {
+    TcpclMessage::XferSegment { start, end, id, total: None, critical: false, length }
 }
 
 #[test]
@@ -242,8 +245,8 @@ fn a_violation_ends_the_session() {
     for message in [
         segment(false, true, 1, 5),
         segment(true, true, 1, (64 << 10) + 1),
-        Message::MsgReject { reason: 1, header: 1 },
-        Message::SessInit {
+        TcpclMessage::MsgReject { reason: 1, header: 1 },
+        TcpclMessage::SessInit {
             keepalive: 1,
             segment_mru: 1,
             transfer_mru: 1,
@@ -263,18 +266,18 @@ fn a_violation_ends_the_session() {
     assert!(session.send(10));
     ends_with_violation(
         &mut session,
-        &Message::XferAck { start: true, end: true, id: 0, length: 10 },
+        &TcpclMessage::XferAck { start: true, end: true, id: 0, length: 10 },
     );
 
     let mut foreign = session_that_hears(b"GET / HTTP/1.1\r\n");
-    assert_eq!(foreign.poll_event(), Some(SessionEvent::Over(SessionEnd::Foreign)));
+    assert_eq!(foreign.poll_event(), Some(SessionEvent::Finished(SessionEnd::Foreign)));
     let mut old = session_that_hears(b"dtn!\x03\x00");
-    assert_eq!(old.poll_event(), Some(SessionEvent::Over(SessionEnd::Foreign)));
+    assert_eq!(old.poll_event(), Some(SessionEvent::Finished(SessionEnd::Foreign)));
     assert_eq!(old.take_output(), ContactHeader::OURS.encode(), "it learns our version");
 }
 
-fn session_that_hears(bytes: &[u8]) -> Session {
-    let mut session = session(Role::Passive, "ipn:1.0");
+fn session_that_hears(bytes: &[u8]) -> TcpclConnection {
+    let mut session = session(ConnectionRole::Passive, "ipn:1.0");
     session.handle_bytes(at(0), bytes);
     session
 }
@@ -292,7 +295,7 @@ fn a_bundle_that_is_too_large_is_refused_and_the_next_one_is_taken() {
     let mut session = accepted();
     let mut bytes = Vec::new();
     let total = Some(LARGEST + 1);
-    Message::XferSegment { start: true, end: false, id: 7, total, critical: false, length: 3 }
+    TcpclMessage::XferSegment { start: true, end: false, id: 7, total, critical: false, length: 3 }
         .write(&mut bytes);
     bytes.extend(b"abc");
     // Under way when the refusal is sent; then the peer gives up.
@@ -305,7 +308,7 @@ fn a_bundle_that_is_too_large_is_refused_and_the_next_one_is_taken() {
     assert_eq!(said, [&[3, 4][..], &7u64.to_be_bytes()].concat());
     let events: Vec<_> = std::iter::from_fn(|| session.poll_event()).collect();
     let data = SessionEvent::Data(b"ok".to_vec());
-    assert_eq!(events, [SessionEvent::Begins(LARGEST), data, SessionEvent::Whole]);
+    assert_eq!(events, [SessionEvent::BundleStarted(LARGEST), data, SessionEvent::BundleComplete]);
     session.refuse(at(1), true);
     assert_eq!(session.take_output(), [&[3, 2][..], &8u64.to_be_bytes()].concat());
 
@@ -318,7 +321,7 @@ fn a_bundle_that_is_too_large_is_refused_and_the_next_one_is_taken() {
         session.handle_bytes(at(1), &bytes);
     }
     let events: Vec<_> = std::iter::from_fn(|| session.poll_event()).collect();
-    assert_eq!(events.last(), Some(&SessionEvent::Broken));
+    assert_eq!(events.last(), Some(&SessionEvent::BundleAborted));
     assert!(came(events).0.len() as u64 <= LARGEST);
 }
 
@@ -333,22 +336,22 @@ fn refusals_tell_whether_the_bundle_may_come_again() {
         let mut session = accepted();
         assert!(!session.send(100_001), "more than the peer takes");
         assert!(session.send(5000));
-        assert_eq!(session.wanted(), Some((0, 1000)), "the peer's segments");
+        assert_eq!(session.wanted_range(), Some((0, 1000)), "the peer's segments");
         session.send_part(at(1), &[0; 1000]);
         let mut bytes = Vec::new();
-        Message::XferRefuse { reason, id: 0 }.write(&mut bytes);
+        TcpclMessage::XferRefuse { reason, id: 0 }.write(&mut bytes);
         session.handle_bytes(at(1), &bytes);
         assert_eq!(session.poll_event(), Some(expected));
-        assert_eq!((session.wanted(), session.can_send()), (None, true));
+        assert_eq!((session.wanted_range(), session.can_send()), (None, true));
     }
 }
 
 #[test]
 fn a_silent_peer_is_left_and_a_quiet_session_is_kept() {
-    let mut waiting = session(Role::Active, "ipn:1.0");
+    let mut waiting = session(ConnectionRole::Active, "ipn:1.0");
     assert_eq!(waiting.poll_timeout(), Some((at(30), SessionWake::Silence)));
     waiting.handle_timeout(at(30));
-    assert_eq!(waiting.poll_event(), Some(SessionEvent::Over(SessionEnd::Silent)));
+    assert_eq!(waiting.poll_event(), Some(SessionEvent::Finished(SessionEnd::Silent)));
 
     let mut session = accepted();
     assert_eq!(session.poll_timeout(), Some((at(5), SessionWake::Keepalive)));
@@ -358,7 +361,7 @@ fn a_silent_peer_is_left_and_a_quiet_session_is_kept() {
     session.handle_timeout(at(20));
     assert!(session.is_open());
     session.handle_timeout(at(26));
-    assert_eq!(session.poll_event(), Some(SessionEvent::Over(SessionEnd::Silent)));
+    assert_eq!(session.poll_event(), Some(SessionEvent::Finished(SessionEnd::Silent)));
 }
 
 #[test]
@@ -366,9 +369,9 @@ fn either_side_may_end_it() {
     let mut talk = Talk::open(100);
     talk.sides[0].end(talk.now, TermReason::IdleTimeout);
     talk.carry();
-    assert_eq!(talk.take(0), [SessionEvent::Over(SessionEnd::Ended)]);
+    assert_eq!(talk.take(0), [SessionEvent::Finished(SessionEnd::Ended)]);
     let by_peer = SessionEnd::ByPeer(TermReason::IdleTimeout);
-    assert_eq!(talk.take(1), [SessionEvent::Over(by_peer)]);
+    assert_eq!(talk.take(1), [SessionEvent::Finished(by_peer)]);
 
     // A connection that breaks within a bundle.
     let mut session = accepted();
@@ -377,7 +380,7 @@ fn either_side_may_end_it() {
     session.handle_bytes(at(1), &[&bytes[..], b"half"].concat());
     session.handle_close();
     let events: Vec<_> = std::iter::from_fn(|| session.poll_event()).skip(2).collect();
-    assert_eq!(events, [SessionEvent::Broken, SessionEvent::Over(SessionEnd::Closed)]);
+    assert_eq!(events, [SessionEvent::BundleAborted, SessionEvent::Finished(SessionEnd::Closed)]);
 }
 
 /// A message per byte, in whatever pieces they are read.

@@ -5,14 +5,15 @@ use core::time::Duration;
 use proptest::prelude::*;
 
 use crate::{
-    FileName, Happening, NewBundle, Node, Purpose, forwarded, parts, read, read_report, report,
+    BundleNodeId, BundlePurpose, FileName, NewBundle, ReportedEvent, forwarded, parts, read,
+    read_report, report,
 };
 
 /// 2026-11-25 in milliseconds since 1970.
 const NOW: u64 = 1_795_600_000_000;
 
 fn made(created: u64, payload: &[u8], name: Option<&str>) -> Vec<u8> {
-    let node: Node = "dtn://ship/".parse().unwrap();
+    let node: BundleNodeId = "dtn://ship/".parse().unwrap();
     let name = name.map(|name| FileName::new(name).unwrap());
     let bundle = NewBundle {
         source: &node.service("out").unwrap(),
@@ -21,7 +22,7 @@ fn made(created: u64, payload: &[u8], name: Option<&str>) -> Vec<u8> {
         sequence: 5,
         lifetime: Duration::from_secs(60),
         file_name: name.as_ref(),
-        purpose: Purpose::Reported,
+        purpose: BundlePurpose::Reported,
         payload,
     };
     bundle.encode()
@@ -72,25 +73,25 @@ fn a_bundle_that_circles_ends() {
 
 #[test]
 fn a_report_names_its_bundle() {
-    let hub: Node = "ipn:1.0".parse().unwrap();
+    let hub: BundleNodeId = "ipn:1.0".parse().unwrap();
     // With a clock and without.
     for created in [NOW, 1000] {
         let (about, _) = read(&made(created, b"hello", None)).unwrap();
         assert_eq!(about.reports.as_ref().unwrap().to.to_string(), "dtn://ship/");
-        let bytes = report(&about, Happening::Delivered, &hub, NOW, 9).unwrap();
+        let bytes = report(&about, ReportedEvent::Delivered, &hub, NOW, 9).unwrap();
         let (summary, other) = read(&bytes).unwrap();
         assert_eq!((summary.destination.to_string().as_str(), other), ("dtn://ship/", None));
         let said = read_report(&bytes[summary.payload]).unwrap();
         assert_eq!((said.id, said.source.as_str()), (about.id, "dtn://ship/out"));
         assert_eq!(said.happenings, ["delivered"]);
-        assert_eq!(report(&about, Happening::Received, &hub, NOW, 9), None);
+        assert_eq!(report(&about, ReportedEvent::Received, &hub, NOW, 9), None);
     }
     // Parts of the same place but other lengths are different bundles, also in reports.
     let whole = made(NOW, &[7; 900], None);
     let [small, large] = [500, 700].map(|largest| parts(&whole, largest).unwrap().swap_remove(0));
     assert_ne!(small.0, large.0);
     let (about, _) = read(&large.1).unwrap();
-    let bytes = report(&about, Happening::Delivered, &hub, NOW, 9).unwrap();
+    let bytes = report(&about, ReportedEvent::Delivered, &hub, NOW, 9).unwrap();
     let said = read_report(&bytes[read(&bytes).unwrap().0.payload]).unwrap();
     assert_eq!(said.id, large.0);
     assert_eq!(read_report(b"hello"), None);

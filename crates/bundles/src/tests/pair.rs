@@ -9,10 +9,14 @@ use rand_core::{Rng, SeedableRng};
 use sha2::{Digest as _, Sha256};
 use units::{ByteCount, Instant, Machine};
 
-use crate::transfer::{Announcement, Digest, Received, Reception, Replies, Reply};
+use crate::transfer::{
+    BundleDigest, ReceivedPiece, TransferAnnouncement, TransferReception, TransferReplies,
+    TransferReply,
+};
 use crate::{
-    Agent, AgentConfig, BundleId, Decision, Fate, Limits, Neighbour, NewBundle, Node, Origin,
-    PeerId, Purpose, Record, Returned, Ticket, forwarded, read,
+    Agent, AgentConfig, AgentLimits, BundleFate, BundleId, BundleNodeId, BundleOrigin,
+    BundlePurpose, BundleRecord, IncomingTicket, NeighbourConfig, NewBundle, OfferDecision, PeerId,
+    ReturnReason, forwarded, read,
 };
 
 /// 2026-11-25 in milliseconds since 1970.
@@ -24,8 +28,8 @@ const PEER: PeerId = PeerId(0);
 /// Where files go.
 const SERVICE: &str = "1000";
 
-pub(super) fn limits() -> Limits {
-    Limits {
+pub(super) fn limits() -> AgentLimits {
+    AgentLimits {
         bytes: ByteCount::new(100_000_000),
         bundles: 5_000,
         largest: ByteCount::new(1_000_000),
@@ -36,16 +40,16 @@ pub(super) fn limits() -> Limits {
     }
 }
 
-fn node(side: usize) -> Node {
+fn node(side: usize) -> BundleNodeId {
     format!("ipn:{}.0", side + 1).parse().unwrap()
 }
 
 /// What a node has written.
 #[derive(Default)]
 struct Disk {
-    files: BTreeMap<BundleId, (Record, Vec<u8>)>,
-    known: Vec<(BundleId, Fate, u64)>,
-    partial: BTreeMap<Digest, Vec<u8>>,
+    files: BTreeMap<BundleId, (BundleRecord, Vec<u8>)>,
+    known: Vec<(BundleId, BundleFate, u64)>,
+    partial: BTreeMap<BundleDigest, Vec<u8>>,
     /// Those of which the file in the inbox has its name.
     named: BTreeSet<BundleId>,
     inbox: Vec<Vec<u8>>,
@@ -66,23 +70,23 @@ struct Side {
 
 struct Transfer {
     opener: usize,
-    record: Record,
+    record: BundleRecord,
     bytes: Vec<u8>,
-    announced: Announcement,
-    replies: Replies,
-    reception: Reception,
-    ticket: Option<Ticket>,
+    announced: TransferAnnouncement,
+    replies: TransferReplies,
+    reception: TransferReception,
+    ticket: Option<IncomingTicket>,
 }
 
 /// What has been written, of which the agent does not know yet.
 enum Written {
     /// A bundle from a user.
-    Own(Ticket, Record),
+    Own(IncomingTicket, BundleRecord),
     /// A bundle from the other side.
-    Received(u64, Ticket, Record),
+    Received(u64, IncomingTicket, BundleRecord),
     Delivered(BundleId),
     /// The end of a bundle: it is remembered, and then its file is removed.
-    Noted(Record),
+    Noted(BundleRecord),
     Removed(BundleId),
 }
 
@@ -110,12 +114,12 @@ pub(super) struct World {
     transfers: BTreeMap<u64, Transfer>,
     /// What travels while the link is down.
     frozen: Vec<Event>,
-    limits: Limits,
+    limits: AgentLimits,
     pub(super) kills: u32,
 }
 
 impl World {
-    pub(super) fn new(seed: u64, limits: Limits) -> Self {
+    pub(super) fn new(seed: u64, limits: AgentLimits) -> Self {
         let mut world = Self {
             rng: ChaCha20Rng::seed_from_u64(seed),
             now: Instant::ZERO,
@@ -171,7 +175,7 @@ impl World {
             sequence: number,
             lifetime: Duration::from_secs(20 * 86_400),
             file_name: None,
-            purpose: Purpose::Data,
+            purpose: BundlePurpose::Data,
             payload: &payload,
         };
         let bytes = bundle.encode();
@@ -281,7 +285,7 @@ impl World {
             let now = self.now;
             let (opener, acceptor) = (transfer.opener, 1 - transfer.opener);
             if let Some(agent) = &mut self.sides[opener].agent {
-                agent.returned(now, &transfer.record.id, Returned::Lost);
+                agent.returned(now, &transfer.record.id, ReturnReason::Lost);
             }
             if let (Some(agent), Some(ticket)) = (&mut self.sides[acceptor].agent, transfer.ticket)
             {
@@ -297,7 +301,7 @@ impl World {
             return;
         }
         let neighbour =
-            Neighbour { node: node(1 - side), behind: Vec::new(), everything: side == 1 };
+            NeighbourConfig { node: node(1 - side), behind: Vec::new(), everything: side == 1 };
         let config = AgentConfig {
             node: node(side),
             peers: vec![neighbour],
@@ -316,11 +320,11 @@ impl World {
         let Side { users, agent: Some(agent), .. } = &mut self.sides[side] else { return };
         let Some((id, bytes)) = users.pop_front() else { return };
         let (summary, _) = read(&bytes).unwrap();
-        match agent.begin(Origin::Here, Some(id), summary.length) {
+        match agent.begin(BundleOrigin::Here, Some(id), summary.length) {
             // Taken before the node was killed.
-            Ok(Decision::Have) => return,
-            Ok(Decision::Take(ticket)) => match agent.offer(ticket, wall, &summary) {
-                Ok(Decision::Take(record)) if self.store(side, &record, bytes.clone()) => {
+            Ok(OfferDecision::Duplicate) => return,
+            Ok(OfferDecision::Take(ticket)) => match agent.offer(ticket, wall, &summary) {
+                Ok(OfferDecision::Take(record)) if self.store(side, &record, bytes.clone()) => {
                     self.wrote(side, Written::Own(ticket, record));
                 }
                 Ok(_) => self.sides[side].agent.as_mut().unwrap().abandon(ticket),
@@ -331,7 +335,7 @@ impl World {
         self.sides[side].users.push_back((id, bytes));
     }
 
-    fn store(&mut self, side: usize, record: &Record, bytes: Vec<u8>) -> bool {
+    fn store(&mut self, side: usize, record: &BundleRecord, bytes: Vec<u8>) -> bool {
         let disk = &mut self.sides[side].disk;
         if !disk.broken {
             disk.files.insert(record.id, (record.clone(), bytes));
@@ -357,9 +361,9 @@ impl World {
             }
             Written::Received(transfer, ticket, record) => {
                 agent.stored(ticket, record);
-                self.say(transfer, Reply::Stored);
+                self.say(transfer, TransferReply::Stored);
             }
-            Written::Delivered(id) => agent.taken(&id).unwrap(),
+            Written::Delivered(id) => agent.handle_delivered(&id).unwrap(),
             Written::Noted(record) => {
                 here.disk.files.remove(&record.id);
                 here.disk.named.remove(&record.id);
@@ -384,7 +388,7 @@ impl World {
             disk.known.push((record.id, fate, record.expires));
             self.wrote(side, Written::Noted(record));
         }
-        while let Some(record) = self.agent_of(side).and_then(|it| it.next_arrived(Some(SERVICE))) {
+        while let Some(record) = self.agent_of(side).and_then(|it| it.take_arrived(Some(SERVICE))) {
             let disk = &mut self.sides[side].disk;
             // Naming the file is one step, after which it is never named again.
             if disk.named.insert(record.id) {
@@ -401,10 +405,10 @@ impl World {
     }
 
     /// Opens a transfer.
-    fn send(&mut self, side: usize, record: Record) {
+    fn send(&mut self, side: usize, record: BundleRecord) {
         let here = &mut self.sides[side];
         let bytes = forwarded(&here.disk.files[&record.id].1, &node(side), Duration::ZERO);
-        let announced = Announcement {
+        let announced = TransferAnnouncement {
             id: record.id,
             digest: Sha256::digest(&bytes).into(),
             length: bytes.len() as u64,
@@ -437,7 +441,7 @@ impl World {
         self.at(after, Event::Piece(number, forward, bytes));
     }
 
-    fn say(&mut self, number: u64, reply: Reply) {
+    fn say(&mut self, number: u64, reply: TransferReply) {
         if self.transfers.contains_key(&number) {
             self.transmit(number, false, reply.encode());
         }
@@ -461,14 +465,14 @@ impl World {
         {
             let agent = self.sides[opener].agent.as_mut().unwrap();
             match reply {
-                Reply::From(offset) => self.send_from(number, offset as usize),
-                Reply::Stored => {
+                TransferReply::From(offset) => self.send_from(number, offset as usize),
+                TransferReply::Stored => {
                     agent.acknowledged(&id);
                     self.transfers.remove(&number);
                 }
-                Reply::Refused(code) => {
-                    let passing = Reply::is_passing(code);
-                    let why = if passing { Returned::NoRoom } else { Returned::Unwanted };
+                TransferReply::Refused(code) => {
+                    let passing = TransferReply::is_passing(code);
+                    let why = if passing { ReturnReason::NoRoom } else { ReturnReason::Unwanted };
                     agent.returned(now, &id, why);
                     self.transfers.remove(&number);
                 }
@@ -483,26 +487,27 @@ impl World {
         while let Some(received) = transfer.reception.handle(&mut bytes).unwrap() {
             let (disk, agent) = (&mut self.sides[side].disk, self.sides[side].agent.as_mut());
             match received {
-                Received::Announced(it) => {
-                    let begun = agent.unwrap().begin(Origin::Peer(PEER), Some(it.id), it.length);
+                ReceivedPiece::Announced(it) => {
+                    let begun =
+                        agent.unwrap().begin(BundleOrigin::Peer(PEER), Some(it.id), it.length);
                     match begun {
-                        Ok(Decision::Take(ticket)) => transfer.ticket = Some(ticket),
-                        Ok(Decision::Have) => said = Some(Reply::Stored),
-                        Err(why) => said = Some(Reply::refusal(why)),
+                        Ok(OfferDecision::Take(ticket)) => transfer.ticket = Some(ticket),
+                        Ok(OfferDecision::Duplicate) => said = Some(TransferReply::Stored),
+                        Err(why) => said = Some(TransferReply::refusal(why)),
                     }
                     let partial = disk.partial.entry(it.digest).or_default();
                     if !it.asks {
                         partial.clear();
                     } else if said.is_none() {
-                        said = Some(Reply::From(partial.len() as u64));
+                        said = Some(TransferReply::From(partial.len() as u64));
                         transfer.reception.start(partial.len() as u64);
                     }
                 }
-                Received::Data(data) if transfer.ticket.is_some() => {
+                ReceivedPiece::Data(data) if transfer.ticket.is_some() => {
                     let partial = disk.partial.get_mut(&transfer.announced.digest).unwrap();
                     partial.extend_from_slice(data);
                 }
-                Received::Data(_) => {}
+                ReceivedPiece::Data(_) => {}
             }
         }
         let (whole, ticket) = (transfer.reception.is_whole(), transfer.ticket);
@@ -514,25 +519,29 @@ impl World {
         }
     }
 
-    fn complete(&mut self, number: u64, side: usize, ticket: Ticket) {
+    fn complete(&mut self, number: u64, side: usize, ticket: IncomingTicket) {
         let (wall, digest) = (self.wall(), self.transfers[&number].announced.digest);
         let bytes = self.sides[side].disk.partial.remove(&digest).unwrap();
-        assert_eq!(Digest::from(Sha256::digest(&bytes)), digest, "the parts are of one bundle");
+        assert_eq!(
+            BundleDigest::from(Sha256::digest(&bytes)),
+            digest,
+            "the parts are of one bundle"
+        );
         let (summary, kept) = read(&bytes).unwrap();
         assert_eq!(kept, None, "ours are canonical");
         // What is being stored is stored, whatever becomes of the stream.
         self.transfers.get_mut(&number).unwrap().ticket = None;
         let agent = self.sides[side].agent.as_mut().unwrap();
         let reply = match agent.offer(ticket, wall, &summary) {
-            Ok(Decision::Take(record)) => {
+            Ok(OfferDecision::Take(record)) => {
                 if self.store(side, &record, bytes) {
                     return self.wrote(side, Written::Received(number, ticket, record));
                 }
                 self.agent_of(side).unwrap().abandon(ticket);
-                Reply::refusal(crate::Refusal::Disk)
+                TransferReply::refusal(crate::BundleRefusal::Disk)
             }
-            Ok(Decision::Have) => Reply::Stored,
-            Err(why) => Reply::refusal(why),
+            Ok(OfferDecision::Duplicate) => TransferReply::Stored,
+            Err(why) => TransferReply::refusal(why),
         };
         self.say(number, reply);
     }

@@ -8,15 +8,16 @@ use units::{Instant, Machine};
 use super::pair::limits;
 use crate::parts::part_of;
 use crate::{
-    Agent, AgentConfig, BundleId, Decision, FileName, Joiner, MOST_PARTS, Neighbour, NewBundle,
-    Node, Origin, PartsError, PeerId, Purpose, Refusal, Summary, forwarded, parts, read,
+    Agent, AgentConfig, BundleId, BundleNodeId, BundleOrigin, BundlePurpose, BundleRefusal,
+    BundleSummary, FileName, FragmentJoiner, MOST_PARTS, NeighbourConfig, NewBundle, OfferDecision,
+    PartsError, PeerId, forwarded, parts, read,
 };
 
 const NOW: u64 = 1_795_600_000_000;
-const SHIP: Origin = Origin::Peer(PeerId(0));
+const SHIP: BundleOrigin = BundleOrigin::Peer(PeerId(0));
 
-fn made(payload: &[u8], purpose: Purpose) -> Vec<u8> {
-    let node: Node = "ipn:2.0".parse().unwrap();
+fn made(payload: &[u8], purpose: BundlePurpose) -> Vec<u8> {
+    let node: BundleNodeId = "ipn:2.0".parse().unwrap();
     let name = FileName::new("a.txt");
     let bundle = NewBundle {
         source: &node.service("7").unwrap(),
@@ -36,7 +37,7 @@ fn payload(length: usize) -> Vec<u8> {
 }
 
 fn agent() -> Agent {
-    let neighbour = Neighbour {
+    let neighbour = NeighbourConfig {
         node: "ipn:2.0".parse().unwrap(),
         behind: vec!["ipn:3.0".parse().unwrap()],
         everything: false,
@@ -45,18 +46,18 @@ fn agent() -> Agent {
     Agent::new(AgentConfig { node, peers, limits, reports: false }, vec![], vec![])
 }
 
-fn offer(agent: &mut Agent, it: &Summary) -> Result<bool, Refusal> {
-    let Decision::Take(ticket) = agent.begin(SHIP, Some(it.id), it.length)? else {
+fn offer(agent: &mut Agent, it: &BundleSummary) -> Result<bool, BundleRefusal> {
+    let OfferDecision::Take(ticket) = agent.begin(SHIP, Some(it.id), it.length)? else {
         return Ok(false);
     };
-    let Decision::Take(record) = agent.offer(ticket, NOW, it)? else { return Ok(false) };
+    let OfferDecision::Take(record) = agent.offer(ticket, NOW, it)? else { return Ok(false) };
     agent.stored(ticket, record);
     Ok(true)
 }
 
 /// The part of a payload of `total` bytes from `offset` on, as another node may send it.
-fn part(offset: usize, length: usize, total: usize) -> (Summary, Vec<u8>) {
-    let whole = made(&payload(total), Purpose::Data);
+fn part(offset: usize, length: usize, total: usize) -> (BundleSummary, Vec<u8>) {
+    let whole = made(&payload(total), BundlePurpose::Data);
     let data = &payload(total)[offset..offset + length];
     let bytes = part_of(&whole, (offset as u64, total as u64), data).unwrap();
     (read(&bytes).unwrap().0, bytes)
@@ -66,10 +67,10 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
     #[test]
     fn parts_become_the_whole_again(length in 0usize..5000, largest in 200u64..3000) {
-        let whole = made(&payload(length), Purpose::Data);
+        let whole = made(&payload(length), BundlePurpose::Data);
         let (summary, _) = read(&whole).unwrap();
         let made = parts(&whole, largest).unwrap();
-        let mut joiner = Joiner::default();
+        let mut joiner = FragmentJoiner::default();
         for (id, bytes) in &made {
             prop_assert!(bytes.len() as u64 <= largest, "{} bytes", bytes.len());
             let (part, other) = read(bytes).unwrap();
@@ -95,15 +96,15 @@ proptest! {
 
 #[test]
 fn records_and_crumbs_are_not_sent_in_parts() {
-    let record = made(&payload(5000), Purpose::Administration);
+    let record = made(&payload(5000), BundlePurpose::Administration);
     assert_eq!(parts(&record, 1000), Err(PartsError::Forbidden));
-    let data = made(&payload(5000), Purpose::Data);
+    let data = made(&payload(5000), BundlePurpose::Data);
     assert_eq!(parts(&data, 10), Err(PartsError::TooMany));
     let around = data.len() as u64 - 5000 + 48;
     assert_eq!(parts(&data, around + 4), Err(PartsError::TooMany));
     assert_eq!(parts(&data, around + 5).unwrap().len(), 1000);
     assert_eq!(parts(b"none", 1000), Err(PartsError::Malformed));
-    assert_eq!(Joiner::default().finish(), Err(PartsError::Malformed));
+    assert_eq!(FragmentJoiner::default().finish(), Err(PartsError::Malformed));
 }
 
 #[test]
@@ -121,7 +122,7 @@ fn parts_are_joined_in_any_order_and_overlapping() {
     assert_eq!(offer(&mut agent, &part(10, 900, 1000).0), Ok(false));
     let join = agent.poll_join().unwrap();
     assert_eq!(agent.poll_join(), None, "one at a time");
-    let mut joiner = Joiner::default();
+    let mut joiner = FragmentJoiner::default();
     join.parts.iter().for_each(|id| joiner.add(disk[id].clone()).unwrap());
     let whole = joiner.finish().unwrap();
     let (summary, _) = read(&whole).unwrap();
@@ -133,15 +134,15 @@ fn parts_are_joined_in_any_order_and_overlapping() {
     agent.handle_timeout(at);
     let join = agent.poll_join().unwrap();
     let busy = agent.begin(SHIP, Some(summary.id), summary.length).unwrap();
-    let Decision::Take(ticket) = busy else { panic!("{busy:?}") };
-    assert_eq!(agent.offer(ticket, NOW, &summary), Err(Refusal::Busy));
+    let OfferDecision::Take(ticket) = busy else { panic!("{busy:?}") };
+    assert_eq!(agent.offer(ticket, NOW, &summary), Err(BundleRefusal::Busy));
     let record = agent.offer_joined(&join, NOW, &summary).unwrap();
     agent.joined(&join, record);
     let left = std::iter::from_fn(|| agent.poll_remove()).map(|(record, _)| record.id);
     let left: Vec<_> = left.collect();
     assert_eq!(left.len(), 5, "the parts leave");
     left.iter().for_each(|id| agent.removed(id));
-    assert_eq!(agent.next_arrived(Some("1")).unwrap().id, summary.id);
+    assert_eq!(agent.take_arrived(Some("1")).unwrap().id, summary.id);
     assert_eq!(offer(&mut agent, &part(0, 1000, 1000).0), Ok(false), "it was here");
     let stats = agent.stats();
     assert_eq!((stats.waiting, stats.joined, stats.delivered), (1, 1, 0));
@@ -149,7 +150,7 @@ fn parts_are_joined_in_any_order_and_overlapping() {
 
 #[test]
 fn parts_whose_whole_is_here_leave_after_a_restart() {
-    let (whole, _) = read(&made(&payload(1000), Purpose::Data)).unwrap();
+    let (whole, _) = read(&made(&payload(1000), BundlePurpose::Data)).unwrap();
     let mut before = agent();
     for it in [&part(0, 500, 1000).0, &part(500, 500, 1000).0] {
         assert_eq!(offer(&mut before, it), Ok(true));
@@ -170,13 +171,13 @@ fn hostile_parts_are_bounded() {
     // Beyond the end, of nothing, of too large a whole; and with another length, they are of another.
     let (good, _) = part(0, 10, 1000);
     for (offset, length, total, why) in [
-        (995, 10, 1000, Refusal::Malformed),
-        (u64::MAX, 10, 1000, Refusal::Malformed),
-        (0, 0, 1000, Refusal::Malformed),
-        (0, 10, limits().largest.get() + 1, Refusal::TooLarge),
+        (995, 10, 1000, BundleRefusal::Malformed),
+        (u64::MAX, 10, 1000, BundleRefusal::Malformed),
+        (0, 0, 1000, BundleRefusal::Malformed),
+        (0, 10, limits().largest.get() + 1, BundleRefusal::TooLarge),
     ] {
-        let fragment = Some(crate::Fragment { offset, total });
-        let it = Summary { fragment, payload: 0..length, ..good.clone() };
+        let fragment = Some(crate::FragmentPosition { offset, total });
+        let it = BundleSummary { fragment, payload: 0..length, ..good.clone() };
         assert_eq!(offer(&mut agent, &it), Err(why));
     }
     // So are those for others.
@@ -184,8 +185,12 @@ fn hostile_parts_are_bounded() {
     for (offset, is_malformed) in [(995, false), (u64::MAX - 100, true)] {
         let onward = part_of(&bytes, (offset, u64::MAX), &payload(600)).unwrap();
         let summary = read(&onward).unwrap().0;
-        let it = Summary { destination: "ipn:9.7".parse().unwrap(), ..summary };
-        assert_eq!(offer(&mut agent, &it) == Err(Refusal::Malformed), is_malformed, "{offset}");
+        let it = BundleSummary { destination: "ipn:9.7".parse().unwrap(), ..summary };
+        assert_eq!(
+            offer(&mut agent, &it) == Err(BundleRefusal::Malformed),
+            is_malformed,
+            "{offset}"
+        );
         assert_eq!(parts(&onward, 300) == Err(PartsError::Malformed), is_malformed, "{offset}");
     }
     // Those that never complete are of no more than their number, and expire.
@@ -193,11 +198,12 @@ fn hostile_parts_are_bounded() {
     for number in 0..2 * MOST_PARTS {
         let mut id = [0; 16];
         id[..8].copy_from_slice(&(number as u64).to_be_bytes());
-        let fragment = Some(crate::Fragment { offset: 2 * number as u64, total: 9000 });
-        let it = Summary { id: BundleId(id), fragment, payload: 0..1, length: 1, ..good.clone() };
+        let fragment = Some(crate::FragmentPosition { offset: 2 * number as u64, total: 9000 });
+        let it =
+            BundleSummary { id: BundleId(id), fragment, payload: 0..1, length: 1, ..good.clone() };
         match offer(&mut agent, &it) {
             Ok(true) => taken += 1,
-            other => assert_eq!(other, Err(Refusal::TooLarge)),
+            other => assert_eq!(other, Err(BundleRefusal::TooLarge)),
         }
     }
     assert_eq!((taken, agent.poll_join()), (MOST_PARTS, None));

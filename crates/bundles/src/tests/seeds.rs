@@ -3,7 +3,7 @@
 use core::time::Duration;
 
 use super::pair::{World, limits};
-use crate::Limits;
+use crate::AgentLimits;
 
 const SEEDS: u64 = 60;
 const DAY: Duration = Duration::from_secs(86_400);
@@ -64,7 +64,7 @@ fn bundles_arrive_once_whenever_either_side_is_killed() {
 fn a_store_that_is_small_or_broken_for_a_while_loses_nothing() {
     for seed in 0..SEEDS {
         let bytes = units::ByteCount::new(300_000);
-        let mut world = World::new(seed, Limits { bytes, bundles: 12, ..limits() });
+        let mut world = World::new(seed, AgentLimits { bytes, bundles: 12, ..limits() });
         let given = give(&mut world, 60, 60_000);
         world.schedule_link(Duration::ZERO, true);
         for _ in 0..6 {

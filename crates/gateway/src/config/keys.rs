@@ -18,15 +18,15 @@ use zeroize::Zeroizing;
 use crate::whole_file::sync_directory;
 
 /// Permission bits that a private file must not have: any for others than its owner.
-const OF_OTHERS: u32 = 0o077;
+const OTHERS_MASK: u32 = 0o077;
 /// The same for a TLS key, which the programs of a group may share.
-const OF_OTHERS_THAN_GROUP: u32 = 0o037;
+const OUTSIDE_GROUP_MASK: u32 = 0o037;
 /// User numbers below this belong to services (the usual `SYS_UID_MAX` of login.defs, plus one).
 /// Root reads their files: `sudo skyhop doctor` reads a packaged hub's.
-const FIRST_OF_PEOPLE: u32 = 1000;
+const FIRST_PERSON_UID: u32 = 1000;
 /// Size limit of a private file, in bytes: a PEM file may have a chain of certificates beside the
 /// key.
-const LONGEST: u64 = 1 << 20;
+const MAX_FILE: u64 = 1 << 20;
 
 /// Private key of a gateway (Curve25519). Never printed by `{:?}`, and wiped when dropped.
 #[derive(Clone)]
@@ -65,7 +65,7 @@ pub enum KeyError {
         /// Path of the key file.
         path: PathBuf,
         /// The wrong owner or mode.
-        why: Exposure,
+        why: FileExposure,
     },
     /// The file cannot be written.
     #[error("cannot write {}: {cause}", path.display())]
@@ -83,7 +83,7 @@ pub enum KeyError {
 /// Access of others to a file that should be private.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
-pub enum Exposure {
+pub enum FileExposure {
     /// Its mode lets others read or change it.
     #[error("other users can read it (mode {mode:04o}): chmod 600 {}", path.display())]
     Mode {
@@ -108,37 +108,37 @@ pub enum Exposure {
 
 /// Reason for which a private file cannot be used.
 #[derive(Debug, Error)]
-pub(crate) enum PrivateError {
+pub(crate) enum PrivateFileError {
     #[error("cannot read it: {0}")]
     Read(#[from] io::Error),
     #[error(transparent)]
-    Exposed(#[from] Exposure),
+    Exposed(#[from] FileExposure),
 }
 
 /// Reads a file that only its owner may read: this user or root.
 ///
 /// # Errors
 /// The file cannot be read, or is not private.
-pub(crate) fn private_text(path: &Path) -> Result<Zeroizing<String>, PrivateError> {
-    read_private(path, OF_OTHERS)
+pub(crate) fn private_text(path: &Path) -> Result<Zeroizing<String>, PrivateFileError> {
+    read_private(path, OTHERS_MASK)
 }
 
 /// Reads a TLS key, whose file a group may read.
 ///
 /// # Errors
 /// The file cannot be read, or is not private.
-pub(crate) fn private_pem(path: &Path) -> Result<Zeroizing<String>, PrivateError> {
-    read_private(path, OF_OTHERS_THAN_GROUP)
+pub(crate) fn private_pem(path: &Path) -> Result<Zeroizing<String>, PrivateFileError> {
+    read_private(path, OUTSIDE_GROUP_MASK)
 }
 
-fn read_private(path: &Path, forbidden: u32) -> Result<Zeroizing<String>, PrivateError> {
-    let (file, metadata) = opened(path)?;
+fn read_private(path: &Path, forbidden: u32) -> Result<Zeroizing<String>, PrivateFileError> {
+    let (file, metadata) = open_with_metadata(path)?;
     check(path, &metadata, forbidden)?;
     Ok(read_text(file)?)
 }
 
 /// Opens a file. The metadata is of this file, not of what is at its path a moment later.
-pub(crate) fn opened(path: &Path) -> io::Result<(File, Metadata)> {
+pub(crate) fn open_with_metadata(path: &Path) -> io::Result<(File, Metadata)> {
     let file = File::open(path)?;
     let metadata = file.metadata()?;
     Ok((file, metadata))
@@ -147,12 +147,12 @@ pub(crate) fn opened(path: &Path) -> io::Result<(File, Metadata)> {
 /// Reads text that may be secret, and leaves no copy of it in memory.
 pub(crate) fn read_text(file: File) -> io::Result<Zeroizing<String>> {
     let length = file.metadata().map_or(0, |metadata| metadata.len());
-    if length > LONGEST {
+    if length > MAX_FILE {
         return Err(io::Error::new(io::ErrorKind::InvalidData, "it is too long"));
     }
     // With enough capacity: a vector that grows leaves copies behind.
     let mut bytes = Zeroizing::new(Vec::with_capacity(length.max(4096) as usize + 1));
-    file.take(LONGEST).read_to_end(&mut bytes)?;
+    file.take(MAX_FILE).read_to_end(&mut bytes)?;
     let text = core::str::from_utf8(&bytes).map(str::to_owned);
     text.map(Zeroizing::new)
         .map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "it is not text"))
@@ -182,8 +182,8 @@ impl PrivateKey {
     pub fn read_file(path: &Path) -> Result<Self, KeyError> {
         let path_of = || path.to_owned();
         let text = private_text(path).map_err(|error| match error {
-            PrivateError::Read(cause) => KeyError::Read { path: path_of(), cause },
-            PrivateError::Exposed(why) => KeyError::Exposed { path: path_of(), why },
+            PrivateFileError::Read(cause) => KeyError::Read { path: path_of(), cause },
+            PrivateFileError::Exposed(why) => KeyError::Exposed { path: path_of(), why },
         })?;
         Self::parse(&text).map_err(|_| KeyError::MalformedFile { path: path.to_owned() })
     }
@@ -225,17 +225,17 @@ impl PrivateKey {
 /// Checks that the open file of a private key is private.
 pub(crate) fn check_private(path: &Path, metadata: &Metadata) -> Result<(), KeyError> {
     let exposed = |why| KeyError::Exposed { path: path.to_owned(), why };
-    check(path, metadata, OF_OTHERS).map_err(exposed)
+    check(path, metadata, OTHERS_MASK).map_err(exposed)
 }
 
 /// Checks the owner and mode of a regular file. Pipes pass: they have no other readers.
-fn check(path: &Path, metadata: &Metadata, forbidden: u32) -> Result<(), Exposure> {
+fn check(path: &Path, metadata: &Metadata, forbidden: u32) -> Result<(), FileExposure> {
     let (mode, owner) = (metadata.permissions().mode() & 0o7777, metadata.uid());
     let (path, user) = (path.to_owned(), nix::unistd::geteuid().as_raw());
-    let is_trusted = owner == user || owner == 0 || user == 0 && owner < FIRST_OF_PEOPLE;
+    let is_trusted = owner == user || owner == 0 || user == 0 && owner < FIRST_PERSON_UID;
     match metadata.is_file() {
-        true if !is_trusted => Err(Exposure::Owner { path, owner, user }),
-        true if mode & forbidden != 0 => Err(Exposure::Mode { path, mode }),
+        true if !is_trusted => Err(FileExposure::Owner { path, owner, user }),
+        true if mode & forbidden != 0 => Err(FileExposure::Mode { path, mode }),
         _ => Ok(()),
     }
 }

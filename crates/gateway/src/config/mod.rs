@@ -19,7 +19,7 @@ use scenario::gateway::{ConfigFile, KeySource, RestartKeys, WrittenKeys};
 use slacp::KeyPair;
 use zeroize::Zeroizing;
 
-use self::keys::{KeyError, PrivateKey, check_private, opened, read_text};
+use self::keys::{KeyError, PrivateKey, check_private, open_with_metadata, read_text};
 use crate::role::Role;
 
 /// Reads a hub's configuration from the file at `path`, which may be a pipe such as `/dev/stdin`.
@@ -27,7 +27,7 @@ use crate::role::Role;
 /// # Errors
 /// The file cannot be read or is not a hub's configuration.
 pub fn read_hub(path: &Path) -> Result<HubConfig, FileError> {
-    let file = Source::read(path)?;
+    let file = ConfigSource::read(path)?;
     let mut config = file.as_read().hub(|key| file.key(key))?;
     // AES-256-GCM is used if both sides have instructions for it.
     config.link.aes = has_aes();
@@ -39,7 +39,7 @@ pub fn read_hub(path: &Path) -> Result<HubConfig, FileError> {
 /// # Errors
 /// The file cannot be read or is not a terminal's configuration.
 pub fn read_terminal(path: &Path) -> Result<TerminalConfig, FileError> {
-    let file = Source::read(path)?;
+    let file = ConfigSource::read(path)?;
     let mut config = file.as_read().terminal(|key| file.key(key))?;
     config.link.aes = has_aes();
     Ok(config)
@@ -50,12 +50,12 @@ pub fn read_terminal(path: &Path) -> Result<TerminalConfig, FileError> {
 /// # Errors
 /// The file cannot be read or is not a solo gateway's configuration.
 pub fn read_solo(path: &Path) -> Result<SoloConfig, FileError> {
-    Source::read(path)?.as_read().solo()
+    ConfigSource::read(path)?.as_read().solo()
 }
 
 /// Treatment of the private key that a file names, in a check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Keys {
+pub enum KeyCheck {
     /// Read it, as at a start.
     Read,
     /// Leave it out: the file is checked away from its gateway, where the key is.
@@ -67,11 +67,11 @@ pub enum Keys {
 ///
 /// # Errors
 /// The file cannot be read, or a gateway of this kind would refuse it.
-pub fn check(path: &Path, kind: FileKind, keys: Keys) -> Result<Vec<String>, FileError> {
-    let file = Source::read(path)?;
+pub fn check(path: &Path, kind: FileKind, keys: KeyCheck) -> Result<Vec<String>, FileError> {
+    let file = ConfigSource::read(path)?;
     let key = |source| match (keys, source) {
         // Any valid key serves for checking the rest of the file.
-        (Keys::Elsewhere, KeySource::File(_)) => Ok(PrivateKey::generate()?.pair()),
+        (KeyCheck::Elsewhere, KeySource::File(_)) => Ok(PrivateKey::generate()?.pair()),
         (_, source) => file.key(source),
     };
     match kind {
@@ -79,7 +79,7 @@ pub fn check(path: &Path, kind: FileKind, keys: Keys) -> Result<Vec<String>, Fil
             let config = file.as_read().hub(key)?;
             permits::check(&config).map(|()| config.operation.warnings)
         }
-        FileKind::Permit => permits::check_one(&file.as_read()).map(|()| Vec::new()),
+        FileKind::Permit => permits::check_permit(&file.as_read()).map(|()| Vec::new()),
         FileKind::Solo => file.as_read().solo().map(|config| config.operation.warnings),
         _ => file.as_read().terminal(key).map(|config| config.operation.warnings),
     }
@@ -104,16 +104,16 @@ pub(crate) fn written_keys(file: Option<&Path>) -> WrittenKeys {
 }
 
 /// A configuration file, which may hold a private key.
-struct Source<'a> {
+struct ConfigSource<'a> {
     path: &'a Path,
     metadata: fs::Metadata,
     text: Zeroizing<String>,
 }
 
-impl<'a> Source<'a> {
+impl<'a> ConfigSource<'a> {
     fn read(path: &'a Path) -> Result<Self, FileError> {
         let failed = |cause| FileError::Read { file: path.display().to_string(), cause };
-        let (file, metadata) = opened(path).map_err(failed)?;
+        let (file, metadata) = open_with_metadata(path).map_err(failed)?;
         let text = read_text(file).map_err(failed)?;
         Ok(Self { path, metadata, text })
     }
@@ -217,10 +217,10 @@ mod tests {
         let text = hub("private_key_file = \"hub.key\"");
         let path = directory.write("hub.toml", 0o644, &text);
         let told = |keys| check(&path, FileKind::Hub, keys).map_err(|error| error.to_string());
-        assert!(told(Keys::Read).unwrap_err().contains("hub.toml:1: private_key_file"));
-        assert_eq!(told(Keys::Elsewhere), Ok(Vec::new()));
+        assert!(told(KeyCheck::Read).unwrap_err().contains("hub.toml:1: private_key_file"));
+        assert_eq!(told(KeyCheck::Elsewhere), Ok(Vec::new()));
         directory.write("hub.toml", 0o644, &text.replace("50 Mbit/s", "fast"));
-        assert!(told(Keys::Elsewhere).unwrap_err().contains("hub.toml:2: rate"));
+        assert!(told(KeyCheck::Elsewhere).unwrap_err().contains("hub.toml:2: rate"));
     }
 
     #[test]

@@ -13,7 +13,7 @@ use slacp::PublicKey;
 use thiserror::Error;
 
 use super::keys::{KeyError, PrivateKey, format_public_key};
-use super::{Keys, check};
+use super::{KeyCheck, check};
 use crate::whole_file::sync_directory;
 
 /// Name of a hub's file.
@@ -78,7 +78,7 @@ pub struct NewSolo {
 
 /// A new terminal of an existing hub.
 #[derive(Debug)]
-pub struct Added {
+pub struct AddedTerminal {
     /// Path of the terminal's file.
     pub path: PathBuf,
     /// The section `[[terminal]]` for the hub's file.
@@ -150,10 +150,10 @@ impl NewPair {
         &self,
         directory: &Path,
         hub_key: &PublicKey,
-    ) -> Result<Added, NewPairError> {
+    ) -> Result<AddedTerminal, NewPairError> {
         let terminal = PrivateKey::generate()?;
         let path = self.write_terminal(directory, hub_key, &terminal)?;
-        Ok(Added { path, section: self.section(&terminal) })
+        Ok(AddedTerminal { path, section: self.section(&terminal) })
     }
 
     /// Writes only the terminal's file, with a key that the hub does not know yet.
@@ -292,7 +292,7 @@ fn write_checked(files: &[NewFile<'_>]) -> Result<(), NewPairError> {
     }
     // Read from the disk as a gateway will, with keys and permissions.
     for NewFile { kind, path, .. } in files {
-        check(path, *kind, Keys::Read)?;
+        check(path, *kind, KeyCheck::Read)?;
     }
     Ok(())
 }
@@ -377,7 +377,7 @@ mod tests {
         let (_directory, plain) = with(&[]);
         let (_other, [hub, terminal]) = with(&["deny", "[accept]", "to"]);
         let default = read_hub(&hub).unwrap().terminals[0].egress.clone();
-        assert_ne!(default, crate::Egress::everywhere());
+        assert_ne!(default, crate::EgressRules::everywhere());
         let accept = |path| read_terminal(path).unwrap().accept;
         assert_ne!(accept(&terminal), accept(&plain[1]));
     }

@@ -8,39 +8,39 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use config::{HubConfig, PermittedTerminal};
-use pep::egress::Egress;
+use pep::egress::EgressRules;
 use scenario::FileError;
-use scenario::gateway::{ConfigFile, Permitted};
+use scenario::gateway::{ConfigFile, PermittedTerminals};
 use units::UnixTime;
 
 /// The texts of the permits in etcd, by their keys without the prefix.
 pub(crate) type PermitTexts = BTreeMap<String, String>;
 
 /// Size limit of a permit's file, in bytes.
-const LONGEST: u64 = 64 << 10;
+const MAX_PERMIT: u64 = 64 << 10;
 /// Maximum number of permits.
-pub(crate) const MOST: usize = 100_000;
+pub(crate) const MAX_PERMITS: usize = 100_000;
 /// File name extension of permits.
-const ENDING: &str = "toml";
+const EXTENSION: &str = "toml";
 
 /// Length and modification time of a file, which reveal a change.
-type Mark = (u64, Option<SystemTime>);
+type FileMark = (u64, Option<SystemTime>);
 
 /// The terminals of a hub: those in its configuration file, and those with permits.
-pub(crate) struct Permits {
+pub(crate) struct TerminalPermits {
     config: HubConfig,
     /// The files of the permits, as last read.
-    files: BTreeMap<PathBuf, (Mark, String)>,
+    files: BTreeMap<PathBuf, (FileMark, String)>,
     /// The permits in etcd, by pseudo-paths.
     remote: BTreeMap<PathBuf, String>,
     /// The last valid text of each permit.
-    good: BTreeMap<PathBuf, String>,
+    last_valid: BTreeMap<PathBuf, String>,
     terminals: Vec<PermittedTerminal>,
     /// The permit of each terminal that has one, by name.
     paths: BTreeMap<String, PathBuf>,
 }
 
-impl Permits {
+impl TerminalPermits {
     /// Reads the permits of a hub with this configuration, if it has a directory of them. Refused
     /// ones are logged.
     ///
@@ -51,12 +51,12 @@ impl Permits {
             config: config.clone(),
             files: BTreeMap::new(),
             remote: BTreeMap::new(),
-            good: BTreeMap::new(),
+            last_valid: BTreeMap::new(),
             terminals: Vec::new(),
             paths: BTreeMap::new(),
         };
         permits.read_directory()?;
-        permits.follow();
+        permits.parse_terminals();
         Ok(permits)
     }
 
@@ -80,8 +80,8 @@ impl Permits {
         }
         // Texts that were valid before stay in force if they are from the same place.
         if same || !next.remote.is_empty() {
-            next.good = std::mem::take(&mut self.good);
-            next.follow();
+            next.last_valid = std::mem::take(&mut self.last_valid);
+            next.parse_terminals();
         }
         *self = next;
         Ok(())
@@ -92,7 +92,7 @@ impl Permits {
     pub(crate) fn refresh(&mut self) -> bool {
         match self.read_directory() {
             Ok(false) => return false,
-            Ok(true) => self.follow(),
+            Ok(true) => self.parse_terminals(),
             Err(error) => {
                 tracing::warn!("{error}: the terminals stay as they are");
                 return false;
@@ -109,7 +109,7 @@ impl Permits {
             return false;
         }
         self.remote = remote;
-        self.follow();
+        self.parse_terminals();
         true
     }
 
@@ -122,7 +122,7 @@ impl Permits {
             let path = entry.map_err(failed)?.path();
             // A hidden file may be one that is still being written.
             let hidden = path.file_name().is_none_or(|name| name.as_encoded_bytes()[0] == b'.');
-            if hidden || path.extension().is_none_or(|ending| ending != ENDING) {
+            if hidden || path.extension().is_none_or(|ending| ending != EXTENSION) {
                 continue;
             }
             // The file was removed after the directory was read.
@@ -137,8 +137,8 @@ impl Permits {
                 }),
             };
             found.insert(path, (mark, text));
-            if found.len() == MOST {
-                tracing::warn!("{}: only {MOST} permits are read", directory.display());
+            if found.len() == MAX_PERMITS {
+                tracing::warn!("{}: only {MAX_PERMITS} permits are read", directory.display());
                 break;
             }
         }
@@ -149,7 +149,7 @@ impl Permits {
 
     /// Parses all permits. For a permit that is invalid, or contradicts an unchanged one, its last
     /// valid text stays in force.
-    fn follow(&mut self) {
+    fn parse_terminals(&mut self) {
         let texts: BTreeMap<PathBuf, String> =
             self.files.iter().map(|(path, (_, text))| (path.clone(), text.clone())).collect();
         let texts: BTreeMap<PathBuf, String> =
@@ -159,7 +159,7 @@ impl Permits {
         if !permitted.refused.is_empty() {
             for (path, error) in &permitted.refused {
                 tracing::warn!("permit refused: {error}");
-                match self.good.get(path) {
+                match self.last_valid.get(path) {
                     Some(good) => used.insert(path.clone(), good.clone()),
                     None => used.remove(path),
                 };
@@ -173,19 +173,20 @@ impl Permits {
         self.terminals = permitted.terminals;
         // Terminals without a path, those of the hub's file, come first.
         self.terminals.sort_by_key(|terminal| self.paths.get(&terminal.name));
-        self.good = used;
+        self.last_valid = used;
     }
 
     /// Parses permits: unchanged ones first, so that of two contradicting permits the changed one
     /// is refused.
-    fn parse(&self, texts: &BTreeMap<PathBuf, String>) -> Permitted {
-        let has_changed =
-            |file: &ConfigFile<'_>| self.good.get(file.path).is_none_or(|good| good != file.text);
+    fn parse(&self, texts: &BTreeMap<PathBuf, String>) -> PermittedTerminals {
+        let has_changed = |file: &ConfigFile<'_>| {
+            self.last_valid.get(file.path).is_none_or(|good| good != file.text)
+        };
         let file = |(path, text)| ConfigFile { path, text, regular: true };
         let mut files: Vec<ConfigFile<'_>> =
             texts.iter().map(|(path, text)| file((&**path, &**text))).collect();
         files.sort_by_key(has_changed);
-        Permitted::read(&self.config, &files)
+        PermittedTerminals::read(&self.config, &files)
     }
 
     /// The terminals that are served at this time. Invitations are served without access to
@@ -194,9 +195,11 @@ impl Permits {
         let served = |terminal: &&PermittedTerminal| terminal.expires.is_none_or(|end| now < end);
         let served = self.terminals.iter().filter(served).cloned();
         let bounded = served.map(|terminal| match terminal.invited {
-            true => {
-                PermittedTerminal { networks: Vec::new(), egress: Egress::nowhere(), ..terminal }
-            }
+            true => PermittedTerminal {
+                networks: Vec::new(),
+                egress: EgressRules::nowhere(),
+                ..terminal
+            },
             false => terminal,
         });
         bounded.collect()
@@ -220,20 +223,20 @@ impl Permits {
     }
 
     /// The storage place of a terminal's permit.
-    pub(crate) fn place_of(&self, name: &str) -> Option<PermitPlace> {
+    pub(crate) fn location_of(&self, name: &str) -> Option<PermitLocation> {
         let path = self.paths.get(name)?;
         let remote = path.strip_prefix(REMOTE).ok().filter(|_| self.remote.contains_key(path));
         Some(match remote {
             // Only the extension was added; other dots are part of the key.
-            Some(key) => PermitPlace::Etcd(key.with_extension("").display().to_string()),
-            None => PermitPlace::File(path.clone()),
+            Some(key) => PermitLocation::Etcd(key.with_extension("").display().to_string()),
+            None => PermitLocation::File(path.clone()),
         })
     }
 }
 
 /// Storage place of a permit.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum PermitPlace {
+pub(crate) enum PermitLocation {
     /// Path of the file.
     File(PathBuf),
     /// Key in etcd without the prefix.
@@ -245,26 +248,26 @@ const REMOTE: &str = "etcd:";
 
 /// The pseudo-path of a permit in etcd.
 pub(crate) fn remote_path(name: &str) -> PathBuf {
-    Path::new(REMOTE).join(format!("{name}.{ENDING}"))
+    Path::new(REMOTE).join(format!("{name}.{EXTENSION}"))
 }
 
 fn read_permit(path: &Path, length: u64) -> io::Result<String> {
-    if length > LONGEST {
-        return Err(io::Error::other(format!("it is longer than {LONGEST} bytes")));
+    if length > MAX_PERMIT {
+        return Err(io::Error::other(format!("it is longer than {MAX_PERMIT} bytes")));
     }
     fs::read_to_string(path)
 }
 
 /// Checks the permits of a hub as `skyhop check` does; the first refusal is the error.
 pub(super) fn check(config: &HubConfig) -> Result<(), FileError> {
-    let permits = Permits::read(config)?;
+    let permits = TerminalPermits::read(config)?;
     let texts = permits.files.iter().map(|(path, (_, text))| (path.clone(), text.clone()));
     let refused = permits.parse(&texts.collect()).refused;
     refused.into_iter().next().map_or(Ok(()), |(_, error)| Err(error))
 }
 
-pub(super) fn check_one(file: &ConfigFile<'_>) -> Result<(), FileError> {
-    Permitted::check(file)
+pub(super) fn check_permit(file: &ConfigFile<'_>) -> Result<(), FileError> {
+    PermittedTerminals::check(file)
 }
 
 #[cfg(test)]
@@ -294,8 +297,8 @@ mod tests {
             fs::write(self.0.path().join("permits").join(name), text).unwrap();
         }
 
-        fn permits(&self) -> Permits {
-            Permits::read(&read_hub(&self.0.path().join("hub.toml")).unwrap()).unwrap()
+        fn permits(&self) -> TerminalPermits {
+            TerminalPermits::read(&read_hub(&self.0.path().join("hub.toml")).unwrap()).unwrap()
         }
     }
 
@@ -303,7 +306,7 @@ mod tests {
         format_public_key(&slacp::KeyPair::from_private([seed; 32]).public())
     }
 
-    fn names(permits: &Permits) -> Vec<String> {
+    fn names(permits: &TerminalPermits) -> Vec<String> {
         let terminals = permits.served(UnixTime::from_seconds(1_000_000_000));
         terminals.into_iter().map(|terminal| terminal.name).collect()
     }
@@ -320,8 +323,8 @@ mod tests {
         site.write(".ship.toml.new", "half a permit");
         assert!(permits.refresh() && !permits.refresh());
         assert_eq!(names(&permits), ["base", "rig-7", "ship"]);
-        let file = |name: &str| match permits.place_of(name) {
-            Some(PermitPlace::File(path)) => path,
+        let file = |name: &str| match permits.location_of(name) {
+            Some(PermitLocation::File(path)) => path,
             other => panic!("{other:?}"),
         };
         assert!(file("rig-7").ends_with("rig.toml"));
@@ -341,8 +344,8 @@ mod tests {
         assert!(permits.set_remote(&texts) && !permits.set_remote(&texts));
         assert!(permits.refresh());
         assert_eq!(names(&permits), ["base", "ship", "buoy", "rig.7"]);
-        assert_eq!(permits.place_of("rig.7"), Some(PermitPlace::Etcd("rig.7".to_owned())));
-        assert!(matches!(permits.place_of("ship"), Some(PermitPlace::File(_))));
+        assert_eq!(permits.location_of("rig.7"), Some(PermitLocation::Etcd("rig.7".to_owned())));
+        assert!(matches!(permits.location_of("ship"), Some(PermitLocation::File(_))));
         // One that is no longer valid counts as it was; one that is gone is gone.
         texts.insert("buoy".to_owned(), "kye".to_owned());
         texts.remove("rig.7");
@@ -407,7 +410,7 @@ mod tests {
         assert!(!permits.refresh());
         assert_eq!(names(&permits), ["base", "ship"]);
         let config = read_hub(&site.0.path().join("hub.toml")).unwrap();
-        let told = Permits::read(&config).err().unwrap().to_string();
+        let told = TerminalPermits::read(&config).err().unwrap().to_string();
         assert!(told.contains("permits"), "{told}");
     }
 
@@ -424,7 +427,7 @@ mod tests {
         // Until then an invitation lets nothing through.
         let invited = &permits.served(before)[1];
         assert!(invited.invited && invited.networks.is_empty());
-        assert_eq!(invited.egress, Egress::nowhere());
+        assert_eq!(invited.egress, EgressRules::nowhere());
     }
 
     #[test]

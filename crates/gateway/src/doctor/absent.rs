@@ -5,10 +5,10 @@ use std::net::IpAddr;
 
 use config::{HubConfig, OperationConfig, SoloConfig, TerminalConfig};
 
-use super::Finding;
+use super::CheckFinding;
 use crate::presence::is_absent;
 
-pub(super) fn of_terminal(config: &TerminalConfig) -> Vec<Finding> {
+pub(super) fn of_terminal(config: &TerminalConfig) -> Vec<CheckFinding> {
     let mut keys = of_operation(&config.operation);
     keys.extend(config.listen.map(|address| ("listen", address.ip())));
     keys.extend(config.proxy.iter().map(|proxy| ("proxy.listen", proxy.listen.ip())));
@@ -23,7 +23,7 @@ pub(super) fn of_terminal(config: &TerminalConfig) -> Vec<Finding> {
     findings(keys)
 }
 
-pub(super) fn of_hub(config: &HubConfig) -> Vec<Finding> {
+pub(super) fn of_hub(config: &HubConfig) -> Vec<CheckFinding> {
     let mut keys = of_operation(&config.operation);
     keys.extend(config.listen.map(|address| ("listen", address.ip())));
     keys.extend(config.listen_tcp.map(|address| ("listen_tcp", address.ip())));
@@ -32,7 +32,7 @@ pub(super) fn of_hub(config: &HubConfig) -> Vec<Finding> {
     findings(keys)
 }
 
-pub(super) fn of_solo(config: &SoloConfig) -> Vec<Finding> {
+pub(super) fn of_solo(config: &SoloConfig) -> Vec<CheckFinding> {
     let mut keys = of_operation(&config.operation);
     keys.extend(config.proxy.iter().map(|proxy| ("proxy.listen", proxy.listen.ip())));
     findings(keys)
@@ -42,11 +42,11 @@ fn of_operation(operation: &OperationConfig) -> Vec<(&'static str, IpAddr)> {
     operation.metrics.iter().map(|metrics| ("metrics.listen", metrics.listen.ip())).collect()
 }
 
-fn findings(keys: Vec<(&'static str, IpAddr)>) -> Vec<Finding> {
+fn findings(keys: Vec<(&'static str, IpAddr)>) -> Vec<CheckFinding> {
     let absent = keys.into_iter().filter(|(_, address)| is_absent(*address));
     let finding = |(key, address): (&str, IpAddr)| {
         let text = format!("no interface has {address} (`{key}`); it is served once one has it");
-        Finding::warn("address", text, "correct the key, or see `ip address` once all are up")
+        CheckFinding::warn("address", text, "correct the key, or see `ip address` once all are up")
     };
     absent.map(finding).collect()
 }

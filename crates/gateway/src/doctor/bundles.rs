@@ -7,35 +7,35 @@ use nix::sys::statvfs::statvfs;
 use nix::unistd::{AccessFlags, access};
 use units::ByteCount;
 
-use super::Finding;
+use super::CheckFinding;
 use crate::presence;
 
 /// Checks store, inbox, port and certificates. `is_running`: a gateway with this configuration runs and so
 /// occupies the port.
-pub(super) fn examine(config: &BundlesConfig, is_running: bool) -> Vec<Finding> {
+pub(super) fn examine(config: &BundlesConfig, is_running: bool) -> Vec<CheckFinding> {
     let mut findings = vec![store(&config.store, config.agent.limits.bytes)];
     findings.extend(config.inbox.as_deref().map(inbox));
     if let Some(address) = config.listen.filter(|_| !is_running)
         && let Err(error) = presence::try_listen(address)
     {
         let what = format!("TCP {address} for other nodes: {error}");
-        findings.push(Finding::fail("bundles", what, "change `listen` in [bundles]"));
+        findings.push(CheckFinding::fail("bundles", what, "change `listen` in [bundles]"));
     }
     findings.extend(config.tls.as_ref().map(tls));
     findings
 }
 
 /// Checks the certificates for sessions with other nodes.
-fn tls(config: &BundlesTls) -> Finding {
+fn tls(config: &BundlesTls) -> CheckFinding {
     match crate::services::bundles::secure::check(config) {
         Ok(()) => {
             let shown = config.files.certificate.display();
-            Finding::ok("bundles", format!("{shown} can be used for TLS with other nodes"))
+            CheckFinding::ok("bundles", format!("{shown} can be used for TLS with other nodes"))
         }
         Err(error) => {
             let mend = "give `certificate` and `key` of [bundles] PEM files of one pair, and \
                         `authorities` one of those that certify the others";
-            Finding::fail("bundles", error, mend)
+            CheckFinding::fail("bundles", error, mend)
         }
     }
 }
@@ -44,14 +44,14 @@ fn may_write(path: &Path) -> bool {
     access(path, AccessFlags::W_OK | AccessFlags::X_OK).is_ok()
 }
 
-fn store(path: &Path, size: ByteCount) -> Finding {
+fn store(path: &Path, size: ByteCount) -> CheckFinding {
     // The gateway creates missing directories, so the nearest one that exists is checked.
     let Some(there) = path.ancestors().find(|it| it.exists()) else {
-        return Finding::fail("bundles", format!("there is no {}", path.display()), "make it");
+        return CheckFinding::fail("bundles", format!("there is no {}", path.display()), "make it");
     };
     if !there.is_dir() || !may_write(there) {
         let what = format!("this user cannot write to {} for the store", there.display());
-        return Finding::fail("bundles", what, "make the directory, for the gateway's user");
+        return CheckFinding::fail("bundles", what, "make the directory, for the gateway's user");
     }
     // Bundles already stored count towards `size`.
     let used = held(path);
@@ -63,9 +63,9 @@ fn store(path: &Path, size: ByteCount) -> Finding {
             there.display(),
             ByteCount::new(free)
         );
-        return Finding::warn("bundles", what, "make room, or lower `size` in [bundles]");
+        return CheckFinding::warn("bundles", what, "make room, or lower `size` in [bundles]");
     }
-    Finding::ok("bundles", format!("{} has room for {size}", there.display()))
+    CheckFinding::ok("bundles", format!("{} has room for {size}", there.display()))
 }
 
 /// Bytes that the store occupies already.
@@ -74,10 +74,10 @@ fn held(path: &Path) -> u64 {
     files.filter_map(|file| Some(file.metadata().ok()?.len())).sum()
 }
 
-fn inbox(path: &Path) -> Finding {
+fn inbox(path: &Path) -> CheckFinding {
     let mend = "make the directory, writable for the gateway's user";
     if !path.is_dir() {
-        return Finding::fail(
+        return CheckFinding::fail(
             "bundles",
             format!("no directory {} for the inbox", path.display()),
             mend,
@@ -85,9 +85,9 @@ fn inbox(path: &Path) -> Finding {
     }
     if !may_write(path) {
         let what = format!("this user cannot write to the inbox {}", path.display());
-        return Finding::fail("bundles", what, mend);
+        return CheckFinding::fail("bundles", what, mend);
     }
-    Finding::ok("bundles", format!("files appear in {}", path.display()))
+    CheckFinding::ok("bundles", format!("files appear in {}", path.display()))
 }
 
 #[cfg(test)]
@@ -97,7 +97,7 @@ mod tests {
     use super::*;
     use crate::whole_file::{self, PRIVATE};
 
-    fn texts(findings: &[Finding]) -> Vec<String> {
+    fn texts(findings: &[CheckFinding]) -> Vec<String> {
         findings.iter().map(ToString::to_string).collect()
     }
 

@@ -6,7 +6,7 @@ use std::net::{Ipv4Addr, SocketAddr, ToSocketAddrs, UdpSocket};
 use std::path::Path;
 
 use config::{
-    HttpConfig, HubConfig, InterceptConfig, LinkConfig, Modem, OperationConfig, SecureDns,
+    HttpConfig, HubConfig, InterceptConfig, LinkConfig, ModemLocation, OperationConfig, SecureDns,
     SoloConfig, TerminalConfig, TlsFiles,
 };
 use nix::net::if_::InterfaceFlags;
@@ -15,43 +15,43 @@ use scenario::FileKind;
 use slacp::Rate;
 
 use super::machine::has_net_admin;
-use super::running::Running;
-use super::{Finding, absent, bundles, intercepted, protocols, reach, refused, running};
+use super::running::RunningGateway;
+use super::{CheckFinding, absent, bundles, intercepted, protocols, reach, refused, running};
 use crate::config::{FileError, read_hub, read_solo, read_terminal};
 use crate::error::RunError;
-use crate::figures::status::{Role, Status};
+use crate::figures::status::{GatewayStatus, Role};
 use crate::hop::udp;
 use crate::presence::absent_interfaces;
 use crate::side_settings::SocketSettings;
 
-pub(super) fn examine(path: &Path) -> Vec<Finding> {
+pub(super) fn examine(path: &Path) -> Vec<CheckFinding> {
     let config = match read(path) {
         Ok(config) => config,
         Err(error) => {
             let mend = "`skyhop schema hub`, `terminal` or `solo` prints the keys; `skyhop init` writes \
                         a working pair";
-            return vec![Finding::fail("configuration", error.to_string(), mend)];
+            return vec![CheckFinding::fail("configuration", error.to_string(), mend)];
         }
     };
     match config {
-        Config::Terminal(config) => terminal(&config),
-        Config::Hub(config) => hub(&config),
-        Config::Solo(config) => solo(&config),
+        RoleConfig::Terminal(config) => terminal(&config),
+        RoleConfig::Hub(config) => hub(&config),
+        RoleConfig::Solo(config) => solo(&config),
     }
 }
 
-enum Config {
+enum RoleConfig {
     Terminal(Box<TerminalConfig>),
     Hub(Box<HubConfig>),
     Solo(Box<SoloConfig>),
 }
 
 /// Reads a configuration file of any role.
-fn read(path: &Path) -> Result<Config, FileError> {
+fn read(path: &Path) -> Result<RoleConfig, FileError> {
     match fs::read_to_string(path).map_or(Role::Hub, |text| role(&text)) {
-        Role::Terminal => read_terminal(path).map(|it| Config::Terminal(Box::new(it))),
-        Role::Hub => read_hub(path).map(|it| Config::Hub(Box::new(it))),
-        Role::Solo => read_solo(path).map(|it| Config::Solo(Box::new(it))),
+        Role::Terminal => read_terminal(path).map(|it| RoleConfig::Terminal(Box::new(it))),
+        Role::Hub => read_hub(path).map(|it| RoleConfig::Hub(Box::new(it))),
+        Role::Solo => read_solo(path).map(|it| RoleConfig::Solo(Box::new(it))),
     }
 }
 
@@ -64,8 +64,8 @@ fn role(text: &str) -> Role {
     }
 }
 
-fn terminal(config: &TerminalConfig) -> Vec<Finding> {
-    let mut findings = vec![Finding::ok("configuration", "of a terminal")];
+fn terminal(config: &TerminalConfig) -> Vec<CheckFinding> {
+    let mut findings = vec![CheckFinding::ok("configuration", "of a terminal")];
     if let Some(intercept) = &config.intercept {
         findings.extend(interfaces(intercept));
         findings.extend(refused::interception(intercept));
@@ -82,7 +82,7 @@ fn terminal(config: &TerminalConfig) -> Vec<Finding> {
     findings.extend(absent::of_terminal(config));
     findings.extend(protocols::of_policies(&config.policies));
     let identity = config.identity.public();
-    let running = Running::find(&config.operation, Role::Terminal, Some(&identity));
+    let running = RunningGateway::find(&config.operation, Role::Terminal, Some(&identity));
     let of_bundles = |it| bundles::examine(it, running.own().is_some());
     findings.extend(config.bundles.iter().flat_map(of_bundles));
     findings.extend(removed_keys(&config.operation));
@@ -95,8 +95,8 @@ fn terminal(config: &TerminalConfig) -> Vec<Finding> {
     findings
 }
 
-fn hub(config: &HubConfig) -> Vec<Finding> {
-    let mut findings = vec![Finding::ok(
+fn hub(config: &HubConfig) -> Vec<CheckFinding> {
+    let mut findings = vec![CheckFinding::ok(
         "configuration",
         format!("of a hub with {} terminals", config.terminals.len()),
     )];
@@ -113,7 +113,7 @@ fn hub(config: &HubConfig) -> Vec<Finding> {
     findings.extend(protocols::of_dialler(config.transparent));
     findings.extend(protocols::of_policies(&config.policies));
     let identity = config.identity.public();
-    let running = Running::find(&config.operation, Role::Hub, Some(&identity));
+    let running = RunningGateway::find(&config.operation, Role::Hub, Some(&identity));
     let of_bundles = |it| bundles::examine(it, running.own().is_some());
     findings.extend(config.bundles.iter().flat_map(of_bundles));
     findings.extend(removed_keys(&config.operation));
@@ -129,8 +129,8 @@ fn hub(config: &HubConfig) -> Vec<Finding> {
     findings
 }
 
-fn solo(config: &SoloConfig) -> Vec<Finding> {
-    let mut findings = vec![Finding::ok("configuration", "of a solo gateway")];
+fn solo(config: &SoloConfig) -> Vec<CheckFinding> {
+    let mut findings = vec![CheckFinding::ok("configuration", "of a solo gateway")];
     if let Some(intercept) = &config.intercept {
         findings.extend(interfaces(intercept));
         findings.extend(refused::interception(intercept));
@@ -139,9 +139,9 @@ fn solo(config: &SoloConfig) -> Vec<Finding> {
     findings.extend(transparent(config.transparent));
     for (section, side) in [("lan", &config.lan), ("wan", &config.wan)] {
         findings.push(match side.check(section) {
-            Ok(()) => Finding::ok(section, "the kernel accepts these settings"),
+            Ok(()) => CheckFinding::ok(section, "the kernel accepts these settings"),
             Err(error) => {
-                Finding::fail(section, error.to_string(), "remove the key, or run it as root")
+                CheckFinding::fail(section, error.to_string(), "remove the key, or run it as root")
             }
         });
     }
@@ -149,13 +149,17 @@ fn solo(config: &SoloConfig) -> Vec<Finding> {
         findings.push(refused::tunnel(&stack.device));
         findings.extend(wan_interfaces(&stack.interfaces));
         let lack = |lack: String| {
-            Finding::warn("stack", lack, "the stack's packets pass through this machine's routing")
+            CheckFinding::warn(
+                "stack",
+                lack,
+                "the stack's packets pass through this machine's routing",
+            )
         };
-        findings.extend(crate::stack::lacks().into_iter().map(lack));
+        findings.extend(crate::stack::missing_settings().into_iter().map(lack));
     }
     findings.extend(absent::of_solo(config));
     findings.extend(protocols::of_policies(&config.policies));
-    let running = Running::find(&config.operation, Role::Solo, None);
+    let running = RunningGateway::find(&config.operation, Role::Solo, None);
     findings.extend(removed_keys(&config.operation));
     findings.extend(metrics(&config.operation, running.own()));
     findings.extend(running.finding());
@@ -163,42 +167,46 @@ fn solo(config: &SoloConfig) -> Vec<Finding> {
 }
 
 /// Warns of interfaces of the stack that do not exist.
-fn wan_interfaces(names: &[String]) -> Vec<Finding> {
+fn wan_interfaces(names: &[String]) -> Vec<CheckFinding> {
     let finding = |name: &String| {
         let what = format!("there is no interface {name:?}; it is used once it exists");
-        Finding::warn("stack", what, "correct `wan.interfaces`, unless it comes later")
+        CheckFinding::warn("stack", what, "correct `wan.interfaces`, unless it comes later")
     };
     absent_interfaces(names).map(finding).collect()
 }
 
-fn transparent(wanted: bool) -> Option<Finding> {
-    let finding = || Finding::fail("transparent", "needs CAP_NET_ADMIN", "run it as root");
+fn transparent(wanted: bool) -> Option<CheckFinding> {
+    let finding = || CheckFinding::fail("transparent", "needs CAP_NET_ADMIN", "run it as root");
     (wanted && !has_net_admin()).then(finding)
 }
 
 /// Checks that packets can be sent over a link: its interface is up, and its address is this machine's.
-fn link(link: &LinkConfig) -> Finding {
+fn link(link: &LinkConfig) -> CheckFinding {
     const CHECK: &str = "link";
     let name = &link.name;
     let local = match (link.source, &link.interface) {
         (_, Some(interface)) if is_running(interface) != Some(true) => {
             let mend = format!("connect it, or correct `interface`; there are: {}", devices());
             let text = format!("{name}: {interface} does not exist or is down; it is used once up");
-            return Finding::warn(CHECK, text, mend);
+            return CheckFinding::warn(CHECK, text, mend);
         }
         (source, _) => source.unwrap_or(Ipv4Addr::UNSPECIFIED.into()),
     };
     match udp::try_bind((local, 0).into(), link.interface.as_deref()) {
-        Ok(()) => Finding::ok(CHECK, format!("{name} can be used")),
+        Ok(()) => CheckFinding::ok(CHECK, format!("{name} can be used")),
         Err(error) => {
             let mend = "another program may have the port; `interface` may need CAP_NET_RAW";
-            Finding::fail(CHECK, format!("{name} cannot be used: {error}"), mend)
+            CheckFinding::fail(CHECK, format!("{name} cannot be used: {error}"), mend)
         }
     }
 }
 
 /// Checks, with `rate = "modem"`, that a modem or an operator provides the rate.
-fn modem(rate: &Rate, operation: &OperationConfig, running: Option<&Status>) -> Option<Finding> {
+fn modem(
+    rate: &Rate,
+    operation: &OperationConfig,
+    running: Option<&GatewayStatus>,
+) -> Option<CheckFinding> {
     const CHECK: &str = "modem";
     let otherwise = match rate {
         Rate::Modem { initial } => format!("{initial} is used"),
@@ -207,14 +215,14 @@ fn modem(rate: &Rate, operation: &OperationConfig, running: Option<&Status>) -> 
     };
     let Some(dlep) = &operation.dlep else {
         let who = "set by `skyhop rate`, as there is no [dlep]";
-        return Some(Finding::ok(CHECK, format!("the rate is {who}; otherwise {otherwise}")));
+        return Some(CheckFinding::ok(CHECK, format!("the rate is {who}; otherwise {otherwise}")));
     };
     if let Some(dlep) = running.and_then(|status| status.dlep.as_ref()) {
         let trouble = dlep.trouble.clone().unwrap_or_else(|| "none has answered".to_owned());
         let peer = dlep.peer_type.clone().unwrap_or_default();
         return Some(match dlep.state.as_str() {
-            "up" => Finding::ok(CHECK, format!("{peer:?} reports its rate by DLEP")),
-            state => Finding::warn(
+            "up" => CheckFinding::ok(CHECK, format!("{peer:?} reports its rate by DLEP")),
+            state => CheckFinding::warn(
                 CHECK,
                 format!("reports no rate ({state}: {trouble}); {otherwise}"),
                 "check that the modem has DLEP enabled; one that does not send with TTL 255 needs \
@@ -223,86 +231,90 @@ fn modem(rate: &Rate, operation: &OperationConfig, running: Option<&Status>) -> 
         });
     }
     let looked_for = match &dlep.modem {
-        Modem::At(modem) => format!("asked at {modem}"),
-        Modem::Discover(name) if is_running(name) == Some(true) => format!("looked for on {name}"),
-        Modem::Discover(name) => {
+        ModemLocation::At(modem) => format!("asked at {modem}"),
+        ModemLocation::Discover(name) if is_running(name) == Some(true) => {
+            format!("looked for on {name}")
+        }
+        ModemLocation::Discover(name) => {
             let mend =
                 format!("set `dlep.interface` to an interface of this machine: {}", devices());
             let text = format!("{name} does not exist or is down; {otherwise}");
-            return Some(Finding::warn(CHECK, text, mend));
+            return Some(CheckFinding::warn(CHECK, text, mend));
         }
     };
-    Some(Finding::ok(CHECK, format!("{looked_for}, by DLEP; until it answers, {otherwise}")))
+    Some(CheckFinding::ok(CHECK, format!("{looked_for}, by DLEP; until it answers, {otherwise}")))
 }
 
 /// Checks the certificate of the hub's TCP port.
-fn certificate(files: &TlsFiles) -> Finding {
+fn certificate(files: &TlsFiles) -> CheckFinding {
     const CHECK: &str = "certificate";
     match crate::hop::tls::acceptor(files) {
-        Ok(_) => Finding::ok(CHECK, format!("{} can be used", files.certificate.display())),
+        Ok(_) => CheckFinding::ok(CHECK, format!("{} can be used", files.certificate.display())),
         Err(error) => {
             let mend = "give `listen_tcp_certificate` and `listen_tcp_key` PEM files of one pair";
-            Finding::fail(CHECK, error, mend)
+            CheckFinding::fail(CHECK, error, mend)
         }
     }
 }
 
 /// Checks the certificates of `[[http.site]]`; `None` without sites.
-fn sites(http: &HttpConfig) -> Option<Finding> {
+fn sites(http: &HttpConfig) -> Option<CheckFinding> {
     const CHECK: &str = "sites";
     let hosts: Vec<&str> =
         http.sites.iter().flat_map(|site| &site.hosts).map(String::as_str).collect();
     (!hosts.is_empty()).then(|| match crate::services::http::check_sites(http) {
-        Ok(()) => Finding::ok(CHECK, format!("TLS is ended here for {}", hosts.join(", "))),
+        Ok(()) => CheckFinding::ok(CHECK, format!("TLS is ended here for {}", hosts.join(", "))),
         Err(error) => {
             let mend = "give `certificate` and `key` of [[http.site]] PEM files of one pair, and \
                         `authorities` a PEM file if the system has none";
-            Finding::fail(CHECK, error, mend)
+            CheckFinding::fail(CHECK, error, mend)
         }
     })
 }
 
 /// Checks the certificate for DNS over TLS and HTTPS.
-fn names(secure: &SecureDns) -> Finding {
+fn names(secure: &SecureDns) -> CheckFinding {
     const CHECK: &str = "names";
     match crate::services::names::secure::check(secure) {
         Ok(()) => {
             let shown = secure.files.certificate.display();
-            Finding::ok(CHECK, format!("{shown} can be used for DNS over TLS and HTTPS"))
+            CheckFinding::ok(CHECK, format!("{shown} can be used for DNS over TLS and HTTPS"))
         }
         Err(error) => {
             let mend = "give `certificate` and `key` of [dns] PEM files of one pair";
-            Finding::fail(CHECK, error, mend)
+            CheckFinding::fail(CHECK, error, mend)
         }
     }
 }
 
 /// Warns of keys in the file that no longer have an effect.
-fn removed_keys(operation: &OperationConfig) -> impl Iterator<Item = Finding> {
-    let finding = |warning: &String| Finding::warn("configuration", warning, "remove the key");
+fn removed_keys(operation: &OperationConfig) -> impl Iterator<Item = CheckFinding> {
+    let finding = |warning: &String| CheckFinding::warn("configuration", warning, "remove the key");
     operation.warnings.iter().map(finding)
 }
 
 /// Checks that metrics and dashboard can be served as configured; `None` while the gateway runs and serves
 /// them.
-fn metrics(operation: &OperationConfig, running: Option<&Status>) -> Option<Finding> {
+fn metrics(operation: &OperationConfig, running: Option<&GatewayStatus>) -> Option<CheckFinding> {
     const CHECK: &str = "metrics";
     let config = operation.metrics.as_ref().filter(|_| running.is_none())?;
     Some(match crate::operate::metrics::check(config) {
-        Ok(()) => Finding::ok(CHECK, format!("can be served on {}", config.listen)),
+        Ok(()) => CheckFinding::ok(CHECK, format!("can be served on {}", config.listen)),
         Err(error @ RunError::Metrics { .. }) => {
-            Finding::fail(CHECK, error.to_string(), "choose another `metrics.listen`")
+            CheckFinding::fail(CHECK, error.to_string(), "choose another `metrics.listen`")
         }
-        Err(error) => Finding::fail(CHECK, error.to_string(), "mend the file of the token"),
+        Err(error) => CheckFinding::fail(CHECK, error.to_string(), "mend the file of the token"),
     })
 }
 
-fn port(listen: Option<SocketAddr>) -> Finding {
+fn port(listen: Option<SocketAddr>) -> CheckFinding {
     let address =
         listen.unwrap_or_else(|| SocketAddr::from(([0, 0, 0, 0], crate::config::pair::PORT)));
     match udp::try_bind(address, None) {
-        Ok(_) => Finding::ok("port", format!("UDP {address} is free; firewalls must admit it")),
-        Err(error) => Finding::fail(
+        Ok(_) => {
+            CheckFinding::ok("port", format!("UDP {address} is free; firewalls must admit it"))
+        }
+        Err(error) => CheckFinding::fail(
             "port",
             format!("cannot bind UDP {address}: {error}"),
             "another program uses it: stop it, or change `listen`",
@@ -310,12 +322,12 @@ fn port(listen: Option<SocketAddr>) -> Finding {
     }
 }
 
-fn interfaces(intercept: &InterceptConfig) -> Vec<Finding> {
+fn interfaces(intercept: &InterceptConfig) -> Vec<CheckFinding> {
     const CHECK: &str = "interface";
     let mut findings = Vec::new();
     if !has_net_admin() {
         let mend = "run it as root, or once `setcap cap_net_admin+ep` on the program";
-        findings.push(Finding::warn(
+        findings.push(CheckFinding::warn(
             "interception",
             "intercepting connections needs CAP_NET_ADMIN",
             mend,
@@ -329,13 +341,13 @@ fn interfaces(intercept: &InterceptConfig) -> Vec<Finding> {
                     devices()
                 );
                 let text = format!("there is no {name}; its clients are served once it exists");
-                Finding::warn(CHECK, text, mend)
+                CheckFinding::warn(CHECK, text, mend)
             }
             Some(false) => {
                 let mend = format!("`ip link set {name} up`, or connect its cable");
-                Finding::warn(CHECK, format!("{name} is down"), mend)
+                CheckFinding::warn(CHECK, format!("{name} is down"), mend)
             }
-            Some(true) => Finding::ok(CHECK, format!("{name} is up")),
+            Some(true) => CheckFinding::ok(CHECK, format!("{name} is up")),
         });
     }
     findings
@@ -360,28 +372,30 @@ pub fn interface_names() -> Vec<String> {
 }
 
 /// Checks the route and the path MTU to the hub.
-fn path_to(hub: &str, mtu: u16) -> Vec<Finding> {
+fn path_to(hub: &str, mtu: u16) -> Vec<CheckFinding> {
     let Some(address) = hub.to_socket_addrs().ok().and_then(|mut found| found.next()) else {
         // The check of the hub reports the reason.
         return Vec::new();
     };
     let Some((device, local)) = device_to(address) else {
         let mend = format!("`ip route get {}`", address.ip());
-        return vec![Finding::fail("route", format!("no route to {}", address.ip()), mend)];
+        return vec![CheckFinding::fail("route", format!("no route to {}", address.ip()), mend)];
     };
     let mut findings =
-        vec![Finding::ok("route", format!("to {address} from {local} over {device}"))];
+        vec![CheckFinding::ok("route", format!("to {address} from {local} over {device}"))];
     let size = RouteSocket::open().and_then(|mut kernel| kernel.mtu(&device));
     findings.push(match size {
-        Ok(size) if size < u32::from(mtu) => Finding::warn(
+        Ok(size) if size < u32::from(mtu) => CheckFinding::warn(
             "mtu",
             format!("{device} has an MTU of {size} bytes, the configuration {mtu}"),
             format!("harmless, since path MTU discovery finds it; `mtu = {size}` saves the search"),
         ),
         Ok(size) => {
-            Finding::ok("mtu", format!("{device} has an MTU of {size} bytes, {mtu} are used"))
+            CheckFinding::ok("mtu", format!("{device} has an MTU of {size} bytes, {mtu} are used"))
         }
-        Err(_) => Finding::warn("mtu", format!("the MTU of {device} is unknown"), "see `ip link`"),
+        Err(_) => {
+            CheckFinding::warn("mtu", format!("the MTU of {device} is unknown"), "see `ip link`")
+        }
     });
     findings
 }
@@ -411,7 +425,7 @@ fn device_to(address: SocketAddr) -> Option<(String, std::net::IpAddr)> {
 mod tests {
     use config::{DlepConfig, MetricsConfig};
 
-    use super::super::Verdict;
+    use super::super::FindingSeverity;
     use super::*;
     use crate::figures::status::DlepStatus;
     use crate::testkit::in_namespace;
@@ -454,19 +468,19 @@ mod tests {
     #[test]
     fn the_source_of_the_rate_is_reported() {
         let rate = Rate::Modem { initial: units::BitRate::from_mbit(9) };
-        let verdict = |found, status: Option<&Status>| {
+        let verdict = |found, status: Option<&GatewayStatus>| {
             let heartbeat = std::time::Duration::from_secs(5);
             let dlep = Some(DlepConfig { modem: found, heartbeat, gtsm: true, on_demand: false });
             let operation = OperationConfig { dlep, ..OperationConfig::default() };
             let finding = modem(&rate, &operation, status).unwrap();
             (finding.verdict.as_str(), finding.text)
         };
-        let lo = || Modem::Discover("lo".to_owned());
+        let lo = || ModemLocation::Discover("lo".to_owned());
         assert!(verdict(lo(), None).1.contains("looked for on lo"));
-        assert_eq!(verdict(Modem::Discover("no-such".to_owned()), None).0, "warn");
+        assert_eq!(verdict(ModemLocation::Discover("no-such".to_owned()), None).0, "warn");
         for (state, expected) in [("up", "ok"), ("connecting", "warn")] {
             let dlep = Some(DlepStatus { state: state.to_owned(), ..DlepStatus::default() });
-            let status = Status { dlep, ..Status::default() };
+            let status = GatewayStatus { dlep, ..GatewayStatus::default() };
             assert_eq!(verdict(lo(), Some(&status)).0, expected);
         }
         for (rate, otherwise) in [
@@ -494,7 +508,7 @@ mod tests {
             certificate(&TlsFiles { certificate: of.to_owned(), key: key.to_owned() })
         };
         let key = write("key", &made.signing_key.serialize_pem());
-        assert_eq!(found(&key, &pem).verdict, Verdict::Ok);
+        assert_eq!(found(&key, &pem).verdict, FindingSeverity::Ok);
         let none = write("none", "no PEM\n");
         for (key, of, why) in [
             (&write("other", &other.signing_key.serialize_pem()), &pem, "other: "),
@@ -503,7 +517,7 @@ mod tests {
             (&key, &folder.path().join("missing"), "missing: cannot read it"),
         ] {
             let finding = found(key, of);
-            assert_eq!(finding.verdict, Verdict::Fail);
+            assert_eq!(finding.verdict, FindingSeverity::Fail);
             assert!(finding.text.contains(why), "{finding:?}");
         }
     }
@@ -527,16 +541,20 @@ mod tests {
         assert_eq!(mend.as_deref(), Some("choose another `metrics.listen`"));
         let token = found(&with(Some("/nonexistent/token")));
         assert!(token.text.contains("/nonexistent/token: cannot read it"), "{token:?}");
-        assert_eq!(metrics(&with(None), Some(&Status::default())), None, "it serves them itself");
+        assert_eq!(
+            metrics(&with(None), Some(&GatewayStatus::default())),
+            None,
+            "it serves them itself"
+        );
         drop(taken);
-        assert_eq!(found(&with(None)).verdict, Verdict::Ok);
+        assert_eq!(found(&with(None)).verdict, FindingSeverity::Ok);
     }
 
     #[test]
     fn a_port_in_use_is_reported() {
         let taken = UdpSocket::bind("127.0.0.1:0").unwrap();
         let finding = port(Some(taken.local_addr().unwrap()));
-        assert_eq!(finding.verdict, Verdict::Fail);
+        assert_eq!(finding.verdict, FindingSeverity::Fail);
         assert!(finding.text.contains("cannot bind"), "{finding:?}");
     }
 }

@@ -5,45 +5,45 @@ use std::net::{SocketAddr, ToSocketAddrs};
 use config::{KnownHub, TerminalConfig};
 use slacp::PublicKey;
 
-use super::Finding;
+use super::CheckFinding;
 use crate::config::keys::format_public_key;
-use crate::hop::knock::{Answer, Knock};
+use crate::hop::knock::{HubProbe, ProbeAnswer};
 
 const CHECK: &str = "hub";
 
 /// Begins a handshake with the hub of this key, as the terminal would. An existing session is not replaced.
-pub(super) fn check(config: &TerminalConfig, hub: &KnownHub, hub_key: PublicKey) -> Finding {
+pub(super) fn check(config: &TerminalConfig, hub: &KnownHub, hub_key: PublicKey) -> CheckFinding {
     let name = hub.address.as_str();
     let addresses: Vec<SocketAddr> = match name.to_socket_addrs() {
         Ok(addresses) => addresses.collect(),
         Err(error) => {
             let mend = "correct `hub` or the name service, or use an address";
-            return Finding::fail(CHECK, format!("cannot resolve {name}: {error}"), mend);
+            return CheckFinding::fail(CHECK, format!("cannot resolve {name}: {error}"), mend);
         }
     };
     let (link, identity) = (config.link.clone(), config.identity.clone());
-    match Knock::new(link, identity, hub_key, addresses).ask() {
-        Ok(Answer::Yes(address, time)) => {
+    match HubProbe::new(link, identity, hub_key, addresses).probe() {
+        Ok(ProbeAnswer::Permitted(address, time)) => {
             let ms = time.as_secs_f64() * 1e3;
-            Finding::ok(
+            CheckFinding::ok(
                 CHECK,
                 format!("{name} ({address}) answers in {ms:.0} ms and knows this terminal's key"),
             )
         }
-        Ok(Answer::No(why)) => {
-            Finding::fail(CHECK, why, "run the same version of skyhop on both sides")
+        Ok(ProbeAnswer::Refused(why)) => {
+            CheckFinding::fail(CHECK, why, "run the same version of skyhop on both sides")
         }
-        Ok(Answer::Silence) => {
+        Ok(ProbeAnswer::Silence) => {
             let key = format_public_key(&config.identity.public());
             let mend = format!(
                 "check that the hub runs, that firewalls pass UDP to it, that `hub_key` is its \
                  key, and that it has a [[terminal]] with key = \"{key}\""
             );
-            Finding::fail(CHECK, format!("{name} does not answer"), mend)
+            CheckFinding::fail(CHECK, format!("{name} does not answer"), mend)
         }
         Err(error) => {
             let mend = "check the route with `ip route get`";
-            Finding::fail(CHECK, format!("{name} cannot be reached: {error}"), mend)
+            CheckFinding::fail(CHECK, format!("{name} cannot be reached: {error}"), mend)
         }
     }
 }
@@ -61,10 +61,10 @@ mod tests {
     use crate::clock;
     use crate::config::pair::NewPair;
     use crate::config::{read_hub, read_terminal};
-    use crate::doctor::Verdict;
+    use crate::doctor::FindingSeverity;
 
     /// Asks a hub on loopback that knows the terminal.
-    fn ask_a_hub() -> Finding {
+    fn ask_a_hub() -> CheckFinding {
         let directory = tempfile::tempdir().unwrap();
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
         let port = socket.local_addr().unwrap().port();
@@ -106,7 +106,7 @@ mod tests {
     #[test]
     fn a_hub_that_knows_the_key_answers() {
         let found = ask_a_hub();
-        assert_eq!(found.verdict, Verdict::Ok, "{found}");
+        assert_eq!(found.verdict, FindingSeverity::Ok, "{found}");
         assert!(found.text.contains("answers in") && found.text.contains("knows"), "{found}");
     }
 }

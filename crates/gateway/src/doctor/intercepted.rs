@@ -2,23 +2,23 @@
 
 use config::InterceptConfig;
 
-use super::Finding;
-use crate::figures::status::Status;
-use crate::intercept::bridges::filtered;
+use super::CheckFinding;
+use crate::figures::status::GatewayStatus;
+use crate::intercept::bridges::find_filtered;
 use crate::intercept::firewall;
 
 /// Warns of bridges with filtered frames, and of FORWARD rules that intercepted connections bypass.
-pub(super) fn examine(config: &InterceptConfig) -> Vec<Finding> {
+pub(super) fn examine(config: &InterceptConfig) -> Vec<CheckFinding> {
     let mut findings = Vec::new();
-    findings.extend(filtered(&config.interfaces).iter().map(|bridge| {
+    findings.extend(find_filtered(&config.interfaces).iter().map(|bridge| {
         let text = format!(
             "frames of {} pass through netfilter (br_netfilter): each SYN takes a detour, and `[dns]` \
              does not answer questions from there",
             bridge.name
         );
-        Finding::warn("bridge", text, bridge.mend())
+        CheckFinding::warn("bridge", text, bridge.fix_advice())
     }));
-    let unasked = firewall::unasked();
+    let unasked = firewall::forward_filter_chains();
     findings.extend((!unasked.is_empty()).then(|| {
         let text = format!(
             "forwarding rules (nftables: {}) do not see intercepted connections, which end here",
@@ -26,19 +26,19 @@ pub(super) fn examine(config: &InterceptConfig) -> Vec<Finding> {
         );
         let mend =
             "for what they refuse, add a policy with `action = \"bypass\"`; then they decide";
-        Finding::warn("forward rules", text, mend)
+        CheckFinding::warn("forward rules", text, mend)
     }));
     findings
 }
 
 /// Warns if clients of the running gateway get no answers.
-pub(super) fn unanswered(status: &Status) -> Option<Finding> {
+pub(super) fn unanswered(status: &GatewayStatus) -> Option<CheckFinding> {
     let unanswered = status.interception.as_ref()?.unanswered.as_ref()?;
     let text = format!(
         "{} clients were redirected and never answered: they pass unaccelerated",
         unanswered.clients
     );
-    Some(Finding::warn("answers", text, unanswered.suspects.clone()))
+    Some(CheckFinding::warn("answers", text, unanswered.suspects.clone()))
 }
 
 #[cfg(test)]
@@ -48,7 +48,7 @@ mod tests {
 
     #[test]
     fn clients_without_answers_are_reported_with_what_may_be_the_cause() {
-        let mut status = Status::default();
+        let mut status = GatewayStatus::default();
         assert_eq!(unanswered(&status), None);
         status.interception = Some(InterceptionStatus::default());
         assert_eq!(unanswered(&status), None);

@@ -3,16 +3,16 @@
 use std::fs;
 
 use nix::sys::resource::{Resource, getrlimit};
-use pep::traffic::Version;
+use pep::traffic::IpFamily;
 
-use super::Finding;
+use super::CheckFinding;
 use crate::capability::Capability;
 use crate::clock;
 use crate::intercept::firewall;
-use crate::intercept::netfilter::Slot;
+use crate::intercept::netfilter::GatewaySlot;
 use crate::intercept::routing::is_loopback_up;
-use crate::operate::control::check_usual;
-use crate::refusal::{Operation, Refusal, without_v6};
+use crate::operate::control::check_default;
+use crate::refusal::{KernelOperation, KernelRefusal, without_v6};
 
 /// Oldest kernel with all features that interception needs: the last one is nftables tables with an owner.
 const KERNEL: (u32, u32) = (5, 12);
@@ -25,7 +25,7 @@ const DESCRIPTORS: u64 = 20_000;
 /// Start of 2024 in seconds since the epoch. A clock that shows an earlier time was never set.
 const PAST: u64 = 1_704_067_200;
 
-pub(super) fn examine() -> Vec<Finding> {
+pub(super) fn examine() -> Vec<CheckFinding> {
     let mut findings = vec![kernel(), privilege(), loopback(), ipv6(), namespaces(), tun()];
     findings.extend(firewalls());
     findings.extend([control_socket(), fast_open()]);
@@ -47,11 +47,13 @@ fn sysctl_number(name: &str) -> Option<u64> {
     sysctl(name)?.split_whitespace().last()?.parse().ok()
 }
 
-fn kernel() -> Finding {
+fn kernel() -> CheckFinding {
     let release = sysctl("kernel.osrelease").unwrap_or_default();
     match version(&release) {
-        Some(version) if version >= KERNEL => Finding::ok("kernel", format!("Linux {release}")),
-        _ => Finding::fail(
+        Some(version) if version >= KERNEL => {
+            CheckFinding::ok("kernel", format!("Linux {release}"))
+        }
+        _ => CheckFinding::fail(
             "kernel",
             format!("Linux {release}"),
             format!("use Linux {}.{} or newer", KERNEL.0, KERNEL.1),
@@ -65,13 +67,13 @@ fn version(release: &str) -> Option<(u32, u32)> {
     Some((parts.next()?.parse().ok()?, parts.next()?.parse().ok()?))
 }
 
-fn privilege() -> Finding {
+fn privilege() -> CheckFinding {
     const MEND: &str = "run a terminal as root, or once `setcap cap_net_admin+ep` on the program; \
                         a hub that intercepts nothing needs no privilege";
     if has_net_admin() {
-        return Finding::ok("privilege", "CAP_NET_ADMIN: connections can be intercepted");
+        return CheckFinding::ok("privilege", "CAP_NET_ADMIN: connections can be intercepted");
     }
-    Finding::warn("privilege", "without CAP_NET_ADMIN no connection can be intercepted", MEND)
+    CheckFinding::warn("privilege", "without CAP_NET_ADMIN no connection can be intercepted", MEND)
 }
 
 /// Returns whether the process may change rules and routes.
@@ -79,53 +81,53 @@ pub(super) fn has_net_admin() -> bool {
     Capability::NetAdmin.is_held()
 }
 
-fn loopback() -> Finding {
+fn loopback() -> CheckFinding {
     const CHECK: &str = "loopback";
     if is_loopback_up() {
-        return Finding::ok(CHECK, "up");
+        return CheckFinding::ok(CHECK, "up");
     }
-    let refusal = Refusal::expected(Operation::Route(Version::V6), libc::ENETDOWN);
+    let refusal = KernelRefusal::expected(KernelOperation::Route(IpFamily::V6), libc::ENETDOWN);
     let mend = "`ip link set lo up`; deferred answers and `own_traffic` need it too";
-    Finding::warn(CHECK, without_v6(&refusal), mend)
+    CheckFinding::warn(CHECK, without_v6(&refusal), mend)
 }
 
-fn ipv6() -> Finding {
+fn ipv6() -> CheckFinding {
     const CHECK: &str = "IPv6";
     let refusal = if !os::has_ipv6() {
-        Refusal::expected(Operation::Listener(Version::V6), libc::EAFNOSUPPORT)
+        KernelRefusal::expected(KernelOperation::Listener(IpFamily::V6), libc::EAFNOSUPPORT)
     } else if sysctl_number("net.ipv6.conf.lo.disable_ipv6") == Some(1) {
-        Refusal::expected(Operation::Route(Version::V6), libc::EACCES)
+        KernelRefusal::expected(KernelOperation::Route(IpFamily::V6), libc::EACCES)
     } else {
-        return Finding::ok(CHECK, "on");
+        return CheckFinding::ok(CHECK, "on");
     };
-    Finding::warn(CHECK, without_v6(&refusal), refusal.later())
+    CheckFinding::warn(CHECK, without_v6(&refusal), refusal.later_advice())
 }
 
-fn firewalls() -> Vec<Finding> {
+fn firewalls() -> Vec<CheckFinding> {
     const CHECK: &str = "firewall";
     const MEND: &str = "let it accept intercepted connections by the rule above";
-    let barriers = firewall::barriers(Slot(0).mark());
-    barriers.iter().map(|barrier| Finding::warn(CHECK, barrier.to_string(), MEND)).collect()
+    let barriers = firewall::barriers(GatewaySlot(0).mark());
+    barriers.iter().map(|barrier| CheckFinding::warn(CHECK, barrier.to_string(), MEND)).collect()
 }
 
-fn namespaces() -> Finding {
+fn namespaces() -> CheckFinding {
     const CHECK: &str = "namespaces";
     let most = sysctl_number("user.max_user_namespaces").unwrap_or(0);
     // Only the kernels of some distributions have this switch.
     let clone = sysctl_number("kernel.unprivileged_userns_clone").unwrap_or(1);
     if most > 0 && clone > 0 {
-        return Finding::ok(CHECK, "users can create namespaces: `skyhop lab` works for them");
+        return CheckFinding::ok(CHECK, "users can create namespaces: `skyhop lab` works for them");
     }
     let mend = "for `skyhop lab` as an ordinary user: `sysctl -w user.max_user_namespaces=10000 \
                 kernel.unprivileged_userns_clone=1`";
-    Finding::warn(CHECK, "users cannot create namespaces", mend)
+    CheckFinding::warn(CHECK, "users cannot create namespaces", mend)
 }
 
-fn tun() -> Finding {
+fn tun() -> CheckFinding {
     let device = fs::OpenOptions::new().read(true).write(true).open("/dev/net/tun");
     match device {
-        Ok(_) => Finding::ok("tun", "/dev/net/tun can be opened"),
-        Err(error) => Finding::warn(
+        Ok(_) => CheckFinding::ok("tun", "/dev/net/tun can be opened"),
+        Err(error) => CheckFinding::warn(
             "tun",
             format!("/dev/net/tun cannot be opened: {error}"),
             "to carry traffic other than TCP: run as root, `modprobe tun`, or `chmod 666 \
@@ -134,20 +136,22 @@ fn tun() -> Finding {
     }
 }
 
-fn control_socket() -> Finding {
+fn control_socket() -> CheckFinding {
     const CHECK: &str = "control socket";
     let mend = "give the gateway a private directory for its socket: RuntimeDirectory=skyhop in \
                 the systemd unit, or `control` in the configuration";
-    match check_usual() {
-        Ok(()) => Finding::ok(CHECK, "has a private directory"),
-        Err(error) => Finding::warn(CHECK, format!("no control socket: {error}"), mend),
+    match check_default() {
+        Ok(()) => CheckFinding::ok(CHECK, "has a private directory"),
+        Err(error) => CheckFinding::warn(CHECK, format!("no control socket: {error}"), mend),
     }
 }
 
-fn fast_open() -> Finding {
+fn fast_open() -> CheckFinding {
     match sysctl_number("net.ipv4.tcp_fastopen") {
-        Some(bits) if bits & 1 != 0 => Finding::ok("fast open", "enabled for outgoing connections"),
-        _ => Finding::warn(
+        Some(bits) if bits & 1 != 0 => {
+            CheckFinding::ok("fast open", "enabled for outgoing connections")
+        }
+        _ => CheckFinding::warn(
             "fast open",
             "TCP Fast Open is off",
             "saves a round trip to servers that support it: `sysctl -w net.ipv4.tcp_fastopen=1`",
@@ -155,10 +159,10 @@ fn fast_open() -> Finding {
     }
 }
 
-fn forwarding() -> Vec<Finding> {
+fn forwarding() -> Vec<CheckFinding> {
     let of = |check: &str, name: &str| match sysctl_number(name) {
-        Some(1..) => Finding::ok(check, "packets are forwarded"),
-        _ => Finding::warn(
+        Some(1..) => CheckFinding::ok(check, "packets are forwarded"),
+        _ => CheckFinding::warn(
             check,
             "packets are not forwarded: traffic that is not intercepted does not pass",
             format!("lets connections pass while the hub is away: `sysctl -w {name}=1`"),
@@ -171,45 +175,45 @@ fn forwarding() -> Vec<Finding> {
     findings
 }
 
-fn reverse_path() -> Finding {
+fn reverse_path() -> CheckFinding {
     let strict = |name: &str| sysctl_number(&format!("net.ipv4.conf.{name}.rp_filter")) == Some(1);
     let devices = fs::read_dir("/proc/sys/net/ipv4/conf").into_iter().flatten().flatten();
     let names = devices.filter_map(|entry| entry.file_name().into_string().ok());
     // In the name of a sysctl, the dot of an interface such as `eth0.5` would be a separator.
     let set: Vec<String> = names.filter(|name| !name.contains('.') && strict(name)).collect();
     if set.is_empty() {
-        return Finding::ok("reverse path", "not filtered strictly");
+        return CheckFinding::ok("reverse path", "not filtered strictly");
     }
-    Finding::ok(
+    CheckFinding::ok(
         "reverse path",
         format!("strict on {}: works if replies arrive on the interface that requests leave by", set.join(", \
                                                                                                            ")),
     )
 }
 
-fn udp_buffers() -> Finding {
+fn udp_buffers() -> CheckFinding {
     const CHECK: &str = "UDP buffers";
     let least = ["net.core.rmem_max", "net.core.wmem_max"].map(sysctl_number);
     let least = least.into_iter().flatten().min().unwrap_or(UDP_BUFFER);
     // With CAP_NET_ADMIN the socket exceeds the limits (SO_RCVBUFFORCE).
     if least >= UDP_BUFFER || has_net_admin() {
-        return Finding::ok(CHECK, "as large as the hop needs");
+        return CheckFinding::ok(CHECK, "as large as the hop needs");
     }
-    Finding::warn(
+    CheckFinding::warn(
         CHECK,
         format!("at most {least} bytes: bursts of the hop may be lost"),
         format!("`sysctl -w net.core.rmem_max={UDP_BUFFER} net.core.wmem_max={UDP_BUFFER}`"),
     )
 }
 
-fn tcp_buffers() -> Finding {
+fn tcp_buffers() -> CheckFinding {
     const CHECK: &str = "TCP buffers";
     let most = ["net.ipv4.tcp_rmem", "net.ipv4.tcp_wmem"].map(sysctl_number);
     let least = most.into_iter().flatten().min().unwrap_or(TCP_BUFFER);
     if least >= TCP_BUFFER {
-        return Finding::ok(CHECK, format!("up to {least} bytes for a connection"));
+        return CheckFinding::ok(CHECK, format!("up to {least} bytes for a connection"));
     }
-    Finding::warn(
+    CheckFinding::warn(
         CHECK,
         format!("at most {least} bytes for a connection: too little for fast LANs"),
         "`sysctl -w net.ipv4.tcp_rmem=\"4096 131072 6291456\" net.ipv4.tcp_wmem=\"4096 65536 \
@@ -217,29 +221,29 @@ fn tcp_buffers() -> Finding {
     )
 }
 
-fn descriptors() -> Finding {
+fn descriptors() -> CheckFinding {
     // The hard limit, to which a gateway raises its soft one.
     let most = getrlimit(Resource::RLIMIT_NOFILE).map_or(0, |(_, hard)| hard);
     if most >= DESCRIPTORS {
-        return Finding::ok("descriptors", format!("up to {most}, one for each connection"));
+        return CheckFinding::ok("descriptors", format!("up to {most}, one for each connection"));
     }
-    Finding::warn(
+    CheckFinding::warn(
         "descriptors",
         format!("at most {most}, which allows that many connections less 64"),
         "`LimitNOFILE=1048576` in the systemd unit, or `ulimit -Hn 1048576` as root",
     )
 }
 
-fn time() -> Finding {
+fn time() -> CheckFinding {
     let mend = "start a time service (chrony, systemd-timesyncd): logs and certificates need it, \
                 the hop does not";
     if clock::unix_seconds() < PAST {
-        return Finding::warn("clock", "the clock is not set", mend);
+        return CheckFinding::warn("clock", "the clock is not set", mend);
     }
     if os::clock::is_synchronised() == Some(false) {
-        return Finding::warn("clock", "the clock is not synchronised", mend);
+        return CheckFinding::warn("clock", "the clock is not synchronised", mend);
     }
-    Finding::ok("clock", "set")
+    CheckFinding::ok("clock", "set")
 }
 
 #[cfg(test)]
@@ -259,7 +263,10 @@ mod tests {
         let findings = examine();
         assert!(findings.len() > 10);
         for finding in findings {
-            assert_eq!(finding.mend.is_none(), finding.verdict == super::super::Verdict::Ok);
+            assert_eq!(
+                finding.mend.is_none(),
+                finding.verdict == super::super::FindingSeverity::Ok
+            );
             assert!(!finding.text.contains('\n'), "{finding:?}");
         }
     }

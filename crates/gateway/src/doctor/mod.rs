@@ -29,11 +29,11 @@ pub use uplink::clients_interface;
 /// Result of one check.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
-pub struct Finding {
+pub struct CheckFinding {
     /// Name of the check, such as `kernel`.
     pub check: String,
     /// Severity of the result.
-    pub verdict: Verdict,
+    pub verdict: FindingSeverity,
     /// Description of the result.
     pub text: String,
     /// Suggested fix; `None` if the verdict is ok.
@@ -46,7 +46,7 @@ pub struct Finding {
 /// Severity of a finding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Verdict {
+pub enum FindingSeverity {
     /// The requirement is met.
     Ok,
     /// A gateway works, but not at its best, or the state is unknown.
@@ -55,7 +55,7 @@ pub enum Verdict {
     Fail,
 }
 
-impl Verdict {
+impl FindingSeverity {
     /// Returns the word printed in front of a finding.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -67,7 +67,7 @@ impl Verdict {
 }
 
 /// Formats the finding as a line, a second one with the fix, and a third with the command that explains it.
-impl fmt::Display for Finding {
+impl fmt::Display for CheckFinding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:<5} {:<14} {}", self.verdict.as_str(), self.check, self.text)?;
         if let Some(mend) = &self.mend {
@@ -81,25 +81,31 @@ impl fmt::Display for Finding {
     }
 }
 
-impl Finding {
+impl CheckFinding {
     fn ok(check: &str, text: impl Into<String>) -> Self {
         let (check, text) = (check.to_owned(), text.into());
-        Self { check, verdict: Verdict::Ok, text, mend: None, see: None }
+        Self { check, verdict: FindingSeverity::Ok, text, mend: None, see: None }
     }
 
     fn warn(check: &str, text: impl Into<String>, mend: impl Into<String>) -> Self {
-        let (mend, see) = (Some(mend.into()), Some(topic::of(check)));
-        Self { check: check.to_owned(), verdict: Verdict::Warn, text: text.into(), mend, see }
+        let (mend, see) = (Some(mend.into()), Some(topic::page_of(check)));
+        Self {
+            check: check.to_owned(),
+            verdict: FindingSeverity::Warn,
+            text: text.into(),
+            mend,
+            see,
+        }
     }
 
     fn fail(check: &str, text: impl Into<String>, mend: impl Into<String>) -> Self {
-        Self { verdict: Verdict::Fail, ..Self::warn(check, text, mend) }
+        Self { verdict: FindingSeverity::Fail, ..Self::warn(check, text, mend) }
     }
 }
 
 /// Checks the machine, and the configuration file if one is given. Call it while the process is
 /// single-threaded: some checks fork.
-pub fn examine(config: Option<&Path>) -> Vec<Finding> {
+pub fn examine(config: Option<&Path>) -> Vec<CheckFinding> {
     let mut findings = machine::examine();
     findings.push(trial::interception());
     if let Some(path) = config {
@@ -114,7 +120,7 @@ mod tests {
 
     #[test]
     fn a_finding_is_a_line_and_its_remedy_another_in_the_same_column() {
-        let finding = Finding::fail("port", "is taken", "change `listen`");
+        let finding = CheckFinding::fail("port", "is taken", "change `listen`");
         let text = finding.to_string();
         let [first, second, third] = text.lines().collect::<Vec<_>>()[..] else { panic!("{text}") };
         assert!(first.starts_with("FAIL  port ") && first.ends_with("is taken"), "{text}");
@@ -122,17 +128,17 @@ mod tests {
         assert_eq!(first.find("is taken"), second.find("->"));
         let named = third.trim_start().strip_prefix("skyhop doctor --explain ").unwrap();
         assert!(explain(named).is_some(), "{text}");
-        assert_eq!(Finding::ok("port", "is free").to_string().lines().count(), 1);
+        assert_eq!(CheckFinding::ok("port", "is free").to_string().lines().count(), 1);
     }
 
     #[test]
     fn verdicts_are_ordered_by_severity_so_that_the_worst_is_the_greatest() {
-        let all = [Verdict::Ok, Verdict::Warn, Verdict::Fail];
+        let all = [FindingSeverity::Ok, FindingSeverity::Warn, FindingSeverity::Fail];
         assert!(all.is_sorted());
-        let finding = Finding::warn("x", "y", "z");
+        let finding = CheckFinding::warn("x", "y", "z");
         let json = serde_json::to_string(&finding).unwrap();
         assert!(json.contains("\"warn\""), "{json}");
-        assert_eq!(serde_json::from_str::<Finding>(&json).unwrap(), finding);
+        assert_eq!(serde_json::from_str::<CheckFinding>(&json).unwrap(), finding);
     }
 
     #[test]
@@ -140,7 +146,10 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("no.toml");
         let [finding] = &configured::examine(&path)[..] else { panic!("one finding") };
-        assert_eq!((finding.verdict, finding.check.as_str()), (Verdict::Fail, "configuration"));
+        assert_eq!(
+            (finding.verdict, finding.check.as_str()),
+            (FindingSeverity::Fail, "configuration")
+        );
         assert!(finding.text.contains("no.toml"), "{finding}");
     }
 }

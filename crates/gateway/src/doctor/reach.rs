@@ -5,28 +5,28 @@ use std::fs;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use config::{HubConfig, TerminalConfig};
-use pep::egress::Egress;
+use pep::egress::EgressRules;
 use pep::traffic::Prefix;
 
-use super::Finding;
+use super::CheckFinding;
 
 const DNS: u16 = 53;
 const CHECK: &str = "reach";
 
-pub(super) fn of_hub(config: &HubConfig) -> Vec<Finding> {
-    let egresses: Vec<&Egress> = config.terminals.iter().map(|it| &it.egress).collect();
+pub(super) fn of_hub(config: &HubConfig) -> Vec<CheckFinding> {
+    let egresses: Vec<&EgressRules> = config.terminals.iter().map(|it| &it.egress).collect();
     let resolver = resolver(&egresses, &resolvers());
     let opens = config.intercept.is_some() || config.tunnel.is_some() || config.mesh;
     resolver.into_iter().chain(opens.then(must_accept)).collect()
 }
 
-pub(super) fn of_terminal(config: &TerminalConfig) -> Vec<Finding> {
+pub(super) fn of_terminal(config: &TerminalConfig) -> Vec<CheckFinding> {
     const CHECK: &str = "accept";
     let opened = !config.accept.reach.is_empty();
     vec![match (opened, config.transparent) {
-        (true, _) => Finding::ok(CHECK, "some connections from the hub's side are accepted"),
-        (false, false) => Finding::ok(CHECK, "nothing from the hub's side is accepted"),
-        (false, true) => Finding::warn(
+        (true, _) => CheckFinding::ok(CHECK, "some connections from the hub's side are accepted"),
+        (false, false) => CheckFinding::ok(CHECK, "nothing from the hub's side is accepted"),
+        (false, true) => CheckFinding::warn(
             CHECK,
             "`transparent` applies to connections from the hub's side, and none is accepted",
             "add `[accept]` with `to = [\"10.1.0.0/16\"]`, the addresses that it may reach",
@@ -34,8 +34,8 @@ pub(super) fn of_terminal(config: &TerminalConfig) -> Vec<Finding> {
     }]
 }
 
-fn must_accept() -> Finding {
-    Finding::warn(
+fn must_accept() -> CheckFinding {
+    CheckFinding::warn(
         CHECK,
         "each terminal decides which connections from this side it accepts; by default none",
         "add `[accept]` with `to = [\"10.1.0.0/16\"]` to each terminal's file; `skyhop doctor` \
@@ -44,13 +44,13 @@ fn must_accept() -> Finding {
 }
 
 /// Warns of a resolver on this machine that terminals may not reach.
-fn resolver(egresses: &[&Egress], own: &[IpAddr]) -> Option<Finding> {
+fn resolver(egresses: &[&EgressRules], own: &[IpAddr]) -> Option<CheckFinding> {
     let lists = |address: &IpAddr| {
         let mut lines = egresses.iter().flat_map(|egress| &egress.reach);
         lines.any(|line| line.prefix == Prefix::host(*address))
     };
     let first = own.first().filter(|_| !own.iter().any(lists))?;
-    Some(Finding::warn(
+    Some(CheckFinding::warn(
         CHECK,
         format!(
             "this machine resolves names (port {DNS} of {first}), but terminals cannot reach \
@@ -118,10 +118,10 @@ mod tests {
 
     #[test]
     fn a_resolver_on_the_hub_is_named_until_a_terminal_reaches_it() {
-        let usual = Egress::everywhere();
+        let usual = EgressRules::everywhere();
         let found = resolver(&[&usual], &own()).unwrap();
         assert!(found.mend.unwrap().contains("\"10.0.0.1:53\""), "what to list");
-        let mut listed = Egress::everywhere();
+        let mut listed = EgressRules::everywhere();
         listed.reach.push("10.0.0.1:53".parse().unwrap());
         assert_eq!(resolver(&[&usual, &listed], &own()), None);
         assert_eq!(resolver(&[&usual], &[]), None);

@@ -5,23 +5,23 @@
 
 use std::fs::OpenOptions;
 
-use config::{Answer, InterceptConfig, TunnelConfig, TunnelDevice};
-use pep::traffic::Version;
+use config::{AnswerTiming, InterceptConfig, TunnelConfig, TunnelDevice};
+use pep::traffic::IpFamily;
 
-use super::Finding;
+use super::CheckFinding;
 use super::machine::has_net_admin;
 use crate::capability::Capability;
-use crate::intercept::netfilter::Slot;
+use crate::intercept::netfilter::GatewaySlot;
 use crate::intercept::routing::is_loopback_up;
 use crate::intercept::syn_tap::SynInjector;
-use crate::refusal::{Operation, Refusal};
+use crate::refusal::{KernelOperation, KernelRefusal};
 
 /// Checks the requirements of deferred answers and of intercepting the machine's own connections.
-pub(super) fn interception(config: &InterceptConfig) -> Vec<Finding> {
-    let deferred = config.answer == Answer::Deferred;
+pub(super) fn interception(config: &InterceptConfig) -> Vec<CheckFinding> {
+    let deferred = config.answer == AnswerTiming::Deferred;
     let mut findings = Vec::new();
     if (deferred || config.own_traffic) && !is_loopback_up() {
-        let refusal = Refusal::expected(Operation::Loopback, libc::ENETDOWN);
+        let refusal = KernelRefusal::expected(KernelOperation::Loopback, libc::ENETDOWN);
         findings.push(finding("interception", &refusal));
     }
     if deferred {
@@ -31,37 +31,37 @@ pub(super) fn interception(config: &InterceptConfig) -> Vec<Finding> {
 }
 
 /// Checks that SYNs can be reinjected, as deferred answers require.
-fn answers() -> Finding {
+fn answers() -> CheckFinding {
     const CHECK: &str = "answers";
-    match SynInjector::new(&[Version::V4], Slot(0).let_in()) {
-        Ok(_) => Finding::ok(CHECK, "may be deferred"),
-        Err(error) => finding(CHECK, &Refusal::of(Operation::Packets)(error)),
+    match SynInjector::new(&[IpFamily::V4], GatewaySlot(0).reinjection_mark()) {
+        Ok(_) => CheckFinding::ok(CHECK, "may be deferred"),
+        Err(error) => finding(CHECK, &KernelRefusal::wrap(KernelOperation::Packets)(error)),
     }
 }
 
 /// Checks that the tunnel's device can be created.
-pub(super) fn tunnel(config: &TunnelConfig) -> Finding {
+pub(super) fn tunnel(config: &TunnelConfig) -> CheckFinding {
     const CHECK: &str = "tunnel";
     match device(config.device) {
         Ok(kind) => {
-            Finding::ok(CHECK, format!("{} can be created as a {kind} device", config.name))
+            CheckFinding::ok(CHECK, format!("{} can be created as a {kind} device", config.name))
         }
         Err(refusal) => finding(CHECK, &refusal),
     }
 }
 
 /// Returns the type of device that would be used, without creating one.
-fn device(wanted: TunnelDevice) -> Result<&'static str, Refusal> {
+fn device(wanted: TunnelDevice) -> Result<&'static str, KernelRefusal> {
     let may = |capabilities: &[Capability]| capabilities.iter().all(|it| it.is_held());
-    let denied = |operation| Refusal::expected(operation, libc::EPERM);
+    let denied = |operation| KernelRefusal::expected(operation, libc::EPERM);
     let tun = || OpenOptions::new().read(true).write(true).open("/dev/net/tun");
-    let tun = || tun().map(|_| "TUN").map_err(Refusal::of(Operation::Tun));
+    let tun = || tun().map(|_| "TUN").map_err(KernelRefusal::wrap(KernelOperation::Tun));
     let veth = || match may(&[Capability::SysAdmin, Capability::NetRaw]) {
         true => Ok("veth"),
-        false => Err(denied(Operation::Veth)),
+        false => Err(denied(KernelOperation::Veth)),
     };
     if !has_net_admin() {
-        return Err(denied(Operation::Device));
+        return Err(denied(KernelOperation::Device));
     }
     match wanted {
         TunnelDevice::Tun => tun(),
@@ -70,12 +70,12 @@ fn device(wanted: TunnelDevice) -> Result<&'static str, Refusal> {
     }
 }
 
-fn finding(check: &str, refusal: &Refusal) -> Finding {
-    let mend = refusal.mend().unwrap_or("see the gateway's log");
+fn finding(check: &str, refusal: &KernelRefusal) -> CheckFinding {
+    let mend = refusal.fix().unwrap_or("see the gateway's log");
     if refusal.is_denial() && !has_net_admin() {
-        return Finding::warn(check, refusal.what(), mend);
+        return CheckFinding::warn(check, refusal.what(), mend);
     }
-    Finding::fail(check, refusal.what(), mend)
+    CheckFinding::fail(check, refusal.what(), mend)
 }
 
 #[cfg(test)]
@@ -83,7 +83,7 @@ mod tests {
     use nix::sched::{CloneFlags, unshare};
 
     use super::*;
-    use crate::doctor::Verdict;
+    use crate::doctor::FindingSeverity;
     use crate::testkit::in_namespace;
 
     #[test]
@@ -95,13 +95,13 @@ mod tests {
                 ..InterceptConfig::nowhere()
             };
             let configs = [
-                config(Answer::Early, false),
-                config(Answer::Early, true),
-                config(Answer::Deferred, false),
+                config(AnswerTiming::Early, false),
+                config(AnswerTiming::Early, true),
+                config(AnswerTiming::Deferred, false),
             ];
             let failures = |config: &InterceptConfig| {
                 let findings = interception(config);
-                findings.iter().filter(|finding| finding.verdict == Verdict::Fail).count()
+                findings.iter().filter(|finding| finding.verdict == FindingSeverity::Fail).count()
             };
             assert_eq!(configs.each_ref().map(failures), [0, 0, 0]);
             // The loopback device of a new namespace is down.
@@ -112,13 +112,15 @@ mod tests {
 
     #[test]
     fn a_refusal_for_lack_of_privilege_is_a_warning_to_those_who_lack_it() {
-        let denied = finding("tunnel", &Refusal::expected(Operation::Tun, libc::EPERM));
-        let expected = if has_net_admin() { Verdict::Fail } else { Verdict::Warn };
+        let denied = finding("tunnel", &KernelRefusal::expected(KernelOperation::Tun, libc::EPERM));
+        let expected = if has_net_admin() { FindingSeverity::Fail } else { FindingSeverity::Warn };
         assert_eq!(denied.verdict, expected);
-        let missing = finding("tunnel", &Refusal::expected(Operation::Tun, libc::ENOENT));
-        assert_eq!(missing.verdict, Verdict::Fail);
+        let missing =
+            finding("tunnel", &KernelRefusal::expected(KernelOperation::Tun, libc::ENOENT));
+        assert_eq!(missing.verdict, FindingSeverity::Fail);
         assert!(missing.mend.unwrap().contains("modprobe tun"));
-        let unknown = finding("tunnel", &Refusal::expected(Operation::Tun, libc::EBUSY));
+        let unknown =
+            finding("tunnel", &KernelRefusal::expected(KernelOperation::Tun, libc::EBUSY));
         assert_eq!(unknown.mend.unwrap(), "see the gateway's log");
     }
 }

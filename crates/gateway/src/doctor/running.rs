@@ -5,52 +5,52 @@ use std::path::Path;
 use config::{ControlPath, OperationConfig, TerminalConfig};
 use slacp::PublicKey;
 
-use super::{Finding, hub};
+use super::{CheckFinding, hub};
 use crate::config::keys::format_public_key;
-use crate::figures::status::{Role, SessionStatus, Status};
-use crate::operate::control::{Answer, Control, Request, default_directories};
+use crate::figures::status::{GatewayStatus, Role, SessionStatus};
+use crate::operate::control::{ControlAnswer, ControlClient, ControlRequest, default_directories};
 use crate::services::rotation::HubKeys;
 
 const CHECK: &str = "running";
 
 /// The gateway that answers on the control socket of a configuration.
-pub(super) enum Running {
+pub(super) enum RunningGateway {
     /// No gateway answers.
-    Nobody,
+    NoGateway,
     /// A gateway with the examined file, or the same identity.
-    Own(Box<Status>),
+    SameFile(Box<GatewayStatus>),
     /// A gateway with another file, whose status does not apply to this one.
-    Other(Box<Status>),
+    OtherFile(Box<GatewayStatus>),
 }
 
-impl Running {
+impl RunningGateway {
     /// Looks for a running gateway of this role. `identity`: the public key in the file.
     pub(super) fn find(
         operation: &OperationConfig,
         role: Role,
         identity: Option<&PublicKey>,
     ) -> Self {
-        let Some(status) = ask(operation, role) else { return Self::Nobody };
+        let Some(status) = ask(operation, role) else { return Self::NoGateway };
         match is_of(&status, operation.file.as_deref(), identity) {
-            true => Self::Own(Box::new(status)),
-            false => Self::Other(Box::new(status)),
+            true => Self::SameFile(Box::new(status)),
+            false => Self::OtherFile(Box::new(status)),
         }
     }
 
     /// Returns the status of the gateway, if it runs with the examined file.
-    pub(super) fn own(&self) -> Option<&Status> {
+    pub(super) fn own(&self) -> Option<&GatewayStatus> {
         match self {
-            Self::Own(status) => Some(status),
-            Self::Nobody | Self::Other(_) => None,
+            Self::SameFile(status) => Some(status),
+            Self::NoGateway | Self::OtherFile(_) => None,
         }
     }
 
     /// Reports the running gateway, with a warning if it runs with another file.
-    pub(super) fn finding(&self) -> Option<Finding> {
+    pub(super) fn finding(&self) -> Option<CheckFinding> {
         match self {
-            Self::Nobody => None,
-            Self::Own(status) => Some(Finding::ok(CHECK, describe(status))),
-            Self::Other(status) => Some(Finding::warn(
+            Self::NoGateway => None,
+            Self::SameFile(status) => Some(CheckFinding::ok(CHECK, describe(status))),
+            Self::OtherFile(status) => Some(CheckFinding::warn(
                 CHECK,
                 format!("{}: not with this file, which is examined by itself", describe(status)),
                 "give the file that it runs with, or restart it with this one",
@@ -59,7 +59,7 @@ impl Running {
     }
 }
 
-fn describe(status: &Status) -> String {
+fn describe(status: &GatewayStatus) -> String {
     let (role, pid) = (status.role.as_str(), status.pid);
     let from = status.file.as_ref().map(|file| format!(", {file}")).unwrap_or_default();
     let with = match status.role {
@@ -71,7 +71,7 @@ fn describe(status: &Status) -> String {
 
 /// Returns whether a gateway runs with this file, by its key or else by its path. A gateway of an earlier
 /// version, which reports neither, is assumed to.
-fn is_of(status: &Status, file: Option<&Path>, identity: Option<&PublicKey>) -> bool {
+fn is_of(status: &GatewayStatus, file: Option<&Path>, identity: Option<&PublicKey>) -> bool {
     match (identity, &status.key) {
         (Some(identity), Some(key)) => *key == format_public_key(identity),
         _ => match (file, &status.file) {
@@ -83,23 +83,23 @@ fn is_of(status: &Status, file: Option<&Path>, identity: Option<&PublicKey>) -> 
     }
 }
 
-fn ask(operation: &OperationConfig, role: Role) -> Option<Status> {
+fn ask(operation: &OperationConfig, role: Role) -> Option<GatewayStatus> {
     let name = format!("{}.sock", role.as_str());
     let paths = match &operation.control {
         ControlPath::At(path) => vec![path.clone()],
         ControlPath::Usual => default_directories().iter().map(|at| at.join(&name)).collect(),
         ControlPath::None => Vec::new(),
     };
-    let mut control = paths.iter().find_map(|path| Control::connect(path).ok())?;
-    match control.ask(&Request::Status { connections: false }).ok()? {
-        Answer::Status(status) => Some(*status),
+    let mut control = paths.iter().find_map(|path| ControlClient::connect(path).ok())?;
+    match control.ask(&ControlRequest::Status { connections: false }).ok()? {
+        ControlAnswer::Status(status) => Some(*status),
         _ => None,
     }
 }
 
 /// Checks that the hubs in a terminal's file answer: by the sessions of the running terminal, otherwise by
 /// probes.
-pub(super) fn hubs(config: &TerminalConfig, running: &Running) -> Vec<Finding> {
+pub(super) fn hubs(config: &TerminalConfig, running: &RunningGateway) -> Vec<CheckFinding> {
     let keys = HubKeys::load(config);
     let hub_keys: Vec<PublicKey> = config.hubs.iter().map(|hub| keys.current(&hub.key)).collect();
     let written: Vec<String> = hub_keys.iter().map(format_public_key).collect();
@@ -107,12 +107,15 @@ pub(super) fn hubs(config: &TerminalConfig, running: &Running) -> Vec<Finding> {
     let mut findings = Vec::new();
     if sessions.iter().any(|session| !written.contains(&session.key)) {
         let what = "the terminal runs with the key of another hub than this file has";
-        findings.push(Finding::warn(CHECK, what, "restart it to use this file"));
+        findings.push(CheckFinding::warn(CHECK, what, "restart it to use this file"));
     }
     for ((hub, key), written) in config.hubs.iter().zip(hub_keys).zip(&written) {
         let answers = sessions.iter().any(|session| session.key == *written && session.reachable);
         findings.push(if answers {
-            Finding::ok("hub", format!("{} answers the running terminal", hub.address.as_str()))
+            CheckFinding::ok(
+                "hub",
+                format!("{} answers the running terminal", hub.address.as_str()),
+            )
         } else {
             hub::check(config, hub, key)
         });
@@ -121,13 +124,15 @@ pub(super) fn hubs(config: &TerminalConfig, running: &Running) -> Vec<Finding> {
 }
 
 /// Warns of sessions whose configured or reported rate exceeds the link.
-pub(super) fn rates(status: &Status) -> Vec<Finding> {
+pub(super) fn rates(status: &GatewayStatus) -> Vec<CheckFinding> {
     let exceeds = |session: &&SessionStatus| {
         session.overload.is_some() || session.rate_state.as_deref() == Some("tripped")
     };
     let mend = "set `rate` to what the link carries, or to \"auto\"";
     let found = status.sessions.iter().filter(exceeds);
-    found.map(|it| Finding::warn("rate", format!("{}: {}", it.peer, it.verdict), mend)).collect()
+    found
+        .map(|it| CheckFinding::warn("rate", format!("{}: {}", it.peer, it.verdict), mend))
+        .collect()
 }
 
 #[cfg(test)]
@@ -139,14 +144,14 @@ mod tests {
     #[test]
     fn a_gateway_is_of_the_file_with_its_key_or_for_want_of_one_with_its_path() {
         let key = |seed| KeyPair::from_private([seed; 32]).public();
-        let with_key = |seed| Status {
+        let with_key = |seed| GatewayStatus {
             key: Some(format_public_key(&key(seed))),
             file: Some("/etc/skyhop/hub.toml".to_owned()),
-            ..Status::default()
+            ..GatewayStatus::default()
         };
         assert!(is_of(&with_key(1), None, Some(&key(1))));
         assert!(!is_of(&with_key(2), Some(Path::new("/etc/skyhop/hub.toml")), Some(&key(1))));
-        assert!(is_of(&Status::default(), None, Some(&key(1))), "an earlier version");
+        assert!(is_of(&GatewayStatus::default(), None, Some(&key(1))), "an earlier version");
 
         let directory = tempfile::tempdir().unwrap();
         let path = |name: &str| {
@@ -155,7 +160,8 @@ mod tests {
             path
         };
         let (this, other) = (path("a.toml"), path("b.toml"));
-        let solo = Status { file: Some(this.display().to_string()), ..Status::default() };
+        let solo =
+            GatewayStatus { file: Some(this.display().to_string()), ..GatewayStatus::default() };
         assert!(is_of(&solo, Some(&directory.path().join("./a.toml")), None));
         assert!(!is_of(&solo, Some(&other), None));
     }

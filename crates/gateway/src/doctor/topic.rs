@@ -23,11 +23,11 @@ const SECTIONS: [(&str, &[&str]); 13] = [
     ("the-lab-does-not-start", &["namespaces"]),
 ];
 /// Section of all other checks.
-const OTHERWISE: &str = "the-gateway-does-not-start";
+const DEFAULT_SECTION: &str = "the-gateway-does-not-start";
 
 /// Returns the page and section of docs/ about a check.
-pub(super) fn of(check: &str) -> String {
-    format!("troubleshooting.md#{}", section_of(check).unwrap_or(OTHERWISE))
+pub(super) fn page_of(check: &str) -> String {
+    format!("troubleshooting.md#{}", section_of(check).unwrap_or(DEFAULT_SECTION))
 }
 
 fn section_of(check: &str) -> Option<&'static str> {
@@ -83,7 +83,7 @@ mod tests {
         };
         let page = "troubleshooting.md";
         let own = anchors(page);
-        for section in SECTIONS.iter().map(|(section, _)| *section).chain([OTHERWISE]) {
+        for section in SECTIONS.iter().map(|(section, _)| *section).chain([DEFAULT_SECTION]) {
             assert!(own.iter().any(|anchor| anchor == section), "{section} is not in {own:?}");
         }
         for link in read(page).split("](").skip(1).filter_map(|rest| rest.split(')').next()) {
@@ -98,7 +98,7 @@ mod tests {
     #[test]
     fn every_section_can_be_read_without_the_documents() {
         let names = topics();
-        for section in SECTIONS.iter().map(|(section, _)| *section).chain([OTHERWISE]) {
+        for section in SECTIONS.iter().map(|(section, _)| *section).chain([DEFAULT_SECTION]) {
             assert!(names.iter().any(|name| name == section), "{section} is not in {names:?}");
         }
         let of_check = explain("clock").unwrap();

@@ -7,7 +7,7 @@ use nix::sched::{CloneFlags, unshare};
 use os::netlink::RouteSocket;
 use os::{namespace, process};
 
-use super::Finding;
+use super::CheckFinding;
 use crate::intercept::Interception;
 use crate::intercept::netfilter::Scope;
 use crate::refusal::{LATER, without_v6};
@@ -17,20 +17,23 @@ const MEND: &str = "the kernel needs nftables with tproxy and socket matching (m
                     and nft_socket; CONFIG_NFT_TPROXY, CONFIG_NFT_SOCKET)";
 
 /// Installs everything that a terminal installs, in an empty namespace.
-pub(super) fn interception() -> Finding {
+pub(super) fn interception() -> CheckFinding {
     // In a child process, so that this one stays in its namespaces.
     match process::in_child(attempt) {
-        Ok(text) if text == "ok" => {
-            Finding::ok(CHECK, "nftables, tproxy, rules and routes work (tried in a namespace)")
-        }
+        Ok(text) if text == "ok" => CheckFinding::ok(
+            CHECK,
+            "nftables, tproxy, rules and routes work (tried in a namespace)",
+        ),
         Ok(text) => match text.split_once(": ") {
-            Some(("namespace", why)) => {
-                Finding::warn(CHECK, format!("unknown: no namespace to try it in: {why}"), MEND)
-            }
-            Some(("refused", why)) => Finding::fail(CHECK, why, MEND),
-            _ => Finding::warn(CHECK, text, LATER),
+            Some(("namespace", why)) => CheckFinding::warn(
+                CHECK,
+                format!("unknown: no namespace to try it in: {why}"),
+                MEND,
+            ),
+            Some(("refused", why)) => CheckFinding::fail(CHECK, why, MEND),
+            _ => CheckFinding::warn(CHECK, text, LATER),
         },
-        Err(_) => Finding::warn(CHECK, "unknown: it could not be tried", MEND),
+        Err(_) => CheckFinding::warn(CHECK, "unknown: it could not be tried", MEND),
     }
 }
 
@@ -45,7 +48,7 @@ fn attempt() -> String {
                 InterceptConfig { interfaces: vec!["lo".to_owned()], ..InterceptConfig::nowhere() };
             let interception = Interception::install(&config, &[], None);
             let mut interception = interception.map_err(|error| error.to_string())?;
-            interception.take_over(&Scope::Everything).map_err(|error| error.to_string())?;
+            interception.apply_scope(&Scope::Everything).map_err(|error| error.to_string())?;
             Ok(interception.without_v6().map_or_else(|| "ok".to_owned(), without_v6))
         })
     });

@@ -9,7 +9,7 @@ use os::netlink::RouteSocket;
 
 /// Properties of an interface that distinguish a LAN from an uplink.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-struct Device {
+struct CandidateDevice {
     name: String,
     is_loopback: bool,
     is_point_to_point: bool,
@@ -22,12 +22,12 @@ struct Device {
 pub fn clients_interface() -> Option<String> {
     let uplinks = RouteSocket::open().and_then(|mut kernel| kernel.routes()).unwrap_or_default();
     let uplinks: Vec<u32> = uplinks.iter().filter_map(default_route_device).collect();
-    let mut devices: Vec<Device> = Vec::new();
+    let mut devices: Vec<CandidateDevice> = Vec::new();
     for entry in getifaddrs().into_iter().flatten() {
         let name = entry.interface_name;
         let at = devices.iter().position(|device| device.name == name).unwrap_or_else(|| {
             let index = if_nametoindex(name.as_str()).unwrap_or(0);
-            devices.push(Device {
+            devices.push(CandidateDevice {
                 is_loopback: entry.flags.contains(InterfaceFlags::IFF_LOOPBACK),
                 is_point_to_point: entry.flags.contains(InterfaceFlags::IFF_POINTOPOINT),
                 is_uplink: uplinks.contains(&index),
@@ -43,10 +43,10 @@ pub fn clients_interface() -> Option<String> {
 }
 
 /// Chooses the first candidate by name among those with a private address, or else among all.
-fn proposal(mut devices: Vec<Device>) -> Option<String> {
+fn proposal(mut devices: Vec<CandidateDevice>) -> Option<String> {
     devices.retain(|it| !it.is_loopback && !it.is_point_to_point && !it.is_uplink);
     devices.sort_by(|one, other| {
-        let rank = |device: &Device| (!device.has_private_address, device.name.clone());
+        let rank = |device: &CandidateDevice| (!device.has_private_address, device.name.clone());
         rank(one).cmp(&rank(other))
     });
     devices.into_iter().next().map(|device| device.name)
@@ -74,11 +74,13 @@ mod tests {
 
     #[test]
     fn an_uplink_is_never_proposed_and_a_private_network_is_preferred() {
-        let device = |name: &str| Device { name: name.to_owned(), ..Device::default() };
-        let loopback = Device { is_loopback: true, ..device("lo") };
-        let uplink = Device { is_uplink: true, has_private_address: true, ..device("eth0") };
-        let tunnel = Device { is_point_to_point: true, ..device("ppp0") };
-        let lan = Device { has_private_address: true, ..device("wlan0") };
+        let device =
+            |name: &str| CandidateDevice { name: name.to_owned(), ..CandidateDevice::default() };
+        let loopback = CandidateDevice { is_loopback: true, ..device("lo") };
+        let uplink =
+            CandidateDevice { is_uplink: true, has_private_address: true, ..device("eth0") };
+        let tunnel = CandidateDevice { is_point_to_point: true, ..device("ppp0") };
+        let lan = CandidateDevice { has_private_address: true, ..device("wlan0") };
         let all = vec![loopback.clone(), uplink.clone(), tunnel, device("eth1"), lan];
         assert_eq!(proposal(all).as_deref(), Some("wlan0"));
         let few = vec![loopback.clone(), uplink.clone(), device("eth2"), device("eth1")];
@@ -90,7 +92,7 @@ mod tests {
     fn the_device_of_the_default_route_is_an_uplink() {
         in_namespace(|| {
             let netns = std::fs::File::open("/proc/thread-self/ns/net").unwrap();
-            let end = |name| os::netlink::End { netns: netns.as_fd(), name, station: None };
+            let end = |name| os::netlink::VethEnd { netns: netns.as_fd(), name, station: None };
             let mut kernel = RouteSocket::open().unwrap();
             kernel.add_veth([&end("eth0"), &end("eth1")]).unwrap();
             for (name, last) in [("eth0", 1), ("eth1", 2)] {

@@ -7,20 +7,20 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-use pep::admission::{ConnectionShares, IdleConnection, give_way};
-use pep::bottleneck::{DirectionMeter, End};
-use pep::relay::Side;
-use slacp::{Destination, Open, ResetReason, SessionId, StreamId, client_network};
+use pep::admission::{ConnectionShares, IdleConnection, choose_evicted};
+use pep::bottleneck::{DirectionEnd, DirectionMeter};
+use pep::relay::LegSide;
+use slacp::{Destination, ResetReason, SessionId, StreamId, StreamOpening, client_network};
 use tokio::sync::Notify;
 use units::Instant;
 
-use crate::figures::counters::Counters;
+use crate::figures::counters::GatewayCounters;
 use crate::socket_options;
 
 /// All live connections of a gateway.
 #[derive(Debug)]
 pub(crate) struct Register {
-    entries: Mutex<Entries>,
+    entries: Mutex<RegisterEntries>,
     /// Maximum number of connections, which clients share.
     most: AtomicU64,
 }
@@ -33,15 +33,15 @@ impl Default for Register {
 }
 
 #[derive(Debug, Default)]
-struct Entries {
+struct RegisterEntries {
     next: u64,
-    live: BTreeMap<u64, Arc<Entry>>,
+    live: BTreeMap<u64, Arc<LiveConnection>>,
     shares: ConnectionShares,
 }
 
 /// The side that opened a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Origin {
+pub(crate) enum ConnectionOrigin {
     /// A client on this side.
     Here,
     /// The peer; the TCP connection here then leads to the server.
@@ -53,16 +53,16 @@ pub(crate) enum Origin {
 
 /// A connection's entry in the register.
 #[derive(Debug)]
-pub(crate) struct Entry {
+pub(crate) struct LiveConnection {
     pub(crate) id: u64,
     /// `None` for a direct connection, whose fields for the hop describe the connection to the server.
     pub(crate) session: Option<SessionId>,
-    pub(crate) open: Open<Destination>,
-    pub(crate) origin: Origin,
+    pub(crate) open: StreamOpening<Destination>,
+    pub(crate) origin: ConnectionOrigin,
     pub(crate) since: Instant,
     state: Mutex<LiveState>,
     /// Notified when the connection has to give way to others.
-    gives_way: Notify,
+    evicted: Notify,
 }
 
 /// The fields of an entry that change.
@@ -79,7 +79,7 @@ pub(crate) struct LiveState {
     pub(crate) from_hop: DirectionMeter,
 }
 
-impl Entry {
+impl LiveConnection {
     /// The unit of fair sharing: the client's IPv4 address or IPv6 /64.
     fn client(&self) -> IpAddr {
         client_network(self.open.source.ip())
@@ -90,28 +90,28 @@ impl Entry {
     }
 
     /// Records the stream and the TCP socket of the connection.
-    pub(crate) fn carries(&self, stream: StreamId, socket: RawFd) {
+    pub(crate) fn attach_stream(&self, stream: StreamId, socket: RawFd) {
         let mut state = self.lock();
         (state.stream, state.socket) = (Some(stream), Some(socket));
     }
 
     /// Records the TCP connections of client and server of a direct connection.
-    pub(crate) fn joins(&self, ends: [Option<Joined>; 2]) {
+    pub(crate) fn attach_ends(&self, ends: [Option<DirectLeg>; 2]) {
         let mut state = self.lock();
         // A connection of skyhop's own stack is always the one towards the WAN, so the other is here.
-        let near = usize::from(matches!(ends[0], Some(Joined::Flow(_))));
+        let near = usize::from(matches!(ends[0], Some(DirectLeg::Flow(_))));
         for (index, end) in ends.into_iter().enumerate() {
             match end {
-                Some(Joined::Flow(flow)) => state.far_flow = Some(flow),
-                Some(Joined::Socket(socket)) if index == near => state.socket = Some(socket),
-                Some(Joined::Socket(socket)) => state.far_socket = Some(socket),
+                Some(DirectLeg::Flow(flow)) => state.far_flow = Some(flow),
+                Some(DirectLeg::Socket(socket)) if index == near => state.socket = Some(socket),
+                Some(DirectLeg::Socket(socket)) => state.far_socket = Some(socket),
                 None => {}
             }
         }
     }
 
     /// Removes the TCP connections. Call before closing the sockets, whose descriptors may be reused.
-    pub(crate) fn socket_ends(&self) {
+    pub(crate) fn detach_sockets(&self) {
         let mut state = self.lock();
         (state.socket, state.far_socket, state.far_flow) = (None, None, None);
     }
@@ -127,7 +127,7 @@ pub(crate) trait FlowFigures: std::fmt::Debug + Send + Sync {
 }
 
 /// One of the two TCP connections of a direct connection.
-pub(crate) enum Joined {
+pub(crate) enum DirectLeg {
     /// A socket of the kernel.
     Socket(RawFd),
     /// A connection of skyhop's own stack.
@@ -155,36 +155,39 @@ impl LiveState {
 
 /// Keeps an entry in the register while the connection lives.
 pub(crate) struct Registered<'a> {
-    counters: &'a Counters,
-    entry: Arc<Entry>,
+    counters: &'a GatewayCounters,
+    entry: Arc<LiveConnection>,
 }
 
 impl<'a> Registered<'a> {
     /// Registers a connection until dropped.
     pub(crate) fn new(
         now: Instant,
-        counters: &'a Counters,
+        counters: &'a GatewayCounters,
         session: SessionId,
-        open: impl Into<Open<Destination>>,
-        origin: Origin,
+        open: impl Into<StreamOpening<Destination>>,
+        origin: ConnectionOrigin,
     ) -> Self {
         Self { counters, entry: counters.live.enter(now, Some(session), open.into(), origin) }
     }
 
     /// Registers a direct connection.
-    pub(crate) fn straight(
+    pub(crate) fn direct(
         now: Instant,
-        counters: &'a Counters,
-        open: impl Into<Open<Destination>>,
+        counters: &'a GatewayCounters,
+        open: impl Into<StreamOpening<Destination>>,
     ) -> Self {
-        Self { counters, entry: counters.live.enter(now, None, open.into(), Origin::Here) }
+        Self {
+            counters,
+            entry: counters.live.enter(now, None, open.into(), ConnectionOrigin::Here),
+        }
     }
 
     /// Runs the connection's work until it is done, or dropped because the connection gives way.
-    pub(crate) async fn unless_it_gives_way(&self, work: impl Future<Output = ()>) {
+    pub(crate) async fn run_until_evicted(&self, work: impl Future<Output = ()>) {
         tokio::select! {
             () = work => {}
-            () = self.gives_way.notified() => {
+            () = self.evicted.notified() => {
                 self.counters.reset.increment();
                 tracing::debug!(
                     destination = %self.open.destination, source = %self.open.source,
@@ -200,11 +203,12 @@ impl<'a> Registered<'a> {
     }
 
     /// Counts bytes moved from the leg `from` to the other.
-    pub(crate) fn moved(&self, now: Instant, from: Side, bytes: usize) {
-        let Counters { bytes_to_hop, bytes_from_hop, bytes_up, bytes_down, .. } = self.counters;
+    pub(crate) fn moved(&self, now: Instant, from: LegSide, bytes: usize) {
+        let GatewayCounters { bytes_to_hop, bytes_from_hop, bytes_up, bytes_down, .. } =
+            self.counters;
         let (counter, leaves) = match (self.session, from) {
-            (None, Side::Client) => (bytes_up, true),
-            (None, Side::Server) => (bytes_down, false),
+            (None, LegSide::Client) => (bytes_up, true),
+            (None, LegSide::Server) => (bytes_down, false),
             (Some(_), _) if from == self.here() => (bytes_to_hop, true),
             (Some(_), _) => (bytes_from_hop, false),
         };
@@ -213,17 +217,17 @@ impl<'a> Registered<'a> {
     }
 
     /// Records that the direction from the leg `from` waits for the leg `on`.
-    pub(crate) fn blocked(&self, now: Instant, from: Side, on: Side) {
+    pub(crate) fn blocked(&self, now: Instant, from: LegSide, on: LegSide) {
         let here = self.here();
-        let waits_for = if on == here { End::Socket } else { End::Stream };
+        let waits_for = if on == here { DirectionEnd::Socket } else { DirectionEnd::Stream };
         self.direction(&mut self.lock(), from == here).wait(now, waits_for);
     }
 
     /// The side of the TCP connection here. A direct connection counts as the client's.
-    fn here(&self) -> Side {
+    fn here(&self) -> LegSide {
         match self.origin {
-            Origin::Here => Side::Client,
-            Origin::Peer { .. } => Side::Server,
+            ConnectionOrigin::Here => LegSide::Client,
+            ConnectionOrigin::Peer { .. } => LegSide::Server,
         }
     }
 
@@ -235,30 +239,30 @@ impl<'a> Registered<'a> {
 
 /// Counts a client's new connection until its task has entered it in the register, since many may arrive
 /// before the first of these tasks runs.
-pub(crate) struct Arriving {
-    counters: Arc<Counters>,
+pub(crate) struct ArrivingConnection {
+    counters: Arc<GatewayCounters>,
     client: IpAddr,
 }
 
-impl Arriving {
+impl ArrivingConnection {
     /// Counts a connection of the client at this address until dropped.
-    pub(crate) fn new(counters: Arc<Counters>, client: IpAddr) -> Self {
+    pub(crate) fn new(counters: Arc<GatewayCounters>, client: IpAddr) -> Self {
         let client = client_network(client);
         counters.live.lock().shares.enter(client);
         Self { counters, client }
     }
 }
 
-impl Drop for Arriving {
+impl Drop for ArrivingConnection {
     fn drop(&mut self) {
         self.counters.live.lock().shares.leave(self.client);
     }
 }
 
 impl std::ops::Deref for Registered<'_> {
-    type Target = Entry;
+    type Target = LiveConnection;
 
-    fn deref(&self) -> &Entry {
+    fn deref(&self) -> &LiveConnection {
         &self.entry
     }
 }
@@ -273,7 +277,7 @@ impl Drop for Registered<'_> {
 }
 
 impl Register {
-    fn lock(&self) -> MutexGuard<'_, Entries> {
+    fn lock(&self) -> MutexGuard<'_, RegisterEntries> {
         self.entries.lock().expect("no thread panics while it holds the register")
     }
 
@@ -281,9 +285,9 @@ impl Register {
         &self,
         now: Instant,
         session: Option<SessionId>,
-        open: Open<Destination>,
-        origin: Origin,
-    ) -> Arc<Entry> {
+        open: StreamOpening<Destination>,
+        origin: ConnectionOrigin,
+    ) -> Arc<LiveConnection> {
         let mut entries = self.lock();
         let id = entries.next;
         entries.next += 1;
@@ -292,19 +296,27 @@ impl Register {
             socket: None,
             far_socket: None,
             far_flow: None,
-            to_hop: DirectionMeter::new(now, End::Socket),
-            from_hop: DirectionMeter::new(now, End::Stream),
+            to_hop: DirectionMeter::new(now, DirectionEnd::Socket),
+            from_hop: DirectionMeter::new(now, DirectionEnd::Stream),
         };
         let state = Mutex::new(state);
         let gives_way = Notify::new();
-        let entry = Arc::new(Entry { id, session, open, origin, since: now, state, gives_way });
+        let entry = Arc::new(LiveConnection {
+            id,
+            session,
+            open,
+            origin,
+            since: now,
+            state,
+            evicted: gives_way,
+        });
         entries.live.insert(id, entry.clone());
         entries.shares.enter(entry.client());
         entry
     }
 
     /// Sets the maximum number of connections, which clients share.
-    pub(crate) fn set_most(&self, most: u64) {
+    pub(crate) fn set_limit(&self, most: u64) {
         self.most.store(most, Ordering::Relaxed);
     }
 
@@ -312,7 +324,7 @@ impl Register {
     /// idle connection gives way.
     pub(crate) fn admits(&self, now: Instant, client: IpAddr) -> bool {
         let (client, most) = (client_network(client), self.most.load(Ordering::Relaxed));
-        self.lock().shares.admits(client, most) || self.give_way(now, Some(client), 1) > 0
+        self.lock().shares.admits(client, most) || self.evict_idle(now, Some(client), 1) > 0
     }
 
     /// Returns whether a client at this address holds most of the connections while other clients have some.
@@ -322,20 +334,21 @@ impl Register {
 
     /// Closes up to `count` connections that have been idle for long, of one client or of all, to make room
     /// for others. Returns their number.
-    pub(crate) fn give_way(&self, now: Instant, of: Option<IpAddr>, count: usize) -> usize {
+    pub(crate) fn evict_idle(&self, now: Instant, of: Option<IpAddr>, count: usize) -> usize {
         let entries = self.lock();
-        let of_client = |entry: &&Arc<Entry>| of.is_none_or(|client| entry.client() == client);
+        let of_client =
+            |entry: &&Arc<LiveConnection>| of.is_none_or(|client| entry.client() == client);
         let idle = entries.live.values().filter(of_client).filter_map(|entry| {
             let state = entry.lock();
             // Without a socket, a connection is being established or is carried elsewhere.
             let since = state.socket.map(|_| state.last_moved())?;
             Some(IdleConnection { id: entry.id, client: entry.client(), since })
         });
-        let chosen = give_way(now, idle, count);
+        let chosen = choose_evicted(now, idle, count);
         for entry in chosen.iter().filter_map(|id| entries.live.get(id)) {
             // Marked as active, so that it is not chosen again before its task runs.
             entry.lock().to_hop.moved(now, 0);
-            entry.gives_way.notify_one();
+            entry.evicted.notify_one();
         }
         chosen.len()
     }
@@ -346,7 +359,7 @@ impl Register {
     }
 
     /// Returns all live connections, the oldest first.
-    pub(crate) fn all(&self) -> Vec<Arc<Entry>> {
+    pub(crate) fn all(&self) -> Vec<Arc<LiveConnection>> {
         self.lock().live.values().cloned().collect()
     }
 }
@@ -359,33 +372,33 @@ mod tests {
     use crate::figures::counters::Counter;
     use crate::testkit::Hops;
 
-    fn open() -> Open {
+    fn open() -> StreamOpening {
         let address = std::net::SocketAddr::from(([192, 0, 2, 1], 80));
-        Open { destination: address, source: address, dscp: None }
+        StreamOpening { destination: address, source: address, dscp: None }
     }
 
-    fn open_of(client: [u8; 4]) -> Open {
-        Open { source: (client, 4000).into(), ..open() }
+    fn open_of(client: [u8; 4]) -> StreamOpening {
+        StreamOpening { source: (client, 4000).into(), ..open() }
     }
 
     #[test]
     fn a_client_with_its_share_of_the_connections_displaces_its_own_idle_ones_only() {
-        let counters = Counters::default();
-        counters.live.set_most(16);
+        let counters = GatewayCounters::default();
+        counters.live.set_limit(16);
         let at = |s| Instant::ZERO + Duration::from_secs(s);
         let [greedy, other] = [[10, 0, 0, 1], [10, 0, 0, 2]];
         let mut held = Vec::new();
         while counters.live.admits(at(0), greedy.into()) {
-            let entry = Registered::straight(at(0), &counters, open_of(greedy));
-            entry.joins([5, 6].map(|socket| Some(Joined::Socket(socket))));
+            let entry = Registered::direct(at(0), &counters, open_of(greedy));
+            entry.attach_ends([5, 6].map(|socket| Some(DirectLeg::Socket(socket))));
             held.push(entry);
         }
         assert_eq!(held.len(), 14);
         assert!(counters.live.admits(at(0), other.into()));
-        held[0].moved(at(30), Side::Client, 1);
+        held[0].moved(at(30), LegSide::Client, 1);
         assert!(counters.live.admits(at(61), greedy.into()), "one gives way");
         let done = |entry: &Registered<'_>| {
-            let mut work = Box::pin(entry.unless_it_gives_way(std::future::pending()));
+            let mut work = Box::pin(entry.run_until_evicted(std::future::pending()));
             let mut context = std::task::Context::from_waker(std::task::Waker::noop());
             work.as_mut().poll(&mut context).is_ready()
         };
@@ -396,11 +409,11 @@ mod tests {
 
     #[test]
     fn a_connection_is_registered_while_it_lives_under_a_number_of_its_own() {
-        let counters = Counters::default();
+        let counters = GatewayCounters::default();
         let [first, second] =
-            [(); 2].map(|()| Registered::straight(Instant::ZERO, &counters, open()));
+            [(); 2].map(|()| Registered::direct(Instant::ZERO, &counters, open()));
         drop(first);
-        let third = Registered::straight(Instant::ZERO, &counters, open());
+        let third = Registered::direct(Instant::ZERO, &counters, open());
         let ids: Vec<u64> = counters.live.all().iter().map(|entry| entry.id).collect();
         assert_eq!((ids, counters.live.count()), (vec![second.id, third.id], 2));
         assert_eq!(third.id, 2, "the number of the first is not used again");
@@ -413,10 +426,11 @@ mod tests {
     #[test]
     fn bytes_count_towards_the_hop_or_from_it_whoever_opened_the_connection() {
         let [session, _] = Hops::new().sessions;
-        for (origin, outward) in
-            [(Origin::Here, Side::Client), (Origin::Peer { verified: true }, Side::Server)]
-        {
-            let counters = Counters::default();
+        for (origin, outward) in [
+            (ConnectionOrigin::Here, LegSide::Client),
+            (ConnectionOrigin::Peer { verified: true }, LegSide::Server),
+        ] {
+            let counters = GatewayCounters::default();
             let entry = Registered::new(Instant::ZERO, &counters, session, open(), origin);
             entry.moved(Instant::ZERO, outward, 30);
             entry.moved(Instant::ZERO, outward.other(), 7);
@@ -432,10 +446,11 @@ mod tests {
     fn each_direction_waits_for_the_end_that_holds_it_up() {
         let [session, _] = Hops::new().sessions;
         let at = |s| Instant::ZERO + Duration::from_secs(s);
-        for (origin, here) in
-            [(Origin::Here, Side::Client), (Origin::Peer { verified: false }, Side::Server)]
-        {
-            let counters = Counters::default();
+        for (origin, here) in [
+            (ConnectionOrigin::Here, LegSide::Client),
+            (ConnectionOrigin::Peer { verified: false }, LegSide::Server),
+        ] {
+            let counters = GatewayCounters::default();
             let entry = Registered::new(at(0), &counters, session, open(), origin);
             // A host that reads slowly and sends fast: each direction waits for the far side of it.
             for (from, on) in [(here, here.other()), (here.other(), here)] {
@@ -443,30 +458,30 @@ mod tests {
                 entry.moved(at(10), from, 1);
             }
             let state = entry.lock().clone();
-            assert_eq!(state.to_hop.bottleneck(at(11)), Some(End::Stream), "{origin:?}");
-            assert_eq!(state.from_hop.bottleneck(at(11)), Some(End::Socket), "{origin:?}");
+            assert_eq!(state.to_hop.bottleneck(at(11)), Some(DirectionEnd::Stream), "{origin:?}");
+            assert_eq!(state.from_hop.bottleneck(at(11)), Some(DirectionEnd::Socket), "{origin:?}");
         }
     }
 
     #[test]
     fn sockets_are_forgotten_before_they_close() {
-        let counters = Counters::default();
-        let entry = Registered::straight(Instant::ZERO, &counters, open());
-        entry.joins([5, 6].map(|socket| Some(Joined::Socket(socket))));
+        let counters = GatewayCounters::default();
+        let entry = Registered::direct(Instant::ZERO, &counters, open());
+        entry.attach_ends([5, 6].map(|socket| Some(DirectLeg::Socket(socket))));
         let sockets = || {
             let state = entry.lock();
             [state.socket, state.far_socket]
         };
         assert_eq!(sockets(), [Some(5), Some(6)]);
-        entry.socket_ends();
+        entry.detach_sockets();
         assert_eq!(sockets(), [None, None]);
     }
 
     #[test]
     fn more_is_counted_than_fits_in_32_bits() {
-        let counters = Counters::default();
-        let entry = Registered::straight(Instant::ZERO, &counters, open());
-        for side in Side::BOTH {
+        let counters = GatewayCounters::default();
+        let entry = Registered::direct(Instant::ZERO, &counters, open());
+        for side in LegSide::BOTH {
             (0..3).for_each(|_| entry.moved(Instant::ZERO, side, u32::MAX as usize));
         }
         let most = 3 * u64::from(u32::MAX);

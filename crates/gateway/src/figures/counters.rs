@@ -11,7 +11,7 @@ use units::Instant;
 
 use crate::figures::connections::Register;
 use crate::figures::refused_connections::Refusals;
-use crate::socket_options::Keepalive;
+use crate::socket_options::KeepaliveSetting;
 
 /// A monotonic counter.
 #[derive(Debug, Default)]
@@ -72,9 +72,9 @@ impl Drop for GaugeShare<'_> {
 
 /// All counters of a gateway, and other state that its connections share.
 #[derive(Debug, Default)]
-pub(crate) struct Counters {
+pub(crate) struct GatewayCounters {
     /// Keep-alive settings of every connection.
-    pub(crate) keepalive: Keepalive,
+    pub(crate) keepalive: KeepaliveSetting,
     /// Destinations that pass unaccelerated for a while.
     pub(crate) refusals: Refusals,
     /// Connections carried, opened by either side.
@@ -123,9 +123,9 @@ pub(crate) struct Counters {
     /// Times that no connection could be accepted for lack of descriptors or memory.
     pub(crate) exhausted: Counter,
     /// DNS queries of terminals.
-    pub(crate) questions: Counter,
+    pub(crate) dns_queries: Counter,
     /// DNS queries without an answer.
-    pub(crate) questions_failed: Counter,
+    pub(crate) dns_failures: Counter,
     /// Connections for which the peer had no room, except those of a client that holds most of them.
     pub(crate) peer_full: Counter,
     /// Reasons for resets and failures.
@@ -138,7 +138,7 @@ pub(crate) struct Counters {
 #[derive(Debug, Default)]
 pub(crate) struct Reasons(Mutex<BTreeMap<ResetReason, u64>>);
 
-impl Counters {
+impl GatewayCounters {
     /// Counts the reason why a client's connection was not carried. If the peer or the session has no room,
     /// a client that holds most of the connections passes unaccelerated for a while; otherwise the lack of
     /// room concerns all clients and is counted in `peer_full`.
@@ -186,9 +186,9 @@ fn name(reason: ResetReason) -> &'static str {
     }
 }
 
-impl Counters {
+impl GatewayCounters {
     /// Formats the counters that apply to a gateway without a hop.
-    pub(crate) fn straight_only(&self) -> impl fmt::Display {
+    pub(crate) fn summary_without_hop(&self) -> impl fmt::Display {
         format!(
             "connections {} (closed {}, reset {}, failed {}), bytes up {}, down {}, exhausted {}",
             self.connections,
@@ -202,7 +202,7 @@ impl Counters {
     }
 }
 
-impl fmt::Display for Counters {
+impl fmt::Display for GatewayCounters {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
@@ -251,7 +251,7 @@ mod tests {
 
     #[test]
     fn counts_of_several_threads_add_up() {
-        let counters = Counters::default();
+        let counters = GatewayCounters::default();
         thread::scope(|scope| {
             for _ in 0..4 {
                 scope.spawn(|| {
@@ -292,7 +292,7 @@ mod tests {
 
     #[test]
     fn a_summary_has_every_counter_of_its_gateway() {
-        let counters = Counters::default();
+        let counters = GatewayCounters::default();
         let each = [
             &counters.connections,
             &counters.closed,
@@ -321,7 +321,7 @@ mod tests {
             text.split(|c: char| !c.is_ascii_digit()).filter_map(|n| n.parse().ok()).collect()
         };
         assert_eq!(numbers(&counters.to_string()), (101..120).collect::<Vec<_>>());
-        let alone = numbers(&counters.straight_only().to_string());
+        let alone = numbers(&counters.summary_without_hop().to_string());
         assert_eq!(alone, [101, 102, 103, 104, 108, 109, 119]);
     }
 }

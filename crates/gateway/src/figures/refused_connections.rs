@@ -14,7 +14,7 @@ use crate::clock;
 
 /// Destinations and clients that pass unaccelerated, whatever the policies say.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(crate) struct Passing {
+pub(crate) struct PassExemptions {
     pub(crate) destinations: Vec<SocketAddr>,
     pub(crate) clients: Vec<IpAddr>,
 }
@@ -22,17 +22,17 @@ pub(crate) struct Passing {
 /// The refusals seen by a gateway. Connections report them; the intake lets their destinations pass.
 #[derive(Debug, Default)]
 pub(crate) struct Refusals {
-    shared: Mutex<Shared>,
+    shared: Mutex<RefusalState>,
     /// Notified of each new refusal.
     changed: Notify,
 }
 
 #[derive(Debug, Default)]
-struct Shared {
+struct RefusalState {
     destinations: RefusedDestinations,
     clients: PassingClients,
     /// The exemptions last taken by the intake.
-    passing: Passing,
+    passing: PassExemptions,
     /// Dropped when the rules have been updated, which wakes the reporting connections.
     waiting: Vec<oneshot::Sender<()>>,
 }
@@ -81,7 +81,7 @@ impl Refusals {
     }
 
     /// Returns the destinations and clients to let pass, if they have changed.
-    pub(crate) fn take_change(&self, now: Instant) -> Option<Passing> {
+    pub(crate) fn take_change(&self, now: Instant) -> Option<PassExemptions> {
         let mut shared = self.lock();
         let (destinations, clients) =
             (shared.destinations.take_change(now), shared.clients.take_change(now));
@@ -96,11 +96,11 @@ impl Refusals {
     }
 
     /// Notes that the rules contain the change taken last, and wakes the connections that wait for it.
-    pub(crate) fn set(&self) {
+    pub(crate) fn mark_applied(&self) {
         self.lock().waiting.clear();
     }
 
-    fn lock(&self) -> MutexGuard<'_, Shared> {
+    fn lock(&self) -> MutexGuard<'_, RefusalState> {
         self.shared.lock().expect("no thread panics while it holds it")
     }
 }
@@ -116,9 +116,9 @@ mod tests {
     }
 
     /// That these destinations pass.
-    fn passing(ports: &[u16]) -> Option<Passing> {
+    fn passing(ports: &[u16]) -> Option<PassExemptions> {
         let destinations = ports.iter().map(|number| port(*number)).collect();
-        Some(Passing { destinations, clients: Vec::new() })
+        Some(PassExemptions { destinations, clients: Vec::new() })
     }
 
     #[tokio::test]
@@ -127,14 +127,14 @@ mod tests {
         refusals.pass_client(NOW, "2001:db8::1".parse().unwrap());
         refusals.changed().await;
         let clients: Vec<IpAddr> = vec!["2001:db8::".parse().unwrap()];
-        let alone = Passing { destinations: Vec::new(), clients: clients.clone() };
+        let alone = PassExemptions { destinations: Vec::new(), clients: clients.clone() };
         assert_eq!(refusals.take_change(NOW), Some(alone));
         refusals.enable();
         let take = async {
             refusals.changed().await;
-            let both = Passing { destinations: vec![port(1)], clients };
+            let both = PassExemptions { destinations: vec![port(1)], clients };
             assert_eq!(refusals.take_change(NOW), Some(both));
-            refusals.set();
+            refusals.mark_applied();
         };
         tokio::join!(refusals.report(NOW, port(1), ResetReason::Refused), take);
     }
@@ -147,7 +147,7 @@ mod tests {
         let make = async {
             refusals.changed().await;
             assert_eq!(refusals.take_change(NOW), passing(&[1, 2]));
-            refusals.set();
+            refusals.mark_applied();
         };
         tokio::join!(report(1), report(2), report(1), make);
         // It passes already: there is nothing to wait for.
@@ -162,7 +162,7 @@ mod tests {
         let make = async {
             refusals.changed().await;
             refusals.take_change(NOW).unwrap();
-            refusals.set();
+            refusals.mark_applied();
         };
         tokio::join!(refusals.report(NOW, port(1), ResetReason::Refused), make);
         let later = NOW + std::time::Duration::from_secs(5);
@@ -181,7 +181,7 @@ mod tests {
         let make = async {
             refusals.changed().await;
             assert_eq!(refusals.take_change(NOW), passing(&[2]));
-            refusals.set();
+            refusals.mark_applied();
         };
         tokio::join!(refusals.report(NOW, port(2), ResetReason::Refused), make);
     }

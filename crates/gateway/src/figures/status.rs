@@ -17,9 +17,9 @@ use std::time::Duration;
 pub use crate::role::Role;
 
 pub use accounts::accounts_text;
-pub use connection::{ConnectionStatus, Limit};
-pub use pep::admission::Bypass;
+pub use connection::{ConnectionBottleneck, ConnectionStatus};
 use pep::admission::BypassHistory;
+pub use pep::admission::BypassReason;
 use serde::Deserialize;
 use serde::Serialize;
 pub use services::{
@@ -43,7 +43,7 @@ pub struct LogLoss {
 /// all figures are of the same moment.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
-pub struct Status {
+pub struct GatewayStatus {
     /// Version of the program.
     pub version: String,
     /// Role of the gateway.
@@ -177,7 +177,7 @@ pub struct InterceptionStatus {
     /// True while new connections are intercepted.
     pub on: bool,
     /// Reason why they are not; `None` while on.
-    pub why: Option<Bypass>,
+    pub why: Option<BypassReason>,
     /// Time since the last change.
     pub since_s: f64,
     /// Total time and number of bypasses, by reason.
@@ -203,7 +203,7 @@ pub struct UnansweredStatus {
 #[non_exhaustive]
 pub struct BypassStatus {
     /// Reason of the bypasses.
-    pub why: Bypass,
+    pub why: BypassReason,
     /// Total duration of the bypasses.
     pub total_s: f64,
     /// Number of bypasses.
@@ -212,7 +212,7 @@ pub struct BypassStatus {
 
 impl From<BypassHistory> for InterceptionStatus {
     fn from(history: BypassHistory) -> Self {
-        let row = |(why, (total, times)): (Bypass, (Duration, u64))| BypassStatus {
+        let row = |(why, (total, times)): (BypassReason, (Duration, u64))| BypassStatus {
             why,
             total_s: total.as_secs_f64(),
             times,
@@ -385,13 +385,16 @@ mod tests {
     fn the_history_of_bypasses_becomes_rows() {
         let second = Duration::from_millis(1500);
         let history = BypassHistory {
-            why: Some(Bypass::Memory),
+            why: Some(BypassReason::Memory),
             since: second,
-            bypasses: [(Bypass::Memory, (2 * second, 4))].into(),
+            bypasses: [(BypassReason::Memory, (2 * second, 4))].into(),
         };
         let status = InterceptionStatus::from(history);
-        assert_eq!((status.on, status.why, status.since_s), (false, Some(Bypass::Memory), 1.5));
-        let row = BypassStatus { why: Bypass::Memory, total_s: 3.0, times: 4 };
+        assert_eq!(
+            (status.on, status.why, status.since_s),
+            (false, Some(BypassReason::Memory), 1.5)
+        );
+        let row = BypassStatus { why: BypassReason::Memory, total_s: 3.0, times: 4 };
         assert_eq!(status.bypassed, [row]);
     }
 
@@ -432,12 +435,12 @@ mod tests {
             assert_eq!(serde_json::to_value(role).unwrap(), role.as_str());
         }
         let all = [
-            Limit::Idle,
-            Limit::Client,
-            Limit::Hop,
-            Limit::Server,
-            Limit::HopOrClient,
-            Limit::HopOrServer,
+            ConnectionBottleneck::Idle,
+            ConnectionBottleneck::Client,
+            ConnectionBottleneck::Hop,
+            ConnectionBottleneck::Server,
+            ConnectionBottleneck::HopOrClient,
+            ConnectionBottleneck::HopOrServer,
         ];
         for limit in all {
             assert_eq!(serde_json::to_value(limit).unwrap(), limit.as_str().replace(' ', "-"));
@@ -447,7 +450,7 @@ mod tests {
     /// `skyhop status` of a newer version talks to an older gateway, which has fewer keys.
     #[test]
     fn a_status_without_the_keys_that_were_added_later_is_read() {
-        let mut whole = Status { version: "0.1".to_owned(), ..Status::default() };
+        let mut whole = GatewayStatus { version: "0.1".to_owned(), ..GatewayStatus::default() };
         whole.sessions.push(SessionStatus { peer: "ship".to_owned(), ..SessionStatus::default() });
         whole.connections = Some(vec![ConnectionStatus { id: 7, ..ConnectionStatus::default() }]);
         let mut old = serde_json::to_value(&whole).unwrap();
@@ -463,6 +466,6 @@ mod tests {
             &["classes", "channels", "told_by_modem", "weight", "outages"],
         );
         remove(&mut old["connections"][0], &["client_claimed"]);
-        assert_eq!(serde_json::from_value::<Status>(old).unwrap(), whole);
+        assert_eq!(serde_json::from_value::<GatewayStatus>(old).unwrap(), whole);
     }
 }

@@ -29,7 +29,7 @@ const PIECE: usize = 4096;
 
 /// A connection under TLS. Until the handshake is complete, it buffers both directions; afterwards it
 /// returns bytes that the handshake has read ahead before those of the connection.
-pub(crate) struct Early<IO> {
+pub(crate) struct EarlyStream<IO> {
     /// Bytes read from the connection and not consumed yet.
     input: Vec<u8>,
     ended: bool,
@@ -39,9 +39,9 @@ pub(crate) struct Early<IO> {
     under: Option<IO>,
 }
 
-impl<IO> Early<IO> {
+impl<IO> EarlyStream<IO> {
     /// Wraps a connection from which nothing has been read.
-    pub(crate) fn through(under: IO) -> Self {
+    pub(crate) fn unread(under: IO) -> Self {
         Self { under: Some(under), ..Self::before() }
     }
 
@@ -50,7 +50,7 @@ impl<IO> Early<IO> {
     }
 
     /// The connection, unless bytes that were read ahead are still waiting.
-    pub(crate) fn untouched(&self) -> Option<&IO> {
+    pub(crate) fn unbuffered(&self) -> Option<&IO> {
         self.under.as_ref().filter(|_| self.input.is_empty())
     }
 
@@ -69,11 +69,11 @@ pub(crate) async fn accept<IO>(
     acceptor: &TlsAcceptor,
     network: IpAddr,
     mut under: IO,
-) -> io::Result<TlsStream<Early<IO>>>
+) -> io::Result<TlsStream<EarlyStream<IO>>>
 where
     IO: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    let before = Early::before();
+    let before = EarlyStream::before();
     let output = before.output.clone();
     #[expect(clippy::disallowed_methods, reason = "it is computed where it is polled")]
     let mut handshake = acceptor.accept(before);
@@ -84,7 +84,7 @@ where
             early.input.append(&mut piece);
             early.ended = ended;
         }
-        let (same, polled) = computed(network, handshake).await?;
+        let (same, polled) = step_on_worker(network, handshake).await?;
         // Also after a failure: the client must get the alert.
         let out = std::mem::take(&mut *lock(&output));
         under.write_all(&out).await?;
@@ -102,10 +102,13 @@ where
 }
 
 /// The handshake after a step, and the result of the step.
-type Step<IO> = (Accept<Early<IO>>, Poll<io::Result<TlsStream<Early<IO>>>>);
+type HandshakeStep<IO> = (Accept<EarlyStream<IO>>, Poll<io::Result<TlsStream<EarlyStream<IO>>>>);
 
 /// Runs the next step of a handshake on the thread for handshakes.
-async fn computed<IO>(network: IpAddr, mut handshake: Accept<Early<IO>>) -> io::Result<Step<IO>>
+async fn step_on_worker<IO>(
+    network: IpAddr,
+    mut handshake: Accept<EarlyStream<IO>>,
+) -> io::Result<HandshakeStep<IO>>
 where
     IO: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
@@ -118,30 +121,30 @@ where
             let _ = sender.send((handshake, polled));
         }
     };
-    if !WORKSHOP.give(network, Box::new(work)) {
+    if !WORKSHOP.enqueue(network, Box::new(work)) {
         return Err(io::ErrorKind::WouldBlock.into());
     }
     result.await.map_err(|_| io::ErrorKind::BrokenPipe.into())
 }
 
-type Work = Box<dyn FnOnce() + Send>;
+type HandshakeWork = Box<dyn FnOnce() + Send>;
 
-static WORKSHOP: Workshop = Workshop::new();
+static WORKSHOP: HandshakeWorker = HandshakeWorker::new();
 
 /// The thread for handshakes with its queue. It is started by the first handshake.
-struct Workshop {
-    queue: Mutex<FairQueue<Work>>,
+struct HandshakeWorker {
+    queue: Mutex<FairQueue<HandshakeWork>>,
     filled: Condvar,
     opened: Once,
 }
 
-impl Workshop {
+impl HandshakeWorker {
     const fn new() -> Self {
         Self { queue: Mutex::new(FairQueue::new()), filled: Condvar::new(), opened: Once::new() }
     }
 
     /// Queues work; false if the queue is full.
-    fn give(&'static self, network: IpAddr, work: Work) -> bool {
+    fn enqueue(&'static self, network: IpAddr, work: HandshakeWork) -> bool {
         self.opened.call_once(|| {
             let named = thread::Builder::new().name("handshakes".to_owned());
             if let Err(error) = named.spawn(|| self.run()) {
@@ -154,10 +157,10 @@ impl Workshop {
     }
 
     fn run(&self) {
-        os::priority::run_behind();
+        os::priority::lower_priority();
         loop {
             let waiting = lock(&self.queue);
-            let waits = |queue: &mut FairQueue<Work>| queue.is_empty();
+            let waits = |queue: &mut FairQueue<HandshakeWork>| queue.is_empty();
             let waiting = self.filled.wait_while(waiting, waits);
             let work = waiting.unwrap_or_else(PoisonError::into_inner).pop();
             // A panic in one handshake must not end the thread.
@@ -170,7 +173,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl<IO: AsyncRead + Unpin> AsyncRead for Early<IO> {
+impl<IO: AsyncRead + Unpin> AsyncRead for EarlyStream<IO> {
     fn poll_read(
         self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -192,7 +195,7 @@ impl<IO: AsyncRead + Unpin> AsyncRead for Early<IO> {
     }
 }
 
-impl<IO: AsyncWrite + Unpin> AsyncWrite for Early<IO> {
+impl<IO: AsyncWrite + Unpin> AsyncWrite for EarlyStream<IO> {
     fn poll_write(
         self: Pin<&mut Self>,
         context: &mut Context<'_>,

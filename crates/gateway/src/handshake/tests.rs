@@ -44,7 +44,7 @@ fn sides() -> (Arc<Resolver>, TlsAcceptor, TlsConnector) {
 async fn accepted(
     acceptor: &TlsAcceptor,
     far: TcpStream,
-) -> io::Result<TlsStream<Early<TcpStream>>> {
+) -> io::Result<TlsStream<EarlyStream<TcpStream>>> {
     accept(acceptor, IpAddr::from([192, 0, 2, 1]), far).await
 }
 

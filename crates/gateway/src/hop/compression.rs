@@ -3,42 +3,45 @@
 use std::collections::BTreeMap;
 use std::convert::Infallible;
 
-use compression::{Coded, Decoder, DecoderPool, Encoder, Got, Malformed, Slots, Volume};
-use slacp::{Endpoint, Read, SessionId, StreamId};
+use compression::{
+    CodedStream, ContextSlots, Decoder, DecoderPool, Encoder, MalformedStream, StreamRead,
+    StreamVolume,
+};
+use slacp::{Endpoint, ReadOutcome, SessionId, StreamId};
 
-use super::handle::Key;
+use super::handle::StreamKey;
 
 /// Maximum encoders of all sessions together: 80 MB of contexts.
 const MOST_ENCODERS: usize = 256;
 
 /// The compressed streams of a hop.
 pub(super) struct Compression {
-    encoders: Slots,
-    sessions: BTreeMap<SessionId, Session>,
-    totals: Totals,
+    encoders: ContextSlots,
+    sessions: BTreeMap<SessionId, SessionCoders>,
+    totals: CompressionTotals,
 }
 
 /// Encoders and decoders of a session.
-struct Session {
-    encoders: Slots,
+struct SessionCoders {
+    encoders: ContextSlots,
     decoders: DecoderPool,
 }
 
 /// Sums over all compressed streams so far.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Totals {
+pub(crate) struct CompressionTotals {
     /// Streams opened by either side.
     pub(crate) streams: u64,
-    pub(crate) sent: Volume,
-    pub(crate) received: Volume,
+    pub(crate) sent: StreamVolume,
+    pub(crate) received: StreamVolume,
     /// Streams reset because the peer's data was malformed.
     pub(crate) malformed: u64,
 }
 
-impl Totals {
+impl CompressionTotals {
     /// Adds the sums of two parts of a hub.
     pub(super) fn plus(self, other: Self) -> Self {
-        let add = |one: Volume, other: Volume| Volume {
+        let add = |one: StreamVolume, other: StreamVolume| StreamVolume {
             plain: one.plain + other.plain,
             coded: one.coded + other.coded,
         };
@@ -53,8 +56,8 @@ impl Totals {
 
 impl Default for Compression {
     fn default() -> Self {
-        let encoders = Slots::new(MOST_ENCODERS);
-        Self { encoders, sessions: BTreeMap::new(), totals: Totals::default() }
+        let encoders = ContextSlots::new(MOST_ENCODERS);
+        Self { encoders, sessions: BTreeMap::new(), totals: CompressionTotals::default() }
     }
 }
 
@@ -64,24 +67,24 @@ impl Compression {
     pub(super) fn coder(
         &mut self,
         endpoint: &Endpoint,
-        (session, stream): Key,
+        (session, stream): StreamKey,
         compresses: bool,
-    ) -> Option<Box<Coded>> {
+    ) -> Option<Box<CodedStream>> {
         if !endpoint.is_compressed(session, stream) {
             return None;
         }
         self.totals.streams += 1;
-        let of_session = self.sessions.entry(session).or_insert_with(|| Session {
+        let of_session = self.sessions.entry(session).or_insert_with(|| SessionCoders {
             // No more directions at a time than the peer is willing to decompress.
             encoders: self.encoders.within(endpoint.peer_decompressors(session).into()),
             // The peer counts a stream until it is closed, which may be before its last data is read.
             decoders: DecoderPool::new(2 * usize::from(endpoint.decompressors())),
         });
         // Without a slot, the encoder passes everything on uncompressed.
-        let encoders = if compresses { of_session.encoders.clone() } else { Slots::new(0) };
+        let encoders = if compresses { of_session.encoders.clone() } else { ContextSlots::new(0) };
         let encoder = Encoder::new(encoders).with_dictionary(endpoint.peer_has_dictionary(session));
         let decoder = Decoder::new(of_session.decoders.clone());
-        Some(Box::new(Coded::new(encoder, decoder)))
+        Some(Box::new(CodedStream::new(encoder, decoder)))
     }
 
     /// Removes the coders of a session that has ended.
@@ -89,14 +92,14 @@ impl Compression {
         self.sessions.remove(&session);
     }
 
-    pub(super) fn totals(&self) -> Totals {
+    pub(super) fn totals(&self) -> CompressionTotals {
         self.totals
     }
 
     /// Compresses data into a stream. Returns the number of bytes consumed.
     pub(super) fn write(
         &mut self,
-        coded: &mut Coded,
+        coded: &mut CodedStream,
         data: &[u8],
         mut send: impl FnMut(&[u8]) -> usize,
     ) -> usize {
@@ -111,7 +114,7 @@ impl Compression {
     /// not fit.
     pub(super) fn finish(
         &mut self,
-        coded: &mut Coded,
+        coded: &mut CodedStream,
         mut send: impl FnMut(&[u8]) -> usize,
     ) -> bool {
         let before = coded.sent;
@@ -127,16 +130,16 @@ impl Compression {
     /// If the peer's data is malformed.
     pub(super) fn read(
         &mut self,
-        coded: &mut Coded,
+        coded: &mut CodedStream,
         buffer: &mut [u8],
-        mut receive: impl FnMut(&mut [u8]) -> Read,
-    ) -> Result<Got, Malformed> {
+        mut receive: impl FnMut(&mut [u8]) -> ReadOutcome,
+    ) -> Result<StreamRead, MalformedStream> {
         let before = coded.received;
         let got = coded.read(buffer, |part| {
             Ok(match receive(part) {
-                Read::Data(count) => Got::Data(count),
-                Read::Blocked => Got::Nothing,
-                Read::End => Got::End,
+                ReadOutcome::Data(count) => StreamRead::Data(count),
+                ReadOutcome::Blocked => StreamRead::Nothing,
+                ReadOutcome::End => StreamRead::End,
             })
         });
         add(&mut self.totals.received, before, coded.received);
@@ -145,7 +148,7 @@ impl Compression {
     }
 }
 
-fn add(total: &mut Volume, before: Volume, now: Volume) {
+fn add(total: &mut StreamVolume, before: StreamVolume, now: StreamVolume) {
     total.plain += now.plain - before.plain;
     total.coded += now.coded - before.coded;
 }

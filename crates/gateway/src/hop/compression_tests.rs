@@ -6,10 +6,10 @@ use std::task::Poll;
 use std::time::Duration;
 
 use proptest::prelude::*;
-use slacp::{Read, ResetReason};
+use slacp::{ReadOutcome, ResetReason};
 
-use super::Stream;
-use super::compression::Totals;
+use super::SessionStream;
+use super::compression::CompressionTotals;
 use crate::testkit::{Alarm, Hops, payload, prompt};
 
 /// Both sides compress.
@@ -36,7 +36,7 @@ impl Writer {
     }
 
     /// Writes what the stream takes, then its end.
-    fn go_on(&mut self, stream: &Stream, alarm: &Arc<Alarm>) {
+    fn go_on(&mut self, stream: &SessionStream, alarm: &Arc<Alarm>) {
         while self.at < self.data.len() {
             let end = self.data.len().min(self.at + self.piece);
             let written =
@@ -64,11 +64,13 @@ impl Reader {
     }
 
     /// Reads what there is, at most `times`.
-    fn go_on(&mut self, stream: &Stream, alarm: &Arc<Alarm>, times: usize) {
+    fn go_on(&mut self, stream: &SessionStream, alarm: &Arc<Alarm>, times: usize) {
         let mut buffer = vec![0; self.piece];
         for _ in 0..times {
             match alarm.poll(|context| stream.poll_read(context, &mut buffer)) {
-                Poll::Ready(Ok(Read::Data(count))) => self.data.extend_from_slice(&buffer[..count]),
+                Poll::Ready(Ok(ReadOutcome::Data(count))) => {
+                    self.data.extend_from_slice(&buffer[..count])
+                }
                 Poll::Ready(Ok(_)) => self.is_ended = true,
                 Poll::Ready(Err(reason)) => panic!("{reason:?}"),
                 Poll::Pending => return,
@@ -78,7 +80,11 @@ impl Reader {
 }
 
 /// Sends data both ways until both ends have come; returns what each side has counted.
-fn carry(hops: &mut Hops, data: &[Vec<u8>; 2], [writing, reading]: [usize; 2]) -> [Totals; 2] {
+fn carry(
+    hops: &mut Hops,
+    data: &[Vec<u8>; 2],
+    [writing, reading]: [usize; 2],
+) -> [CompressionTotals; 2] {
     let alarm = Arc::<Alarm>::default();
     let ends = hops.open();
     let mut writers = data.clone().map(|data| Writer::new(data, writing));
@@ -141,7 +147,7 @@ fn a_side_that_does_not_compress_sends_what_it_has() {
 fn a_peer_that_cannot_decompress_gets_streams_as_they_are() {
     let mut hops = Hops::new();
     let [_, terminal] = carry(&mut hops, &[text(5000), text(5000)], [1000, 1000]);
-    assert_eq!(terminal, Totals::default());
+    assert_eq!(terminal, CompressionTotals::default());
 }
 
 #[test]
@@ -187,7 +193,7 @@ fn what_came_before_a_reset_is_read_to_its_end() {
     let (mut data, mut buffer) = (Vec::new(), [0; 100]);
     let end = loop {
         match alarm.poll(|context| far.poll_read(context, &mut buffer)) {
-            Poll::Ready(Ok(Read::Data(count))) => data.extend_from_slice(&buffer[..count]),
+            Poll::Ready(Ok(ReadOutcome::Data(count))) => data.extend_from_slice(&buffer[..count]),
             Poll::Ready(end) => break end,
             Poll::Pending => _ = hops.run(),
         }

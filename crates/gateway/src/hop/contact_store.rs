@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use pep::periodic::Periodic;
 use serde::{Deserialize, Serialize};
-use slacp::Contact;
+use slacp::TerminalContact;
 use tokio::task::{JoinHandle, spawn_blocking};
 use units::Instant;
 
@@ -42,7 +42,7 @@ pub(crate) struct ContactStore {
 
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Contents {
+struct ContactFile {
     skyhop_contacts: u32,
     /// Address, session index and last packet number of each terminal.
     contacts: Vec<(SocketAddr, u32, u64)>,
@@ -56,7 +56,7 @@ impl ContactStore {
     }
 
     /// Reads the file. A missing file counts as empty; a damaged one is logged and ignored.
-    pub(crate) fn load(&self) -> Vec<Contact> {
+    pub(crate) fn load(&self) -> Vec<TerminalContact> {
         let read = whole_file::read(&self.path, LONGEST).and_then(|text| parse(&text));
         read.unwrap_or_else(|error| {
             tracing::warn!("{} is ignored: {error}", self.path.display());
@@ -93,23 +93,23 @@ impl ContactStore {
     }
 }
 
-fn format(contacts: &[Contact]) -> Vec<u8> {
-    let row = |contact: &Contact| (contact.address, contact.index, contact.number);
+fn format(contacts: &[TerminalContact]) -> Vec<u8> {
+    let row = |contact: &TerminalContact| (contact.address, contact.index, contact.number);
     let contacts = contacts.iter().map(row).collect();
-    let contents = Contents { skyhop_contacts: FORMAT, contacts };
+    let contents = ContactFile { skyhop_contacts: FORMAT, contacts };
     serde_json::to_vec(&contents).expect("contacts are plain data")
 }
 
-fn parse(text: &[u8]) -> io::Result<Vec<Contact>> {
+fn parse(text: &[u8]) -> io::Result<Vec<TerminalContact>> {
     let wrong = |what: String| io::Error::new(io::ErrorKind::InvalidData, what);
     if text.is_empty() {
         return Ok(Vec::new());
     }
-    let contents: Contents = serde_json::from_slice(text).map_err(|e| wrong(e.to_string()))?;
+    let contents: ContactFile = serde_json::from_slice(text).map_err(|e| wrong(e.to_string()))?;
     if contents.skyhop_contacts != FORMAT {
         return Err(wrong(format!("its format is {}, not {FORMAT}", contents.skyhop_contacts)));
     }
-    let contact = |(address, index, number)| Contact { address, index, number };
+    let contact = |(address, index, number)| TerminalContact { address, index, number };
     Ok(contents.contacts.into_iter().map(contact).collect())
 }
 

@@ -10,18 +10,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use os::Timer;
-use pep::routes::Sources;
-use slacp::{Ecn, Event, Notice, SessionId};
+use pep::routes::SourceAddresses;
+use slacp::{Ecn, EndpointNotice, Event, SessionId};
 use tokio::sync::mpsc::{Receiver, UnboundedSender};
 use units::{Instant, Machine};
 
 use crate::clock;
 use crate::config::keys::format_public_key;
-use crate::figures::counters::Counters;
-use crate::hop::exchange::{Exchange, Mail, Received};
-use crate::hop::sockets::Sockets;
-use crate::hop::tcp::{Carried, ConnectionId, Sent, TcpEvent, TcpLinks};
-use crate::hop::udp::{Batch, Built, Label, Reception, TrafficClass};
+use crate::figures::counters::GatewayCounters;
+use crate::hop::exchange::{PartExchange, PartMessage, ReceivedDatagram};
+use crate::hop::sockets::HopSockets;
+use crate::hop::tcp::{ConnectionId, SendOutcome, SessionLink, TcpEvent, TcpLinks};
+use crate::hop::udp::{BuildOutcome, DatagramBatch, DatagramLabel, ReceiveMemory, TrafficClass};
 use crate::hop::{Hop, HopEvent};
 use crate::runtime;
 
@@ -37,7 +37,7 @@ const RECEPTIONS_PER_TURN: usize = 4;
 const WHILE_BLOCKED: Duration = Duration::from_millis(1);
 /// Allowed delay of the timer when the end of the thread's pause normally wakes the driver first. The
 /// timer is the fallback on a thread that is always busy and so never pauses.
-const WITHOUT_PAUSE: Duration = Duration::from_millis(2);
+const PAUSE_SLACK: Duration = Duration::from_millis(2);
 /// Maximum events of TCP connections per turn, and messages from other parts of the hub.
 const TCP_EVENTS_PER_TURN: usize = 64;
 const MAIL_PER_TURN: usize = 64;
@@ -45,45 +45,45 @@ const MAIL_PER_TURN: usize = 64;
 const FAULT_INTERVAL: Duration = Duration::from_secs(10);
 
 /// The task that moves datagrams.
-pub(crate) struct Driver {
+pub(crate) struct HopDriver {
     hop: Hop,
     /// Number of the part that it drives, and its exchange with the other parts.
     part: u8,
-    exchange: Option<Exchange>,
-    sockets: Sockets,
+    exchange: Option<PartExchange>,
+    sockets: HopSockets,
     timer: Timer,
     events: UnboundedSender<HopEvent>,
-    counters: Arc<Counters>,
+    counters: Arc<GatewayCounters>,
     /// Destination of received IP packets.
     tunnel: Option<Arc<dyn PacketSink>>,
-    reception: Reception,
-    batch: Batch,
+    reception: ReceiveMemory,
+    batch: DatagramBatch,
     /// A datagram taken from the endpoint that did not fit into the last batch.
-    waiting: Option<(Label, Vec<u8>)>,
-    sources: Sources,
-    faults: LogLimiter,
+    unsent: Option<(DatagramLabel, Vec<u8>)>,
+    sources: SourceAddresses,
+    faults: FaultLog,
     /// TCP connections that carry datagrams, and their events.
     links: TcpLinks,
-    happened: Option<Receiver<TcpEvent>>,
+    tcp_events: Option<Receiver<TcpEvent>>,
 }
 
-impl Driver {
+impl HopDriver {
     /// Creates the driver of a part of `hop` over `sockets`; the exchange connects several parts. Events
     /// go to `events`.
     ///
     /// # Errors
     /// If the process has no descriptor left for the timer.
     pub(crate) fn new(
-        (hop, part, exchange): (Hop, u8, Option<Exchange>),
-        sockets: Sockets,
-        sources: Sources,
+        (hop, part, exchange): (Hop, u8, Option<PartExchange>),
+        sockets: HopSockets,
+        sources: SourceAddresses,
         events: UnboundedSender<HopEvent>,
-        counters: Arc<Counters>,
+        counters: Arc<GatewayCounters>,
         tunnel: Option<Arc<dyn PacketSink>>,
     ) -> io::Result<Self> {
         let links = hop.links().clone();
         Ok(Self {
-            happened: links.take_events(),
+            tcp_events: links.take_events(),
             links,
             hop,
             part,
@@ -93,11 +93,11 @@ impl Driver {
             events,
             counters,
             tunnel,
-            reception: Reception::new(),
-            batch: Batch::default(),
-            waiting: None,
+            reception: ReceiveMemory::new(),
+            batch: DatagramBatch::default(),
+            unsent: None,
             sources,
-            faults: LogLimiter::default(),
+            faults: FaultLog::default(),
         })
     }
 
@@ -115,13 +115,13 @@ impl Driver {
         let now = clock::now();
         self.handle_timeouts(now);
         self.hop.begin_turn(self.part);
-        self.hand_out_events().await;
-        self.hand_out_packets();
-        self.hand_over();
+        self.deliver_events().await;
+        self.deliver_packets();
+        self.forward_handshakes();
         let flowing = self.transmit(now);
         // Sending has made room in streams: their writers are told without waiting for a turn.
-        self.hand_out_events().await;
-        self.hop.say_waiting(now, self.counters.datagrams_sent.get());
+        self.deliver_events().await;
+        self.hop.publish_demand(now, self.counters.datagrams_sent.get());
         let deadline = self.deadline(now, flowing);
         let wants_turn = self.hop.part(self.part).wants_turn();
         if wants_turn || deadline.is_some_and(|at| at <= now) {
@@ -134,7 +134,7 @@ impl Driver {
         // The end of the thread's pause wakes the driver, which saves setting a timerfd for each pause.
         let pauses = deadline.is_some_and(runtime::pauses_until);
         match deadline {
-            Some(at) if pauses => self.timer.set_between(at, at + WITHOUT_PAUSE)?,
+            Some(at) if pauses => self.timer.set_between(at, at + PAUSE_SLACK)?,
             _ => self.timer.set(deadline)?,
         }
         tokio::select! {
@@ -144,15 +144,15 @@ impl Driver {
             }
             expired = self.timer.expired() => expired,
             () = runtime::pause(), if pauses => Ok(()),
-            Some(event) = happened(&mut self.happened) => {
+            Some(event) = next_tcp_event(&mut self.tcp_events) => {
                 self.handle_tcp(Some(event));
                 Ok(())
             }
-            Some(mail) = mail(&mut self.exchange) => {
+            Some(mail) = next_message(&mut self.exchange) => {
                 self.handle_mail(Some(mail));
                 Ok(())
             }
-            () = self.hop.work(self.part) => Ok(()),
+            () = self.hop.work_notified(self.part) => Ok(()),
             writable = self.sockets.writable(), if !flowing => writable,
         }
     }
@@ -176,7 +176,7 @@ impl Driver {
     }
 
     /// Sends the endpoint's events to the main loop, and logs its notices.
-    async fn hand_out_events(&mut self) {
+    async fn deliver_events(&mut self) {
         let events: Vec<HopEvent> = {
             let mut state = self.hop.part(self.part);
             while let Some(notice) = state.endpoint.poll_notice() {
@@ -200,7 +200,7 @@ impl Driver {
     }
 
     /// Passes received packets to the tunnel.
-    fn hand_out_packets(&self) {
+    fn deliver_packets(&self) {
         let Some(tunnel) = &self.tunnel else { return };
         let mut state = self.hop.part(self.part);
         while let Some((session, channel, packet)) = state.endpoint.poll_packet() {
@@ -228,21 +228,21 @@ impl Driver {
     fn share_link(&mut self, now: Instant) {
         let Some(exchange) = &mut self.exchange else { return };
         let endpoint = &mut self.hop.part(self.part).endpoint;
-        let (free_at, others) = exchange.link(now, endpoint.link_use());
+        let (free_at, others) = exchange.account_link_use(now, endpoint.link_use());
         exchange.publish(endpoint.share_link(now, free_at, others));
     }
 
     /// Fills the batch with datagrams that can be sent in one call.
     fn fill(&mut self, now: Instant) {
-        let most = self.sockets.most_segments();
+        let most = self.sockets.max_segments();
         let mut state = self.hop.part(self.part);
         let mut run = state.endpoint.run(now);
         while !self.batch.is_closed(most) {
-            if let Some((label, datagram)) = &self.waiting {
+            if let Some((label, datagram)) = &self.unsent {
                 if !self.batch.join(*label, datagram, most) {
                     return;
                 }
-                self.waiting = None;
+                self.unsent = None;
                 continue;
             }
             let built = self.batch.build(most, |buffer| {
@@ -250,15 +250,15 @@ impl Driver {
                 let endpoint = run.endpoint();
                 let (dscp, ecn) = (endpoint.transmit_dscp(), endpoint.transmit_ecn());
                 let (link, session) = (endpoint.transmit_link(), endpoint.transmit_session());
-                Some(Label { to, traffic_class: TrafficClass { dscp, ecn }, link, session })
+                Some(DatagramLabel { to, traffic_class: TrafficClass { dscp, ecn }, link, session })
             });
             match built {
-                Built::Joined => {
+                BuildOutcome::Joined => {
                     self.batch.add(most, |buffer, room| run.transmit_more(buffer, room));
                 }
-                Built::Nothing => return,
-                Built::Apart(label, datagram) => {
-                    self.waiting = Some((label, datagram));
+                BuildOutcome::Nothing => return,
+                BuildOutcome::NeedsNewBatch(label, datagram) => {
+                    self.unsent = Some((label, datagram));
                     return;
                 }
             }
@@ -269,9 +269,11 @@ impl Driver {
     fn handle_tcp(&mut self, mut event: Option<TcpEvent>) {
         let now = clock::now();
         for _ in 0..TCP_EVENTS_PER_TURN {
-            let next = || self.happened.as_mut().and_then(|happened| happened.try_recv().ok());
+            let next = || self.tcp_events.as_mut().and_then(|happened| happened.try_recv().ok());
             match event.take().or_else(next) {
-                Some(TcpEvent::Datagram(over, datagram)) => self.take(now, over, datagram),
+                Some(TcpEvent::Datagram(over, datagram)) => {
+                    self.handle_tcp_datagram(now, over, datagram)
+                }
                 Some(TcpEvent::Room(carried)) => self.hold_back(now, carried, false),
                 Some(TcpEvent::Ended(id)) => {
                     let _ = self.events.send(HopEvent::TcpEnded(id));
@@ -282,41 +284,44 @@ impl Driver {
     }
 
     /// Handles a datagram received over TCP.
-    fn take(&mut self, now: Instant, over: ConnectionId, datagram: Vec<u8>) {
+    fn handle_tcp_datagram(&mut self, now: Instant, over: ConnectionId, datagram: Vec<u8>) {
         self.counters.datagrams_received.increment();
         // The connection has been closed since: the datagram is dropped.
         let Some(from) = self.links.source(over) else { return };
         let over = Some(over);
-        self.sort(now, Received { from, ours: None, ecn: Ecn::NotEct, over, bytes: datagram });
+        self.dispatch(
+            now,
+            ReceivedDatagram { from, ours: None, ecn: Ecn::NotEct, over, bytes: datagram },
+        );
     }
 
     /// Handles a datagram, or forwards it to the part of the hub that it belongs to.
-    fn sort(&mut self, now: Instant, received: Received) {
+    fn dispatch(&mut self, now: Instant, received: ReceivedDatagram) {
         let exchange = self.exchange.as_ref();
-        match exchange.and_then(|it| Some((it, it.elsewhere(&received.bytes)?))) {
-            Some((exchange, part)) => exchange.send(part, Mail::Datagram(received)),
+        match exchange.and_then(|it| Some((it, it.other_part_of(&received.bytes)?))) {
+            Some((exchange, part)) => exchange.send(part, PartMessage::Datagram(received)),
             None => self.handle_datagram(now, received),
         }
     }
 
-    fn handle_datagram(&mut self, now: Instant, received: Received) {
-        let Received { from, ours, ecn, over, mut bytes } = received;
+    fn handle_datagram(&mut self, now: Instant, received: ReceivedDatagram) {
+        let ReceivedDatagram { from, ours, ecn, over, mut bytes } = received;
         let mut state = self.hop.part(self.part);
         let session = state.endpoint.handle_datagram_with_ecn(now, from, ecn, &mut bytes);
         let Some(over) = over else { return self.sources.remember(from, ours, session) };
         let carried = session.map(|session| (session, state.endpoint.link_of(&bytes)));
         drop(state);
-        carried.into_iter().for_each(|carried| self.links.prove(over, carried));
+        carried.into_iter().for_each(|carried| self.links.authenticate(over, carried));
     }
 
     /// Handles `first` and further messages from other parts of the hub, up to the limit of a turn.
-    fn handle_mail(&mut self, mut first: Option<Mail>) {
+    fn handle_mail(&mut self, mut first: Option<PartMessage>) {
         let now = clock::now();
         for _ in 0..MAIL_PER_TURN {
-            let next = || self.exchange.as_mut().and_then(Exchange::try_receive);
+            let next = || self.exchange.as_mut().and_then(PartExchange::try_receive);
             match first.take().or_else(next) {
-                Some(Mail::Datagram(received)) => self.handle_datagram(now, received),
-                Some(Mail::Handover(handover)) => {
+                Some(PartMessage::Datagram(received)) => self.handle_datagram(now, received),
+                Some(PartMessage::Handover(handover)) => {
                     self.hop.part(self.part).endpoint.handle_handover(now, &handover);
                 }
                 None => return,
@@ -325,15 +330,15 @@ impl Driver {
     }
 
     /// Forwards handshakes to the parts of the hub that their terminals belong to.
-    fn hand_over(&self) {
+    fn forward_handshakes(&self) {
         let Some(exchange) = &self.exchange else { return };
         let mut state = self.hop.part(self.part);
         while let Some(handover) = state.endpoint.poll_handover() {
-            exchange.send(handover.part, Mail::Handover(handover));
+            exchange.send(handover.part, PartMessage::Handover(handover));
         }
     }
 
-    fn hold_back(&self, now: Instant, (session, link): Carried, held: bool) {
+    fn hold_back(&self, now: Instant, (session, link): SessionLink, held: bool) {
         // Fails only for a session that has ended.
         let _ = self.hop.lock(session).endpoint.hold_back(now, session, link, held);
         self.hop.notify_driver(session);
@@ -346,11 +351,11 @@ impl Driver {
         let (to, session) = ((self.batch.link(), to), self.batch.session());
         if !self.links.carries(to, session) {
             // The session may have left a full connection for UDP while it was held back.
-            session.into_iter().for_each(|session| self.links.let_go((session, to.0)));
+            session.into_iter().for_each(|session| self.links.release((session, to.0)));
             return false;
         }
         for datagram in self.batch.datagrams() {
-            if let Sent::Full(carried) = self.links.send(to, session, datagram) {
+            if let SendOutcome::Full(carried) = self.links.send(to, session, datagram) {
                 self.hold_back(now, carried, true);
             }
         }
@@ -400,11 +405,11 @@ impl Driver {
             let taken = self.sockets.receive(&mut self.reception, |from, ours, ecn, datagram| {
                 counters.datagrams_received.increment();
                 if let Some(exchange) = exchange
-                    && let Some(part) = exchange.elsewhere(datagram)
+                    && let Some(part) = exchange.other_part_of(datagram)
                 {
                     let (over, bytes) = (None, datagram.to_vec());
-                    let received = Received { from, ours, ecn, over, bytes };
-                    return exchange.send(part, Mail::Datagram(received));
+                    let received = ReceivedDatagram { from, ours, ecn, over, bytes };
+                    return exchange.send(part, PartMessage::Datagram(received));
                 }
                 let session = run.handle_datagram(from, ecn, datagram);
                 sources.remember(from, ours, session);
@@ -427,27 +432,27 @@ impl Driver {
 }
 
 /// Receives the next message from another part; `None` without other parts.
-async fn mail(exchange: &mut Option<Exchange>) -> Option<Mail> {
+async fn next_message(exchange: &mut Option<PartExchange>) -> Option<PartMessage> {
     exchange.as_mut()?.receive().await
 }
 
 /// Receives the next event of TCP connections; `None` if another part's driver takes them.
-async fn happened(events: &mut Option<Receiver<TcpEvent>>) -> Option<TcpEvent> {
+async fn next_tcp_event(events: &mut Option<Receiver<TcpEvent>>) -> Option<TcpEvent> {
     events.as_mut()?.recv().await
 }
 
 /// Logs a notice of the endpoint, and counts those of shared keys.
-fn log_notice(notice: &Notice, counters: &Counters) {
-    if matches!(notice, Notice::SharedKey { .. }) {
+fn log_notice(notice: &EndpointNotice, counters: &GatewayCounters) {
+    if matches!(notice, EndpointNotice::SharedKey { .. }) {
         counters.shared_keys.increment();
     }
     match notice {
         // With the key in the format of `[[terminal]]`, so that it can be permitted by copying it.
-        Notice::Stranger { address, key: Some(key) } => tracing::warn!(
+        EndpointNotice::Stranger { address, key: Some(key) } => tracing::warn!(
             "refused a terminal at {address}: its key {} is not permitted here",
             format_public_key(key)
         ),
-        Notice::Stranger { address, key: None } => tracing::warn!(
+        EndpointNotice::Stranger { address, key: None } => tracing::warn!(
             "refused a terminal at {address}: it asks for a hub with another key than this one's"
         ),
         notice => tracing::warn!("{notice}"),
@@ -456,11 +461,11 @@ fn log_notice(notice: &Notice, counters: &Counters) {
 
 /// Logs a lasting fault of a socket at most every 10 s.
 #[derive(Default)]
-struct LogLimiter {
+struct FaultLog {
     last: Option<Instant>,
 }
 
-impl LogLimiter {
+impl FaultLog {
     fn warn(&mut self, now: Instant, what: &str) {
         if self.last.is_none_or(|last| now.saturating_since(last) >= FAULT_INTERVAL) {
             tracing::warn!("UDP socket: {what}");
@@ -480,7 +485,7 @@ mod tests {
     #[test]
     fn a_lasting_fault_is_logged_once_in_a_while() {
         let at = |s| Instant::ZERO + Duration::from_secs(s);
-        let mut faults = LogLimiter::default();
+        let mut faults = FaultLog::default();
         let mut logged = Vec::new();
         for second in 0..25 {
             faults.warn(at(second), "cannot send");
@@ -493,9 +498,11 @@ mod tests {
 
     #[test]
     fn two_machines_with_one_key_are_counted() {
-        let (counters, at) = (Counters::default(), |port| SocketAddr::from(([192, 0, 2, 1], port)));
-        let shared = Notice::SharedKey { key: PublicKey([1; 32]), served: at(1), refused: at(2) };
-        for notice in [&shared, &Notice::Refused { parameter: 7 }, &shared] {
+        let (counters, at) =
+            (GatewayCounters::default(), |port| SocketAddr::from(([192, 0, 2, 1], port)));
+        let shared =
+            EndpointNotice::SharedKey { key: PublicKey([1; 32]), served: at(1), refused: at(2) };
+        for notice in [&shared, &EndpointNotice::Refused { parameter: 7 }, &shared] {
             log_notice(notice, &counters);
         }
         assert_eq!(counters.shared_keys.get(), 2);

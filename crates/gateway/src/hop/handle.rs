@@ -14,47 +14,47 @@ use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::task::Waker;
 
-use compression::Coded;
-use pep::accounting::{Direction, Tally};
-use pep::forecast::Forecast;
+use compression::CodedStream;
+use pep::accounting::{TrafficDirection, UsageTally};
+use pep::forecast::MessageForecast;
 use pep::work::WorkShares;
 use slacp::{
-    ChannelError, ChannelId, ClassId, Destination, Endpoint, Event, MOST_PARTS, Open, ResetReason,
-    SessionId, StreamError, StreamId,
+    ChannelError, ChannelId, ClassId, Destination, Endpoint, Event, MAX_PARTS, ResetReason,
+    SessionId, StreamError, StreamId, StreamOpening,
 };
 use tokio::sync::{Notify, watch};
 use units::{ByteCount, Instant, Machine};
 
 use super::class::LiveClasses;
 use super::compression::Compression;
-use super::stream::Stream;
+use super::stream::SessionStream;
 use super::tcp::{ConnectionId, TcpLinks};
 
-pub(super) type Key = (SessionId, StreamId);
+pub(super) type StreamKey = (SessionId, StreamId);
 
 /// A handle to the endpoint.
 #[derive(Clone)]
-pub(crate) struct Hop(Arc<Shared>);
+pub(crate) struct Hop(Arc<HopShared>);
 
-struct Shared {
-    parts: Vec<Part>,
+struct HopShared {
+    parts: Vec<HopPart>,
     /// Assigns streams to classes by port and code point.
     classes: Arc<LiveClasses>,
     /// TCP connections that carry datagrams.
     links: TcpLinks,
     /// Publishes the demand, on a link with capacity on demand.
-    waiting: OnceLock<watch::Sender<Demand>>,
+    demand: OnceLock<watch::Sender<CapacityDemand>>,
 }
 
 /// An endpoint with the notification of its driver.
-struct Part {
-    state: Mutex<State>,
+struct HopPart {
+    state: Mutex<PartState>,
     /// Notified by anything that may make the endpoint send.
     work: Notify,
 }
 
-impl Part {
-    fn lock(&self) -> MutexGuard<'_, State> {
+impl HopPart {
+    fn lock(&self) -> MutexGuard<'_, PartState> {
         self.state.lock().expect("no thread panics while it holds the endpoint")
     }
 }
@@ -65,7 +65,7 @@ const MOST_UNTAKEN: usize = 4096;
 
 /// Capacity to request from the modem, on a link with capacity on demand.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) struct Demand {
+pub(crate) struct CapacityDemand {
     /// Bytes queued in all sessions together.
     pub(crate) waiting: ByteCount,
     /// Bytes that are forecast beyond these.
@@ -75,7 +75,7 @@ pub(crate) struct Demand {
     sent: u64,
 }
 
-impl Demand {
+impl CapacityDemand {
     /// Sum of the demands of two parts of a hub.
     fn plus(self, other: Self) -> Self {
         Self {
@@ -91,14 +91,14 @@ fn add(one: ByteCount, other: ByteCount) -> ByteCount {
 }
 
 /// The endpoint of a part, and the tasks waiting for its streams.
-pub(crate) struct State {
+pub(crate) struct PartState {
     pub(crate) endpoint: Endpoint,
-    pub(super) streams: BTreeMap<Key, Entry>,
+    pub(super) streams: BTreeMap<StreamKey, StreamEntry>,
     /// Forecast of the streams' next data, on a link with capacity on demand.
-    pub(super) forecast: Option<Forecast<Key>>,
+    pub(super) forecast: Option<MessageForecast<StreamKey>>,
     pub(super) compression: Compression,
     /// Traffic of the sessions for accounting, on a hub.
-    pub(super) tally: Option<Tally<SessionId>>,
+    pub(super) tally: Option<UsageTally<SessionId>>,
     /// Sessions whose traffic is all in one class.
     forced: BTreeMap<SessionId, ClassId>,
     /// Number of opened streams per session that the main loop has not taken yet.
@@ -110,10 +110,10 @@ pub(crate) struct State {
     /// Streams that wait for the next turn, in order.
     resting: BTreeMap<SessionId, VecDeque<StreamId>>,
     /// Streams opened by peers that wait for the next turn, in order.
-    opened: BTreeMap<SessionId, VecDeque<(StreamId, Open<Destination>)>>,
+    opened: BTreeMap<SessionId, VecDeque<(StreamId, StreamOpening<Destination>)>>,
 }
 
-impl State {
+impl PartState {
     fn new(endpoint: Endpoint) -> Self {
         Self {
             endpoint,
@@ -139,7 +139,7 @@ impl State {
     }
 
     /// Adds bytes of a stream to the accounts.
-    pub(super) fn count(&mut self, key: Key, direction: Direction, bytes: usize) {
+    pub(super) fn count(&mut self, key: StreamKey, direction: TrafficDirection, bytes: usize) {
         if let (Some(tally), Some(entry)) = (&mut self.tally, self.streams.get(&key)) {
             tally.moved(key.0, entry.class, direction, bytes);
         }
@@ -148,7 +148,8 @@ impl State {
     /// Replaces class ids by those of their successors, after a reload.
     fn follow_classes(&mut self, successor: impl Fn(ClassId) -> ClassId) {
         for entry in self.streams.values_mut() {
-            (entry.class, entry.usual) = (successor(entry.class), successor(entry.usual));
+            (entry.class, entry.default_class) =
+                (successor(entry.class), successor(entry.default_class));
         }
         self.forced.values_mut().for_each(|class| *class = successor(*class));
     }
@@ -158,7 +159,7 @@ impl State {
         &mut self,
         session: SessionId,
         class: ClassId,
-        direction: Direction,
+        direction: TrafficDirection,
         bytes: usize,
     ) {
         if let Some(tally) = &mut self.tally {
@@ -169,7 +170,7 @@ impl State {
 
 /// State of an open stream.
 #[derive(Default)]
-pub(super) struct Entry {
+pub(super) struct StreamEntry {
     pub(super) reader: Option<Waker>,
     pub(super) writer: Option<Waker>,
     /// Waits for the stream to be accepted or reset.
@@ -183,16 +184,16 @@ pub(super) struct Entry {
     /// The stream was reset and is gone.
     pub(super) reset: Option<ResetReason>,
     /// Compresses and decompresses its data, if both sides have agreed on that.
-    pub(super) coded: Option<Box<Coded>>,
+    pub(super) coder: Option<Box<CodedStream>>,
     /// The current class, and the class by port and code point, which returns when the session's forced
     /// class ends.
     class: ClassId,
-    usual: ClassId,
+    default_class: ClassId,
     /// Set while the stream waits for the driver's next turn.
-    rests: bool,
+    is_resting: bool,
 }
 
-impl Entry {
+impl StreamEntry {
     fn set_reset(&mut self, reason: ResetReason) {
         self.reset.get_or_insert(reason);
         for waker in [&mut self.reader, &mut self.writer, &mut self.watcher] {
@@ -206,26 +207,26 @@ pub(crate) enum HopEvent {
     /// A session event.
     Session(SessionId, Event),
     /// The peer opened a stream.
-    Opened(Stream, Open<Destination>),
+    Opened(SessionStream, StreamOpening<Destination>),
     /// A TCP connection that carried datagrams has ended.
     TcpEnded(ConnectionId),
 }
 
 /// Iterates over the streams of a session with their entries.
 fn streams_of(
-    streams: &mut BTreeMap<Key, Entry>,
+    streams: &mut BTreeMap<StreamKey, StreamEntry>,
     session: SessionId,
-) -> impl Iterator<Item = (StreamId, &mut Entry)> {
+) -> impl Iterator<Item = (StreamId, &mut StreamEntry)> {
     let of_session = streams.iter_mut().filter(move |((its, _), _)| *its == session);
     of_session.map(|((_, stream), entry)| (*stream, entry))
 }
 
-impl Shared {
+impl HopShared {
     /// Returns the class and channel of a packet for which the classes chose `channel`. They differ from
     /// that choice if the session has a forced class.
     fn class_of_packet(
         &self,
-        state: &State,
+        state: &PartState,
         session: SessionId,
         channel: ChannelId,
     ) -> (ClassId, ChannelId) {
@@ -240,11 +241,12 @@ impl Shared {
 impl Hop {
     /// Creates a handle to the endpoints of a hub's parts, in order, or to a single endpoint.
     pub(crate) fn new(endpoints: Vec<Endpoint>, classes: Arc<LiveClasses>) -> Self {
-        debug_assert!((1..=MOST_PARTS.into()).contains(&endpoints.len()));
-        let part = |endpoint| Part { state: Mutex::new(State::new(endpoint)), work: Notify::new() };
+        debug_assert!((1..=MAX_PARTS.into()).contains(&endpoints.len()));
+        let part =
+            |endpoint| HopPart { state: Mutex::new(PartState::new(endpoint)), work: Notify::new() };
         let parts = endpoints.into_iter().map(part).collect();
         let (waiting, links) = (OnceLock::new(), TcpLinks::new());
-        Self(Arc::new(Shared { parts, classes, links, waiting }))
+        Self(Arc::new(HopShared { parts, classes, links, demand: waiting }))
     }
 
     /// Number of parts; 1 unless a hub has workers.
@@ -259,34 +261,34 @@ impl Hop {
     }
 
     /// Locks the endpoint of a part, for its driver.
-    pub(crate) fn part(&self, number: u8) -> MutexGuard<'_, State> {
+    pub(crate) fn part(&self, number: u8) -> MutexGuard<'_, PartState> {
         self.0.parts[usize::from(number)].lock()
     }
 
     /// Locks the endpoint that has a session.
-    pub(crate) fn lock(&self, session: SessionId) -> MutexGuard<'_, State> {
+    pub(crate) fn lock(&self, session: SessionId) -> MutexGuard<'_, PartState> {
         self.part(session.part(self.parts()))
     }
 
     /// Locks the endpoints of all parts, one after the other.
-    fn each(&self) -> impl Iterator<Item = MutexGuard<'_, State>> {
-        self.0.parts.iter().map(Part::lock)
+    fn each(&self) -> impl Iterator<Item = MutexGuard<'_, PartState>> {
+        self.0.parts.iter().map(HopPart::lock)
     }
 
     /// Enables the forecast of what streams send next.
-    pub(crate) fn foresee(&self) {
+    pub(crate) fn enable_forecast(&self) {
         self.each().for_each(|mut state| _ = state.forecast.get_or_insert_default());
     }
 
     /// Publishes the demand of all sessions together to `to` from now on.
-    pub(crate) fn follow_waiting(&self, to: watch::Sender<Demand>) {
+    pub(crate) fn publish_demand_to(&self, to: watch::Sender<CapacityDemand>) {
         // There is one modem, whose client calls this once.
-        let _ = self.0.waiting.set(to);
+        let _ = self.0.demand.set(to);
     }
 
     /// Publishes the demand if it has changed. `sent`: datagrams sent so far.
-    pub(super) fn say_waiting(&self, now: Instant, sent: u64) {
-        let Some(to) = self.0.waiting.get() else { return };
+    pub(super) fn publish_demand(&self, now: Instant, sent: u64) {
+        let Some(to) = self.0.demand.get() else { return };
         let demand = self.demand_after(now, sent);
         to.send_if_modified(|last| std::mem::replace(last, demand) != demand);
     }
@@ -294,13 +296,13 @@ impl Hop {
     /// Adds a packet that was received from the peer and delivered to the accounts.
     pub(super) fn count_delivered(
         &self,
-        state: &mut State,
+        state: &mut PartState,
         session: SessionId,
         channel: ChannelId,
         bytes: usize,
     ) {
         let (class, _) = self.0.class_of_packet(state, session, channel);
-        state.count_packet(session, class, Direction::From, bytes);
+        state.count_packet(session, class, TrafficDirection::From, bytes);
     }
 
     /// Puts all traffic of a session into the class of this name; `None` restores the classes by port and
@@ -315,9 +317,9 @@ impl Hop {
         if before == class {
             return;
         }
-        let State { endpoint, streams, .. } = &mut *state;
+        let PartState { endpoint, streams, .. } = &mut *state;
         for (stream, entry) in streams_of(streams, session) {
-            entry.class = class.unwrap_or(entry.usual);
+            entry.class = class.unwrap_or(entry.default_class);
             // Fails only for a stream that is already gone.
             let _ = endpoint.classify(session, stream, entry.class);
         }
@@ -326,9 +328,9 @@ impl Hop {
     }
 
     /// Resets all streams of a session. The peer and the local relays learn the reason.
-    pub(crate) fn end_streams(&self, session: SessionId, reason: ResetReason) {
+    pub(crate) fn reset_streams(&self, session: SessionId, reason: ResetReason) {
         let mut state = self.lock(session);
-        let State { endpoint, streams, .. } = &mut *state;
+        let PartState { endpoint, streams, .. } = &mut *state;
         for (stream, entry) in streams_of(streams, session) {
             // Fails only for a stream that is already gone.
             let _ = endpoint.reset(session, stream, reason);
@@ -354,7 +356,7 @@ impl Hop {
     }
 
     /// Waits until a part's driver has been notified since the last call.
-    pub(crate) async fn work(&self, part: u8) {
+    pub(crate) async fn work_notified(&self, part: u8) {
         self.0.parts[usize::from(part)].work.notified().await;
     }
 
@@ -366,16 +368,16 @@ impl Hop {
         &self,
         now: Instant,
         session: SessionId,
-        open: impl Into<Open<Destination>>,
-    ) -> Result<Stream, StreamError> {
+        open: impl Into<StreamOpening<Destination>>,
+    ) -> Result<SessionStream, StreamError> {
         let (mut state, open) = (self.lock(session), open.into());
         let (port, dscp) = (open.destination.port(), open.dscp);
         let stream = match self.0.classes.read().compresses(port, dscp) {
             true => state.endpoint.open_compressed(now, session, open)?,
             false => state.endpoint.open(now, session, open)?,
         };
-        self.hold(&mut state, (session, stream), port, dscp);
-        Ok(Stream::new(self.clone(), (session, stream)))
+        self.add_stream(&mut state, (session, stream), port, dscp);
+        Ok(SessionStream::new(self.clone(), (session, stream)))
     }
 
     /// Returns whether [`Self::open`] would find room for another stream.
@@ -397,7 +399,7 @@ impl Hop {
         let mut state = self.lock(session);
         let (class, channel) = self.0.class_of_packet(&state, session, channel);
         state.endpoint.send_packet(now, session, channel, packet)?;
-        state.count_packet(session, class, Direction::To, packet.len());
+        state.count_packet(session, class, TrafficDirection::To, packet.len());
         drop(state);
         self.notify_driver(session);
         Ok(())
@@ -439,7 +441,7 @@ impl Hop {
     }
 
     /// Adds the entry of a new stream: its class, coder and account.
-    fn hold(&self, state: &mut State, key: Key, port: u16, dscp: Option<u8>) {
+    fn add_stream(&self, state: &mut PartState, key: StreamKey, port: u16, dscp: Option<u8>) {
         let classes = self.0.classes.read();
         let usual = classes.of_connection(port, dscp);
         let compresses = classes.compresses(port, dscp);
@@ -447,7 +449,10 @@ impl Hop {
         // Fails only for a stream that is already gone.
         let _ = state.endpoint.classify(key.0, key.1, class);
         let coded = state.compression.coder(&state.endpoint, key, compresses);
-        state.streams.insert(key, Entry { coded, class, usual, ..Entry::default() });
+        state.streams.insert(
+            key,
+            StreamEntry { coder: coded, class, default_class: usual, ..StreamEntry::default() },
+        );
         if let Some(tally) = &mut state.tally {
             tally.opened(key.0, class);
         }
@@ -455,7 +460,7 @@ impl Hop {
     }
 
     /// Notes that the main loop has taken a stream that the peer opened.
-    pub(crate) fn taken(&self, stream: &Stream) {
+    pub(crate) fn taken(&self, stream: &SessionStream) {
         let mut state = self.lock(stream.session());
         if let Some(untaken) = state.untaken.get_mut(&stream.session()) {
             *untaken -= 1;
@@ -467,7 +472,7 @@ impl Hop {
 
     /// Handles events of the endpoint, waking the tasks that wait for them, up to the first one for the
     /// main loop, which it returns.
-    pub(crate) fn take_event(&self, state: &mut State) -> Option<HopEvent> {
+    pub(crate) fn take_event(&self, state: &mut PartState) -> Option<HopEvent> {
         if let Some(opened) = self.next_opened(state) {
             return Some(opened);
         }
@@ -491,7 +496,7 @@ impl Hop {
                 }
                 Event::Opened { stream, open } => {
                     let (key, port) = ((session, stream), open.destination.port());
-                    self.hold(state, key, port, open.dscp);
+                    self.add_stream(state, key, port, open.dscp);
                     state.opened.entry(session).or_default().push_back((stream, open));
                     if let Some(opened) = self.next_opened(state) {
                         return Some(opened);
@@ -513,8 +518,8 @@ impl Hop {
                 Event::Closed(_) => {}
                 Event::Down(_) => {
                     // First the streams that were never handed out, which do not count as lost.
-                    state.forget_opened(session);
-                    state.lose(session);
+                    state.drop_opened(session);
+                    state.remove_session(session);
                     return Some(HopEvent::Session(session, event));
                 }
                 event => return Some(HopEvent::Session(session, event)),
@@ -524,8 +529,8 @@ impl Hop {
     }
 }
 
-impl State {
-    fn demand(&mut self, now: Instant, sent: u64) -> Demand {
+impl PartState {
+    fn demand(&mut self, now: Instant, sent: u64) -> CapacityDemand {
         let waiting = self.endpoint.waiting();
         let foreseen = self.forecast.as_mut().map_or_else(ByteCount::default, |forecast| {
             forecast.handle_timeout(now);
@@ -533,7 +538,7 @@ impl State {
         });
         // Without a forecast, the count would only trigger needless updates.
         let sent = if foreseen == ByteCount::default() { 0 } else { sent };
-        Demand { waiting, foreseen, sent }
+        CapacityDemand { waiting, foreseen, sent }
     }
 
     /// Time of the forecast's next expiry.
@@ -541,13 +546,13 @@ impl State {
         Some(self.forecast.as_ref()?.poll_timeout()?.0)
     }
 
-    fn wake(&mut self, key: Key, waker: impl FnOnce(&mut Entry) -> &mut Option<Waker>) {
+    fn wake(&mut self, key: StreamKey, waker: impl FnOnce(&mut StreamEntry) -> &mut Option<Waker>) {
         if let Some(entry) = self.streams.get_mut(&key) {
             wake(waker(entry));
         }
     }
 
-    fn lose(&mut self, session: SessionId) {
+    fn remove_session(&mut self, session: SessionId) {
         self.compression.lose(session);
         self.work.remove(session);
         self.resting.remove(&session);
@@ -556,18 +561,21 @@ impl State {
             let is_over = entry.reset.is_some() || entry.finished && entry.ended;
             lost += usize::from(!is_over);
             // Its queue was dropped above. It may rest again: the decoder may still hold data to read.
-            entry.rests = false;
+            entry.is_resting = false;
             entry.set_reset(ResetReason::SessionLost);
         }
         self.lost.insert(session, lost);
     }
 
-    pub(super) fn entry(&mut self, key: Key) -> (&mut Endpoint, &mut Entry) {
+    pub(super) fn entry(&mut self, key: StreamKey) -> (&mut Endpoint, &mut StreamEntry) {
         let (endpoint, entry, _) = self.parts(key);
         (endpoint, entry)
     }
 
-    pub(super) fn parts(&mut self, key: Key) -> (&mut Endpoint, &mut Entry, &mut Compression) {
+    pub(super) fn parts(
+        &mut self,
+        key: StreamKey,
+    ) -> (&mut Endpoint, &mut StreamEntry, &mut Compression) {
         let entry = self.streams.get_mut(&key).expect("an entry lives as long as its stream");
         (&mut self.endpoint, entry, &mut self.compression)
     }

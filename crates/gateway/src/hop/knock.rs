@@ -18,18 +18,18 @@ use crate::config::keys::random_bytes;
 const TIMEOUT: Duration = Duration::from_secs(4);
 
 /// Outcome of a probe, known after 4 s at most.
-pub(crate) enum Answer {
+pub(crate) enum ProbeAnswer {
     /// The hub permits this key: its address, and the round-trip time.
-    Yes(SocketAddr, Duration),
+    Permitted(SocketAddr, Duration),
     /// The hub refuses, with this reason.
-    No(String),
+    Refused(String),
     /// No answer within the time limit.
     Silence,
 }
 
 /// A probe of a hub over UDP, beside a session.
 #[derive(Debug, Clone)]
-pub(crate) struct Knock {
+pub(crate) struct HubProbe {
     link: slacp::Config,
     identity: KeyPair,
     hub_key: PublicKey,
@@ -37,7 +37,7 @@ pub(crate) struct Knock {
     end: LocalEnd,
 }
 
-impl Knock {
+impl HubProbe {
     pub(crate) fn new(
         link: slacp::Config,
         identity: KeyPair,
@@ -48,7 +48,7 @@ impl Knock {
     }
 
     /// Sends the probe over this link.
-    pub(crate) fn by(self, end: LocalEnd) -> Self {
+    pub(crate) fn over_link(self, end: LocalEnd) -> Self {
         Self { end, ..self }
     }
 
@@ -59,14 +59,14 @@ impl Knock {
 
     /// Like [`Self::answered`], but blocks the calling thread.
     pub(crate) fn answers(self) -> bool {
-        matches!(self.ask(), Ok(Answer::Yes(..)))
+        matches!(self.probe(), Ok(ProbeAnswer::Permitted(..)))
     }
 
     /// Waits for the hub's answer. Blocks the calling thread.
     ///
     /// # Errors
     /// If no datagram can be sent to the hub.
-    pub(crate) fn ask(self) -> io::Result<Answer> {
+    pub(crate) fn probe(self) -> io::Result<ProbeAnswer> {
         let Self { link, identity, hub_key, addresses, end } = self;
         let socket = end.udp_socket(!addresses.iter().all(SocketAddr::is_ipv4))?;
         let seed = random_bytes().map_err(io::Error::other)?;
@@ -84,7 +84,7 @@ pub(crate) fn socket(addresses: &[SocketAddr]) -> io::Result<UdpSocket> {
 }
 
 /// Drives the endpoint until the hub answers or refuses, or the time limit.
-fn exchange(socket: &UdpSocket, mut endpoint: Endpoint) -> io::Result<Answer> {
+fn exchange(socket: &UdpSocket, mut endpoint: Endpoint) -> io::Result<ProbeAnswer> {
     let began = clock::now();
     let mut sent = began;
     let mut datagram = Vec::new();
@@ -94,7 +94,7 @@ fn exchange(socket: &UdpSocket, mut endpoint: Endpoint) -> io::Result<Answer> {
     loop {
         let now = clock::now();
         if now.saturating_since(began) >= TIMEOUT {
-            return refused.map_or(Ok(Answer::Silence), Err);
+            return refused.map_or(Ok(ProbeAnswer::Silence), Err);
         }
         endpoint.handle_timeout(now);
         while let Some(to) = endpoint.poll_transmit(now, &mut datagram) {
@@ -108,11 +108,11 @@ fn exchange(socket: &UdpSocket, mut endpoint: Endpoint) -> io::Result<Answer> {
         let now = clock::now();
         endpoint.handle_datagram(now, from, &mut buffer[..length]);
         if let Some(notice) = endpoint.poll_notice() {
-            return Ok(Answer::No(notice.to_string()));
+            return Ok(ProbeAnswer::Refused(notice.to_string()));
         }
         while let Some((_, event)) = endpoint.poll_event() {
             if let Event::Up { address, .. } = event {
-                return Ok(Answer::Yes(address, now.saturating_since(sent)));
+                return Ok(ProbeAnswer::Permitted(address, now.saturating_since(sent)));
             }
         }
     }

@@ -26,5 +26,5 @@ pub(crate) mod tls;
 pub(crate) mod udp;
 
 pub(crate) use driver::PacketSink;
-pub(crate) use handle::{Demand, Hop, HopEvent};
-pub(crate) use stream::Stream;
+pub(crate) use handle::{CapacityDemand, Hop, HopEvent};
+pub(crate) use stream::SessionStream;

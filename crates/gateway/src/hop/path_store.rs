@@ -29,15 +29,15 @@ pub(crate) struct PathStore {
 
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Contents {
+struct PathFile {
     skyhop_paths: u32,
-    paths: Vec<Remembered>,
+    paths: Vec<PathRecord>,
 }
 
 /// A path with the wall-clock time of its measurement, since it also ages while no gateway runs.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Remembered {
+struct PathRecord {
     peer: String,
     network: IpAddr,
     capacity_bit_s: u64,
@@ -84,7 +84,7 @@ impl PathStore {
 }
 
 fn format(memories: &[(PathKey, PathMemory)], now: u64) -> Vec<u8> {
-    let remembered = |(key, memory): &(PathKey, PathMemory)| Remembered {
+    let remembered = |(key, memory): &(PathKey, PathMemory)| PathRecord {
         peer: format_public_key(&key.peer()),
         network: key.network(),
         capacity_bit_s: memory.capacity.bits_per_second(),
@@ -92,7 +92,7 @@ fn format(memories: &[(PathKey, PathMemory)], now: u64) -> Vec<u8> {
         measured_unix_s: now.saturating_sub(memory.age.as_secs()),
     };
     let paths = memories.iter().map(remembered).collect();
-    let contents = Contents { skyhop_paths: FORMAT, paths };
+    let contents = PathFile { skyhop_paths: FORMAT, paths };
     serde_json::to_vec_pretty(&contents).expect("memories are plain data")
 }
 
@@ -101,11 +101,11 @@ fn parse(text: &[u8], now: u64) -> io::Result<Vec<(PathKey, PathMemory)>> {
     if text.is_empty() {
         return Ok(Vec::new());
     }
-    let contents: Contents = serde_json::from_slice(text).map_err(|e| wrong(e.to_string()))?;
+    let contents: PathFile = serde_json::from_slice(text).map_err(|e| wrong(e.to_string()))?;
     if contents.skyhop_paths != FORMAT {
         return Err(wrong(format!("its format is {}, not {FORMAT}", contents.skyhop_paths)));
     }
-    let known = |path: Remembered| {
+    let known = |path: PathRecord| {
         let peer = parse_public_key(&path.peer).map_err(|e| wrong(e.to_string()))?;
         // A measurement from the future, after the clock was set back, is too old to be used.
         let age = now.checked_sub(path.measured_unix_s).map_or(Duration::MAX, Duration::from_secs);

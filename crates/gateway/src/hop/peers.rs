@@ -5,9 +5,9 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use config::LinkConfig;
-use pep::dlep::Report;
+use pep::dlep::DlepReport;
 use pep::rates::{RateChange, ReportedRates};
-use slacp::{EcnState, Event, PublicKey, Rate, RateError, RateState, SessionId, Stats};
+use slacp::{EcnState, Event, PublicKey, Rate, RateError, RateState, SessionId, SessionStats};
 use units::{BitRate, Instant};
 
 use crate::config::keys::format_public_key;
@@ -16,12 +16,12 @@ use crate::hop::Hop;
 
 /// The peers with sessions, and the rates that modems or operators have reported.
 #[derive(Debug)]
-pub(crate) struct Peers {
+pub(crate) struct PeerTable {
     names: BTreeMap<PublicKey, String>,
     source: &'static str,
     /// Names of the links, if sessions may have several.
     links: Vec<String>,
-    up: BTreeMap<SessionId, Peer>,
+    up: BTreeMap<SessionId, PeerSession>,
     rates: ReportedRates,
     /// Rates that the modem reported to the previous process of an upgrade, with their expiry. Cleared
     /// by the modem's next report.
@@ -29,7 +29,7 @@ pub(crate) struct Peers {
 }
 
 #[derive(Debug)]
-struct Peer {
+struct PeerSession {
     key: PublicKey,
     address: SocketAddr,
     since: Instant,
@@ -37,7 +37,7 @@ struct Peer {
     outages: u64,
 }
 
-impl Peers {
+impl PeerTable {
     /// Creates the table without sessions. `alone`: the gateway has at most one peer.
     pub(crate) fn new(
         rate: &Rate,
@@ -97,11 +97,11 @@ impl Peers {
         match (event, self.up.get_mut(&session)) {
             (Event::Up { peer, address }, _) => {
                 let (key, address) = (*peer, *address);
-                let peer = Peer { key, address, since: now, reachable: true, outages: 0 };
+                let peer = PeerSession { key, address, since: now, reachable: true, outages: 0 };
                 self.up.insert(session, peer);
                 let change = self.rates.add(now, session, address.ip());
                 // After an upgrade, the modem may not have reported to this process yet.
-                let change = change.or_else(|| self.adopt(now, session, key));
+                let change = change.or_else(|| self.inherited_rate(now, session, key));
                 self.apply(hop, now, change);
             }
             (Event::Unreachable, Some(peer)) => {
@@ -109,29 +109,29 @@ impl Peers {
             }
             (Event::Reachable, Some(peer)) => peer.reachable = true,
             (Event::Tripped { rate, instead_of }, Some(peer)) => {
-                let name = called(&self.names, &peer.key);
+                let name = display_name(&self.names, &peer.key);
                 tracing::warn!(
                     "{name}: most of what is sent at {instead_of} is lost; sending at {rate} \
                      instead. Check `rate`"
                 );
             }
             (Event::Restored { rate }, Some(peer)) => {
-                tracing::info!("{}: sending at {rate} again", called(&self.names, &peer.key));
+                tracing::info!("{}: sending at {rate} again", display_name(&self.names, &peer.key));
             }
             (Event::RateExceedsLink { .. }, Some(peer)) => {
                 let overload = hop.stats(session).and_then(|stats| stats.overload);
                 if let Some(overload) = overload.as_ref().map(OverloadStatus::from) {
                     let source = if self.source == "modem" { "reported" } else { "configured" };
-                    let name = called(&self.names, &peer.key);
+                    let name = display_name(&self.names, &peer.key);
                     tracing::warn!("{name}: {}", overload.sentence(source));
                 }
             }
             (Event::RateFitsLink, Some(peer)) => {
-                let name = called(&self.names, &peer.key);
+                let name = display_name(&self.names, &peer.key);
                 tracing::info!("{name}: the rate no longer exceeds the link");
             }
             (Event::CapacityFell { from, to }, Some(peer)) => {
-                let name = called(&self.names, &peer.key);
+                let name = display_name(&self.names, &peer.key);
                 tracing::warn!("{name}: the capacity of the link has fallen from {from} to {to}");
             }
             (Event::Moved { address }, Some(peer)) => {
@@ -148,7 +148,7 @@ impl Peers {
     }
 
     /// Applies a DLEP report to the sessions that it concerns.
-    pub(crate) fn handle_report(&mut self, now: Instant, hop: &Hop, report: Report) {
+    pub(crate) fn handle_report(&mut self, now: Instant, hop: &Hop, report: DlepReport) {
         let changes = self.rates.handle_report(now, report);
         if self.rates.has_modem() {
             // The reports to this process replace those to the previous one.
@@ -170,7 +170,7 @@ impl Peers {
 
     /// Returns the valid rates reported by the modem, by peer.
     pub(crate) fn reported(&self, now: Instant) -> BTreeMap<PublicKey, BitRate> {
-        let rate = |(session, peer): (&SessionId, &Peer)| {
+        let rate = |(session, peer): (&SessionId, &PeerSession)| {
             let valid = self.rates.validity(now, *session).filter(|valid| valid.by_modem)?;
             Some((peer.key, valid.reported))
         };
@@ -190,7 +190,12 @@ impl Peers {
     }
 
     /// Returns the change that gives a new session its peer's inherited rate, if that is still valid.
-    fn adopt(&self, now: Instant, session: SessionId, peer: PublicKey) -> Option<RateChange> {
+    fn inherited_rate(
+        &self,
+        now: Instant,
+        session: SessionId,
+        peer: PublicKey,
+    ) -> Option<RateChange> {
         let (rate, until) = *self.inherited.get(&peer)?;
         (until > now).then(|| self.rates.adopt(now, session, rate, until))
     }
@@ -242,7 +247,7 @@ impl Peers {
             // The modem would overwrite the operator's rate within seconds.
             return Err("the modem reports its rate by DLEP".to_owned());
         }
-        let named = name.map(|name| self.called(name));
+        let named = name.map(|name| self.sessions_named(name));
         let changes = self.rates.set_by_operator(now, rate, valid_for, named.as_deref());
         let mut done = Vec::new();
         for change in changes {
@@ -264,19 +269,19 @@ impl Peers {
     }
 
     /// Returns the sessions with the peer of this name.
-    pub(crate) fn called(&self, name: &str) -> Vec<SessionId> {
-        let found = self.up.iter().filter(|(_, peer)| called(&self.names, &peer.key) == name);
+    pub(crate) fn sessions_named(&self, name: &str) -> Vec<SessionId> {
+        let found = self.up.iter().filter(|(_, peer)| display_name(&self.names, &peer.key) == name);
         found.map(|(session, _)| *session).collect()
     }
 
     /// Returns the name of a session's peer; its key if it has no name.
     pub(crate) fn name(&self, session: SessionId) -> Option<String> {
-        self.up.get(&session).map(|peer| called(&self.names, &peer.key))
+        self.up.get(&session).map(|peer| display_name(&self.names, &peer.key))
     }
 
     /// Returns the keys of the peers with sessions; with `only_reachable`, only of those that answer.
     pub(crate) fn connected(&self, only_reachable: bool) -> BTreeSet<PublicKey> {
-        let wanted = |peer: &&Peer| peer.reachable || !only_reachable;
+        let wanted = |peer: &&PeerSession| peer.reachable || !only_reachable;
         self.up.values().filter(wanted).map(|peer| peer.key).collect()
     }
 
@@ -290,7 +295,7 @@ impl Peers {
     }
 
     pub(crate) fn status(&self, now: Instant, hop: &Hop) -> Vec<SessionStatus> {
-        let row = |(session, peer): (&SessionId, &Peer)| {
+        let row = |(session, peer): (&SessionId, &PeerSession)| {
             let stats = hop.stats(*session)?;
             let reported = self.rates.validity(now, *session);
             let share = hop.share(*session).unwrap_or_default();
@@ -300,7 +305,7 @@ impl Peers {
                 false => links.iter().all(|link| link.over_tcp),
             };
             Some(SessionStatus {
-                peer: called(&self.names, &peer.key),
+                peer: display_name(&self.names, &peer.key),
                 key: format_public_key(&peer.key),
                 address: peer.address.to_string(),
                 over_tcp,
@@ -318,7 +323,7 @@ impl Peers {
                 told_for_s: reported.map(|it| it.left.as_secs_f64()),
                 told_age_s: reported.map(|it| it.age.as_secs_f64()),
                 told_bit_s: reported.map(|it| it.reported.bits_per_second()),
-                ..figures(&stats)
+                ..status_of_stats(&stats)
             })
         };
         self.up.iter().filter_map(row).collect()
@@ -344,11 +349,11 @@ fn source_in_use(configured: &'static str, state: RateState) -> &'static str {
     }
 }
 
-fn called(names: &BTreeMap<PublicKey, String>, key: &PublicKey) -> String {
+fn display_name(names: &BTreeMap<PublicKey, String>, key: &PublicKey) -> String {
     names.get(key).cloned().unwrap_or_else(|| format!("{key:?}"))
 }
 
-fn figures(stats: &Stats) -> SessionStatus {
+fn status_of_stats(stats: &SessionStats) -> SessionStatus {
     SessionStatus {
         rtt_ms: ms(stats.rtt),
         min_rtt_ms: stats.min_rtt.map(ms),
@@ -418,7 +423,7 @@ pub(crate) fn ms(time: Duration) -> f64 {
 mod tests {
     use std::sync::Arc;
 
-    use pep::dlep::Base;
+    use pep::dlep::InformationBase;
     use slacp::DownReason;
 
     use super::*;
@@ -428,15 +433,15 @@ mod tests {
     const MINUTE: Duration = Duration::from_secs(60);
 
     /// The hub's view of a terminal called "ship", or of one without a name.
-    fn peers(rate: &Rate, names: &[&str]) -> (Hops, Peers) {
+    fn peers(rate: &Rate, names: &[&str]) -> (Hops, PeerTable) {
         let hops = Hops::with(slacp::Config::new(rate.clone()));
         let names = names.iter().map(|name| (Hops::key(1), (*name).to_owned())).collect();
-        let mut peers = Peers::new(rate, None, names, false);
+        let mut peers = PeerTable::new(rate, None, names, false);
         peers.handle_event(hops.now, &hops.hops[0], hops.sessions[0], &hops.ups[0]);
         (hops, peers)
     }
 
-    fn ship(rate: &Rate) -> (Hops, Peers) {
+    fn ship(rate: &Rate) -> (Hops, PeerTable) {
         peers(rate, &["ship"])
     }
 
@@ -508,15 +513,15 @@ mod tests {
         let ([hub, _], [session, _]) = (&hops.hops, hops.sessions);
         let state = || hub.stats(session).unwrap().rate_state;
         assert_eq!(state(), RateState::Blind);
-        let base = Arc::new(Base::of_rate(BitRate::from_mbit(7)));
+        let base = Arc::new(InformationBase::of_rate(BitRate::from_mbit(7)));
         let until = Some(hops.now + MINUTE);
-        peers.handle_report(hops.now, hub, Report { until, base, ..Report::default() });
+        peers.handle_report(hops.now, hub, DlepReport { until, base, ..DlepReport::default() });
         let row = &peers.status(hops.now, hub)[0];
         assert_eq!((row.rate_bit_s, row.told_by_modem), (7_000_000, true));
         assert_eq!((row.told_for_s, row.rate_state.as_deref()), (Some(60.0), None));
         // Its session ends, and what it reported with it.
         for _ in 0..2 {
-            peers.handle_report(hops.now, hub, Report::default());
+            peers.handle_report(hops.now, hub, DlepReport::default());
             let row = &peers.status(hops.now, hub)[0];
             assert_eq!((row.told_for_s, row.rate_state.as_deref()), (None, Some("blind")));
         }
@@ -542,7 +547,7 @@ mod tests {
     fn a_rate_set_before_the_session_applies_when_it_comes_up() {
         let hops = Hops::with(slacp::Config::new(MODEM));
         let ([hub, _], [session, _]) = (&hops.hops, hops.sessions);
-        let mut peers = Peers::new(&MODEM, None, BTreeMap::new(), false);
+        let mut peers = PeerTable::new(&MODEM, None, BTreeMap::new(), false);
         let rate = BitRate::from_mbit(7);
         let told = peers.set_rate_by_operator(hops.now, Some(hub), rate, MINUTE, None).unwrap();
         assert!(told[0].contains("no session yet"), "{told:?}");

@@ -8,13 +8,13 @@ use std::task::Poll;
 
 use config::LinkConfig;
 use nix::net::if_::if_nametoindex;
-use os::Watched;
+use os::WatchedDescriptor;
 use os::netlink::watch_changes;
 use slacp::Ecn;
 use socket2::SockRef;
 use tokio::net::TcpSocket;
 
-use super::udp::{Batch, Reception, UdpLink, bind_device};
+use super::udp::{DatagramBatch, ReceiveMemory, UdpLink, bind_device};
 use crate::presence;
 
 /// The local end of one of a terminal's links; by default, of its only link.
@@ -113,7 +113,7 @@ impl LinkSocket {
     ///
     /// # Errors
     /// As [`Self::bind`].
-    fn follow(&mut self) -> io::Result<()> {
+    fn rebind_if_changed(&mut self) -> io::Result<()> {
         if !self.is_outdated() {
             return Ok(());
         }
@@ -132,16 +132,16 @@ fn index_of(name: &str) -> u32 {
 }
 
 /// The sockets of an endpoint, by the number of their link.
-pub(crate) struct Sockets {
+pub(crate) struct HopSockets {
     links: Vec<LinkSocket>,
     /// The link to receive from first, in rotation, so that a busy link does not starve another.
     turn: usize,
     /// Notifications of interfaces added or removed; [`None`] if no link names an interface.
-    changes: Option<Watched>,
+    changes: Option<WatchedDescriptor>,
     has_changed: AtomicBool,
 }
 
-impl From<UdpLink> for Sockets {
+impl From<UdpLink> for HopSockets {
     fn from(link: UdpLink) -> Self {
         let local = (Ipv6Addr::UNSPECIFIED, 0).into();
         let (name, interface, socket) = (String::new(), None, Some(link));
@@ -150,7 +150,7 @@ impl From<UdpLink> for Sockets {
     }
 }
 
-impl Sockets {
+impl HopSockets {
     /// Binds a socket for each of a terminal's links: to the link's own address, else to the wildcard
     /// address of `usual`'s family, with `usual`'s port. A link whose interface does not exist is bound
     /// when the interface appears.
@@ -164,7 +164,9 @@ impl Sockets {
         let named = links.iter().find(|link| link.interface.is_some());
         // Watch before binding, so that no change is missed.
         let changes = named.map(|link| {
-            watch_changes().and_then(Watched::new).map_err(|cause| (link.name.clone(), cause))
+            watch_changes()
+                .and_then(WatchedDescriptor::new)
+                .map_err(|cause| (link.name.clone(), cause))
         });
         let changes = changes.transpose()?;
         let mut links: Vec<LinkSocket> =
@@ -219,17 +221,17 @@ impl Sockets {
     }
 
     /// Binds the sockets of links whose interfaces have changed.
-    fn follow_changes(&mut self) {
+    fn rebind_changed(&mut self) {
         for link in &mut self.links {
-            if let Err(error) = link.follow() {
+            if let Err(error) = link.rebind_if_changed() {
                 tracing::warn!("cannot use link {:?}: {error}", link.name);
             }
         }
     }
 
     /// Maximum datagrams per [`Batch`] that all sockets support.
-    pub(crate) fn most_segments(&self) -> usize {
-        self.bound().map(UdpLink::most_segments).min().unwrap_or(1)
+    pub(crate) fn max_segments(&self) -> usize {
+        self.bound().map(UdpLink::max_segments).min().unwrap_or(1)
     }
 
     /// Sends a batch over its link. Returns false if the link's interface does not exist.
@@ -238,14 +240,14 @@ impl Sockets {
     /// The system's. `WouldBlock` if the kernel has no room, but only with a single link: with several,
     /// the batch is dropped with another error, since a link whose modem is off must not hold up the
     /// others.
-    pub(crate) fn send(&mut self, batch: &Batch, from: Option<IpAddr>) -> io::Result<bool> {
+    pub(crate) fn send(&mut self, batch: &DatagramBatch, from: Option<IpAddr>) -> io::Result<bool> {
         // A hub reaches its terminals over all links from one socket.
         let is_only = self.links.len() == 1;
         let number = if is_only { 0 } else { usize::from(batch.link()) };
         let Some(link) = self.links.get_mut(number) else { return Ok(false) };
         if link.socket.is_none() {
             // Binding may have failed when the interface appeared.
-            link.follow()?;
+            link.rebind_if_changed()?;
         }
         let Some(socket) = &link.socket else { return Ok(false) };
         let sent = match is_only {
@@ -266,11 +268,11 @@ impl Sockets {
     /// The system's; `WouldBlock` if no socket has datagrams.
     pub(crate) fn receive(
         &mut self,
-        buffers: &mut Reception,
+        buffers: &mut ReceiveMemory,
         mut datagram: impl FnMut(SocketAddr, Option<IpAddr>, Ecn, &mut [u8]),
     ) -> io::Result<bool> {
         if self.has_changed.swap(false, Ordering::Relaxed) {
-            self.follow_changes();
+            self.rebind_changed();
         }
         let count = self.links.len();
         for step in 0..count {
@@ -305,10 +307,10 @@ mod tests {
 
     use netlink_packet_route::RouteNetlinkMessage;
     use netlink_packet_route::link::{LinkAttribute, LinkMessage};
-    use os::netlink::{End, RouteSocket};
+    use os::netlink::{RouteSocket, VethEnd};
 
     use super::*;
-    use crate::hop::udp::{Label, TrafficClass};
+    use crate::hop::udp::{DatagramLabel, TrafficClass};
     use crate::testkit::in_namespace;
 
     fn link(name: &str, last: u8) -> LinkConfig {
@@ -317,18 +319,18 @@ mod tests {
         LinkConfig { name: name.to_owned(), rate, interface: None, source }
     }
 
-    fn label(to: SocketAddr, link: u8) -> Label {
-        Label { to, traffic_class: TrafficClass::default(), link, session: None }
+    fn label(to: SocketAddr, link: u8) -> DatagramLabel {
+        DatagramLabel { to, traffic_class: TrafficClass::default(), link, session: None }
     }
 
     #[tokio::test]
     async fn each_link_sends_from_its_address_and_all_receive() {
         let hub = UdpLink::bind("127.0.0.1:0".parse().unwrap()).unwrap();
         let to = hub.local_addr().unwrap();
-        let mut hub = Sockets::from(hub);
+        let mut hub = HopSockets::from(hub);
         let links = [link("geo", 2), link("leo", 3)];
-        let mut sockets = Sockets::bind(&links, "0.0.0.0:0".parse().unwrap()).unwrap();
-        let (mut reception, mut batch) = (Reception::new(), Batch::default());
+        let mut sockets = HopSockets::bind(&links, "0.0.0.0:0".parse().unwrap()).unwrap();
+        let (mut reception, mut batch) = (ReceiveMemory::new(), DatagramBatch::default());
         for (number, last) in [(1, 3), (0, 2), (1, 3)] {
             batch.clear();
             batch.join(label(to, number), &[number; 9], 1);
@@ -360,9 +362,10 @@ mod tests {
         let hub = UdpLink::bind("127.0.0.1:0".parse().unwrap()).unwrap();
         let to = hub.local_addr().unwrap();
         let mut sockets =
-            Sockets::bind(&[link("geo", 2), link("leo", 3)], "0.0.0.0:0".parse().unwrap()).unwrap();
+            HopSockets::bind(&[link("geo", 2), link("leo", 3)], "0.0.0.0:0".parse().unwrap())
+                .unwrap();
         for number in [0, 1] {
-            let mut batch = Batch::default();
+            let mut batch = DatagramBatch::default();
             batch.join(label(to, number), &[number; 9], 1);
             sockets.send(&batch, None).unwrap();
         }
@@ -372,14 +375,14 @@ mod tests {
     async fn a_link_whose_port_is_taken_is_named() {
         let taken = UdpSocket::bind("127.0.0.3:0").unwrap();
         let usual = taken.local_addr().unwrap();
-        let error = Sockets::bind(&[link("geo", 2), link("leo", 3)], usual).err().unwrap();
+        let error = HopSockets::bind(&[link("geo", 2), link("leo", 3)], usual).err().unwrap();
         assert_eq!((error.0.as_str(), error.1.kind()), ("leo", io::ErrorKind::AddrInUse));
     }
 
     /// A pair of devices, `name` and `peer0`.
     fn add_devices(name: &str) {
         let netns = std::fs::File::open("/proc/thread-self/ns/net").unwrap();
-        let end = |name| End { netns: netns.as_fd(), name, station: None };
+        let end = |name| VethEnd { netns: netns.as_fd(), name, station: None };
         RouteSocket::open().unwrap().add_veth([&end(name), &end("peer0")]).unwrap();
     }
 
@@ -403,10 +406,10 @@ mod tests {
                 let interface = Some("wan0".to_owned());
                 let links =
                     [LinkConfig { interface, source: None, ..link("geo", 2) }, link("leo", 3)];
-                let mut sockets = Sockets::bind(&links, "0.0.0.0:0".parse().unwrap()).unwrap();
-                let mut reception = Reception::new();
+                let mut sockets = HopSockets::bind(&links, "0.0.0.0:0".parse().unwrap()).unwrap();
+                let mut reception = ReceiveMemory::new();
                 let to = "127.0.0.9:9".parse().unwrap();
-                let mut batch = Batch::default();
+                let mut batch = DatagramBatch::default();
                 batch.join(label(to, 0), b"lost", 1);
                 assert!(!sockets.send(&batch, None).unwrap(), "there is no interface");
                 let steps: [(fn(), bool); 6] = [

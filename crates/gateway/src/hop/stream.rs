@@ -4,23 +4,23 @@ use std::future::poll_fn;
 use std::io::IoSlice;
 use std::task::{Context, Poll, Waker};
 
-use compression::Got;
-use pep::accounting::Direction;
-use slacp::{Endpoint, Read, ResetReason, Room, SessionId, StreamError, StreamId};
+use compression::StreamRead;
+use pep::accounting::TrafficDirection;
+use slacp::{Endpoint, ReadOutcome, ResetReason, SessionId, StreamError, StreamId, WriteRoom};
 
 use super::compression::{Compression, send};
-use super::handle::{Entry, Hop, Key, State};
+use super::handle::{Hop, PartState, StreamEntry, StreamKey};
 use crate::clock;
 
 /// A stream. Dropping it before both directions have ended resets it: an aborted connection must
 /// not look like a finished one.
-pub(crate) struct Stream {
+pub(crate) struct SessionStream {
     hop: Hop,
-    key: Key,
+    key: StreamKey,
 }
 
-impl Stream {
-    pub(super) fn new(hop: Hop, key: Key) -> Self {
+impl SessionStream {
+    pub(super) fn new(hop: Hop, key: StreamKey) -> Self {
         Self { hop, key }
     }
 
@@ -34,25 +34,25 @@ impl Stream {
         &self,
         context: &mut Context<'_>,
         buffer: &mut [u8],
-    ) -> Poll<Result<Read, ResetReason>> {
+    ) -> Poll<Result<ReadOutcome, ResetReason>> {
         let mut state = self.hop.lock(self.key.0);
         let (_, entry) = state.entry(self.key);
-        if let (Some(reason), None) = (entry.reset, &entry.coded) {
+        if let (Some(reason), None) = (entry.reset, &entry.coder) {
             return Poll::Ready(Err(reason));
         }
         if entry.ended {
-            return Poll::Ready(Ok(Read::End));
+            return Poll::Ready(Ok(ReadOutcome::End));
         }
         // A session that has used its share of the thread must not delay the others.
         if !state.may_work(self.key.0) {
-            return self.rest(&mut state, context, |entry| &mut entry.reader);
+            return self.wait_for_turn(&mut state, context, |entry| &mut entry.reader);
         }
         let (endpoint, entry, compression) = state.parts(self.key);
         // If the endpoint no longer has the stream, it was reset; a pending event has the reason.
         let mut receive = |buffer: &mut [u8]| {
-            endpoint.read(self.key.0, self.key.1, buffer).unwrap_or(Read::Blocked)
+            endpoint.read(self.key.0, self.key.1, buffer).unwrap_or(ReadOutcome::Blocked)
         };
-        let Some(coded) = &mut entry.coded else {
+        let Some(coded) = &mut entry.coder else {
             let read = receive(buffer);
             return self.handle_read(&mut state, context, read);
         };
@@ -61,9 +61,11 @@ impl Stream {
         let decoding = coded.work() - before;
         state.work.charge(self.key.0, decoding);
         match got {
-            Ok(Got::Data(count)) => self.handle_read(&mut state, context, Read::Data(count)),
-            Ok(Got::End) => self.handle_read(&mut state, context, Read::End),
-            Ok(Got::Nothing) => {
+            Ok(StreamRead::Data(count)) => {
+                self.handle_read(&mut state, context, ReadOutcome::Data(count))
+            }
+            Ok(StreamRead::End) => self.handle_read(&mut state, context, ReadOutcome::End),
+            Ok(StreamRead::Nothing) => {
                 if let Some(reason) = state.entry(self.key).1.reset {
                     // Only now: a reset must not overtake data that the decoder held.
                     return Poll::Ready(Err(reason));
@@ -72,12 +74,14 @@ impl Stream {
                     // The decoder has consumed data, which frees credit for the peer.
                     self.hop.notify_driver(self.key.0);
                 }
-                self.handle_read(&mut state, context, Read::Blocked)
+                self.handle_read(&mut state, context, ReadOutcome::Blocked)
             }
-            Ok(Got::Later) => self.rest(&mut state, context, |entry| &mut entry.reader),
+            Ok(StreamRead::Later) => {
+                self.wait_for_turn(&mut state, context, |entry| &mut entry.reader)
+            }
             Err(error) => {
                 tracing::debug!("reset a stream with invalid data: {error}");
-                state.entry(self.key).1.coded = None;
+                state.entry(self.key).1.coder = None;
                 drop(state);
                 self.abandon(ResetReason::Reset);
                 Poll::Ready(Err(ResetReason::Reset))
@@ -86,14 +90,14 @@ impl Stream {
     }
 
     /// Registers the task for the driver's next turn, in which the session may work again.
-    fn rest<T>(
+    fn wait_for_turn<T>(
         &self,
-        state: &mut State,
+        state: &mut PartState,
         context: &Context<'_>,
-        waker: impl FnOnce(&mut Entry) -> &mut Option<Waker>,
+        waker: impl FnOnce(&mut StreamEntry) -> &mut Option<Waker>,
     ) -> Poll<T> {
-        wait(waker(state.entry(self.key).1), context);
-        state.rest(self.key);
+        register_waker(waker(state.entry(self.key).1), context);
+        state.queue_for_turn(self.key);
         self.hop.notify_driver(self.key.0);
         Poll::Pending
     }
@@ -102,7 +106,7 @@ impl Stream {
     /// support.
     pub(crate) fn is_coded(&self) -> bool {
         let mut state = self.hop.lock(self.key.0);
-        state.parts(self.key).1.coded.is_some()
+        state.parts(self.key).1.coder.is_some()
     }
 
     /// Like [`Self::poll_read`], without a copy: offers available data as slices to `take`, which returns
@@ -111,40 +115,40 @@ impl Stream {
         &self,
         context: &mut Context<'_>,
         take: impl FnOnce(&[IoSlice<'_>]) -> usize,
-    ) -> Poll<Result<Read, ResetReason>> {
+    ) -> Poll<Result<ReadOutcome, ResetReason>> {
         let mut state = self.hop.lock(self.key.0);
         let (_, entry) = state.entry(self.key);
         if let Some(reason) = entry.reset {
             return Poll::Ready(Err(reason));
         }
         if entry.ended {
-            return Poll::Ready(Ok(Read::End));
+            return Poll::Ready(Ok(ReadOutcome::End));
         }
         if !state.may_work(self.key.0) {
-            return self.rest(&mut state, context, |entry| &mut entry.reader);
+            return self.wait_for_turn(&mut state, context, |entry| &mut entry.reader);
         }
         let (endpoint, _) = state.entry(self.key);
-        let read = endpoint.offer(self.key.0, self.key.1, take).unwrap_or(Read::Blocked);
+        let read = endpoint.offer(self.key.0, self.key.1, take).unwrap_or(ReadOutcome::Blocked);
         self.handle_read(&mut state, context, read)
     }
 
     /// Accounts for data read, or registers the task if there was none.
     fn handle_read(
         &self,
-        state: &mut State,
+        state: &mut PartState,
         context: &Context<'_>,
-        read: Read,
-    ) -> Poll<Result<Read, ResetReason>> {
+        read: ReadOutcome,
+    ) -> Poll<Result<ReadOutcome, ResetReason>> {
         let (_, entry, _) = state.parts(self.key);
         match read {
-            Read::Blocked => {
-                wait(&mut entry.reader, context);
+            ReadOutcome::Blocked => {
+                register_waker(&mut entry.reader, context);
                 return Poll::Pending;
             }
-            Read::End => entry.ended = true,
-            Read::Data(count) => {
+            ReadOutcome::End => entry.ended = true,
+            ReadOutcome::Data(count) => {
                 state.charge(self.key.0, count);
-                state.count(self.key, Direction::From, count);
+                state.count(self.key, TrafficDirection::From, count);
                 if let Some(forecast) = &mut state.forecast {
                     forecast.handle_received(clock::now(), self.key);
                 }
@@ -159,7 +163,7 @@ impl Stream {
     pub(crate) fn room(&self) -> u64 {
         let mut state = self.hop.lock(self.key.0);
         let (endpoint, entry, _) = state.parts(self.key);
-        match entry.coded {
+        match entry.coder {
             Some(_) => 0,
             None => endpoint.room(self.key.0, self.key.1).unwrap_or(0),
         }
@@ -178,16 +182,16 @@ impl Stream {
             return Poll::Ready(Err(reason));
         }
         if !state.may_work(self.key.0) {
-            return self.rest(&mut state, context, |entry| &mut entry.writer);
+            return self.wait_for_turn(&mut state, context, |entry| &mut entry.writer);
         }
         let (endpoint, entry, compression) = state.parts(self.key);
-        let taken = match &mut entry.coded {
+        let taken = match &mut entry.coder {
             Some(coded) => compression.write(coded, data, |bytes| send(endpoint, self.key, bytes)),
             None => send(endpoint, self.key, data),
         };
         if taken == 0 {
-            wait(&mut entry.writer, context);
-            if entry.coded.is_some() {
+            register_waker(&mut entry.writer, context);
+            if entry.coder.is_some() {
                 // The coder may have passed compressed bytes to the stream nevertheless.
                 self.hop.notify_driver(self.key.0);
             }
@@ -202,7 +206,7 @@ impl Stream {
     pub(crate) fn poll_fill(
         &self,
         context: &mut Context<'_>,
-        read: impl FnOnce(&mut Room<'_>),
+        read: impl FnOnce(&mut WriteRoom<'_>),
     ) -> Poll<Result<usize, ResetReason>> {
         let mut state = self.hop.lock(self.key.0);
         let (_, entry) = state.entry(self.key);
@@ -210,7 +214,7 @@ impl Stream {
             return Poll::Ready(Err(reason));
         }
         if !state.may_work(self.key.0) {
-            return self.rest(&mut state, context, |entry| &mut entry.writer);
+            return self.wait_for_turn(&mut state, context, |entry| &mut entry.writer);
         }
         let (endpoint, entry) = state.entry(self.key);
         match endpoint.fill(self.key.0, self.key.1, read) {
@@ -221,16 +225,16 @@ impl Stream {
             }
             // If the endpoint no longer has the stream, a pending event has the reason.
             Ok(None) | Err(_) => {
-                wait(&mut entry.writer, context);
+                register_waker(&mut entry.writer, context);
                 Poll::Pending
             }
         }
     }
 
     /// Accounts for data written, and wakes the driver to send it.
-    fn handle_written(&self, state: &mut State, count: usize) {
+    fn handle_written(&self, state: &mut PartState, count: usize) {
         state.charge(self.key.0, count);
-        state.count(self.key, Direction::To, count);
+        state.count(self.key, TrafficDirection::To, count);
         if let Some(forecast) = &mut state.forecast {
             forecast.handle_sent(clock::now(), self.key, count);
         }
@@ -244,13 +248,14 @@ impl Stream {
         if let Some(reason) = entry.reset {
             return Poll::Ready(Err(reason));
         }
-        let is_flushed = is_flushed(endpoint, entry, compression, self.key);
+        let is_flushed = flush_coder(endpoint, entry, compression, self.key);
         self.hop.notify_driver(self.key.0);
         if !is_flushed {
-            wait(&mut entry.writer, context);
+            register_waker(&mut entry.writer, context);
             return Poll::Pending;
         }
-        let finished = endpoint.finish(self.key.0, self.key.1).map_err(|error| lost(&error));
+        let finished =
+            endpoint.finish(self.key.0, self.key.1).map_err(|error| reset_reason(&error));
         entry.finished |= finished.is_ok();
         Poll::Ready(finished)
     }
@@ -271,7 +276,7 @@ impl Stream {
         if let Some(reason) = entry.reset {
             return Err(reason);
         }
-        endpoint.accept(self.key.0, self.key.1).map_err(|error| lost(&error))?;
+        endpoint.accept(self.key.0, self.key.1).map_err(|error| reset_reason(&error))?;
         self.hop.notify_driver(self.key.0);
         Ok(())
     }
@@ -296,7 +301,7 @@ impl Stream {
         match entry.reset {
             Some(reason) => return Poll::Ready(Err(reason)),
             None if entry.accepted => return Poll::Ready(Ok(())),
-            None => wait(&mut entry.watcher, context),
+            None => register_waker(&mut entry.watcher, context),
         }
         Poll::Pending
     }
@@ -318,7 +323,7 @@ impl Stream {
         match entry.reset {
             Some(reason) => Poll::Ready(reason),
             None => {
-                wait(&mut entry.watcher, context);
+                register_waker(&mut entry.watcher, context);
                 Poll::Pending
             }
         }
@@ -338,7 +343,7 @@ impl Stream {
         let (endpoint, entry, compression) = state.parts(self.key);
         let is_flushed = entry.reset.is_some()
             || entry.finished
-            || is_flushed(endpoint, entry, compression, self.key);
+            || flush_coder(endpoint, entry, compression, self.key);
         self.hop.notify_driver(self.key.0);
         is_flushed
     }
@@ -362,7 +367,7 @@ impl Stream {
     }
 }
 
-impl Drop for Stream {
+impl Drop for SessionStream {
     fn drop(&mut self) {
         self.abandon(ResetReason::Reset);
         let mut state = self.hop.lock(self.key.0);
@@ -374,17 +379,17 @@ impl Drop for Stream {
 }
 
 /// Writes the last compressed bytes before a stream's end or reset. Returns false without room for them.
-fn is_flushed(
+fn flush_coder(
     endpoint: &mut Endpoint,
-    entry: &mut Entry,
+    entry: &mut StreamEntry,
     compression: &mut Compression,
-    key: Key,
+    key: StreamKey,
 ) -> bool {
-    let coded = entry.coded.as_mut();
+    let coded = entry.coder.as_mut();
     coded.is_none_or(|coded| compression.finish(coded, |bytes| send(endpoint, key, bytes)))
 }
 
-fn wait(waker: &mut Option<Waker>, context: &Context<'_>) {
+fn register_waker(waker: &mut Option<Waker>, context: &Context<'_>) {
     match waker {
         Some(present) => present.clone_from(context.waker()),
         None => *waker = Some(context.waker().clone()),
@@ -392,7 +397,7 @@ fn wait(waker: &mut Option<Waker>, context: &Context<'_>) {
 }
 
 /// Returns the reset reason for a stream that the endpoint no longer has, before its event arrives.
-fn lost(error: &StreamError) -> ResetReason {
+fn reset_reason(error: &StreamError) -> ResetReason {
     match error {
         StreamError::NoSession => ResetReason::SessionLost,
         _ => ResetReason::Reset,

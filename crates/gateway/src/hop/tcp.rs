@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use config::TcpAddress;
 use os::socket::TcpInfo;
-use pep::carriage::control::{Control, ControlChoice, Figures};
+use pep::carriage::control::{ControlChoice, KernelControl, SegmentCounters};
 use pep::cost;
 use slacp::{SessionId, network};
 use socket2::SockRef;
@@ -40,20 +40,20 @@ const PREFACE: &[u8; 8] = b"SLACP\0\0\x01";
 const LONGEST: usize = 9216;
 /// Thresholds of the bytes queued here for the kernel: to hold the session back, to let it resume, and to
 /// drop datagrams.
-const FULL: usize = 128 << 10;
-const ROOM: usize = 32 << 10;
-const MOST: usize = 1 << 20;
+const HOLD_BACK_AT: usize = 128 << 10;
+const RESUME_AT: usize = 32 << 10;
+const DROP_ABOVE: usize = 1 << 20;
 /// Bytes that the kernel may hold unsent (`TCP_NOTSENT_LOWAT`), and the size of one write.
 const UNSENT: u32 = 64 << 10;
 /// Capacity of the queue of received datagrams. While it is full, nothing is read from connections, so
 /// the peers' TCP stops sending.
-const ARRIVALS: usize = 512;
+const EVENT_QUEUE: usize = 512;
 /// Maximum connections: without a session in total, without a session from one network, and of all kinds.
 const MOST_UNPROVEN: usize = 256;
 const MOST_UNPROVEN_OF_NETWORK: usize = 64;
 const MOST_LINKS: usize = 16_384;
 /// Time limit for the preface, and for the first authentic datagram.
-const PROOF: Duration = Duration::from_secs(10);
+const PROOF_TIMEOUT: Duration = Duration::from_secs(10);
 /// Idle time-out of a connection. Longer than any session survives silence.
 const IDLE: Duration = Duration::from_secs(20 * 60);
 /// Minimum interval between two readings of a sending connection's TCP counters.
@@ -66,7 +66,7 @@ const PAUSE: Duration = Duration::from_millis(200);
 pub(crate) struct ConnectionId(u64);
 
 /// A session and the number of one of its links.
-pub(crate) type Carried = (SessionId, u8);
+pub(crate) type SessionLink = (SessionId, u8);
 
 /// An event of the connections, for the driver.
 #[derive(Debug)]
@@ -74,60 +74,60 @@ pub(crate) enum TcpEvent {
     /// A datagram from the far end of a connection.
     Datagram(ConnectionId, Vec<u8>),
     /// The session may send new data on the link again.
-    Room(Carried),
+    Room(SessionLink),
     /// The connection has ended.
     Ended(ConnectionId),
 }
 
 /// Outcome of [`TcpLinks::send`].
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Sent {
+pub(crate) enum SendOutcome {
     /// No connection carries it: send it over UDP.
-    NotHere,
+    NoConnection,
     /// Queued on a connection, or dropped by it.
-    Taken,
+    Queued,
     /// As `Taken`; the connection's session must be held back on that link until [`TcpEvent::Room`].
-    Full(Carried),
+    Full(SessionLink),
 }
 
 /// The TCP connections that carry datagrams.
 #[derive(Clone)]
-pub(crate) struct TcpLinks(Arc<Shared>);
+pub(crate) struct TcpLinks(Arc<TcpLinksShared>);
 
-struct Shared {
-    state: Mutex<State>,
+struct TcpLinksShared {
+    state: Mutex<ConnectionTable>,
     events: Sender<TcpEvent>,
     arrivals: Mutex<Option<Receiver<TcpEvent>>>,
 }
 
 #[derive(Default)]
-struct State {
-    links: BTreeMap<ConnectionId, Link>,
+struct ConnectionTable {
+    links: BTreeMap<ConnectionId, LinkConnection>,
     /// The connection for each link and destination. At a terminal, the destinations are the UDP
     /// addresses of its hubs; at a hub, the far ends of accepted connections, all on link 0.
     carrying: BTreeMap<(u8, SocketAddr), ConnectionId>,
     /// Sessions pinned to their connection, although later datagrams to their peer use another one.
-    kept: BTreeMap<Carried, ConnectionId>,
+    pinned: BTreeMap<SessionLink, ConnectionId>,
     /// Sessions that are held back because their connection is full.
-    held_back: BTreeSet<Carried>,
+    held_back: BTreeSet<SessionLink>,
     /// True for a hub, which accepts connections.
     accepts: bool,
     next: u64,
 }
 
-struct Link {
+struct LinkConnection {
     /// The address of the far end.
     far: SocketAddr,
     /// The UDP address whose datagrams were last diverted here.
-    stands_for: Option<SocketAddr>,
+    udp_address: Option<SocketAddr>,
     frames: UnboundedSender<Vec<u8>>,
-    level: Arc<Level>,
+    level: Arc<QueueLevel>,
     /// The session and link authenticated at the far end.
-    session: Option<Carried>,
+    session: Option<SessionLink>,
     task: Option<AbortHandle>,
 }
 
-impl Drop for Link {
+impl Drop for LinkConnection {
     fn drop(&mut self) {
         if let Some(task) = &self.task {
             task.abort();
@@ -137,42 +137,42 @@ impl Drop for Link {
 
 /// Fill level of a connection's queue towards the kernel.
 #[derive(Default)]
-struct Level {
+struct QueueLevel {
     bytes: AtomicUsize,
     /// Set while the session is held back.
     full: AtomicBool,
 }
 
-impl State {
+impl ConnectionTable {
     /// Returns the connection for datagrams of `session` (`None`: outside any session) to a destination
     /// by a link. It may just have ended.
-    fn carrying(
+    fn connection_for(
         &self,
         (link, to): (u8, SocketAddr),
         session: Option<SessionId>,
     ) -> Option<ConnectionId> {
-        let kept = session.and_then(|session| self.kept.get(&(session, link)));
+        let kept = session.and_then(|session| self.pinned.get(&(session, link)));
         if !self.accepts {
             return kept.or_else(|| self.carrying.get(&(link, to))).copied();
         }
         // Behind address translation, a UDP client may share its address and port with another
         // machine's TCP connection. So only the session's own connection carries its datagrams.
         let has_proved = |id: &&ConnectionId| match session {
-            Some(session) => self.proven(**id).is_some_and(|(proven, _)| proven == session),
+            Some(session) => self.session_of(**id).is_some_and(|(proven, _)| proven == session),
             None => true,
         };
         self.carrying.get(&(0, to)).filter(has_proved).copied()
     }
 
     /// Returns the session and link authenticated at the far end of a connection.
-    fn proven(&self, id: ConnectionId) -> Option<Carried> {
+    fn session_of(&self, id: ConnectionId) -> Option<SessionLink> {
         self.links.get(&id)?.session
     }
 
     /// Chooses the unauthenticated connection to close before another one from this network is accepted:
     /// the network's oldest if it is at its limit, else, at the total limit, the oldest of the network
     /// with most. `None` below both limits.
-    fn in_the_way(&self, from: IpAddr) -> Option<ConnectionId> {
+    fn connection_to_evict(&self, from: IpAddr) -> Option<ConnectionId> {
         let mut unproven = BTreeMap::<IpAddr, Vec<ConnectionId>>::new();
         for (id, link) in self.links.iter().filter(|(_, link)| link.session.is_none()) {
             unproven.entry(network(link.far.ip())).or_default().push(*id);
@@ -187,9 +187,9 @@ impl State {
 
 impl TcpLinks {
     pub(crate) fn new() -> Self {
-        let (events, arrivals) = mpsc::channel(ARRIVALS);
+        let (events, arrivals) = mpsc::channel(EVENT_QUEUE);
         let state = Mutex::default();
-        Self(Arc::new(Shared { state, events, arrivals: Mutex::new(Some(arrivals)) }))
+        Self(Arc::new(TcpLinksShared { state, events, arrivals: Mutex::new(Some(arrivals)) }))
     }
 
     /// Takes the receiver of the connections' events; `None` after the first call.
@@ -197,14 +197,14 @@ impl TcpLinks {
         self.0.arrivals.lock().expect("no thread panics while it holds the lock").take()
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, ConnectionTable> {
         self.0.state.lock().expect("no thread panics while it holds the lock")
     }
 
     /// Returns whether a connection carries datagrams of `session` (`None`: outside any session) to this
     /// link and address.
     pub(crate) fn carries(&self, to: (u8, SocketAddr), session: Option<SessionId>) -> bool {
-        self.lock().carrying(to, session).is_some()
+        self.lock().connection_for(to, session).is_some()
     }
 
     /// True for a hub, which accepts connections.
@@ -224,35 +224,35 @@ impl TcpLinks {
     }
 
     /// Pins a session's link to its current connection, whatever is diverted later.
-    pub(crate) fn keep(&self, session: Carried) {
+    pub(crate) fn pin(&self, session: SessionLink) {
         let mut state = self.lock();
-        let has = |(_, link): &(&ConnectionId, &Link)| link.session == Some(session);
+        let has = |(_, link): &(&ConnectionId, &LinkConnection)| link.session == Some(session);
         let found = state.links.iter().find(has).map(|(id, _)| *id);
-        found.into_iter().for_each(|id| _ = state.kept.insert(session, id));
+        found.into_iter().for_each(|id| _ = state.pinned.insert(session, id));
     }
 
     /// Returns the source address to report to the endpoint for datagrams of a connection; `None` if the
     /// connection is closed.
     pub(crate) fn source(&self, id: ConnectionId) -> Option<SocketAddr> {
-        self.lock().links.get(&id).map(|link| link.stands_for.unwrap_or(link.far))
+        self.lock().links.get(&id).map(|link| link.udp_address.unwrap_or(link.far))
     }
 
     /// Closes a connection, unless a session keeps it.
     pub(crate) fn close(&self, id: ConnectionId) {
         let closed = {
             let mut state = self.lock();
-            if state.kept.values().any(|kept| *kept == id) {
+            if state.pinned.values().any(|kept| *kept == id) {
                 return;
             }
             state.carrying.retain(|_, over| *over != id);
             state.links.remove(&id)
         };
-        closed.and_then(|link| link.session).into_iter().for_each(|session| self.let_go(session));
+        closed.and_then(|link| link.session).into_iter().for_each(|session| self.release(session));
     }
 
     /// Releases a session that was held back, because its connection has room, is closed or is no longer
     /// used.
-    pub(crate) fn let_go(&self, session: Carried) {
+    pub(crate) fn release(&self, session: SessionLink) {
         if self.lock().held_back.remove(&session) {
             let events = self.0.events.clone();
             // A task, because the driver itself calls this: it must not wait for room in its queue.
@@ -262,27 +262,27 @@ impl TcpLinks {
 
     /// Records that a connection has delivered an authentic datagram of a session's link. Closes an older
     /// connection of the same session and link.
-    pub(super) fn prove(&self, id: ConnectionId, session: Carried) {
+    pub(super) fn authenticate(&self, id: ConnectionId, session: SessionLink) {
         let mut older = Vec::new();
         let before = {
             let mut state = self.lock();
             let Some(link) = state.links.get_mut(&id) else { return };
             let before = link.session.replace(session);
             if before != Some(session) {
-                let is_older = |other: &ConnectionId, link: &mut Link| {
+                let is_older = |other: &ConnectionId, link: &mut LinkConnection| {
                     *other != id && link.session == Some(session)
                 };
                 older.extend(state.links.extract_if(.., is_older));
                 let is_closed = |id: &ConnectionId| older.iter().any(|(closed, _)| closed == id);
                 state.carrying.retain(|_, over| !is_closed(over));
-                state.kept.retain(|_, over| !is_closed(over));
+                state.pinned.retain(|_, over| !is_closed(over));
             }
             before.filter(|before| *before != session)
         };
         // A session that used this connection before no longer learns of room on it.
-        before.into_iter().for_each(|before| self.let_go(before));
+        before.into_iter().for_each(|before| self.release(before));
         if !older.is_empty() {
-            self.let_go(session);
+            self.release(session);
         }
     }
 
@@ -292,17 +292,17 @@ impl TcpLinks {
         to: (u8, SocketAddr),
         session: Option<SessionId>,
         datagram: &[u8],
-    ) -> Sent {
+    ) -> SendOutcome {
         let mut state = self.lock();
-        let Some(id) = state.carrying(to, session) else { return Sent::NotHere };
+        let Some(id) = state.connection_for(to, session) else { return SendOutcome::NoConnection };
         // The connection has just ended: the datagram is lost, as UDP would lose it.
-        let Some(link) = state.links.get_mut(&id) else { return Sent::Taken };
-        link.stands_for = Some(to.1);
-        let Ok(length) = u16::try_from(datagram.len()) else { return Sent::Taken };
+        let Some(link) = state.links.get_mut(&id) else { return SendOutcome::Queued };
+        link.udp_address = Some(to.1);
+        let Ok(length) = u16::try_from(datagram.len()) else { return SendOutcome::Queued };
         let waiting = link.level.bytes.load(Ordering::Relaxed);
-        if waiting + datagram.len() > MOST {
+        if waiting + datagram.len() > DROP_ABOVE {
             // Acknowledgements and repairs pass a session that is held back, so memory needs a bound.
-            return Sent::Taken;
+            return SendOutcome::Queued;
         }
         link.level.bytes.fetch_add(2 + datagram.len(), Ordering::Relaxed);
         let mut frame = Vec::with_capacity(2 + datagram.len());
@@ -311,11 +311,13 @@ impl TcpLinks {
         // Fails if the task has ended, which reports that by an event of its own.
         let _ = link.frames.send(frame);
         match link.session {
-            Some(session) if waiting >= FULL && !link.level.full.swap(true, Ordering::Relaxed) => {
+            Some(session)
+                if waiting >= HOLD_BACK_AT && !link.level.full.swap(true, Ordering::Relaxed) =>
+            {
                 state.held_back.insert(session);
-                Sent::Full(session)
+                SendOutcome::Full(session)
             }
-            _ => Sent::Taken,
+            _ => SendOutcome::Queued,
         }
     }
 
@@ -338,19 +340,19 @@ impl TcpLinks {
             SockRef::from(&socket).set_mark(mark)?;
         }
         end.bind(&socket)?;
-        prepare(&SockRef::from(&socket));
-        let connected = timeout(PROOF, async {
+        set_socket_options(&SockRef::from(&socket));
+        let connected = timeout(PROOF_TIMEOUT, async {
             let stream = socket.connect(hub).await?;
             let mut connection = match tls_host {
-                Some(host) => Connection::to_hub(stream, host).await?,
-                None => Connection::plain(stream)?,
+                Some(host) => TcpConnection::to_hub(stream, host).await?,
+                None => TcpConnection::plain(stream)?,
             };
             connection.writer.write_all(PREFACE).await?;
             connection.writer.flush().await?;
             Ok::<_, io::Error>(connection)
         });
         let connection = connected.await.map_err(|_| io::ErrorKind::TimedOut)??;
-        Ok(self.add(hub, Arrived::Ours(connection)))
+        Ok(self.add(hub, NewConnection::Opened(connection)))
     }
 
     /// Tries the addresses of a hub in turn with [`Self::connect`]. Returns the first connection and its
@@ -383,8 +385,8 @@ impl TcpLinks {
                     // A dual-stack listener reports IPv4 addresses in mapped form.
                     let address = SocketAddr::new(address.ip().to_canonical(), address.port());
                     if self.make_room(address.ip()) {
-                        prepare(&SockRef::from(&stream));
-                        self.add(address, Arrived::Theirs(stream, tls.clone()));
+                        set_socket_options(&SockRef::from(&stream));
+                        self.add(address, NewConnection::Accepted(stream, tls.clone()));
                     }
                 }
                 Err(error) => {
@@ -398,20 +400,20 @@ impl TcpLinks {
     /// Makes room for another unauthenticated connection from this address, closing one if necessary.
     /// Returns false at the limit of all connections.
     fn make_room(&self, from: IpAddr) -> bool {
-        let closed = self.lock().in_the_way(from);
+        let closed = self.lock().connection_to_evict(from);
         closed.into_iter().for_each(|id| self.close(id));
         self.lock().links.len() < MOST_LINKS
     }
 
     /// Registers a connection and spawns the task that carries its datagrams.
-    fn add(&self, far: SocketAddr, arrived: Arrived) -> ConnectionId {
+    fn add(&self, far: SocketAddr, arrived: NewConnection) -> ConnectionId {
         let (frames, outgoing) = mpsc::unbounded_channel();
-        let level = Arc::<Level>::default();
+        let level = Arc::<QueueLevel>::default();
         let mut state = self.lock();
         state.next += 1;
         let id = ConnectionId(state.next);
         let mut replaced = None;
-        if let Arrived::Theirs(..) = arrived {
+        if let NewConnection::Accepted(..) = arrived {
             // Its client reuses the port, so an earlier connection from there has ended.
             let before = state.carrying.insert((0, far), id);
             replaced = before.and_then(|before| state.links.remove(&before)?.session);
@@ -420,33 +422,36 @@ impl TcpLinks {
         let links = self.clone();
         let carried = level.clone();
         let task = tokio::spawn(async move {
-            let ended = links.carry((id, far), arrived, outgoing, &carried).await;
+            let ended = links.run_connection((id, far), arrived, outgoing, &carried).await;
             tracing::debug!(%far, "TCP connection of the hop ended: {ended:?}");
             links.end(id).await;
         });
         let task = Some(task.abort_handle());
-        state.links.insert(id, Link { far, stands_for, frames, level, session, task });
+        state.links.insert(
+            id,
+            LinkConnection { far, udp_address: stands_for, frames, level, session, task },
+        );
         drop(state);
-        replaced.into_iter().for_each(|session| self.let_go(session));
+        replaced.into_iter().for_each(|session| self.release(session));
         id
     }
 
-    async fn carry(
+    async fn run_connection(
         &self,
         (id, far): (ConnectionId, SocketAddr),
-        arrived: Arrived,
+        arrived: NewConnection,
         outgoing: UnboundedReceiver<Vec<u8>>,
-        level: &Level,
+        level: &QueueLevel,
     ) -> io::Result<()> {
         let begun = tokio::time::Instant::now();
         let (connection, accepted) = match arrived {
-            Arrived::Ours(connection) => (connection, false),
-            Arrived::Theirs(stream, tls) => {
-                let begun = Connection::of_terminal(stream, far.ip(), tls);
-                (timeout(PROOF, begun).await??, true)
+            NewConnection::Opened(connection) => (connection, false),
+            NewConnection::Accepted(stream, tls) => {
+                let begun = TcpConnection::of_terminal(stream, far.ip(), tls);
+                (timeout(PROOF_TIMEOUT, begun).await??, true)
             }
         };
-        let Connection { socket, reader, writer } = connection;
+        let TcpConnection { socket, reader, writer } = connection;
         tokio::select! {
             ended = self.read(id, reader, accepted.then_some(begun)) => ended,
             ended = self.write(id, (writer, &socket), outgoing, level) => ended,
@@ -460,7 +465,7 @@ impl TcpLinks {
             let Some(mut link) = state.links.remove(&id) else { return };
             // Dropping the entry would abort the task that runs this.
             link.task = None;
-            state.kept.retain(|_, over| *over != id);
+            state.pinned.retain(|_, over| *over != id);
             // A terminal keeps the entry until it diverts again: what it sends meanwhile is lost, instead of
             // going over UDP, which is blocked.
             if state.accepts {
@@ -468,7 +473,7 @@ impl TcpLinks {
             }
             link.session
         };
-        session.into_iter().for_each(|session| self.let_go(session));
+        session.into_iter().for_each(|session| self.release(session));
         let _ = self.0.events.send(TcpEvent::Ended(id)).await;
     }
 
@@ -477,18 +482,18 @@ impl TcpLinks {
     async fn read(
         &self,
         id: ConnectionId,
-        reader: Reader,
+        reader: BoxedReader,
         begun: Option<tokio::time::Instant>,
     ) -> io::Result<()> {
         let mut reader = BufReader::with_capacity(64 << 10, reader);
         if begun.is_some() {
-            timeout(PROOF, read_preface(&mut reader)).await??;
+            timeout(PROOF_TIMEOUT, read_preface(&mut reader)).await??;
         }
         let mut proven = begun.is_none();
         loop {
-            proven = proven || self.lock().proven(id).is_some();
+            proven = proven || self.lock().session_of(id).is_some();
             let patience = match begun {
-                Some(begun) if !proven => PROOF.saturating_sub(begun.elapsed()),
+                Some(begun) if !proven => PROOF_TIMEOUT.saturating_sub(begun.elapsed()),
                 _ => IDLE,
             };
             let datagram = timeout(patience, read_datagram(&mut reader)).await??;
@@ -503,9 +508,9 @@ impl TcpLinks {
     async fn write(
         &self,
         id: ConnectionId,
-        (mut writer, socket): (Writer, &OwnedFd),
+        (mut writer, socket): (BoxedWriter, &OwnedFd),
         mut outgoing: UnboundedReceiver<Vec<u8>>,
-        level: &Level,
+        level: &QueueLevel,
     ) -> io::Result<()> {
         let mut bytes = Vec::new();
         let mut looked = clock::now();
@@ -521,37 +526,37 @@ impl TcpLinks {
             writer.write_all(&bytes).await?;
             // TLS buffers records of its own.
             writer.flush().await?;
-            follow(&mut choice, &mut looked, socket);
+            update_congestion_control(&mut choice, &mut looked, socket);
             let before = level.bytes.fetch_sub(bytes.len(), Ordering::Relaxed);
-            if before - bytes.len() <= ROOM && level.full.swap(false, Ordering::Relaxed) {
-                let session = self.lock().proven(id);
-                session.into_iter().for_each(|session| self.let_go(session));
+            if before - bytes.len() <= RESUME_AT && level.full.swap(false, Ordering::Relaxed) {
+                let session = self.lock().session_of(id);
+                session.into_iter().for_each(|session| self.release(session));
             }
         }
         Ok(())
     }
 }
 
-type Reader = Box<dyn AsyncRead + Send + Unpin>;
-type Writer = Box<dyn AsyncWrite + Send + Unpin>;
+type BoxedReader = Box<dyn AsyncRead + Send + Unpin>;
+type BoxedWriter = Box<dyn AsyncWrite + Send + Unpin>;
 
 /// A connection, plain or within TLS.
-struct Connection {
+struct TcpConnection {
     /// A duplicate of the socket, for its options and counters.
     socket: OwnedFd,
-    reader: Reader,
-    writer: Writer,
+    reader: BoxedReader,
+    writer: BoxedWriter,
 }
 
 /// A new connection, by the side that opened it.
-enum Arrived {
+enum NewConnection {
     /// Opened by this side; the preface has been sent.
-    Ours(Connection),
+    Opened(TcpConnection),
     /// Opened by a terminal. With an acceptor, it may begin with a TLS handshake.
-    Theirs(TcpStream, Option<TlsAcceptor>),
+    Accepted(TcpStream, Option<TlsAcceptor>),
 }
 
-impl Connection {
+impl TcpConnection {
     fn plain(stream: TcpStream) -> io::Result<Self> {
         let socket = stream.as_fd().try_clone_to_owned()?;
         let (reader, writer) = stream.into_split();
@@ -619,19 +624,19 @@ pub(crate) async fn datagrams(mut reader: impl AsyncRead + Unpin) -> Vec<Vec<u8>
 
 /// Reads a sending connection's counters, at most once a second, and switches its congestion control if
 /// [`ControlChoice`] says so. Without BBR in the kernel, the default or CUBIC stays.
-fn follow(choice: &mut ControlChoice, looked: &mut Instant, socket: &OwnedFd) {
+fn update_congestion_control(choice: &mut ControlChoice, looked: &mut Instant, socket: &OwnedFd) {
     let now = clock::now();
     if now.saturating_since(*looked) < LOOK {
         return;
     }
     *looked = now;
     let Ok(info) = TcpInfo::of(socket) else { return };
-    let figures = Figures {
+    let figures = SegmentCounters {
         sent: info.segments_sent(),
         resent: info.retransmitted_segments(),
         window: info.congestion_window(),
     };
-    if let Some(control) = choice.look(now, figures) {
+    if let Some(control) = choice.handle_counters(now, figures) {
         let set = SockRef::from(socket).set_tcp_congestion(control.name().as_bytes());
         tracing::debug!("TCP connection of the hop: {} ({set:?})", control.name());
     }
@@ -639,11 +644,11 @@ fn follow(choice: &mut ControlChoice, looked: &mut Instant, socket: &OwnedFd) {
 
 /// Sets the options of a connection that carries datagrams. Failures are ignored: the connection also
 /// works without each of them.
-fn prepare(socket: &SockRef<'_>) {
+fn set_socket_options(socket: &SockRef<'_>) {
     let _ = socket.set_tcp_nodelay(true);
     let _ = socket.set_tcp_notsent_lowat(UNSENT);
     // The losses of a satellite link are not congestion. Where there is no BBR, the default stays.
-    let _ = socket.set_tcp_congestion(Control::Bbr.name().as_bytes());
+    let _ = socket.set_tcp_congestion(KernelControl::Bbr.name().as_bytes());
 }
 
 #[cfg(test)]

@@ -4,27 +4,31 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-use pep::accounting::Usage;
-use pep::traffic::{Classes, Definition};
-use slacp::{Open, Read, ResetReason, SessionId, StreamError};
+use pep::accounting::TrafficUsage;
+use pep::traffic::{ClassDefinition, TrafficClasses};
+use slacp::{ReadOutcome, ResetReason, SessionId, StreamError, StreamOpening};
 
-use super::{HopEvent, Stream};
+use super::{HopEvent, SessionStream};
 use crate::testkit::{Alarm, Hops, payload};
 
 /// Reads what there is, at most 64 KiB.
-fn read(stream: &Stream, alarm: &Arc<Alarm>) -> Poll<Result<Vec<u8>, ResetReason>> {
+fn read(stream: &SessionStream, alarm: &Arc<Alarm>) -> Poll<Result<Vec<u8>, ResetReason>> {
     let mut buffer = vec![0; 1 << 16];
     let read = alarm.poll(|context| stream.poll_read(context, &mut buffer));
     read.map_ok(|read| match read {
-        Read::Data(count) => buffer[..count].to_vec(),
+        ReadOutcome::Data(count) => buffer[..count].to_vec(),
         other => {
-            assert_eq!(other, Read::End);
+            assert_eq!(other, ReadOutcome::End);
             Vec::new()
         }
     })
 }
 
-fn write(stream: &Stream, data: &[u8], alarm: &Arc<Alarm>) -> Poll<Result<usize, ResetReason>> {
+fn write(
+    stream: &SessionStream,
+    data: &[u8],
+    alarm: &Arc<Alarm>,
+) -> Poll<Result<usize, ResetReason>> {
     alarm.poll(|context| stream.poll_write(context, data))
 }
 
@@ -175,7 +179,7 @@ fn the_end_of_a_session_resets_its_streams_and_opens_no_more() {
     assert_eq!(read(&near, &alarm), Poll::Ready(Err(ResetReason::SessionLost)));
     assert!(near.finish().is_err() && far.finish().is_err());
     let address = ([10, 0, 0, 1], 80).into();
-    let open: Open = Open { destination: address, source: address, dscp: None };
+    let open: StreamOpening = StreamOpening { destination: address, source: address, dscp: None };
     let opened = terminal.open(hops.now, hops.sessions[1], open);
     assert_eq!(opened.err(), Some(StreamError::NoSession));
     assert!(terminal.stats(hops.sessions[1]).is_none_or(|stats| stats.streams == 0));
@@ -217,9 +221,9 @@ fn classes_are_replaced_and_shown_per_session() {
     };
     let before = names(session);
     let classes = |count: usize| {
-        let named = |number: usize| Definition::new(&format!("class-{number}"));
+        let named = |number: usize| ClassDefinition::new(&format!("class-{number}"));
         let definitions = (0..count).map(named).collect();
-        Classes::install(definitions, false, &mut slacp::Config::new(slacp::Rate::auto()))
+        TrafficClasses::install(definitions, false, &mut slacp::Config::new(slacp::Rate::auto()))
     };
     hub.configure_classes(hops.now, &classes(2).unwrap()).unwrap();
     assert_ne!(names(session), before);
@@ -244,11 +248,12 @@ fn what_streams_carry_is_counted_until_they_are_ended_for_all() {
     hops.run();
     assert_eq!(read(&far, &alarm), Poll::Ready(Ok(b"hello".to_vec())));
     assert_eq!(write(&far, b"hi", &alarm), Poll::Ready(Ok(2)));
-    let usage = Usage { bytes_to: 2, bytes_from: 5, connections: 1, ..Usage::default() };
+    let usage =
+        TrafficUsage { bytes_to: 2, bytes_from: 5, connections: 1, ..TrafficUsage::default() };
     assert_eq!(hub.take_usage(), [(Hops::key(1), "default".to_owned(), usage)]);
     assert_eq!(hub.take_usage(), []);
     assert!(read(&far, &alarm).is_pending());
-    hub.end_streams(session, ResetReason::Prohibited);
+    hub.reset_streams(session, ResetReason::Prohibited);
     assert_eq!(alarm.take(), 1, "who waits learns of it");
     assert_eq!(read(&far, &alarm), Poll::Ready(Err(ResetReason::Prohibited)));
     hops.run();
@@ -258,8 +263,8 @@ fn what_streams_carry_is_counted_until_they_are_ended_for_all() {
 #[test]
 fn all_traffic_of_a_session_can_be_put_into_a_class() {
     let mut link = slacp::Config::new(units::BitRate::from_mbit(100));
-    let definitions = vec![Definition::new("bulk"), Definition::new("default")];
-    let classes = Classes::install(definitions, false, &mut link).unwrap();
+    let definitions = vec![ClassDefinition::new("bulk"), ClassDefinition::new("default")];
+    let classes = TrafficClasses::install(definitions, false, &mut link).unwrap();
     let (mut hops, alarm) = (Hops::with(link), Arc::<Alarm>::default());
     let (hub, session) = (hops.hops[0].clone(), hops.sessions[0]);
     hub.configure_classes(hops.now, &classes).unwrap();
@@ -311,7 +316,7 @@ fn a_session_that_has_had_its_share_waits_for_the_driver_s_next_turn() {
         assert_eq!(write(near, b"x", &alarm), Poll::Ready(Ok(1)));
         hops.run();
     }
-    let came = |[_, far]: &&[Stream; 2]| read(far, &alarm) == Poll::Ready(Ok(b"x".to_vec()));
+    let came = |[_, far]: &&[SessionStream; 2]| read(far, &alarm) == Poll::Ready(Ok(b"x".to_vec()));
     let hub = hops.hops[0].clone();
     alarm.take();
     let turns = [(); 3].map(|()| {
@@ -349,9 +354,9 @@ fn a_stream_that_waits_for_a_turn_is_woken_also_after_its_session_is_lost() {
 }
 
 /// The terminal opens fifty streams, of which the hub hears.
-fn open_fifty(hops: &mut Hops) -> Vec<Stream> {
+fn open_fifty(hops: &mut Hops) -> Vec<SessionStream> {
     let (source, destination) = (([10, 0, 0, 1], 40_000).into(), ([10, 9, 0, 1], 80).into());
-    let open: Open = Open { destination, source, dscp: None };
+    let open: StreamOpening = StreamOpening { destination, source, dscp: None };
     let opened = || hops.hops[1].open(hops.now, hops.sessions[1], open).unwrap();
     let near = std::iter::repeat_with(opened).take(50).collect();
     hops.carry();
@@ -376,7 +381,7 @@ fn openings_beyond_a_session_s_share_wait_for_the_driver_s_next_turn() {
         far.len() - before
     });
     assert_eq!(turns, [20, 20, 10, 0]);
-    assert!(far.iter().map(Stream::id).eq(near.iter().map(Stream::id)), "in order");
+    assert!(far.iter().map(SessionStream::id).eq(near.iter().map(SessionStream::id)), "in order");
 }
 
 #[test]

@@ -71,7 +71,7 @@ fn accepting(
         .and_then(|builder| {
             builder.with_client_cert_verifier(clients).with_single_cert(chain, key)
         });
-    let mut config = config.map_err(|error| unlike(files, &error))?;
+    let mut config = config.map_err(|error| key_mismatch(files, &error))?;
     config.alpn_protocols = protocols.iter().map(|it| it.to_vec()).collect();
     Ok(TlsAcceptor::from(Arc::new(config)))
 }
@@ -99,7 +99,7 @@ fn identity(
 }
 
 /// Describes the error of a key that does not belong to its certificate.
-fn unlike(files: &TlsFiles, error: &Error) -> String {
+fn key_mismatch(files: &TlsFiles, error: &Error) -> String {
     format!("{}: {error}", files.key.display())
 }
 
@@ -121,7 +121,7 @@ pub(super) fn connector() -> io::Result<TlsConnector> {
 ///
 /// # Errors
 /// The file that cannot be used, and why; or that the system has no authorities.
-pub(crate) fn verifying(
+pub(crate) fn verifying_connector(
     authorities: Option<&Path>,
     own: Option<&TlsFiles>,
     protocols: &[&[u8]],
@@ -134,7 +134,7 @@ pub(crate) fn verifying(
         None => config.with_no_client_auth(),
         Some(files) => {
             let (chain, key) = identity(files)?;
-            config.with_client_auth_cert(chain, key).map_err(|error| unlike(files, &error))?
+            config.with_client_auth_cert(chain, key).map_err(|error| key_mismatch(files, &error))?
         }
     };
     config.alpn_protocols = protocols.iter().map(|it| it.to_vec()).collect();

@@ -5,9 +5,11 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::task::{Context, Poll};
 
-pub(crate) use os::datagrams::Reception;
-use os::datagrams::{Datagram, Datagrams};
-use os::socket::{Before, Buffer, Marked, Steering, send_marked, set_buffer, steer};
+pub(crate) use os::datagrams::ReceiveMemory;
+use os::datagrams::{ArrivedDatagram, DatagramSocket};
+use os::socket::{
+    BufferKind, EarlierSockets, MarkedDatagrams, Steering, send_marked, set_buffer, steer,
+};
 use quinn_udp::{EcnCodepoint, Transmit, UdpSockRef};
 use slacp::{Ecn, IndexShare, PACKET_MARK, PacketMark, SessionId};
 use socket2::{Domain, Protocol, Socket, Type};
@@ -24,7 +26,7 @@ const LARGEST_PAYLOAD: usize = 65_507;
 
 /// A UDP socket on one local address.
 pub(crate) struct UdpLink {
-    datagrams: Datagrams,
+    datagrams: DatagramSocket,
     /// True for an IPv6 socket, on which IPv4 addresses are IPv4-mapped.
     v6: bool,
 }
@@ -35,7 +37,7 @@ impl UdpLink {
     /// # Errors
     /// The system's, such as `AddrInUse`.
     pub(crate) fn bind(local: SocketAddr) -> io::Result<Self> {
-        Self::of(bind(local, false)?, local.is_ipv6())
+        Self::from_socket(bind(local, false)?, local.is_ipv6())
     }
 
     /// Like [`Self::bind`], for packets of that interface only.
@@ -43,7 +45,7 @@ impl UdpLink {
     /// # Errors
     /// The system's, such as `ENODEV` if there is no such interface.
     pub(crate) fn bind_to(local: SocketAddr, interface: Option<&str>) -> io::Result<Self> {
-        Self::of(bind_device(local, interface)?, local.is_ipv6())
+        Self::from_socket(bind_device(local, interface)?, local.is_ipv6())
     }
 
     /// Polls the socket's readiness for reading, and registers the task.
@@ -55,13 +57,13 @@ impl UdpLink {
     ///
     /// # Errors
     /// The system's.
-    pub(crate) fn of(socket: Socket, v6: bool) -> io::Result<Self> {
-        for buffer in [Buffer::Receive, Buffer::Send] {
+    pub(crate) fn from_socket(socket: Socket, v6: bool) -> io::Result<Self> {
+        for buffer in [BufferKind::Receive, BufferKind::Send] {
             if let Err(error) = set_buffer(&socket, buffer, KERNEL_BUFFER) {
                 tracing::debug!("cannot enlarge the UDP socket's {buffer:?} buffer: {error}");
             }
         }
-        Ok(Self { datagrams: Datagrams::new(socket.into())?, v6 })
+        Ok(Self { datagrams: DatagramSocket::new(socket.into())?, v6 })
     }
 
     fn socket(&self) -> &UdpSocket {
@@ -84,24 +86,28 @@ impl UdpLink {
     }
 
     /// Maximum datagrams per [`Batch`] that the kernel can split (GSO).
-    pub(crate) fn most_segments(&self) -> usize {
+    pub(crate) fn max_segments(&self) -> usize {
         self.datagrams.sender().max_gso_segments()
     }
 
     /// Sends a batch. Fails with `WouldBlock` while the kernel has no room, and until the runtime has
     /// noticed that it has again. [`Self::writable`] waits for both.
-    pub(crate) fn send(&self, batch: &Batch, from: Option<IpAddr>) -> io::Result<()> {
+    pub(crate) fn send(&self, batch: &DatagramBatch, from: Option<IpAddr>) -> io::Result<()> {
         self.socket().try_io(Interest::WRITABLE, || self.send_at_once(batch, from))
     }
 
     /// Like [`Self::send`], but ignores the runtime's readiness: for a socket that is never awaited.
-    pub(crate) fn send_at_once(&self, batch: &Batch, from: Option<IpAddr>) -> io::Result<()> {
-        let Some(Label { to, traffic_class, .. }) = batch.label else { return Ok(()) };
-        let destination = self.outward(to);
+    pub(crate) fn send_at_once(
+        &self,
+        batch: &DatagramBatch,
+        from: Option<IpAddr>,
+    ) -> io::Result<()> {
+        let Some(DatagramLabel { to, traffic_class, .. }) = batch.label else { return Ok(()) };
+        let destination = self.to_socket_address(to);
         let segment = (batch.count > 1).then_some(batch.segment);
         if traffic_class.is_marked() {
             // quinn-udp sets the ECN bits only, so that a code point needs a call of our own.
-            let marked = Marked {
+            let marked = MarkedDatagrams {
                 destination,
                 source: from,
                 traffic_class: traffic_class.bits(),
@@ -124,16 +130,16 @@ impl UdpLink {
     /// Receives with [`Datagrams::receive`]; `take` gets source, local address, ECN bits and payload.
     pub(crate) fn receive(
         &self,
-        memory: &mut Reception,
+        memory: &mut ReceiveMemory,
         mut take: impl FnMut(SocketAddr, Option<IpAddr>, Ecn, &mut [u8]),
     ) -> io::Result<bool> {
-        self.datagrams.receive(memory, |Datagram { from, to, ecn, bytes }| {
+        self.datagrams.receive(memory, |ArrivedDatagram { from, to, ecn, bytes }| {
             take(from, to, ecn.map_or(Ecn::NotEct, Ecn::from_bits), bytes);
         })
     }
 
     /// Converts a destination for the socket: an IPv6 socket takes IPv4 addresses as `::ffff:a.b.c.d`.
-    fn outward(&self, address: SocketAddr) -> SocketAddr {
+    fn to_socket_address(&self, address: SocketAddr) -> SocketAddr {
         match address.ip() {
             IpAddr::V4(v4) if self.v6 => {
                 SocketAddr::new(v4.to_ipv6_mapped().into(), address.port())
@@ -218,7 +224,7 @@ pub(crate) fn bind_beside(
     let bound = (0..parts.max(1)).map(|_| bind(local, true)).collect::<io::Result<Vec<_>>>()?;
     let PacketMark { mask, kind, index_at } = PACKET_MARK;
     let (least, largest) = its.first_bytes().into_inner();
-    let before = Some(Before { sockets, first_bytes: (least, largest) });
+    let before = Some(EarlierSockets { sockets, first_bytes: (least, largest) });
     let steering = Steering { mask, kind, number_at: index_at, sockets: parts.max(1), before };
     steer(&bound[0], steering)?;
     Ok(bound)
@@ -245,7 +251,7 @@ impl TrafficClass {
 
 /// Destination and treatment of a datagram. Datagrams with equal labels may share a batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Label {
+pub(crate) struct DatagramLabel {
     pub(crate) to: SocketAddr,
     pub(crate) traffic_class: TrafficClass,
     /// Number of the link that it is sent over.
@@ -257,14 +263,14 @@ pub(crate) struct Label {
 /// Datagrams of equal length (the last may be shorter) with one label, sent in one call and split by the
 /// kernel (UDP GSO).
 #[derive(Debug, Default)]
-pub(crate) struct Batch {
-    label: Option<Label>,
+pub(crate) struct DatagramBatch {
+    label: Option<DatagramLabel>,
     bytes: Vec<u8>,
     segment: usize,
     count: usize,
 }
 
-impl Batch {
+impl DatagramBatch {
     pub(crate) fn destination(&self) -> Option<SocketAddr> {
         self.label.map(|label| label.to)
     }
@@ -302,11 +308,11 @@ impl Batch {
     }
 
     /// Appends a datagram; false if it needs a new batch.
-    pub(crate) fn join(&mut self, label: Label, datagram: &[u8], most: usize) -> bool {
-        let joins = !self.is_closed(most) && self.is_like(label, datagram.len());
+    pub(crate) fn join(&mut self, label: DatagramLabel, datagram: &[u8], most: usize) -> bool {
+        let joins = !self.is_closed(most) && self.fits(label, datagram.len());
         if joins {
             self.bytes.extend_from_slice(datagram);
-            self.enter(label, datagram.len());
+            self.count_datagram(label, datagram.len());
         }
         joins
     }
@@ -315,17 +321,17 @@ impl Batch {
     pub(crate) fn build(
         &mut self,
         most: usize,
-        build: impl FnOnce(&mut Vec<u8>) -> Option<Label>,
-    ) -> Built {
+        build: impl FnOnce(&mut Vec<u8>) -> Option<DatagramLabel>,
+    ) -> BuildOutcome {
         debug_assert!(!self.is_closed(most));
         let before = self.bytes.len();
-        let Some(label) = build(&mut self.bytes) else { return Built::Nothing };
+        let Some(label) = build(&mut self.bytes) else { return BuildOutcome::Nothing };
         let len = self.bytes.len() - before;
-        if !self.is_like(label, len) {
-            return Built::Apart(label, self.bytes.split_off(before));
+        if !self.fits(label, len) {
+            return BuildOutcome::NeedsNewBatch(label, self.bytes.split_off(before));
         }
-        self.enter(label, len);
-        Built::Joined
+        self.count_datagram(label, len);
+        BuildOutcome::Joined
     }
 
     /// Adds datagrams of the same length and label as the last one, which `build` appends to the batch's
@@ -340,12 +346,12 @@ impl Batch {
     }
 
     /// Returns whether a datagram of `len` bytes fits a batch that is not closed.
-    fn is_like(&self, label: Label, len: usize) -> bool {
+    fn fits(&self, label: DatagramLabel, len: usize) -> bool {
         self.count == 0 || self.label == Some(label) && len <= self.segment
     }
 
     /// Counts an appended datagram; the first one sets the label and the segment length.
-    fn enter(&mut self, label: Label, len: usize) {
+    fn count_datagram(&mut self, label: DatagramLabel, len: usize) {
         if self.count == 0 {
             (self.label, self.segment) = (Some(label), len);
         }
@@ -355,12 +361,12 @@ impl Batch {
 
 /// Outcome of [`Batch::build`].
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Built {
+pub(crate) enum BuildOutcome {
     /// There was no datagram to build.
     Nothing,
     Joined,
     /// It does not fit this batch and must begin a new one.
-    Apart(Label, Vec<u8>),
+    NeedsNewBatch(DatagramLabel, Vec<u8>),
 }
 
 #[cfg(test)]
@@ -373,8 +379,8 @@ mod tests {
         SocketAddr::from(([127, 0, 0, 1], port))
     }
 
-    fn label(to: SocketAddr, traffic_class: TrafficClass) -> Label {
-        Label { to, traffic_class, link: 0, session: None }
+    fn label(to: SocketAddr, traffic_class: TrafficClass) -> DatagramLabel {
+        DatagramLabel { to, traffic_class, link: 0, session: None }
     }
 
     fn unmarked(ecn: Ecn) -> TrafficClass {
@@ -383,7 +389,7 @@ mod tests {
 
     #[test]
     fn equal_datagrams_join_and_a_short_one_closes() {
-        let mut batch = Batch::default();
+        let mut batch = DatagramBatch::default();
         assert!(batch.join(label(address(1), unmarked(Ecn::NotEct)), &[0; 100], 4));
         assert!(batch.join(label(address(1), unmarked(Ecn::NotEct)), &[0; 100], 4));
         assert!(!batch.join(label(address(1), unmarked(Ecn::NotEct)), &[0; 101], 4), "longer");
@@ -408,21 +414,22 @@ mod tests {
 
     #[test]
     fn a_datagram_that_needs_a_batch_of_its_own_leaves_the_other_as_it_was() {
-        let (mut batch, here) = (Batch::default(), label(address(1), TrafficClass::default()));
+        let (mut batch, here) =
+            (DatagramBatch::default(), label(address(1), TrafficClass::default()));
         let append = |label, datagram: &'static [u8]| {
             move |buffer: &mut Vec<u8>| {
                 buffer.extend_from_slice(datagram);
                 Some(label)
             }
         };
-        assert_eq!(batch.build(4, |_| None), Built::Nothing);
-        assert_eq!(batch.build(4, append(here, &[1; 100])), Built::Joined);
-        let elsewhere = Label { link: 1, ..here };
+        assert_eq!(batch.build(4, |_| None), BuildOutcome::Nothing);
+        assert_eq!(batch.build(4, append(here, &[1; 100])), BuildOutcome::Joined);
+        let elsewhere = DatagramLabel { link: 1, ..here };
         for (other, datagram) in [(elsewhere, &[2; 100][..]), (here, &[2; 101])] {
-            let apart = Built::Apart(other, datagram.to_vec());
+            let apart = BuildOutcome::NeedsNewBatch(other, datagram.to_vec());
             assert_eq!(batch.build(4, append(other, datagram)), apart);
         }
-        assert_eq!(batch.build(4, append(here, &[3; 50])), Built::Joined);
+        assert_eq!(batch.build(4, append(here, &[3; 50])), BuildOutcome::Joined);
         assert!(batch.is_closed(4));
         let datagrams: Vec<&[u8]> = batch.datagrams().collect();
         assert_eq!(datagrams, [&[1; 100][..], &[3; 50]]);
@@ -430,8 +437,9 @@ mod tests {
 
     #[test]
     fn datagrams_like_the_last_are_added_while_there_is_room() {
-        let (mut batch, here) = (Batch::default(), label(address(1), TrafficClass::default()));
-        let add = |batch: &mut Batch, most| {
+        let (mut batch, here) =
+            (DatagramBatch::default(), label(address(1), TrafficClass::default()));
+        let add = |batch: &mut DatagramBatch, most| {
             let mut told = None;
             batch.add(most, |buffer, room| {
                 told = Some(room);
@@ -455,7 +463,7 @@ mod tests {
 
     #[test]
     fn a_batch_never_exceeds_a_datagram() {
-        let mut batch = Batch::default();
+        let mut batch = DatagramBatch::default();
         while batch.join(label(address(1), unmarked(Ecn::NotEct)), &[0; 1472], 64) {}
         assert_eq!(batch.count(), LARGEST_PAYLOAD / 1472);
     }
@@ -469,8 +477,8 @@ mod tests {
             };
             let sender = UdpLink::bind("127.0.0.1:0".parse().unwrap()).unwrap();
             let to = address(receiver.local_addr().unwrap().port());
-            let mut batch = Batch::default();
-            let most = sender.most_segments();
+            let mut batch = DatagramBatch::default();
+            let most = sender.max_segments();
             sender.writable().await.unwrap();
             for length in [9, 9, 5] {
                 let datagram = vec![length; usize::from(length)];
@@ -481,7 +489,7 @@ mod tests {
                 }
             }
             sender.send(&batch, None).unwrap();
-            let (mut reception, mut lengths) = (Reception::new(), Vec::new());
+            let (mut reception, mut lengths) = (ReceiveMemory::new(), Vec::new());
             while lengths.len() < 3 {
                 receiver.readable().await.unwrap();
                 let taken = receiver.receive(&mut reception, |from, _, ecn, bytes| {
@@ -501,7 +509,7 @@ mod tests {
         let receiver = UdpLink::bind("127.0.0.1:0".parse().unwrap()).unwrap();
         let sender = UdpLink::bind("127.0.0.1:0".parse().unwrap()).unwrap();
         let to = address(receiver.local_addr().unwrap().port());
-        let (mut reception, mut batch) = (Reception::new(), Batch::default());
+        let (mut reception, mut batch) = (ReceiveMemory::new(), DatagramBatch::default());
         for sent in [Ecn::NotEct, Ecn::Ect1, Ecn::Ect0, Ecn::Ce, Ecn::NotEct] {
             batch.clear();
             assert!(batch.join(label(to, unmarked(sent)), &[7; 30], 1));

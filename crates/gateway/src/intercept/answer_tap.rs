@@ -8,11 +8,11 @@ use std::net::SocketAddr;
 
 use nix::errno::Errno;
 use nix::unistd::read;
-use os::Watched;
+use os::WatchedDescriptor;
 use os::netlink::netfilter;
 use pep::traffic::{Packet, segment_of};
 
-use super::netfilter::Slot;
+use super::netfilter::GatewaySlot;
 
 /// Offset of the flags in the TCP header, and the flag of an answer (RFC 9293 §3.1).
 const FLAGS: usize = 13;
@@ -20,13 +20,13 @@ const ACK: u8 = 0x10;
 
 /// Receives logged SYNs and answers.
 pub(crate) struct AnswerTap {
-    socket: Watched,
+    socket: WatchedDescriptor,
     buffer: Vec<u8>,
 }
 
 /// A logged packet between a client and the listener.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Sighting {
+pub(crate) enum LoggedPacket {
     /// A SYN from the client `source` is on its way to the listener.
     Syn { source: SocketAddr, destination: SocketAddr },
     /// An answer leaves for the client `source`.
@@ -40,13 +40,14 @@ impl AnswerTap {
     ///
     /// # Errors
     /// The kernel's refusal: it cannot log, or the group is taken.
-    pub(crate) fn open(slot: Slot) -> io::Result<Self> {
-        let descriptor = netfilter::Socket::open()?.listen_to_headers(slot.watch_group())?;
-        Ok(Self { socket: Watched::new(descriptor)?, buffer: vec![0; 32 << 10] })
+    pub(crate) fn open(slot: GatewaySlot) -> io::Result<Self> {
+        let descriptor =
+            netfilter::NetfilterSocket::open()?.listen_to_headers(slot.watch_group())?;
+        Ok(Self { socket: WatchedDescriptor::new(descriptor)?, buffer: vec![0; 32 << 10] })
     }
 
     /// Waits for the next logged packets, in order of time. Cancel-safe.
-    pub(crate) async fn next(&mut self) -> Vec<Sighting> {
+    pub(crate) async fn next(&mut self) -> Vec<LoggedPacket> {
         loop {
             // Fails only while the runtime shuts down.
             let Ok(mut ready) = self.socket.readable().await else {
@@ -58,7 +59,7 @@ impl AnswerTap {
                     return packets.filter_map(sighting).collect();
                 }
                 Ok(Err(error)) if error.raw_os_error() == Some(Errno::ENOBUFS as i32) => {
-                    return vec![Sighting::Gap];
+                    return vec![LoggedPacket::Gap];
                 }
                 _ => {}
             }
@@ -67,16 +68,16 @@ impl AnswerTap {
 }
 
 /// Parses the headers of a SYN or of its answer; `None` for other packets.
-fn sighting(packet: &[u8]) -> Option<Sighting> {
+fn sighting(packet: &[u8]) -> Option<LoggedPacket> {
     let parsed = Packet::parse(packet)?;
     let [source, destination] = parsed.ports?;
     let source = SocketAddr::new(parsed.source, source);
     let destination = SocketAddr::new(parsed.destination, destination);
     let flags = *packet.get(segment_of(packet)?.start + FLAGS)?;
     Some(if flags & ACK == 0 {
-        Sighting::Syn { source, destination }
+        LoggedPacket::Syn { source, destination }
     } else {
-        Sighting::Answer { source: destination, destination: source }
+        LoggedPacket::Answer { source: destination, destination: source }
     })
 }
 
@@ -90,13 +91,13 @@ mod tests {
     fn a_syn_and_its_answer_are_told_apart_by_their_headers() {
         for v6 in [false, true] {
             let syn = syn_packet(v6, false, b"");
-            let Some(Sighting::Syn { source, destination }) = sighting(&syn) else {
+            let Some(LoggedPacket::Syn { source, destination }) = sighting(&syn) else {
                 panic!("{syn:?}")
             };
             assert_eq!((source.port(), destination.port()), (0x1234, 80));
             let mut answer = syn.clone();
             answer[segment_of(&syn).unwrap().start + FLAGS] |= ACK;
-            let expected = Sighting::Answer { source: destination, destination: source };
+            let expected = LoggedPacket::Answer { source: destination, destination: source };
             assert_eq!(sighting(&answer), Some(expected));
             // The kernel cuts packets off.
             assert!(

@@ -8,7 +8,7 @@
 use std::fs;
 
 use os::netlink::RouteSocket;
-use pep::traffic::Version;
+use pep::traffic::IpFamily;
 
 /// A bridge where `tproxy` does not work.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -22,14 +22,14 @@ pub(crate) struct FilteredBridge {
 
 impl FilteredBridge {
     /// Returns whether the kernel loses the socket of redirected packets of this version.
-    pub(crate) fn loses(&self, version: Version) -> bool {
-        self.versions[usize::from(version == Version::V6)]
+    pub(crate) fn loses_socket(&self, version: IpFamily) -> bool {
+        self.versions[usize::from(version == IpFamily::V6)]
     }
 
     /// Describes the settings with which `tproxy` would work.
-    pub(crate) fn mend(&self) -> String {
-        let settings = [("ip", Version::V4), ("ip6", Version::V6)];
-        let on = settings.iter().filter(|(_, version)| self.loses(*version));
+    pub(crate) fn fix_advice(&self) -> String {
+        let settings = [("ip", IpFamily::V4), ("ip6", IpFamily::V6)];
+        let on = settings.iter().filter(|(_, version)| self.loses_socket(*version));
         let off: Vec<String> =
             on.map(|(which, _)| format!("net.bridge.bridge-nf-call-{which}tables=0")).collect();
         format!(
@@ -47,7 +47,7 @@ impl FilteredBridge {
 }
 
 /// Finds the interfaces that are bridges with filtered frames.
-pub(crate) fn filtered(interfaces: &[String]) -> Vec<FilteredBridge> {
+pub(crate) fn find_filtered(interfaces: &[String]) -> Vec<FilteredBridge> {
     let everywhere = ["iptables", "ip6tables"].map(|tables| {
         let setting = format!("/proc/sys/net/bridge/bridge-nf-call-{tables}");
         fs::read_to_string(setting).ok().map(|on| on.trim() != "0")

@@ -9,12 +9,12 @@ use std::time::Duration;
 
 use pep::relay::{PendingSyns, SynAction};
 use pep::traffic::Syn;
-use slacp::{Open, ResetReason};
+use slacp::{ResetReason, StreamOpening};
 use tokio::net::TcpStream;
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
-use crate::intercept::listener::Accepted;
+use crate::intercept::listener::AcceptedConnection;
 use crate::intercept::syn_tap::SynInjector;
 use crate::socket_options;
 
@@ -25,22 +25,22 @@ const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(30);
 #[derive(Clone)]
 pub(crate) struct Deferral {
     injector: Arc<SynInjector>,
-    flows: Arc<Mutex<Flows>>,
+    flows: Arc<Mutex<PendingFlows>>,
 }
 
 #[derive(Default)]
-struct Flows {
+struct PendingFlows {
     pending_syns: PendingSyns,
     /// Senders of accepted connections to the tasks that wait for them.
     waiting: BTreeMap<pep::relay::PendingSyn, oneshot::Sender<TcpStream>>,
 }
 
 /// Outcome of [`Deferral::handle_syn`].
-pub(crate) enum Taken {
+pub(crate) enum SynOutcome {
     /// The first SYN of its connection.
     New(DeferredSyn),
     /// A retransmission after the connection was let in: reinjected again.
-    LetIn,
+    Reinjected,
     /// A retransmission of a pending SYN, or too many are pending.
     Dropped,
 }
@@ -59,28 +59,28 @@ impl Deferral {
     }
 
     /// Handles a withheld SYN.
-    pub(crate) fn handle_syn(&self, syn: Syn) -> Taken {
-        let Open { source, destination, .. } = syn.open();
+    pub(crate) fn handle_syn(&self, syn: Syn) -> SynOutcome {
+        let StreamOpening { source, destination, .. } = syn.open();
         let mut flows = self.lock();
         let pending = match flows.pending_syns.handle_syn(source, destination) {
             SynAction::New(pending) => pending,
             SynAction::LetIn => {
                 drop(flows);
-                self.injector.let_in(&syn);
-                return Taken::LetIn;
+                self.injector.reinject(&syn);
+                return SynOutcome::Reinjected;
             }
-            SynAction::Drop => return Taken::Dropped,
+            SynAction::Drop => return SynOutcome::Dropped,
         };
         let (sender, socket) = oneshot::channel();
         flows.waiting.insert(pending, sender);
-        Taken::New(DeferredSyn { deferral: self.clone(), pending, syn, socket })
+        SynOutcome::New(DeferredSyn { deferral: self.clone(), pending, syn, socket })
     }
 
     /// Passes an accepted connection to the task that waits for it. If its SYN is no longer pending, the
     /// connection is reset.
-    pub(crate) fn deliver(&self, accepted: Accepted) {
+    pub(crate) fn deliver(&self, accepted: AcceptedConnection) {
         let mut flows = self.lock();
-        let Open { source, destination, .. } = accepted.open;
+        let StreamOpening { source, destination, .. } = accepted.open;
         let pending = flows.pending_syns.accept(source, destination);
         let sender = pending.and_then(|pending| flows.waiting.remove(&pending));
         drop(flows);
@@ -93,26 +93,26 @@ impl Deferral {
 
     /// Drops all pending SYNs. Their retransmissions may now pass unaccelerated, and a client that connects
     /// that way must not be answered twice.
-    pub(crate) fn forget(&self) {
+    pub(crate) fn clear_pending(&self) {
         self.lock().pending_syns.forget();
     }
 
-    fn lock(&self) -> MutexGuard<'_, Flows> {
+    fn lock(&self) -> MutexGuard<'_, PendingFlows> {
         self.flows.lock().expect("no thread panics while it holds the flows")
     }
 }
 
 impl DeferredSyn {
     /// Addresses and code point of the SYN.
-    pub(crate) fn open(&self) -> Open {
+    pub(crate) fn open(&self) -> StreamOpening {
         self.syn.open()
     }
 
     /// Reinjects the SYN, which the listener then answers. Returns false if it is no longer pending.
-    pub(crate) fn let_in(&self) -> bool {
+    pub(crate) fn reinject(&self) -> bool {
         let is_open = self.deferral.lock().pending_syns.answer(self.pending);
         if is_open {
-            self.deferral.injector.let_in(&self.syn);
+            self.deferral.injector.reinject(&self.syn);
         }
         is_open
     }
@@ -148,22 +148,22 @@ impl Drop for DeferredSyn {
 
 #[cfg(test)]
 mod tests {
-    use pep::traffic::{Version, syn_packet as packet};
+    use pep::traffic::{IpFamily, syn_packet as packet};
     use tokio::net::{TcpListener, TcpStream};
 
     use super::*;
-    use crate::intercept::rule::Mark;
+    use crate::intercept::rule::FirewallMark;
     use crate::testkit::in_namespace;
 
     fn deferral() -> Deferral {
-        let mark = Mark { value: 1, mask: 1 };
-        Deferral::new(Arc::new(SynInjector::new(&[Version::V4, Version::V6], mark).unwrap()))
+        let mark = FirewallMark { value: 1, mask: 1 };
+        Deferral::new(Arc::new(SynInjector::new(&[IpFamily::V4, IpFamily::V6], mark).unwrap()))
     }
 
     /// Takes the first SYN of a connection.
     fn taken(deferral: &Deferral) -> DeferredSyn {
         match deferral.handle_syn(syn()) {
-            Taken::New(deferred) => deferred,
+            SynOutcome::New(deferred) => deferred,
             _ => panic!("it is not the first"),
         }
     }
@@ -177,9 +177,12 @@ mod tests {
         in_namespace(|| {
             let deferral = deferral();
             let pending = taken(&deferral);
-            assert!(matches!(deferral.handle_syn(syn()), Taken::Dropped), "while it waits");
-            assert!(pending.let_in());
-            assert!(matches!(deferral.handle_syn(syn()), Taken::LetIn), "while it is there");
+            assert!(matches!(deferral.handle_syn(syn()), SynOutcome::Dropped), "while it waits");
+            assert!(pending.reinject());
+            assert!(
+                matches!(deferral.handle_syn(syn()), SynOutcome::Reinjected),
+                "while it is there"
+            );
             drop(pending);
             taken(&deferral);
         });
@@ -196,7 +199,7 @@ mod tests {
             runtime.block_on(async {
                 let deferral = deferral();
                 let mut pending = taken(&deferral);
-                assert!(pending.let_in());
+                assert!(pending.reinject());
                 let began = tokio::time::Instant::now();
                 assert!(pending.socket().await.is_none());
                 let waited = began.elapsed();
@@ -212,8 +215,8 @@ mod tests {
         in_namespace(|| {
             let deferral = deferral();
             let pending = taken(&deferral);
-            deferral.forget();
-            assert!(!pending.let_in());
+            deferral.clear_pending();
+            assert!(!pending.reinject());
             pending.refuse(ResetReason::Refused);
             taken(&deferral);
         });
@@ -230,7 +233,7 @@ mod tests {
                 for wanted in [true, false] {
                     let client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
                     let (socket, _) = listener.accept().await.unwrap();
-                    deferral.deliver(Accepted { socket, open: syn().open() });
+                    deferral.deliver(AcceptedConnection { socket, open: syn().open() });
                     if wanted {
                         let given = pending.socket().await.unwrap();
                         assert_eq!(given.peer_addr().unwrap(), client.local_addr().unwrap());

@@ -5,20 +5,21 @@
 
 use std::fmt;
 
-use os::netlink::netfilter::{BaseChain, Socket};
+use os::netlink::netfilter::{BaseChain, NetfilterSocket};
 
-use crate::intercept::rule::Mark;
+use crate::intercept::rule::FirewallMark;
 
 /// A chain on the input hook that drops by default, with the mark that it must accept.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Barrier {
     chain: BaseChain,
-    mark: Mark,
+    mark: FirewallMark,
 }
 
 /// Finds the chains that may drop packets with this mark; empty if chains cannot be listed.
-pub(crate) fn barriers(mark: Mark) -> Vec<Barrier> {
-    let chains = Socket::open().and_then(|socket| socket.base_chains()).unwrap_or_default();
+pub(crate) fn barriers(mark: FirewallMark) -> Vec<Barrier> {
+    let chains =
+        NetfilterSocket::open().and_then(|socket| socket.base_chains()).unwrap_or_default();
     let drops = |chain: &BaseChain| chain.hook == libc::NF_INET_LOCAL_IN && chain.drops;
     chains.into_iter().filter(drops).map(|chain| Barrier { chain, mark }).collect()
 }
@@ -26,7 +27,8 @@ pub(crate) fn barriers(mark: Mark) -> Vec<Barrier> {
 /// Describes the chains that drop forwarded packets by default, and so perhaps those of the gateway's own
 /// TCP stack.
 pub(crate) fn forward_barriers() -> Vec<String> {
-    let chains = Socket::open().and_then(|socket| socket.base_chains()).unwrap_or_default();
+    let chains =
+        NetfilterSocket::open().and_then(|socket| socket.base_chains()).unwrap_or_default();
     let drops = |chain: &BaseChain| chain.hook == libc::NF_INET_FORWARD && chain.drops;
     let told = |BaseChain { family, table, name, .. }: BaseChain| {
         format!(
@@ -40,8 +42,8 @@ pub(crate) fn forward_barriers() -> Vec<String> {
 
 /// Finds the chains that filter forwarded packets. Intercepted connections do not pass through them, since
 /// they end at this machine. In nft syntax, such as `inet filter forward`.
-pub(crate) fn unasked() -> Vec<String> {
-    let Ok(socket) = Socket::open() else { return Vec::new() };
+pub(crate) fn forward_filter_chains() -> Vec<String> {
+    let Ok(socket) = NetfilterSocket::open() else { return Vec::new() };
     let chains = socket.base_chains().unwrap_or_default().into_iter();
     let decides = |chain: &BaseChain| {
         chain.hook == libc::NF_INET_FORWARD
@@ -68,7 +70,7 @@ impl fmt::Display for Barrier {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::intercept::netfilter::Slot;
+    use crate::intercept::netfilter::GatewaySlot;
     use crate::testkit::{in_namespace, nft};
 
     const TABLE: &str = "table inet guard {
@@ -80,23 +82,27 @@ mod tests {
     #[test]
     fn a_firewall_that_drops_what_comes_in_is_reported_with_the_rule_it_lacks() {
         in_namespace(|| {
-            let mark = Slot(3).mark();
+            let mark = GatewaySlot(3).mark();
             assert_eq!(barriers(mark), []);
-            assert_eq!(unasked(), Vec::<String>::new());
+            assert_eq!(forward_filter_chains(), Vec::<String>::new());
             assert!(forward_barriers().is_empty());
             if nft(&["-f", "-"], TABLE).is_none() {
                 return;
             }
             let forwarding = forward_barriers();
             assert!(forwarding.len() == 1 && forwarding[0].contains("inet guard on"));
-            assert_eq!(unasked(), ["inet guard on"], "an empty chain decides nothing");
+            assert_eq!(
+                forward_filter_chains(),
+                ["inet guard on"],
+                "an empty chain decides nothing"
+            );
             let add = ["add", "chain", "inet", "guard", "more"];
             let hook = "{ type filter hook forward priority 1; }";
             nft(&[&add[..], &[hook]].concat(), "").unwrap();
-            assert_eq!(unasked().len(), 1);
+            assert_eq!(forward_filter_chains().len(), 1);
             nft(&["add", "rule", "inet", "guard", "more", "tcp", "dport", "25", "reject"], "")
                 .unwrap();
-            assert_eq!(unasked(), ["inet guard on", "inet guard more"]);
+            assert_eq!(forward_filter_chains(), ["inet guard on", "inet guard more"]);
             let [barrier] = &barriers(mark)[..] else { panic!("{:?}", barriers(mark)) };
             let told = barrier.to_string();
             let command = told.split('`').nth(1).unwrap();

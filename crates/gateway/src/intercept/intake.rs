@@ -6,17 +6,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use config::{InterceptConfig, SideConfig};
-use pep::admission::{AnswerWatch, Bypass, BypassClock};
-use pep::traffic::{Policy, Prefix};
+use pep::admission::{AnswerWatch, BypassClock, BypassReason};
+use pep::traffic::{Prefix, TrafficPolicy};
 use units::Instant;
 
 use crate::clock;
 use crate::error::RunError;
-use crate::figures::counters::Counters;
+use crate::figures::counters::GatewayCounters;
 use crate::figures::status::{InterceptionStatus, UnansweredStatus};
-use crate::intercept::answer_tap::Sighting;
+use crate::intercept::answer_tap::LoggedPacket;
 use crate::intercept::netfilter::Scope;
-use crate::intercept::{Arrival, IntakeEvent, Interception};
+use crate::intercept::{ClientArrival, IntakeEvent, Interception};
 
 /// Time in which new connections pass unaccelerated after the process ran out of descriptors.
 const RECOVERY: Duration = Duration::from_secs(1);
@@ -24,7 +24,7 @@ const RECOVERY: Duration = Duration::from_secs(1);
 /// Interception, switched on and off as the hop and the process allow.
 pub(crate) struct Intake {
     interception: Interception,
-    counters: Arc<Counters>,
+    counters: Arc<GatewayCounters>,
     /// The scope that the rules in the kernel have now.
     scope: Scope,
     bypass: BypassClock,
@@ -35,8 +35,12 @@ pub(crate) struct Intake {
 
 impl Intake {
     /// Creates an intake that intercepts nothing yet.
-    pub(crate) fn new(now: Instant, interception: Interception, counters: Arc<Counters>) -> Self {
-        let bypass = BypassClock::new(now, Bypass::PeerUnreachable);
+    pub(crate) fn new(
+        now: Instant,
+        interception: Interception,
+        counters: Arc<GatewayCounters>,
+    ) -> Self {
+        let bypass = BypassClock::new(now, BypassReason::PeerUnreachable);
         counters.refusals.enable();
         let (answers, suspects) = (AnswerWatch::default(), String::new());
         Self { interception, counters, scope: Scope::Nothing, bypass, answers, suspects }
@@ -55,7 +59,7 @@ impl Intake {
 
     /// Handles an event. Returns the new connection, if it is one and the client may have another. If the
     /// process has run out of descriptors, further connections pass unaccelerated for a while.
-    pub(crate) fn handle(&mut self, now: Instant, arrived: IntakeEvent) -> Option<Arrival> {
+    pub(crate) fn handle(&mut self, now: Instant, arrived: IntakeEvent) -> Option<ClientArrival> {
         match arrived {
             IntakeEvent::Connection(arrival) => {
                 let client = arrival.open().source.ip();
@@ -69,41 +73,46 @@ impl Intake {
                 arrival.dismiss();
             }
             IntakeEvent::Nothing => {}
-            IntakeEvent::Seen(sightings) => sightings.into_iter().for_each(|it| self.see(now, it)),
+            IntakeEvent::Seen(sightings) => {
+                sightings.into_iter().for_each(|it| self.record_sighting(now, it))
+            }
             IntakeEvent::Exhausted(error) => {
                 self.counters.exhausted.increment();
                 // One line for each pause, not for each failed accept.
                 if self.bypass.paused_until().is_none() {
                     tracing::warn!("new connections pass unaccelerated for a while: {error}");
                 }
-                self.pause(now, RECOVERY, Bypass::Descriptors);
+                self.pause(now, RECOVERY, BypassReason::Descriptors);
             }
         }
         None
     }
 
-    fn see(&mut self, now: Instant, sighting: Sighting) {
+    fn record_sighting(&mut self, now: Instant, sighting: LoggedPacket) {
         match sighting {
-            Sighting::Syn { source, destination } => {
+            LoggedPacket::Syn { source, destination } => {
                 self.answers.handle_syn(now, source, destination);
             }
-            Sighting::Answer { source, destination } => {
+            LoggedPacket::Answer { source, destination } => {
                 self.answers.handle_answer(now, source, destination);
             }
-            Sighting::Gap => self.answers.forget(),
+            LoggedPacket::Gap => self.answers.forget(),
         }
     }
 
     /// Finds clients that get no answers. Returns whether the set of clients that pass for that reason has
     /// changed.
-    fn watch_answers(&mut self, now: Instant) -> bool {
+    fn check_answers(&mut self, now: Instant) -> bool {
         self.answers.handle_timeout(now);
         let changed = self.answers.take_change(now);
         if let Some(clients) = &changed {
-            self.suspects =
-                if clients.is_empty() { String::new() } else { self.interception.suspects() };
-            tell_of_unanswered(clients, &self.suspects);
-            self.interception.let_pass(clients.clone());
+            self.suspects = if clients.is_empty() {
+                String::new()
+            } else {
+                self.interception.possible_causes()
+            };
+            log_unanswered(clients, &self.suspects);
+            self.interception.set_unanswered(clients.clone());
         }
         if let Some(pause) = self.answers.take_pause() {
             tracing::warn!(
@@ -112,7 +121,7 @@ impl Intake {
                 pause.as_secs(),
                 self.suspects
             );
-            self.pause(now, pause, Bypass::Unanswered);
+            self.pause(now, pause, BypassReason::Unanswered);
         }
         changed.is_some()
     }
@@ -124,24 +133,24 @@ impl Intake {
     pub(crate) fn configure(
         &mut self,
         config: &InterceptConfig,
-        policies: &[Policy],
+        policies: &[TrafficPolicy],
     ) -> Result<(), RunError> {
         self.interception.configure(config, policies);
         // Operators reload after a repair, so all clients get another chance.
         self.answers.reset();
-        self.bypass.resume(Bypass::Unanswered);
-        self.interception.take_over(&self.scope)
+        self.bypass.resume(BypassReason::Unanswered);
+        self.interception.apply_scope(&self.scope)
     }
 
     /// Starts or stops the redirection of DNS queries to the resolver.
     ///
     /// # Errors
     /// The kernel's refusal.
-    pub(crate) fn answer_questions(&mut self, answer: bool) -> Result<(), RunError> {
-        if !self.interception.answer_questions(answer) {
+    pub(crate) fn redirect_queries(&mut self, answer: bool) -> Result<(), RunError> {
+        if !self.interception.redirect_queries(answer) {
             return Ok(());
         }
-        self.interception.take_over(&self.scope)
+        self.interception.apply_scope(&self.scope)
     }
 
     /// Applies TCP settings to connections accepted from now on.
@@ -150,7 +159,7 @@ impl Intake {
     }
 
     /// Lets new connections pass unaccelerated for the duration of `pause`.
-    pub(crate) fn pause(&mut self, now: Instant, pause: Duration, why: Bypass) {
+    pub(crate) fn pause(&mut self, now: Instant, pause: Duration, why: BypassReason) {
         self.bypass.pause(now, pause, why);
     }
 
@@ -159,26 +168,26 @@ impl Intake {
     ///
     /// # Errors
     /// The kernel's refusal.
-    pub(crate) fn set(
+    pub(crate) fn set_scope(
         &mut self,
         now: Instant,
-        wanted: Result<Scope, Bypass>,
+        wanted: Result<Scope, BypassReason>,
         offline: Scope,
     ) -> Result<(), RunError> {
-        let others_pass = self.watch_answers(now);
+        let others_pass = self.check_answers(now);
         let bypass = self.bypass.set(now, wanted.as_ref().err().copied());
         let wanted = match (wanted, bypass) {
             (Ok(wanted), None) => wanted,
-            (_, Some(Bypass::PeerUnreachable)) => offline,
+            (_, Some(BypassReason::PeerUnreachable)) => offline,
             _ => Scope::Nothing,
         };
         let refused = self.counters.refusals.take_change(now);
         if wanted != self.scope || refused.is_some() || others_pass {
-            refused.into_iter().for_each(|refused| self.interception.pass_by(refused));
-            self.interception.take_over(&wanted)?;
+            refused.into_iter().for_each(|refused| self.interception.set_exemptions(refused));
+            self.interception.apply_scope(&wanted)?;
             self.scope = wanted;
             // Only now: the connections that wait for this reset their clients, which then try again.
-            self.counters.refusals.set();
+            self.counters.refusals.mark_applied();
         }
         Ok(())
     }
@@ -190,8 +199,8 @@ impl Intake {
         if !v6_differs && !lans_differ {
             return;
         }
-        match self.interception.take_over(&self.scope) {
-            Ok(()) if v6_differs => self.interception.tell_of_v6(),
+        match self.interception.apply_scope(&self.scope) {
+            Ok(()) if v6_differs => self.interception.log_v6(),
             Ok(()) => {}
             Err(error) => tracing::warn!("{error}"),
         }
@@ -217,7 +226,7 @@ impl Intake {
 }
 
 /// Logs the clients that pass because they get no answers.
-fn tell_of_unanswered(clients: &[Prefix], suspects: &str) {
+fn log_unanswered(clients: &[Prefix], suspects: &str) {
     match clients {
         [] => tracing::info!("clients that were not answered are intercepted again"),
         [first, ..] => tracing::warn!(
@@ -265,15 +274,15 @@ mod tests {
         with_intake(|mut intake| {
             assert!(!intake.is_on());
             let status = intake.status(at(0));
-            assert_eq!((status.on, status.why), (false, Some(Bypass::PeerUnreachable)));
-            intake.set(at(1000), Ok(Scope::Everything), Scope::Nothing).unwrap();
+            assert_eq!((status.on, status.why), (false, Some(BypassReason::PeerUnreachable)));
+            intake.set_scope(at(1000), Ok(Scope::Everything), Scope::Nothing).unwrap();
             assert!(intake.is_on() && intake.status(at(1000)).on);
-            intake.set(at(3000), Err(Bypass::Draining), Scope::Nothing).unwrap();
+            intake.set_scope(at(3000), Err(BypassReason::Draining), Scope::Nothing).unwrap();
             let status = intake.status(at(4500));
-            assert_eq!((status.on, status.why), (false, Some(Bypass::Draining)));
+            assert_eq!((status.on, status.why), (false, Some(BypassReason::Draining)));
             assert!(!intake.is_on() && (status.since_s - 1.5).abs() < 1e-9);
             // No network is served: nothing is taken, and nobody is to blame.
-            intake.set(at(5000), Ok(Scope::Nothing), Scope::Nothing).unwrap();
+            intake.set_scope(at(5000), Ok(Scope::Nothing), Scope::Nothing).unwrap();
             assert_eq!((intake.is_on(), intake.status(at(5000)).why), (false, None));
         });
     }
@@ -281,18 +290,18 @@ mod tests {
     #[test]
     fn without_descriptors_connections_pass_for_a_second_whoever_wants_them() {
         with_intake(|mut intake| {
-            intake.set(at(0), Ok(Scope::Everything), Scope::Nothing).unwrap();
+            intake.set_scope(at(0), Ok(Scope::Everything), Scope::Nothing).unwrap();
             for ms in [0, 500] {
                 let error = std::io::Error::from_raw_os_error(libc::EMFILE);
                 assert!(intake.handle(at(ms), IntakeEvent::Exhausted(error)).is_none());
             }
             assert_eq!(intake.counters.exhausted.get(), 2);
             for (ms, on) in [(500, false), (1499, false), (1500, true)] {
-                intake.set(at(ms), Ok(Scope::Everything), Scope::Nothing).unwrap();
+                intake.set_scope(at(ms), Ok(Scope::Everything), Scope::Nothing).unwrap();
                 assert_eq!(intake.is_on(), on, "{ms}");
             }
             let bypassed = &intake.status(at(2000)).bypassed;
-            let row = bypassed.iter().find(|row| row.why == Bypass::Descriptors).unwrap();
+            let row = bypassed.iter().find(|row| row.why == BypassReason::Descriptors).unwrap();
             assert_eq!((row.times, row.total_s), (1, 1.0));
         });
     }
@@ -308,7 +317,7 @@ mod tests {
                 report.as_mut().poll(&mut context).is_ready()
             };
             assert!(!poll());
-            intake.set(at(0), Ok(Scope::Everything), Scope::Nothing).unwrap();
+            intake.set_scope(at(0), Ok(Scope::Everything), Scope::Nothing).unwrap();
             assert!(poll());
         });
     }

@@ -5,23 +5,23 @@ use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
 
-use config::{Answer, HubConfig, InterceptConfig, SideConfig, SoloConfig, TerminalConfig};
-use pep::traffic::{Policy, Prefix, Syn, Version};
-use slacp::Open;
+use config::{AnswerTiming, HubConfig, InterceptConfig, SideConfig, SoloConfig, TerminalConfig};
+use pep::traffic::{IpFamily, Prefix, Syn, TrafficPolicy};
+use slacp::StreamOpening;
 
-use super::answer_tap::{AnswerTap, Sighting};
-use super::bridges::{FilteredBridge, filtered};
-use super::deferral::{Deferral, DeferredSyn, Taken};
+use super::answer_tap::{AnswerTap, LoggedPacket};
+use super::bridges::{FilteredBridge, find_filtered};
+use super::deferral::{Deferral, DeferredSyn, SynOutcome};
 use super::firewall;
-use super::lan_routes::{LanRoutes, LanWatch, Nearby};
-use super::listener::{Accept, Accepted, Listener};
-use super::netfilter::{NameRules, Rules, Scope, Slot, Table};
+use super::lan_routes::{LanRoutes, LanWatch, LocalInterfaces};
+use super::listener::{AcceptOutcome, AcceptedConnection, Listener};
+use super::netfilter::{GatewaySlot, InterceptTable, NameRules, Rules, Scope};
 use super::routing::{self, Routing};
 use super::syn_tap::{SynInjector, SynTap};
 use crate::error::RunError;
-use crate::figures::refused_connections::Passing;
+use crate::figures::refused_connections::PassExemptions;
 use crate::presence;
-use crate::refusal::{self, Operation, Refusal};
+use crate::refusal::{self, KernelOperation, KernelRefusal};
 use crate::socket_options;
 
 /// Listener port in printed rules; a running gateway uses any free port.
@@ -34,8 +34,8 @@ pub(crate) struct Interception {
     watch: Option<AnswerTap>,
     lans: LanWatch,
     rules: Rules,
-    table: Table,
-    without_v6: Option<Refusal>,
+    table: InterceptTable,
+    without_v6: Option<KernelRefusal>,
     routing: Routing,
 }
 
@@ -48,16 +48,16 @@ struct Withheld {
 }
 
 /// A new connection from a client.
-pub(crate) enum Arrival {
+pub(crate) enum ClientArrival {
     /// A connection that is already established.
-    Connection(Accepted),
+    Connection(AcceptedConnection),
     /// A withheld SYN, to be answered after the far side.
     Deferred(DeferredSyn),
 }
 
-impl Arrival {
+impl ClientArrival {
     /// Addresses and code point of the connection.
-    pub(crate) fn open(&self) -> Open {
+    pub(crate) fn open(&self) -> StreamOpening {
         match self {
             Self::Connection(accepted) => accepted.open,
             Self::Deferred(deferred) => deferred.open(),
@@ -76,11 +76,11 @@ impl Arrival {
 /// Result of waiting for a connection.
 pub(crate) enum IntakeEvent {
     /// A new connection or withheld SYN.
-    Connection(Arrival),
+    Connection(ClientArrival),
     /// Nothing to handle: the connection has ended, was not redirected here, or is already pending.
     Nothing,
     /// Logged SYNs and answers, from which unanswered clients are found.
-    Seen(Vec<Sighting>),
+    Seen(Vec<LoggedPacket>),
     /// The process or the system is out of descriptors or memory: retry later.
     Exhausted(io::Error),
 }
@@ -91,7 +91,7 @@ impl Interception {
     ///
     /// # Errors
     /// If privileges or kernel features are missing.
-    pub(crate) fn of_replies() -> Result<Self, RunError> {
+    pub(crate) fn install_for_replies() -> Result<Self, RunError> {
         Self::install(&InterceptConfig::nowhere(), &[], None).map_err(RunError::of_transparency)
     }
 
@@ -102,39 +102,39 @@ impl Interception {
     /// If privileges or kernel features are missing.
     pub(crate) fn install(
         config: &InterceptConfig,
-        policies: &[Policy],
+        policies: &[TrafficPolicy],
         names: Option<NameRules>,
     ) -> Result<Self, RunError> {
-        Self::install_for(config, policies, names, Nearby::AllInterfaces)
+        Self::install_for(config, policies, names, LocalInterfaces::AllInterfaces)
     }
 
     /// Like [`Self::install`], for a solo gateway, which also splits connections between its interfaces.
     ///
     /// # Errors
     /// If privileges or kernel features are missing.
-    pub(crate) fn install_alone(
+    pub(crate) fn install_for_solo(
         config: &InterceptConfig,
-        policies: &[Policy],
+        policies: &[TrafficPolicy],
     ) -> Result<Self, RunError> {
-        Self::install_for(config, policies, None, Nearby::SameInterface)
+        Self::install_for(config, policies, None, LocalInterfaces::SameInterface)
     }
 
     fn install_for(
         config: &InterceptConfig,
-        policies: &[Policy],
+        policies: &[TrafficPolicy],
         names: Option<NameRules>,
-        nearby: Nearby,
+        nearby: LocalInterfaces,
     ) -> Result<Self, RunError> {
         presence::warn_of_interfaces("intercept.interfaces", &config.interfaces);
         let (listeners, mut without_v6) = bind().map_err(RunError::Interception)?;
-        let round = config.own_traffic || config.answer == Answer::Deferred;
+        let round = config.own_traffic || config.answer == AnswerTiming::Deferred;
         if round && !routing::is_loopback_up() {
             // Reinjected SYNs and own connections come in by loopback.
-            let refusal = Refusal::expected(Operation::Loopback, libc::ENETDOWN);
+            let refusal = KernelRefusal::expected(KernelOperation::Loopback, libc::ENETDOWN);
             return Err(RunError::Interception(refusal));
         }
         // The table first: claiming it chooses the slot, which determines mark and routing table.
-        let table = Table::claim(names.is_some()).map_err(nftables)?;
+        let table = InterceptTable::claim(names.is_some()).map_err(nftables)?;
         let (routing, refusal) = Routing::install(table.slot(), &versions(&listeners))
             .map_err(RunError::Interception)?;
         without_v6 = without_v6.or(refusal);
@@ -146,8 +146,8 @@ impl Interception {
             table.add_own().map_err(nftables)?;
         }
         let withheld = match config.answer {
-            Answer::Early => None,
-            Answer::Deferred => Some(Withheld::new(table.slot(), &versions, true)?),
+            AnswerTiming::Early => None,
+            AnswerTiming::Deferred => Some(Withheld::new(table.slot(), &versions, true)?),
         };
         let watch = watch(&table);
         let lans = LanWatch::start(&config.interfaces, nearby);
@@ -162,7 +162,7 @@ impl Interception {
             Self { listeners, withheld, watch, lans, rules, table, without_v6, routing };
         installed.follow_bridges();
         if installed.without_v6.is_some() {
-            installed.tell_of_v6();
+            installed.log_v6();
         }
         Ok(installed)
     }
@@ -179,7 +179,7 @@ impl Interception {
                 return false;
             }
         };
-        let has_listener = versions.contains(&Version::V6);
+        let has_listener = versions.contains(&IpFamily::V6);
         if !has_listener || without_v6.is_none() == self.without_v6.is_none() {
             return false;
         }
@@ -201,7 +201,7 @@ impl Interception {
     /// Updates the bridges on which the kernel loses redirected packets. Their SYNs are withheld, or pass
     /// if that is impossible. Returns whether the bridges have changed.
     fn follow_bridges(&mut self) -> bool {
-        let found = filtered(&self.rules.interfaces);
+        let found = find_filtered(&self.rules.interfaces);
         if found == self.rules.bridges {
             return false;
         }
@@ -214,14 +214,14 @@ impl Interception {
         }
         self.rules.can_withhold = self.withheld.is_some();
         for bridge in found.iter().filter(|bridge| !self.rules.bridges.contains(bridge)) {
-            self.tell_of_bridge(bridge);
+            self.log_bridge(bridge);
         }
         self.rules.bridges = found;
         true
     }
 
-    fn tell_of_bridge(&self, bridge: &FilteredBridge) {
-        let (name, mend) = (&bridge.name, bridge.mend());
+    fn log_bridge(&self, bridge: &FilteredBridge) {
+        let (name, mend) = (&bridge.name, bridge.fix_advice());
         if self.withheld.is_none() {
             tracing::warn!(
                 "connections from {name} pass unaccelerated: its frames pass through netfilter: {mend}"
@@ -238,11 +238,11 @@ impl Interception {
     }
 
     /// Describes possible reasons why clients get no answers, for logs and status.
-    pub(crate) fn suspects(&self) -> String {
+    pub(crate) fn possible_causes(&self) -> String {
         let barriers = firewall::barriers(self.table.slot().mark());
-        let bridges = filtered(&self.rules.interfaces);
+        let bridges = find_filtered(&self.rules.interfaces);
         let suspects = barriers.iter().map(ToString::to_string);
-        let suspects = suspects.chain(bridges.iter().map(FilteredBridge::mend));
+        let suspects = suspects.chain(bridges.iter().map(FilteredBridge::fix_advice));
         suspects.reduce(|one, other| format!("{one}; {other}")).unwrap_or_else(|| {
             "a firewall drops them (`nft list ruleset`: chains on the hooks prerouting, input and \
              output)"
@@ -251,15 +251,15 @@ impl Interception {
     }
 
     /// Sets the clients that pass because they get no answers, from the next [`Self::take_over`] on.
-    pub(crate) fn let_pass(&mut self, clients: Vec<Prefix>) {
+    pub(crate) fn set_unanswered(&mut self, clients: Vec<Prefix>) {
         self.rules.unanswered = clients;
     }
 
     /// Logs whether IPv6 connections are intercepted.
-    pub(crate) fn tell_of_v6(&self) {
+    pub(crate) fn log_v6(&self) {
         match &self.without_v6 {
             Some(refusal) => {
-                tracing::warn!("{}; {}", refusal::without_v6(refusal), refusal.later());
+                tracing::warn!("{}; {}", refusal::without_v6(refusal), refusal.later_advice());
             }
             None => tracing::info!("IPv6 connections are intercepted too"),
         }
@@ -267,7 +267,7 @@ impl Interception {
 
     /// Sets interfaces and policies for the next [`Self::take_over`]. Early or deferred answers stay as
     /// installed.
-    pub(crate) fn configure(&mut self, config: &InterceptConfig, policies: &[Policy]) {
+    pub(crate) fn configure(&mut self, config: &InterceptConfig, policies: &[TrafficPolicy]) {
         presence::warn_of_interfaces("intercept.interfaces", &config.interfaces);
         self.rules.interfaces.clone_from(&config.interfaces);
         self.lans.follow_interfaces(&config.interfaces);
@@ -277,20 +277,20 @@ impl Interception {
     }
 
     /// Reason why IPv6 connections are not intercepted; `None` if they are.
-    pub(crate) fn without_v6(&self) -> Option<&Refusal> {
+    pub(crate) fn without_v6(&self) -> Option<&KernelRefusal> {
         self.without_v6.as_ref()
     }
 
     /// Starts or stops the redirection of queries to the resolver at the next [`Self::take_over`]. Returns
     /// whether that is a change.
-    pub(crate) fn answer_questions(&mut self, answer: bool) -> bool {
+    pub(crate) fn redirect_queries(&mut self, answer: bool) -> bool {
         let names = self.rules.names.as_mut();
-        names.is_some_and(|names| std::mem::replace(&mut names.asking, answer) != answer)
+        names.is_some_and(|names| std::mem::replace(&mut names.answering, answer) != answer)
     }
 
     /// Sets the destinations and clients that pass, from the next [`Self::take_over`] on.
-    pub(crate) fn pass_by(&mut self, passing: Passing) {
-        self.rules.passing = passing;
+    pub(crate) fn set_exemptions(&mut self, passing: PassExemptions) {
+        self.rules.exemptions = passing;
     }
 
     /// Number of connections decided by each policy; empty if the kernel refuses to tell.
@@ -307,11 +307,11 @@ impl Interception {
     }
 
     /// Intercepts new connections to `scope` from now on. Existing connections are kept.
-    pub(crate) fn take_over(&mut self, scope: &Scope) -> Result<(), RunError> {
-        self.table.take_over(&self.rules, scope).map_err(nftables)?;
+    pub(crate) fn apply_scope(&mut self, scope: &Scope) -> Result<(), RunError> {
+        self.table.apply(&self.rules, scope).map_err(nftables)?;
         if let Some(Withheld { deferral: Some(deferral), .. }) = &self.withheld {
             // A retransmission may now pass, so the gateway must not answer the pending SYN as well.
-            deferral.forget();
+            deferral.clear_pending();
         }
         Ok(())
     }
@@ -325,38 +325,39 @@ impl Interception {
         };
         let deferral = self.withheld.as_ref().and_then(|withheld| withheld.deferral.as_ref());
         match (accept, deferral) {
-            (Accept::Connection(accepted), Some(deferral)) => {
+            (AcceptOutcome::Connection(accepted), Some(deferral)) => {
                 deferral.deliver(accepted);
                 IntakeEvent::Nothing
             }
-            (Accept::Connection(accepted), None) => {
-                IntakeEvent::Connection(Arrival::Connection(accepted))
+            (AcceptOutcome::Connection(accepted), None) => {
+                IntakeEvent::Connection(ClientArrival::Connection(accepted))
             }
-            (Accept::Nothing, _) => IntakeEvent::Nothing,
-            (Accept::Exhausted(error), _) => IntakeEvent::Exhausted(error),
+            (AcceptOutcome::Nothing, _) => IntakeEvent::Nothing,
+            (AcceptOutcome::Exhausted(error), _) => IntakeEvent::Exhausted(error),
         }
     }
 
     fn handle_syn(&self, syn: Syn) -> IntakeEvent {
         let Some(withheld) = &self.withheld else { return IntakeEvent::Nothing };
-        let Open { source, destination, .. } = syn.open();
-        let on_its_way = || IntakeEvent::Seen(vec![Sighting::Syn { source, destination }]);
+        let StreamOpening { source, destination, .. } = syn.open();
+        let on_its_way = || IntakeEvent::Seen(vec![LoggedPacket::Syn { source, destination }]);
         let Some(deferral) = &withheld.deferral else {
-            withheld.injector.let_in(&syn);
+            withheld.injector.reinject(&syn);
             return on_its_way();
         };
         match deferral.handle_syn(syn) {
-            Taken::New(deferred) => IntakeEvent::Connection(Arrival::Deferred(deferred)),
-            Taken::LetIn => on_its_way(),
-            Taken::Dropped => IntakeEvent::Nothing,
+            SynOutcome::New(deferred) => IntakeEvent::Connection(ClientArrival::Deferred(deferred)),
+            SynOutcome::Reinjected => on_its_way(),
+            SynOutcome::Dropped => IntakeEvent::Nothing,
         }
     }
 }
 
 impl Withheld {
-    fn new(slot: Slot, versions: &[Version], deferred: bool) -> Result<Self, RunError> {
-        let refused = |cause| RunError::Deferral(Refusal::of(Operation::Packets)(cause));
-        let injector = SynInjector::new(versions, slot.let_in()).map_err(refused)?;
+    fn new(slot: GatewaySlot, versions: &[IpFamily], deferred: bool) -> Result<Self, RunError> {
+        let refused =
+            |cause| RunError::Deferral(KernelRefusal::wrap(KernelOperation::Packets)(cause));
+        let injector = SynInjector::new(versions, slot.reinjection_mark()).map_err(refused)?;
         let tap = SynTap::open(slot.log_group()).map_err(refused)?;
         let injector = Arc::new(injector);
         let deferral = deferred.then(|| Deferral::new(injector.clone()));
@@ -365,7 +366,7 @@ impl Withheld {
 }
 
 /// Starts logging SYNs and answers, if the kernel supports it.
-fn watch(table: &Table) -> Option<AnswerTap> {
+fn watch(table: &InterceptTable) -> Option<AnswerTap> {
     let opened = AnswerTap::open(table.slot()).and_then(|tap| table.add_watch().map(|()| tap));
     let watch = opened.inspect_err(|error| {
         tracing::info!(
@@ -382,14 +383,14 @@ async fn next_syn(withheld: &mut Option<Withheld>) -> Syn {
     }
 }
 
-async fn next_sightings(watch: &mut Option<AnswerTap>) -> Vec<Sighting> {
+async fn next_sightings(watch: &mut Option<AnswerTap>) -> Vec<LoggedPacket> {
     match watch {
         Some(tap) => tap.next().await,
         None => std::future::pending().await,
     }
 }
 
-async fn accept(listeners: &[Listener]) -> Accept {
+async fn accept(listeners: &[Listener]) -> AcceptOutcome {
     match listeners {
         [first, second] => tokio::select! {
             accept = first.accept() => accept,
@@ -405,7 +406,7 @@ async fn accept(listeners: &[Listener]) -> Accept {
 pub(crate) fn print_rules(config: &TerminalConfig, names: Option<NameRules>) -> String {
     match &config.intercept {
         Some(intercept) => {
-            let lans = LanRoutes::of(&intercept.interfaces, Nearby::AllInterfaces);
+            let lans = LanRoutes::of(&intercept.interfaces, LocalInterfaces::AllInterfaces);
             print_with(intercept, &config.policies, &Scope::Everything, lans, names)
         }
         None if config.transparent => print(&InterceptConfig::nowhere(), &[], &Scope::Nothing),
@@ -418,7 +419,7 @@ pub(crate) fn print_rules(config: &TerminalConfig, names: Option<NameRules>) -> 
 pub(crate) fn print_solo_rules(config: &SoloConfig) -> String {
     match &config.intercept {
         Some(intercept) => {
-            let lans = LanRoutes::of(&intercept.interfaces, Nearby::SameInterface);
+            let lans = LanRoutes::of(&intercept.interfaces, LocalInterfaces::SameInterface);
             print_with(intercept, &config.policies, &Scope::Everything, lans, None)
         }
         None => "# This gateway sets no rules: it intercepts nothing.\n".to_owned(),
@@ -437,29 +438,29 @@ pub(crate) fn print_hub_rules(config: &HubConfig) -> String {
     }
 }
 
-fn print(config: &InterceptConfig, policies: &[Policy], scope: &Scope) -> String {
-    let lans = LanRoutes::of(&config.interfaces, Nearby::AllInterfaces);
+fn print(config: &InterceptConfig, policies: &[TrafficPolicy], scope: &Scope) -> String {
+    let lans = LanRoutes::of(&config.interfaces, LocalInterfaces::AllInterfaces);
     print_with(config, policies, scope, lans, None)
 }
 
 fn print_with(
     config: &InterceptConfig,
-    policies: &[Policy],
+    policies: &[TrafficPolicy],
     scope: &Scope,
     lans: LanRoutes,
     names: Option<NameRules>,
 ) -> String {
-    let versions = [Version::V4, Version::V6];
+    let versions = [IpFamily::V4, IpFamily::V6];
     let listeners = versions.map(|version| (version, PRINTED_PORT)).to_vec();
     let rules = Rules {
         names,
         lans,
-        bridges: filtered(&config.interfaces),
+        bridges: find_filtered(&config.interfaces),
         can_withhold: true,
         watched: true,
         ..rules(config, policies, listeners)
     };
-    let slot = Slot(0);
+    let slot = GatewaySlot(0);
     format!(
         "# A running gateway uses the first free table and any free port, and follows routes and bridges.\n\
          {}{}\n",
@@ -468,28 +469,35 @@ fn print_with(
     )
 }
 
-fn rules(config: &InterceptConfig, policies: &[Policy], listeners: Vec<(Version, u16)>) -> Rules {
+fn rules(
+    config: &InterceptConfig,
+    policies: &[TrafficPolicy],
+    listeners: Vec<(IpFamily, u16)>,
+) -> Rules {
     Rules {
         interfaces: config.interfaces.clone(),
         policies: policies.to_vec(),
-        passing: Passing::default(),
+        exemptions: PassExemptions::default(),
         unanswered: Vec::new(),
         lans: LanRoutes::default(),
         bridges: Vec::new(),
         can_withhold: false,
         watched: false,
         listeners,
-        deferred: config.answer == Answer::Deferred,
+        deferred: config.answer == AnswerTiming::Deferred,
         own_traffic: config.own_traffic,
         names: None,
     }
 }
 
 /// Binds a listener for each IP version. Also returns the reason why IPv6 has none.
-fn bind() -> Result<(Vec<Listener>, Option<Refusal>), Refusal> {
+fn bind() -> Result<(Vec<Listener>, Option<KernelRefusal>), KernelRefusal> {
     let mut listeners = Vec::new();
-    let without_v6 = routing::for_versions(&[Version::V4, Version::V6], |version| {
-        listeners.push(Listener::bind(version).map_err(Refusal::of(Operation::Listener(version)))?);
+    let without_v6 = routing::for_versions(&[IpFamily::V4, IpFamily::V6], |version| {
+        listeners.push(
+            Listener::bind(version)
+                .map_err(KernelRefusal::wrap(KernelOperation::Listener(version)))?,
+        );
         Ok(())
     })?;
     Ok((listeners, without_v6))
@@ -497,15 +505,15 @@ fn bind() -> Result<(Vec<Listener>, Option<Refusal>), Refusal> {
 
 /// Ports of the listeners that connections can be redirected to: without rules and routes of IPv6, those of
 /// IPv4 only.
-fn usable(listeners: &[Listener], with_v6: bool) -> Vec<(Version, u16)> {
+fn usable(listeners: &[Listener], with_v6: bool) -> Vec<(IpFamily, u16)> {
     let ports = listeners.iter().map(Listener::port);
-    ports.filter(|(version, _)| with_v6 || *version == Version::V4).collect()
+    ports.filter(|(version, _)| with_v6 || *version == IpFamily::V4).collect()
 }
 
-fn versions(listeners: &[Listener]) -> Vec<Version> {
+fn versions(listeners: &[Listener]) -> Vec<IpFamily> {
     listeners.iter().map(|listener| listener.port().0).collect()
 }
 
 fn nftables(cause: io::Error) -> RunError {
-    RunError::Interception(Refusal::of(Operation::Nftables)(cause))
+    RunError::Interception(KernelRefusal::wrap(KernelOperation::Nftables)(cause))
 }

@@ -25,10 +25,10 @@ use netlink_packet_route::rule::{RuleAttribute, RuleMessage};
 use nix::errno::Errno;
 use nix::net::if_::if_nametoindex;
 use nix::unistd::read;
-use os::netlink::{RouteSocket, is_absence, watch_changes};
-use pep::traffic::{Prefix, Version};
+use os::netlink::{RouteSocket, is_not_found, watch_changes};
+use pep::traffic::{IpFamily, Prefix};
 
-use super::nft_table::Rule;
+use super::nft_table::NftRule;
 use super::routing::{PROTOCOL, family, is_no_route};
 use super::rule::Term;
 
@@ -42,7 +42,7 @@ const LINK_LOCAL: Prefix = Prefix::v6([0xfe80, 0, 0, 0, 0, 0, 0, 0], 10);
 
 /// The clients' interfaces to which a connection counts as local.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) enum Nearby {
+pub(crate) enum LocalInterfaces {
     /// All: the other side of the hop is reached by other interfaces.
     #[default]
     AllInterfaces,
@@ -54,11 +54,11 @@ pub(crate) enum Nearby {
 /// Destinations that are not intercepted because of their route.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct LanRoutes {
-    nearby: Nearby,
+    nearby: LocalInterfaces,
     /// Interfaces without a default route: a route over one of them leads to clients.
-    inward: Vec<(Version, String)>,
+    inward: Vec<(IpFamily, String)>,
     /// Prefixes that were looked up, longest first.
-    found: Vec<LanRoute>,
+    looked_up: Vec<LanRoute>,
 }
 
 /// Result of a look-up: whether packets from an interface to a prefix stay on the clients' side.
@@ -71,7 +71,7 @@ struct LanRoute {
 
 impl LanRoutes {
     /// Like [`Self::look_up`], but logs a refusal of the kernel and then exempts no destination.
-    pub(crate) fn of(interfaces: &[String], nearby: Nearby) -> Self {
+    pub(crate) fn of(interfaces: &[String], nearby: LocalInterfaces) -> Self {
         Self::look_up(interfaces, nearby).unwrap_or_else(|error| {
             tracing::debug!("cannot look up the routes over clients' interfaces: {error}");
             Self::default()
@@ -82,36 +82,38 @@ impl LanRoutes {
     ///
     /// # Errors
     /// The kernel's refusal.
-    pub(crate) fn look_up(interfaces: &[String], nearby: Nearby) -> io::Result<Self> {
+    pub(crate) fn look_up(interfaces: &[String], nearby: LocalInterfaces) -> io::Result<Self> {
         let mut survey = Survey::of(RouteSocket::open()?, interfaces, nearby)?;
-        let found = survey.found()?;
-        Ok(Self { nearby, inward: survey.inward(), found })
+        let found = survey.look_up_routes()?;
+        Ok(Self { nearby, inward: survey.inward(), looked_up: found })
     }
 
     /// Routes of each kind among these interfaces, for tests.
     #[cfg(test)]
     pub(crate) fn example(interfaces: &[&str]) -> Self {
-        let inward = interfaces.iter().map(|name| (Version::V4, (*name).to_owned())).collect();
+        let inward = interfaces.iter().map(|name| (IpFamily::V4, (*name).to_owned())).collect();
         let found = [("10.4.0.0/16", true), ("fd00:4::/64", false)].map(|(to, is_nearby)| {
             LanRoute { from: interfaces[0].to_owned(), to: to.parse().unwrap(), is_nearby }
         });
-        Self { nearby: Nearby::AllInterfaces, inward, found: found.to_vec() }
+        Self { nearby: LocalInterfaces::AllInterfaces, inward, looked_up: found.to_vec() }
     }
 
     /// Returns the rules for packets from `interface`: packets routed to clients return, all others
     /// continue with each of the rules `decide`.
-    pub(crate) fn rules(&self, interface: &str, decide: &[Rule]) -> Vec<Rule> {
-        let from = vec![Term::From(interface.to_owned())];
+    pub(crate) fn rules(&self, interface: &str, decide: &[NftRule]) -> Vec<NftRule> {
+        let from = vec![Term::FromInterface(interface.to_owned())];
         let onward = |to: &[Term]| decide.iter().map(|rule| [&from, to, rule].concat()).collect();
-        let found = self.found.iter().filter(|route| route.from == interface).flat_map(|route| {
-            let to = [Term::Version(Version::of(route.to.address())), Term::To(route.to)];
-            if route.is_nearby {
-                vec![[&from[..], &to, &[Term::Return]].concat()]
-            } else {
-                onward(&to)
-            }
-        });
-        let everywhere = self.nearby == Nearby::AllInterfaces;
+        let found =
+            self.looked_up.iter().filter(|route| route.from == interface).flat_map(|route| {
+                let to =
+                    [Term::Version(IpFamily::of(route.to.address())), Term::ToPrefix(route.to)];
+                if route.is_nearby {
+                    vec![[&from[..], &to, &[Term::Return]].concat()]
+                } else {
+                    onward(&to)
+                }
+            });
+        let everywhere = self.nearby == LocalInterfaces::AllInterfaces;
         let inward = self.inward.iter().filter(|(_, through)| everywhere || through == interface);
         let inward = inward.map(|(version, through)| {
             let routed = [Term::Version(*version), Term::RoutedTo(through.clone()), Term::Return];
@@ -127,13 +129,13 @@ pub(crate) struct LanWatch {
     /// Notifications of changes; `None` if the kernel refuses them.
     changes: Option<OwnedFd>,
     interfaces: Vec<String>,
-    nearby: Nearby,
+    nearby: LocalInterfaces,
     routes: LanRoutes,
 }
 
 impl LanWatch {
     /// Subscribes to changes and looks up the routes over these interfaces.
-    pub(crate) fn start(interfaces: &[String], nearby: Nearby) -> Self {
+    pub(crate) fn start(interfaces: &[String], nearby: LocalInterfaces) -> Self {
         let changes = watch_changes().inspect_err(|error| {
             tracing::warn!("routes over clients' interfaces are not followed: {error}");
         });
@@ -189,88 +191,94 @@ impl LanWatch {
 /// Look-up of the routes over the clients' interfaces.
 struct Survey {
     kernel: RouteSocket,
-    interfaces: Vec<Interface>,
-    nearby: Nearby,
+    interfaces: Vec<LanInterface>,
+    nearby: LocalInterfaces,
 }
 
 /// A clients' interface with its routes.
-struct Interface {
+struct LanInterface {
     name: String,
     index: u32,
-    routes: Vec<LanHop>,
+    routes: Vec<LanNextHop>,
     /// A routing rule matches it as the incoming interface.
-    is_in_rules: bool,
+    is_matched_by_rule: bool,
 }
 
 /// A route over a clients' interface, with its router; `None` for neighbours.
-struct LanHop {
+struct LanNextHop {
     to: Prefix,
     router: Option<IpAddr>,
 }
 
-impl Interface {
+impl LanInterface {
     /// Routers of the default routes over this interface.
-    fn uplinks(&self, version: Version) -> impl Iterator<Item = Option<IpAddr>> {
-        let everything = move |hop: &&LanHop| is_everything(hop.to, version);
+    fn uplinks(&self, version: IpFamily) -> impl Iterator<Item = Option<IpAddr>> {
+        let everything = move |hop: &&LanNextHop| is_everything(hop.to, version);
         self.routes.iter().filter(everything).map(|hop| hop.router)
     }
 
-    fn is_uplink(&self, version: Version) -> bool {
+    fn is_uplink(&self, version: IpFamily) -> bool {
         self.uplinks(version).next().is_some()
     }
 
     /// A few addresses of each directly connected network, which neighbours may have.
-    fn neighbours(&self, version: Version) -> impl Iterator<Item = IpAddr> {
+    fn neighbours(&self, version: IpFamily) -> impl Iterator<Item = IpAddr> {
         let direct = self.routes.iter().filter(|hop| hop.router.is_none());
-        direct.filter(move |hop| is_of(hop.to, version)).flat_map(|hop| hosts(hop.to))
+        direct.filter(move |hop| is_of(hop.to, version)).flat_map(|hop| sample_hosts(hop.to))
     }
 }
 
-fn is_of(prefix: Prefix, version: Version) -> bool {
-    Version::of(prefix.address()) == version
+fn is_of(prefix: Prefix, version: IpFamily) -> bool {
+    IpFamily::of(prefix.address()) == version
 }
 
-fn is_everything(prefix: Prefix, version: Version) -> bool {
-    let most = if version == Version::V4 { EVERYTHING_V4 } else { EVERYTHING_V6 };
+fn is_everything(prefix: Prefix, version: IpFamily) -> bool {
+    let most = if version == IpFamily::V4 { EVERYTHING_V4 } else { EVERYTHING_V6 };
     is_of(prefix, version) && prefix.length() <= most
 }
 
 impl Survey {
-    fn of(mut kernel: RouteSocket, names: &[String], nearby: Nearby) -> io::Result<Self> {
+    fn of(mut kernel: RouteSocket, names: &[String], nearby: LocalInterfaces) -> io::Result<Self> {
         let in_rules = incoming_interfaces(&mut kernel)?;
         let mut interfaces = Vec::new();
         for name in names {
             // An absent interface has no routes. The look-up is repeated when it appears.
             let Ok(index) = if_nametoindex(name.as_str()) else { continue };
             let routes = kernel.routes_through(index)?;
-            let routes = routes.iter().filter_map(|route| LanHop::of(route, index)).collect();
+            let routes = routes.iter().filter_map(|route| LanNextHop::of(route, index)).collect();
             let is_in_rules = in_rules.contains(name);
-            interfaces.push(Interface { name: name.clone(), index, routes, is_in_rules });
+            interfaces.push(LanInterface {
+                name: name.clone(),
+                index,
+                routes,
+                is_matched_by_rule: is_in_rules,
+            });
         }
         Ok(Self { kernel, interfaces, nearby })
     }
 
-    fn inward(&self) -> Vec<(Version, String)> {
+    fn inward(&self) -> Vec<(IpFamily, String)> {
         let of = |version| {
             let inward = self.interfaces.iter().filter(move |each| !each.is_uplink(version));
             inward.map(move |each| (version, each.name.clone()))
         };
-        of(Version::V4).chain(of(Version::V6)).collect()
+        of(IpFamily::V4).chain(of(IpFamily::V6)).collect()
     }
 
-    fn found(&mut self) -> io::Result<Vec<LanRoute>> {
+    fn look_up_routes(&mut self) -> io::Result<Vec<LanRoute>> {
         let mut found = Vec::new();
-        for version in [Version::V4, Version::V6] {
-            let everywhere = self.nearby == Nearby::AllInterfaces;
+        for version in [IpFamily::V4, IpFamily::V6] {
+            let everywhere = self.nearby == LocalInterfaces::AllInterfaces;
             // Then the outgoing interface does not tell clients from the way to the hop.
             let is_one_armed =
                 everywhere && self.interfaces.iter().any(|each| each.is_uplink(version));
             let asking = self.interfaces.iter().enumerate();
-            let asking = asking
-                .filter(|(_, each)| each.is_in_rules || is_one_armed || each.is_uplink(version));
+            let asking = asking.filter(|(_, each)| {
+                each.is_matched_by_rule || is_one_armed || each.is_uplink(version)
+            });
             let asking: Vec<usize> = asking.map(|(place, _)| place).collect();
             for place in asking {
-                let Interface { name, index, .. } = &self.interfaces[place];
+                let LanInterface { name, index, .. } = &self.interfaces[place];
                 let (name, index) = (name.clone(), *index);
                 let Some(source) = self.neighbour(place, version) else { continue };
                 for to in self.prefixes(version) {
@@ -283,7 +291,7 @@ impl Survey {
     }
 
     /// Finds a possible neighbour on this interface, as the source address of look-ups.
-    fn neighbour(&mut self, place: usize, version: Version) -> Option<IpAddr> {
+    fn neighbour(&mut self, place: usize, version: IpFamily) -> Option<IpAddr> {
         let mut neighbours = self.interfaces[place].neighbours(version);
         neighbours.find(|it| {
             // Not an address of this machine, which the kernel rejects as the source of a received packet.
@@ -292,7 +300,7 @@ impl Survey {
     }
 
     /// Destination prefixes of the routes over the interfaces, longest first, without default routes.
-    fn prefixes(&self, version: Version) -> Vec<Prefix> {
+    fn prefixes(&self, version: IpFamily) -> Vec<Prefix> {
         let all = self.interfaces.iter().flat_map(|each| &each.routes).map(|hop| hop.to);
         let specific = all.filter(|to| {
             is_of(*to, version) && !is_everything(*to, version) && !LINK_LOCAL.covers(*to)
@@ -309,15 +317,15 @@ impl Survey {
     /// Looks up whether packets with this source and incoming interface are routed to clients, or to
     /// another router than the default route's. `None` if they have no route, or are for this machine.
     fn is_nearby(&mut self, from: (IpAddr, u32), to: Prefix) -> io::Result<Option<bool>> {
-        let everywhere = self.nearby == Nearby::AllInterfaces;
-        for address in hosts(to) {
+        let everywhere = self.nearby == LocalInterfaces::AllInterfaces;
+        for address in sample_hosts(to) {
             let route = match self.kernel.route_from(from, address) {
                 Ok(route) if route.header.kind == RouteType::Unicast => route,
                 Ok(_) => continue,
                 Err(error) if is_no_route(&error) => continue,
                 Err(error) => return Err(error),
             };
-            let version = Version::of(address);
+            let version = IpFamily::of(address);
             let mut nearby = self.interfaces.iter().filter(|it| everywhere || it.index == from.1);
             let through = nearby.find(|each| device_of(&route) == Some(each.index));
             let router = router_of(&route.attributes);
@@ -327,14 +335,14 @@ impl Survey {
     }
 }
 
-impl LanHop {
+impl LanNextHop {
     /// Extracts the part of a route over the device; `None` for routes that do not forward packets, and for
     /// the gateways' own.
     fn of(route: &RouteMessage, device: u32) -> Option<Self> {
         if route.header.kind != RouteType::Unicast || route.header.protocol == PROTOCOL {
             return None;
         }
-        let v4 = route.header.address_family == family(Version::V4);
+        let v4 = route.header.address_family == family(IpFamily::V4);
         let mut to: IpAddr =
             if v4 { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
         let mut router = router_of(&route.attributes);
@@ -372,7 +380,7 @@ fn device_of(route: &RouteMessage) -> Option<u32> {
 }
 
 /// Returns up to three host addresses of a prefix, to look up in its place.
-fn hosts(prefix: Prefix) -> impl Iterator<Item = IpAddr> {
+fn sample_hosts(prefix: Prefix) -> impl Iterator<Item = IpAddr> {
     let address = prefix.address();
     let bits = if address.is_ipv4() { 32 } else { 128 };
     let free = bits - u32::from(prefix.length());
@@ -391,12 +399,12 @@ fn hosts(prefix: Prefix) -> impl Iterator<Item = IpAddr> {
 /// Names of the incoming interfaces that routing rules match.
 fn incoming_interfaces(kernel: &mut RouteSocket) -> io::Result<BTreeSet<String>> {
     let mut names = BTreeSet::new();
-    for version in [Version::V4, Version::V6] {
+    for version in [IpFamily::V4, IpFamily::V6] {
         let mut rule = RuleMessage::default();
         rule.header.family = family(version);
         let rules = match kernel.list(RouteNetlinkMessage::GetRule(rule)) {
             Ok(rules) => rules,
-            Err(error) if is_absence(&error) => continue,
+            Err(error) if is_not_found(&error) => continue,
             Err(error) => return Err(error),
         };
         for rule in rules {

@@ -4,8 +4,8 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use config::SideConfig;
-use pep::traffic::Version;
-use slacp::Open;
+use pep::traffic::IpFamily;
+use slacp::StreamOpening;
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
 use tokio::net::{TcpListener, TcpStream};
 
@@ -24,15 +24,15 @@ pub(crate) struct Listener {
 
 /// A client's connection with its original destination.
 #[derive(Debug)]
-pub(crate) struct Accepted {
+pub(crate) struct AcceptedConnection {
     pub(crate) socket: TcpStream,
-    pub(crate) open: Open,
+    pub(crate) open: StreamOpening,
 }
 
 /// Result of [`Listener::accept`].
 #[derive(Debug)]
-pub(crate) enum Accept {
-    Connection(Accepted),
+pub(crate) enum AcceptOutcome {
+    Connection(AcceptedConnection),
     /// The connection has already ended, or was not redirected here.
     Nothing,
     /// The process or the system is out of descriptors or memory: retry later.
@@ -45,10 +45,10 @@ impl Listener {
     /// # Errors
     /// `PermissionDenied` without CAP_NET_ADMIN; EAFNOSUPPORT or EADDRNOTAVAIL if the machine lacks
     /// this IP version.
-    pub(crate) fn bind(version: Version) -> io::Result<Self> {
+    pub(crate) fn bind(version: IpFamily) -> io::Result<Self> {
         let (domain, address) = match version {
-            Version::V4 => (Domain::IPV4, IpAddr::V4(Ipv4Addr::LOCALHOST)),
-            Version::V6 => (Domain::IPV6, IpAddr::V6(Ipv6Addr::LOCALHOST)),
+            IpFamily::V4 => (Domain::IPV4, IpAddr::V4(Ipv4Addr::LOCALHOST)),
+            IpFamily::V6 => (Domain::IPV6, IpAddr::V6(Ipv6Addr::LOCALHOST)),
         };
         let socket = listen(domain, SocketAddr::new(address, 0))?;
         let socket = TcpListener::from_std(socket.into())?;
@@ -63,27 +63,31 @@ impl Listener {
     }
 
     /// IP version and loopback port of the listener.
-    pub(crate) fn port(&self) -> (Version, u16) {
-        (Version::of(self.address.ip()), self.address.port())
+    pub(crate) fn port(&self) -> (IpFamily, u16) {
+        (IpFamily::of(self.address.ip()), self.address.port())
     }
 
     /// Waits for the next connection. Errors do not end the listener.
-    pub(crate) async fn accept(&self) -> Accept {
+    pub(crate) async fn accept(&self) -> AcceptOutcome {
         let (socket, source) = match self.socket.accept().await {
             Ok(accepted) => accepted,
-            Err(error) if is_exhaustion(&error) => return Accept::Exhausted(error),
-            Err(_) => return Accept::Nothing,
+            Err(error) if is_exhaustion(&error) => return AcceptOutcome::Exhausted(error),
+            Err(_) => return AcceptOutcome::Nothing,
         };
         match socket.local_addr() {
             // A connection to the listener's own address was not redirected. Carrying it would make the
             // far side connect to itself.
             Ok(destination) if destination != self.address => {
-                let open = Open { destination, source, dscp: socket_options::dscp_of_syn(&socket) };
-                Accept::Connection(Accepted { socket, open })
+                let open = StreamOpening {
+                    destination,
+                    source,
+                    dscp: socket_options::dscp_of_syn(&socket),
+                };
+                AcceptOutcome::Connection(AcceptedConnection { socket, open })
             }
             _ => {
                 socket_options::reset(socket);
-                Accept::Nothing
+                AcceptOutcome::Nothing
             }
         }
     }
@@ -131,11 +135,11 @@ mod tests {
         in_namespace(|| {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
             runtime.unwrap().block_on(async {
-                for version in [Version::V4, Version::V6] {
+                for version in [IpFamily::V4, IpFamily::V6] {
                     let listener = Listener::bind(version).unwrap();
                     assert_eq!(listener.port(), (version, listener.address.port()));
                     let mut client = TcpStream::connect(listener.address).await.unwrap();
-                    assert!(matches!(listener.accept().await, Accept::Nothing));
+                    assert!(matches!(listener.accept().await, AcceptOutcome::Nothing));
                     let end = client.read(&mut [0]).await.unwrap_err();
                     assert_eq!(end.kind(), io::ErrorKind::ConnectionReset);
                 }

@@ -23,5 +23,5 @@ pub(crate) mod rule;
 pub(crate) mod syn_tap;
 
 pub(crate) use interception::{
-    Arrival, IntakeEvent, Interception, print_hub_rules, print_rules, print_solo_rules,
+    ClientArrival, IntakeEvent, Interception, print_hub_rules, print_rules, print_solo_rules,
 };

@@ -33,14 +33,14 @@ use std::collections::BTreeMap;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 
-use pep::traffic::{Action, Policy, Prefix, Subject, TCP, UDP, Version};
+use pep::traffic::{IpFamily, PolicyAction, PolicySubject, Prefix, TCP, TrafficPolicy, UDP};
 
-use crate::figures::refused_connections::Passing;
+use crate::figures::refused_connections::PassExemptions;
 use crate::intercept::bridges::FilteredBridge;
 use crate::intercept::lan_routes::LanRoutes;
-use crate::intercept::nft_table::{self, Chain, Hook, NftTable, Rule};
+use crate::intercept::nft_table::{self, Hook, NftChain, NftRule, NftTable};
 use crate::intercept::policy;
-use crate::intercept::rule::{Mark, PASSING, Term};
+use crate::intercept::rule::{FirewallMark, PASS_MARK, Term};
 
 const HOOK_CHAIN: &str = "prerouting";
 const INTERCEPT_CHAIN: &str = "intercept";
@@ -58,9 +58,9 @@ const OWN_CHAIN: &str = "own";
 const OWN_POLICY_CHAIN: &str = "own-policies";
 const OWN_TAKEOVER_CHAIN: &str = "own-takeover";
 /// Number of deciding chains for clients' connections.
-const WITHOUT_OWN: usize = 3;
+const CLIENT_CHAINS: usize = 3;
 /// Number of deciding chains for the machine's own connections.
-const OWN: usize = 3;
+const OWN_CHAINS: usize = 3;
 const DNS: u16 = 53;
 const LOOPBACK: &str = "lo";
 /// Maximum gateways per network namespace: the non-zero values of four bits of the packet mark.
@@ -79,35 +79,35 @@ const BEHIND_FILTERS: i32 = 400;
 /// A gateway's slot in a network namespace. It determines the names of its table, packet mark and
 /// routing table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Slot(pub(crate) u32);
+pub(crate) struct GatewaySlot(pub(crate) u32);
 
-impl Slot {
+impl GatewaySlot {
     /// Name of the nftables table.
     pub(crate) fn table(self) -> String {
         format!("skyhop-{}", self.0)
     }
 
     /// Mark of packets for our listeners.
-    pub(crate) fn mark(self) -> Mark {
-        Mark { value: (self.0 + 1) << MARK_SHIFT, mask: 0xf << MARK_SHIFT }
+    pub(crate) fn mark(self) -> FirewallMark {
+        FirewallMark { value: (self.0 + 1) << MARK_SHIFT, mask: 0xf << MARK_SHIFT }
     }
 }
 
-impl Slot {
+impl GatewaySlot {
     /// Mark of withheld SYNs that are reinjected.
-    pub(crate) fn let_in(self) -> Mark {
+    pub(crate) fn reinjection_mark(self) -> FirewallMark {
         let mark = self.mark();
-        Mark { value: mark.value | PASSING.value, mask: mark.mask | PASSING.mask }
+        FirewallMark { value: mark.value | PASS_MARK.value, mask: mark.mask | PASS_MARK.mask }
     }
 
     /// Mark of this machine's own SYNs on their way through loopback.
-    fn round(self) -> Mark {
-        Mark { value: self.mark().value, ..self.let_in() }
+    fn loopback_mark(self) -> FirewallMark {
+        FirewallMark { value: self.mark().value, ..self.reinjection_mark() }
     }
 
     /// The mark value of no gateway.
-    fn none(self) -> Mark {
-        Mark { value: 0, ..self.mark() }
+    fn no_mark(self) -> FirewallMark {
+        FirewallMark { value: 0, ..self.mark() }
     }
 
     /// Log group for withheld SYNs.
@@ -144,7 +144,7 @@ impl Scope {
     }
 
     /// Returns the matches of the destinations, one rule for each network or port.
-    fn terms(&self) -> Vec<Rule> {
+    fn terms(&self) -> Vec<NftRule> {
         match self {
             Self::Nothing => vec![],
             Self::Everything => vec![vec![]],
@@ -157,17 +157,17 @@ impl Scope {
 }
 
 /// Matches a destination network.
-pub(crate) fn to(network: &Prefix) -> Rule {
-    vec![Term::Version(Version::of(network.address())), Term::To(*network)]
+pub(crate) fn to(network: &Prefix) -> NftRule {
+    vec![Term::Version(IpFamily::of(network.address())), Term::ToPrefix(*network)]
 }
 
 /// Selection of the connections to intercept, from which the table's rules are generated.
 #[derive(Debug, Clone)]
 pub(crate) struct Rules {
     pub(crate) interfaces: Vec<String>,
-    pub(crate) policies: Vec<Policy>,
+    pub(crate) policies: Vec<TrafficPolicy>,
     /// Destinations and clients that pass unaccelerated, whatever the policies say.
-    pub(crate) passing: Passing,
+    pub(crate) exemptions: PassExemptions,
     /// Clients that pass unaccelerated because they get no answers.
     pub(crate) unanswered: Vec<Prefix>,
     /// Destinations that are routed to clients, and so pass.
@@ -179,7 +179,7 @@ pub(crate) struct Rules {
     /// Log SYNs and answers, to find clients without answers.
     pub(crate) watched: bool,
     /// Loopback ports of the listeners.
-    pub(crate) listeners: Vec<(Version, u16)>,
+    pub(crate) listeners: Vec<(IpFamily, u16)>,
     /// Withhold and log SYNs instead of redirecting them.
     pub(crate) deferred: bool,
     /// Intercept this machine's own connections too.
@@ -192,7 +192,7 @@ pub(crate) struct Rules {
 #[derive(Debug, Clone)]
 pub(crate) struct NameRules {
     /// Loopback ports of the listeners for connections.
-    pub(crate) connections: Vec<(Version, u16)>,
+    pub(crate) connections: Vec<(IpFamily, u16)>,
     /// Sockets for queries over UDP.
     pub(crate) questions: Vec<SocketAddr>,
     /// Addresses that stand for names.
@@ -202,71 +202,76 @@ pub(crate) struct NameRules {
     /// Addresses of this machine at which the resolver answers.
     pub(crate) listen: Vec<IpAddr>,
     /// Set while queries are answered.
-    pub(crate) asking: bool,
+    pub(crate) answering: bool,
     /// Redirect queries to any resolver, not only to `listen`.
     pub(crate) intercept: bool,
 }
 
 impl NameRules {
     /// Reduces the listeners to the versions whose packets can be redirected.
-    fn of_versions(&self, usable: impl Fn(Version) -> bool) -> Self {
+    fn of_versions(&self, usable: impl Fn(IpFamily) -> bool) -> Self {
         let mut names = self.clone();
         names.connections.retain(|(version, _)| usable(*version));
-        names.questions.retain(|socket| usable(Version::of(socket.ip())));
+        names.questions.retain(|socket| usable(IpFamily::of(socket.ip())));
         names
     }
 
     /// Returns the chains for names, callees first.
-    fn chains(&self, slot: Slot, interfaces: &[&String], policies: &[Policy]) -> Vec<Chain> {
+    fn chains(
+        &self,
+        slot: GatewaySlot,
+        interfaces: &[&String],
+        policies: &[TrafficPolicy],
+    ) -> Vec<NftChain> {
         let policies = |subject| {
             let usual = || vec![Term::Goto(QUESTION_CHAIN)];
             policy::chain(policies, subject, false, usual(), |action| match action {
-                Action::Split | Action::Tunnel => usual(),
-                Action::Bypass => vec![Term::Return],
+                PolicyAction::Split | PolicyAction::Tunnel => usual(),
+                PolicyAction::Bypass => vec![Term::Return],
             })
         };
         let mut chains = vec![
-            Chain::plain(QUESTION_CHAIN, self.questions(slot)),
-            Chain::plain(DATAGRAM_CHAIN, policies(Subject::Packets)),
-            Chain::plain(CONNECTION_CHAIN, policies(Subject::Connections)),
+            NftChain::plain(QUESTION_CHAIN, self.questions(slot)),
+            NftChain::plain(DATAGRAM_CHAIN, policies(PolicySubject::Packets)),
+            NftChain::plain(CONNECTION_CHAIN, policies(PolicySubject::Connections)),
         ];
-        if !self.asking {
+        if !self.answering {
             chains.iter_mut().for_each(|chain| chain.rules.clear());
         }
-        let each = || interfaces.iter().map(|it| vec![Term::From((*it).clone())]);
+        let each = || interfaces.iter().map(|it| vec![Term::FromInterface((*it).clone())]);
         let names = each().flat_map(|from| self.names(slot, &from)).collect();
         let pool = each().flat_map(|from| {
-            let refused = [Term::Tcp, Term::RefuseTcp];
+            let refused = [Term::Tcp, Term::RejectReset];
             self.pool.iter().map(move |pool| [&from[..], &to(pool), &refused].concat())
         });
         let pool = pool.collect();
-        chains.extend([Chain::plain(NAMES_CHAIN, names), Chain::plain(POOL_CHAIN, pool)]);
+        chains.extend([NftChain::plain(NAMES_CHAIN, names), NftChain::plain(POOL_CHAIN, pool)]);
         chains
     }
 
     /// Returns the rules for packets from an interface: connections to the pool, other packets to the
     /// pool, queries.
-    fn names(&self, slot: Slot, from: &[Term]) -> Vec<Rule> {
+    fn names(&self, slot: GatewaySlot, from: &[Term]) -> Vec<NftRule> {
         let mut rules = Vec::new();
         for pool in &self.pool {
-            let version = Version::of(pool.address());
+            let version = IpFamily::of(pool.address());
             let taken = self.connections.iter().filter(|(it, _)| *it == version);
             rules.extend(taken.map(|(version, port)| {
                 [from, &to(pool), &[Term::Tcp], &tproxy(slot, *version, *port)].concat()
             }));
             // Nothing else can be reached at an address that stands for a name.
-            rules.push([from, &to(pool), &[Term::Tcp, Term::RefuseTcp]].concat());
-            rules.push([from, &to(pool), &[Term::NotTcp, Term::Refuse]].concat());
+            rules.push([from, &to(pool), &[Term::Tcp, Term::RejectReset]].concat());
+            rules.push([from, &to(pool), &[Term::NotTcp, Term::RejectUnreachable]].concat());
         }
-        if !self.asking {
+        if !self.answering {
             return rules;
         }
         let here = self.listen.iter().map(|address| to(&Prefix::host(*address)));
-        let elsewhere = self.intercept.then(|| vec![Term::ToElsewhere]);
+        let elsewhere = self.intercept.then(|| vec![Term::NotToThisMachine]);
         for destination in here.chain(elsewhere) {
             // A resolver behind the terminal asks without recursion, and would take our answers for those
             // of a lame server.
-            let question = [Term::ToPorts(UDP, DNS, DNS), Term::WantsRecursion];
+            let question = [Term::ToPorts(UDP, DNS, DNS), Term::RecursionDesired];
             let datagrams = [&question[..], &[Term::Goto(DATAGRAM_CHAIN)]].concat();
             let connections = [Term::ToPorts(TCP, DNS, DNS), Term::Goto(CONNECTION_CHAIN)];
             rules.push([from, &destination, &datagrams].concat());
@@ -276,10 +281,10 @@ impl NameRules {
     }
 
     /// Returns the rules that redirect queries to the resolver.
-    fn questions(&self, slot: Slot) -> Vec<Rule> {
+    fn questions(&self, slot: GatewaySlot) -> Vec<NftRule> {
         let left_alone = self.bypass.iter().map(|prefix| [to(prefix), vec![Term::Return]].concat());
         let over_udp = self.questions.iter().map(|socket| {
-            let version = Version::of(socket.ip());
+            let version = IpFamily::of(socket.ip());
             let end = [Term::TproxyTo(*socket), Term::SetMark(slot.mark()), Term::Accept];
             [&[Term::Version(version), Term::Udp], &end[..]].concat()
         });
@@ -292,17 +297,17 @@ impl NameRules {
 
 impl Rules {
     /// Returns the chains that decide which connections are intercepted, callees first.
-    fn deciding(&self, slot: Slot, scope: &Scope) -> Vec<Chain> {
+    fn deciding_chains(&self, slot: GatewaySlot, scope: &Scope) -> Vec<NftChain> {
         let mut chains = vec![
-            Chain::plain(TAKEOVER_CHAIN, self.takeover(slot)),
-            Chain::plain(POLICY_CHAIN, self.policy(TAKEOVER_CHAIN)),
-            Chain::plain(INTERCEPT_CHAIN, self.intercept(slot, scope)),
+            NftChain::plain(TAKEOVER_CHAIN, self.takeover(slot)),
+            NftChain::plain(POLICY_CHAIN, self.policy(TAKEOVER_CHAIN)),
+            NftChain::plain(INTERCEPT_CHAIN, self.intercept(slot, scope)),
         ];
         if self.own_traffic {
             chains.extend([
-                Chain::plain(OWN_TAKEOVER_CHAIN, self.own_takeover(slot)),
-                Chain::plain(OWN_POLICY_CHAIN, self.policy(OWN_TAKEOVER_CHAIN)),
-                Chain::plain(OWN_CHAIN, self.own(scope)),
+                NftChain::plain(OWN_TAKEOVER_CHAIN, self.own_takeover(slot)),
+                NftChain::plain(OWN_POLICY_CHAIN, self.policy(OWN_TAKEOVER_CHAIN)),
+                NftChain::plain(OWN_CHAIN, self.own(scope)),
             ]);
         }
         if *scope == Scope::Nothing {
@@ -319,31 +324,32 @@ impl Rules {
     }
 
     /// Returns the rules that match new connections by interface and destination.
-    fn intercept(&self, slot: Slot, scope: &Scope) -> Vec<Rule> {
-        let from = |interface: &str| Term::From(interface.to_owned());
+    fn intercept(&self, slot: GatewaySlot, scope: &Scope) -> Vec<NftRule> {
+        let from = |interface: &str| Term::FromInterface(interface.to_owned());
         let mut rules = Vec::new();
         if self.deferred || !self.bridges.is_empty() {
             // Reinjected SYNs come in by loopback.
             for &(version, port) in &self.listeners {
-                let let_in = [from(LOOPBACK), Term::Marked(slot.let_in())];
+                let let_in = [from(LOOPBACK), Term::HasMark(slot.reinjection_mark())];
                 let listener = tproxy(slot, version, port);
                 rules.push([&let_in[..], &[Term::Version(version), Term::Tcp], &listener].concat());
             }
         }
         if self.own_traffic {
-            let round = [from(LOOPBACK), Term::Marked(slot.round()), Term::Goto(TAKEOVER_CHAIN)];
+            let round =
+                [from(LOOPBACK), Term::HasMark(slot.loopback_mark()), Term::Goto(TAKEOVER_CHAIN)];
             rules.push(round.to_vec());
         }
-        let decide = |within: Rule| {
-            [&within[..], &[Term::ToElsewhere, Term::Tcp, Term::Goto(POLICY_CHAIN)]].concat()
+        let decide = |within: NftRule| {
+            [&within[..], &[Term::NotToThisMachine, Term::Tcp, Term::Goto(POLICY_CHAIN)]].concat()
         };
-        let decide: Vec<Rule> = scope.terms().into_iter().map(decide).collect();
+        let decide: Vec<NftRule> = scope.terms().into_iter().map(decide).collect();
         // Configured networks lie across the hop, whatever other routes there are.
         let nowhere = LanRoutes::default();
         let lans = if matches!(scope, Scope::Only(_)) { &nowhere } else { &self.lans };
         for interface in &self.interfaces {
             // A frame that the bridge forwards from client to client is not for this machine.
-            let station = self.bridge(interface).map(|bridge| Term::NotToStation(bridge.station));
+            let station = self.bridge(interface).map(|bridge| Term::NotToMac(bridge.station));
             rules.extend(station.map(|other| vec![from(interface), other, Term::Return]));
             rules.extend(lans.rules(interface, &decide));
         }
@@ -357,38 +363,44 @@ impl Rules {
 
     /// Returns the rules that match this machine's own new connections. Connections to the clients' side
     /// would gain nothing and pass.
-    fn own(&self, scope: &Scope) -> Vec<Rule> {
-        let nearby = |interface: &String| vec![Term::Through(interface.clone()), Term::Return];
-        let decide = [Term::ToElsewhere, Term::Goto(OWN_POLICY_CHAIN)];
+    fn own(&self, scope: &Scope) -> Vec<NftRule> {
+        let nearby = |interface: &String| vec![Term::ToInterface(interface.clone()), Term::Return];
+        let decide = [Term::NotToThisMachine, Term::Goto(OWN_POLICY_CHAIN)];
         let wanted = scope.terms().into_iter().map(|within| [&within[..], &decide].concat());
         self.interfaces.iter().map(nearby).chain(wanted).collect()
     }
 
     /// Returns the rules of the policies. Connections to split continue in `takeover`; others pass.
-    fn policy(&self, takeover: &'static str) -> Vec<Rule> {
+    fn policy(&self, takeover: &'static str) -> Vec<NftRule> {
         let usual = vec![Term::Goto(takeover)];
-        policy::chain(&self.policies, Subject::Connections, true, usual, |action| match action {
-            Action::Split => vec![Term::Goto(takeover)],
-            Action::Tunnel | Action::Bypass => vec![Term::Return],
-        })
+        policy::chain(
+            &self.policies,
+            PolicySubject::Connections,
+            true,
+            usual,
+            |action| match action {
+                PolicyAction::Split => vec![Term::Goto(takeover)],
+                PolicyAction::Tunnel | PolicyAction::Bypass => vec![Term::Return],
+            },
+        )
     }
 
     /// Returns the rules that redirect or withhold a SYN that the policies have selected.
-    fn takeover(&self, slot: Slot) -> Vec<Rule> {
+    fn takeover(&self, slot: GatewaySlot) -> Vec<NftRule> {
         let each = self.listeners.iter();
         let withhold = [Term::Log(slot.log_group()), Term::Drop];
-        let mut rules: Vec<Rule> = self.passing().collect();
+        let mut rules: Vec<NftRule> = self.exemption_rules().collect();
         if self.deferred {
             // Reinjected without the translation, the SYN would go to its original destination.
-            rules.push(vec![Term::Translated, Term::Return]);
+            rules.push(vec![Term::HasTranslatedDestination, Term::Return]);
             let of = |version| [&[Term::Version(version), Term::Tcp][..], &withhold].concat();
             rules.extend(each.map(|(version, _)| of(*version)));
             return rules;
         }
         for bridge in &self.bridges {
-            let from = Term::From(bridge.name.clone());
-            rules.push(vec![from.clone(), Term::Translated, Term::Return]);
-            let lost = each.clone().filter(|(version, _)| bridge.loses(*version));
+            let from = Term::FromInterface(bridge.name.clone());
+            rules.push(vec![from.clone(), Term::HasTranslatedDestination, Term::Return]);
+            let lost = each.clone().filter(|(version, _)| bridge.loses_socket(*version));
             let end = if self.can_withhold { &withhold[..] } else { &[Term::Return] };
             rules.extend(lost.map(|(version, _)| {
                 [&[from.clone(), Term::Version(*version), Term::Tcp], end].concat()
@@ -396,7 +408,7 @@ impl Rules {
         }
         if self.watched {
             // A rule of its own: SYNs beyond the limit are redirected without being logged.
-            rules.push(vec![Term::AtMost(LOGGED_SYNS), Term::Log(slot.watch_group())]);
+            rules.push(vec![Term::RateLimit(LOGGED_SYNS), Term::Log(slot.watch_group())]);
         }
         rules.extend(each.map(|(version, port)| {
             [&[Term::Version(*version), Term::Tcp], &tproxy(slot, *version, *port)[..]].concat()
@@ -405,39 +417,39 @@ impl Rules {
     }
 
     /// Returns the rules that let exempt destinations and clients pass.
-    fn passing(&self) -> impl Iterator<Item = Rule> {
-        let destinations = self.passing.destinations.iter().map(|destination| {
+    fn exemption_rules(&self) -> impl Iterator<Item = NftRule> {
+        let destinations = self.exemptions.destinations.iter().map(|destination| {
             let port = Term::ToPorts(TCP, destination.port(), destination.port());
             [to(&Prefix::host(destination.ip())), vec![port, Term::Return]].concat()
         });
-        let refused = self.passing.clients.iter().map(|client| Prefix::of_client(*client));
+        let refused = self.exemptions.clients.iter().map(|client| Prefix::of_client(*client));
         let clients = refused.chain(self.unanswered.iter().copied()).map(|client| {
-            let version = Term::Version(Version::of(client.address()));
-            vec![version, Term::FromAddress(client), Term::Return]
+            let version = Term::Version(IpFamily::of(client.address()));
+            vec![version, Term::FromPrefix(client), Term::Return]
         });
         destinations.chain(clients)
     }
 
     /// Returns the rules that send a selected SYN of this machine through loopback.
-    fn own_takeover(&self, slot: Slot) -> Vec<Rule> {
-        let round = |&(version, _): &(Version, u16)| {
+    fn own_takeover(&self, slot: GatewaySlot) -> Vec<NftRule> {
+        let round = |&(version, _): &(IpFamily, u16)| {
             let mark = [Term::MarkConnection(slot.mark()), Term::SetMark(slot.mark())];
             [&[Term::Version(version)], &mark[..], &[Term::Accept]].concat()
         };
-        let translated = self.deferred.then(|| vec![Term::Translated, Term::Return]);
-        self.passing().chain(translated).chain(self.listeners.iter().map(round)).collect()
+        let translated = self.deferred.then(|| vec![Term::HasTranslatedDestination, Term::Return]);
+        self.exemption_rules().chain(translated).chain(self.listeners.iter().map(round)).collect()
     }
 
     fn counters(&self) -> Vec<String> {
-        policy::counters(&self.policies, Subject::Connections)
+        policy::counters(&self.policies, PolicySubject::Connections)
     }
 
     /// Formats the whole table in nft syntax, as `nft -f` accepts it.
-    pub(crate) fn display(&self, slot: Slot, scope: &Scope) -> String {
-        let mut chains = self.deciding(slot, scope);
+    pub(crate) fn display(&self, slot: GatewaySlot, scope: &Scope) -> String {
+        let mut chains = self.deciding_chains(slot, scope);
         // Callees come first: each chain on a hook follows the chains that it jumps to.
-        let mut own = chains.split_off(WITHOUT_OWN);
-        chains.extend(own.split_off(if self.own_traffic { OWN } else { 0 }));
+        let mut own = chains.split_off(CLIENT_CHAINS);
+        chains.extend(own.split_off(if self.own_traffic { OWN_CHAINS } else { 0 }));
         chains.push(hook(slot, self.names.is_some()));
         chains.extend(own);
         chains.extend(self.own_traffic.then(|| output(slot)));
@@ -447,12 +459,12 @@ impl Rules {
 }
 
 /// Returns the terms that redirect a SYN to a listener.
-fn tproxy(slot: Slot, version: Version, port: u16) -> [Term; 3] {
+fn tproxy(slot: GatewaySlot, version: IpFamily, port: u16) -> [Term; 3] {
     [Term::Tproxy(version, port), Term::SetMark(slot.mark()), Term::Accept]
 }
 
 /// Builds the chain for incoming packets.
-fn hook(slot: Slot, names: bool) -> Chain {
+fn hook(slot: GatewaySlot, names: bool) -> NftChain {
     let mut rules = vec![
         vec![Term::Tcp, Term::OnlySyn, Term::Jump(INTERCEPT_CHAIN)],
         // Later packets of relayed connections, also after interception has stopped.
@@ -463,47 +475,47 @@ fn hook(slot: Slot, names: bool) -> Chain {
         rules.insert(1, vec![Term::NotTcp, Term::Jump(NAMES_CHAIN)]);
         rules.push(vec![Term::Tcp, Term::Jump(POOL_CHAIN)]);
     }
-    Chain { name: HOOK_CHAIN, hook: Some(Hook::prerouting(0)), rules }
+    NftChain { name: HOOK_CHAIN, hook: Some(Hook::prerouting(0)), rules }
 }
 
 /// Builds the chain for locally sent packets.
-fn output(slot: Slot) -> Chain {
+fn output(slot: GatewaySlot) -> NftChain {
     let rules = vec![
-        vec![Term::Tcp, Term::Marked(PASSING), Term::Accept],
+        vec![Term::Tcp, Term::HasMark(PASS_MARK), Term::Accept],
         // A SYN that passes must not keep the mark of an earlier connection.
-        vec![Term::Tcp, Term::OnlySyn, Term::MarkConnection(slot.none()), Term::Goto(OWN_CHAIN)],
+        vec![Term::Tcp, Term::OnlySyn, Term::MarkConnection(slot.no_mark()), Term::Goto(OWN_CHAIN)],
         vec![
             Term::Tcp,
-            Term::OfMarkedConnection(slot.mark()),
+            Term::ConnectionHasMark(slot.mark()),
             Term::SetMark(slot.mark()),
             Term::Accept,
         ],
     ];
-    Chain { name: OUTPUT_CHAIN, hook: Some(Hook::output(0)), rules }
+    NftChain { name: OUTPUT_CHAIN, hook: Some(Hook::output(0)), rules }
 }
 
 /// Builds the chain that logs the SYN-ACKs which this machine sends from the addresses of destinations.
-fn answers(slot: Slot) -> Chain {
-    let answer = [Term::Tcp, Term::SynAck, Term::FromElsewhere];
-    let log = [Term::AtMost(LOGGED_ANSWERS), Term::Log(slot.watch_group())];
+fn answers(slot: GatewaySlot) -> NftChain {
+    let answer = [Term::Tcp, Term::SynAck, Term::NotFromThisMachine];
+    let log = [Term::RateLimit(LOGGED_ANSWERS), Term::Log(slot.watch_group())];
     let rules = vec![[&answer[..], &log].concat()];
-    Chain { name: ANSWER_CHAIN, hook: Some(Hook::sent(BEHIND_FILTERS)), rules }
+    NftChain { name: ANSWER_CHAIN, hook: Some(Hook::sent(BEHIND_FILTERS)), rules }
 }
 
 /// Builds plain chains without rules.
-fn empty<const N: usize>(names: [&'static str; N]) -> Vec<Chain> {
-    names.map(|name| Chain::plain(name, vec![])).into()
+fn empty<const N: usize>(names: [&'static str; N]) -> Vec<NftChain> {
+    names.map(|name| NftChain::plain(name, vec![])).into()
 }
 
 /// The gateway's table in the kernel. Removed when dropped.
-pub(crate) struct Table {
+pub(crate) struct InterceptTable {
     table: NftTable,
-    slot: Slot,
+    slot: GatewaySlot,
     /// The policies that the counters belong to; `None` before the first [`Self::take_over`].
-    policies: Option<Vec<Policy>>,
+    policies: Option<Vec<TrafficPolicy>>,
 }
 
-impl Table {
+impl InterceptTable {
     /// Creates a table in the first free slot of this network namespace; with `names`, also the chains of
     /// a resolver. It intercepts nothing yet.
     ///
@@ -520,11 +532,12 @@ impl Table {
             chains.push(hook(slot, names));
             chains
         };
-        let (slot, table) = NftTable::claim((0..SLOTS).map(Slot), Slot::table, chains)?;
+        let (slot, table) =
+            NftTable::claim((0..SLOTS).map(GatewaySlot), GatewaySlot::table, chains)?;
         Ok(Self { table, slot, policies: None })
     }
 
-    pub(crate) fn slot(&self) -> Slot {
+    pub(crate) fn slot(&self) -> GatewaySlot {
         self.slot
     }
 
@@ -542,10 +555,10 @@ impl Table {
 
     /// Intercepts the connections that `rules` select within `scope` from now on. Existing connections
     /// are kept. If the policies have changed, all counters restart at 0.
-    pub(crate) fn take_over(&mut self, rules: &Rules, scope: &Scope) -> io::Result<()> {
+    pub(crate) fn apply(&mut self, rules: &Rules, scope: &Scope) -> io::Result<()> {
         let changed = self.policies.as_ref() != Some(&rules.policies);
         let counters = changed.then(|| rules.counters());
-        self.table.refill(&rules.deciding(self.slot, scope), counters)?;
+        self.table.refill(&rules.deciding_chains(self.slot, scope), counters)?;
         if changed {
             self.policies = Some(rules.policies.clone());
         }
@@ -559,8 +572,8 @@ impl Table {
 }
 
 /// Returns whether a running gateway owns `slot`: its table exists as long as its process.
-pub(crate) fn is_claimed(slot: Slot) -> io::Result<bool> {
-    nft_table::is_there(&slot.table())
+pub(crate) fn is_claimed(slot: GatewaySlot) -> io::Result<bool> {
+    nft_table::exists(&slot.table())
 }
 
 #[cfg(test)]

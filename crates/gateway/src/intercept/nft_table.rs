@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::io;
 
-use os::netlink::netfilter::{Batch, Socket};
+use os::netlink::netfilter::{MessageBatch, NetfilterSocket};
 
 use crate::intercept::rule::{COUNTER, Term};
 
@@ -23,19 +23,19 @@ const DELETE_OBJECT: libc::c_int = 20;
 const NEW: libc::c_int = libc::NLM_F_CREATE | libc::NLM_F_EXCL;
 
 /// A rule: matches, then actions for the packets that match.
-pub(crate) type Rule = Vec<Term>;
+pub(crate) type NftRule = Vec<Term>;
 
 /// A chain of rules, on a hook or called by other chains.
-pub(crate) struct Chain {
+pub(crate) struct NftChain {
     pub(crate) name: &'static str,
     /// The hook that calls it; `None` if other chains do.
     pub(crate) hook: Option<Hook>,
-    pub(crate) rules: Vec<Rule>,
+    pub(crate) rules: Vec<NftRule>,
 }
 
-impl Chain {
+impl NftChain {
     /// Creates a chain that is not on a hook, for jumps from other chains.
-    pub(crate) fn plain(name: &'static str, rules: Vec<Rule>) -> Self {
+    pub(crate) fn plain(name: &'static str, rules: Vec<NftRule>) -> Self {
         Self { name, hook: None, rules }
     }
 }
@@ -51,19 +51,19 @@ pub(crate) struct Hook {
     kind: &'static str,
     number: libc::c_int,
     /// The named priority that `behind` is relative to.
-    base: Base,
+    base: BasePriority,
     behind: i32,
 }
 
 /// A priority that nft has a name for.
 #[derive(Clone, Copy)]
-enum Base {
+enum BasePriority {
     Mangle,
     /// nft knows this name on the hook `prerouting` only.
     TranslatedDestination,
 }
 
-impl Base {
+impl BasePriority {
     const fn priority(self) -> i32 {
         match self {
             Self::Mangle => libc::NF_IP_PRI_MANGLE,
@@ -85,14 +85,14 @@ const BEHIND_TRANSLATION: i32 = 10;
 impl Hook {
     /// Hook of incoming packets, after the translation of destinations. `behind` orders our own chains.
     pub(crate) const fn prerouting(behind: i32) -> Self {
-        let base = Base::TranslatedDestination;
+        let base = BasePriority::TranslatedDestination;
         let behind = BEHIND_TRANSLATION + behind;
         Self { kind: "filter", number: libc::NF_INET_PRE_ROUTING, base, behind }
     }
 
     /// Hook for the translation of source addresses, at the usual priority (NF_IP_PRI_NAT_SRC).
     pub(crate) const fn source_nat() -> Self {
-        let base = Base::Mangle;
+        let base = BasePriority::Mangle;
         let behind = libc::NF_IP_PRI_NAT_SRC - base.priority();
         Self { kind: "nat", number: libc::NF_INET_POST_ROUTING, base, behind }
     }
@@ -101,7 +101,7 @@ impl Hook {
     /// here are routed again.
     pub(crate) const fn output(behind: i32) -> Self {
         // nft has no name for the translation of destinations on this hook.
-        let base = Base::Mangle;
+        let base = BasePriority::Mangle;
         let translated = libc::NF_IP_PRI_NAT_DST - base.priority();
         let behind = translated + BEHIND_TRANSLATION + behind;
         Self { kind: "route", number: libc::NF_INET_LOCAL_OUT, base, behind }
@@ -109,7 +109,7 @@ impl Hook {
 
     /// Hook of locally sent packets, without influence on their route.
     pub(crate) const fn sent(behind_mangle: i32) -> Self {
-        let (number, base) = (libc::NF_INET_LOCAL_OUT, Base::Mangle);
+        let (number, base) = (libc::NF_INET_LOCAL_OUT, BasePriority::Mangle);
         Self { kind: "filter", number, base, behind: behind_mangle }
     }
 
@@ -135,7 +135,7 @@ impl fmt::Display for Hook {
 }
 
 /// Formats a whole table in nft syntax, as `nft -f` accepts it.
-pub(crate) fn display(table: &str, counters: &[String], chains: &[Chain]) -> String {
+pub(crate) fn display(table: &str, counters: &[String], chains: &[NftChain]) -> String {
     let counter = |name: &String| format!("\tcounter {name} {{\n\t\tpackets 0 bytes 0\n\t}}\n");
     let mut parts: Vec<String> = counters.iter().map(counter).collect();
     parts.extend(chains.iter().map(|chain| {
@@ -146,8 +146,8 @@ pub(crate) fn display(table: &str, counters: &[String], chains: &[Chain]) -> Str
 }
 
 /// Formats rules in nft syntax, one per line.
-fn display_rules(rules: &[Rule]) -> String {
-    let line = |rule: &Rule| {
+fn display_rules(rules: &[NftRule]) -> String {
+    let line = |rule: &NftRule| {
         let terms: Vec<String> = rule.iter().map(Term::to_string).collect();
         format!("\t\t{}\n", terms.join(" "))
     };
@@ -156,7 +156,7 @@ fn display_rules(rules: &[Rule]) -> String {
 
 /// A table in the kernel. Removed when dropped.
 pub(crate) struct NftTable {
-    socket: Socket,
+    socket: NetfilterSocket,
     name: String,
     /// Names of the counters of the last refill.
     counters: Vec<String>,
@@ -171,9 +171,9 @@ impl NftTable {
     pub(crate) fn claim<P: Copy>(
         places: impl Iterator<Item = P>,
         name: impl Fn(P) -> String,
-        chains: impl Fn(P) -> Vec<Chain>,
+        chains: impl Fn(P) -> Vec<NftChain>,
     ) -> io::Result<(P, Self)> {
-        let socket = Socket::open()?;
+        let socket = NetfilterSocket::open()?;
         let mut refusal = io::Error::from(io::ErrorKind::AddrInUse);
         for place in places {
             let name = name(place);
@@ -189,15 +189,15 @@ impl NftTable {
     }
 
     /// Adds chains, callees first, with the rules of those on hooks.
-    pub(crate) fn add(&self, chains: &[Chain]) -> io::Result<()> {
-        let mut batch = Batch::new();
+    pub(crate) fn add(&self, chains: &[NftChain]) -> io::Result<()> {
+        let mut batch = MessageBatch::new();
         add_chains(&mut batch, &self.name, chains);
         self.socket.execute(batch)
     }
 
     /// Adds a counter that survives refills.
     pub(crate) fn add_counter(&self, name: &str) -> io::Result<()> {
-        let mut batch = Batch::new();
+        let mut batch = MessageBatch::new();
         about_counter(&mut batch, NEW_OBJECT, NEW, &self.name, name);
         self.socket.execute(batch)
     }
@@ -206,11 +206,11 @@ impl NftTable {
     /// replace the counters of the last refill.
     pub(crate) fn refill(
         &mut self,
-        chains: &[Chain],
+        chains: &[NftChain],
         counters: Option<Vec<String>>,
     ) -> io::Result<()> {
         // One transaction: packets see either the old or the new rules.
-        let mut batch = Batch::new();
+        let mut batch = MessageBatch::new();
         let plain = || chains.iter().filter(|chain| chain.hook.is_none());
         for chain in plain() {
             batch.message(libc::NFT_MSG_DELRULE, FAMILY, 0, |rule| {
@@ -241,7 +241,7 @@ impl NftTable {
     /// # Errors
     /// The kernel's refusal.
     pub(crate) fn remove(&self) -> io::Result<()> {
-        let mut batch = Batch::new();
+        let mut batch = MessageBatch::new();
         batch.message(libc::NFT_MSG_DELTABLE, FAMILY, 0, |table| table.text(1, &self.name));
         self.socket.execute(batch)
     }
@@ -270,8 +270,8 @@ impl Drop for NftTable {
 }
 
 /// Returns whether a table of this name exists.
-pub(crate) fn is_there(name: &str) -> io::Result<bool> {
-    let socket = Socket::open()?;
+pub(crate) fn exists(name: &str) -> io::Result<bool> {
+    let socket = NetfilterSocket::open()?;
     match socket.query(libc::NFT_MSG_GETTABLE, FAMILY, |table| table.text(1, name)) {
         Ok(()) => Ok(true),
         Err(error) if error.raw_os_error() == Some(libc::ENOENT) => Ok(false),
@@ -284,8 +284,8 @@ fn is_taken(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EEXIST | libc::EPERM))
 }
 
-fn creation(table: &str, chains: &[Chain]) -> Batch {
-    let mut batch = Batch::new();
+fn creation(table: &str, chains: &[NftChain]) -> MessageBatch {
+    let mut batch = MessageBatch::new();
     batch.message(libc::NFT_MSG_NEWTABLE, FAMILY, NEW, |message| {
         message.text(1, table);
         message.number(2, OWNED);
@@ -295,7 +295,7 @@ fn creation(table: &str, chains: &[Chain]) -> Batch {
 }
 
 /// Adds the chains, callees first, and the rules of the hooks.
-fn add_chains(batch: &mut Batch, table: &str, chains: &[Chain]) {
+fn add_chains(batch: &mut MessageBatch, table: &str, chains: &[NftChain]) {
     for chain in chains {
         batch.message(libc::NFT_MSG_NEWCHAIN, FAMILY, NEW, |message| {
             message.text(1, table);
@@ -315,7 +315,7 @@ fn add_chains(batch: &mut Batch, table: &str, chains: &[Chain]) {
     }
 }
 
-fn about_counter(batch: &mut Batch, kind: libc::c_int, flags: i32, table: &str, name: &str) {
+fn about_counter(batch: &mut MessageBatch, kind: libc::c_int, flags: i32, table: &str, name: &str) {
     batch.message(kind, FAMILY, flags, |object| {
         object.text(1, table);
         object.text(2, name);
@@ -325,7 +325,7 @@ fn about_counter(batch: &mut Batch, kind: libc::c_int, flags: i32, table: &str, 
 }
 
 /// Appends a rule to a chain.
-fn add_rule(batch: &mut Batch, table: &str, chain: &str, terms: &[Term]) {
+fn add_rule(batch: &mut MessageBatch, table: &str, chain: &str, terms: &[Term]) {
     const APPEND: libc::c_int = libc::NLM_F_CREATE | libc::NLM_F_APPEND;
     batch.message(libc::NFT_MSG_NEWRULE, FAMILY, APPEND, |rule| {
         rule.text(1, table);
@@ -339,10 +339,10 @@ mod tests {
     use super::*;
     use crate::testkit::{in_namespace, nft};
 
-    fn chains(_: u32) -> Vec<Chain> {
+    fn chains(_: u32) -> Vec<NftChain> {
         let hook = Some(Hook::prerouting(1));
-        let called = Chain::plain("called", vec![]);
-        vec![called, Chain { name: "first", hook, rules: vec![vec![Term::Jump("called")]] }]
+        let called = NftChain::plain("called", vec![]);
+        vec![called, NftChain { name: "first", hook, rules: vec![vec![Term::Jump("called")]] }]
     }
 
     fn claim() -> io::Result<(u32, NftTable)> {
@@ -359,9 +359,9 @@ mod tests {
             assert_eq!(place, 1);
             // Both names are taken now, by others.
             assert_eq!(claim().err().unwrap().raw_os_error(), Some(libc::EPERM));
-            assert!(is_there("test-0").unwrap() && is_there("test-1").unwrap());
+            assert!(exists("test-0").unwrap() && exists("test-1").unwrap());
             drop(table);
-            assert!(is_there("test-0").unwrap() && !is_there("test-1").unwrap());
+            assert!(exists("test-0").unwrap() && !exists("test-1").unwrap());
         });
     }
 
@@ -369,7 +369,7 @@ mod tests {
     fn a_refill_replaces_the_rules_of_called_chains_and_no_others() {
         in_namespace(|| {
             let (_, mut table) = claim().unwrap();
-            let filled = |rules: Vec<Rule>| vec![Chain::plain("called", rules)];
+            let filled = |rules: Vec<NftRule>| vec![NftChain::plain("called", rules)];
             for rules in [vec![vec![Term::Tcp, Term::Return], vec![Term::Drop]], vec![]] {
                 for _ in 0..2 {
                     table.refill(&filled(rules.clone()), None).unwrap();
@@ -386,9 +386,9 @@ mod tests {
         in_namespace(|| {
             let (_, mut table) = claim().unwrap();
             table.add_counter("kept").unwrap();
-            let good = vec![Chain::plain("called", vec![vec![Term::Drop]])];
+            let good = vec![NftChain::plain("called", vec![vec![Term::Drop]])];
             table.refill(&good, Some(vec!["one".to_owned()])).unwrap();
-            let bad = vec![Chain::plain("called", vec![vec![Term::Jump("missing")]])];
+            let bad = vec![NftChain::plain("called", vec![vec![Term::Jump("missing")]])];
             assert!(table.refill(&bad, Some(vec!["two".to_owned()])).is_err());
             let names: Vec<String> = table.counts().unwrap().into_keys().collect();
             assert_eq!(names, ["kept", "one"]);

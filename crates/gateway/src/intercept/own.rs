@@ -30,7 +30,7 @@ impl OwnAddresses {
 
     /// Returns whether packets to `address` would be delivered to this machine, or by broadcast, multicast
     /// or anycast; `None` if the kernel does not answer.
-    pub(crate) fn has(&self, address: IpAddr) -> Option<bool> {
+    pub(crate) fn is_own(&self, address: IpAddr) -> Option<bool> {
         match self.kind_of(address) {
             Ok(Some(
                 RouteType::Local | RouteType::Broadcast | RouteType::Anycast | RouteType::Multicast,
@@ -57,7 +57,7 @@ mod tests {
     fn every_address_of_this_machine_is_its_own_as_soon_as_it_is_there() {
         in_namespace(|| {
             let own = OwnAddresses::open().unwrap();
-            let has = |text: &str| own.has(text.parse().unwrap());
+            let has = |text: &str| own.is_own(text.parse().unwrap());
             assert_eq!(has("192.0.2.7"), Some(false), "there is no route");
             assert_eq!(
                 (has("127.0.0.1"), has("127.9.9.9"), has("::1")),

@@ -2,19 +2,19 @@
 
 use std::collections::BTreeMap;
 
-use pep::traffic::{Action, Match, Policy, Subject};
+use pep::traffic::{PolicyAction, PolicyMatch, PolicySubject, TrafficPolicy};
 
 use crate::figures::status::PolicyStatus;
 use crate::intercept::rule::Term;
 
 /// Returns the terms of a match. The IP version comes first, since other terms depend on it.
-fn terms(of: Match) -> impl Iterator<Item = Term> {
+fn terms(of: PolicyMatch) -> impl Iterator<Item = Term> {
     let ports = of.ports.and_then(|ports| Some((ports.protocol?, ports.first, ports.last)));
     let dscp = of.version.zip(of.dscp);
     let terms = [
         of.version.map(Term::Version),
-        of.to.map(Term::To),
-        of.from.map(Term::FromAddress),
+        of.to.map(Term::ToPrefix),
+        of.from.map(Term::FromPrefix),
         dscp.map(|(version, dscp)| Term::Dscp(version, dscp)),
         ports.map(|(protocol, first, last)| Term::ToPorts(protocol, first, last)),
     ];
@@ -24,11 +24,11 @@ fn terms(of: Match) -> impl Iterator<Item = Term> {
 /// Builds a chain that applies the first matching policy to each packet, or `usual` if no policy matches.
 /// With `counted`, each policy counts its packets.
 pub(crate) fn chain(
-    policies: &[Policy],
-    subject: Subject,
+    policies: &[TrafficPolicy],
+    subject: PolicySubject,
     counted: bool,
     usual: Vec<Term>,
-    verdict: impl Fn(Action) -> Vec<Term>,
+    verdict: impl Fn(PolicyAction) -> Vec<Term>,
 ) -> Vec<Vec<Term>> {
     let rules = policies.iter().enumerate().flat_map(|(index, policy)| {
         let count = counted.then_some(Term::Count(index, subject));
@@ -42,18 +42,21 @@ pub(crate) fn chain(
 }
 
 /// Name of a policy's counter in the nftables tables. Policies are numbered from 1.
-pub(crate) fn counter(index: usize, subject: Subject) -> String {
+pub(crate) fn counter(index: usize, subject: PolicySubject) -> String {
     format!("policy-{}-{}", index + 1, subject.as_str())
 }
 
 /// Names of the counters of all policies.
-pub(crate) fn counters(policies: &[Policy], subject: Subject) -> Vec<String> {
+pub(crate) fn counters(policies: &[TrafficPolicy], subject: PolicySubject) -> Vec<String> {
     (0..policies.len()).map(|index| counter(index, subject)).collect()
 }
 
 /// Builds the status of each policy from the values of the tables' counters.
-pub(crate) fn status(policies: &[Policy], counts: &BTreeMap<String, u64>) -> Vec<PolicyStatus> {
-    let row = |policy: &Policy| PolicyStatus {
+pub(crate) fn status(
+    policies: &[TrafficPolicy],
+    counts: &BTreeMap<String, u64>,
+) -> Vec<PolicyStatus> {
+    let row = |policy: &TrafficPolicy| PolicyStatus {
         name: policy.name.clone(),
         action: policy.action.as_str().to_owned(),
         connections: 0,
@@ -68,8 +71,8 @@ pub(crate) fn status(policies: &[Policy], counts: &BTreeMap<String, u64>) -> Vec
 pub(crate) fn add_counts(policies: &mut [PolicyStatus], counts: &BTreeMap<String, u64>) {
     let count = |index, subject| counts.get(&counter(index, subject)).copied().unwrap_or(0);
     for (index, policy) in policies.iter_mut().enumerate() {
-        policy.connections += count(index, Subject::Connections);
-        policy.packets += count(index, Subject::Packets);
+        policy.connections += count(index, PolicySubject::Connections);
+        policy.packets += count(index, PolicySubject::Packets);
     }
 }
 
@@ -77,24 +80,24 @@ pub(crate) fn add_counts(policies: &mut [PolicyStatus], counts: &BTreeMap<String
 mod tests {
     use super::*;
 
-    fn policy(name: &str, to: &[&str], ports: &[&str], action: Action) -> Policy {
-        Policy {
+    fn policy(name: &str, to: &[&str], ports: &[&str], action: PolicyAction) -> TrafficPolicy {
+        TrafficPolicy {
             to: to.iter().map(|text| text.parse().unwrap()).collect(),
-            ports: ports.iter().map(|text| pep::traffic::Ports::parse(text).unwrap()).collect(),
+            ports: ports.iter().map(|text| pep::traffic::PortRange::parse(text).unwrap()).collect(),
             dscp: vec![46],
-            ..Policy::new(name, action)
+            ..TrafficPolicy::new(name, action)
         }
     }
 
     #[test]
     fn the_first_policy_comes_first_and_counts_and_the_usual_comes_last() {
         let policies = [
-            policy("near", &["10.0.0.0/8"], &["udp/53", "443"], Action::Bypass),
-            policy("far", &["fd00::/8"], &[], Action::Tunnel),
+            policy("near", &["10.0.0.0/8"], &["udp/53", "443"], PolicyAction::Bypass),
+            policy("far", &["fd00::/8"], &[], PolicyAction::Tunnel),
         ];
         let verdict =
-            |action| vec![if action == Action::Bypass { Term::Return } else { Term::Drop }];
-        let rules = chain(&policies, Subject::Connections, true, vec![Term::Accept], verdict);
+            |action| vec![if action == PolicyAction::Bypass { Term::Return } else { Term::Drop }];
+        let rules = chain(&policies, PolicySubject::Connections, true, vec![Term::Accept], verdict);
         let line =
             |rule: &Vec<Term>| rule.iter().map(Term::to_string).collect::<Vec<_>>().join(" ");
         let lines: Vec<String> = rules.iter().map(line).collect();
@@ -110,10 +113,13 @@ mod tests {
 
     #[test]
     fn counts_are_shown_by_policy() {
-        let policies = [Policy::new("one", Action::Split), Policy::new("two", Action::Bypass)];
+        let policies = [
+            TrafficPolicy::new("one", PolicyAction::Split),
+            TrafficPolicy::new("two", PolicyAction::Bypass),
+        ];
         let counts = BTreeMap::from([
-            (counter(1, Subject::Connections), 7),
-            (counter(0, Subject::Packets), 3),
+            (counter(1, PolicySubject::Connections), 7),
+            (counter(0, PolicySubject::Packets), 3),
         ]);
         let rows = status(&policies, &counts);
         assert_eq!((rows[0].connections, rows[0].packets), (0, 3));

@@ -19,11 +19,11 @@ use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 use nix::ifaddrs::getifaddrs;
 use nix::net::if_::InterfaceFlags;
 use os::netlink::RouteSocket;
-use pep::traffic::Version;
+use pep::traffic::IpFamily;
 
-use crate::intercept::netfilter::{SLOTS, Slot, is_claimed};
-use crate::intercept::rule::Mark;
-use crate::refusal::{Operation, Refusal};
+use crate::intercept::netfilter::{GatewaySlot, SLOTS, is_claimed};
+use crate::intercept::rule::FirewallMark;
+use crate::refusal::{KernelOperation, KernelRefusal};
 
 /// Routing protocol number of skyhop, unused in iproute2's `rt_protos`.
 pub(crate) const PROTOCOL: RouteProtocol = RouteProtocol::Other(159);
@@ -37,7 +37,7 @@ const LOOPBACK: u32 = 1;
 /// The rules and routes of one gateway. Removed when dropped.
 #[derive(Debug)]
 pub(crate) struct Routing {
-    slot: Slot,
+    slot: GatewaySlot,
 }
 
 impl Routing {
@@ -47,16 +47,18 @@ impl Routing {
     /// # Errors
     /// The kernel's refusal for IPv4.
     pub(crate) fn install(
-        slot: Slot,
-        versions: &[Version],
-    ) -> Result<(Self, Option<Refusal>), Refusal> {
-        let mut kernel = RouteSocket::open().map_err(Refusal::of(Operation::Route(Version::V4)))?;
-        for other in (0..SLOTS).map(Slot) {
+        slot: GatewaySlot,
+        versions: &[IpFamily],
+    ) -> Result<(Self, Option<KernelRefusal>), KernelRefusal> {
+        let mut kernel = RouteSocket::open()
+            .map_err(KernelRefusal::wrap(KernelOperation::Route(IpFamily::V4)))?;
+        for other in (0..SLOTS).map(GatewaySlot) {
             // The kernel removes a table with its process, so routes without a table are leftovers.
-            let leftover =
-                other == slot || !is_claimed(other).map_err(Refusal::of(Operation::Nftables))?;
+            let leftover = other == slot
+                || !is_claimed(other).map_err(KernelRefusal::wrap(KernelOperation::Nftables))?;
             if leftover {
-                sweep(&mut kernel, other).map_err(Refusal::of(Operation::Route(Version::V4)))?;
+                remove_all(&mut kernel, other)
+                    .map_err(KernelRefusal::wrap(KernelOperation::Route(IpFamily::V4)))?;
             }
         }
         // From here on an error drops the value, which removes what was installed.
@@ -70,12 +72,16 @@ impl Routing {
     ///
     /// # Errors
     /// The kernel's refusal for IPv4.
-    pub(crate) fn restore(&self, versions: &[Version]) -> Result<Option<Refusal>, Refusal> {
-        let mut kernel = RouteSocket::open().map_err(Refusal::of(Operation::Route(Version::V4)))?;
+    pub(crate) fn restore(
+        &self,
+        versions: &[IpFamily],
+    ) -> Result<Option<KernelRefusal>, KernelRefusal> {
+        let mut kernel = RouteSocket::open()
+            .map_err(KernelRefusal::wrap(KernelOperation::Route(IpFamily::V4)))?;
         for_versions(versions, |version| self.add(&mut kernel, version))
     }
 
-    fn add(&self, kernel: &mut RouteSocket, version: Version) -> Result<(), Refusal> {
+    fn add(&self, kernel: &mut RouteSocket, version: IpFamily) -> Result<(), KernelRefusal> {
         let rule = rule(self.slot.mark(), table(self.slot), version);
         ensure(kernel, route(self.slot, version), rule, version)
     }
@@ -87,13 +93,13 @@ impl Routing {
 /// # Errors
 /// The refusal for IPv4.
 pub(crate) fn for_versions(
-    versions: &[Version],
-    mut work: impl FnMut(Version) -> Result<(), Refusal>,
-) -> Result<Option<Refusal>, Refusal> {
+    versions: &[IpFamily],
+    mut work: impl FnMut(IpFamily) -> Result<(), KernelRefusal>,
+) -> Result<Option<KernelRefusal>, KernelRefusal> {
     let (mut without_v4, mut without_v6) = (Ok(()), None);
     for version in versions {
         match work(*version) {
-            Err(refusal) if *version == Version::V6 => without_v6 = Some(refusal),
+            Err(refusal) if *version == IpFamily::V6 => without_v6 = Some(refusal),
             done => without_v4 = without_v4.and(done),
         }
     }
@@ -102,7 +108,8 @@ pub(crate) fn for_versions(
 
 impl Drop for Routing {
     fn drop(&mut self) {
-        if let Err(error) = RouteSocket::open().and_then(|mut kernel| sweep(&mut kernel, self.slot))
+        if let Err(error) =
+            RouteSocket::open().and_then(|mut kernel| remove_all(&mut kernel, self.slot))
         {
             tracing::warn!("cannot remove routing table {}: {error}", table(self.slot));
         }
@@ -118,10 +125,10 @@ pub(crate) fn is_loopback_up() -> bool {
 }
 
 /// Formats rules and routes as `ip` commands in comments.
-pub(crate) fn display(slot: Slot, versions: &[Version]) -> String {
+pub(crate) fn display(slot: GatewaySlot, versions: &[IpFamily]) -> String {
     let mark = slot.mark();
-    let line = |version: &Version| {
-        let family = if *version == Version::V4 { "" } else { "-6 " };
+    let line = |version: &IpFamily| {
+        let family = if *version == IpFamily::V4 { "" } else { "-6 " };
         let table = table(slot);
         format!(
             "# ip {family}rule add priority {PRIORITY} fwmark {:#x}/{:#x} lookup {table}\n\
@@ -132,12 +139,12 @@ pub(crate) fn display(slot: Slot, versions: &[Version]) -> String {
     versions.iter().map(line).collect()
 }
 
-fn table(slot: Slot) -> u32 {
+fn table(slot: GatewaySlot) -> u32 {
     FIRST_TABLE + slot.0
 }
 
 /// Builds the rule that routes packets with a mark by a table.
-pub(crate) fn rule(mark: Mark, table: u32, version: Version) -> RuleMessage {
+pub(crate) fn rule(mark: FirewallMark, table: u32, version: IpFamily) -> RuleMessage {
     let mut rule = RuleMessage::default();
     rule.header.family = family(version);
     rule.header.action = RuleAction::ToTable;
@@ -151,30 +158,30 @@ pub(crate) fn rule(mark: Mark, table: u32, version: Version) -> RuleMessage {
     rule
 }
 
-fn route(slot: Slot, version: Version) -> RouteMessage {
+fn route(slot: GatewaySlot, version: IpFamily) -> RouteMessage {
     let mut route = RouteMessage::default();
     route.header.address_family = family(version);
     route.header.protocol = PROTOCOL;
     route.header.kind = RouteType::Local;
     route.header.scope = match version {
-        Version::V4 => RouteScope::Host,
-        Version::V6 => RouteScope::Universe,
+        IpFamily::V4 => RouteScope::Host,
+        IpFamily::V6 => RouteScope::Universe,
     };
     route.attributes = vec![RouteAttribute::Table(table(slot)), RouteAttribute::Oif(LOOPBACK)];
     route
 }
 
 /// Address family of an IP version.
-pub(crate) fn family(version: Version) -> AddressFamily {
+pub(crate) fn family(version: IpFamily) -> AddressFamily {
     match version {
-        Version::V4 => AddressFamily::Inet,
-        Version::V6 => AddressFamily::Inet6,
+        IpFamily::V4 => AddressFamily::Inet,
+        IpFamily::V6 => AddressFamily::Inet6,
     }
 }
 
 /// Removes all rules and routes of `slot`, including duplicates.
-fn sweep(kernel: &mut RouteSocket, slot: Slot) -> io::Result<()> {
-    for version in [Version::V4, Version::V6] {
+fn remove_all(kernel: &mut RouteSocket, slot: GatewaySlot) -> io::Result<()> {
+    for version in [IpFamily::V4, IpFamily::V6] {
         let rule = || rule(slot.mark(), table(slot), version);
         while kernel.remove(RouteNetlinkMessage::DelRule(rule()))? {}
         while kernel.remove(RouteNetlinkMessage::DelRoute(route(slot, version)))? {}
@@ -187,12 +194,12 @@ pub(crate) fn ensure(
     kernel: &mut RouteSocket,
     route: RouteMessage,
     rule: RuleMessage,
-    version: Version,
-) -> Result<(), Refusal> {
+    version: IpFamily,
+) -> Result<(), KernelRefusal> {
     let route = kernel.ensure(RouteNetlinkMessage::NewRoute(route));
-    route.map_err(Refusal::of(Operation::Route(version)))?;
+    route.map_err(KernelRefusal::wrap(KernelOperation::Route(version)))?;
     let rule = kernel.ensure(RouteNetlinkMessage::NewRule(rule));
-    rule.map_err(Refusal::of(Operation::Rule(version)))
+    rule.map_err(KernelRefusal::wrap(KernelOperation::Rule(version)))
 }
 
 #[cfg(test)]

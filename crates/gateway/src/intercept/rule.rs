@@ -4,8 +4,8 @@
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-use os::netlink::netfilter::Batch;
-use pep::traffic::{Prefix, Subject, TCP, Version};
+use os::netlink::netfilter::MessageBatch;
+use pep::traffic::{IpFamily, PolicySubject, Prefix, TCP};
 
 use crate::intercept::policy;
 
@@ -50,20 +50,20 @@ const FIB_ADDRESS_TYPE: u32 = 3;
 
 /// A value of some bits of a packet or connection mark. Bits outside the mask stay unchanged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Mark {
+pub(crate) struct FirewallMark {
     pub(crate) value: u32,
     pub(crate) mask: u32,
 }
 
 /// Mark of packets that no gateway intercepts: the gateways' own connections, and withheld SYNs that they
 /// reinject.
-pub(crate) const PASSING: Mark = Mark { value: 1 << 24, mask: 1 << 24 };
+pub(crate) const PASS_MARK: FirewallMark = FirewallMark { value: 1 << 24, mask: 1 << 24 };
 
 /// A term of a rule: a match, or an action for packets that matched.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Term {
     /// The packet is IPv4, or IPv6.
-    Version(Version),
+    Version(IpFamily),
     /// The packet is TCP.
     Tcp,
     /// The packet is anything but TCP.
@@ -73,69 +73,69 @@ pub(crate) enum Term {
     /// The packet is UDP from this port.
     UdpFrom(u16),
     /// The packet is a DNS query over UDP with recursion desired (RFC 1035 §4.1.1).
-    WantsRecursion,
+    RecursionDesired,
     /// The packet has any of these mark bits.
-    MarkedAny(u32),
+    HasAnyMark(u32),
     /// The packet is a SYN without ACK.
     OnlySyn,
     /// The packet is a SYN with ACK.
     SynAck,
     /// The packet came in by this interface.
-    From(String),
+    FromInterface(String),
     /// The packet goes out by this interface.
-    Through(String),
+    ToInterface(String),
     /// The packet has the mark.
-    Marked(Mark),
+    HasMark(FirewallMark),
     /// The packet's connection has the mark.
-    OfMarkedConnection(Mark),
+    ConnectionHasMark(FirewallMark),
     /// The destination is in the prefix (of the version matched before).
-    To(Prefix),
+    ToPrefix(Prefix),
     /// The source is in the prefix (of the version matched before).
-    FromAddress(Prefix),
+    FromPrefix(Prefix),
     /// The protocol is this one (TCP or UDP), and the destination port is in this range.
     ToPorts(u8, u16, u16),
     /// The packet has this DSCP (for the version matched before).
-    Dscp(Version, u8),
+    Dscp(IpFamily, u8),
     /// The packet is in the reply direction of its connection.
-    OfAnswer,
+    IsReply,
     /// The packet belongs to an established connection, or is an error about one.
-    OfKnownConnection,
+    IsEstablished,
     /// The destination is not an address of this machine.
-    ToElsewhere,
+    NotToThisMachine,
     /// The source is not an address of this machine.
-    FromElsewhere,
+    NotFromThisMachine,
     /// The destination of the connection was translated (DNAT or a redirect).
-    Translated,
+    HasTranslatedDestination,
     /// The route to the destination leads out by this interface. The kernel looks it up with the
     /// packet's source and mark, but without the interface that it came in by.
     RoutedTo(String),
     /// The frame is for another station than the one with this hardware address.
-    NotToStation([u8; 6]),
+    NotToMac([u8; 6]),
     /// The destination is a single host, neither broadcast, multicast nor anycast. A router itself
     /// accepts packets to the anycast addresses of its subnets (RFC 4291 §2.6.1).
-    ToOneHost,
+    ToUnicast,
     /// The packet belongs to a transparent socket of this machine.
     OfTransparentSocket,
     /// Redirect to the listener on a loopback port (for the version matched before).
-    Tproxy(Version, u16),
+    Tproxy(IpFamily, u16),
     /// Redirect to the socket with this address and port.
     TproxyTo(SocketAddr),
     /// Reject with an ICMP error: the port is unreachable.
-    Refuse,
+    RejectUnreachable,
     /// Reject a TCP segment with a reset.
-    RefuseTcp,
+    RejectReset,
     /// Set the packet's mark.
-    SetMark(Mark),
+    SetMark(FirewallMark),
     /// Set the connection's mark.
-    MarkConnection(Mark),
+    MarkConnection(FirewallMark),
     /// Count for the policy with this index.
-    Count(usize, Subject),
+    Count(usize, PolicySubject),
     /// Count as prohibited.
     CountRefused,
     /// Copy to the log group.
     Log(u16),
     /// Match at most this many packets a second, after a burst of the same number.
-    AtMost(u32),
+    RateLimit(u32),
     /// Translate the source address into this machine's.
     Masquerade,
     /// Accept: ends the hook's chain.
@@ -150,32 +150,32 @@ pub(crate) enum Term {
     Goto(&'static str),
 }
 
-fn protocol_family(version: Version) -> libc::c_int {
+fn protocol_family(version: IpFamily) -> libc::c_int {
     match version {
-        Version::V4 => libc::NFPROTO_IPV4,
-        Version::V6 => libc::NFPROTO_IPV6,
+        IpFamily::V4 => libc::NFPROTO_IPV4,
+        IpFamily::V6 => libc::NFPROTO_IPV6,
     }
 }
 
 /// Offset and length of the source address in the IP header.
-fn source(version: Version) -> (u32, u32) {
+fn source(version: IpFamily) -> (u32, u32) {
     match version {
-        Version::V4 => (12, 4),
-        Version::V6 => (8, 16),
+        IpFamily::V4 => (12, 4),
+        IpFamily::V6 => (8, 16),
     }
 }
 
 /// Offset and length of the destination address in the IP header.
-fn destination(version: Version) -> (u32, u32) {
+fn destination(version: IpFamily) -> (u32, u32) {
     match version {
-        Version::V4 => (16, 4),
-        Version::V6 => (24, 16),
+        IpFamily::V4 => (16, 4),
+        IpFamily::V6 => (24, 16),
     }
 }
 
 impl Term {
     /// Appends the term's expressions to a rule's list.
-    pub(crate) fn encode(&self, list: &mut Batch) {
+    pub(crate) fn encode(&self, list: &mut MessageBatch) {
         match self {
             Self::Version(version) => {
                 load_meta(list, libc::NFT_META_NFPROTO);
@@ -189,48 +189,52 @@ impl Term {
                 load_header(list, libc::NFT_PAYLOAD_TRANSPORT_HEADER, 0, 2);
                 compare(list, libc::NFT_CMP_EQ, &port.to_be_bytes());
             }
-            Self::WantsRecursion => {
+            Self::RecursionDesired => {
                 load_header(list, libc::NFT_PAYLOAD_TRANSPORT_HEADER, DNS_FLAGS_OFFSET, 1);
                 mask(list, &[QR_OPCODE_RD], &[0]);
                 compare(list, libc::NFT_CMP_EQ, &[RD]);
             }
-            Self::MarkedAny(any) => {
+            Self::HasAnyMark(any) => {
                 load_meta(list, libc::NFT_META_MARK);
                 mask(list, &any.to_ne_bytes(), &[0; 4]);
                 compare(list, libc::NFT_CMP_NEQ, &[0; 4]);
             }
             Self::OnlySyn => compare_flags(list, SYN),
             Self::SynAck => compare_flags(list, SYN | ACK),
-            Self::From(interface) => encode_interface(list, libc::NFT_META_IIFNAME, interface),
-            Self::Through(interface) => encode_interface(list, libc::NFT_META_OIFNAME, interface),
-            Self::Marked(mark) => {
+            Self::FromInterface(interface) => {
+                encode_interface(list, libc::NFT_META_IIFNAME, interface)
+            }
+            Self::ToInterface(interface) => {
+                encode_interface(list, libc::NFT_META_OIFNAME, interface)
+            }
+            Self::HasMark(mark) => {
                 load_meta(list, libc::NFT_META_MARK);
                 encode_is_marked(list, *mark);
             }
-            Self::OfMarkedConnection(mark) => {
+            Self::ConnectionHasMark(mark) => {
                 load_connection(list, CONNECTION_MARK);
                 encode_is_marked(list, *mark);
             }
-            Self::To(prefix) => {
-                encode_prefix(list, destination(Version::of(prefix.address())), *prefix);
+            Self::ToPrefix(prefix) => {
+                encode_prefix(list, destination(IpFamily::of(prefix.address())), *prefix);
             }
-            Self::FromAddress(prefix) => {
-                encode_prefix(list, source(Version::of(prefix.address())), *prefix);
+            Self::FromPrefix(prefix) => {
+                encode_prefix(list, source(IpFamily::of(prefix.address())), *prefix);
             }
             Self::ToPorts(protocol, first, last) => encode_ports(list, *protocol, *first, *last),
             Self::Dscp(version, dscp) => encode_dscp(list, *version, *dscp),
-            Self::OfAnswer => {
+            Self::IsReply => {
                 load_connection(list, CONNECTION_DIRECTION);
                 compare(list, libc::NFT_CMP_EQ, &[REPLY]);
             }
-            Self::OfKnownConnection => {
+            Self::IsEstablished => {
                 load_connection(list, CONNECTION_STATE);
                 mask(list, &ESTABLISHED_OR_RELATED.to_ne_bytes(), &[0; 4]);
                 compare(list, libc::NFT_CMP_NEQ, &[0; 4]);
             }
-            Self::ToElsewhere => encode_not_to(list, libc::RTN_LOCAL),
-            Self::FromElsewhere => encode_not_of_kind(list, FIB_BY_SOURCE, libc::RTN_LOCAL),
-            Self::Translated => {
+            Self::NotToThisMachine => encode_not_to(list, libc::RTN_LOCAL),
+            Self::NotFromThisMachine => encode_not_of_kind(list, FIB_BY_SOURCE, libc::RTN_LOCAL),
+            Self::HasTranslatedDestination => {
                 load_connection(list, CONNECTION_STATUS);
                 mask(list, &TRANSLATED_DESTINATION.to_ne_bytes(), &[0; 4]);
                 compare(list, libc::NFT_CMP_NEQ, &[0; 4]);
@@ -239,14 +243,14 @@ impl Term {
                 look_up(list, FIB_BY_DESTINATION | FIB_WITH_MARK, FIB_INTERFACE);
                 compare(list, libc::NFT_CMP_EQ, &interface_name(interface));
             }
-            Self::NotToStation(station) => {
+            Self::NotToMac(station) => {
                 // The station's address is read from an Ethernet header, which other devices lack.
                 load_meta(list, libc::NFT_META_IIFTYPE);
                 compare(list, libc::NFT_CMP_EQ, &ARPHRD_ETHER.to_ne_bytes());
                 load_header(list, libc::NFT_PAYLOAD_LL_HEADER, 0, 6);
                 compare(list, libc::NFT_CMP_NEQ, station);
             }
-            Self::ToOneHost => {
+            Self::ToUnicast => {
                 encode_not_to(list, libc::RTN_BROADCAST);
                 encode_not_to(list, libc::RTN_MULTICAST);
                 encode_not_to(list, libc::RTN_ANYCAST);
@@ -260,14 +264,14 @@ impl Term {
             }
             Self::Tproxy(version, port) => encode_tproxy(list, listener(*version, *port)),
             Self::TproxyTo(socket) => encode_tproxy(list, *socket),
-            Self::Refuse => encode_refusal(list, UNREACHABLE),
-            Self::RefuseTcp => encode_refusal(list, RESET),
+            Self::RejectUnreachable => encode_refusal(list, UNREACHABLE),
+            Self::RejectReset => encode_refusal(list, RESET),
             Self::SetMark(mark) => encode_mark(list, *mark),
             Self::MarkConnection(mark) => encode_connection_mark(list, *mark),
             Self::Log(group) => {
                 expression(list, "log", |data| data.bytes(1, &group.to_be_bytes()));
             }
-            Self::AtMost(rate) => encode_limit(list, *rate),
+            Self::RateLimit(rate) => encode_limit(list, *rate),
             Self::Count(index, subject) => encode_count(list, &policy::counter(*index, *subject)),
             Self::CountRefused => encode_count(list, REFUSED),
             Self::Masquerade => expression(list, "masq", |_| {}),
@@ -281,32 +285,32 @@ impl Term {
 }
 
 /// References a counter of the table by name.
-fn encode_count(list: &mut Batch, counter: &str) {
+fn encode_count(list: &mut MessageBatch, counter: &str) {
     expression(list, "objref", |data| {
         data.number(1, COUNTER);
         data.text(2, counter);
     });
 }
 
-fn expression(list: &mut Batch, name: &str, data: impl FnOnce(&mut Batch)) {
+fn expression(list: &mut MessageBatch, name: &str, data: impl FnOnce(&mut MessageBatch)) {
     list.nest(attribute::LIST_ELEMENT, |element| {
         element.text(attribute::EXPRESSION_NAME, name);
         element.nest(attribute::EXPRESSION_DATA, data);
     });
 }
 
-fn value(data: &mut Batch, kind: u16, bytes: &[u8]) {
+fn value(data: &mut MessageBatch, kind: u16, bytes: &[u8]) {
     data.nest(kind, |value| value.bytes(attribute::DATA_VALUE, bytes));
 }
 
-fn load_meta(list: &mut Batch, key: libc::c_int) {
+fn load_meta(list: &mut MessageBatch, key: libc::c_int) {
     expression(list, "meta", |data| {
         data.number(1, REGISTER);
         data.number(2, key as u32);
     });
 }
 
-fn load_header(list: &mut Batch, base: libc::c_int, offset: u32, length: u32) {
+fn load_header(list: &mut MessageBatch, base: libc::c_int, offset: u32, length: u32) {
     expression(list, "payload", |data| {
         data.number(1, REGISTER);
         data.number(2, base as u32);
@@ -315,7 +319,7 @@ fn load_header(list: &mut Batch, base: libc::c_int, offset: u32, length: u32) {
     });
 }
 
-fn compare(list: &mut Batch, operation: libc::c_int, with: &[u8]) {
+fn compare(list: &mut MessageBatch, operation: libc::c_int, with: &[u8]) {
     expression(list, "cmp", |data| {
         data.number(1, REGISTER);
         data.number(2, operation as u32);
@@ -324,7 +328,7 @@ fn compare(list: &mut Batch, operation: libc::c_int, with: &[u8]) {
 }
 
 /// Computes `register & and ^ xor` into the register.
-fn mask(list: &mut Batch, and: &[u8], xor: &[u8]) {
+fn mask(list: &mut MessageBatch, and: &[u8], xor: &[u8]) {
     expression(list, "bitwise", |data| {
         data.number(1, REGISTER);
         data.number(2, REGISTER);
@@ -334,19 +338,19 @@ fn mask(list: &mut Batch, and: &[u8], xor: &[u8]) {
     });
 }
 
-fn compare_protocol(list: &mut Batch, operation: libc::c_int, protocol: libc::c_int) {
+fn compare_protocol(list: &mut MessageBatch, operation: libc::c_int, protocol: libc::c_int) {
     load_meta(list, libc::NFT_META_L4PROTO);
     compare(list, operation, &[protocol as u8]);
 }
 
-fn compare_flags(list: &mut Batch, flags: u8) {
+fn compare_flags(list: &mut MessageBatch, flags: u8) {
     load_header(list, libc::NFT_PAYLOAD_TRANSPORT_HEADER, TCP_FLAGS_OFFSET, 1);
     mask(list, &[FIN_SYN_RST_ACK], &[0]);
     compare(list, libc::NFT_CMP_EQ, &[flags]);
 }
 
 /// Loads a property (`result`) of the route to, or back to, an address of the packet.
-fn look_up(list: &mut Batch, by: u32, result: u32) {
+fn look_up(list: &mut MessageBatch, by: u32, result: u32) {
     expression(list, "fib", |data| {
         data.number(1, REGISTER);
         data.number(2, result);
@@ -355,17 +359,17 @@ fn look_up(list: &mut Batch, by: u32, result: u32) {
 }
 
 /// Matches destinations of another address type than `kind`.
-fn encode_not_to(list: &mut Batch, kind: libc::c_uchar) {
+fn encode_not_to(list: &mut MessageBatch, kind: libc::c_uchar) {
     encode_not_of_kind(list, FIB_BY_DESTINATION, kind);
 }
 
-fn encode_not_of_kind(list: &mut Batch, by: u32, kind: libc::c_uchar) {
+fn encode_not_of_kind(list: &mut MessageBatch, by: u32, kind: libc::c_uchar) {
     look_up(list, by, FIB_ADDRESS_TYPE);
     compare(list, libc::NFT_CMP_NEQ, &u32::from(kind).to_ne_bytes());
 }
 
 /// Matches at most `rate` packets a second.
-fn encode_limit(list: &mut Batch, rate: u32) {
+fn encode_limit(list: &mut MessageBatch, rate: u32) {
     // The kernel's unit of time is the second.
     const SECOND: u64 = 1;
     expression(list, "limit", |data| {
@@ -376,7 +380,7 @@ fn encode_limit(list: &mut Batch, rate: u32) {
 }
 
 /// Matches the address at `offset` of the IP header against the prefix.
-fn encode_prefix(list: &mut Batch, (offset, length): (u32, u32), prefix: Prefix) {
+fn encode_prefix(list: &mut MessageBatch, (offset, length): (u32, u32), prefix: Prefix) {
     load_header(list, libc::NFT_PAYLOAD_NETWORK_HEADER, offset, length);
     mask(list, &prefix.mask(), &vec![0; length as usize]);
     match prefix.address() {
@@ -385,7 +389,7 @@ fn encode_prefix(list: &mut Batch, (offset, length): (u32, u32), prefix: Prefix)
     }
 }
 
-fn encode_ports(list: &mut Batch, protocol: u8, first: u16, last: u16) {
+fn encode_ports(list: &mut MessageBatch, protocol: u8, first: u16, last: u16) {
     const DESTINATION_PORT: u32 = 2;
     compare_protocol(list, libc::NFT_CMP_EQ, libc::c_int::from(protocol));
     load_header(list, libc::NFT_PAYLOAD_TRANSPORT_HEADER, DESTINATION_PORT, 2);
@@ -401,14 +405,14 @@ fn encode_ports(list: &mut Batch, protocol: u8, first: u16, last: u16) {
 }
 
 /// Matches the code point (RFC 2474 §3).
-fn encode_dscp(list: &mut Batch, version: Version, dscp: u8) {
+fn encode_dscp(list: &mut MessageBatch, version: IpFamily, dscp: u8) {
     match version {
-        Version::V4 => {
+        IpFamily::V4 => {
             load_header(list, libc::NFT_PAYLOAD_NETWORK_HEADER, 1, 1);
             mask(list, &[0xfc], &[0]);
             compare(list, libc::NFT_CMP_EQ, &[dscp << 2]);
         }
-        Version::V6 => {
+        IpFamily::V6 => {
             // Four bits are in the first byte, two in the second (RFC 8200 §3).
             load_header(list, libc::NFT_PAYLOAD_NETWORK_HEADER, 0, 2);
             mask(list, &0x0fc0_u16.to_be_bytes(), &[0; 2]);
@@ -418,15 +422,15 @@ fn encode_dscp(list: &mut Batch, version: Version, dscp: u8) {
 }
 
 /// Address of a listener on loopback, which packets from other machines can only reach by redirection.
-fn listener(version: Version, port: u16) -> SocketAddr {
+fn listener(version: IpFamily, port: u16) -> SocketAddr {
     match version {
-        Version::V4 => (Ipv4Addr::LOCALHOST, port).into(),
-        Version::V6 => (Ipv6Addr::LOCALHOST, port).into(),
+        IpFamily::V4 => (Ipv4Addr::LOCALHOST, port).into(),
+        IpFamily::V6 => (Ipv6Addr::LOCALHOST, port).into(),
     }
 }
 
 /// Redirects to the socket at this address (`tproxy`).
-fn encode_tproxy(list: &mut Batch, to: SocketAddr) {
+fn encode_tproxy(list: &mut MessageBatch, to: SocketAddr) {
     const ADDRESS_REGISTER: u32 = REGISTER;
     const PORT_REGISTER: u32 = libc::NFT_REG_2 as u32;
     let mut immediate = |register: u32, bytes: &[u8]| {
@@ -441,20 +445,20 @@ fn encode_tproxy(list: &mut Batch, to: SocketAddr) {
     }
     immediate(PORT_REGISTER, &to.port().to_be_bytes());
     expression(list, "tproxy", |data| {
-        data.number(1, protocol_family(Version::of(to.ip())) as u32);
+        data.number(1, protocol_family(IpFamily::of(to.ip())) as u32);
         data.number(2, ADDRESS_REGISTER);
         data.number(3, PORT_REGISTER);
     });
 }
 
-fn encode_refusal(list: &mut Batch, (kind, code): (u32, u8)) {
+fn encode_refusal(list: &mut MessageBatch, (kind, code): (u32, u8)) {
     expression(list, "reject", |data| {
         data.number(1, kind);
         data.bytes(2, &[code]);
     });
 }
 
-fn encode_interface(list: &mut Batch, key: libc::c_int, interface: &str) {
+fn encode_interface(list: &mut MessageBatch, key: libc::c_int, interface: &str) {
     load_meta(list, key);
     compare(list, libc::NFT_CMP_EQ, &interface_name(interface));
 }
@@ -467,14 +471,14 @@ fn interface_name(interface: &str) -> [u8; libc::IFNAMSIZ] {
 }
 
 /// Compares the mark in the register with `wanted`, within its mask.
-fn encode_is_marked(list: &mut Batch, wanted: Mark) {
+fn encode_is_marked(list: &mut MessageBatch, wanted: FirewallMark) {
     // Marks are in host byte order, unlike header fields.
     mask(list, &wanted.mask.to_ne_bytes(), &[0; 4]);
     compare(list, libc::NFT_CMP_EQ, &wanted.value.to_ne_bytes());
 }
 
 /// Sets the bits of `wanted` in the mark in the register.
-fn encode_remark(list: &mut Batch, wanted: Mark) {
+fn encode_remark(list: &mut MessageBatch, wanted: FirewallMark) {
     mask(list, &(!wanted.mask).to_ne_bytes(), &wanted.value.to_ne_bytes());
 }
 
@@ -491,14 +495,14 @@ const CONNECTION_MARK: u32 = 3;
 const CONNECTION_STATUS: u32 = 2;
 const TRANSLATED_DESTINATION: u32 = 1 << 5;
 
-fn load_connection(list: &mut Batch, key: u32) {
+fn load_connection(list: &mut MessageBatch, key: u32) {
     expression(list, "ct", |data| {
         data.number(1, REGISTER);
         data.number(2, key);
     });
 }
 
-fn encode_connection_mark(list: &mut Batch, mark: Mark) {
+fn encode_connection_mark(list: &mut MessageBatch, mark: FirewallMark) {
     load_connection(list, CONNECTION_MARK);
     encode_remark(list, mark);
     expression(list, "ct", |data| {
@@ -507,7 +511,7 @@ fn encode_connection_mark(list: &mut Batch, mark: Mark) {
     });
 }
 
-fn encode_mark(list: &mut Batch, mark: Mark) {
+fn encode_mark(list: &mut MessageBatch, mark: FirewallMark) {
     const MARK_KEY: u32 = libc::NFT_META_MARK as u32;
     load_meta(list, libc::NFT_META_MARK);
     encode_remark(list, mark);
@@ -517,7 +521,7 @@ fn encode_mark(list: &mut Batch, mark: Mark) {
     });
 }
 
-fn verdict(list: &mut Batch, code: libc::c_int, chain: Option<&str>) {
+fn verdict(list: &mut MessageBatch, code: libc::c_int, chain: Option<&str>) {
     expression(list, "immediate", |data| {
         data.number(1, VERDICT_REGISTER);
         data.nest(2, |data| {
@@ -532,10 +536,10 @@ fn verdict(list: &mut Batch, code: libc::c_int, chain: Option<&str>) {
 }
 
 /// Name of the version's header in nft syntax.
-fn header(version: Version) -> &'static str {
+fn header(version: IpFamily) -> &'static str {
     match version {
-        Version::V4 => "ip",
-        Version::V6 => "ip6",
+        IpFamily::V4 => "ip",
+        IpFamily::V6 => "ip6",
     }
 }
 
@@ -543,21 +547,21 @@ fn header(version: Version) -> &'static str {
 impl fmt::Display for Term {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Version(Version::V4) => f.write_str("meta nfproto ipv4"),
-            Self::Version(Version::V6) => f.write_str("meta nfproto ipv6"),
+            Self::Version(IpFamily::V4) => f.write_str("meta nfproto ipv4"),
+            Self::Version(IpFamily::V6) => f.write_str("meta nfproto ipv6"),
             Self::Tcp => f.write_str("meta l4proto tcp"),
             Self::NotTcp => f.write_str("meta l4proto != tcp"),
             Self::Udp => f.write_str("meta l4proto udp"),
             Self::UdpFrom(port) => write!(f, "udp sport {port}"),
-            Self::MarkedAny(any) => write!(f, "meta mark & {any:#010x} != 0x00000000"),
+            Self::HasAnyMark(any) => write!(f, "meta mark & {any:#010x} != 0x00000000"),
             Self::OnlySyn => f.write_str("tcp flags & (fin | syn | rst | ack) == syn"),
             Self::SynAck => f.write_str("tcp flags & (fin | syn | rst | ack) == (syn | ack)"),
-            Self::From(interface) => write!(f, "iifname {interface:?}"),
-            Self::To(prefix) => {
-                write!(f, "{} daddr {prefix}", header(Version::of(prefix.address())))
+            Self::FromInterface(interface) => write!(f, "iifname {interface:?}"),
+            Self::ToPrefix(prefix) => {
+                write!(f, "{} daddr {prefix}", header(IpFamily::of(prefix.address())))
             }
-            Self::FromAddress(prefix) => {
-                write!(f, "{} saddr {prefix}", header(Version::of(prefix.address())))
+            Self::FromPrefix(prefix) => {
+                write!(f, "{} saddr {prefix}", header(IpFamily::of(prefix.address())))
             }
             Self::ToPorts(protocol, first, last) => {
                 let protocol = if *protocol == TCP { "tcp" } else { "udp" };
@@ -565,42 +569,42 @@ impl fmt::Display for Term {
                 if first == last { Ok(()) } else { write!(f, "-{last}") }
             }
             Self::Dscp(version, dscp) => write!(f, "{} dscp {dscp}", header(*version)),
-            Self::OfAnswer => f.write_str("ct direction reply"),
+            Self::IsReply => f.write_str("ct direction reply"),
             Self::Count(index, subject) => {
                 write!(f, "counter name {:?}", policy::counter(*index, *subject))
             }
             Self::CountRefused => write!(f, "counter name {REFUSED:?}"),
-            Self::OfKnownConnection => f.write_str("ct state established,related"),
-            Self::ToElsewhere => f.write_str("fib daddr type != local"),
-            Self::FromElsewhere => f.write_str("fib saddr type != local"),
-            Self::Translated => f.write_str("ct status dnat"),
+            Self::IsEstablished => f.write_str("ct state established,related"),
+            Self::NotToThisMachine => f.write_str("fib daddr type != local"),
+            Self::NotFromThisMachine => f.write_str("fib saddr type != local"),
+            Self::HasTranslatedDestination => f.write_str("ct status dnat"),
             Self::RoutedTo(interface) => write!(f, "fib daddr . mark oifname {interface:?}"),
-            Self::NotToStation(station) => {
+            Self::NotToMac(station) => {
                 let bytes = station.map(|byte| format!("{byte:02x}"));
                 write!(f, "ether daddr != {}", bytes.join(":"))
             }
-            Self::AtMost(rate) => write!(f, "limit rate {rate}/second burst {rate} packets"),
-            Self::ToOneHost => f.write_str(
+            Self::RateLimit(rate) => write!(f, "limit rate {rate}/second burst {rate} packets"),
+            Self::ToUnicast => f.write_str(
                 "fib daddr type != broadcast fib daddr type != multicast fib daddr type != \
                      anycast",
             ),
             Self::OfTransparentSocket => f.write_str("socket transparent 1"),
             Self::Tproxy(version, port) => Self::TproxyTo(listener(*version, *port)).fmt(f),
-            Self::TproxyTo(to) => write!(f, "tproxy {} to {to}", header(Version::of(to.ip()))),
-            Self::Refuse => f.write_str("reject with icmpx port-unreachable"),
-            Self::RefuseTcp => f.write_str("reject with tcp reset"),
-            Self::WantsRecursion => f.write_str("@th,80,8 & 0xf9 == 0x1"),
-            Self::SetMark(Mark { value, mask }) => {
+            Self::TproxyTo(to) => write!(f, "tproxy {} to {to}", header(IpFamily::of(to.ip()))),
+            Self::RejectUnreachable => f.write_str("reject with icmpx port-unreachable"),
+            Self::RejectReset => f.write_str("reject with tcp reset"),
+            Self::RecursionDesired => f.write_str("@th,80,8 & 0xf9 == 0x1"),
+            Self::SetMark(FirewallMark { value, mask }) => {
                 write!(f, "meta mark set meta mark & {:#010x} | {value:#010x}", !mask)
             }
-            Self::Through(interface) => write!(f, "oifname {interface:?}"),
-            Self::Marked(Mark { value, mask }) => {
+            Self::ToInterface(interface) => write!(f, "oifname {interface:?}"),
+            Self::HasMark(FirewallMark { value, mask }) => {
                 write!(f, "meta mark & {mask:#010x} == {value:#010x}")
             }
-            Self::OfMarkedConnection(Mark { value, mask }) => {
+            Self::ConnectionHasMark(FirewallMark { value, mask }) => {
                 write!(f, "ct mark & {mask:#010x} == {value:#010x}")
             }
-            Self::MarkConnection(Mark { value, mask }) => {
+            Self::MarkConnection(FirewallMark { value, mask }) => {
                 write!(f, "ct mark set ct mark & {:#010x} | {value:#010x}", !mask)
             }
             Self::Log(group) => write!(f, "log group {group}"),

@@ -9,20 +9,20 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 
 use nix::unistd::read;
-use os::Watched;
+use os::WatchedDescriptor;
 use os::netlink::netfilter;
-use pep::traffic::{Syn, Version};
+use pep::traffic::{IpFamily, Syn};
 use slacp::ResetReason;
 use socket2::{Domain, Protocol, Socket, Type};
 
-use crate::intercept::rule::Mark;
+use crate::intercept::rule::FirewallMark;
 
 /// Protocol of a raw socket that sends packets with their IP header.
 const WHOLE_PACKETS: i32 = libc::IPPROTO_RAW;
 
 /// Receives withheld SYNs.
 pub(crate) struct SynTap {
-    socket: Watched,
+    socket: WatchedDescriptor,
     waiting: VecDeque<Syn>,
     buffer: Vec<u8>,
 }
@@ -33,7 +33,8 @@ impl SynTap {
     /// # Errors
     /// The kernel's refusal: CAP_NET_ADMIN is missing, or the group is taken.
     pub(crate) fn open(group: u16) -> io::Result<Self> {
-        let socket = Watched::new(netfilter::Socket::open()?.listen_to_log(group)?)?;
+        let socket =
+            WatchedDescriptor::new(netfilter::NetfilterSocket::open()?.listen_to_log(group)?)?;
         Ok(Self { socket, waiting: VecDeque::new(), buffer: vec![0; 128 << 10] })
     }
 
@@ -71,16 +72,16 @@ impl SynInjector {
     ///
     /// # Errors
     /// `PermissionDenied` without CAP_NET_RAW and CAP_NET_ADMIN.
-    pub(crate) fn new(versions: &[Version], mark: Mark) -> io::Result<Self> {
-        let each = |mark: Option<Mark>| -> io::Result<[Option<Socket>; 2]> {
+    pub(crate) fn new(versions: &[IpFamily], mark: FirewallMark) -> io::Result<Self> {
+        let each = |mark: Option<FirewallMark>| -> io::Result<[Option<Socket>; 2]> {
             let of = |version| versions.contains(&version).then(|| raw_socket(version, mark));
-            Ok([of(Version::V4).transpose()?, of(Version::V6).transpose()?])
+            Ok([of(IpFamily::V4).transpose()?, of(IpFamily::V6).transpose()?])
         };
         Ok(Self { inward: each(Some(mark))?, outward: each(None)? })
     }
 
     /// Reinjects a SYN through loopback, as if it had just arrived.
-    pub(crate) fn let_in(&self, syn: &Syn) {
+    pub(crate) fn reinject(&self, syn: &Syn) {
         send(&self.inward, syn.packet(), syn.open().destination.ip());
     }
 
@@ -99,8 +100,8 @@ impl SynInjector {
     }
 }
 
-fn raw_socket(version: Version, mark: Option<Mark>) -> io::Result<Socket> {
-    let domain = if version == Version::V4 { Domain::IPV4 } else { Domain::IPV6 };
+fn raw_socket(version: IpFamily, mark: Option<FirewallMark>) -> io::Result<Socket> {
+    let domain = if version == IpFamily::V4 { Domain::IPV4 } else { Domain::IPV6 };
     let socket = Socket::new(domain, Type::RAW, Some(Protocol::from(WHOLE_PACKETS)))?;
     socket.set_nonblocking(true)?;
     if let Some(mark) = mark {
@@ -165,7 +166,8 @@ mod tests {
             let syn = Syn::parse(&syn_packet(false, false, b"")).unwrap();
             let SocketAddr::V4(client) = syn.open().source else { unreachable!() };
             give_address("lo", *client.ip());
-            let injector = SynInjector::new(&[Version::V4], Mark { value: 1, mask: 1 }).unwrap();
+            let injector =
+                SynInjector::new(&[IpFamily::V4], FirewallMark { value: 1, mask: 1 }).unwrap();
             let (tcp, icmp) = (ear(Protocol::TCP), ear(Protocol::ICMPV4));
             for reason in [ResetReason::Refused, ResetReason::Reset] {
                 injector.refuse(&syn, reason);
@@ -189,10 +191,11 @@ mod tests {
     #[test]
     fn a_version_that_is_not_served_is_left_alone() {
         in_namespace(|| {
-            let injector = SynInjector::new(&[Version::V4], Mark { value: 1, mask: 1 }).unwrap();
+            let injector =
+                SynInjector::new(&[IpFamily::V4], FirewallMark { value: 1, mask: 1 }).unwrap();
             let syn = Syn::parse(&syn_packet(true, false, b"")).unwrap();
             let ear = ear(Protocol::TCP);
-            injector.let_in(&syn);
+            injector.reinject(&syn);
             injector.refuse(&syn, ResetReason::Refused);
             assert_eq!(heard(&ear), Vec::<Vec<u8>>::new());
         });

@@ -10,7 +10,7 @@ fn at(seconds: u64) -> Instant {
 }
 
 fn takes(limits: &mut LineLimits, now: u64, place: usize) -> bool {
-    limits.takes(at(now), place, || format!("line of {place}"))
+    limits.admits(at(now), place, || format!("line of {place}"))
 }
 
 #[test]
@@ -39,7 +39,7 @@ fn what_was_left_out_is_counted_and_said_once_a_minute() {
     }
     // Since the third second; a line was written every ten seconds.
     let due = limits.due(at(62));
-    let [LeftOut { count, ref sample, .. }] = due[..] else { panic!("{due:?}") };
+    let [SuppressedLines { count, ref sample, .. }] = due[..] else { panic!("{due:?}") };
     assert_eq!((count, sample.as_str()), (6000 - 200 - 5, "line of 1"));
     assert_eq!(limits.due(at(1000)), []);
 }

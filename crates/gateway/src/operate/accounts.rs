@@ -7,13 +7,15 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use config::PermittedTerminal;
-use pep::accounting::{Account, Change, Entry, Exhausted, Ledger, Usage, VolumeQuota};
+use pep::accounting::{
+    ExhaustedAction, Ledger, PeriodUsage, QuotaChange, TerminalAccount, TrafficUsage, VolumeQuota,
+};
 use pep::periodic::Periodic;
 use serde::{Deserialize, Serialize};
 use slacp::PublicKey;
 use units::Instant;
 
-use super::control::{Carried, Control, Request};
+use super::control::{CarriedUsage, ControlClient, ControlRequest};
 use crate::clock;
 use crate::config::keys::{format_public_key, parse_public_key};
 use crate::figures::status::{AccountStatus, UsageStatus};
@@ -23,14 +25,14 @@ use crate::whole_file::{self, PRIVATE};
 /// Version of the file format.
 const FORMAT: u32 = 1;
 /// Maximum file size in bytes: more than 65,536 terminals with ten classes each.
-const LONGEST: u64 = 256 << 20;
+const MAX_FILE: u64 = 256 << 20;
 /// Rows of a request to another process: at most 50 kB.
-const ROWS: usize = 100;
+const MAX_ROWS: usize = 100;
 /// Interval for saving accounts: at most this much is lost when a machine fails.
-const SAVE: Duration = Duration::from_secs(60);
+const SAVE_INTERVAL: Duration = Duration::from_secs(60);
 
 /// The accounts of a hub, and their file.
-pub(crate) struct Accounts {
+pub(crate) struct TerminalAccounts {
     ledger: Ledger,
     names: BTreeMap<PublicKey, String>,
     /// `None` keeps them in memory only.
@@ -40,13 +42,19 @@ pub(crate) struct Accounts {
     writer: Option<JoinHandle<()>>,
 }
 
-impl Accounts {
+impl TerminalAccounts {
     /// Continues the accounts in the directory `state`. A damaged file is moved aside.
     pub(crate) fn open(now: Instant, state: Option<&Path>) -> Self {
         let file = state.map(|directory| directory.join("hub-accounts.json"));
         let accounts = file.as_deref().map(load).unwrap_or_default();
         let (ledger, names) = (Ledger::new(accounts), BTreeMap::new());
-        Self { ledger, names, file, save: Periodic::new(SAVE, now + SAVE), writer: None }
+        Self {
+            ledger,
+            names,
+            file,
+            save: Periodic::new(SAVE_INTERVAL, now + SAVE_INTERVAL),
+            writer: None,
+        }
     }
 
     /// Applies the names and quotas of the permitted terminals.
@@ -59,7 +67,7 @@ impl Accounts {
 
     /// Adds the traffic of the sessions since the last call. Returns the terminals whose quota is
     /// used up from now on, or no longer.
-    pub(crate) fn follow(&mut self, hop: &Hop) -> Vec<Change> {
+    pub(crate) fn follow(&mut self, hop: &Hop) -> Vec<QuotaChange> {
         let unix = clock::unix_seconds();
         for (key, class, usage) in hop.take_usage() {
             self.ledger.record(unix, key, &class, &usage);
@@ -71,9 +79,9 @@ impl Accounts {
     ///
     /// # Errors
     /// A key is invalid.
-    pub(crate) fn add(&mut self, carried: Vec<Carried>) -> Result<(), String> {
+    pub(crate) fn add(&mut self, carried: Vec<CarriedUsage>) -> Result<(), String> {
         let unix = clock::unix_seconds();
-        for Carried { key, class, usage } in carried {
+        for CarriedUsage { key, class, usage } in carried {
             let key = parse_public_key(&key).map_err(|error| error.to_string())?;
             self.ledger.record(unix, key, &class, &usage.into());
         }
@@ -86,7 +94,7 @@ impl Accounts {
     }
 
     /// The terms of a terminal whose quota is used up; `None` if it is not.
-    pub(crate) fn exhausted(&self, key: &PublicKey) -> Option<&Exhausted> {
+    pub(crate) fn exhausted(&self, key: &PublicKey) -> Option<&ExhaustedAction> {
         self.ledger.exhausted(key)
     }
 
@@ -127,7 +135,7 @@ impl Accounts {
         self.ledger.accounts().iter().map(|(key, account)| self.row(key, account)).collect()
     }
 
-    fn row(&self, key: &PublicKey, account: &Account) -> AccountStatus {
+    fn row(&self, key: &PublicKey, account: &TerminalAccount) -> AccountStatus {
         let quota = self.ledger.quota(key);
         let counted = account.counted.filter(|_| quota.is_some());
         AccountStatus {
@@ -138,30 +146,30 @@ impl Accounts {
             quota_bytes: quota.map(|quota| quota.volume.get()),
             quota_period: quota.map(|quota| quota.period.to_string()),
             quota_used_bytes: quota.map(|_| counted.map_or(0, |entry| entry.used)),
-            exhausted: self.ledger.exhausted(key).map(Exhausted::to_string),
+            exhausted: self.ledger.exhausted(key).map(ExhaustedAction::to_string),
         }
     }
 }
 
 /// Reports this process's traffic to its successor, which has the accounts.
 #[derive(Default)]
-pub(crate) struct Forwarding(Option<JoinHandle<()>>);
+pub(crate) struct UsageForwarder(Option<JoinHandle<()>>);
 
-impl Forwarding {
+impl UsageForwarder {
     /// Reports the traffic since the last report, in the background.
     pub(crate) fn follow(&mut self, hop: &Hop, to: PathBuf) {
         // The traffic stays in the counters until the earlier report is delivered.
         if self.0.as_ref().is_some_and(|sending| !sending.is_finished()) {
             return;
         }
-        let row = |(key, class, it): (PublicKey, String, Usage)| {
-            (it != Usage::default()).then(|| Carried {
+        let row = |(key, class, it): (PublicKey, String, TrafficUsage)| {
+            (it != TrafficUsage::default()).then(|| CarriedUsage {
                 key: format_public_key(&key),
                 class,
                 usage: usage(&it),
             })
         };
-        let rows: Vec<Carried> = hop.take_usage().into_iter().filter_map(row).collect();
+        let rows: Vec<CarriedUsage> = hop.take_usage().into_iter().filter_map(row).collect();
         if !rows.is_empty() {
             self.0 = Some(thread::spawn(move || send(&rows, &to)));
         }
@@ -180,16 +188,17 @@ impl Forwarding {
     }
 }
 
-fn send(rows: &[Carried], to: &Path) {
-    for rows in rows.chunks(ROWS) {
-        let carried = Request::Carried(rows.to_vec());
-        if let Err(error) = Control::connect(to).and_then(|mut control| control.ask(&carried)) {
+fn send(rows: &[CarriedUsage], to: &Path) {
+    for rows in rows.chunks(MAX_ROWS) {
+        let carried = ControlRequest::Carried(rows.to_vec());
+        if let Err(error) = ControlClient::connect(to).and_then(|mut control| control.ask(&carried))
+        {
             tracing::warn!("the accounts lack the traffic of {} terminals: {error}", rows.len());
         }
     }
 }
 
-fn usage(usage: &Usage) -> UsageStatus {
+fn usage(usage: &TrafficUsage) -> UsageStatus {
     UsageStatus {
         bytes_to: usage.bytes_to,
         bytes_from: usage.bytes_from,
@@ -201,27 +210,27 @@ fn usage(usage: &Usage) -> UsageStatus {
 
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Contents {
+struct AccountFile {
     skyhop_accounts: u32,
-    terminals: Vec<Kept>,
+    terminals: Vec<AccountEntry>,
 }
 
 /// An account in the file. The name is for human readers.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Kept {
+struct AccountEntry {
     key: String,
     name: String,
     last_used_unix_s: u64,
     classes: BTreeMap<String, UsageStatus>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    counted: Option<Counted>,
+    counted: Option<QuotaPeriod>,
 }
 
 /// Volume used in a period.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Counted {
+struct QuotaPeriod {
     period: String,
     number: u64,
     used_bytes: u64,
@@ -229,8 +238,8 @@ struct Counted {
     before: Option<(u64, u64)>,
 }
 
-fn load(file: &Path) -> BTreeMap<PublicKey, Account> {
-    match whole_file::read(file, LONGEST).and_then(|text| parse(&text)) {
+fn load(file: &Path) -> BTreeMap<PublicKey, TerminalAccount> {
+    match whole_file::read(file, MAX_FILE).and_then(|text| parse(&text)) {
         Ok(accounts) => accounts,
         Err(error) => {
             let aside = file.with_extension("damaged");
@@ -242,14 +251,17 @@ fn load(file: &Path) -> BTreeMap<PublicKey, Account> {
     }
 }
 
-fn format(accounts: &BTreeMap<PublicKey, Account>, names: &BTreeMap<PublicKey, String>) -> Vec<u8> {
-    let counted = |entry: Entry| Counted {
+fn format(
+    accounts: &BTreeMap<PublicKey, TerminalAccount>,
+    names: &BTreeMap<PublicKey, String>,
+) -> Vec<u8> {
+    let counted = |entry: PeriodUsage| QuotaPeriod {
         period: entry.period.to_string(),
         number: entry.number,
         used_bytes: entry.used,
         before: entry.before,
     };
-    let kept = |(key, account): (&PublicKey, &Account)| Kept {
+    let kept = |(key, account): (&PublicKey, &TerminalAccount)| AccountEntry {
         key: format_public_key(key),
         name: names.get(key).cloned().unwrap_or_default(),
         last_used_unix_s: account.last_used,
@@ -257,33 +269,36 @@ fn format(accounts: &BTreeMap<PublicKey, Account>, names: &BTreeMap<PublicKey, S
         counted: account.counted.map(counted),
     };
     let terminals = accounts.iter().map(kept).collect();
-    let contents = Contents { skyhop_accounts: FORMAT, terminals };
+    let contents = AccountFile { skyhop_accounts: FORMAT, terminals };
     serde_json::to_vec(&contents).expect("accounts are plain data")
 }
 
-fn parse(text: &[u8]) -> io::Result<BTreeMap<PublicKey, Account>> {
+fn parse(text: &[u8]) -> io::Result<BTreeMap<PublicKey, TerminalAccount>> {
     let wrong = |what: String| io::Error::new(io::ErrorKind::InvalidData, what);
     if text.is_empty() {
         return Ok(BTreeMap::new());
     }
-    let contents: Contents = serde_json::from_slice(text).map_err(|e| wrong(e.to_string()))?;
+    let contents: AccountFile = serde_json::from_slice(text).map_err(|e| wrong(e.to_string()))?;
     if contents.skyhop_accounts != FORMAT {
         return Err(wrong(format!("its format is {}, not {FORMAT}", contents.skyhop_accounts)));
     }
-    let account = |kept: Kept| {
+    let account = |kept: AccountEntry| {
         let key = parse_public_key(&kept.key).map_err(|e| wrong(e.to_string()))?;
-        let counted = kept.counted.map(|it| -> io::Result<Entry> {
+        let counted = kept.counted.map(|it| -> io::Result<PeriodUsage> {
             let period = it.period.parse().map_err(|why: &str| wrong(why.to_owned()))?;
-            Ok(Entry { period, number: it.number, used: it.used_bytes, before: it.before })
+            Ok(PeriodUsage { period, number: it.number, used: it.used_bytes, before: it.before })
         });
         let classes = kept.classes.into_iter().map(|(name, it)| (name, it.into())).collect();
         let counted = counted.transpose()?;
-        Ok::<_, io::Error>((key, Account { classes, last_used: kept.last_used_unix_s, counted }))
+        Ok::<_, io::Error>((
+            key,
+            TerminalAccount { classes, last_used: kept.last_used_unix_s, counted },
+        ))
     };
     contents.terminals.into_iter().map(account).collect()
 }
 
-impl From<UsageStatus> for Usage {
+impl From<UsageStatus> for TrafficUsage {
     fn from(status: UsageStatus) -> Self {
         let UsageStatus { bytes_to, bytes_from, packets_to, packets_from, connections } = status;
         Self { bytes_to, bytes_from, packets_to, packets_from, connections }
@@ -292,19 +307,24 @@ impl From<UsageStatus> for Usage {
 
 #[cfg(test)]
 mod tests {
-    use pep::accounting::Period;
+    use pep::accounting::RenewalPeriod;
 
     use super::*;
     use crate::config::keys::PrivateKey;
 
-    fn account() -> Account {
-        let usage =
-            Usage { bytes_to: 7, bytes_from: 1, packets_to: 2, packets_from: 3, connections: 4 };
-        let period = Period::Every(Duration::from_secs(600));
-        Account {
+    fn account() -> TerminalAccount {
+        let usage = TrafficUsage {
+            bytes_to: 7,
+            bytes_from: 1,
+            packets_to: 2,
+            packets_from: 3,
+            connections: 4,
+        };
+        let period = RenewalPeriod::Every(Duration::from_secs(600));
+        TerminalAccount {
             classes: BTreeMap::from([("bulk".to_owned(), usage)]),
             last_used: 1_795_000_000,
-            counted: Some(Entry { period, number: 9, used: 8, before: Some((8, 5)) }),
+            counted: Some(PeriodUsage { period, number: 9, used: 8, before: Some((8, 5)) }),
         }
     }
 
@@ -312,7 +332,8 @@ mod tests {
     fn accounts_are_read_back_and_a_damaged_file_is_kept_aside() {
         let folder = tempfile::tempdir().unwrap();
         let key = PrivateKey::generate().unwrap().public();
-        let all = BTreeMap::from([(key, account()), (PublicKey([3; 32]), Account::default())]);
+        let all =
+            BTreeMap::from([(key, account()), (PublicKey([3; 32]), TerminalAccount::default())]);
         let text = format(&all, &BTreeMap::new());
         assert_eq!(parse(&text).unwrap(), all);
         for length in 1..text.len() {
@@ -328,8 +349,9 @@ mod tests {
     #[test]
     fn what_was_recorded_outlives_a_restart() {
         let folder = tempfile::tempdir().unwrap();
-        let open = || Accounts::open(Instant::ZERO, Some(folder.path()));
-        let (key, usage) = (PublicKey([1; 32]), Usage { bytes_to: 5, ..Usage::default() });
+        let open = || TerminalAccounts::open(Instant::ZERO, Some(folder.path()));
+        let (key, usage) =
+            (PublicKey([1; 32]), TrafficUsage { bytes_to: 5, ..TrafficUsage::default() });
         for run in 1..=3 {
             let mut accounts = open();
             accounts.ledger.record(run, key, "bulk", &usage);

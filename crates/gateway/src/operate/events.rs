@@ -7,12 +7,12 @@ use slacp::{LogEntry, SessionId};
 use units::Instant;
 
 use crate::hop::Hop;
-use crate::hop::peers::Peers;
+use crate::hop::peers::PeerTable;
 
 /// Maximum events that a session records between two reads.
-const CAPACITY: usize = 65_536;
+const LOG_CAPACITY: usize = 65_536;
 /// Maximum events per answer.
-const MOST: usize = 20_000;
+const MAX_EVENTS: usize = 20_000;
 /// A reader that has not asked for this long is gone.
 const READER_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -34,7 +34,7 @@ impl EventReader {
     pub(crate) fn read(
         &mut self,
         now: Instant,
-        (hop, peers): (&Hop, &Peers),
+        (hop, peers): (&Hop, &PeerTable),
         reader: u64,
         peer: Option<&str>,
     ) -> Result<Vec<String>, String> {
@@ -54,7 +54,7 @@ impl EventReader {
         let mut lines = Vec::new();
         let mut events: Vec<LogEntry> = Vec::new();
         for (session, name) in &wanted {
-            events.extend(hop.events(*session, CAPACITY, MOST));
+            events.extend(hop.events(*session, LOG_CAPACITY, MAX_EVENTS));
             let overwritten = hop.stats(*session).map_or(0, |stats| stats.log_overwritten);
             let known = self.overwritten.insert(*session, overwritten).unwrap_or(0);
             if let missed @ 1.. = overwritten.saturating_sub(known) {
@@ -68,20 +68,20 @@ impl EventReader {
     }
 
     /// Stops recording when the reader has gone.
-    pub(crate) fn expire(&mut self, now: Instant, hop: &Hop, peers: &Peers) {
+    pub(crate) fn expire(&mut self, now: Instant, hop: &Hop, peers: &PeerTable) {
         if self.reader.is_some_and(|(_, asked)| now.saturating_since(asked) > READER_TIMEOUT) {
             self.stop(hop, peers);
         }
     }
 
     /// Stops recording if this is the active reader.
-    pub(crate) fn end(&mut self, hop: &Hop, peers: &Peers, reader: u64) {
+    pub(crate) fn end(&mut self, hop: &Hop, peers: &PeerTable, reader: u64) {
         if self.reader.is_some_and(|(active, _)| active == reader) {
             self.stop(hop, peers);
         }
     }
 
-    fn stop(&mut self, hop: &Hop, peers: &Peers) {
+    fn stop(&mut self, hop: &Hop, peers: &PeerTable) {
         *self = Self::default();
         // A capacity of 0 ends the recording.
         peers.sessions().for_each(|session| _ = hop.events(session, 0, 0));
@@ -106,11 +106,11 @@ mod tests {
     use crate::testkit::Hops;
 
     /// The hub's view of a terminal whose name has to be quoted.
-    fn ship() -> (Hops, Peers) {
+    fn ship() -> (Hops, PeerTable) {
         let hops = Hops::new();
         let names = BTreeMap::from([(Hops::key(1), NAME.to_owned())]);
         let rate = slacp::Rate::Fixed(BitRate::from_mbit(1));
-        let mut peers = Peers::new(&rate, None, names, false);
+        let mut peers = PeerTable::new(&rate, None, names, false);
         peers.handle_event(hops.now, &hops.hops[0], hops.sessions[0], &hops.ups[0]);
         (hops, peers)
     }
@@ -166,7 +166,7 @@ mod tests {
         assert!(reader.read(hops.now, (&hub, &peers), 2, None).is_err());
         reader.end(&hub, &peers, 1);
         talk(&mut hops);
-        assert_eq!(hub.events(hops.sessions[0], CAPACITY, MOST), vec![]);
+        assert_eq!(hub.events(hops.sessions[0], LOG_CAPACITY, MAX_EVENTS), vec![]);
         assert!(reader.read(hops.now, (&hub, &peers), 2, None).is_ok());
     }
 
@@ -178,10 +178,13 @@ mod tests {
         reader.read(hops.now, (&hub, &peers), 1, None).unwrap();
         reader.expire(hops.now + READER_TIMEOUT, &hub, &peers);
         talk(&mut hops);
-        assert!(!hub.events(session, CAPACITY, MOST).is_empty(), "it may still come back");
+        assert!(
+            !hub.events(session, LOG_CAPACITY, MAX_EVENTS).is_empty(),
+            "it may still come back"
+        );
         reader.expire(hops.now + READER_TIMEOUT + Duration::from_secs(1), &hub, &peers);
         talk(&mut hops);
-        assert_eq!(hub.events(session, CAPACITY, MOST), vec![]);
+        assert_eq!(hub.events(session, LOG_CAPACITY, MAX_EVENTS), vec![]);
     }
 
     #[test]

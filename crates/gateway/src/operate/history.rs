@@ -15,18 +15,18 @@ use std::collections::BTreeMap;
 
 use units::Instant;
 
-pub(crate) use self::events::{Event, Kind, Log};
-pub(crate) use self::ring::{COARSE_S, Ring, Series};
-use crate::figures::status::{SessionStatus, Status};
+pub(crate) use self::events::{EventTimeline, TimelineEvent, TimelineKind};
+pub(crate) use self::ring::{COARSE_S, FigureSeries, SampleRing};
+use crate::figures::status::{GatewayStatus, SessionStatus};
 
 /// Maximum number of sessions with a history. Those that ended the longest ago are forgotten first.
-pub(crate) const MOST_SESSIONS: usize = 1024;
+pub(crate) const MAX_SESSIONS: usize = 1024;
 /// Maximum number of classes of a session with a history: the first that send anything.
-pub(crate) const MOST_CLASSES: usize = 8;
+pub(crate) const MAX_CLASSES: usize = 8;
 /// Maximum events kept of each session.
 pub(crate) const EVENTS_PER_SESSION: usize = 100;
 /// Maximum events kept of the gateway and all its sessions together, without key renewals.
-pub(crate) const EVENTS: usize = 300;
+pub(crate) const GATEWAY_EVENTS: usize = 300;
 /// Time after which an ended session is forgotten.
 const FORGOTTEN_AFTER_S: u64 = 3600;
 
@@ -41,23 +41,23 @@ pub(crate) const GATEWAY_FIGURES: [&str; 4] = ["to_hop", "from_hop", "connection
 
 /// The last hour of a gateway.
 #[derive(Debug)]
-pub(crate) struct History {
+pub(crate) struct GatewayHistory {
     origin: Instant,
-    gateway: Series<{ GATEWAY_FIGURES.len() }>,
-    tracks: BTreeMap<String, Track>,
-    log: Log,
-    last: Option<(Instant, Totals)>,
+    gateway: FigureSeries<{ GATEWAY_FIGURES.len() }>,
+    tracks: BTreeMap<String, SessionTrack>,
+    log: EventTimeline,
+    last: Option<(Instant, GatewayTotals)>,
 }
 
 /// The last hour of the sessions with one peer, which its public key identifies.
 #[derive(Debug)]
-pub(crate) struct Track {
-    pub(crate) series: Series<{ SESSION_FIGURES.len() }>,
+pub(crate) struct SessionTrack {
+    pub(crate) series: FigureSeries<{ SESSION_FIGURES.len() }>,
     /// Bit/s sent of each class that has sent anything, by its name.
-    pub(crate) classes: BTreeMap<String, Series<1>>,
-    pub(crate) log: Log,
+    pub(crate) classes: BTreeMap<String, FigureSeries<1>>,
+    pub(crate) log: EventTimeline,
     /// Figures of the last second, not rounded.
-    pub(crate) now: Figures,
+    pub(crate) now: SessionRates,
     last: SessionStatus,
     at: Instant,
     /// Second of the last status with this session.
@@ -67,7 +67,7 @@ pub(crate) struct Track {
 
 /// Rates of a session over one second, beyond its status.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub(crate) struct Figures {
+pub(crate) struct SessionRates {
     pub(crate) sent_bit_s: f64,
     pub(crate) received_bit_s: f64,
     pub(crate) lost_per_s: f64,
@@ -77,21 +77,21 @@ pub(crate) struct Figures {
 
 /// Counters and states of the gateway whose differences matter.
 #[derive(Debug, Clone, Default)]
-struct Totals {
+struct GatewayTotals {
     to_hop: u64,
     from_hop: u64,
     status: events::GatewayState,
 }
 
-impl History {
+impl GatewayHistory {
     /// An empty history, whose seconds count from `origin`.
     pub(crate) fn new(origin: Instant) -> Self {
-        let (gateway, log) = (Series::new(), Log::new(EVENTS));
+        let (gateway, log) = (FigureSeries::new(), EventTimeline::new(GATEWAY_EVENTS));
         Self { origin, gateway, tracks: BTreeMap::new(), log, last: None }
     }
 
     /// Records a status: its figures, and as events its differences to the last one.
-    pub(crate) fn record(&mut self, now: Instant, status: &Status) {
+    pub(crate) fn record(&mut self, now: Instant, status: &GatewayStatus) {
         let second = self.second(now);
         self.record_gateway(now, second, status);
         let mut sessions: Vec<&SessionStatus> = status.sessions.iter().collect();
@@ -111,23 +111,23 @@ impl History {
         now.saturating_since(self.origin).as_secs()
     }
 
-    pub(crate) fn gateway(&self) -> &Series<{ GATEWAY_FIGURES.len() }> {
+    pub(crate) fn gateway(&self) -> &FigureSeries<{ GATEWAY_FIGURES.len() }> {
         &self.gateway
     }
 
     /// The sessions with the peer of this public key.
-    pub(crate) fn track(&self, key: &str) -> Option<&Track> {
+    pub(crate) fn track(&self, key: &str) -> Option<&SessionTrack> {
         self.tracks.get(key)
     }
 
     /// Events of the gateway and all its sessions, without key renewals.
-    pub(crate) fn log(&self) -> &Log {
+    pub(crate) fn log(&self) -> &EventTimeline {
         &self.log
     }
 
-    fn record_gateway(&mut self, now: Instant, second: u64, status: &Status) {
+    fn record_gateway(&mut self, now: Instant, second: u64, status: &GatewayStatus) {
         let traffic = &status.traffic;
-        let totals = Totals {
+        let totals = GatewayTotals {
             to_hop: traffic.to_hop_bytes + traffic.up_bytes,
             from_hop: traffic.from_hop_bytes + traffic.down_bytes,
             status: events::GatewayState::of(status),
@@ -152,7 +152,7 @@ impl History {
             if !self.make_room() {
                 return;
             }
-            let track = Track::new(now, second, session);
+            let track = SessionTrack::new(now, second, session);
             self.tracks.insert(session.key.clone(), track);
         }
         let Self { tracks, log, .. } = self;
@@ -162,7 +162,7 @@ impl History {
 
     /// Makes room for one more session. Returns `false` if all sessions are up.
     fn make_room(&mut self) -> bool {
-        if self.tracks.len() < MOST_SESSIONS {
+        if self.tracks.len() < MAX_SESSIONS {
             return true;
         }
         let ended = self.tracks.iter().filter(|(_, track)| !track.up);
@@ -176,44 +176,60 @@ impl History {
         for (key, track) in tracks.iter_mut() {
             let gone = there.binary_search_by(|it| it.key.cmp(key)).is_err();
             if gone && std::mem::take(&mut track.up) {
-                track.tell(second, log, Kind::Down, String::new());
+                track.add_event(second, log, TimelineKind::Down, String::new());
             }
         }
         tracks.retain(|_, track| track.up || second - track.second <= FORGOTTEN_AFTER_S);
     }
 }
 
-impl Track {
+impl SessionTrack {
     fn new(at: Instant, second: u64, session: &SessionStatus) -> Self {
-        let (series, log) = (Series::new(), Log::new(EVENTS_PER_SESSION));
+        let (series, log) = (FigureSeries::new(), EventTimeline::new(EVENTS_PER_SESSION));
         let (classes, last) = (BTreeMap::new(), session.clone());
-        Self { series, classes, log, now: Figures::default(), last, at, second, up: false }
+        Self { series, classes, log, now: SessionRates::default(), last, at, second, up: false }
     }
 
-    fn tell(&mut self, second: u64, all: &mut Log, kind: Kind, detail: String) {
+    fn add_event(
+        &mut self,
+        second: u64,
+        all: &mut EventTimeline,
+        kind: TimelineKind,
+        detail: String,
+    ) {
         // Each session renews its keys every two minutes, which would push out all other events.
-        if kind != Kind::Rekey {
+        if kind != TimelineKind::Rekey {
             all.add(second, Some(&self.last), kind, detail.clone());
         }
         self.log.add(second, Some(&self.last), kind, detail);
     }
 
-    fn record(&mut self, now: Instant, second: u64, session: &SessionStatus, all: &mut Log) {
+    fn record(
+        &mut self,
+        now: Instant,
+        second: u64,
+        session: &SessionStatus,
+        all: &mut EventTimeline,
+    ) {
         let past = now.saturating_since(self.at).as_secs_f64();
         // A new session's counters start at zero.
         let is_new = !self.up || session.since_s < past;
         let last = std::mem::replace(&mut self.last, session.clone());
         self.at = now;
-        self.now = if is_new { Figures::default() } else { Figures::between(&last, session, past) };
+        self.now = if is_new {
+            SessionRates::default()
+        } else {
+            SessionRates::between(&last, session, past)
+        };
         self.series.record(second, self.now.sample(session));
         self.record_classes(second, (!is_new).then_some(&last), session, past);
         (self.second, self.up) = (second, true);
         if is_new {
             let detail = format!("from {}", session.address);
-            return self.tell(second, all, Kind::Up, detail);
+            return self.add_event(second, all, TimelineKind::Up, detail);
         }
         for (kind, detail) in events::of_session(&last, session) {
-            self.tell(second, all, kind, detail);
+            self.add_event(second, all, kind, detail);
         }
     }
 
@@ -229,7 +245,7 @@ impl Track {
         let classes = &session.classes;
         self.classes.retain(|name, _| classes.iter().any(|class| class.name == *name));
         for class in classes.iter().filter(|class| class.sent_bytes > 0) {
-            let is_full = self.classes.len() >= MOST_CLASSES;
+            let is_full = self.classes.len() >= MAX_CLASSES;
             if is_full && !self.classes.contains_key(&class.name) {
                 continue;
             }
@@ -237,13 +253,13 @@ impl Track {
             let earlier = before.map(|it| it.classes.iter().find(|it| it.name == class.name));
             let sent = earlier.map(|earlier| earlier.map_or(0, |it| it.sent_bytes));
             let rate = per_second(8, class.sent_bytes, sent.unwrap_or(class.sent_bytes), past_s);
-            let series = self.classes.entry(class.name.clone()).or_insert_with(Series::new);
+            let series = self.classes.entry(class.name.clone()).or_insert_with(FigureSeries::new);
             series.record(second, [rate as f32]);
         }
     }
 }
 
-impl Figures {
+impl SessionRates {
     fn between(before: &SessionStatus, after: &SessionStatus, past_s: f64) -> Self {
         let rate = |bits, count: fn(&SessionStatus) -> u64| {
             per_second(bits, count(after), count(before), past_s)

@@ -20,9 +20,9 @@ use crate::whole_file::{self, PRIVATE};
 /// Version of the file format.
 const FORMAT: u32 = 1;
 /// Maximum file size in bytes: more than 100,000 terminals.
-const LONGEST: u64 = 32 << 20;
+const MAX_FILE: u64 = 32 << 20;
 /// Interval for saving: a crash loses at most this much.
-const SAVE: Duration = Duration::from_secs(60);
+const SAVE_INTERVAL: Duration = Duration::from_secs(60);
 
 /// The last sign of life of a terminal.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -36,7 +36,7 @@ struct LastContact {
 
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Contents {
+struct LastContactFile {
     skyhop_last_contacts: u32,
     terminals: BTreeMap<String, LastContact>,
 }
@@ -57,7 +57,7 @@ impl LastContacts {
     pub(crate) fn open(now: Instant, state: Option<&Path>) -> Self {
         let file = state.map(|directory| directory.join("hub-last-contacts.json"));
         let contacts = file.as_deref().map(load).unwrap_or_default();
-        let (names, save) = (BTreeMap::new(), Periodic::new(SAVE, now + SAVE));
+        let (names, save) = (BTreeMap::new(), Periodic::new(SAVE_INTERVAL, now + SAVE_INTERVAL));
         Self { file, names, contacts, save, writer: None }
     }
 
@@ -154,12 +154,12 @@ const CONNECTED: &str = "it was connected until the hub stopped";
 
 fn format(contacts: BTreeMap<PublicKey, LastContact>) -> Vec<u8> {
     let terminals = contacts.into_iter().map(|(key, it)| (format_public_key(&key), it)).collect();
-    let contents = Contents { skyhop_last_contacts: FORMAT, terminals };
+    let contents = LastContactFile { skyhop_last_contacts: FORMAT, terminals };
     serde_json::to_vec(&contents).expect("contacts are plain data")
 }
 
 fn load(path: &Path) -> BTreeMap<PublicKey, LastContact> {
-    let read = whole_file::read(path, LONGEST).and_then(|text| parse(&text));
+    let read = whole_file::read(path, MAX_FILE).and_then(|text| parse(&text));
     read.unwrap_or_else(|error| {
         tracing::warn!("{} is ignored: {error}", path.display());
         BTreeMap::new()
@@ -171,7 +171,7 @@ fn parse(text: &[u8]) -> io::Result<BTreeMap<PublicKey, LastContact>> {
     if text.is_empty() {
         return Ok(BTreeMap::new());
     }
-    let contents: Contents =
+    let contents: LastContactFile =
         serde_json::from_slice(text).map_err(|error| wrong(error.to_string()))?;
     if contents.skyhop_last_contacts != FORMAT {
         return Err(wrong(format!(
@@ -238,9 +238,9 @@ mod tests {
         let address = crate::testkit::address(1);
         contacts.handle_event(100, ship, &Event::Up { peer: ship, address });
         let connected = BTreeSet::from([ship]);
-        contacts.save_if_due(Instant::ZERO + SAVE / 2, 130, &connected);
+        contacts.save_if_due(Instant::ZERO + SAVE_INTERVAL / 2, 130, &connected);
         assert!(contacts.writer.is_none(), "not yet");
-        contacts.save_if_due(Instant::ZERO + SAVE, 160, &connected);
+        contacts.save_if_due(Instant::ZERO + SAVE_INTERVAL, 160, &connected);
         contacts.wait();
         assert_eq!(absent(&open()), [(Some(160), Some(CONNECTED))]);
 

@@ -4,7 +4,7 @@ use std::fs;
 
 use config::OperationConfig;
 use os::descriptor::raise_limit;
-use pep::admission::{Limits, Resources};
+use pep::admission::{ConnectionLimits, MachineResources};
 
 use crate::figures::status::{MemoryStatus, Role};
 
@@ -14,7 +14,7 @@ const UNKNOWN_MEMORY: u64 = 1 << 30;
 /// The limits of a gateway, and the descriptor limit of its process.
 #[derive(Debug, Clone)]
 pub(super) struct ProcessLimits {
-    pub(super) limits: Limits,
+    pub(super) limits: ConnectionLimits,
     descriptors: u64,
 }
 
@@ -28,8 +28,8 @@ impl ProcessLimits {
             Role::Hub | Role::Terminal => 1,
             Role::Solo => 2,
         };
-        let has = Resources { memory: usable_memory(), descriptors, descriptors_each };
-        let limits = Limits::new(config.total_memory, config.max_connections, has);
+        let has = MachineResources { memory: usable_memory(), descriptors, descriptors_each };
+        let limits = ConnectionLimits::new(config.total_memory, config.max_connections, has);
         Self { limits, descriptors }
     }
 

@@ -16,17 +16,17 @@ use crate::log_limit::Limited;
 
 /// Environment variable that overrides the configuration.
 pub const VARIABLE: &str = "SKYHOP_LOG";
-const USUAL: &str = "info";
+const DEFAULT_LEVEL: &str = "info";
 /// The crates that `warn` and `info` apply to. Libraries warn of whatever peers send them, so they
 /// log only errors.
-const OURS: [&str; 11] =
+const OWN_CRATES: [&str; 11] =
     ["gateway", "lab", "link", "meter", "os", "pep", "scenario", "skyhop", "slacp", "study", "tcp"];
 /// Replaces the filter of this process's log; unset before [`start`].
 static CHANGE: OnceLock<Box<dyn Fn(EnvFilter) + Send + Sync>> = OnceLock::new();
 /// The queue of this process's log; unset before [`start`].
 static LINES: OnceLock<Arc<LineQueue>> = OnceLock::new();
 /// Time that the end of a gateway waits for a reader of its log.
-const LAST_LINES_WITHIN: Duration = Duration::from_secs(1);
+const FLUSH_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The variable's text is not a valid filter.
 #[derive(Debug, Error)]
@@ -38,11 +38,11 @@ pub struct VariableError {
 
 /// Writes the queued lines when dropped, at the end of the process.
 #[must_use]
-pub struct Log(Arc<LineQueue>);
+pub struct LogGuard(Arc<LineQueue>);
 
-impl Drop for Log {
+impl Drop for LogGuard {
     fn drop(&mut self) {
-        self.0.flush(LAST_LINES_WITHIN);
+        self.0.flush(FLUSH_TIMEOUT);
     }
 }
 
@@ -55,8 +55,8 @@ impl Drop for Log {
 ///
 /// # Panics
 /// This process has a log already, or cannot have another thread.
-pub fn start(configured: Option<&LogFilter>) -> Result<Log, VariableError> {
-    let filter = chosen(configured)?;
+pub fn start(configured: Option<&LogFilter>) -> Result<LogGuard, VariableError> {
+    let filter = choose_filter(configured)?;
     let lines = LineQueue::start();
     let writer = Arc::clone(&lines);
     let builder = tracing_subscriber::fmt()
@@ -72,7 +72,7 @@ pub fn start(configured: Option<&LogFilter>) -> Result<Log, VariableError> {
     let change = move |filter| drop(handle.reload(filter));
     assert!(CHANGE.set(Box::new(change)).is_ok(), "the log was begun before");
     assert!(LINES.set(Arc::clone(&lines)).is_ok(), "the log was begun before");
-    Ok(Log(lines))
+    Ok(LogGuard(lines))
 }
 
 /// Lines lost since the start; `None` if all were written.
@@ -82,7 +82,7 @@ pub(crate) fn loss() -> Option<LogLoss> {
 
 /// Applies a reloaded filter, with the same precedence as [`start`].
 pub(crate) fn configure(configured: Option<&LogFilter>) {
-    if let (Some(change), Ok(filter)) = (CHANGE.get(), chosen(configured)) {
+    if let (Some(change), Ok(filter)) = (CHANGE.get(), choose_filter(configured)) {
         change(filter);
     }
 }
@@ -93,30 +93,30 @@ pub fn has_colours() -> bool {
     anstream::AutoStream::choice(&io::stderr()) != anstream::ColorChoice::Never
 }
 
-fn chosen(configured: Option<&LogFilter>) -> Result<EnvFilter, VariableError> {
+fn choose_filter(configured: Option<&LogFilter>) -> Result<EnvFilter, VariableError> {
     let variable = std::env::var(VARIABLE).ok().filter(|text| !text.is_empty());
     let parse = |text: String| text.parse().map_err(|cause| VariableError { text, cause });
     let variable: Option<LogFilter> = variable.map(parse).transpose()?;
     let filter = variable.as_ref().or(configured).and_then(compile);
-    Ok(filter.unwrap_or_else(|| EnvFilter::new(ours_at(USUAL))))
+    Ok(filter.unwrap_or_else(|| EnvFilter::new(own_crates_at(DEFAULT_LEVEL))))
 }
 
 fn compile(filter: &LogFilter) -> Option<EnvFilter> {
-    let parts: Vec<String> = filter.parts().map(meant).collect();
+    let parts: Vec<String> = filter.parts().map(expand_part).collect();
     EnvFilter::try_new(parts.join(",")).ok()
 }
 
 /// Expands a level for all crates to levels for our crates and for libraries.
-fn meant(part: &str) -> String {
+fn expand_part(part: &str) -> String {
     match part.to_ascii_lowercase().as_str() {
-        "warn" | "2" => ours_at("warn"),
-        "info" | "3" => ours_at("info"),
+        "warn" | "2" => own_crates_at("warn"),
+        "info" | "3" => own_crates_at("info"),
         _ => part.to_owned(),
     }
 }
 
-fn ours_at(level: &str) -> String {
-    let ours = OURS.map(|name| format!("{name}={level}"));
+fn own_crates_at(level: &str) -> String {
+    let ours = OWN_CRATES.map(|name| format!("{name}={level}"));
     format!("error,{}", ours.join(","))
 }
 
@@ -139,7 +139,7 @@ mod tests {
             let filter = compiled(text);
             let mut parts: Vec<&str> = filter.split(',').collect();
             parts.sort_unstable();
-            let mut expected = OURS.map(|name| format!("{name}={level}")).to_vec();
+            let mut expected = OWN_CRATES.map(|name| format!("{name}={level}")).to_vec();
             expected.push("error".to_owned());
             expected.sort_unstable();
             assert_eq!(parts, expected, "{text}");

@@ -37,22 +37,22 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-use self::access::Access;
-use self::live::{Connections, Interest, Live, MOST_CONNECTIONS};
-use self::server::{Follows, PATIENCE};
-use self::viewer::{Viewer, Wish};
+use self::access::MetricsAccess;
+use self::live::{ConnectionInterest, LiveStatus, MAX_SHOWN, ShownConnections};
+use self::server::{FollowFlag, REQUEST_TIMEOUT};
+use self::viewer::{Viewer, ViewerQuery};
 use crate::clock;
 use crate::error::RunError;
-use crate::figures::status::Status;
-use crate::operate::control::{Answer, Call, Request};
+use crate::figures::status::GatewayStatus;
+use crate::operate::control::{ControlAnswer, ControlCall, ControlRequest};
 use crate::presence;
 
 /// A reader that accepts no data for this long loses its connection.
-const SLOWEST: Duration = Duration::from_secs(15);
+const STALL_TIMEOUT: Duration = Duration::from_secs(15);
 /// Kernel buffer for data that a reader has yet to accept, in bytes.
 const SEND_BUFFER: usize = 128 << 10;
 /// Size limit of a form with a token, in bytes.
-const LONGEST_FORM: usize = 1024;
+const MAX_FORM: usize = 1024;
 
 /// The metrics server; stops when dropped.
 #[derive(Debug)]
@@ -65,17 +65,17 @@ pub(crate) struct MetricsServer {
 /// # Errors
 /// As [`MetricsServer::start`].
 pub(crate) fn check(config: &MetricsConfig) -> Result<(), RunError> {
-    Access::new(config)?;
+    MetricsAccess::new(config)?;
     let address = config.listen;
     presence::try_listen(address).map(drop).map_err(|cause| RunError::Metrics { address, cause })
 }
 
 /// State shared by the handlers.
 #[derive(Clone)]
-struct Shared {
-    calls: mpsc::Sender<Call>,
-    live: Arc<Live>,
-    access: Arc<Access>,
+struct MetricsShared {
+    calls: mpsc::Sender<ControlCall>,
+    live: Arc<LiveStatus>,
+    access: Arc<MetricsAccess>,
 }
 
 impl MetricsServer {
@@ -85,18 +85,18 @@ impl MetricsServer {
     /// The address cannot be bound, or the token cannot be used.
     pub(crate) fn start(
         config: &MetricsConfig,
-        calls: mpsc::Sender<Call>,
+        calls: mpsc::Sender<ControlCall>,
     ) -> Result<Self, RunError> {
-        let access = Arc::new(Access::new(config)?);
+        let access = Arc::new(MetricsAccess::new(config)?);
         let address = config.listen;
         let listener =
-            listen(address, SLOWEST).map_err(|cause| RunError::Metrics { address, cause })?;
+            listen(address, STALL_TIMEOUT).map_err(|cause| RunError::Metrics { address, cause })?;
         let at = listener.local_addr().map_err(|cause| RunError::Metrics { address, cause })?;
         tracing::info!("metrics: http://{at}/metrics, a dashboard at http://{at}/");
-        let live = Live::new(clock::now(), config.hide_destinations);
+        let live = LiveStatus::new(clock::now(), config.hide_destinations);
         let mut tasks = JoinSet::new();
         tasks.spawn(live.clone().follow(calls.clone()));
-        let router = router(Shared { calls, live, access: access.clone() });
+        let router = router(MetricsShared { calls, live, access: access.clone() });
         tasks.spawn(server::serve(listener, router, access));
         Ok(Self { _tasks: tasks })
     }
@@ -111,7 +111,7 @@ fn listen(address: SocketAddr, slowest: Duration) -> std::io::Result<TcpListener
     Ok(listener)
 }
 
-fn router(shared: Shared) -> Router {
+fn router(shared: MetricsShared) -> Router {
     let protected = Router::new()
         .route("/metrics", get(metrics))
         .route("/status.json", get(json))
@@ -121,14 +121,18 @@ fn router(shared: Shared) -> Router {
     Router::new()
         // Not behind the authentication: it is the way to it.
         .route("/login", post(login))
-        .layer(DefaultBodyLimit::max(LONGEST_FORM))
+        .layer(DefaultBodyLimit::max(MAX_FORM))
         .merge(protected)
         .layer(from_fn_with_state(shared.clone(), check_name))
-        .layer(map_response(never_keep))
+        .layer(map_response(forbid_reuse))
         .with_state(shared)
 }
 
-async fn check_name(State(shared): State<Shared>, request: HttpRequest, next: Next) -> Response {
+async fn check_name(
+    State(shared): State<MetricsShared>,
+    request: HttpRequest,
+    next: Next,
+) -> Response {
     match shared.access.check_name(request.headers()) {
         Ok(()) => next.run(request).await,
         Err(refused) => refused.into_response(),
@@ -137,19 +141,19 @@ async fn check_name(State(shared): State<Shared>, request: HttpRequest, next: Ne
 
 /// A token in the page's address.
 #[derive(Deserialize)]
-struct Shown {
+struct TokenQuery {
     token: Option<String>,
 }
 
 async fn authenticate(
-    State(shared): State<Shared>,
-    Query(shown): Query<Shown>,
+    State(shared): State<MetricsShared>,
+    Query(shown): Query<TokenQuery>,
     request: HttpRequest,
     next: Next,
 ) -> Response {
     let is_page = request.uri().path() == "/";
     if let (true, Some(token)) = (is_page, &shown.token) {
-        return let_in(&shared, token);
+        return set_cookie(&shared, token);
     }
     if shared.access.is_authentic(request.headers()) {
         return next.run(request).await;
@@ -165,7 +169,7 @@ fn refuse() -> Response {
 
 /// Sets a browser's cookie for the token, and redirects it to the page without the token in its
 /// address.
-fn let_in(shared: &Shared, token: &str) -> Response {
+fn set_cookie(shared: &MetricsShared, token: &str) -> Response {
     match shared.access.cookie(token).and_then(|cookie| HeaderValue::try_from(cookie).ok()) {
         Some(cookie) => {
             let page = (LOCATION, HeaderValue::from_static("/"));
@@ -175,17 +179,17 @@ fn let_in(shared: &Shared, token: &str) -> Response {
     }
 }
 
-async fn login(State(shared): State<Shared>, request: HttpRequest) -> Response {
-    match timeout(PATIENCE, String::from_request(request, &shared)).await {
+async fn login(State(shared): State<MetricsShared>, request: HttpRequest) -> Response {
+    match timeout(REQUEST_TIMEOUT, String::from_request(request, &shared)).await {
         // Tokens have no characters that a form escapes.
-        Ok(Ok(form)) => let_in(&shared, form.strip_prefix("token=").unwrap_or_default().trim()),
+        Ok(Ok(form)) => set_cookie(&shared, form.strip_prefix("token=").unwrap_or_default().trim()),
         Ok(Err(refused)) => refused.into_response(),
         Err(_) => StatusCode::REQUEST_TIMEOUT.into_response(),
     }
 }
 
 /// Forbids caching, framing and use by other sites.
-async fn never_keep(mut response: Response) -> Response {
+async fn forbid_reuse(mut response: Response) -> Response {
     let headers = response.headers_mut();
     for (name, value) in [
         (CACHE_CONTROL, "no-store"),
@@ -198,33 +202,44 @@ async fn never_keep(mut response: Response) -> Response {
     response
 }
 
-async fn answer(calls: &mpsc::Sender<Call>, request: Request) -> Result<Answer, StatusCode> {
-    let (call, answer) = Call::new(request);
+async fn answer(
+    calls: &mpsc::Sender<ControlCall>,
+    request: ControlRequest,
+) -> Result<ControlAnswer, StatusCode> {
+    let (call, answer) = ControlCall::new(request);
     calls.send(call).await.map_err(|_| StatusCode::SERVICE_UNAVAILABLE)?;
     answer.await.map_err(|_| StatusCode::SERVICE_UNAVAILABLE)
 }
 
-async fn ask(calls: &mpsc::Sender<Call>, connections: bool) -> Result<Status, StatusCode> {
-    match answer(calls, Request::Status { connections }).await? {
-        Answer::Status(status) => Ok(*status),
+async fn ask(
+    calls: &mpsc::Sender<ControlCall>,
+    connections: bool,
+) -> Result<GatewayStatus, StatusCode> {
+    match answer(calls, ControlRequest::Status { connections }).await? {
+        ControlAnswer::Status(status) => Ok(*status),
         _ => Err(StatusCode::SERVICE_UNAVAILABLE),
     }
 }
 
 async fn ask_connections(
-    calls: &mpsc::Sender<Call>,
-    peer: Interest,
-) -> Result<Connections, StatusCode> {
-    match answer(calls, Request::Connections { peer, most: MOST_CONNECTIONS }).await? {
-        Answer::Connections { most_moved, total } => Ok(Connections { most_moved, total }),
+    calls: &mpsc::Sender<ControlCall>,
+    peer: ConnectionInterest,
+) -> Result<ShownConnections, StatusCode> {
+    match answer(calls, ControlRequest::Connections { peer, most: MAX_SHOWN }).await? {
+        ControlAnswer::Connections { most_moved, total } => {
+            Ok(ShownConnections { most_moved, total })
+        }
         _ => Err(StatusCode::SERVICE_UNAVAILABLE),
     }
 }
 
-async fn metrics(State(shared): State<Shared>, headers: HeaderMap) -> Result<Response, StatusCode> {
+async fn metrics(
+    State(shared): State<MetricsShared>,
+    headers: HeaderMap,
+) -> Result<Response, StatusCode> {
     let status = ask(&shared.calls, false).await?;
-    let accounts = match answer(&shared.calls, Request::Accounts).await? {
-        Answer::Accounts(accounts) => accounts,
+    let accounts = match answer(&shared.calls, ControlRequest::Accounts).await? {
+        ControlAnswer::Accounts(accounts) => accounts,
         // Only a hub has accounts.
         _ => Vec::new(),
     };
@@ -238,7 +253,7 @@ async fn metrics(State(shared): State<Shared>, headers: HeaderMap) -> Result<Res
     })
 }
 
-async fn json(State(shared): State<Shared>) -> Result<Response, StatusCode> {
+async fn json(State(shared): State<MetricsShared>) -> Result<Response, StatusCode> {
     let mut status = ask(&shared.calls, true).await?;
     if shared.live.hide_destinations {
         status.connections.iter_mut().for_each(|all| live::hide(all));
@@ -248,9 +263,9 @@ async fn json(State(shared): State<Shared>) -> Result<Response, StatusCode> {
 }
 
 async fn events(
-    State(shared): State<Shared>,
-    Extension(follows): Extension<Follows>,
-    Query(wish): Query<Wish>,
+    State(shared): State<MetricsShared>,
+    Extension(follows): Extension<FollowFlag>,
+    Query(wish): Query<ViewerQuery>,
 ) -> Response {
     let interest = wish.interest(&shared.live.lock());
     let Some(seat) = shared.live.admit(interest) else {

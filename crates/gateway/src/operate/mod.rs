@@ -15,4 +15,4 @@ pub(crate) mod metrics;
 mod notify;
 mod operations;
 
-pub(crate) use operations::{Operations, RoleStatus, Task, View};
+pub(crate) use operations::{GatewayOperations, GatewayView, MainTask, RoleStatus};

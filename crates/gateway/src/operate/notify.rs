@@ -8,12 +8,12 @@ use std::time::Duration;
 
 /// The service manager's socket, if there is one, and the watchdog's interval.
 #[derive(Debug)]
-pub(crate) struct Notifier {
+pub(crate) struct ServiceNotifier {
     socket: Option<(UnixDatagram, SocketAddr)>,
     watchdog: Option<Duration>,
 }
 
-impl Notifier {
+impl ServiceNotifier {
     /// Reads `NOTIFY_SOCKET` and the watchdog's variables.
     pub(crate) fn from_environment() -> Self {
         let variable = |name| std::env::var(name).ok();
@@ -70,7 +70,7 @@ mod tests {
         let systemd = UnixDatagram::bind(&path).unwrap();
         let socket = UnixDatagram::unbound().unwrap();
         let address = address(path.as_os_str().as_bytes()).unwrap();
-        let notifier = Notifier { socket: Some((socket, address)), watchdog: None };
+        let notifier = ServiceNotifier { socket: Some((socket, address)), watchdog: None };
         notifier.notify("READY=1");
         let mut buffer = [0; 64];
         let length = systemd.recv(&mut buffer).unwrap();

@@ -10,36 +10,38 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use config::{OperationConfig, PermittedTerminal};
-use pep::accounting::{Change, Exhausted};
-use pep::admission::{Bypass, Drain};
+use pep::accounting::{ExhaustedAction, QuotaChange};
+use pep::admission::{BypassReason, DrainDeadline};
 use pep::periodic::Periodic;
-use pep::traffic::Policy;
+use pep::traffic::TrafficPolicy;
 use scenario::gateway::{RestartKeys, WrittenKeys};
-use slacp::{Event, Farewell, PublicKey, Rate, SessionId};
+use slacp::{Event, PublicKey, Rate, SessionId, StopAnnouncement};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc;
 use tokio::time::{Interval, MissedTickBehavior, interval};
 use units::{BitRate, Instant};
 
-use super::accounts::{Accounts, Forwarding};
-use super::control::{Answer, Call, Control, Request, Server, path_of};
+use super::accounts::{TerminalAccounts, UsageForwarder};
+use super::control::{
+    ControlAnswer, ControlCall, ControlClient, ControlRequest, ControlServer, path_of,
+};
 use super::events::EventReader;
 use super::last_contacts::LastContacts;
 use super::limits::ProcessLimits;
 use super::log;
 use super::metrics::MetricsServer;
-use super::notify::Notifier;
+use super::notify::ServiceNotifier;
 use crate::clock;
 use crate::config::{restart_keys, written_keys};
 use crate::error::RunError;
-use crate::figures::counters::Counters;
+use crate::figures::counters::GatewayCounters;
 use crate::figures::status::{
     BundlesStatus, DlepStatus, DnsStatus, HttpStatus, HubStatus, InterceptionStatus, NextKeyStatus,
     PolicyStatus, Role, StackStatus, TunnelStatus,
 };
 use crate::hop::Hop;
 use crate::hop::path_store::PathStore;
-use crate::hop::peers::Peers;
+use crate::hop::peers::PeerTable;
 use crate::intercept::intake::Intake;
 use crate::intercept::policy;
 
@@ -48,21 +50,21 @@ use crate::intercept::policy;
 /// devices and routes.
 const HOUSEKEEPING: Duration = Duration::from_millis(500);
 /// Interval of status messages to the service manager (`sd_notify`).
-const NOTIFY: Duration = Duration::from_secs(5);
+const NOTIFY_INTERVAL: Duration = Duration::from_secs(5);
 /// Interval for saving what was learnt about paths.
-const SAVE: Duration = Duration::from_secs(60);
+const SAVE_INTERVAL: Duration = Duration::from_secs(60);
 /// Part of the connections, as a divisor, that is evicted at once when a limit is near.
-const RELIEF: usize = 64;
-const WAITING: usize = 32;
+const EVICTION_DIVISOR: usize = 64;
+const MAX_QUEUED: usize = 32;
 
 /// A gateway's connections, and its hop if it has one.
 #[derive(Clone, Copy)]
-pub(crate) struct View<'a> {
+pub(crate) struct GatewayView<'a> {
     pub(crate) hop: Option<&'a Hop>,
-    pub(crate) counters: &'a Counters,
+    pub(crate) counters: &'a GatewayCounters,
 }
 
-impl View<'_> {
+impl GatewayView<'_> {
     pub(crate) fn live(&self) -> usize {
         self.counters.live.count()
     }
@@ -75,8 +77,8 @@ impl View<'_> {
 }
 
 /// A task for the gateway's main loop.
-pub(crate) enum Task {
-    Answer(Call),
+pub(crate) enum MainTask {
+    Answer(ControlCall),
     /// Do the housekeeping: the interval has passed.
     Housekeeping,
 }
@@ -102,7 +104,7 @@ pub(crate) struct RoleStatus {
 
 impl RoleStatus {
     /// Collects the counters of the interception for these policies.
-    pub(crate) fn of(now: Instant, intake: Option<&Intake>, policies: &[Policy]) -> Self {
+    pub(crate) fn of(now: Instant, intake: Option<&Intake>, policies: &[TrafficPolicy]) -> Self {
         let counts = intake.map(Intake::counts).unwrap_or_default();
         Self {
             interception: intake.map(|intake| intake.status(now)),
@@ -121,19 +123,19 @@ impl RoleStatus {
 }
 
 /// The operator's interface to a running gateway.
-pub(crate) struct Operations {
+pub(crate) struct GatewayOperations {
     role: Role,
     host: String,
     key: Option<PublicKey>,
     started: Instant,
-    calls: mpsc::Receiver<Call>,
-    sender: mpsc::Sender<Call>,
-    server: Option<Server>,
+    calls: mpsc::Receiver<ControlCall>,
+    sender: mpsc::Sender<ControlCall>,
+    server: Option<ControlServer>,
     metrics: Option<MetricsServer>,
     /// Path of the program when this process started. An upgrade replaces the file there.
     program: Option<PathBuf>,
     hangup: Signal,
-    notifier: Notifier,
+    notifier: ServiceNotifier,
     store: Option<PathStore>,
     save: Periodic,
     notify: Periodic,
@@ -147,25 +149,25 @@ pub(crate) struct Operations {
     /// Bytes held by sessions, cached by the housekeeping: every new connection checks it, and
     /// summing up all sessions each time would be too slow.
     held: u64,
-    draining: Option<Drain>,
+    draining: Option<DrainDeadline>,
     /// After a hand-over, the time until which terminals without connections are to move to the
     /// successor.
-    coming_over: Option<Instant>,
+    move_deadline: Option<Instant>,
     reloads: u64,
     event_reader: EventReader,
-    pub(crate) peers: Peers,
+    pub(crate) peers: PeerTable,
     /// The terminals' accounts, on a hub.
-    accounts: Option<Accounts>,
+    accounts: Option<TerminalAccounts>,
     /// The last contacts of a hub with its terminals.
     last_contacts: Option<LastContacts>,
     /// The last contacts at the beginning of a hand-over.
-    left_contacts: Option<LastContacts>,
+    frozen_contacts: Option<LastContacts>,
     /// The accounts at the beginning of a hand-over, whose quotas stay in force.
-    left: Option<Accounts>,
-    forwarding: Forwarding,
+    frozen_accounts: Option<TerminalAccounts>,
+    forwarding: UsageForwarder,
 }
 
-impl Operations {
+impl GatewayOperations {
     /// Opens the control socket and the metrics server.
     ///
     /// # Errors
@@ -175,16 +177,16 @@ impl Operations {
         role: Role,
         key: Option<PublicKey>,
         config: &OperationConfig,
-        peers: Peers,
+        peers: PeerTable,
     ) -> Result<Self, RunError> {
         config.warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
-        let (sender, calls) = mpsc::channel(WAITING);
-        let server = Server::start(&config.control, role, sender.clone())?;
+        let (sender, calls) = mpsc::channel(MAX_QUEUED);
+        let server = ControlServer::start(&config.control, role, sender.clone())?;
         let metrics =
             config.metrics.as_ref().map(|config| MetricsServer::start(config, sender.clone()));
         let metrics = metrics.transpose()?;
         let hangup = signal(SignalKind::hangup()).map_err(RunError::System)?;
-        let notifier = Notifier::from_environment();
+        let notifier = ServiceNotifier::from_environment();
         let mut housekeeping = interval(HOUSEKEEPING);
         // After a stall one turn is enough.
         housekeeping.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -199,9 +201,12 @@ impl Operations {
             metrics,
             program: std::env::current_exe().ok(),
             hangup,
-            save: Periodic::new(SAVE, now + SAVE),
+            save: Periodic::new(SAVE_INTERVAL, now + SAVE_INTERVAL),
             // At the watchdog's interval if that is shorter: one message serves both.
-            notify: Periodic::new(notifier.watchdog().unwrap_or(NOTIFY).min(NOTIFY), now),
+            notify: Periodic::new(
+                notifier.watchdog().unwrap_or(NOTIFY_INTERVAL).min(NOTIFY_INTERVAL),
+                now,
+            ),
             notifier,
             store: config.state.as_deref().map(|directory| store(directory, role)),
             housekeeping,
@@ -211,14 +216,15 @@ impl Operations {
             config: config.clone(),
             held: 0,
             draining: None,
-            coming_over: None,
+            move_deadline: None,
             reloads: 0,
             event_reader: EventReader::default(),
             peers,
-            forwarding: Forwarding::default(),
-            left: None,
-            accounts: (role == Role::Hub).then(|| Accounts::open(now, config.state.as_deref())),
-            left_contacts: None,
+            forwarding: UsageForwarder::default(),
+            frozen_accounts: None,
+            accounts: (role == Role::Hub)
+                .then(|| TerminalAccounts::open(now, config.state.as_deref())),
+            frozen_contacts: None,
             last_contacts: (role == Role::Hub)
                 .then(|| LastContacts::open(now, config.state.as_deref())),
         })
@@ -228,17 +234,17 @@ impl Operations {
     /// modem, if DLEP does not do so.
     pub(crate) fn foresee(&self, hop: &Hop) {
         if self.config.dlep.is_none() && self.peers.follows_reports() {
-            hop.foresee();
+            hop.enable_forecast();
         }
     }
 
     /// Waits for the next task. Cancel-safe.
-    pub(crate) async fn next(&mut self) -> Task {
+    pub(crate) async fn next(&mut self) -> MainTask {
         tokio::select! {
-            Some(call) = self.calls.recv() => Task::Answer(call),
+            Some(call) = self.calls.recv() => MainTask::Answer(call),
             // Without a receiver: the outcome is in the log.
-            _ = self.hangup.recv() => Task::Answer(Call::new(Request::Reload).0),
-            _ = self.housekeeping.tick() => Task::Housekeeping,
+            _ = self.hangup.recv() => MainTask::Answer(ControlCall::new(ControlRequest::Reload).0),
+            _ = self.housekeeping.tick() => MainTask::Housekeeping,
         }
     }
 
@@ -252,7 +258,7 @@ impl Operations {
     }
 
     /// Records the outcome of a reload, and answers `call`.
-    pub(crate) fn reloaded(&mut self, call: Call, outcome: Result<Vec<String>, String>) {
+    pub(crate) fn reloaded(&mut self, call: ControlCall, outcome: Result<Vec<String>, String>) {
         match &outcome {
             Ok(notes) => {
                 self.reloads += 1;
@@ -260,13 +266,13 @@ impl Operations {
             }
             Err(error) => tracing::error!("configuration unchanged: {error}"),
         }
-        call.answer(outcome.map_or_else(Answer::Error, Answer::Done));
+        call.answer(outcome.map_or_else(ControlAnswer::Error, ControlAnswer::Done));
     }
 
     /// Applies a reloaded configuration. Returns notes on changes, and on what needs a restart.
     pub(crate) fn configure(&mut self, config: OperationConfig) -> Vec<String> {
         let written = written_keys(config.file.as_deref());
-        let changed = self.written_keys.unlike(&written);
+        let changed = self.written_keys.differing(&written);
         self.written_keys = written;
         let mut notes = vec![match changed.is_empty() {
             true => "configuration reloaded: no key has changed".to_owned(),
@@ -276,7 +282,7 @@ impl Operations {
         self.limits = ProcessLimits::new(&config, self.role);
         log::configure(config.log.as_ref());
         let now = restart_keys(config.file.as_deref(), self.role);
-        let unlike = self.restart_keys.unlike(&now);
+        let unlike = self.restart_keys.differing(&now);
         if !unlike.is_empty() {
             // An upgrade starts a new process, which reads the whole file.
             let how = match self.role {
@@ -309,7 +315,7 @@ impl Operations {
     }
 
     /// Restores what an earlier process learnt about paths.
-    pub(crate) fn remember(&mut self, now: Instant, hop: &Hop) {
+    pub(crate) fn restore_paths(&mut self, now: Instant, hop: &Hop) {
         if let Some(store) = &mut self.store {
             hop.remember(now, &store.load());
         }
@@ -317,7 +323,7 @@ impl Operations {
 
     /// Does the periodic housekeeping: watchdog, status line, and saving what was learnt about
     /// paths.
-    pub(crate) fn housekeep(&mut self, now: Instant, view: View<'_>) {
+    pub(crate) fn housekeep(&mut self, now: Instant, view: GatewayView<'_>) {
         self.held = view.held();
         if let Some(hop) = view.hop {
             self.event_reader.expire(now, hop, &self.peers);
@@ -338,7 +344,7 @@ impl Operations {
 
     /// Applies the names and quotas of a hub's terminals.
     pub(crate) fn configure_accounts(&mut self, terminals: &[PermittedTerminal]) {
-        let all = self.accounts.iter_mut().chain(&mut self.left);
+        let all = self.accounts.iter_mut().chain(&mut self.frozen_accounts);
         all.for_each(|accounts| accounts.configure(terminals));
         self.last_contacts.iter_mut().for_each(|contacts| contacts.configure(terminals));
     }
@@ -362,7 +368,7 @@ impl Operations {
 
     /// Accounts for the traffic of a hub's sessions. Returns the terminals whose quota is used up
     /// from now on, or no longer.
-    pub(crate) fn account(&mut self, now: Instant, hop: &Hop) -> Vec<Change> {
+    pub(crate) fn settle_usage(&mut self, now: Instant, hop: &Hop) -> Vec<QuotaChange> {
         let Some(accounts) = &mut self.accounts else { return Vec::new() };
         let changes = accounts.follow(hop);
         accounts.save_if_due(now);
@@ -376,17 +382,17 @@ impl Operations {
     }
 
     /// The terms of a terminal whose quota is used up; `None` if it is not.
-    pub(crate) fn exhausted(&self, key: &PublicKey) -> Option<&Exhausted> {
+    pub(crate) fn exhausted(&self, key: &PublicKey) -> Option<&ExhaustedAction> {
         self.known_accounts()?.exhausted(key)
     }
 
     /// The peers, and what is known of the terminals' accounts.
-    pub(crate) fn peers_and_accounts(&mut self) -> (&mut Peers, Option<&Accounts>) {
-        (&mut self.peers, self.accounts.as_ref().or(self.left.as_ref()))
+    pub(crate) fn peers_and_accounts(&mut self) -> (&mut PeerTable, Option<&TerminalAccounts>) {
+        (&mut self.peers, self.accounts.as_ref().or(self.frozen_accounts.as_ref()))
     }
 
-    fn known_accounts(&self) -> Option<&Accounts> {
-        self.accounts.as_ref().or(self.left.as_ref())
+    fn known_accounts(&self) -> Option<&TerminalAccounts> {
+        self.accounts.as_ref().or(self.frozen_accounts.as_ref())
     }
 
     fn save_last_contacts(&mut self) {
@@ -395,7 +401,7 @@ impl Operations {
         }
     }
 
-    fn save(&mut self, now: Instant, view: View<'_>) {
+    fn save(&mut self, now: Instant, view: GatewayView<'_>) {
         if let (Some(store), Some(hop)) = (&mut self.store, view.hop)
             && let Err(error) = store.save(&hop.memories(now))
         {
@@ -420,7 +426,7 @@ impl Operations {
 
     /// Hands over what only one process can have, except the control socket: saves it for the
     /// successor and gives it up.
-    pub(crate) fn release(&mut self, now: Instant, view: View<'_>) {
+    pub(crate) fn release(&mut self, now: Instant, view: GatewayView<'_>) {
         self.metrics = None;
         self.save(now, view);
         // From here on the successor writes it.
@@ -428,10 +434,10 @@ impl Operations {
         if let (Some(mut accounts), Some(hop)) = (self.accounts.take(), view.hop) {
             accounts.follow(hop);
             accounts.save();
-            self.left = Some(accounts);
+            self.frozen_accounts = Some(accounts);
         }
         self.save_last_contacts();
-        self.left_contacts = self.last_contacts.take();
+        self.frozen_contacts = self.last_contacts.take();
     }
 
     /// Closes the control socket. Returns `false` if it was closed already.
@@ -442,14 +448,14 @@ impl Operations {
     /// Returns `true` once another process has the control socket.
     pub(crate) fn is_succeeded(&self) -> bool {
         let path = path_of(&self.config.control, self.role);
-        self.server.is_none() && path.is_some_and(|path| Control::connect(&path).is_ok())
+        self.server.is_none() && path.is_some_and(|path| ControlClient::connect(&path).is_ok())
     }
 
     /// Takes the control socket and the accounts back after a hand-over without a successor.
     pub(crate) fn resume(&mut self) {
-        self.accounts = self.left.take();
-        self.last_contacts = self.left_contacts.take();
-        match Server::start(&self.config.control, self.role, self.sender.clone()) {
+        self.accounts = self.frozen_accounts.take();
+        self.last_contacts = self.frozen_contacts.take();
+        match ControlServer::start(&self.config.control, self.role, self.sender.clone()) {
             Ok(server) => self.server = server,
             Err(error) => tracing::error!("{error}"),
         }
@@ -458,11 +464,11 @@ impl Operations {
     /// Tells the service manager the process ID of the successor, and nothing more from then on.
     pub(crate) fn name_successor(&mut self, pid: Option<u32>) {
         pid.iter().for_each(|pid| self.notifier.notify(&format!("MAINPID={pid}")));
-        self.notifier = Notifier::silent();
+        self.notifier = ServiceNotifier::silent();
     }
 
     /// Announces the end of the gateway, and saves its state.
-    pub(crate) fn stop(&mut self, now: Instant, view: View<'_>) {
+    pub(crate) fn stop(&mut self, now: Instant, view: GatewayView<'_>) {
         self.notifier.notify("STOPPING=1");
         self.save(now, view);
         if let (Some(accounts), Some(hop)) = (&mut self.accounts, view.hop) {
@@ -471,31 +477,31 @@ impl Operations {
         }
         self.save_last_contacts();
         // During a hand-over the successor has the accounts.
-        let next = self.coming_over.and_then(|_| path_of(&self.config.control, self.role));
+        let next = self.move_deadline.and_then(|_| path_of(&self.config.control, self.role));
         if let (Some(path), Some(hop)) = (next, view.hop) {
             self.forwarding.finish(hop, path);
         }
     }
 
     /// The reason for which new connections are not carried; `None` if they are.
-    pub(crate) fn bypass_reason(&self, view: View<'_>) -> Option<Bypass> {
+    pub(crate) fn bypass_reason(&self, view: GatewayView<'_>) -> Option<BypassReason> {
         if self.draining.is_some() {
-            return Some(Bypass::Draining);
+            return Some(BypassReason::Draining);
         }
         self.exceeded(view)
     }
 
     /// The limit that is reached, if any.
-    pub(crate) fn exceeded(&self, view: View<'_>) -> Option<Bypass> {
+    pub(crate) fn exceeded(&self, view: GatewayView<'_>) -> Option<BypassReason> {
         self.limits.limits.exceeded(view.live(), self.held)
     }
 
     /// Evicts idle connections if nearly all connections or nearly all memory are in use, or if a
     /// session `is_short` of memory.
-    pub(crate) fn relieve(&self, now: Instant, view: View<'_>, is_short: bool) {
+    pub(crate) fn evict_idle(&self, now: Instant, view: GatewayView<'_>, is_short: bool) {
         if is_short || self.limits.limits.is_near(view.live(), self.held) {
-            let count = view.live().div_ceil(RELIEF);
-            let gone = view.counters.live.give_way(now, None, count);
+            let count = view.live().div_ceil(EVICTION_DIVISOR);
+            let gone = view.counters.live.evict_idle(now, None, count);
             if gone > 0 {
                 tracing::info!("{gone} idle connections have given way to others");
             }
@@ -511,22 +517,28 @@ impl Operations {
     pub(crate) fn drain(
         &mut self,
         now: Instant,
-        view: View<'_>,
+        view: GatewayView<'_>,
         within: Option<Duration>,
     ) -> Vec<String> {
-        self.draining = Some(Drain::new(now, within));
+        self.draining = Some(DrainDeadline::new(now, within));
         let left = view.live();
         tracing::info!("draining: {left} connections left");
-        view.hop.into_iter().for_each(|hop| hop.announce(now, Farewell::Leaving));
+        view.hop.into_iter().for_each(|hop| hop.announce(now, StopAnnouncement::Leaving));
         vec![format!("draining: no new connections; {left} left")]
     }
 
     /// Like [`Self::drain`], for a process with a successor; `idle` is the time for terminals
     /// without connections to move there.
-    pub(crate) fn give_way(&mut self, now: Instant, hop: &Hop, within: Duration, idle: Duration) {
-        self.draining = Some(Drain::new(now, Some(within)));
-        self.coming_over = Some(now + idle);
-        hop.announce(now, Farewell::Successor);
+    pub(crate) fn drain_for_successor(
+        &mut self,
+        now: Instant,
+        hop: &Hop,
+        within: Duration,
+        idle: Duration,
+    ) {
+        self.draining = Some(DrainDeadline::new(now, Some(within)));
+        self.move_deadline = Some(now + idle);
+        hop.announce(now, StopAnnouncement::Successor);
     }
 
     /// Reports this process's traffic to its successor.
@@ -542,14 +554,14 @@ impl Operations {
     }
 
     /// Returns `true` while terminals without connections may move to the successor by themselves.
-    pub(crate) fn is_coming_over(&self, now: Instant) -> bool {
-        self.coming_over.is_some_and(|until| now < until)
+    pub(crate) fn has_time_to_move(&self, now: Instant) -> bool {
+        self.move_deadline.is_some_and(|until| now < until)
     }
 
     /// Returns `true` once draining is complete.
-    pub(crate) fn is_drained(&self, now: Instant, view: View<'_>) -> bool {
+    pub(crate) fn is_drained(&self, now: Instant, view: GatewayView<'_>) -> bool {
         // A terminal without connections has yet to set up its session with the successor.
-        let waits = self.is_coming_over(now) && self.peers.sessions().next().is_some();
+        let waits = self.has_time_to_move(now) && self.peers.sessions().next().is_some();
         self.draining.is_some_and(|drain| drain.is_over(now, view.live() + usize::from(waits)))
     }
 
@@ -557,69 +569,72 @@ impl Operations {
     pub(crate) fn answer(
         &mut self,
         now: Instant,
-        view: View<'_>,
+        view: GatewayView<'_>,
         role: RoleStatus,
-        call: Call,
-    ) -> Option<Call> {
+        call: ControlCall,
+    ) -> Option<ControlCall> {
         let answer = match &call.request {
-            Request::Status { connections } => {
-                Answer::Status(Box::new(self.status(now, view, role, *connections)))
+            ControlRequest::Status { connections } => {
+                ControlAnswer::Status(Box::new(self.status(now, view, role, *connections)))
             }
-            Request::Connections { peer, most } => {
+            ControlRequest::Connections { peer, most } => {
                 self.connections(now, view, peer.as_deref(), *most)
             }
-            Request::Rate { bit_s, for_s, peer } => match Duration::try_from_secs_f64(*for_s) {
-                Ok(valid_for) => {
-                    let rate = BitRate::from_bits_per_second(*bit_s);
-                    let done = self.peers.set_rate_by_operator(
-                        now,
-                        view.hop,
-                        rate,
-                        valid_for,
-                        peer.as_deref(),
-                    );
-                    done.map_or_else(Answer::Error, Answer::Done)
+            ControlRequest::Rate { bit_s, for_s, peer } => {
+                match Duration::try_from_secs_f64(*for_s) {
+                    Ok(valid_for) => {
+                        let rate = BitRate::from_bits_per_second(*bit_s);
+                        let done = self.peers.set_rate_by_operator(
+                            now,
+                            view.hop,
+                            rate,
+                            valid_for,
+                            peer.as_deref(),
+                        );
+                        done.map_or_else(ControlAnswer::Error, ControlAnswer::Done)
+                    }
+                    Err(error) => ControlAnswer::Error(format!("for_s = {for_s}: {error}")),
                 }
-                Err(error) => Answer::Error(format!("for_s = {for_s}: {error}")),
-            },
-            Request::Events { reader, peer } => match view.hop {
+            }
+            ControlRequest::Events { reader, peer } => match view.hop {
                 Some(hop) => {
                     let hop = (hop, &self.peers);
                     let read = self.event_reader.read(now, hop, *reader, peer.as_deref());
-                    read.map_or_else(Answer::Error, Answer::Events)
+                    read.map_or_else(ControlAnswer::Error, ControlAnswer::Events)
                 }
-                None => Answer::Error("a solo gateway has no hop".to_owned()),
+                None => ControlAnswer::Error("a solo gateway has no hop".to_owned()),
             },
-            Request::EventsEnd { reader } => {
+            ControlRequest::EventsEnd { reader } => {
                 if let Some(hop) = view.hop {
                     self.event_reader.end(hop, &self.peers, *reader);
                 }
-                Answer::Done(Vec::new())
+                ControlAnswer::Done(Vec::new())
             }
-            Request::Drain { within_s } => {
+            ControlRequest::Drain { within_s } => {
                 match within_s.map(Duration::try_from_secs_f64).transpose() {
-                    Ok(within) => Answer::Done(self.drain(now, view, within)),
-                    Err(error) => {
-                        Answer::Error(format!("within_s = {}: {error}", within_s.unwrap_or(0.0)))
-                    }
+                    Ok(within) => ControlAnswer::Done(self.drain(now, view, within)),
+                    Err(error) => ControlAnswer::Error(format!(
+                        "within_s = {}: {error}",
+                        within_s.unwrap_or(0.0)
+                    )),
                 }
             }
-            Request::Carried(rows) => match &mut self.accounts {
+            ControlRequest::Carried(rows) => match &mut self.accounts {
                 Some(accounts) => {
                     let added = accounts.add(rows.clone());
-                    added.map_or_else(Answer::Error, |()| Answer::Done(Vec::new()))
+                    added.map_or_else(ControlAnswer::Error, |()| ControlAnswer::Done(Vec::new()))
                 }
-                None => Answer::Error("this gateway has no accounts".to_owned()),
+                None => ControlAnswer::Error("this gateway has no accounts".to_owned()),
             },
-            Request::Accounts => match &self.accounts {
-                Some(accounts) => Answer::Accounts(accounts.status()),
-                None => Answer::Error("only a hub has accounts of its terminals".to_owned()),
+            ControlRequest::Accounts => match &self.accounts {
+                Some(accounts) => ControlAnswer::Accounts(accounts.status()),
+                None => ControlAnswer::Error("only a hub has accounts of its terminals".to_owned()),
             },
-            Request::Reload
-            | Request::Bundle(_)
-            | Request::Upgrade { .. }
-            | Request::HandOver
-            | Request::Portion { .. } => return Some(call),
+            ControlRequest::Reload
+            | ControlRequest::Bundle(_)
+            | ControlRequest::Upgrade { .. }
+            | ControlRequest::HandOver
+            | ControlRequest::Portion { .. } => return Some(call),
         };
         call.answer(answer);
         None

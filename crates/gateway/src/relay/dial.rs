@@ -6,21 +6,21 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use config::SideConfig;
-use pep::egress::Egress;
+use pep::egress::EgressRules;
 use slacp::ResetReason;
 use socket2::SockRef;
 use tokio::net::{TcpSocket, TcpStream};
 
 use crate::intercept::own::OwnAddresses;
-use crate::relay::End;
-use crate::relay::leg::Leg;
+use crate::relay::RelayEnd;
+use crate::relay::leg::TcpLeg;
 use crate::side_settings::SocketSettings;
 use crate::socket_options;
-use crate::stack::{self, Flow};
+use crate::stack::{self, StackFlow};
 
 /// Source address and packet marks of an outgoing connection.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Caller {
+pub(crate) struct DialSource {
     /// Address and port of another host to bind to; needs CAP_NET_ADMIN.
     pub(crate) source: Option<SocketAddr>,
     /// Firewall mark of the packets; needs CAP_NET_ADMIN.
@@ -35,7 +35,7 @@ pub(crate) struct Caller {
 /// The system's; `TimedOut` after `timeout`.
 pub(crate) async fn connect(
     destination: SocketAddr,
-    caller: Caller,
+    caller: DialSource,
     timeout: Duration,
 ) -> io::Result<TcpStream> {
     let prepare = |socket: &SockRef<'_>| {
@@ -52,33 +52,33 @@ pub(crate) struct Dialer {
     /// Time limit for connecting.
     pub(crate) timeout: Duration,
     /// Permitted destinations.
-    pub(crate) egress: Egress,
+    pub(crate) egress: EgressRules,
     /// Look-up of this machine's addresses. Without it, only loopback addresses count as its own.
     pub(crate) own: Option<OwnAddresses>,
     /// Firewall mark of the packets.
     pub(crate) mark: Option<u32>,
     /// skyhop's own TCP stack towards other machines, instead of the kernel's.
-    pub(crate) stack: Option<Stack>,
+    pub(crate) stack: Option<StackDialer>,
 }
 
 /// skyhop's own TCP stack, with the look-up of this machine's addresses, which it cannot reach.
 #[derive(Clone)]
-pub(crate) struct Stack {
-    pub(crate) caller: stack::Caller,
+pub(crate) struct StackDialer {
+    pub(crate) caller: stack::StackCaller,
     pub(crate) own: OwnAddresses,
 }
 
 /// A TCP connection to a destination.
 pub(crate) enum Dialled {
     Socket(TcpStream),
-    Flow(Flow),
+    Flow(StackFlow),
 }
 
 impl Dialled {
     /// Converts into a leg of a relay. `quick_ack`: disable delayed ACKs of a socket.
-    pub(crate) fn into_end(self, quick_ack: bool) -> End {
+    pub(crate) fn into_end(self, quick_ack: bool) -> RelayEnd {
         match self {
-            Self::Socket(socket) => Leg::new(socket).acknowledging_at_once(quick_ack).into(),
+            Self::Socket(socket) => TcpLeg::new(socket).with_quick_ack(quick_ack).into(),
             Self::Flow(flow) => flow.into(),
         }
     }
@@ -98,7 +98,7 @@ impl Dialer {
     ) -> io::Result<Dialled> {
         let stack = self.stack.as_ref().filter(|stack| {
             let address = destination.ip().to_canonical();
-            !address.is_loopback() && stack.own.has(address) == Some(false)
+            !address.is_loopback() && stack.own.is_own(address) == Some(false)
         });
         let Some(stack) = stack else {
             return self.connect(destination, source, dscp).await.map(Dialled::Socket);
@@ -120,7 +120,7 @@ impl Dialer {
         dscp: Option<u8>,
     ) -> io::Result<TcpStream> {
         self.check(destination)?;
-        let caller = Caller { source, mark: self.mark, dscp };
+        let caller = DialSource { source, mark: self.mark, dscp };
         let prepare = |socket: &SockRef<'_>| self.side.apply(socket).map_err(|(_, error)| error);
         connect_prepared(destination, caller, self.timeout, prepare).await
     }
@@ -130,12 +130,12 @@ impl Dialer {
     pub(crate) fn is_own(&self, destination: IpAddr) -> bool {
         let address = destination.to_canonical();
         let own = self.own.as_ref().filter(|_| !address.is_loopback());
-        own.is_some_and(|own| own.has(address) != Some(false))
+        own.is_some_and(|own| own.is_own(address) != Some(false))
     }
 
     /// Checks a destination against the egress rules; EACCES if it is prohibited.
     fn check(&self, destination: SocketAddr) -> io::Result<()> {
-        let is_own = |it| self.own.as_ref().map_or(Some(false), |own| own.has(it));
+        let is_own = |it| self.own.as_ref().map_or(Some(false), |own| own.is_own(it));
         self.egress.check(destination, is_own).map_err(|why| {
             tracing::debug!(%destination, "refused: {why}");
             io::Error::from_raw_os_error(libc::EACCES)
@@ -145,7 +145,7 @@ impl Dialer {
 
 async fn connect_prepared(
     destination: SocketAddr,
-    caller: Caller,
+    caller: DialSource,
     timeout: Duration,
     prepare: impl Fn(&SockRef<'_>) -> io::Result<()>,
 ) -> io::Result<TcpStream> {
@@ -155,7 +155,7 @@ async fn connect_prepared(
             // Keeping the client's address matters more than keeping its port.
             Err(error) if is_taken(&error) && caller.source.is_some() => {
                 let source = caller.source.map(|source| SocketAddr::new(source.ip(), 0));
-                attempt(destination, Caller { source, ..caller }, &prepare).await
+                attempt(destination, DialSource { source, ..caller }, &prepare).await
             }
             result => result,
         }
@@ -168,7 +168,7 @@ async fn connect_prepared(
 
 async fn attempt(
     destination: SocketAddr,
-    caller: Caller,
+    caller: DialSource,
     prepare: impl Fn(&SockRef<'_>) -> io::Result<()>,
 ) -> io::Result<TcpStream> {
     let socket = match destination {
@@ -201,7 +201,7 @@ fn is_taken(error: &io::Error) -> bool {
 }
 
 /// Translates the error of a failed connection to the reset reason for the peer.
-pub(crate) fn reason(error: &io::Error) -> ResetReason {
+pub(crate) fn reset_reason(error: &io::Error) -> ResetReason {
     match error.raw_os_error() {
         Some(libc::ECONNREFUSED) => ResetReason::Refused,
         // EINVAL: a route of type blackhole. EAFNOSUPPORT: a kernel without this IP version.
@@ -238,7 +238,7 @@ mod tests {
     use netlink_packet_route::RouteNetlinkMessage;
     use netlink_packet_route::route::{RouteAttribute, RouteMessage, RouteProtocol, RouteType};
     use os::netlink::RouteSocket;
-    use pep::traffic::Version;
+    use pep::traffic::IpFamily;
     use tokio::net::TcpListener;
 
     use super::*;
@@ -249,11 +249,11 @@ mod tests {
     async fn a_connection_given_up_as_it_is_accepted_is_reset() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let at = listener.local_addr().unwrap();
-        let mut connecting = pin!(connect(at, Caller::default(), Duration::from_secs(10)));
+        let mut connecting = pin!(connect(at, DialSource::default(), Duration::from_secs(10)));
         let first = poll_fn(|context| Poll::Ready(connecting.as_mut().poll(context).is_pending()));
         assert!(first.await);
         let (mut server, _) = listener.accept().await.unwrap();
-        connecting.set(connect(at, Caller::default(), Duration::ZERO));
+        connecting.set(connect(at, DialSource::default(), Duration::ZERO));
         assert_reset(read_all(&mut server).await);
     }
 
@@ -261,7 +261,7 @@ mod tests {
     async fn a_connection_that_is_closed_ends_cleanly() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let at = listener.local_addr().unwrap();
-        let connect = connect(at, Caller::default(), Duration::from_secs(10));
+        let connect = connect(at, DialSource::default(), Duration::from_secs(10));
         let (connected, accepted) = tokio::join!(connect, listener.accept());
         drop(connected.unwrap());
         assert!(read_all(&mut accepted.unwrap().0).await.unwrap().is_empty());
@@ -283,14 +283,14 @@ mod tests {
             (libc::ECONNRESET, ResetReason::Reset),
             (libc::EPIPE, ResetReason::Reset),
         ] {
-            assert_eq!(reason(&io::Error::from_raw_os_error(code)), expected);
+            assert_eq!(reset_reason(&io::Error::from_raw_os_error(code)), expected);
         }
-        assert_eq!(reason(&io::ErrorKind::TimedOut.into()), ResetReason::TimedOut);
+        assert_eq!(reset_reason(&io::ErrorKind::TimedOut.into()), ResetReason::TimedOut);
     }
 
     fn dialer(reach: &[&str]) -> Dialer {
         let reach = reach.iter().map(|text| text.parse().unwrap()).collect();
-        crate::testkit::dialer(Egress { reach, ..Egress::nowhere() })
+        crate::testkit::dialer(EgressRules { reach, ..EgressRules::nowhere() })
     }
 
     #[tokio::test]
@@ -299,7 +299,7 @@ mod tests {
         listener.set_nonblocking(true).unwrap();
         let address = listener.local_addr().unwrap();
         let error = dialer(&[]).connect(address, None, None).await.unwrap_err();
-        assert_eq!(reason(&error), ResetReason::Prohibited);
+        assert_eq!(reset_reason(&error), ResetReason::Prohibited);
         assert_eq!(listener.accept().unwrap_err().kind(), io::ErrorKind::WouldBlock);
         let socket = dialer(&["127.0.0.0/8"]).connect(address, None, None).await.unwrap();
         assert_eq!(socket.peer_addr().unwrap(), address);
@@ -308,7 +308,7 @@ mod tests {
     #[tokio::test]
     async fn a_connection_has_the_code_point_of_its_client() {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        let caller = Caller { dscp: Some(46), ..Caller::default() };
+        let caller = DialSource { dscp: Some(46), ..DialSource::default() };
         let address = listener.local_addr().unwrap();
         let socket = connect(address, caller, Duration::from_secs(5)).await.unwrap();
         assert_eq!(SockRef::from(&socket).tos_v4().unwrap(), 46 << 2);
@@ -327,9 +327,10 @@ mod tests {
                 ] {
                     for to in ["192.0.2.1:80", "[2001:db8::1]:80"].map(|to| to.parse().unwrap()) {
                         let _route = route_nowhere(kind, to);
-                        let error = connect(to, Caller::default(), Duration::from_secs(5)).await;
+                        let error =
+                            connect(to, DialSource::default(), Duration::from_secs(5)).await;
                         let error = error.unwrap_err();
-                        assert_eq!(reason(&error), expected, "{kind:?} {to}: {error}");
+                        assert_eq!(reset_reason(&error), expected, "{kind:?} {to}: {error}");
                     }
                 }
             });
@@ -346,7 +347,7 @@ mod tests {
             }
         }
         let mut route = RouteMessage::default();
-        route.header.address_family = routing::family(Version::of(to.ip()));
+        route.header.address_family = routing::family(IpFamily::of(to.ip()));
         route.header.destination_prefix_length = if to.is_ipv4() { 32 } else { 128 };
         route.header.table = libc::RT_TABLE_MAIN;
         route.header.protocol = RouteProtocol::Static;
@@ -359,7 +360,8 @@ mod tests {
     #[tokio::test]
     async fn a_closed_port_refuses() {
         let closed = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-        let error = connect(closed, Caller::default(), Duration::from_secs(5)).await.unwrap_err();
-        assert_eq!(reason(&error), ResetReason::Refused);
+        let error =
+            connect(closed, DialSource::default(), Duration::from_secs(5)).await.unwrap_err();
+        assert_eq!(reset_reason(&error), ResetReason::Refused);
     }
 }

@@ -4,8 +4,8 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use pep::relay::Step;
-use slacp::Open;
+use pep::relay::LegStep;
+use slacp::StreamOpening;
 use socket2::SockRef;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, Interest};
 use tokio::task::JoinHandle;
@@ -23,19 +23,19 @@ struct Joined {
     client: TcpStream,
     server: TcpStream,
     relay: JoinHandle<()>,
-    counters: Arc<Counters>,
+    counters: Arc<GatewayCounters>,
 }
 
 async fn joined(first: &[u8]) -> Joined {
     let ([client, near], [far, server]) = (connected().await, connected().await);
-    let (counters, first) = (Arc::new(Counters::default()), first.to_vec());
+    let (counters, first) = (Arc::new(GatewayCounters::default()), first.to_vec());
     let source = near.peer_addr().unwrap();
-    let open = Open { destination: far.peer_addr().unwrap(), source, dscp: None };
+    let open = StreamOpening { destination: far.peer_addr().unwrap(), source, dscp: None };
     let relay = tokio::spawn({
         let counters = counters.clone();
         async move {
-            let entry = Registered::straight(clock::now(), &counters, open);
-            direct(Leg::new(near), Leg::new(far), &first, entry, &counters).await;
+            let entry = Registered::direct(clock::now(), &counters, open);
+            direct(TcpLeg::new(near), TcpLeg::new(far), &first, entry, &counters).await;
         }
     });
     Joined { client, server, relay, counters }
@@ -78,13 +78,14 @@ async fn a_relay_is_polled_once_for_what_has_arrived() {
     let ([mut client, near], [far, mut server]) = (connected().await, connected().await);
     let polls = Arc::new(AtomicUsize::new(0));
     let source = near.peer_addr().unwrap();
-    let open = Open { destination: far.peer_addr().unwrap(), source, dscp: None };
+    let open = StreamOpening { destination: far.peer_addr().unwrap(), source, dscp: None };
     tokio::spawn({
         let polls = polls.clone();
         async move {
-            let counters = Counters::default();
-            let entry = Registered::straight(clock::now(), &counters, open);
-            let mut relay = pin!(direct(Leg::new(near), Leg::new(far), &[], entry, &counters));
+            let counters = GatewayCounters::default();
+            let entry = Registered::direct(clock::now(), &counters, open);
+            let mut relay =
+                pin!(direct(TcpLeg::new(near), TcpLeg::new(far), &[], entry, &counters));
             poll_fn(|context| {
                 polls.fetch_add(1, Ordering::Relaxed);
                 relay.as_mut().poll(context)
@@ -239,9 +240,9 @@ async fn urgent_bytes_are_bytes_in_their_place() {
 }
 
 /// The next step of a connection without a pipe, however often it takes to get there.
-async fn copied(pair: &mut Pair<'_>) -> Step {
-    poll_fn(|context| match pair.polled(clock::now(), context).copy(Side::Client) {
-        Step::Blocked(_) => Poll::Pending,
+async fn copied(pair: &mut RelayPair<'_>) -> LegStep {
+    poll_fn(|context| match pair.polled(clock::now(), context).copy(LegSide::Client) {
+        LegStep::Blocked(_) => Poll::Pending,
         step => Poll::Ready(step),
     })
     .await
@@ -250,26 +251,31 @@ async fn copied(pair: &mut Pair<'_>) -> Step {
 #[tokio::test]
 async fn bytes_are_copied_where_there_is_no_pipe() {
     let ([mut client, near], [far, mut server]) = (connected().await, connected().await);
-    let counters = Counters::default();
+    let counters = GatewayCounters::default();
     let source = near.peer_addr().unwrap();
-    let open = Open { destination: far.peer_addr().unwrap(), source, dscp: None };
-    let entry = Registered::straight(clock::now(), &counters, open);
-    let mut pair =
-        Pair::direct(Leg::new(near).into(), Leg::new(far).into(), b"", &entry, &counters);
+    let open = StreamOpening { destination: far.peer_addr().unwrap(), source, dscp: None };
+    let entry = Registered::direct(clock::now(), &counters, open);
+    let mut pair = RelayPair::direct(
+        TcpLeg::new(near).into(),
+        TcpLeg::new(far).into(),
+        b"",
+        &entry,
+        &counters,
+    );
     client.write_all(b"copied").await.unwrap();
     let mut got = Vec::new();
     while got.len() < 6 {
-        assert!(matches!(copied(&mut pair).await, Step::Moved(1..)));
+        assert!(matches!(copied(&mut pair).await, LegStep::Moved(1..)));
         server.read_buf(&mut got).await.unwrap();
     }
     assert_eq!(got, b"copied");
     SockRef::from(&client).send_out_of_band(b"ab").unwrap();
     got.clear();
     while got.len() < 2 {
-        assert!(matches!(copied(&mut pair).await, Step::Moved(1..)));
+        assert!(matches!(copied(&mut pair).await, LegStep::Moved(1..)));
         server.read_buf(&mut got).await.unwrap();
     }
     assert_eq!((&got[..], counters.urgent.get()), (&b"ab"[..], 1));
     drop(client);
-    assert_eq!(copied(&mut pair).await, Step::End);
+    assert_eq!(copied(&mut pair).await, LegStep::End);
 }

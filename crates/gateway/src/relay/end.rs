@@ -5,23 +5,23 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
-use pep::relay::Failure;
-use slacp::{Read, ResetReason};
+use pep::relay::LegFailure;
+use slacp::{ReadOutcome, ResetReason};
 use tokio::io::Interest;
 use tokio::net::TcpStream;
 
-use crate::hop::Stream;
-use crate::relay::leg::Leg;
+use crate::hop::SessionStream;
+use crate::relay::leg::TcpLeg;
 use crate::relay::{dial, leg};
 use crate::socket_options;
-use crate::stack::Flow;
+use crate::stack::StackFlow;
 
 /// A leg of a relayed connection. If it is dropped, or the process is killed, before both of its
 /// directions have ended, it is reset: its peer must not mistake a failure for the end of the data.
-pub(crate) enum End {
+pub(crate) enum RelayEnd {
     Socket(SocketEnd),
-    Flow(Flow),
-    Stream(Stream),
+    Flow(StackFlow),
+    Stream(SessionStream),
 }
 
 /// A TCP connection of the kernel as a leg.
@@ -30,7 +30,7 @@ pub(crate) struct SocketEnd {
     pub(super) socket: Arc<TcpStream>,
     /// Completes when the socket fails, even while nothing reads or writes it, so that a client's
     /// reset is noticed although the other leg is blocked.
-    failure: Option<Pin<Box<dyn Future<Output = Failure> + Send>>>,
+    failure: Option<Pin<Box<dyn Future<Output = LegFailure> + Send>>>,
     /// Acknowledge at once after each read.
     quick_ack: bool,
 }
@@ -85,7 +85,7 @@ impl SocketEnd {
         }
     }
 
-    fn poll_failure(&mut self, context: &mut Context<'_>) -> Poll<Failure> {
+    fn poll_failure(&mut self, context: &mut Context<'_>) -> Poll<LegFailure> {
         let Some(failure) = &mut self.failure else { return Poll::Pending };
         let failure = ready!(failure.as_mut().poll(context));
         self.failure = None;
@@ -101,37 +101,37 @@ impl SocketEnd {
     }
 }
 
-impl From<Leg> for End {
-    fn from(leg: Leg) -> Self {
+impl From<TcpLeg> for RelayEnd {
+    fn from(leg: TcpLeg) -> Self {
         Self::Socket(leg.into_end())
     }
 }
 
-impl From<Flow> for End {
-    fn from(flow: Flow) -> Self {
+impl From<StackFlow> for RelayEnd {
+    fn from(flow: StackFlow) -> Self {
         Self::Flow(flow)
     }
 }
 
-impl End {
+impl RelayEnd {
     /// Reads available data; 0 bytes mean the end.
     pub(super) fn poll_read(
         &self,
         context: &mut Context<'_>,
         buffer: &mut [u8],
-    ) -> Poll<Result<usize, Failure>> {
+    ) -> Poll<Result<usize, LegFailure>> {
         match self {
             Self::Socket(end) => {
                 let read = || end.socket.try_read(buffer);
                 let read = ready!(end.poll_io(context, Interest::READABLE, read));
                 end.has_read();
-                Poll::Ready(read.map_err(|error| of(&error)))
+                Poll::Ready(read.map_err(|error| failure_of(&error)))
             }
             Self::Flow(flow) => flow.poll_read(context, buffer),
             Self::Stream(stream) => match ready!(stream.poll_read(context, buffer)) {
-                Ok(Read::Data(count)) => Poll::Ready(Ok(count)),
+                Ok(ReadOutcome::Data(count)) => Poll::Ready(Ok(count)),
                 Ok(_) => Poll::Ready(Ok(0)),
-                Err(reason) => Poll::Ready(Err(Failure::Reset(reason))),
+                Err(reason) => Poll::Ready(Err(LegFailure::Reset(reason))),
             },
         }
     }
@@ -149,23 +149,23 @@ impl End {
         &self,
         context: &mut Context<'_>,
         data: &[u8],
-    ) -> Poll<Result<usize, Failure>> {
+    ) -> Poll<Result<usize, LegFailure>> {
         match self {
             Self::Socket(end) => {
                 let write = || end.socket.try_write(data);
                 let written = ready!(end.poll_io(context, Interest::WRITABLE, write));
-                Poll::Ready(written.map_err(|error| of(&error)))
+                Poll::Ready(written.map_err(|error| failure_of(&error)))
             }
             Self::Flow(flow) => flow.poll_write(context, data),
-            Self::Stream(stream) => stream.poll_write(context, data).map_err(Failure::Reset),
+            Self::Stream(stream) => stream.poll_write(context, data).map_err(LegFailure::Reset),
         }
     }
 
     /// Polls for room to write. A stream is always ready: it knows only when it is written to.
-    pub(super) fn poll_room(&self, context: &mut Context<'_>) -> Poll<Result<(), Failure>> {
+    pub(super) fn poll_room(&self, context: &mut Context<'_>) -> Poll<Result<(), LegFailure>> {
         match self {
             Self::Socket(end) => {
-                end.poll_ready(context, Interest::WRITABLE).map_err(|error| of(&error))
+                end.poll_ready(context, Interest::WRITABLE).map_err(|error| failure_of(&error))
             }
             Self::Flow(flow) => flow.poll_room(context),
             Self::Stream(_) => Poll::Ready(Ok(())),
@@ -180,22 +180,22 @@ impl End {
         }
     }
 
-    pub(super) fn poll_failure(&mut self, context: &mut Context<'_>) -> Poll<Failure> {
+    pub(super) fn poll_failure(&mut self, context: &mut Context<'_>) -> Poll<LegFailure> {
         match self {
             Self::Socket(end) => end.poll_failure(context),
             Self::Flow(flow) => flow.poll_failure(context),
-            Self::Stream(stream) => stream.poll_reset(context).map(Failure::Reset),
+            Self::Stream(stream) => stream.poll_reset(context).map(LegFailure::Reset),
         }
     }
 
     /// Ends the sending direction of the leg. `Pending` while a stream has no room for its last bytes.
-    pub(super) fn poll_finish(&self, context: &Context<'_>) -> Poll<Result<(), Failure>> {
+    pub(super) fn poll_finish(&self, context: &Context<'_>) -> Poll<Result<(), LegFailure>> {
         match self {
             Self::Socket(end) => {
-                Poll::Ready(leg::shut_down(&end.socket).map_err(|error| of(&error)))
+                Poll::Ready(leg::shut_down(&end.socket).map_err(|error| failure_of(&error)))
             }
             Self::Flow(flow) => Poll::Ready(flow.finish()),
-            Self::Stream(stream) => stream.poll_finish(context).map_err(Failure::Reset),
+            Self::Stream(stream) => stream.poll_finish(context).map_err(LegFailure::Reset),
         }
     }
 
@@ -239,19 +239,19 @@ impl End {
 }
 
 /// Translates a socket's error to the failure of its connection.
-pub(super) fn of(error: &io::Error) -> Failure {
+pub(super) fn failure_of(error: &io::Error) -> LegFailure {
     match error.kind() {
-        io::ErrorKind::BrokenPipe => Failure::Closed,
-        _ => Failure::Broken(dial::reason(error)),
+        io::ErrorKind::BrokenPipe => LegFailure::Closed,
+        _ => LegFailure::Broken(dial::reset_reason(error)),
     }
 }
 
 /// Waits until the socket fails.
-async fn failure(socket: Arc<TcpStream>) -> Failure {
+async fn failure(socket: Arc<TcpStream>) -> LegFailure {
     match leg::failure(&socket).await {
-        Some(error) => of(&error),
+        Some(error) => failure_of(&error),
         // Another call has consumed the error. Reading and writing report the failure, too.
-        None => Failure::Closed,
+        None => LegFailure::Closed,
     }
 }
 
@@ -262,15 +262,15 @@ mod tests {
     /// A peer that has closed its socket may still be owed what it sent; one that reset is not.
     #[test]
     fn a_broken_pipe_is_a_closed_socket_and_everything_else_a_broken_connection() {
-        let failure = |code| of(&io::Error::from_raw_os_error(code));
-        assert_eq!(failure(libc::EPIPE), Failure::Closed);
+        let failure = |code| failure_of(&io::Error::from_raw_os_error(code));
+        assert_eq!(failure(libc::EPIPE), LegFailure::Closed);
         for (code, reason) in [
             (libc::ECONNRESET, ResetReason::Reset),
             (libc::ETIMEDOUT, ResetReason::TimedOut),
             (libc::EHOSTUNREACH, ResetReason::Unreachable),
             (libc::ECONNREFUSED, ResetReason::Refused),
         ] {
-            assert_eq!(failure(code), Failure::Broken(reason));
+            assert_eq!(failure(code), LegFailure::Broken(reason));
         }
     }
 }

@@ -21,20 +21,20 @@ const LAST_LOOK: Duration = Duration::from_secs(1);
 
 /// One leg of a split connection. Dropping it resets it: its peer must not mistake a failure for
 /// the end of the data.
-pub(crate) struct Leg {
+pub(crate) struct TcpLeg {
     /// `None` once handed over.
     socket: Option<TcpStream>,
     /// Acknowledge at once after each read.
     quick_ack: bool,
 }
 
-impl Leg {
+impl TcpLeg {
     pub(crate) fn new(socket: TcpStream) -> Self {
         Self { socket: Some(socket), quick_ack: false }
     }
 
     /// Disables delayed ACKs if `quick_ack`.
-    pub(crate) fn acknowledging_at_once(mut self, quick_ack: bool) -> Self {
+    pub(crate) fn with_quick_ack(mut self, quick_ack: bool) -> Self {
         self.quick_ack = quick_ack;
         if quick_ack {
             socket_options::acknowledge_at_once(self.socket());
@@ -112,7 +112,7 @@ impl Leg {
     }
 }
 
-impl Drop for Leg {
+impl Drop for TcpLeg {
     fn drop(&mut self) {
         if let Some(socket) = self.socket.take() {
             socket_options::reset(socket);
@@ -151,7 +151,7 @@ mod tests {
     #[tokio::test]
     async fn a_leg_that_is_dropped_is_reset() {
         let [near, mut far] = connected().await;
-        let mut leg = Leg::new(near);
+        let mut leg = TcpLeg::new(near);
         leg.socket_mut().write_all(b"half of a reply").await.unwrap();
         drop(leg);
         assert_reset(read_all(&mut far).await);
@@ -161,7 +161,7 @@ mod tests {
     #[tokio::test]
     async fn last_words_arrive_whatever_the_client_still_sends() {
         let [near, mut far] = connected().await;
-        let mut leg = Leg::new(near);
+        let mut leg = TcpLeg::new(near);
         far.write_all(&[7; 100_000]).await.unwrap();
         leg.socket_mut().write_all(b"no").await.unwrap();
         shut_down(leg.socket()).unwrap();
@@ -177,7 +177,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_client_that_never_closes_is_reset_at_the_limit() {
         let [near, mut far] = connected().await;
-        let leg = Leg::new(near);
+        let leg = TcpLeg::new(near);
         shut_down(leg.socket()).unwrap();
         leg.discard(LIMIT).await;
         assert_eq!(read_all(&mut far).await.unwrap(), b"", "our end was in order");
@@ -189,7 +189,7 @@ mod tests {
     async fn a_reset_waits_for_what_was_sent_before() {
         let [near, mut far] = connected().await;
         SockRef::from(&far).set_recv_buffer_size(20_000).unwrap();
-        let leg = Leg::new(near);
+        let leg = TcpLeg::new(near);
         let mut sent = 0;
         while let Ok(count) = leg.socket().try_write(&[7; 10_000]) {
             sent += count;
@@ -209,7 +209,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_reset_does_not_wait_for_a_peer_that_reads_nothing() {
         let [near, _far] = connected().await;
-        let leg = Leg::new(near);
+        let leg = TcpLeg::new(near);
         while leg.socket().try_write(&[7; 10_000]).is_ok() {}
         let begin = Instant::now();
         leg.reset_after_data().await;
@@ -220,7 +220,7 @@ mod tests {
     #[tokio::test]
     async fn a_reset_is_a_failure_at_once() {
         let [near, far] = connected().await;
-        let leg = Leg::new(near);
+        let leg = TcpLeg::new(near);
         abort(far);
         leg.failure().await;
         // The error is consumed; what is written later fails anyway.
@@ -232,7 +232,7 @@ mod tests {
         let [near, mut far] = connected().await;
         far.write_all(b"request").await.unwrap();
         shut_down(&far).unwrap();
-        let leg = Leg::new(near);
+        let leg = TcpLeg::new(near);
         leg.socket().readable().await.unwrap();
         abort(far);
         let mut buffer = [0; 16];

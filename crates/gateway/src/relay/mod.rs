@@ -23,32 +23,32 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use pep::relay::{Progress, Relay, Side};
-use slacp::{Destination, Open, ResetReason, SessionId, StreamError, client_network};
+use pep::relay::{LegSide, Relay, RelayProgress};
+use slacp::{Destination, ResetReason, SessionId, StreamError, StreamOpening, client_network};
 use tokio::net::TcpStream;
 use tokio::time::{Sleep, sleep};
 use units::Instant;
 
-pub(crate) use self::end::{End, SocketEnd};
-use self::leg::Leg;
-use self::pair::Pair;
+pub(crate) use self::end::{RelayEnd, SocketEnd};
+use self::leg::TcpLeg;
+use self::pair::RelayPair;
 use crate::clock;
-use crate::figures::connections::{Origin, Registered};
-use crate::figures::counters::Counters;
-use crate::hop::{Hop, Stream};
+use crate::figures::connections::{ConnectionOrigin, Registered};
+use crate::figures::counters::GatewayCounters;
+use crate::hop::{Hop, SessionStream};
 use crate::intercept::deferral::DeferredSyn;
 use crate::relay::terms::{Admission, DialPolicy};
 
 /// Time limit and interval of a client that was already answered for another try to open a stream. Within
 /// that time, streams at rest return most of their windows (after 2 s).
-const ROOM_WITHIN: Duration = Duration::from_secs(5);
-const ROOM_EVERY: Duration = Duration::from_millis(100);
+const ROOM_TIMEOUT: Duration = Duration::from_secs(5);
+const ROOM_RETRY_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Resets a peer's stream with a reason, and counts it as failed.
 pub(crate) fn refuse(
-    counters: &Counters,
-    stream: Stream,
-    open: &Open<Destination>,
+    counters: &GatewayCounters,
+    stream: SessionStream,
+    open: &StreamOpening<Destination>,
     reason: ResetReason,
 ) {
     counters.failed.increment();
@@ -62,16 +62,16 @@ pub(crate) fn refuse(
 async fn open_in_time(
     hop: &Hop,
     session: SessionId,
-    open: Open,
-    counters: &Counters,
-) -> Result<Stream, StreamError> {
-    let until = clock::now() + ROOM_WITHIN;
+    open: StreamOpening,
+    counters: &GatewayCounters,
+) -> Result<SessionStream, StreamError> {
+    let until = clock::now() + ROOM_TIMEOUT;
     loop {
         let now = clock::now();
         match hop.open(now, session, open) {
             Err(StreamError::NoRoom) if now < until => {
-                counters.live.give_way(now, Some(client_network(open.source.ip())), 1);
-                sleep(ROOM_EVERY).await;
+                counters.live.evict_idle(now, Some(client_network(open.source.ip())), 1);
+                sleep(ROOM_RETRY_INTERVAL).await;
             }
             opened => return opened,
         }
@@ -84,14 +84,16 @@ pub(crate) async fn originate(
     hop: Hop,
     session: SessionId,
     socket: TcpStream,
-    open: Open,
-    counters: Arc<Counters>,
+    open: StreamOpening,
+    counters: Arc<GatewayCounters>,
 ) {
     counters.connections.increment();
-    let leg = Leg::new(socket);
-    let entry = Registered::new(clock::now(), &counters, session, open, Origin::Here);
+    let leg = TcpLeg::new(socket);
+    let entry = Registered::new(clock::now(), &counters, session, open, ConnectionOrigin::Here);
     match open_in_time(&hop, session, open, &counters).await {
-        Ok(stream) => early(stream, leg, (&[], Some(open.destination)), &entry, &counters).await,
+        Ok(stream) => {
+            relay_early(stream, leg, (&[], Some(open.destination)), &entry, &counters).await
+        }
         Err(error) => {
             counters.failed.increment();
             counters.count_refusal(clock::now(), open.source.ip(), ResetReason::Limit);
@@ -103,15 +105,15 @@ pub(crate) async fn originate(
 /// Relays between a client that has been answered and a new stream, until both directions end. `first` is
 /// data already received from the client. If the destination cannot be connected, `reported` is entered
 /// as refused, so that later connections to it pass.
-pub(crate) async fn early(
-    stream: Stream,
-    leg: Leg,
+pub(crate) async fn relay_early(
+    stream: SessionStream,
+    leg: TcpLeg,
     (first, reported): (&[u8], Option<SocketAddr>),
     entry: &Registered<'_>,
-    counters: &Counters,
+    counters: &GatewayCounters,
 ) {
-    let pair = Pair::split((Side::Client, leg), stream, first, entry, counters);
-    let mut running = Running::new(Relay::early(), pair);
+    let pair = RelayPair::split((LegSide::Client, leg), stream, first, entry, counters);
+    let mut running = RunningRelay::new(Relay::early(), pair);
     let run = async {
         while let Some(reason) = running.until_refused().await {
             if let Some(destination) = reported {
@@ -121,7 +123,7 @@ pub(crate) async fn early(
             running.abort(reason);
         }
     };
-    entry.unless_it_gives_way(run).await;
+    entry.run_until_evicted(run).await;
 }
 
 /// Carries a connection whose client is answered only after the far side has connected. The stream
@@ -130,11 +132,11 @@ pub(crate) async fn originate_deferred(
     hop: Hop,
     session: SessionId,
     mut deferred: DeferredSyn,
-    counters: Arc<Counters>,
+    counters: Arc<GatewayCounters>,
 ) {
     counters.connections.increment();
     let open = deferred.open();
-    let entry = Registered::new(clock::now(), &counters, session, open, Origin::Here);
+    let entry = Registered::new(clock::now(), &counters, session, open, ConnectionOrigin::Here);
     let stream = match open_in_time(&hop, session, open, &counters).await {
         Ok(stream) => stream,
         Err(error) => {
@@ -150,10 +152,10 @@ pub(crate) async fn originate_deferred(
         return deferred.refuse(reason);
     }
     // The SYN may no longer be pending, for instance because the rules were set anew.
-    if deferred.let_in()
+    if deferred.reinject()
         && let Some(socket) = deferred.socket().await
     {
-        return relay(stream, (Side::Client, Leg::new(socket)), &[], entry, &counters).await;
+        return relay(stream, (LegSide::Client, TcpLeg::new(socket)), &[], entry, &counters).await;
     }
     counters.reset.increment();
 }
@@ -161,12 +163,12 @@ pub(crate) async fn originate_deferred(
 /// Carries a stream opened by the peer: connects to the first of `addresses` that answers, and
 /// relays until both directions end.
 pub(crate) async fn answer(
-    stream: Stream,
-    open: Open<Destination>,
+    stream: SessionStream,
+    open: StreamOpening<Destination>,
     addresses: Vec<SocketAddr>,
     admission: Admission,
     policy: DialPolicy,
-    counters: Arc<Counters>,
+    counters: Arc<GatewayCounters>,
 ) {
     counters.connections.increment();
     let entry =
@@ -174,7 +176,7 @@ pub(crate) async fn answer(
     let caller = policy.caller(&open);
     let connect = |address, time_limit| dial::connect(address, caller, time_limit);
     let connected = tokio::select! {
-        connected = names::try_each(addresses, policy.timeout, connect) => connected,
+        connected = names::connect_any(addresses, policy.timeout, connect) => connected,
         reason = stream.reset_by_peer() => {
             counters.reasons.count(reason);
             return counters.reset.increment();
@@ -182,7 +184,7 @@ pub(crate) async fn answer(
     };
     match connected {
         Ok(socket) => {
-            let leg = (Side::Server, Leg::new(socket));
+            let leg = (LegSide::Server, TcpLeg::new(socket));
             // If the stream was reset meanwhile, dropping the leg resets the server's connection.
             if stream.accept().is_ok() {
                 relay(stream, leg, &[], entry, &counters).await;
@@ -190,7 +192,7 @@ pub(crate) async fn answer(
         }
         Err(error) => {
             counters.failed.increment();
-            let reason = dial::reason(&error);
+            let reason = dial::reset_reason(&error);
             counters.reasons.count(reason);
             tracing::debug!(destination = %open.destination, "cannot connect: {error}");
             stream.reset(reason);
@@ -201,38 +203,38 @@ pub(crate) async fn answer(
 /// Relays between a TCP connection on one side and a stream until both directions end. `first` is data
 /// already received from the client.
 pub(crate) async fn relay(
-    stream: Stream,
-    leg: (Side, Leg),
+    stream: SessionStream,
+    leg: (LegSide, TcpLeg),
     first: &[u8],
     entry: Registered<'_>,
-    counters: &Counters,
+    counters: &GatewayCounters,
 ) {
-    let pair = Pair::split(leg, stream, first, &entry, counters);
-    entry.unless_it_gives_way(Running::new(Relay::default(), pair).run()).await;
+    let pair = RelayPair::split(leg, stream, first, &entry, counters);
+    entry.run_until_evicted(RunningRelay::new(Relay::default(), pair).run()).await;
 }
 
 /// Relays between a client's and a server's TCP connection, without a hop. `first` is data already
 /// received from the client.
 pub(crate) async fn direct(
-    client: impl Into<End>,
-    server: impl Into<End>,
+    client: impl Into<RelayEnd>,
+    server: impl Into<RelayEnd>,
     first: &[u8],
     entry: Registered<'_>,
-    counters: &Counters,
+    counters: &GatewayCounters,
 ) {
-    let pair = Pair::direct(client.into(), server.into(), first, &entry, counters);
-    entry.unless_it_gives_way(Running::new(Relay::default(), pair).run()).await;
+    let pair = RelayPair::direct(client.into(), server.into(), first, &entry, counters);
+    entry.run_until_evicted(RunningRelay::new(Relay::default(), pair).run()).await;
 }
 
 /// Forwards a stream from one peer to the peer of `session`: a connection between clients of two
 /// terminals, through the hub.
 pub(crate) async fn forward(
     hop: Hop,
-    near: Stream,
+    near: SessionStream,
     session: SessionId,
-    open: Open,
+    open: StreamOpening,
     admission: Admission,
-    counters: Arc<Counters>,
+    counters: Arc<GatewayCounters>,
 ) {
     counters.connections.increment();
     let _entry = Registered::new(clock::now(), &counters, near.session(), open, admission.origin);
@@ -245,14 +247,14 @@ pub(crate) async fn forward(
             return near.reset(ResetReason::Limit);
         }
     };
-    let pair = Pair::forwarded(near, far, &counters);
-    Running::new(Relay::default(), pair).until_refused().await;
+    let pair = RelayPair::forwarded(near, far, &counters);
+    RunningRelay::new(Relay::default(), pair).until_refused().await;
 }
 
 /// A relay with its legs and timer.
-struct Running<'c> {
+struct RunningRelay<'c> {
     relay: Relay,
-    pair: Pair<'c>,
+    pair: RelayPair<'c>,
     alarm: Option<Pin<Box<Sleep>>>,
     /// The outcome has been counted.
     is_counted: bool,
@@ -260,8 +262,8 @@ struct Running<'c> {
     is_acceptance_passed: bool,
 }
 
-impl<'c> Running<'c> {
-    fn new(relay: Relay, pair: Pair<'c>) -> Self {
+impl<'c> RunningRelay<'c> {
+    fn new(relay: Relay, pair: RelayPair<'c>) -> Self {
         Self { relay, pair, alarm: None, is_counted: false, is_acceptance_passed: false }
     }
 
@@ -293,17 +295,17 @@ impl<'c> Running<'c> {
             let progress = self.relay.handle(now, &mut self.pair.polled(now, context));
             self.count();
             match progress {
-                Progress::Over => return Poll::Ready(None),
-                Progress::Refused(reason) => return Poll::Ready(Some(reason)),
-                Progress::Busy => {
+                RelayProgress::Over => return Poll::Ready(None),
+                RelayProgress::Refused(reason) => return Poll::Ready(Some(reason)),
+                RelayProgress::Busy => {
                     // The first poll schedules this task behind the others.
                     let _ = pin!(tokio::task::yield_now()).poll(context);
                     return Poll::Pending;
                 }
-                Progress::Waiting if self.poll_alarm(now, context).is_pending() => {
+                RelayProgress::Waiting if self.poll_alarm(now, context).is_pending() => {
                     return Poll::Pending;
                 }
-                Progress::Waiting => {}
+                RelayProgress::Waiting => {}
             }
         }
     }

@@ -11,14 +11,14 @@ use std::time::Duration;
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use pep::admission::SlotShare;
-use pep::relay::{Dial, alternating};
+use pep::relay::{DialAttempts, alternating};
 use slacp::{HostName, ResetReason};
 use tokio::net::{TcpStream, lookup_host};
 use tokio::time::{sleep, timeout};
 
 use crate::clock;
 use crate::relay::dial;
-use crate::relay::turns::Turns;
+use crate::relay::turns::WorkSlots;
 
 /// Maximum concurrent look-ups per client; the same number may wait. A browser needs no more at once than
 /// a page has hosts.
@@ -29,21 +29,21 @@ const LOOKUPS: usize = 128;
 
 /// A resolver shared fairly among clients, which are grouped by `G`. It does not cache.
 #[derive(Clone)]
-pub(crate) struct Resolver<G: Ord + Clone>(Turns<G>);
+pub(crate) struct NameResolver<G: Ord + Clone>(WorkSlots<G>);
 
-impl<G: Ord + Clone> Default for Resolver<G> {
+impl<G: Ord + Clone> Default for NameResolver<G> {
     fn default() -> Self {
         Self::of(LOOKUPS)
     }
 }
 
-impl<G: Ord + Clone> Resolver<G> {
+impl<G: Ord + Clone> NameResolver<G> {
     fn of(lookups: usize) -> Self {
-        Self(Turns::of(lookups))
+        Self(WorkSlots::new(lookups))
     }
 }
 
-impl<G: Ord + Clone + Send + 'static> Resolver<G> {
+impl<G: Ord + Clone + Send + 'static> NameResolver<G> {
     /// Returns the addresses of a host, at least one, in the order to try them. `asker` may use a `share`
     /// of the concurrent look-ups.
     ///
@@ -57,7 +57,7 @@ impl<G: Ord + Clone + Send + 'static> Resolver<G> {
         time_limit: Duration,
     ) -> Result<Vec<SocketAddr>, ResetReason> {
         let looked_up = timeout(time_limit, async {
-            let permit = self.0.take(asker, share).await?;
+            let permit = self.0.acquire(asker, share).await?;
             let name = name.as_str().to_owned();
             // The thread stays busy until the resolver answers, even if the asker stops waiting.
             let lookup = tokio::spawn(async move {
@@ -77,12 +77,12 @@ impl<G: Ord + Clone + Send + 'static> Resolver<G> {
 ///
 /// # Errors
 /// That of the attempt which failed last.
-pub(crate) async fn try_each<F: Future<Output = io::Result<TcpStream>>>(
+pub(crate) async fn connect_any<F: Future<Output = io::Result<TcpStream>>>(
     addresses: Vec<SocketAddr>,
     time_limit: Duration,
     connect: impl Fn(SocketAddr, Duration) -> F,
 ) -> io::Result<TcpStream> {
-    let mut dial = Dial::new(clock::now(), addresses, time_limit);
+    let mut dial = DialAttempts::new(clock::now(), addresses, time_limit);
     let mut attempts = FuturesUnordered::new();
     loop {
         let now = clock::now();
@@ -94,7 +94,7 @@ pub(crate) async fn try_each<F: Future<Output = io::Result<TcpStream>>>(
             attempt = attempts.next() => match attempt {
                 Some(Ok(socket)) => return Ok(socket),
                 Some(Err(error)) => {
-                    if dial.handle_failure(clock::now(), dial::reason(&error)).is_err() {
+                    if dial.handle_failure(clock::now(), dial::reset_reason(&error)).is_err() {
                         return Err(error);
                     }
                 }
@@ -120,16 +120,16 @@ mod tests {
     }
 
     fn connect(to: SocketAddr, within: Duration) -> impl Future<Output = io::Result<TcpStream>> {
-        dial::connect(to, dial::Caller::default(), within)
+        dial::connect(to, dial::DialSource::default(), within)
     }
 
     #[tokio::test]
     async fn the_next_address_is_tried_when_one_refuses() {
         let (_open, [closed, open]) = closed_and_open();
         let time_limit = Duration::from_secs(5);
-        let socket = try_each(vec![closed, open], time_limit, connect).await.unwrap();
+        let socket = connect_any(vec![closed, open], time_limit, connect).await.unwrap();
         assert_eq!(socket.peer_addr().unwrap(), open);
-        let error = try_each(vec![closed, closed], time_limit, connect).await.unwrap_err();
+        let error = connect_any(vec![closed, closed], time_limit, connect).await.unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::ConnectionRefused);
     }
 
@@ -140,7 +140,7 @@ mod tests {
             if address == silent { pending().await } else { connect(address, within).await }
         };
         let time_limit = Duration::from_secs(3600);
-        let socket = try_each(vec![silent, open], time_limit, connect).await.unwrap();
+        let socket = connect_any(vec![silent, open], time_limit, connect).await.unwrap();
         assert_eq!(socket.peer_addr().unwrap(), open);
     }
 
@@ -153,7 +153,7 @@ mod tests {
             async { Err(io::ErrorKind::TimedOut.into()) }
         };
         let time_limit = Duration::from_secs(9);
-        try_each(vec![address; 3], time_limit, fail).await.unwrap_err();
+        connect_any(vec![address; 3], time_limit, fail).await.unwrap_err();
         let limits = limits.into_inner().unwrap();
         assert_eq!(limits.len(), 3);
         assert!(limits[2] < limits[0] && limits[0] <= time_limit, "{limits:?}");
@@ -170,7 +170,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_name_has_addresses_or_is_unreachable() {
-        let resolver = Resolver::default();
+        let resolver = NameResolver::default();
         let time_limit = Duration::from_secs(20);
         let found =
             resolver.look_up(asker(1, 1), (&name("localhost"), 80), time_limit).await.unwrap();
@@ -179,7 +179,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn waiting_for_others_names_ends_after_the_time_limit() {
-        let busy = Resolver::of(0);
+        let busy = NameResolver::of(0);
         let time_limit = Duration::from_secs(10);
         let none = busy.look_up(asker(1, 1), (&name("localhost"), 80), time_limit).await;
         assert_eq!(none, Err(ResetReason::TimedOut));
@@ -187,18 +187,18 @@ mod tests {
 
     #[tokio::test]
     async fn slow_names_of_one_asker_leave_others_their_own() {
-        let resolver = Resolver::of(4);
+        let resolver = NameResolver::of(4);
         let (many, share) = asker(1, 2);
-        let slow = [resolver.0.take(many, share).await, resolver.0.take(many, share).await];
+        let slow = [resolver.0.acquire(many, share).await, resolver.0.acquire(many, share).await];
         assert!(slow.iter().all(Result::is_ok));
         let waits = [(); 2].map(|()| {
             tokio::spawn({
                 let resolver = resolver.clone();
-                async move { resolver.0.take(many, share).await.map(drop) }
+                async move { resolver.0.acquire(many, share).await.map(drop) }
             })
         });
         tokio::task::yield_now().await;
-        let refused = resolver.0.take(many, share).await.map(drop);
+        let refused = resolver.0.acquire(many, share).await.map(drop);
         assert_eq!(refused, Err(ResetReason::Limit), "two are asked for, two wait");
         let time_limit = Duration::from_secs(20);
         let other = resolver.look_up(asker(2, 2), (&name("localhost"), 80), time_limit).await;

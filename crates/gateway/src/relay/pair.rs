@@ -5,18 +5,18 @@ use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use pep::relay::{Failure, Legs, Outcome, Relay, Side, Step};
-use slacp::{Read, ResetReason};
+use pep::relay::{LegFailure, LegSide, LegStep, Legs, Relay, RelayOutcome};
+use slacp::{ReadOutcome, ResetReason};
 use tokio::io::Interest;
 use units::Instant;
 
-use super::end::{self, End, SocketEnd};
+use super::end::{self, RelayEnd, SocketEnd};
 use super::splice::{self, Piped};
 use crate::clock;
-use crate::figures::connections::{Joined, Origin, Registered};
-use crate::figures::counters::Counters;
-use crate::hop::Stream;
-use crate::relay::leg::Leg;
+use crate::figures::connections::{ConnectionOrigin, DirectLeg, Registered};
+use crate::figures::counters::GatewayCounters;
+use crate::hop::SessionStream;
+use crate::relay::leg::TcpLeg;
 use crate::relay::scratch;
 use crate::socket_options;
 
@@ -24,74 +24,81 @@ use crate::socket_options;
 const TURN: usize = 1 << 20;
 
 /// Two legs, and data read from one leg and not yet written to the other.
-pub(super) struct Pair<'c> {
+pub(super) struct RelayPair<'c> {
     /// Indexed by side; `None` once released.
-    legs: [Option<End>; 2],
+    legs: [Option<RelayEnd>; 2],
     /// Indexed by the side that the data was read from.
-    unwritten: [Unwritten<'c>; 2],
+    unwritten: [PendingWrite<'c>; 2],
     /// The connection's entry in the register; `None` for a forwarded connection.
     entry: Option<&'c Registered<'c>>,
-    counters: &'c Counters,
+    counters: &'c GatewayCounters,
 }
 
 /// Data that the sink had no room for.
 #[derive(Default)]
-pub(super) enum Unwritten<'c> {
+pub(super) enum PendingWrite<'c> {
     #[default]
     Nothing,
     Bytes(Vec<u8>),
     Piped(Piped<'c>),
 }
 
-impl<'c> Pair<'c> {
+impl<'c> RelayPair<'c> {
     fn new(
-        legs: [End; 2],
+        legs: [RelayEnd; 2],
         first: &[u8],
         entry: Option<&'c Registered<'c>>,
-        counters: &'c Counters,
+        counters: &'c GatewayCounters,
     ) -> Self {
         for leg in &legs {
-            if let End::Socket(end) = leg {
+            if let RelayEnd::Socket(end) = leg {
                 // Fails if the peer has reset the connection, which reading notices.
                 let _ = socket_options::prepare(&end.socket, &counters.keepalive);
             }
         }
-        let first =
-            if first.is_empty() { Unwritten::Nothing } else { Unwritten::Bytes(first.to_vec()) };
-        Self { legs: legs.map(Some), unwritten: [first, Unwritten::Nothing], entry, counters }
+        let first = if first.is_empty() {
+            PendingWrite::Nothing
+        } else {
+            PendingWrite::Bytes(first.to_vec())
+        };
+        Self { legs: legs.map(Some), unwritten: [first, PendingWrite::Nothing], entry, counters }
     }
 
     /// Pairs a TCP connection on one side with a stream of the hop. `first` is data already received from
     /// the client.
     pub(super) fn split(
-        (side, leg): (Side, Leg),
-        stream: Stream,
+        (side, leg): (LegSide, TcpLeg),
+        stream: SessionStream,
         first: &[u8],
         entry: &'c Registered<'c>,
-        counters: &'c Counters,
+        counters: &'c GatewayCounters,
     ) -> Self {
-        entry.carries(stream.id(), leg.socket().as_raw_fd());
-        let (near, far) = (End::Socket(leg.into_end()), End::Stream(stream));
-        let legs = if side == Side::Client { [near, far] } else { [far, near] };
+        entry.attach_stream(stream.id(), leg.socket().as_raw_fd());
+        let (near, far) = (RelayEnd::Socket(leg.into_end()), RelayEnd::Stream(stream));
+        let legs = if side == LegSide::Client { [near, far] } else { [far, near] };
         Self::new(legs, first, Some(entry), counters)
     }
 
     /// Pairs two TCP connections. `first` is data already received from the client.
     pub(super) fn direct(
-        client: End,
-        server: End,
+        client: RelayEnd,
+        server: RelayEnd,
         first: &[u8],
         entry: &'c Registered<'c>,
-        counters: &'c Counters,
+        counters: &'c GatewayCounters,
     ) -> Self {
         let legs = [client, server];
-        entry.joins(legs.each_ref().map(far_end));
+        entry.attach_ends(legs.each_ref().map(far_end));
         Self::new(legs, first, Some(entry), counters)
     }
 
     /// Pairs two streams of the hop.
-    pub(super) fn forwarded(near: Stream, far: Stream, counters: &'c Counters) -> Self {
-        Self::new([near, far].map(End::Stream), &[], None, counters)
+    pub(super) fn forwarded(
+        near: SessionStream,
+        far: SessionStream,
+        counters: &'c GatewayCounters,
+    ) -> Self {
+        Self::new([near, far].map(RelayEnd::Stream), &[], None, counters)
     }
 
     /// Borrows the pair for one poll of its task.
@@ -110,11 +117,11 @@ impl<'c> Pair<'c> {
         relay: &mut Relay,
         context: &mut Context<'_>,
     ) {
-        for side in Side::BOTH {
+        for side in LegSide::BOTH {
             let Some(leg) = &mut self.legs[side as usize] else { continue };
             let Poll::Ready(failure) = leg.poll_failure(context) else { continue };
             // A stream that was accepted before it failed was no refusal.
-            if matches!(leg, End::Stream(stream) if stream.is_accepted()) {
+            if matches!(leg, RelayEnd::Stream(stream) if stream.is_accepted()) {
                 relay.handle_accepted();
             }
             relay.handle_failure(now, side, failure);
@@ -122,12 +129,12 @@ impl<'c> Pair<'c> {
     }
 
     /// Counts how the connection ended.
-    pub(super) fn count(&self, outcome: Outcome) {
+    pub(super) fn count(&self, outcome: RelayOutcome) {
         match outcome {
-            Outcome::Closed => self.counters.closed.increment(),
-            Outcome::Reset(reason) => {
+            RelayOutcome::Closed => self.counters.closed.increment(),
+            RelayOutcome::Reset(reason) => {
                 self.counters.reset.increment();
-                match self.entry.filter(|entry| entry.origin == Origin::Here) {
+                match self.entry.filter(|entry| entry.origin == ConnectionOrigin::Here) {
                     Some(entry) => entry.count_refusal(clock::now(), reason),
                     None => self.counters.reasons.count(reason),
                 }
@@ -138,7 +145,7 @@ impl<'c> Pair<'c> {
     /// Accepts the near stream of a forwarded connection once the far one is accepted. Ready at once for
     /// other pairs.
     pub(super) fn poll_acceptance(&self, context: &mut Context<'_>) -> Poll<()> {
-        let [Some(End::Stream(near)), Some(End::Stream(far))] = &self.legs else {
+        let [Some(RelayEnd::Stream(near)), Some(RelayEnd::Stream(far))] = &self.legs else {
             return Poll::Ready(());
         };
         far.poll_accepted(context).map(|accepted| {
@@ -147,7 +154,7 @@ impl<'c> Pair<'c> {
         })
     }
 
-    fn leg(&mut self, side: Side) -> &mut End {
+    fn leg(&mut self, side: LegSide) -> &mut RelayEnd {
         self.legs[side as usize].as_mut().expect("a relay does not use a leg it has let go of")
     }
 
@@ -155,97 +162,98 @@ impl<'c> Pair<'c> {
     /// reused by another connection.
     fn forget_sockets(&self) {
         if let Some(entry) = self.entry {
-            entry.socket_ends();
+            entry.detach_sockets();
         }
     }
 
-    fn let_go(&mut self, side: Side) -> Option<End> {
+    fn release(&mut self, side: LegSide) -> Option<RelayEnd> {
         self.forget_sockets();
         self.legs[side as usize].take()
     }
 }
 
 /// Describes a TCP connection for the register; `None` for a stream.
-fn far_end(end: &End) -> Option<Joined> {
+fn far_end(end: &RelayEnd) -> Option<DirectLeg> {
     match end {
-        End::Socket(end) => Some(Joined::Socket(end.socket.as_raw_fd())),
-        End::Flow(flow) => Some(Joined::Flow(Arc::new(flow.view()))),
-        End::Stream(_) => None,
+        RelayEnd::Socket(end) => Some(DirectLeg::Socket(end.socket.as_raw_fd())),
+        RelayEnd::Flow(flow) => Some(DirectLeg::Flow(Arc::new(flow.view()))),
+        RelayEnd::Stream(_) => None,
     }
 }
 
 /// A [`Pair`] during a poll of its task, which is woken by whatever blocks.
 pub(super) struct Polled<'p, 'w, 'c> {
-    pair: &'p mut Pair<'c>,
+    pair: &'p mut RelayPair<'c>,
     now: Instant,
     context: &'p mut Context<'w>,
 }
 
 impl Legs for Polled<'_, '_, '_> {
-    fn pass(&mut self, from: Side) -> Step {
-        let is_spliced = matches!(&self.pair.legs, [Some(End::Socket(_)), Some(End::Socket(_))]);
+    fn pass(&mut self, from: LegSide) -> LegStep {
+        let is_spliced =
+            matches!(&self.pair.legs, [Some(RelayEnd::Socket(_)), Some(RelayEnd::Socket(_))]);
         let mut moved = 0;
         loop {
             let step = if is_spliced { self.splice(from) } else { self.copy(from) };
             match step {
-                Step::Moved(bytes) => {
+                LegStep::Moved(bytes) => {
                     moved += bytes;
                     self.pair
                         .entry
                         .into_iter()
                         .for_each(|entry| entry.moved(self.now, from, bytes));
                 }
-                Step::Blocked(on) => {
+                LegStep::Blocked(on) => {
                     self.pair.entry.into_iter().for_each(|entry| entry.blocked(self.now, from, on));
                 }
-                Step::Drained(_) | Step::End | Step::Failed(..) => {}
+                LegStep::Drained(_) | LegStep::End | LegStep::Failed(..) => {}
             }
             match step {
-                Step::Moved(_) if moved < TURN => {}
-                Step::Blocked(_) if moved > 0 => return Step::Drained(moved),
+                LegStep::Moved(_) if moved < TURN => {}
+                LegStep::Blocked(_) if moved > 0 => return LegStep::Drained(moved),
                 // A failure must not wait: the kernel reports it once, and then an end.
                 _ => return step,
             }
         }
     }
 
-    fn discard(&mut self, from: Side) -> Step {
+    fn discard(&mut self, from: LegSide) -> LegStep {
         let leg = self.pair.leg(from);
         match scratch::with(|buffer| leg.poll_read(self.context, buffer)) {
-            Poll::Pending => Step::Blocked(from),
-            Poll::Ready(Ok(0)) => Step::End,
-            Poll::Ready(Ok(bytes)) => Step::Moved(bytes),
-            Poll::Ready(Err(failure)) => Step::Failed(from, failure),
+            Poll::Pending => LegStep::Blocked(from),
+            Poll::Ready(Ok(0)) => LegStep::End,
+            Poll::Ready(Ok(bytes)) => LegStep::Moved(bytes),
+            Poll::Ready(Err(failure)) => LegStep::Failed(from, failure),
         }
     }
 
-    fn finish(&mut self, to: Side) -> Result<bool, Failure> {
+    fn finish(&mut self, to: LegSide) -> Result<bool, LegFailure> {
         match self.pair.leg(to).poll_finish(self.context) {
             Poll::Pending => Ok(false),
             Poll::Ready(finished) => finished.map(|()| true),
         }
     }
 
-    fn is_delivered(&mut self, side: Side) -> bool {
+    fn is_delivered(&mut self, side: LegSide) -> bool {
         self.pair.forget_sockets();
         self.pair.leg(side).is_delivered()
     }
 
-    fn close(&mut self, side: Side) {
-        self.pair.let_go(side);
+    fn close(&mut self, side: LegSide) {
+        self.pair.release(side);
     }
 
-    fn reset(&mut self, side: Side, reason: ResetReason) {
-        if let Some(leg) = self.pair.let_go(side) {
+    fn reset(&mut self, side: LegSide, reason: ResetReason) {
+        if let Some(leg) = self.pair.release(side) {
             leg.reset(reason);
         }
     }
 
-    fn unacknowledged(&mut self, side: Side) -> u64 {
+    fn unacknowledged(&mut self, side: LegSide) -> u64 {
         self.pair.leg(side).unacknowledged()
     }
 
-    fn reset_after_data(&mut self, side: Side, reason: ResetReason) -> bool {
+    fn reset_after_data(&mut self, side: LegSide, reason: ResetReason) -> bool {
         let may_be_reset = self.pair.leg(side).may_be_reset();
         if may_be_reset {
             self.reset(side, reason);
@@ -256,36 +264,37 @@ impl Legs for Polled<'_, '_, '_> {
 
 impl<'c> Polled<'_, '_, 'c> {
     /// Moves data through the thread's buffer, or directly between a socket and the memory of a stream.
-    pub(super) fn copy(&mut self, from: Side) -> Step {
-        let Self { pair: Pair { legs, unwritten, counters, .. }, context, .. } = self;
+    pub(super) fn copy(&mut self, from: LegSide) -> LegStep {
+        let Self { pair: RelayPair { legs, unwritten, counters, .. }, context, .. } = self;
         let [Some(client), Some(server)] = legs else { unreachable!("legs are there to pass") };
-        let (source, sink) = if from == Side::Client { (client, server) } else { (server, client) };
+        let (source, sink) =
+            if from == LegSide::Client { (client, server) } else { (server, client) };
         let (to, unwritten) = (from.other(), &mut unwritten[from as usize]);
-        if let Unwritten::Bytes(bytes) = unwritten {
+        if let PendingWrite::Bytes(bytes) = unwritten {
             return match sink.poll_write(context, bytes) {
-                Poll::Pending => Step::Blocked(to),
-                Poll::Ready(Err(failure)) => Step::Failed(to, failure),
+                Poll::Pending => LegStep::Blocked(to),
+                Poll::Ready(Err(failure)) => LegStep::Failed(to, failure),
                 Poll::Ready(Ok(taken)) => {
                     bytes.drain(..taken);
                     if bytes.is_empty() {
-                        *unwritten = Unwritten::Nothing;
+                        *unwritten = PendingWrite::Nothing;
                     }
-                    Step::Moved(taken)
+                    LegStep::Moved(taken)
                 }
             };
         }
         // Read only what the sink has room for, as far as it knows: the rest would need memory here.
         match sink.poll_room(context) {
-            Poll::Pending => return Step::Blocked(to),
-            Poll::Ready(Err(failure)) => return Step::Failed(to, failure),
+            Poll::Pending => return LegStep::Blocked(to),
+            Poll::Ready(Err(failure)) => return LegStep::Failed(to, failure),
             Poll::Ready(Ok(())) => {}
         }
-        if let (End::Stream(stream), End::Socket(socket)) = (&*source, &*sink)
+        if let (RelayEnd::Stream(stream), RelayEnd::Socket(socket)) = (&*source, &*sink)
             && !stream.is_coded()
         {
             return offer(context, (stream, from), socket);
         }
-        if let (End::Socket(socket), End::Stream(stream)) = (&*source, &*sink)
+        if let (RelayEnd::Socket(socket), RelayEnd::Stream(stream)) = (&*source, &*sink)
             && !stream.is_coded()
         {
             return fill(context, (socket, from), stream, counters);
@@ -295,9 +304,9 @@ impl<'c> Polled<'_, '_, 'c> {
             let is_urgent = source.is_at_urgent(context);
             let most = sink.room().clamp(scratch::LEAST, buffer.len());
             let count = match source.poll_read(context, &mut buffer[..most]) {
-                Poll::Pending => return Step::Blocked(from),
-                Poll::Ready(Err(failure)) => return Step::Failed(from, failure),
-                Poll::Ready(Ok(0)) => return Step::End,
+                Poll::Pending => return LegStep::Blocked(from),
+                Poll::Ready(Err(failure)) => return LegStep::Failed(from, failure),
+                Poll::Ready(Ok(0)) => return LegStep::End,
                 Poll::Ready(Ok(count)) => count,
             };
             if is_urgent {
@@ -305,36 +314,36 @@ impl<'c> Polled<'_, '_, 'c> {
             }
             let taken = match sink.poll_write(context, &buffer[..count]) {
                 Poll::Pending => 0,
-                Poll::Ready(Err(failure)) => return Step::Failed(to, failure),
+                Poll::Ready(Err(failure)) => return LegStep::Failed(to, failure),
                 Poll::Ready(Ok(taken)) => taken,
             };
             if taken < count {
-                *unwritten = Unwritten::Bytes(buffer[taken..count].to_vec());
+                *unwritten = PendingWrite::Bytes(buffer[taken..count].to_vec());
             }
-            if taken == 0 { Step::Blocked(to) } else { Step::Moved(taken) }
+            if taken == 0 { LegStep::Blocked(to) } else { LegStep::Moved(taken) }
         })
     }
 
     /// Moves data through a pipe, without copying it.
-    fn splice(&mut self, from: Side) -> Step {
-        let Self { pair: Pair { legs, unwritten, counters, .. }, context, .. } = self;
-        let [Some(End::Socket(client)), Some(End::Socket(server))] = &*legs else {
+    fn splice(&mut self, from: LegSide) -> LegStep {
+        let Self { pair: RelayPair { legs, unwritten, counters, .. }, context, .. } = self;
+        let [Some(RelayEnd::Socket(client)), Some(RelayEnd::Socket(server))] = &*legs else {
             unreachable!("both legs are sockets")
         };
-        let ends = if from == Side::Client { [client, server] } else { [server, client] };
+        let ends = if from == LegSide::Client { [client, server] } else { [server, client] };
         let unwritten = &mut unwritten[from as usize];
-        if matches!(unwritten, Unwritten::Nothing) {
+        if matches!(unwritten, PendingWrite::Nothing) {
             match splice::fill(context, from, ends, counters) {
-                Ok(Some(piped)) => *unwritten = Unwritten::Piped(piped),
+                Ok(Some(piped)) => *unwritten = PendingWrite::Piped(piped),
                 Ok(None) => return self.copy(from),
                 Err(step) => return step,
             }
         }
         match unwritten {
-            Unwritten::Piped(piped) => {
+            PendingWrite::Piped(piped) => {
                 let step = piped.empty(context, from.other(), ends[1]);
                 if piped.is_empty()
-                    && let Unwritten::Piped(piped) = std::mem::take(unwritten)
+                    && let PendingWrite::Piped(piped) = std::mem::take(unwritten)
                 {
                     piped.give_back();
                 }
@@ -346,7 +355,11 @@ impl<'c> Polled<'_, '_, 'c> {
 }
 
 /// Writes received data of a stream to a socket, without a copy.
-fn offer(context: &mut Context<'_>, (stream, from): (&Stream, Side), socket: &SocketEnd) -> Step {
+fn offer(
+    context: &mut Context<'_>,
+    (stream, from): (&SessionStream, LegSide),
+    socket: &SocketEnd,
+) -> LegStep {
     let to = from.other();
     loop {
         let mut written = Ok(0);
@@ -356,19 +369,19 @@ fn offer(context: &mut Context<'_>, (stream, from): (&Stream, Side), socket: &So
         });
         match written {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-            Err(error) => return Step::Failed(to, end::of(&error)),
+            Err(error) => return LegStep::Failed(to, end::failure_of(&error)),
             Ok(_) => {
                 return match offered {
-                    Poll::Pending => Step::Blocked(from),
-                    Poll::Ready(Err(reason)) => Step::Failed(from, Failure::Reset(reason)),
-                    Poll::Ready(Ok(Read::Data(bytes))) => Step::Moved(bytes),
-                    Poll::Ready(Ok(_)) => Step::End,
+                    Poll::Pending => LegStep::Blocked(from),
+                    Poll::Ready(Err(reason)) => LegStep::Failed(from, LegFailure::Reset(reason)),
+                    Poll::Ready(Ok(ReadOutcome::Data(bytes))) => LegStep::Moved(bytes),
+                    Poll::Ready(Ok(_)) => LegStep::End,
                 };
             }
         }
         match socket.poll_ready(context, Interest::WRITABLE) {
-            Poll::Pending => return Step::Blocked(to),
-            Poll::Ready(Err(error)) => return Step::Failed(to, end::of(&error)),
+            Poll::Pending => return LegStep::Blocked(to),
+            Poll::Ready(Err(error)) => return LegStep::Failed(to, end::failure_of(&error)),
             Poll::Ready(Ok(())) => {}
         }
     }
@@ -377,15 +390,15 @@ fn offer(context: &mut Context<'_>, (stream, from): (&Stream, Side), socket: &So
 /// Reads from a socket into the memory of a stream.
 fn fill(
     context: &mut Context<'_>,
-    (socket, from): (&SocketEnd, Side),
-    stream: &Stream,
-    counters: &Counters,
-) -> Step {
+    (socket, from): (&SocketEnd, LegSide),
+    stream: &SessionStream,
+    counters: &GatewayCounters,
+) -> LegStep {
     let to = from.other();
     loop {
         match socket.poll_ready(context, Interest::READABLE) {
-            Poll::Pending => return Step::Blocked(from),
-            Poll::Ready(Err(error)) => return Step::Failed(from, end::of(&error)),
+            Poll::Pending => return LegStep::Blocked(from),
+            Poll::Ready(Err(error)) => return LegStep::Failed(from, end::failure_of(&error)),
             Poll::Ready(Ok(())) => {}
         }
         // Before reading, which moves past the urgent mark.
@@ -393,17 +406,17 @@ fn fill(
         let mut read = Ok(0);
         let filled = stream.poll_fill(context, |room| read = socket.socket.try_read_buf(room));
         match (filled, read) {
-            (Poll::Pending, _) => return Step::Blocked(to),
-            (Poll::Ready(Err(reason)), _) => return Step::Failed(to, Failure::Reset(reason)),
+            (Poll::Pending, _) => return LegStep::Blocked(to),
+            (Poll::Ready(Err(reason)), _) => return LegStep::Failed(to, LegFailure::Reset(reason)),
             (_, Err(error)) if error.kind() == io::ErrorKind::WouldBlock => {}
-            (_, Err(error)) => return Step::Failed(from, end::of(&error)),
-            (_, Ok(0)) => return Step::End,
+            (_, Err(error)) => return LegStep::Failed(from, end::failure_of(&error)),
+            (_, Ok(0)) => return LegStep::End,
             (_, Ok(bytes)) => {
                 socket.has_read();
                 if is_urgent {
                     counters.urgent.increment();
                 }
-                return Step::Moved(bytes);
+                return LegStep::Moved(bytes);
             }
         }
     }

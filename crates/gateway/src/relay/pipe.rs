@@ -17,17 +17,17 @@ pub(crate) const CAPACITY: usize = 256 << 10;
 const SPARE: usize = 16;
 
 thread_local! {
-    static PIPES: RefCell<Vec<Pipe>> = const { RefCell::new(Vec::new()) };
+    static PIPES: RefCell<Vec<SplicePipe>> = const { RefCell::new(Vec::new()) };
 }
 
 /// A pipe borrowed from those of the thread.
-pub(crate) struct Pipe {
+pub(crate) struct SplicePipe {
     /// Read end.
     outlet: OwnedFd,
     inlet: OwnedFd,
 }
 
-impl Pipe {
+impl SplicePipe {
     /// Borrows an empty pipe.
     ///
     /// # Errors
@@ -110,24 +110,24 @@ mod tests {
 
     #[test]
     fn a_pipe_that_was_given_back_is_lent_again() {
-        let numbers = |pipe: &Pipe| [&pipe.inlet, &pipe.outlet].map(AsRawFd::as_raw_fd);
-        let pipe = Pipe::borrow().unwrap();
+        let numbers = |pipe: &SplicePipe| [&pipe.inlet, &pipe.outlet].map(AsRawFd::as_raw_fd);
+        let pipe = SplicePipe::borrow().unwrap();
         let before = numbers(&pipe);
         pipe.give_back();
-        assert_eq!(numbers(&Pipe::borrow().unwrap()), before);
+        assert_eq!(numbers(&SplicePipe::borrow().unwrap()), before);
     }
 
     #[test]
     fn no_more_pipes_are_kept_than_a_few() {
-        let pipes: Vec<_> = (0..2 * SPARE).map(|_| Pipe::borrow().unwrap()).collect();
-        pipes.into_iter().for_each(Pipe::give_back);
+        let pipes: Vec<_> = (0..2 * SPARE).map(|_| SplicePipe::borrow().unwrap()).collect();
+        pipes.into_iter().for_each(SplicePipe::give_back);
         assert_eq!(PIPES.with_borrow(Vec::len), SPARE);
     }
 
     #[test]
     fn bytes_pass_in_order_as_far_as_there_are_any() {
         let ([mut client, from], [mut server, to]) = (pair(), pair());
-        let (pipe, data) = (Pipe::new().unwrap(), payload(7, 10_000));
+        let (pipe, data) = (SplicePipe::new().unwrap(), payload(7, 10_000));
         assert_eq!(pipe.fill(&from), Err(Errno::EAGAIN), "nothing has come");
         client.write_all(&data).unwrap();
         let mut filled = 0;
@@ -151,7 +151,7 @@ mod tests {
     #[test]
     fn a_byte_is_copied_into_its_place_between_others() {
         let ([mut client, from], [mut server, to]) = (pair(), pair());
-        let pipe = Pipe::new().unwrap();
+        let pipe = SplicePipe::new().unwrap();
         client.write_all(b"a").unwrap();
         assert_eq!(pipe.fill(&from), Ok(1));
         client.write_all(b"!b").unwrap();

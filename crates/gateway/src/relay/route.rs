@@ -5,13 +5,13 @@ use std::sync::Arc;
 use slacp::SessionId;
 
 use super::dial::Dialer;
-use super::names::Resolver;
-use crate::figures::counters::Counters;
+use super::names::NameResolver;
+use crate::figures::counters::GatewayCounters;
 use crate::hop::Hop;
 
 /// The current route of clients' connections.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) struct Route {
+pub(crate) struct ClientRoute {
     /// The session with the hub, while it can be reached.
     pub(crate) hub: Option<SessionId>,
     /// New connections may be opened by name.
@@ -23,6 +23,6 @@ pub(crate) struct Upstreams {
     pub(crate) hop: Hop,
     /// For connections that do not cross the hop.
     pub(crate) dialer: Dialer,
-    pub(crate) resolver: Resolver<()>,
-    pub(crate) counters: Arc<Counters>,
+    pub(crate) resolver: NameResolver<()>,
+    pub(crate) counters: Arc<GatewayCounters>,
 }

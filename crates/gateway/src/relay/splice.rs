@@ -4,16 +4,16 @@ use std::io;
 use std::task::{Context, Poll};
 
 use nix::errno::Errno;
-use pep::relay::{Side, Step};
+use pep::relay::{LegSide, LegStep};
 use tokio::io::Interest;
 
-use super::end::{SocketEnd, of};
-use crate::figures::counters::{Counters, GaugeShare};
-use crate::relay::pipe::Pipe;
+use super::end::{SocketEnd, failure_of};
+use crate::figures::counters::{GatewayCounters, GaugeShare};
+use crate::relay::pipe::SplicePipe;
 
 /// A pipe with bytes of a connection.
 pub(super) struct Piped<'c> {
-    pipe: Pipe,
+    pipe: SplicePipe,
     left: usize,
     _share: GaugeShare<'c>,
 }
@@ -22,22 +22,22 @@ pub(super) struct Piped<'c> {
 /// for lack of descriptors.
 pub(super) fn fill<'c>(
     context: &mut Context<'_>,
-    from: Side,
+    from: LegSide,
     [source, sink]: [&SocketEnd; 2],
-    counters: &'c Counters,
-) -> Result<Option<Piped<'c>>, Step> {
+    counters: &'c GatewayCounters,
+) -> Result<Option<Piped<'c>>, LegStep> {
     match source.poll_ready(context, Interest::READABLE) {
-        Poll::Pending => return Err(Step::Blocked(from)),
-        Poll::Ready(Err(error)) => return Err(Step::Failed(from, of(&error))),
+        Poll::Pending => return Err(LegStep::Blocked(from)),
+        Poll::Ready(Err(error)) => return Err(LegStep::Failed(from, failure_of(&error))),
         Poll::Ready(Ok(())) => {}
     }
     // Without room at the sink, the pipe would be held for as long as the peer does not read.
     match sink.poll_ready(context, Interest::WRITABLE) {
-        Poll::Pending => return Err(Step::Blocked(from.other())),
-        Poll::Ready(Err(error)) => return Err(Step::Failed(from.other(), of(&error))),
+        Poll::Pending => return Err(LegStep::Blocked(from.other())),
+        Poll::Ready(Err(error)) => return Err(LegStep::Failed(from.other(), failure_of(&error))),
         Poll::Ready(Ok(())) => {}
     }
-    let Ok(pipe) = Pipe::borrow() else { return Ok(None) };
+    let Ok(pipe) = SplicePipe::borrow() else { return Ok(None) };
     let fill = || source.socket.try_io(Interest::READABLE, || fill_from(&pipe, source, counters));
     let filled = source.poll_io(context, Interest::READABLE, fill);
     match filled {
@@ -48,16 +48,20 @@ pub(super) fn fill<'c>(
         unfilled => {
             pipe.give_back();
             Err(match unfilled {
-                Poll::Pending => Step::Blocked(from),
-                Poll::Ready(Ok(_)) => Step::End,
-                Poll::Ready(Err(error)) => Step::Failed(from, of(&error)),
+                Poll::Pending => LegStep::Blocked(from),
+                Poll::Ready(Ok(_)) => LegStep::End,
+                Poll::Ready(Err(error)) => LegStep::Failed(from, failure_of(&error)),
             })
         }
     }
 }
 
 /// Fills the pipe from the socket. An urgent byte is copied, because the kernel does not splice it.
-fn fill_from(pipe: &Pipe, source: &SocketEnd, counters: &Counters) -> io::Result<usize> {
+fn fill_from(
+    pipe: &SplicePipe,
+    source: &SocketEnd,
+    counters: &GatewayCounters,
+) -> io::Result<usize> {
     match pipe.fill(&*source.socket) {
         Err(Errno::EAGAIN) if source.is_at_urgent() => {
             let count = pipe.copy_byte(&*source.socket)?;
@@ -74,16 +78,21 @@ impl Piped<'_> {
     }
 
     /// Writes as much as `sink` accepts.
-    pub(super) fn empty(&mut self, context: &mut Context<'_>, to: Side, sink: &SocketEnd) -> Step {
+    pub(super) fn empty(
+        &mut self,
+        context: &mut Context<'_>,
+        to: LegSide,
+        sink: &SocketEnd,
+    ) -> LegStep {
         let (pipe, left) = (&self.pipe, self.left);
         let write =
             || sink.socket.try_io(Interest::WRITABLE, || Ok(pipe.empty(&*sink.socket, left)?));
         match sink.poll_io(context, Interest::WRITABLE, write) {
-            Poll::Pending => Step::Blocked(to),
-            Poll::Ready(Err(error)) => Step::Failed(to, of(&error)),
+            Poll::Pending => LegStep::Blocked(to),
+            Poll::Ready(Err(error)) => LegStep::Failed(to, failure_of(&error)),
             Poll::Ready(Ok(taken)) => {
                 self.left -= taken;
-                Step::Moved(taken)
+                LegStep::Moved(taken)
             }
         }
     }

@@ -3,11 +3,11 @@
 use core::time::Duration;
 
 use pep::admission::QuotaPermit;
-use slacp::Open;
+use slacp::StreamOpening;
 
-use super::dial::Caller;
-use crate::figures::connections::Origin;
-use crate::intercept::rule::PASSING;
+use super::dial::DialSource;
+use crate::figures::connections::ConnectionOrigin;
+use crate::intercept::rule::PASS_MARK;
 
 /// Settings of connections made on the peer's behalf.
 #[derive(Debug, Clone, Copy)]
@@ -21,10 +21,10 @@ pub(crate) struct DialPolicy {
 
 impl DialPolicy {
     /// Source address and marks of the connection for a stream.
-    pub(crate) fn caller<D>(self, open: &Open<D>) -> Caller {
-        Caller {
+    pub(crate) fn caller<D>(self, open: &StreamOpening<D>) -> DialSource {
+        DialSource {
             source: self.transparent.then_some(open.source),
-            mark: self.marked.then_some(PASSING.value),
+            mark: self.marked.then_some(PASS_MARK.value),
             dscp: open.dscp,
         }
     }
@@ -32,7 +32,7 @@ impl DialPolicy {
 
 /// Terms on which a peer's stream is carried.
 pub(crate) struct Admission {
-    pub(crate) origin: Origin,
+    pub(crate) origin: ConnectionOrigin,
     /// Its slot within the peer's quota, if there is one; held until dropped.
     pub(crate) _permit: Option<QuotaPermit>,
     /// The stream carries an HTTP exchange instead of a connection.

@@ -6,8 +6,8 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use pep::traffic::{Classes, DEFAULT_CLASS, Definition};
-use slacp::{Config, Endpoint, Event, Open, PublicKey};
+use pep::traffic::{ClassDefinition, DEFAULT_CLASS, TrafficClasses};
+use slacp::{Config, Endpoint, Event, PublicKey, StreamOpening};
 use socket2::SockRef;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -16,13 +16,13 @@ use tokio::task::JoinSet;
 use units::{BitRate, ByteCount};
 
 use crate::config::keys::{PrivateKey, random_bytes};
-use crate::figures::connections::Origin;
-use crate::figures::counters::Counters;
+use crate::figures::connections::ConnectionOrigin;
+use crate::figures::counters::GatewayCounters;
 use crate::hop::HopEvent;
 use crate::hop::class::LiveClasses;
-use crate::hop::sockets::Sockets;
-use crate::intercept::Arrival;
-use crate::intercept::listener::Accepted;
+use crate::hop::sockets::HopSockets;
+use crate::intercept::ClientArrival;
+use crate::intercept::listener::AcceptedConnection;
 use crate::intercept::own::OwnAddresses;
 use crate::relay::terms::{Admission, DialPolicy};
 use crate::roles::gateway::{Gateway, Report, Side, TrafficContext, bind};
@@ -44,7 +44,7 @@ struct Pair {
     stop: oneshot::Sender<()>,
     tasks: JoinSet<()>,
     /// Counters of hub and terminal.
-    counters: [Arc<Counters>; 2],
+    counters: [Arc<GatewayCounters>; 2],
 }
 
 impl Pair {
@@ -76,7 +76,7 @@ impl Pair {
             Gateway::start(side, endpoints, links, (POLICY, own()), context(&classes)).unwrap()
         };
         let hub =
-            start(Side::Hub, hub, (hub_links.into_iter().map(Sockets::from).collect(), workers));
+            start(Side::Hub, hub, (hub_links.into_iter().map(HopSockets::from).collect(), workers));
         let links = (vec![bind(local).unwrap().into()], Workers::none());
         let terminal = start(Side::Terminal, vec![terminal], links);
         let listener = TcpListener::bind(local).await.unwrap();
@@ -102,14 +102,14 @@ thread_local! {
 }
 
 /// The classes of both gateways.
-fn compressing(config: &mut Config) -> Classes {
+fn compressing(config: &mut Config) -> TrafficClasses {
     let compress_streams = COMPRESS.get();
     config.decompressors = if compress_streams { 32 } else { 0 };
-    let class = Definition { compress_streams, ..Definition::new(DEFAULT_CLASS) };
-    Classes::install(vec![class], false, config).expect("the class is right")
+    let class = ClassDefinition { compress_streams, ..ClassDefinition::new(DEFAULT_CLASS) };
+    TrafficClasses::install(vec![class], false, config).expect("the class is right")
 }
 
-fn context(classes: &Classes) -> TrafficContext {
+fn context(classes: &TrafficClasses) -> TrafficContext {
     TrafficContext {
         classes: Arc::new(LiveClasses::new(classes.clone())),
         ..TrafficContext::default()
@@ -164,7 +164,7 @@ async fn serve_hub(mut hub: Gateway) {
             Report::Hop(HopEvent::Opened(stream, open)) => {
                 let slacp::Destination::Address(address) = open.destination else { panic!() };
                 let admission = Admission {
-                    origin: Origin::Peer { verified: true },
+                    origin: ConnectionOrigin::Peer { verified: true },
                     _permit: None,
                     exchange: false,
                 };
@@ -194,8 +194,8 @@ async fn serve_terminal(
             _ = &mut stopped => return terminal.stop().await,
             accepted = listener.accept() => {
                 let (socket, source) = accepted.unwrap();
-                let open = Open { destination, source, dscp: None };
-                terminal.originate(session, Arrival::Connection(Accepted { socket, open }));
+                let open = StreamOpening { destination, source, dscp: None };
+                terminal.originate(session, ClientArrival::Connection(AcceptedConnection { socket, open }));
             }
             report = terminal.report() => {
                 if let Report::Failed(error) = report {

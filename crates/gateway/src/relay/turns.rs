@@ -10,25 +10,25 @@ use tokio::sync::oneshot;
 
 /// Slots for clients, which are grouped by `G`: by terminal, or all in one group.
 #[derive(Clone)]
-pub(crate) struct Turns<G: Ord + Clone>(Arc<Shared<G>>);
+pub(crate) struct WorkSlots<G: Ord + Clone>(Arc<WorkSlotsShared<G>>);
 
-type Slots<G> = FairSlots<G, IpAddr, oneshot::Sender<Turn<G>>>;
+type SlotQueue<G> = FairSlots<G, IpAddr, oneshot::Sender<WorkSlot<G>>>;
 
-struct Shared<G: Ord + Clone>(Mutex<Slots<G>>);
+struct WorkSlotsShared<G: Ord + Clone>(Mutex<SlotQueue<G>>);
 
-impl<G: Ord + Clone> Shared<G> {
-    fn fair_slots(&self) -> MutexGuard<'_, Slots<G>> {
+impl<G: Ord + Clone> WorkSlotsShared<G> {
+    fn fair_slots(&self) -> MutexGuard<'_, SlotQueue<G>> {
         self.0.lock().expect("no thread panics while it holds the slots")
     }
 }
 
 /// An acquired slot, released when dropped.
-pub(crate) struct Turn<G: Ord + Clone> {
-    shared: Arc<Shared<G>>,
+pub(crate) struct WorkSlot<G: Ord + Clone> {
+    shared: Arc<WorkSlotsShared<G>>,
     asker: (G, IpAddr),
 }
 
-impl<G: Ord + Clone> Drop for Turn<G> {
+impl<G: Ord + Clone> Drop for WorkSlot<G> {
     fn drop(&mut self) {
         let next = self.shared.fair_slots().done(&self.asker);
         if let Some((asker, waiting)) = next {
@@ -38,21 +38,21 @@ impl<G: Ord + Clone> Drop for Turn<G> {
     }
 }
 
-impl<G: Ord + Clone> Turns<G> {
+impl<G: Ord + Clone> WorkSlots<G> {
     /// Creates `most` slots.
-    pub(crate) fn of(most: usize) -> Self {
-        Self(Arc::new(Shared(Mutex::new(FairSlots::new(most)))))
+    pub(crate) fn new(most: usize) -> Self {
+        Self(Arc::new(WorkSlotsShared(Mutex::new(FairSlots::new(most)))))
     }
 
     /// Waits for a slot for a client of a group. `share` limits what both may use.
     ///
     /// # Errors
     /// [`ResetReason::Limit`] if too many requests of the client, or of the group, wait.
-    pub(crate) async fn take(
+    pub(crate) async fn acquire(
         &self,
         asker: (G, IpAddr),
         share: SlotShare,
-    ) -> Result<Turn<G>, ResetReason> {
+    ) -> Result<WorkSlot<G>, ResetReason> {
         let (sender, receiver) = oneshot::channel();
         let turn = {
             let mut fair_slots = self.0.fair_slots();
@@ -60,7 +60,7 @@ impl<G: Ord + Clone> Turns<G> {
             fair_slots.request(asker.clone(), share, sender)
         };
         match turn {
-            SlotOutcome::Granted(_) => Ok(Turn { shared: self.0.clone(), asker }),
+            SlotOutcome::Granted(_) => Ok(WorkSlot { shared: self.0.clone(), asker }),
             SlotOutcome::Queued => receiver.await.map_err(|_| ResetReason::Limit),
             SlotOutcome::Rejected(_) => Err(ResetReason::Limit),
         }
@@ -77,8 +77,9 @@ mod tests {
 
     #[tokio::test]
     async fn a_turn_given_up_passes_to_the_next() {
-        let turns = Turns::of(1);
-        let take = |client| turns.take(((), IpAddr::from([10, 0, 0, client])), SlotShare::each(1));
+        let turns = WorkSlots::new(1);
+        let take =
+            |client| turns.acquire(((), IpAddr::from([10, 0, 0, client])), SlotShare::each(1));
         let first = take(1).await;
         let (mut gone, mut next) = (Box::pin(take(2)), Box::pin(take(3)));
         assert!(timeout(Duration::ZERO, &mut gone).await.is_err());

@@ -6,11 +6,11 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use config::TcpAddress;
-use pep::carriage::{Carriage, Fallback, Step};
+use pep::carriage::{FallbackStep, HopTransport, TransportFallback};
 use slacp::SessionId;
 use units::Instant;
 
-use crate::hop::knock::Knock;
+use crate::hop::knock::HubProbe;
 use crate::hop::sockets::LocalEnd;
 use crate::hop::tcp::{ConnectionId, TcpLinks};
 
@@ -19,7 +19,7 @@ const LINGER: Duration = Duration::from_secs(5);
 
 /// The carrier of the datagrams of a link for a hub that takes TCP, too.
 pub(super) struct TcpFallback {
-    fallback: Fallback,
+    fallback: TransportFallback,
     /// The link.
     end: LocalEnd,
     /// Where the hub listens on TCP.
@@ -44,7 +44,7 @@ pub(super) enum Done {
 /// What takes a while.
 pub(super) enum Task {
     Connect { at: TcpAddress, links: TcpLinks, end: LocalEnd, mark: Option<u32> },
-    Ask(Box<Knock>),
+    Ask(Box<HubProbe>),
 }
 
 impl Task {
@@ -67,7 +67,7 @@ impl TcpFallback {
         links: TcpLinks,
         (end, mark): (LocalEnd, Option<u32>),
     ) -> Self {
-        let mut fallback = Fallback::new(now);
+        let mut fallback = TransportFallback::new(now);
         fallback.handle_answer(now);
         Self { fallback, end, at, links, mark, newest: None, used: None }
     }
@@ -104,7 +104,7 @@ impl TcpFallback {
     /// Another process takes over from the one that the session is with, whose connection it keeps.
     /// Returns whether a new connection is on its way for sessions with the next one.
     pub(super) fn handle_successor(&mut self, now: Instant, session: SessionId) -> bool {
-        self.links.keep((session, self.end.link));
+        self.links.pin((session, self.end.link));
         self.fallback.handle_successor(now)
     }
 
@@ -126,26 +126,28 @@ impl TcpFallback {
         now: Instant,
         name: &str,
         addresses: &[SocketAddr],
-        knock: impl Fn() -> Knock,
+        knock: impl Fn() -> HubProbe,
     ) -> Option<Task> {
         while let Some(step) = self.fallback.poll_step(now) {
             match step {
-                Step::Connect => {
+                FallbackStep::Connect => {
                     let (at, links) = (self.at.clone(), self.links.clone());
                     let (end, mark) = (self.end.clone(), self.mark);
                     return Some(Task::Connect { at, links, end, mark });
                 }
-                Step::Ask => return Some(Task::Ask(Box::new(knock().by(self.end.clone())))),
-                Step::Use(carriage) => self.carry(carriage, name, addresses),
+                FallbackStep::Ask => {
+                    return Some(Task::Ask(Box::new(knock().over_link(self.end.clone()))));
+                }
+                FallbackStep::Use(carriage) => self.carry(carriage, name, addresses),
             }
         }
         None
     }
 
-    fn carry(&mut self, carriage: Carriage, name: &str, addresses: &[SocketAddr]) {
+    fn carry(&mut self, carriage: HopTransport, name: &str, addresses: &[SocketAddr]) {
         let by = self.end.name.as_ref().map_or(String::new(), |link| format!(" on {link}"));
         match (carriage, self.newest) {
-            (Carriage::Tcp, Some((id, over))) => {
+            (HopTransport::Tcp, Some((id, over))) => {
                 match self.used.replace(id) {
                     Some(before) if before != id => self.links.close(before),
                     Some(_) => {}
@@ -155,7 +157,7 @@ impl TcpFallback {
                 }
                 self.links.divert(self.end.link, addresses, Some(id));
             }
-            (Carriage::Udp, Some((id, _))) => {
+            (HopTransport::Udp, Some((id, _))) => {
                 tracing::info!("{name}: sending over UDP again{by}");
                 self.links.divert(self.end.link, addresses, None);
                 (self.newest, self.used) = (None, None);

@@ -6,29 +6,29 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use pep::egress::{Egress, Refusal};
-use pep::routes::Sources;
-use slacp::{Destination, Endpoint, Open, ResetReason, SessionId};
+use pep::egress::{EgressRefusal, EgressRules};
+use pep::routes::SourceAddresses;
+use slacp::{Destination, Endpoint, ResetReason, SessionId, StreamOpening};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::task::{JoinError, JoinSet};
 use units::Instant;
 
 use crate::clock;
 use crate::error::RunError;
-use crate::figures::connections::Arriving;
-use crate::figures::counters::Counters;
+use crate::figures::connections::ArrivingConnection;
+use crate::figures::counters::GatewayCounters;
 use crate::hop::PacketSink;
 use crate::hop::class::LiveClasses;
-use crate::hop::driver::Driver;
-use crate::hop::exchange::Exchange;
-use crate::hop::peers::Peers;
-use crate::hop::sockets::Sockets;
+use crate::hop::driver::HopDriver;
+use crate::hop::exchange::PartExchange;
+use crate::hop::peers::PeerTable;
+use crate::hop::sockets::HopSockets;
 use crate::hop::udp::UdpLink;
-use crate::hop::{Hop, HopEvent, Stream};
-use crate::intercept::Arrival;
-use crate::intercept::listener::Accepted;
+use crate::hop::{Hop, HopEvent, SessionStream};
+use crate::intercept::ClientArrival;
+use crate::intercept::listener::AcceptedConnection;
 use crate::intercept::own::OwnAddresses;
-use crate::operate::View;
+use crate::operate::GatewayView;
 use crate::relay;
 use crate::relay::terms::{Admission, DialPolicy};
 use crate::roles::workers::{Workers, adopt};
@@ -44,7 +44,7 @@ const FAREWELL: Duration = Duration::from_millis(200);
 #[derive(Default)]
 pub(crate) struct TrafficContext {
     pub(crate) classes: Arc<LiveClasses>,
-    pub(crate) counters: Arc<Counters>,
+    pub(crate) counters: Arc<GatewayCounters>,
     pub(crate) tunnel: Option<Arc<dyn PacketSink>>,
 }
 
@@ -65,7 +65,7 @@ pub(crate) struct Gateway {
     workers: Workers,
     own: OwnAddresses,
     policy: DialPolicy,
-    counters: Arc<Counters>,
+    counters: Arc<GatewayCounters>,
 }
 
 /// An event for the role's main loop.
@@ -81,7 +81,7 @@ impl Gateway {
     pub(crate) fn start(
         side: Side,
         endpoints: Vec<Endpoint>,
-        (sockets, workers): (Vec<Sockets>, Workers),
+        (sockets, workers): (Vec<HopSockets>, Workers),
         (policy, own): (DialPolicy, OwnAddresses),
         context: TrafficContext,
     ) -> Result<Self, RunError> {
@@ -90,20 +90,20 @@ impl Gateway {
         let (sender, events) = unbounded_channel();
         let mut exchanges = match hop.parts() {
             1 => Vec::new(),
-            parts => Exchange::among(parts),
+            parts => PartExchange::among(parts),
         }
         .into_iter();
         let mut drivers = JoinSet::new();
         for (part, sockets) in (0..).zip(sockets) {
             let sources = match side {
-                Side::Hub => Sources::as_addressed(),
-                Side::Terminal => Sources::Routed,
+                Side::Hub => SourceAddresses::as_addressed(),
+                Side::Terminal => SourceAddresses::Routed,
             };
             let (served, events) = ((hop.clone(), part, exchanges.next()), sender.clone());
             let worker = workers.of(part);
             let _its = worker.enter();
             let (counters, tunnel) = (counters.clone(), tunnel.clone());
-            let mut driver = Driver::new(served, sockets, sources, events, counters, tunnel)
+            let mut driver = HopDriver::new(served, sockets, sources, events, counters, tunnel)
                 .map_err(RunError::System)?;
             drivers.spawn_on(async move { driver.run().await }, worker);
         }
@@ -129,7 +129,7 @@ impl Gateway {
     pub(crate) fn surroundings<'a>(
         &'a mut self,
         now: Instant,
-        peers: &'a mut Peers,
+        peers: &'a mut PeerTable,
     ) -> Surroundings<'a> {
         let Self { hop, counters, relays, .. } = self;
         let (uplink, hub, keys) = (Uplink::default(), None, None);
@@ -142,11 +142,11 @@ impl Gateway {
     }
 
     /// The gateway as its operators see it.
-    pub(crate) fn view(&self) -> View<'_> {
-        View { hop: Some(&self.hop), counters: &self.counters }
+    pub(crate) fn view(&self) -> GatewayView<'_> {
+        GatewayView { hop: Some(&self.hop), counters: &self.counters }
     }
 
-    pub(crate) fn counters(&self) -> Arc<Counters> {
+    pub(crate) fn counters(&self) -> Arc<GatewayCounters> {
         self.counters.clone()
     }
 
@@ -167,11 +167,11 @@ impl Gateway {
     }
 
     /// Carries a client's connection over the hop.
-    pub(crate) fn originate(&mut self, session: SessionId, arrival: Arrival) {
+    pub(crate) fn originate(&mut self, session: SessionId, arrival: ClientArrival) {
         let (hop, counters) = (self.hop.clone(), self.counters.clone());
-        let arriving = Arriving::new(counters.clone(), arrival.open().source.ip());
+        let arriving = ArrivingConnection::new(counters.clone(), arrival.open().source.ip());
         match arrival {
-            Arrival::Connection(Accepted { socket, open }) => {
+            ClientArrival::Connection(AcceptedConnection { socket, open }) => {
                 let moves = session.part(self.hop.parts()) > 0;
                 self.spawn(session, async move {
                     // What follows enters it in the register, without waiting for anything.
@@ -183,7 +183,7 @@ impl Gateway {
                     }
                 });
             }
-            Arrival::Deferred(deferred) => {
+            ClientArrival::Deferred(deferred) => {
                 self.spawn(session, async move {
                     drop(arriving);
                     relay::originate_deferred(hop, session, deferred, counters).await;
@@ -199,18 +199,20 @@ impl Gateway {
     /// If there are none, why the first is refused.
     pub(crate) fn check_egress<D>(
         &self,
-        egress: &Egress,
-        open: &Open<D>,
+        egress: &EgressRules,
+        open: &StreamOpening<D>,
         addresses: &mut Vec<SocketAddr>,
-    ) -> Result<(), Refusal> {
-        if self.policy.transparent && self.own.has(open.source.ip().to_canonical()) != Some(false) {
-            return Err(Refusal::Source);
+    ) -> Result<(), EgressRefusal> {
+        if self.policy.transparent
+            && self.own.is_own(open.source.ip().to_canonical()) != Some(false)
+        {
+            return Err(EgressRefusal::Source);
         }
         let mut refused = None;
         addresses.retain(|address| {
             // The addresses of the gateways across the hop are not the peers' to reach either: their
             // services take this machine for the one that asks.
-            let is_gateway = |address| match self.own.has(address) {
+            let is_gateway = |address| match self.own.is_own(address) {
                 Some(false) => Some(self.hop.has_peer_at(address)),
                 own => own,
             };
@@ -219,14 +221,14 @@ impl Gateway {
             refused = refused.take().or(checked.err());
             permitted
         });
-        if addresses.is_empty() { Err(refused.unwrap_or(Refusal::NotListed)) } else { Ok(()) }
+        if addresses.is_empty() { Err(refused.unwrap_or(EgressRefusal::NotListed)) } else { Ok(()) }
     }
 
     /// Carries a peer's stream to its destination, whose permitted addresses are given.
     pub(crate) fn answer(
         &mut self,
-        stream: Stream,
-        open: Open<Destination>,
+        stream: SessionStream,
+        open: StreamOpening<Destination>,
         addresses: Vec<SocketAddr>,
         admission: Admission,
     ) {
@@ -244,9 +246,9 @@ impl Gateway {
     /// Forwards a stream to another peer, which connects it.
     pub(crate) fn forward(
         &mut self,
-        stream: Stream,
+        stream: SessionStream,
         session: SessionId,
-        open: Open,
+        open: StreamOpening,
         admission: Admission,
     ) {
         let (hop, counters) = (self.hop.clone(), self.counters.clone());
@@ -254,13 +256,23 @@ impl Gateway {
     }
 
     /// Refuses a stream because of the egress rules.
-    pub(crate) fn prohibit(&self, stream: Stream, open: &Open<Destination>, why: &Refusal) {
+    pub(crate) fn prohibit(
+        &self,
+        stream: SessionStream,
+        open: &StreamOpening<Destination>,
+        why: &EgressRefusal,
+    ) {
         tracing::debug!(destination = %open.destination, "refused: {why}");
         self.refuse(stream, open, ResetReason::Prohibited);
     }
 
     /// Refuses a stream for another reason.
-    pub(crate) fn refuse(&self, stream: Stream, open: &Open<Destination>, reason: ResetReason) {
+    pub(crate) fn refuse(
+        &self,
+        stream: SessionStream,
+        open: &StreamOpening<Destination>,
+        reason: ResetReason,
+    ) {
         relay::refuse(&self.counters, stream, open, reason);
     }
 
@@ -317,9 +329,12 @@ mod tests {
             (true, "198.51.100.7:4000", true),
             (false, "127.0.0.1:4000", true),
         ] {
-            let open = Open { source: source.parse().unwrap(), destination, dscp: None };
-            let checked =
-                hub(transparent).check_egress(&Egress::everywhere(), &open, &mut vec![destination]);
+            let open = StreamOpening { source: source.parse().unwrap(), destination, dscp: None };
+            let checked = hub(transparent).check_egress(
+                &EgressRules::everywhere(),
+                &open,
+                &mut vec![destination],
+            );
             assert_eq!(checked.is_ok(), permitted, "{source}: {checked:?}");
         }
     }

@@ -18,10 +18,10 @@ use config::{
     HubConfig, LinkConfig, PermittedTerminal, aggregates, link_rates, memory_limits, quotas,
 };
 use os::DirectoryWatch;
-use pep::admission::{Bypass, Quotas};
-use pep::handover::Need;
+use pep::admission::{BypassReason, TerminalQuotas};
+use pep::handover::ProcessNeed;
 use pep::periodic::Periodic;
-use pep::routes::Sites;
+use pep::routes::TerminalSites;
 use pep::traffic::Prefix;
 use slacp::{Endpoint, Event, PublicKey, SessionId};
 use tokio::task::JoinSet;
@@ -33,19 +33,19 @@ use self::streams::{Lookups, Resolved};
 use self::upgrade::{MODEM_PATIENCE, Predecessor, Stage, by_key_text, in_bits};
 use crate::config::keys::random_bytes;
 use crate::config::pair::PORT;
-use crate::config::permits::Permits;
+use crate::config::permits::TerminalPermits;
 use crate::config::read_hub;
 use crate::error::RunError;
 use crate::hop::HopEvent;
 use crate::hop::contact_store::ContactStore;
-use crate::hop::peers::Peers;
-use crate::hop::sockets::Sockets;
+use crate::hop::peers::PeerTable;
+use crate::hop::sockets::HopSockets;
 use crate::hop::tls;
 use crate::intercept::netfilter::Scope;
 use crate::intercept::own::OwnAddresses;
-use crate::operate::control::Answer;
-use crate::operate::control::HandOver;
-use crate::operate::{Operations, RoleStatus, View};
+use crate::operate::control::ControlAnswer;
+use crate::operate::control::HandOverState;
+use crate::operate::{GatewayOperations, GatewayView, RoleStatus};
 use crate::presence;
 use crate::relay::terms::DialPolicy;
 use crate::roles::gateway::{Report, Side};
@@ -111,7 +111,7 @@ pub async fn run(
     let tls = config.tls.as_ref().map(tls::acceptor).transpose();
     let tls = tls.map_err(RunError::Certificate)?;
     let seed = random_bytes().map_err(RunError::Randomness)?;
-    let mut permits = Permits::read(&config)?;
+    let mut permits = TerminalPermits::read(&config)?;
     let watch = permits.directory().and_then(watch);
     let mut shared = SharedPermits::start(&config);
     shared.apply(&mut permits);
@@ -119,7 +119,7 @@ pub async fn run(
     let terminals = permits.served(wall);
     let allow: Vec<PublicKey> = terminals.iter().map(|terminal| terminal.key).collect();
     let (names, dial) = (names(&terminals), policy(&config));
-    let mut peers = Peers::new(&config.link.rate, config.operation.maximum_rate, names, false)
+    let mut peers = PeerTable::new(&config.link.rate, config.operation.maximum_rate, names, false)
         .with_links(&config.links);
     if let Some(before) = &predecessor {
         peers.inherit(clock::now(), before.rates(), MODEM_PATIENCE);
@@ -142,7 +142,7 @@ pub async fn run(
         key: config.identity.public(),
         own,
         endpoints,
-        sockets: links.into_iter().map(Sockets::from).collect(),
+        sockets: links.into_iter().map(HopSockets::from).collect(),
         workers,
         peers,
         dial,
@@ -180,8 +180,8 @@ pub async fn run(
         rate_sharing: RateSharing::default(),
         services,
         contacts: config.operation.state.as_deref().map(|at| ContactStore::new(clock::now(), at)),
-        quotas: Quotas::new(&quotas(&terminals), ops.most_connections()),
-        sites: Sites::new(terminals, config.mesh, config.transparent),
+        quotas: TerminalQuotas::new(&quotas(&terminals), ops.most_connections()),
+        sites: TerminalSites::new(terminals, config.mesh, config.transparent),
         links: config.links,
         expired: permits.expired(wall),
         permits,
@@ -246,7 +246,7 @@ pub fn print_rules(config: &HubConfig) -> String {
 
 struct Hub {
     parts: Parts,
-    permits: Permits,
+    permits: TerminalPermits,
     /// The task that accepts TCP connections of terminals.
     listeners: JoinSet<()>,
     /// Which half of the indices is this process's.
@@ -276,9 +276,9 @@ struct Hub {
     mesh: bool,
     /// When to compute what is intercepted, with many sessions.
     scope: Periodic,
-    sites: Sites,
+    sites: TerminalSites,
     links: Vec<LinkConfig>,
-    quotas: Quotas,
+    quotas: TerminalQuotas,
     /// Name lookups for streams.
     lookups: Lookups,
 }
@@ -310,14 +310,14 @@ async fn changed(watch: &mut Option<DirectoryWatch>) {
 impl RunningRole for Hub {
     type Event = HubEvent;
 
-    fn view(&self) -> View<'_> {
+    fn view(&self) -> GatewayView<'_> {
         self.parts.gateway.view()
     }
 
     fn with_services<R>(
         &mut self,
         now: Instant,
-        ops: &mut Operations,
+        ops: &mut GatewayOperations,
         work: impl FnOnce(&mut Services, &mut Surroundings<'_>) -> R,
     ) -> R {
         let Self { parts, services, sites, permits, is_stale, .. } = self;
@@ -346,7 +346,7 @@ impl RunningRole for Hub {
     fn handle(
         &mut self,
         now: Instant,
-        ops: &mut Operations,
+        ops: &mut GatewayOperations,
         event: HubEvent,
     ) -> Result<(), RunError> {
         match event {
@@ -380,7 +380,11 @@ impl RunningRole for Hub {
         Ok(())
     }
 
-    fn set_interception(&mut self, now: Instant, ops: &mut Operations) -> Result<bool, RunError> {
+    fn set_interception(
+        &mut self,
+        now: Instant,
+        ops: &mut GatewayOperations,
+    ) -> Result<bool, RunError> {
         // Computing the scope visits every session, so it happens only with interception, and with
         // many sessions not after every event.
         let many = self.sites.session_count() > SESSIONS_AT_ONCE;
@@ -389,16 +393,16 @@ impl RunningRole for Hub {
         }
         let wanted = self.parts.intake.is_some().then(|| self.wanted(ops));
         if let (Some(intake), Some(wanted)) = (&mut self.parts.intake, wanted) {
-            intake.set(now, wanted, Scope::Nothing)?;
+            intake.set_scope(now, wanted, Scope::Nothing)?;
         }
         Ok(true)
     }
 
-    fn housekeep(&mut self, now: Instant, ops: &mut Operations) {
+    fn housekeep(&mut self, now: Instant, ops: &mut GatewayOperations) {
         self.parts.follow_routes();
         let hop = self.parts.gateway.hop();
         let is_short = self.sites.sessions().any(|session| !hop.has_room(session));
-        ops.relieve(now, self.parts.gateway.view(), is_short);
+        ops.evict_idle(now, self.parts.gateway.view(), is_short);
         self.account(now, ops);
         let looks = self.look.is_due(now);
         self.follow_permits(now, ops, looks);
@@ -407,7 +411,7 @@ impl RunningRole for Hub {
         self.contacts.iter_mut().for_each(|contacts| contacts.housekeep(now, hop));
     }
 
-    fn reload(&mut self, now: Instant, ops: &mut Operations) -> Result<Vec<String>, String> {
+    fn reload(&mut self, now: Instant, ops: &mut GatewayOperations) -> Result<Vec<String>, String> {
         let config = read_hub(&ops.file()?).map_err(|error| error.to_string())?;
         self.permits.configure(&config).map_err(|error| error.to_string())?;
         self.watch = self.permits.directory().and_then(watch);
@@ -419,12 +423,12 @@ impl RunningRole for Hub {
         }
         // What was carried so far counts in the classes that it had.
         let hop = gateway.hop();
-        let changes = ops.account(now, hop);
+        let changes = ops.settle_usage(now, hop);
         hop.configure_classes(now, &config.classes)?;
         policies.clone_from(&config.policies);
         gateway.counters().keepalive.set(config.operation.keepalive);
         let mut notes = ops.configure(config.operation.clone());
-        gateway.counters().live.set_most(ops.most_connections());
+        gateway.counters().live.set_limit(ops.most_connections());
         notes.extend(ops.configure_hop(now, hop, &config.link.rate, BTreeMap::new()));
         self.mesh = config.mesh;
         let configured = self
@@ -438,9 +442,9 @@ impl RunningRole for Hub {
     fn upgrade(
         &mut self,
         _: Instant,
-        ops: &Operations,
+        ops: &GatewayOperations,
         within: Duration,
-    ) -> Result<Answer, String> {
+    ) -> Result<ControlAnswer, String> {
         self.may_hand_over()?;
         if self.successor.as_mut().is_some_and(|it| matches!(it.try_wait(), Ok(None))) {
             return Err("another process is starting already".to_owned());
@@ -449,14 +453,18 @@ impl RunningRole for Hub {
         let successor = ops.start_successor(device.map(|device| device.descriptor))?;
         let line = format!("started pid {}", successor.id());
         (self.successor, self.within) = (Some(successor), within);
-        Ok(Answer::Done(vec![line]))
+        Ok(ControlAnswer::Done(vec![line]))
     }
 
-    fn hand_over(&mut self, now: Instant, ops: &Operations) -> Result<Answer, String> {
+    fn hand_over(
+        &mut self,
+        now: Instant,
+        ops: &GatewayOperations,
+    ) -> Result<ControlAnswer, String> {
         self.may_hand_over()?;
         let device = self.services.share_device().map_err(|error| error.to_string())?;
         self.stage = Some(Stage::Prepared { since: now, within: self.within });
-        Ok(Answer::HandOver(HandOver {
+        Ok(ControlAnswer::HandOver(HandOverState {
             pid: std::process::id(),
             sockets: self.parts.gateway.hop().parts(),
             second_half: self.second_half,
@@ -467,7 +475,7 @@ impl RunningRole for Hub {
         }))
     }
 
-    fn share_rate(&mut self, now: Instant, former: Need) -> Result<f64, String> {
+    fn share_rate(&mut self, now: Instant, former: ProcessNeed) -> Result<f64, String> {
         if self.predecessor.is_none() {
             return Err("there is no process before this one".to_owned());
         }
@@ -487,7 +495,7 @@ impl RunningRole for Hub {
 
 impl Hub {
     /// Serves whom the permits say, if they may have changed or are looked at anyway.
-    fn follow_permits(&mut self, now: Instant, ops: &mut Operations, looks: bool) {
+    fn follow_permits(&mut self, now: Instant, ops: &mut GatewayOperations, looks: bool) {
         let told = std::mem::take(&mut self.is_stale);
         let mut changed = (told || looks) && self.permits.refresh();
         changed |= told && self.shared.apply(&mut self.permits);
@@ -501,12 +509,12 @@ impl Hub {
         let contacts = self.contacts.as_ref().map(ContactStore::load).unwrap_or_default();
         if !contacts.is_empty() {
             tracing::info!("calling {} terminals that had sessions before", contacts.len());
-            self.parts.gateway.hop().call(contacts);
+            self.parts.gateway.hop().notify_lost_sessions(contacts);
         }
     }
 
     /// Serves the terminals that are permitted now, and no others.
-    fn serve(&mut self, now: Instant, ops: &mut Operations) {
+    fn serve(&mut self, now: Instant, ops: &mut GatewayOperations) {
         let wall = clock::unix_time();
         self.expired = self.permits.expired(wall);
         let terminals = self.permits.served(wall);
@@ -518,7 +526,7 @@ impl Hub {
         hop.set_allowed(now, &allow);
         ops.peers.set_names(names(&terminals));
         ops.configure_accounts(&terminals);
-        let changes = ops.account(now, hop);
+        let changes = ops.settle_usage(now, hop);
         self.quotas.configure(&quotas(&terminals), ops.most_connections());
         let (before, count) = (self.sites.count(), terminals.len());
         self.sites.configure(terminals, self.mesh);
@@ -531,7 +539,7 @@ impl Hub {
     }
 
     /// Which connections to intercept, or why none.
-    fn wanted(&self, ops: &Operations) -> Result<Scope, Bypass> {
+    fn wanted(&self, ops: &GatewayOperations) -> Result<Scope, BypassReason> {
         if let Some(why) = ops.bypass_reason(self.parts.gateway.view()) {
             return Err(why);
         }
@@ -539,9 +547,9 @@ impl Hub {
         let is_open = |session| hop.has_room(session) && !self.is_blocked(ops, session);
         match Scope::only(self.sites.open_networks(is_open)) {
             Scope::Nothing if self.sites.open_networks(|_| true).is_empty() => {
-                Err(Bypass::PeerUnreachable)
+                Err(BypassReason::PeerUnreachable)
             }
-            Scope::Nothing => Err(Bypass::SessionMemory),
+            Scope::Nothing => Err(BypassReason::SessionMemory),
             scope => Ok(scope),
         }
     }
@@ -549,7 +557,7 @@ impl Hub {
     fn handle_session(
         &mut self,
         now: Instant,
-        ops: &mut Operations,
+        ops: &mut GatewayOperations,
         session: SessionId,
         event: &Event,
     ) {

@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use config::{HubAddress, TcpAddress, TerminalConfig};
-use pep::hubs::{HubId, Hubs, Step};
+use pep::hubs::{HubId, HubSelection, HubStep};
 use pep::reminder::Reminder;
 use slacp::{Event, KeyPair, PublicKey, ResetReason, SessionId};
 use tokio::task::JoinSet;
@@ -17,7 +17,7 @@ use crate::clock;
 use crate::config::keys::format_public_key;
 use crate::figures::status::HubStatus;
 use crate::hop::Hop;
-use crate::hop::knock::Knock;
+use crate::hop::knock::HubProbe;
 use crate::hop::sockets::LocalEnd;
 use crate::hop::tcp::ConnectionId;
 use crate::roles::fallback::{self, TcpFallback};
@@ -77,7 +77,7 @@ async fn resolve(hub: &HubAddress, v6: bool) -> io::Result<Vec<SocketAddr>> {
 
 /// The hubs of a running terminal.
 pub(super) struct KnownHubs {
-    choice: Hubs,
+    choice: HubSelection,
     hubs: Vec<KnownHub>,
     /// What has become of the keys in the configuration.
     keys: HubKeys,
@@ -153,7 +153,7 @@ impl KnownHubs {
         };
         let hubs: Vec<KnownHub> = config.hubs.iter().zip(resolved.0).map(hub).collect();
         let look_at = hubs.iter().any(|hub| hub.fallbacks.len() > 1).then_some(now);
-        let choice = Hubs::new(now, config.ranking());
+        let choice = HubSelection::new(now, config.ranking());
         let (v6, tasks) = (with_v6(config), JoinSet::new());
         let (link, identity) = (config.link.clone(), config.identity.clone());
         Self { choice, hubs, keys, hop, tasks, v6, link, identity, look_at }
@@ -227,7 +227,7 @@ impl KnownHubs {
             tracing::info!("{} has the key {} now", hub.name, format_public_key(&key));
             hub.key = key;
         }
-        if let Err(error) = self.keys.used(&hub.configured, &key) {
+        if let Err(error) = self.keys.handle_session_key(&hub.configured, &key) {
             tracing::error!("the new key of {} is lost at a restart: {error}", hub.name);
         }
     }
@@ -415,14 +415,14 @@ impl KnownHubs {
     fn follow(&mut self, now: Instant) {
         while let Some(step) = self.choice.poll_step(now) {
             match step {
-                Step::Want(id, wanted) => self.want(id, wanted),
-                Step::Ask(id) => {
+                HubStep::Want(id, wanted) => self.want(id, wanted),
+                HubStep::Ask(id) => {
                     let session = self.hubs[id.0].session;
-                    session.into_iter().for_each(|session| self.hop.ask(now, session));
+                    session.into_iter().for_each(|session| self.hop.probe_peer(now, session));
                 }
-                Step::Use(id) => self.log_use(id),
-                Step::Close(id) => self.close(now, id),
-                Step::CloseFormer(id) => self.close_former(now, id),
+                HubStep::Use(id) => self.log_use(id),
+                HubStep::Close(id) => self.close(now, id),
+                HubStep::CloseFormer(id) => self.close_former(now, id),
             }
         }
         self.follow_carriers(now);
@@ -490,7 +490,8 @@ impl KnownHubs {
             let is_waited_for = self.choice.is_waited_for(HubId(index));
             let silent = if is_waited_for { u8::MAX } else { silent_links(&self.hop, hub) };
             let (link, identity, key) = (&self.link, &self.identity, hub.key);
-            let knock = || Knock::new(link.clone(), identity.clone(), key, hub.addresses.clone());
+            let knock =
+                || HubProbe::new(link.clone(), identity.clone(), key, hub.addresses.clone());
             for fallback in &mut hub.fallbacks {
                 let number = fallback.link();
                 match silent & 1 << number != 0 {

@@ -18,13 +18,13 @@ use std::io::{self, Write};
 use std::pin::pin;
 use std::time::Duration;
 
-use pep::handover::Need;
+use pep::handover::ProcessNeed;
 use units::Instant;
 
 use crate::clock;
 use crate::error::RunError;
-use crate::operate::control::{Answer, Request};
-use crate::operate::{Operations, RoleStatus, Task, View};
+use crate::operate::control::{ControlAnswer, ControlRequest};
+use crate::operate::{GatewayOperations, GatewayView, MainTask, RoleStatus};
 use crate::services::{Services, Surroundings};
 
 /// What to do instead of an upgrade.
@@ -37,13 +37,13 @@ pub(crate) trait RunningRole {
     type Event;
 
     /// The gateway as its operators see it.
-    fn view(&self) -> View<'_>;
+    fn view(&self) -> GatewayView<'_>;
 
     /// Does something with its services.
     fn with_services<R>(
         &mut self,
         now: Instant,
-        ops: &mut Operations,
+        ops: &mut GatewayOperations,
         work: impl FnOnce(&mut Services, &mut Surroundings<'_>) -> R,
     ) -> R;
 
@@ -60,7 +60,7 @@ pub(crate) trait RunningRole {
     fn handle(
         &mut self,
         now: Instant,
-        ops: &mut Operations,
+        ops: &mut GatewayOperations,
         event: Self::Event,
     ) -> Result<(), RunError>;
 
@@ -68,22 +68,31 @@ pub(crate) trait RunningRole {
     ///
     /// # Errors
     /// If the kernel refuses a change of the interception.
-    fn set_interception(&mut self, now: Instant, ops: &mut Operations) -> Result<bool, RunError>;
+    fn set_interception(
+        &mut self,
+        now: Instant,
+        ops: &mut GatewayOperations,
+    ) -> Result<bool, RunError>;
 
     /// Does the role's part of the housekeeping.
-    fn housekeep(&mut self, now: Instant, ops: &mut Operations);
+    fn housekeep(&mut self, now: Instant, ops: &mut GatewayOperations);
 
     /// Applies the changed configuration file. An invalid one changes nothing.
     ///
     /// # Errors
     /// If the file is invalid, or a setting cannot be applied.
-    fn reload(&mut self, now: Instant, ops: &mut Operations) -> Result<Vec<String>, String>;
+    fn reload(&mut self, now: Instant, ops: &mut GatewayOperations) -> Result<Vec<String>, String>;
 
     /// Starts another process that is to take this one's place.
     ///
     /// # Errors
     /// Why that is impossible.
-    fn upgrade(&mut self, _: Instant, _: &Operations, _: Duration) -> Result<Answer, String> {
+    fn upgrade(
+        &mut self,
+        _: Instant,
+        _: &GatewayOperations,
+        _: Duration,
+    ) -> Result<ControlAnswer, String> {
         Err(format!("only a hub is upgraded while it runs: {RESTART}"))
     }
 
@@ -91,7 +100,7 @@ pub(crate) trait RunningRole {
     ///
     /// # Errors
     /// Why that is impossible.
-    fn hand_over(&mut self, _: Instant, _: &Operations) -> Result<Answer, String> {
+    fn hand_over(&mut self, _: Instant, _: &GatewayOperations) -> Result<ControlAnswer, String> {
         Err("only a hub is upgraded while it runs".to_owned())
     }
 
@@ -100,7 +109,7 @@ pub(crate) trait RunningRole {
     ///
     /// # Errors
     /// If there is none.
-    fn share_rate(&mut self, _: Instant, _: Need) -> Result<f64, String> {
+    fn share_rate(&mut self, _: Instant, _: ProcessNeed) -> Result<f64, String> {
         Err("there is no other process here".to_owned())
     }
 
@@ -111,7 +120,7 @@ pub(crate) trait RunningRole {
 /// Runs a gateway until `shutdown` completes or it is drained, then stops it. Prints `ready` on
 /// standard output when it first serves clients.
 pub(crate) async fn run(
-    mut ops: Operations,
+    mut ops: GatewayOperations,
     mut role: impl RunningRole,
     shutdown: impl Future<Output = ()>,
 ) -> Result<(), RunError> {
@@ -122,7 +131,7 @@ pub(crate) async fn run(
 }
 
 async fn serve(
-    ops: &mut Operations,
+    ops: &mut GatewayOperations,
     role: &mut impl RunningRole,
     shutdown: impl Future<Output = ()>,
 ) -> Result<(), RunError> {
@@ -153,43 +162,48 @@ async fn serve(
 }
 
 /// Handles an operator's request, or does the housekeeping.
-fn handle_task(now: Instant, ops: &mut Operations, role: &mut impl RunningRole, task: Task) {
+fn handle_task(
+    now: Instant,
+    ops: &mut GatewayOperations,
+    role: &mut impl RunningRole,
+    task: MainTask,
+) {
     match task {
-        Task::Answer(call) if matches!(call.request, Request::HandOver) => {
+        MainTask::Answer(call) if matches!(call.request, ControlRequest::HandOver) => {
             let answer = role.hand_over(now, ops);
-            call.answer(answer.unwrap_or_else(Answer::Error));
+            call.answer(answer.unwrap_or_else(ControlAnswer::Error));
         }
-        Task::Answer(call)
-            if let Request::Portion { portion, used, connections } = call.request =>
+        MainTask::Answer(call)
+            if let ControlRequest::Portion { portion, used, connections } = call.request =>
         {
-            let answer = role.share_rate(now, Need { portion, used, connections });
-            call.answer(answer.map_or_else(Answer::Error, Answer::Portion));
+            let answer = role.share_rate(now, ProcessNeed { portion, used, connections });
+            call.answer(answer.map_or_else(ControlAnswer::Error, ControlAnswer::Portion));
         }
-        Task::Answer(call) if let Request::Upgrade { within_s } = call.request => {
+        MainTask::Answer(call) if let ControlRequest::Upgrade { within_s } = call.request => {
             let within = Duration::try_from_secs_f64(within_s);
             let answer = within
                 .map_err(|error| format!("within_s = {within_s}: {error}"))
                 .and_then(|within| role.upgrade(now, ops, within));
-            call.answer(answer.unwrap_or_else(Answer::Error));
+            call.answer(answer.unwrap_or_else(ControlAnswer::Error));
         }
-        Task::Answer(call) => {
+        MainTask::Answer(call) => {
             let mut status = role.role_status(now);
             role.with_services(now, ops, |services, role| services.add_status(role, &mut status));
             let call = ops.answer(now, role.view(), status, call);
             let for_service = |call| role.with_services(now, ops, |it, _| it.answer_operator(call));
             match call.and_then(for_service) {
-                Some(call) if matches!(call.request, Request::Reload) => {
+                Some(call) if matches!(call.request, ControlRequest::Reload) => {
                     let outcome = role.reload(now, ops);
                     ops.reloaded(call, outcome);
                 }
                 Some(call) => {
                     let error = no_service(&call.request);
-                    call.answer(Answer::Error(error));
+                    call.answer(ControlAnswer::Error(error));
                 }
                 None => {}
             }
         }
-        Task::Housekeeping => {
+        MainTask::Housekeeping => {
             ops.housekeep(now, role.view());
             role.housekeep(now, ops);
             role.with_services(now, ops, |services, role| services.housekeep(role));
@@ -198,9 +212,9 @@ fn handle_task(now: Instant, ops: &mut Operations, role: &mut impl RunningRole, 
 }
 
 /// Why nobody answers this request.
-fn no_service(request: &Request) -> String {
+fn no_service(request: &ControlRequest) -> String {
     match request {
-        Request::Bundle(_) => "this gateway has no section [bundles]".to_owned(),
+        ControlRequest::Bundle(_) => "this gateway has no section [bundles]".to_owned(),
         other => format!("this gateway does not answer {other:?}"),
     }
 }
@@ -221,7 +235,7 @@ mod tests {
     use tokio::task::JoinSet;
 
     use super::*;
-    use crate::figures::counters::Counters;
+    use crate::figures::counters::GatewayCounters;
     use crate::services::Uplink;
     use crate::testkit::operations;
 
@@ -230,20 +244,20 @@ mod tests {
     struct Recorder<'a> {
         outcomes: Vec<Result<(), RunError>>,
         calls: &'a mut Vec<&'static str>,
-        counters: Counters,
+        counters: GatewayCounters,
     }
 
     impl RunningRole for Recorder<'_> {
         type Event = Result<(), RunError>;
 
-        fn view(&self) -> View<'_> {
-            View { hop: None, counters: &self.counters }
+        fn view(&self) -> GatewayView<'_> {
+            GatewayView { hop: None, counters: &self.counters }
         }
 
         fn with_services<R>(
             &mut self,
             now: Instant,
-            ops: &mut Operations,
+            ops: &mut GatewayOperations,
             work: impl FnOnce(&mut Services, &mut Surroundings<'_>) -> R,
         ) -> R {
             let counters = Arc::default();
@@ -272,23 +286,27 @@ mod tests {
         fn handle(
             &mut self,
             _: Instant,
-            _: &mut Operations,
+            _: &mut GatewayOperations,
             event: Self::Event,
         ) -> Result<(), RunError> {
             self.calls.push("handle");
             event
         }
 
-        fn set_interception(&mut self, _: Instant, _: &mut Operations) -> Result<bool, RunError> {
+        fn set_interception(
+            &mut self,
+            _: Instant,
+            _: &mut GatewayOperations,
+        ) -> Result<bool, RunError> {
             self.calls.push("intercept");
             Ok(false)
         }
 
-        fn housekeep(&mut self, _: Instant, _: &mut Operations) {
+        fn housekeep(&mut self, _: Instant, _: &mut GatewayOperations) {
             self.calls.push("housekeep");
         }
 
-        fn reload(&mut self, _: Instant, _: &mut Operations) -> Result<Vec<String>, String> {
+        fn reload(&mut self, _: Instant, _: &mut GatewayOperations) -> Result<Vec<String>, String> {
             Ok(Vec::new())
         }
 
@@ -300,11 +318,12 @@ mod tests {
     /// The calls of a gateway that runs with these events until `shutdown`, and how it ends.
     async fn record(
         outcomes: Vec<Result<(), RunError>>,
-        ops: Operations,
+        ops: GatewayOperations,
         shutdown: impl Future<Output = ()>,
     ) -> (Vec<&'static str>, Result<(), RunError>) {
         let mut calls = Vec::new();
-        let service = Recorder { outcomes, calls: &mut calls, counters: Counters::default() };
+        let service =
+            Recorder { outcomes, calls: &mut calls, counters: GatewayCounters::default() };
         let result = run(ops, service, shutdown).await;
         (calls, result)
     }
@@ -329,8 +348,8 @@ mod tests {
         let (calls, result) = record(Vec::new(), operations(), ready(())).await;
         assert!(result.is_ok() && calls.last() == Some(&"stop"), "{calls:?}");
 
-        let (mut ops, counters) = (operations(), Counters::default());
-        ops.drain(clock::now(), View { hop: None, counters: &counters }, None);
+        let (mut ops, counters) = (operations(), GatewayCounters::default());
+        ops.drain(clock::now(), GatewayView { hop: None, counters: &counters }, None);
         let (calls, result) = record(vec![Ok(())], ops, pending()).await;
         assert!(result.is_ok());
         assert_eq!(calls, ["intercept", "stop"]);

@@ -5,23 +5,23 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use config::{InterceptConfig, OperationConfig, TunnelConfig};
-use pep::traffic::{Classes, Policy};
+use pep::traffic::{TrafficClasses, TrafficPolicy};
 use slacp::{Endpoint, PublicKey};
 use units::Instant;
 
 use super::gateway::{Gateway, Report, Side, TrafficContext};
 use super::workers::Workers;
 use crate::error::RunError;
-use crate::figures::counters::Counters;
+use crate::figures::counters::GatewayCounters;
 use crate::hop::PacketSink;
 use crate::hop::class::LiveClasses;
-use crate::hop::peers::Peers;
-use crate::hop::sockets::Sockets;
+use crate::hop::peers::PeerTable;
+use crate::hop::sockets::HopSockets;
 use crate::intercept::intake::{self, Intake};
 use crate::intercept::netfilter::NameRules;
 use crate::intercept::own::OwnAddresses;
-use crate::intercept::{Arrival, IntakeEvent, Interception};
-use crate::operate::{Operations, RoleStatus};
+use crate::intercept::{ClientArrival, IntakeEvent, Interception};
+use crate::operate::{GatewayOperations, RoleStatus};
 use crate::relay::terms::DialPolicy;
 use crate::role::Role;
 use crate::services::tunnel::{Selection, Tunnel};
@@ -34,14 +34,14 @@ pub(super) struct Setup<'a> {
     pub(super) own: OwnAddresses,
     /// The endpoints, the sockets of each, and their threads.
     pub(super) endpoints: Vec<Endpoint>,
-    pub(super) sockets: Vec<Sockets>,
+    pub(super) sockets: Vec<HopSockets>,
     pub(super) workers: Workers,
-    pub(super) peers: Peers,
+    pub(super) peers: PeerTable,
     pub(super) dial: DialPolicy,
     pub(super) operation: &'a OperationConfig,
     pub(super) intercept: Option<&'a InterceptConfig>,
-    pub(super) policies: Vec<Policy>,
-    pub(super) classes: Classes,
+    pub(super) policies: Vec<TrafficPolicy>,
+    pub(super) classes: TrafficClasses,
     /// What to redirect to the resolver.
     pub(super) names: Option<NameRules>,
     /// The tunnel, what goes through it, and `mesh` ([`Tunnel::install`]).
@@ -55,7 +55,7 @@ pub(super) struct Parts {
     pub(super) gateway: Gateway,
     /// Intercepts connections, and the replies to transparent ones.
     pub(super) intake: Option<Intake>,
-    pub(super) policies: Vec<Policy>,
+    pub(super) policies: Vec<TrafficPolicy>,
 }
 
 /// An event of a side of a pair.
@@ -74,21 +74,22 @@ impl Setup<'_> {
     pub(super) fn start(
         self,
         now: Instant,
-    ) -> Result<(Operations, Parts, Option<Tunnel>), RunError> {
+    ) -> Result<(GatewayOperations, Parts, Option<Tunnel>), RunError> {
         let interception = match self.intercept {
             Some(intercept) => Some(Interception::install(intercept, &self.policies, self.names)?),
-            None if self.dial.transparent => Some(Interception::of_replies()?),
+            None if self.dial.transparent => Some(Interception::install_for_replies()?),
             None => None,
         };
         let role = match self.side {
             Side::Hub => Role::Hub,
             Side::Terminal => Role::Terminal,
         };
-        let mut ops = Operations::start(now, role, Some(self.key), self.operation, self.peers)?;
+        let mut ops =
+            GatewayOperations::start(now, role, Some(self.key), self.operation, self.peers)?;
         let classes = Arc::new(LiveClasses::new(self.classes));
-        let counters = Arc::new(Counters::default());
+        let counters = Arc::new(GatewayCounters::default());
         counters.keepalive.set(self.operation.keepalive);
-        counters.live.set_most(ops.most_connections());
+        counters.live.set_limit(ops.most_connections());
         let install = |(tunnel, selection, mesh)| {
             let (classes, counters) = (classes.clone(), counters.clone());
             Tunnel::install(tunnel, selection, mesh, classes, counters, self.device)
@@ -107,7 +108,7 @@ impl Setup<'_> {
             terms,
             context,
         )?;
-        ops.remember(now, gateway.hop());
+        ops.restore_paths(now, gateway.hop());
         ops.foresee(gateway.hop());
         let intake = interception.map(|it| Intake::new(now, it, gateway.counters()));
         Ok((ops, Parts { gateway, intake, policies: self.policies }, tunnel))
@@ -133,7 +134,7 @@ impl Parts {
     }
 
     /// The client's connection that has arrived, if one has.
-    pub(super) fn admit(&mut self, now: Instant, arrived: IntakeEvent) -> Option<Arrival> {
+    pub(super) fn admit(&mut self, now: Instant, arrived: IntakeEvent) -> Option<ClientArrival> {
         self.intake.as_mut()?.handle(now, arrived)
     }
 

@@ -7,8 +7,8 @@ use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::sync::Arc;
 
 use config::{KnownHub, TerminalConfig, TunnelConfig};
-use pep::admission::{Backoff, Bypass};
-use pep::egress::Egress;
+use pep::admission::{BypassReason, RefusalBackoff};
+use pep::egress::EgressRules;
 use pep::hubs::HubId;
 use slacp::{Destination, Endpoint, Event, PublicKey, ResetReason};
 use units::Instant;
@@ -17,18 +17,18 @@ use crate::clock;
 use crate::config::keys::random_bytes;
 use crate::config::read_terminal;
 use crate::error::RunError;
-use crate::figures::connections::Origin;
+use crate::figures::connections::ConnectionOrigin;
 use crate::hop::HopEvent;
-use crate::hop::peers::Peers;
-use crate::hop::sockets::Sockets;
+use crate::hop::peers::PeerTable;
+use crate::hop::sockets::HopSockets;
 use crate::intercept::netfilter::Scope;
 use crate::intercept::own::OwnAddresses;
-use crate::intercept::rule::PASSING;
-use crate::intercept::{self, Arrival};
-use crate::operate::{Operations, RoleStatus, View};
+use crate::intercept::rule::PASS_MARK;
+use crate::intercept::{self, ClientArrival};
+use crate::operate::{GatewayOperations, GatewayView, RoleStatus};
 use crate::presence;
 use crate::relay::dial::Dialer;
-use crate::relay::names::Resolver;
+use crate::relay::names::NameResolver;
 use crate::relay::route::Upstreams;
 use crate::relay::terms::{Admission, DialPolicy};
 use crate::roles::gateway::{Report, Side, bind};
@@ -43,8 +43,11 @@ use crate::services::{self, LearnKeys, Ready, Services, Surroundings, Uplink};
 
 /// A terminal does not know which networks are behind a hub, so the client's address stays
 /// unverified.
-const OF_HUB: Admission =
-    Admission { origin: Origin::Peer { verified: false }, _permit: None, exchange: false };
+const OF_HUB: Admission = Admission {
+    origin: ConnectionOrigin::Peer { verified: false },
+    _permit: None,
+    exchange: false,
+};
 /// Runs a terminal until `shutdown` completes, then removes everything it installed. Prints `ready`
 /// on standard output when the hub is first reachable and connections are carried.
 ///
@@ -65,8 +68,9 @@ pub async fn run(
         transparent: config.transparent,
         marked: config.intercept.as_ref().is_some_and(|it| it.own_traffic),
     };
-    let peers = Peers::new(&config.link.rate, config.operation.maximum_rate, names(&config), true)
-        .with_links(&config.links);
+    let peers =
+        PeerTable::new(&config.link.rate, config.operation.maximum_rate, names(&config), true)
+            .with_links(&config.links);
     let (hub, addresses) = hubs.of_hub(config.ranking()[0]);
     let (hop, identity) = (config.link.clone(), config.identity.clone());
     let proxy = services::listen_as_proxy(&config.proxy).await?;
@@ -92,11 +96,11 @@ pub async fn run(
     tracing::info!(
         "looking for the hub at {looking}: connections pass unaccelerated until it answers"
     );
-    let mark = dial.marked.then_some(PASSING.value);
+    let mark = dial.marked.then_some(PASS_MARK.value);
     let dialer = Dialer {
         side: Arc::default(),
         timeout: config.connect_timeout,
-        egress: Egress::everywhere(),
+        egress: EgressRules::everywhere(),
         own: Some(own),
         mark,
         stack: None,
@@ -105,24 +109,24 @@ pub async fn run(
     let upstreams = || Upstreams {
         hop: hop.clone(),
         dialer: dialer.clone(),
-        resolver: Resolver::default(),
+        resolver: NameResolver::default(),
         counters: parts.gateway.counters(),
     };
     let services = services::of_terminal(&config, (proxy, dns), tunnel, upstreams).await?;
     let hubs = KnownHubs::new(clock::now(), &config, (hubs, keys), hop, mark);
     let mut terminal =
-        Terminal { parts, full: Backoff::default(), accept: config.accept, services, hubs };
+        Terminal { parts, full: RefusalBackoff::default(), accept: config.accept, services, hubs };
     terminal.with_services(clock::now(), &mut ops, |services, role| services.start(role));
     roles::run(ops, terminal, shutdown).await
 }
 
 /// The sockets of the hop: one for each link, or the only one.
-fn sockets(config: &TerminalConfig, local: SocketAddr) -> Result<Sockets, RunError> {
+fn sockets(config: &TerminalConfig, local: SocketAddr) -> Result<HopSockets, RunError> {
     if config.links.is_empty() {
         presence::warn_of_address(local);
-        return bind(local).map(Sockets::from);
+        return bind(local).map(HopSockets::from);
     }
-    let bound = Sockets::bind(&config.links, local);
+    let bound = HopSockets::bind(&config.links, local);
     bound.map_err(|(name, cause)| RunError::Link { name, cause })
 }
 
@@ -145,9 +149,9 @@ fn tunnel_of(config: &TerminalConfig) -> Option<(&TunnelConfig, Selection)> {
 struct Terminal {
     parts: Parts,
     /// Backs off while the hub has no room.
-    full: Backoff,
+    full: RefusalBackoff,
     /// Destinations permitted to the hub's side.
-    accept: Egress,
+    accept: EgressRules,
     services: Services,
     hubs: KnownHubs,
 }
@@ -169,14 +173,14 @@ enum TerminalEvent {
 impl RunningRole for Terminal {
     type Event = TerminalEvent;
 
-    fn view(&self) -> View<'_> {
+    fn view(&self) -> GatewayView<'_> {
         self.parts.gateway.view()
     }
 
     fn with_services<R>(
         &mut self,
         now: Instant,
-        ops: &mut Operations,
+        ops: &mut GatewayOperations,
         work: impl FnOnce(&mut Services, &mut Surroundings<'_>) -> R,
     ) -> R {
         let uplink = Uplink {
@@ -205,7 +209,7 @@ impl RunningRole for Terminal {
     fn handle(
         &mut self,
         now: Instant,
-        ops: &mut Operations,
+        ops: &mut GatewayOperations,
         event: TerminalEvent,
     ) -> Result<(), RunError> {
         match event {
@@ -225,7 +229,11 @@ impl RunningRole for Terminal {
         Ok(())
     }
 
-    fn set_interception(&mut self, now: Instant, ops: &mut Operations) -> Result<bool, RunError> {
+    fn set_interception(
+        &mut self,
+        now: Instant,
+        ops: &mut GatewayOperations,
+    ) -> Result<bool, RunError> {
         let bypass_reason = self.bypass_reason(ops);
         let (asking, offline) = self.with_services(now, ops, |services, role| {
             services.follow_uplink(role);
@@ -233,27 +241,27 @@ impl RunningRole for Terminal {
         });
         let Some(intake) = &mut self.parts.intake else { return Ok(self.hubs.is_good()) };
         let scope = Scope::ports(&offline);
-        intake.set(now, bypass_reason.map_or(Ok(Scope::Everything), Err), scope)?;
-        intake.answer_questions(asking)?;
+        intake.set_scope(now, bypass_reason.map_or(Ok(Scope::Everything), Err), scope)?;
+        intake.redirect_queries(asking)?;
         Ok(intake.is_on())
     }
 
-    fn housekeep(&mut self, now: Instant, ops: &mut Operations) {
+    fn housekeep(&mut self, now: Instant, ops: &mut GatewayOperations) {
         let refused = self.parts.gateway.counters().peer_full.get();
         if let Some(pause) = self.full.handle_refusals(now, refused)
             && let Some(intake) = &mut self.parts.intake
         {
             tracing::warn!("the hub has no room: new connections pass unaccelerated for a while");
-            intake.pause(now, pause, Bypass::PeerFull);
+            intake.pause(now, pause, BypassReason::PeerFull);
         }
         self.parts.follow_routes();
         let session = self.hubs.session();
         let is_short = session.is_some_and(|session| !self.parts.gateway.hop().has_room(session));
-        ops.relieve(now, self.parts.gateway.view(), is_short);
+        ops.evict_idle(now, self.parts.gateway.view(), is_short);
         self.hubs.housekeep(now);
     }
 
-    fn reload(&mut self, now: Instant, ops: &mut Operations) -> Result<Vec<String>, String> {
+    fn reload(&mut self, now: Instant, ops: &mut GatewayOperations) -> Result<Vec<String>, String> {
         let config = read_terminal(&ops.file()?).map_err(|error| error.to_string())?;
         let Parts { gateway, intake, .. } = &mut self.parts;
         if let (Some(intake), Some(intercept)) = (intake, &config.intercept) {
@@ -271,7 +279,7 @@ impl RunningRole for Terminal {
         self.accept = config.accept.clone();
         gateway.counters().keepalive.set(config.operation.keepalive);
         let mut notes = ops.configure(config.operation);
-        gateway.counters().live.set_most(ops.most_connections());
+        gateway.counters().live.set_limit(ops.most_connections());
         notes.extend(ops.configure_hop(now, gateway.hop(), &config.link.rate, names));
         Ok(notes)
     }
@@ -283,7 +291,7 @@ impl RunningRole for Terminal {
 }
 
 impl Terminal {
-    fn handle_hop(&mut self, now: Instant, ops: &mut Operations, event: HopEvent) {
+    fn handle_hop(&mut self, now: Instant, ops: &mut GatewayOperations, event: HopEvent) {
         if let HopEvent::Session(session, event) = &event {
             if let Event::Up { .. } = event {
                 ops.peers.set_names(self.hubs.names());
@@ -313,7 +321,7 @@ impl Terminal {
         }
     }
 
-    fn carry(&mut self, now: Instant, ops: &mut Operations, arrival: Arrival) {
+    fn carry(&mut self, now: Instant, ops: &mut GatewayOperations, arrival: ClientArrival) {
         let left = self.with_services(now, ops, |services, role| services.take(role, arrival));
         match (left, self.hubs.session()) {
             (Some(arrival), Some(session)) => self.parts.gateway.originate(session, arrival),
@@ -324,13 +332,17 @@ impl Terminal {
     }
 
     /// Why new connections are not carried; `None` if they are.
-    fn bypass_reason(&self, ops: &Operations) -> Option<Bypass> {
+    fn bypass_reason(&self, ops: &GatewayOperations) -> Option<BypassReason> {
         if !self.hubs.is_good() {
             let leaving = self.hubs.is_leaving();
-            return Some(if leaving { Bypass::PeerDraining } else { Bypass::PeerUnreachable });
+            return Some(if leaving {
+                BypassReason::PeerDraining
+            } else {
+                BypassReason::PeerUnreachable
+            });
         }
         if self.hubs.session().is_some_and(|session| !self.parts.gateway.hop().has_room(session)) {
-            return Some(Bypass::SessionMemory);
+            return Some(BypassReason::SessionMemory);
         }
         ops.bypass_reason(self.parts.gateway.view())
     }

@@ -116,7 +116,7 @@ pub(crate) fn bind(
     let bound = sockets.and_then(|sockets| {
         let link = |(part, socket)| {
             let _its = workers.of(part).enter();
-            UdpLink::of(socket, address.is_ipv6())
+            UdpLink::from_socket(socket, address.is_ipv6())
         };
         (0..).zip(sockets).map(link).collect()
     });

@@ -25,7 +25,7 @@ pub(super) fn start(runtime: &Runtime) {
 }
 
 async fn watch(most: Duration) {
-    follow(|took| {
+    report_turns(|took| {
         if took > most {
             let _ = writeln!(
                 std::io::stderr(),
@@ -38,7 +38,7 @@ async fn watch(most: Duration) {
 }
 
 /// Reports, again and again, the processor time of the thread between two turns of this task.
-pub(crate) async fn follow(worked: impl Fn(Duration)) {
+pub(crate) async fn report_turns(worked: impl Fn(Duration)) {
     let mut before = thread_time();
     loop {
         tokio::time::sleep(LOOK).await;

@@ -14,15 +14,15 @@ pub(crate) mod tunnel;
 use config::{BundlesConfig, DnsConfig, HubConfig, ProxyConfig, TerminalConfig};
 use units::Instant;
 
-use self::bundles::Bundles;
-use self::dlep::Dlep;
+use self::bundles::BundleService;
+use self::dlep::DlepService;
 use self::enrolment::Enrolments;
-use self::http::Http;
+use self::http::TerminalHttp;
 use self::http::hub::HubHttp;
 use self::names::hub::HubResolver;
-use self::names::{Doors, Names};
-use self::proxy::{Otherwise, Proxy, ProxyService, Upstream};
-use self::rotation::{KeyListener, NextKey};
+use self::names::{NameService, ResolverSockets};
+use self::proxy::{ProxyListener, ProxyService, ProxyUpstream, UncarriedAction};
+use self::rotation::{KeyAnnouncer, KeyListener};
 pub(crate) use self::service::{
     Admitted, Config, HubSide, LearnKeys, Ready, Service, Services, SharedDevice, Surroundings,
     Uplink,
@@ -44,9 +44,9 @@ pub(crate) async fn of_hub(
     let http = config.http.clone().map(HubHttp::new).transpose();
     let mut services = Services::default();
     services.add(tunnel);
-    services.add(config.operation.dlep.clone().map(Dlep::start).transpose()?);
+    services.add(config.operation.dlep.clone().map(DlepService::start).transpose()?);
     services.add(Some(Enrolments::default()));
-    services.add(Some(NextKey::new(now, config)));
+    services.add(Some(KeyAnnouncer::new(now, config)));
     services.add(names);
     services.add(http.map_err(RunError::Certificate)?);
     services.add(start_bundles(&config.bundles).await?);
@@ -59,22 +59,23 @@ pub(crate) async fn of_hub(
 /// If one cannot start.
 pub(crate) async fn of_terminal(
     config: &TerminalConfig,
-    (proxy, dns): (Option<Proxy>, Option<(Doors, DnsConfig)>),
+    (proxy, dns): (Option<ProxyListener>, Option<(ResolverSockets, DnsConfig)>),
     tunnel: Option<Tunnel>,
     upstreams: impl Fn() -> Upstreams,
 ) -> Result<Services, RunError> {
-    let http = config.http.clone().map(|http| Http::start(http, upstreams())).transpose();
+    let http = config.http.clone().map(|http| TerminalHttp::start(http, upstreams())).transpose();
     let http = http.map_err(RunError::Certificate)?;
-    let names = dns
-        .map(|(doors, dns)| Names::start(dns, doors, upstreams(), http.as_ref().map(Http::shared)));
+    let names = dns.map(|(doors, dns)| {
+        NameService::start(dns, doors, upstreams(), http.as_ref().map(TerminalHttp::shared))
+    });
     let proxy = proxy.map(|proxy| {
         let Upstreams { dialer, counters, .. } = upstreams();
-        let upstream = Upstream::new(proxy.manner(), dialer, counters);
-        ProxyService::new(proxy, upstream, Otherwise::Direct)
+        let upstream = ProxyUpstream::new(proxy.answer_and_names(), dialer, counters);
+        ProxyService::new(proxy, upstream, UncarriedAction::Direct)
     });
     let mut services = Services::default();
     services.add(tunnel.map(TerminalTunnel::new));
-    services.add(config.operation.dlep.clone().map(Dlep::start).transpose()?);
+    services.add(config.operation.dlep.clone().map(DlepService::start).transpose()?);
     services.add(Some(KeyListener::default()));
     services.add(proxy);
     services.add(names);
@@ -83,9 +84,9 @@ pub(crate) async fn of_terminal(
     Ok(services)
 }
 
-async fn start_bundles(config: &Option<BundlesConfig>) -> Result<Option<Bundles>, RunError> {
+async fn start_bundles(config: &Option<BundlesConfig>) -> Result<Option<BundleService>, RunError> {
     match config.clone() {
-        Some(config) => Bundles::start(config).await,
+        Some(config) => BundleService::start(config).await,
         None => Ok(None),
     }
 }
@@ -96,9 +97,9 @@ async fn start_bundles(config: &Option<BundlesConfig>) -> Result<Option<Bundles>
 /// If it cannot listen.
 pub(crate) async fn listen_as_proxy(
     config: &Option<ProxyConfig>,
-) -> Result<Option<Proxy>, RunError> {
+) -> Result<Option<ProxyListener>, RunError> {
     match config.clone() {
-        Some(config) => Proxy::listen(config).await.map(Some),
+        Some(config) => ProxyListener::listen(config).await.map(Some),
         None => Ok(None),
     }
 }
@@ -109,9 +110,9 @@ pub(crate) async fn listen_as_proxy(
 /// If it cannot listen.
 pub(crate) async fn open_doors(
     dns: Option<DnsConfig>,
-) -> Result<Option<(Doors, DnsConfig)>, RunError> {
+) -> Result<Option<(ResolverSockets, DnsConfig)>, RunError> {
     let Some(mut dns) = dns else { return Ok(None) };
-    let doors = Doors::open(&dns).await?;
-    doors.restrict(&mut dns);
+    let doors = ResolverSockets::open(&dns).await?;
+    doors.restrict_pool(&mut dns);
     Ok(Some((doors, dns)))
 }

@@ -10,24 +10,24 @@ use std::time::Duration;
 
 use config::{HubConfig, PermittedTerminal, SoloConfig, TerminalConfig};
 use futures_util::future::select_all;
-use pep::accounting::Exhausted;
-use pep::routes::Sites;
-use slacp::{Destination, Event, Open, PublicKey, ResetReason, SessionId};
+use pep::accounting::ExhaustedAction;
+use pep::routes::TerminalSites;
+use slacp::{Destination, Event, PublicKey, ResetReason, SessionId, StreamOpening};
 use tokio::task::JoinSet;
 use units::Instant;
 
-use crate::config::permits::Permits;
+use crate::config::permits::TerminalPermits;
 use crate::error::RunError;
-use crate::figures::counters::Counters;
-use crate::hop::peers::Peers;
-use crate::hop::{Hop, Stream};
-use crate::intercept::Arrival;
+use crate::figures::counters::GatewayCounters;
+use crate::hop::peers::PeerTable;
+use crate::hop::{Hop, SessionStream};
+use crate::intercept::ClientArrival;
 use crate::operate::RoleStatus;
-use crate::operate::accounts::Accounts;
-use crate::operate::control::Call;
+use crate::operate::accounts::TerminalAccounts;
+use crate::operate::control::ControlCall;
 use crate::relay;
 use crate::relay::dial::Dialer;
-use crate::relay::route::Route;
+use crate::relay::route::ClientRoute;
 use crate::relay::terms::{Admission, DialPolicy};
 
 /// A feature of a gateway. Its role hands it streams, sessions, requests and the time. By default, each
@@ -50,7 +50,12 @@ pub(crate) trait Service: Send {
     }
 
     /// Answers such a stream.
-    fn answer(&mut self, role: &mut Surroundings<'_>, stream: Stream, open: &Open<Destination>) {
+    fn answer(
+        &mut self,
+        role: &mut Surroundings<'_>,
+        stream: SessionStream,
+        open: &StreamOpening<Destination>,
+    ) {
         role.refuse(stream, open, ResetReason::Prohibited);
     }
 
@@ -77,7 +82,7 @@ pub(crate) trait Service: Send {
     fn follow_uplink(&mut self, _: &mut Surroundings<'_>) {}
 
     /// Takes a client's intercepted connection, or returns it.
-    fn take(&mut self, _: &mut Surroundings<'_>, arrival: Arrival) -> Option<Arrival> {
+    fn take(&mut self, _: &mut Surroundings<'_>, arrival: ClientArrival) -> Option<ClientArrival> {
         Some(arrival)
     }
 
@@ -95,7 +100,7 @@ pub(crate) trait Service: Send {
     fn housekeep(&mut self, _: &mut Surroundings<'_>) {}
 
     /// Answers an operator's request, or returns it.
-    fn answer_operator(&mut self, call: Call) -> Option<Call> {
+    fn answer_operator(&mut self, call: ControlCall) -> Option<ControlCall> {
         Some(call)
     }
 
@@ -139,10 +144,10 @@ pub(crate) struct Surroundings<'a> {
     pub(crate) now: Instant,
     /// The hop; `None` on a solo gateway.
     pub(crate) hop: Option<&'a Hop>,
-    pub(crate) counters: &'a Arc<Counters>,
+    pub(crate) counters: &'a Arc<GatewayCounters>,
     /// Work for clients and peers, which ends with the gateway.
     pub(crate) relays: &'a mut JoinSet<()>,
-    pub(crate) peers: &'a mut Peers,
+    pub(crate) peers: &'a mut PeerTable,
     pub(crate) uplink: Uplink,
     /// On a hub: its terminals.
     pub(crate) hub: Option<HubSide<'a>>,
@@ -152,7 +157,12 @@ pub(crate) struct Surroundings<'a> {
 
 impl<'a> Surroundings<'a> {
     /// Refuses a peer's stream.
-    pub(crate) fn refuse(&self, stream: Stream, open: &Open<Destination>, reason: ResetReason) {
+    pub(crate) fn refuse(
+        &self,
+        stream: SessionStream,
+        open: &StreamOpening<Destination>,
+        reason: ResetReason,
+    ) {
         relay::refuse(self.counters, stream, open, reason);
     }
 
@@ -186,19 +196,19 @@ impl Uplink {
         self.session.filter(|_| self.is_good)
     }
 
-    pub(crate) fn route(&self) -> Route {
-        Route { hub: self.reachable(), by_name: self.is_open }
+    pub(crate) fn route(&self) -> ClientRoute {
+        ClientRoute { hub: self.reachable(), by_name: self.is_open }
     }
 }
 
 /// The terminals of a hub.
 pub(crate) struct HubSide<'a> {
-    pub(crate) sites: &'a Sites,
-    pub(crate) permits: &'a Permits,
+    pub(crate) sites: &'a TerminalSites,
+    pub(crate) permits: &'a TerminalPermits,
     /// Set by whoever has changed a permit.
     pub(crate) is_permit_changed: &'a mut bool,
     pub(crate) dial: DialPolicy,
-    pub(crate) accounts: Option<&'a Accounts>,
+    pub(crate) accounts: Option<&'a TerminalAccounts>,
 }
 
 impl HubSide<'_> {
@@ -206,7 +216,7 @@ impl HubSide<'_> {
     pub(crate) fn is_blocked(&self, session: SessionId) -> bool {
         let account = self.accounts.zip(self.sites.of(session));
         let exhausted = account.and_then(|(accounts, terminal)| accounts.exhausted(&terminal.key));
-        exhausted == Some(&Exhausted::Block)
+        exhausted == Some(&ExhaustedAction::Block)
     }
 }
 
@@ -232,8 +242,8 @@ pub(crate) trait LearnKeys {
 
 /// An exchange that a hub has admitted.
 pub(crate) struct Admitted {
-    pub(crate) stream: Stream,
-    pub(crate) open: Open<Destination>,
+    pub(crate) stream: SessionStream,
+    pub(crate) open: StreamOpening<Destination>,
     /// Permitted addresses of its host.
     pub(crate) addresses: Vec<SocketAddr>,
     pub(crate) admission: Admission,
@@ -293,9 +303,9 @@ impl Services {
     pub(crate) fn answer(
         &mut self,
         role: &mut Surroundings<'_>,
-        stream: Stream,
-        open: &Open<Destination>,
-    ) -> Option<Stream> {
+        stream: SessionStream,
+        open: &StreamOpening<Destination>,
+    ) -> Option<SessionStream> {
         let mut services = self.services.iter_mut();
         match services.find(|service| service.answers(&open.destination)) {
             Some(service) => {
@@ -342,8 +352,8 @@ impl Services {
     pub(crate) fn take(
         &mut self,
         role: &mut Surroundings<'_>,
-        arrival: Arrival,
-    ) -> Option<Arrival> {
+        arrival: ClientArrival,
+    ) -> Option<ClientArrival> {
         self.services.iter_mut().try_fold(arrival, |arrival, service| service.take(role, arrival))
     }
 
@@ -360,7 +370,7 @@ impl Services {
     }
 
     /// Lets the services answer an operator; returns the call if none does.
-    pub(crate) fn answer_operator(&mut self, call: Call) -> Option<Call> {
+    pub(crate) fn answer_operator(&mut self, call: ControlCall) -> Option<ControlCall> {
         self.services.iter_mut().try_fold(call, |call, service| service.answer_operator(call))
     }
 
@@ -405,7 +415,7 @@ mod tests {
     use std::sync::Mutex;
 
     use super::*;
-    use crate::operate::control::Request;
+    use crate::operate::control::ControlRequest;
     use crate::testkit::Hops;
 
     /// A service that records what it gets.
@@ -440,14 +450,14 @@ mod tests {
         fn answer(
             &mut self,
             role: &mut Surroundings<'_>,
-            stream: Stream,
-            open: &Open<Destination>,
+            stream: SessionStream,
+            open: &StreamOpening<Destination>,
         ) {
             self.record("answers");
             role.refuse(stream, open, ResetReason::Limit);
         }
 
-        fn answer_operator(&mut self, call: Call) -> Option<Call> {
+        fn answer_operator(&mut self, call: ControlCall) -> Option<ControlCall> {
             self.record("is asked");
             (!self.is_busy).then_some(call)
         }
@@ -467,7 +477,7 @@ mod tests {
 
     /// The surroundings of a gateway without a hop.
     fn alone<R>(work: impl FnOnce(&mut Surroundings<'_>) -> R) -> R {
-        let (counters, mut relays, mut peers) = (Arc::default(), JoinSet::new(), Peers::none());
+        let (counters, mut relays, mut peers) = (Arc::default(), JoinSet::new(), PeerTable::none());
         work(&mut Surroundings {
             now: Instant::ZERO,
             hop: None,
@@ -503,11 +513,11 @@ mod tests {
         for (destination, is_left) in [(Destination::Bundles, false), (Destination::Resolver, true)]
         {
             let [_, far] = hops.open();
-            let open = Open { destination, source, dscp: None };
+            let open = StreamOpening { destination, source, dscp: None };
             let left = alone(|role| services.answer(role, far, &open));
             assert_eq!(left.is_some(), is_left);
         }
-        let (call, _answer) = Call::new(Request::Accounts);
+        let (call, _answer) = ControlCall::new(ControlRequest::Accounts);
         assert!(services.answer_operator(call).is_none());
         assert_eq!(*calls.lock().unwrap(), ["a: answers", "idle: is asked", "a: is asked"]);
     }
@@ -517,7 +527,7 @@ mod tests {
         let (mut services, calls) =
             recorders([("store", true, false), ("a", true, true), ("b", true, true)]);
         alone(|role| services.release(role, Duration::ZERO));
-        let (call, _answer) = Call::new(Request::Accounts);
+        let (call, _answer) = ControlCall::new(ControlRequest::Accounts);
         assert!(services.answer_operator(call).is_none());
         assert_eq!(*calls.lock().unwrap(), ["a: is asked"]);
         services.stop();

@@ -12,16 +12,16 @@ use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
 use os::Timer;
-use slacp::Open;
-use tcp::packet::{self, Packet};
+use slacp::StreamOpening;
+use tcp::packet::{self, IncomingPacket};
 use tcp::{Config, FlowId, SeqNr, Stack, StackError, StackEvent, wire};
 use tokio::sync::{Notify, mpsc};
 use units::{Instant, Machine};
 
-use super::flow::Flow;
+use super::flow::StackFlow;
 use super::mtu::PathMtus;
 use crate::clock;
-use crate::figures::counters::{Counter, Counters};
+use crate::figures::counters::{Counter, GatewayCounters};
 use crate::tun::LONGEST_PACKET;
 use crate::tun::device::Device;
 
@@ -39,18 +39,18 @@ const LAST_PORT: u16 = 60_999;
 const TRIES: usize = 128;
 
 /// State shared by the driver and the connections' tasks.
-pub(super) struct Shared {
-    state: Mutex<State>,
+pub(super) struct StackShared {
+    state: Mutex<StackState>,
     device: Device,
     /// Notified by anything that may make the stack send.
     work: Notify,
-    counters: Arc<Counters>,
+    counters: Arc<GatewayCounters>,
     /// Packets of the stack that the device has refused.
     pub(super) unsent: Counter,
 }
 
 /// The stack, and the tasks that wait for its connections.
-pub(super) struct State {
+pub(super) struct StackState {
     pub(super) stack: Stack<Bytes>,
     pub(super) config: Arc<Config>,
     mtus: PathMtus,
@@ -65,33 +65,33 @@ struct Wakers {
 }
 
 /// A connection request from a host on the WAN side.
-pub(crate) struct Incoming {
-    pub(crate) flow: Flow,
-    pub(crate) open: Open,
+pub(crate) struct IncomingFlow {
+    pub(crate) flow: StackFlow,
+    pub(crate) open: StreamOpening,
 }
 
 /// The task that moves packets.
-pub(super) struct Driver {
-    pub(super) shared: Arc<Shared>,
+pub(super) struct StackDriver {
+    pub(super) shared: Arc<StackShared>,
     timer: Timer,
-    incoming: mpsc::Sender<Incoming>,
+    incoming: mpsc::Sender<IncomingFlow>,
     buffer: Vec<u8>,
     out: Vec<u8>,
 }
 
-impl Shared {
+impl StackShared {
     pub(super) fn new(
         device: Device,
         stack: Stack<Bytes>,
         (config, mtu): (Arc<Config>, u16),
-        counters: Arc<Counters>,
+        counters: Arc<GatewayCounters>,
     ) -> Self {
-        let state = State { stack, config, mtus: PathMtus::new(mtu), wakers: BTreeMap::new() };
+        let state = StackState { stack, config, mtus: PathMtus::new(mtu), wakers: BTreeMap::new() };
         let (state, work) = (Mutex::new(state), Notify::new());
         Self { state, device, work, counters, unsent: Counter::default() }
     }
 
-    pub(super) fn lock(&self) -> MutexGuard<'_, State> {
+    pub(super) fn lock(&self) -> MutexGuard<'_, StackState> {
         self.state.lock().expect("no thread panics while it holds the stack")
     }
 
@@ -109,7 +109,7 @@ impl Shared {
         now: Instant,
         (source, destination): (IpAddr, SocketAddr),
         dscp: Option<u8>,
-    ) -> io::Result<Flow> {
+    ) -> io::Result<StackFlow> {
         let mut state = self.lock();
         let config = state.config_for(now, destination.ip(), &self.counters);
         let path = state.free_path(source, destination)?;
@@ -119,7 +119,7 @@ impl Shared {
                 state.stack.set_dscp(id, dscp.unwrap_or(0));
                 drop(state);
                 self.notify_driver();
-                Ok(Flow::new(self.clone(), id))
+                Ok(StackFlow::new(self.clone(), id))
             }
             Err(StackError::InUse { .. }) => code(libc::EADDRINUSE),
             Err(_) => code(libc::ENOBUFS),
@@ -156,7 +156,7 @@ impl Shared {
     }
 
     /// Releases a connection whose owner has dropped it: closes it if `closes`, else resets it.
-    pub(super) fn let_go(&self, now: Instant, id: FlowId, closes: bool) {
+    pub(super) fn release(&self, now: Instant, id: FlowId, closes: bool) {
         let mut state = self.lock();
         state.wakers.remove(&id);
         if closes {
@@ -169,14 +169,14 @@ impl Shared {
     }
 }
 
-impl State {
+impl StackState {
     /// Chooses a random port of `source` that no connection of the stack to `destination` uses.
-    fn free_path(&self, source: IpAddr, destination: SocketAddr) -> io::Result<wire::Path> {
+    fn free_path(&self, source: IpAddr, destination: SocketAddr) -> io::Result<wire::SegmentPath> {
         const PORTS: u64 = (LAST_PORT - FIRST_PORT + 1) as u64;
         for _ in 0..TRIES {
             let from_port = FIRST_PORT + (random()? % PORTS) as u16;
             let (to, to_port) = (destination.ip(), destination.port());
-            let path = wire::Path { from: source, from_port, to, to_port };
+            let path = wire::SegmentPath { from: source, from_port, to, to_port };
             if !self.stack.has(&path) {
                 return Ok(path);
             }
@@ -185,7 +185,7 @@ impl State {
     }
 
     /// Returns the settings of a new connection with `peer`, with the MSS of the path and a random seed.
-    fn config_for(&self, now: Instant, peer: IpAddr, counters: &Counters) -> Arc<Config> {
+    fn config_for(&self, now: Instant, peer: IpAddr, counters: &GatewayCounters) -> Arc<Config> {
         let headers = if peer.is_ipv4() { HEADERS_V4 } else { HEADERS_V6 };
         let most = self.mtus.of(now, peer) - headers;
         Arc::new(Config {
@@ -224,12 +224,15 @@ fn wait<T>(waker: &mut Option<Waker>, context: &Context<'_>) -> Poll<T> {
     Poll::Pending
 }
 
-impl Driver {
+impl StackDriver {
     /// Creates a driver that passes connection requests from the WAN side to `incoming`.
     ///
     /// # Errors
     /// If the process has no descriptor left for the timer.
-    pub(super) fn new(shared: Arc<Shared>, incoming: mpsc::Sender<Incoming>) -> io::Result<Self> {
+    pub(super) fn new(
+        shared: Arc<StackShared>,
+        incoming: mpsc::Sender<IncomingFlow>,
+    ) -> io::Result<Self> {
         let buffer = vec![0; LONGEST_PACKET];
         Ok(Self { shared, timer: Timer::new()?, incoming, buffer, out: Vec::new() })
     }
@@ -289,14 +292,14 @@ impl Driver {
             let now = clock::now();
             let mut dscp_of_syn = 0;
             match packet::read(&packet) {
-                Some(Packet::Segment(path, segment, dscp)) => {
+                Some(IncomingPacket::Segment(path, segment, dscp)) => {
                     dscp_of_syn = dscp;
                     shared.lock().stack.handle_segment(now, &path, &segment);
                 }
-                Some(Packet::Unreachable(path, seq)) => {
+                Some(IncomingPacket::Unreachable(path, seq)) => {
                     shared.lock().stack.handle_unreachable(&path, seq);
                 }
-                Some(Packet::TooBig(path, mtu)) => {
+                Some(IncomingPacket::TooBig(path, mtu)) => {
                     let mut state = shared.lock();
                     // A report counts only if it quotes a connection of this stack (RFC 5927 §7).
                     if state.stack.has(&path) {
@@ -329,21 +332,21 @@ impl Driver {
         let opens: Vec<_> = opens.collect();
         drop(state);
         for (id, path) in opens {
-            let flow = Flow::new(shared.clone(), id);
+            let flow = StackFlow::new(shared.clone(), id);
             let Some(path) = path else { continue };
-            let open = Open {
+            let open = StreamOpening {
                 destination: SocketAddr::new(path.from, path.from_port),
                 source: SocketAddr::new(path.to, path.to_port),
                 dscp: (dscp_of_syn != 0).then_some(dscp_of_syn),
             };
             // Without room the SYN is ignored, like one that meets a full backlog.
-            let _ = self.incoming.try_send(Incoming { flow, open });
+            let _ = self.incoming.try_send(IncomingFlow { flow, open });
         }
     }
 }
 
 /// Sends all packets that are due. `out`: buffer for a packet.
-fn transmit(shared: &Shared, now: Instant, state: &mut State, out: &mut Vec<u8>) {
+fn transmit(shared: &StackShared, now: Instant, state: &mut StackState, out: &mut Vec<u8>) {
     while let Some((path, segment)) = state.stack.poll_transmit(now) {
         let class = (state.stack.dscp(&path), state.mtus.of(now, path.to));
         let send = |packet: &[u8]| shared.device.send(packet);

@@ -7,18 +7,18 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
-use pep::relay::Failure;
+use pep::relay::LegFailure;
 use slacp::ResetReason;
-use tcp::{Abort, Cut, FlowId, Read};
+use tcp::{AbortReason, FlowFailure, FlowId, FlowRead};
 
-use super::driver::{Shared, State};
+use super::driver::{StackShared, StackState};
 use crate::clock;
 use crate::figures::connections::FlowFigures;
 
 /// A connection, or a SYN that is not answered yet. Dropping it before [`Flow::is_delivered`] was called
 /// resets it: an aborted connection must not look like a finished one.
-pub(crate) struct Flow {
-    shared: Arc<Shared>,
+pub(crate) struct StackFlow {
+    shared: Arc<StackShared>,
     id: FlowId,
     /// Close the connection when dropped, instead of resetting it.
     closes: bool,
@@ -27,12 +27,12 @@ pub(crate) struct Flow {
 /// A view of a connection of the stack for the register of connections.
 #[derive(Clone)]
 pub(crate) struct FlowView {
-    shared: Arc<Shared>,
+    shared: Arc<StackShared>,
     id: FlowId,
 }
 
-impl Flow {
-    pub(super) fn new(shared: Arc<Shared>, id: FlowId) -> Self {
+impl StackFlow {
+    pub(super) fn new(shared: Arc<StackShared>, id: FlowId) -> Self {
         Self { shared, id, closes: false }
     }
 
@@ -57,7 +57,7 @@ impl Flow {
     }
 
     /// Waits until the peer gives up a SYN that is not answered, or the connection fails.
-    pub(crate) async fn failed(&self) -> Failure {
+    pub(crate) async fn failed(&self) -> LegFailure {
         poll_fn(|context| self.poll_failure(context)).await
     }
 
@@ -85,21 +85,21 @@ impl Flow {
         &self,
         context: &Context<'_>,
         buffer: &mut [u8],
-    ) -> Poll<Result<usize, Failure>> {
+    ) -> Poll<Result<usize, LegFailure>> {
         let mut state = self.shared.lock();
         let mut filled = 0;
         while filled < buffer.len() {
             match state.stack.read(self.id, buffer.len() - filled) {
-                Read::Data(data) => {
+                FlowRead::Data(data) => {
                     buffer[filled..][..data.len()].copy_from_slice(&data);
                     filled += data.len();
                 }
                 // The next call returns it again.
-                Read::End | Read::Failed(_) if filled > 0 => break,
-                Read::End => return Poll::Ready(Ok(0)),
-                Read::Failed(cut) => return Poll::Ready(Err(failure_of(cut))),
-                Read::Blocked if filled > 0 => break,
-                Read::Blocked => return state.wait_to_read(self.id, context),
+                FlowRead::End | FlowRead::Failed(_) if filled > 0 => break,
+                FlowRead::End => return Poll::Ready(Ok(0)),
+                FlowRead::Failed(cut) => return Poll::Ready(Err(failure_of(cut))),
+                FlowRead::Blocked if filled > 0 => break,
+                FlowRead::Blocked => return state.wait_to_read(self.id, context),
             }
         }
         drop(state);
@@ -113,7 +113,7 @@ impl Flow {
         &self,
         context: &Context<'_>,
         data: &[u8],
-    ) -> Poll<Result<usize, Failure>> {
+    ) -> Poll<Result<usize, LegFailure>> {
         let mut state = self.shared.lock();
         let room = match state.room(self.id) {
             Ok(room) => room,
@@ -132,11 +132,11 @@ impl Flow {
     }
 
     /// Polls for room to write.
-    pub(crate) fn poll_room(&self, context: &Context<'_>) -> Poll<Result<(), Failure>> {
+    pub(crate) fn poll_room(&self, context: &Context<'_>) -> Poll<Result<(), LegFailure>> {
         self.shared.lock().wait_for_room(self.id, context)
     }
 
-    pub(crate) fn poll_failure(&self, context: &Context<'_>) -> Poll<Failure> {
+    pub(crate) fn poll_failure(&self, context: &Context<'_>) -> Poll<LegFailure> {
         let mut state = self.shared.lock();
         match state.stack.failure(self.id) {
             Some(cut) => Poll::Ready(failure_of(cut)),
@@ -148,7 +148,7 @@ impl Flow {
     ///
     /// # Errors
     /// The failure of the connection, if it has failed.
-    pub(crate) fn finish(&self) -> Result<(), Failure> {
+    pub(crate) fn finish(&self) -> Result<(), LegFailure> {
         let finished = self.shared.lock().stack.finish(self.id);
         self.shared.notify_driver();
         finished.map_err(failure_of)
@@ -167,9 +167,9 @@ impl Flow {
     }
 }
 
-impl Drop for Flow {
+impl Drop for StackFlow {
     fn drop(&mut self) {
-        self.shared.let_go(clock::now(), self.id, self.closes);
+        self.shared.release(clock::now(), self.id, self.closes);
     }
 }
 
@@ -192,27 +192,27 @@ impl std::fmt::Debug for FlowView {
 }
 
 /// Translates a failure of the stack for the relay.
-fn failure_of(cut: Cut) -> Failure {
-    Failure::of_connection(cut.why, cut.after_end)
+fn failure_of(cut: FlowFailure) -> LegFailure {
+    LegFailure::of_connection(cut.why, cut.after_end)
 }
 
 /// Translates a failure of the stack to the error of connect(2).
-fn error_of(cut: Cut) -> io::Error {
+fn error_of(cut: FlowFailure) -> io::Error {
     io::Error::from_raw_os_error(match cut.why {
-        Abort::Refused => libc::ECONNREFUSED,
-        Abort::TimedOut => libc::ETIMEDOUT,
-        Abort::Unreachable => libc::EHOSTUNREACH,
+        AbortReason::Refused => libc::ECONNREFUSED,
+        AbortReason::TimedOut => libc::ETIMEDOUT,
+        AbortReason::Unreachable => libc::EHOSTUNREACH,
         _ => libc::ECONNRESET,
     })
 }
 
-impl State {
+impl StackState {
     /// Room to write, in bytes.
-    fn room(&mut self, id: FlowId) -> Result<usize, Cut> {
+    fn room(&mut self, id: FlowId) -> Result<usize, FlowFailure> {
         self.stack.room(id).map(|room| usize::try_from(room).unwrap_or(usize::MAX))
     }
 
-    fn wait_for_room(&mut self, id: FlowId, context: &Context<'_>) -> Poll<Result<(), Failure>> {
+    fn wait_for_room(&mut self, id: FlowId, context: &Context<'_>) -> Poll<Result<(), LegFailure>> {
         match self.stack.has_room(id) {
             Ok(true) => Poll::Ready(Ok(())),
             Ok(false) => self.wait_to_write(id, context),

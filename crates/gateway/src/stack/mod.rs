@@ -29,22 +29,22 @@ use netlink_packet_route::route::{
 };
 use nix::net::if_::if_nametoindex;
 use os::netlink::RouteSocket;
-use pep::traffic::{Policy, Version};
-use tcp::{Limits, Stack};
+use pep::traffic::{IpFamily, TrafficPolicy};
+use tcp::{Stack, StackLimits};
 use tokio::sync::mpsc;
 use tokio::task::{JoinError, JoinHandle};
 
-pub(crate) use self::driver::Incoming;
-use self::driver::{Driver, INCOMING, Shared};
-pub(crate) use self::flow::Flow;
-use self::table::{Selection, Table};
+pub(crate) use self::driver::IncomingFlow;
+use self::driver::{INCOMING, StackDriver, StackShared};
+pub(crate) use self::flow::StackFlow;
+use self::table::{StackTable, WanSelection};
 use crate::clock;
 use crate::error::RunError;
-use crate::figures::counters::Counters;
+use crate::figures::counters::GatewayCounters;
 use crate::figures::status::StackStatus;
 use crate::intercept::routing::{self, PROTOCOL};
 use crate::presence;
-use crate::refusal::{Operation, Refusal};
+use crate::refusal::{KernelOperation, KernelRefusal};
 use crate::tun::device::Device;
 use crate::tun::route::{self, Route, Slot};
 
@@ -55,32 +55,32 @@ const ADDRESS_V6: Ipv6Addr = Ipv6Addr::new(0xfd73, 0x6b79, 0x686f, 0x7077, 0, 0,
 /// Maximum connections if the configuration sets no limit.
 const CONNECTIONS: usize = 16_384;
 
-fn address(version: Version) -> IpAddr {
+fn address(version: IpFamily) -> IpAddr {
     match version {
-        Version::V4 => ADDRESS_V4.into(),
-        Version::V6 => ADDRESS_V6.into(),
+        IpFamily::V4 => ADDRESS_V4.into(),
+        IpFamily::V6 => ADDRESS_V6.into(),
     }
 }
 
 /// The stack in service. Dropping it resets its connections and removes everything it installed.
 pub(crate) struct WanStack {
-    shared: Arc<Shared>,
-    table: Table,
+    shared: Arc<StackShared>,
+    table: StackTable,
     route: Route,
     /// Index of the device.
     device: u32,
     driver: JoinHandle<io::Error>,
-    incoming: mpsc::Receiver<Incoming>,
+    incoming: mpsc::Receiver<IncomingFlow>,
 }
 
 /// Handle to open connections of the stack.
 #[derive(Clone)]
-pub(crate) struct Caller(Arc<Shared>);
+pub(crate) struct StackCaller(Arc<StackShared>);
 
 /// An event of the stack.
 pub(crate) enum StackEvent {
     /// A connection request from a host on the WAN side.
-    Incoming(Incoming),
+    Incoming(IncomingFlow),
     /// The stack has failed for good.
     Failed(RunError),
 }
@@ -92,40 +92,41 @@ impl WanStack {
     /// If privileges or kernel features are missing, or a device of that name exists.
     pub(crate) fn install(
         config: &StackConfig,
-        policies: &[Policy],
+        policies: &[TrafficPolicy],
         most: Option<u64>,
-        counters: Arc<Counters>,
+        counters: Arc<GatewayCounters>,
     ) -> Result<Self, RunError> {
         presence::warn_of_interfaces("wan.interfaces", &config.interfaces);
         let name = &config.device.name;
         let device = Device::open(&config.device).map_err(|it| RunError::device(name, it))?;
         let refused = |refusal| RunError::Stack { name: name.clone(), refusal };
-        let nftables = |cause| refused(Refusal::of(Operation::Nftables)(cause));
-        let table = Table::claim(selection(config, policies), name).map_err(nftables)?;
+        let nftables = |cause| refused(KernelRefusal::wrap(KernelOperation::Nftables)(cause));
+        let table = StackTable::claim(selection(config, policies), name).map_err(nftables)?;
         let index = if_nametoindex(name.as_str()).map_err(|it| RunError::System(it.into()))?;
         let (route, without_v6) = Route::install(table.slot(), index).map_err(refused)?;
-        let own = routing::for_versions(&[Version::V4, Version::V6], |version| {
-            route_to_stack(index, version).map_err(Refusal::of(Operation::Route(version)))
+        let own = routing::for_versions(&[IpFamily::V4, IpFamily::V6], |version| {
+            route_to_stack(index, version)
+                .map_err(KernelRefusal::wrap(KernelOperation::Route(version)))
         });
         let without_v6 = without_v6.or(own.map_err(refused)?);
         if let Some(refusal) = &without_v6 {
-            tracing::warn!("the stack has only IPv4: {refusal}; {}", refusal.later());
+            tracing::warn!("the stack has only IPv4: {refusal}; {}", refusal.later_advice());
         }
         warn_without_forwarding();
         let flows = most.and_then(|most| usize::try_from(most).ok()).unwrap_or(CONNECTIONS);
-        let stack = Stack::new(Limits { flows, incoming: INCOMING });
+        let stack = Stack::new(StackLimits { flows, incoming: INCOMING });
         let settings = (config.tcp.clone(), config.device.mtu);
         tracing::info!("{name}: {}, {}", device.kind(), config.tcp.controller);
-        let shared = Arc::new(Shared::new(device, stack, settings, counters));
+        let shared = Arc::new(StackShared::new(device, stack, settings, counters));
         let (sender, incoming) = mpsc::channel(INCOMING);
-        let driver = Driver::new(shared.clone(), sender).map_err(RunError::System)?;
+        let driver = StackDriver::new(shared.clone(), sender).map_err(RunError::System)?;
         let driver = tokio::spawn(driver.run());
         Ok(Self { shared, table, route, device: index, driver, incoming })
     }
 
     /// Returns a handle to open connections.
-    pub(crate) fn caller(&self) -> Caller {
-        Caller(self.shared.clone())
+    pub(crate) fn caller(&self) -> StackCaller {
+        StackCaller(self.shared.clone())
     }
 
     /// Waits for the next event. Cancel-safe.
@@ -142,7 +143,9 @@ impl WanStack {
     /// The kernel's refusal.
     pub(crate) fn accept(&mut self, accepts: bool) -> Result<(), RunError> {
         let set = self.table.accept(accepts);
-        set.map_err(|cause| RunError::Interception(Refusal::of(Operation::Nftables)(cause)))
+        set.map_err(|cause| {
+            RunError::Interception(KernelRefusal::wrap(KernelOperation::Nftables)(cause))
+        })
     }
 
     /// Applies reloaded settings to new connections. Device and MTU stay.
@@ -152,11 +155,13 @@ impl WanStack {
     pub(crate) fn configure(
         &mut self,
         config: &StackConfig,
-        policies: &[Policy],
+        policies: &[TrafficPolicy],
     ) -> Result<(), RunError> {
         presence::warn_of_interfaces("wan.interfaces", &config.interfaces);
         let set = self.table.configure(selection(config, policies));
-        set.map_err(|cause| RunError::Interception(Refusal::of(Operation::Nftables)(cause)))?;
+        set.map_err(|cause| {
+            RunError::Interception(KernelRefusal::wrap(KernelOperation::Nftables)(cause))
+        })?;
         self.shared.lock().config = config.tcp.clone();
         Ok(())
     }
@@ -171,7 +176,7 @@ impl WanStack {
     pub(crate) fn follow_routes(&self) {
         // Fails without the device, which its reader reports.
         let _ = self.route.restore();
-        for version in [Version::V4, Version::V6] {
+        for version in [IpFamily::V4, IpFamily::V6] {
             let _ = route_to_stack(self.device, version);
         }
     }
@@ -211,7 +216,7 @@ impl Drop for WanStack {
     }
 }
 
-impl Caller {
+impl StackCaller {
     /// Connects to `destination` from `source`, or from the stack's own address, with this DSCP.
     ///
     /// # Errors
@@ -222,11 +227,11 @@ impl Caller {
         source: Option<IpAddr>,
         dscp: Option<u8>,
         timeout: Duration,
-    ) -> io::Result<Flow> {
+    ) -> io::Result<StackFlow> {
         let destination = SocketAddr::new(destination.ip().to_canonical(), destination.port());
         // IPv6 sockets report IPv4 addresses in mapped form; on the wire both ends are IPv4.
         let source = source.map(|source| source.to_canonical());
-        let own = address(Version::of(destination.ip()));
+        let own = address(IpFamily::of(destination.ip()));
         let ends = (source.unwrap_or(own), destination);
         let flow = self.0.connect(clock::now(), ends, dscp)?;
         match tokio::time::timeout(timeout, flow.connected()).await {
@@ -251,28 +256,28 @@ fn failure(ended: Result<io::Error, JoinError>) -> RunError {
     }
 }
 
-fn selection(config: &StackConfig, policies: &[Policy]) -> Selection {
-    Selection { interfaces: config.interfaces.clone(), policies: policies.to_vec() }
+fn selection(config: &StackConfig, policies: &[TrafficPolicy]) -> WanSelection {
+    WanSelection { interfaces: config.interfaces.clone(), policies: policies.to_vec() }
 }
 
 /// Routes the stack's own address to its device. The kernel removes the route with the device.
-fn route_to_stack(device: u32, version: Version) -> io::Result<()> {
+fn route_to_stack(device: u32, version: IpFamily) -> io::Result<()> {
     RouteSocket::open()?.ensure(RouteNetlinkMessage::NewRoute(own_route(device, version)))
 }
 
-fn own_route(device: u32, version: Version) -> RouteMessage {
+fn own_route(device: u32, version: IpFamily) -> RouteMessage {
     let mut route = RouteMessage::default();
     route.header.address_family = routing::family(version);
     route.header.protocol = PROTOCOL;
     route.header.kind = RouteType::Unicast;
     let (to, length) = match version {
-        Version::V4 => (RouteAddress::Inet(ADDRESS_V4), 32),
-        Version::V6 => (RouteAddress::Inet6(ADDRESS_V6), 128),
+        IpFamily::V4 => (RouteAddress::Inet(ADDRESS_V4), 32),
+        IpFamily::V6 => (RouteAddress::Inet6(ADDRESS_V6), 128),
     };
     route.header.destination_prefix_length = length;
     route.header.scope = match version {
-        Version::V4 => RouteScope::Link,
-        Version::V6 => RouteScope::Universe,
+        IpFamily::V4 => RouteScope::Link,
+        IpFamily::V6 => RouteScope::Universe,
     };
     route.header.table = libc::RT_TABLE_MAIN;
     route.attributes = vec![RouteAttribute::Destination(to), RouteAttribute::Oif(device)];
@@ -281,13 +286,13 @@ fn own_route(device: u32, version: Version) -> RouteMessage {
 
 /// Warns of settings that keep packets from passing between the stack and the WAN.
 fn warn_without_forwarding() {
-    for lack in lacks() {
+    for lack in missing_settings() {
         tracing::warn!("{lack}");
     }
 }
 
 /// Describes the settings that this machine lacks to route the stack's packets.
-pub(crate) fn lacks() -> Vec<String> {
+pub(crate) fn missing_settings() -> Vec<String> {
     const SWITCHES: [(&str, &str); 2] = [
         ("IPv4", "/proc/sys/net/ipv4/ip_forward"),
         ("IPv6", "/proc/sys/net/ipv6/conf/all/forwarding"),
@@ -303,10 +308,10 @@ pub(crate) fn lacks() -> Vec<String> {
 }
 
 /// Formats the routes, rules and table of the stack, in nft and ip syntax.
-pub(crate) fn print(config: &StackConfig, policies: &[Policy]) -> String {
+pub(crate) fn print(config: &StackConfig, policies: &[TrafficPolicy]) -> String {
     let (slot, device) = (Slot(0), &config.device.name);
-    let own = [Version::V4, Version::V6].map(|version| {
-        let family = if version == Version::V4 { "" } else { "-6 " };
+    let own = [IpFamily::V4, IpFamily::V6].map(|version| {
+        let family = if version == IpFamily::V4 { "" } else { "-6 " };
         format!("# ip {family}route add {} dev {device}\n", address(version))
     });
     let routes = route::display(slot, device);

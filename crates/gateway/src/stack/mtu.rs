@@ -7,7 +7,7 @@ use std::time::Duration;
 use units::Instant;
 
 /// Time after which a report expires, since the path may have changed (RFC 8201 §4).
-const HOLDS: Duration = Duration::from_secs(600);
+const REPORT_LIFETIME: Duration = Duration::from_secs(600);
 /// Maximum paths remembered. The path with the oldest report is forgotten first.
 const MOST: usize = 4096;
 
@@ -15,21 +15,21 @@ const MOST: usize = 4096;
 #[derive(Debug)]
 pub(super) struct PathMtus {
     /// MTU of the device, for paths without a report.
-    usual: u16,
+    device_mtu: u16,
     narrow: BTreeMap<IpAddr, (u16, Instant)>,
 }
 
 impl PathMtus {
     /// Creates an empty table. `usual`: the device's MTU.
     pub(super) fn new(usual: u16) -> Self {
-        Self { usual, narrow: BTreeMap::new() }
+        Self { device_mtu: usual, narrow: BTreeMap::new() }
     }
 
     /// Returns the MTU of the path to `host`, in bytes.
     pub(super) fn of(&self, now: Instant, host: IpAddr) -> u16 {
         match self.narrow.get(&host) {
-            Some((mtu, since)) if now.saturating_since(*since) < HOLDS => *mtu,
-            _ => self.usual,
+            Some((mtu, since)) if now.saturating_since(*since) < REPORT_LIFETIME => *mtu,
+            _ => self.device_mtu,
         }
     }
 
@@ -58,12 +58,12 @@ mod tests {
     fn a_report_narrows_the_path_to_its_host_for_a_while() {
         let mut mtus = PathMtus::new(1500);
         let host = |last| IpAddr::from([192, 0, 2, last]);
-        let now = Instant::ZERO + HOLDS;
+        let now = Instant::ZERO + REPORT_LIFETIME;
         mtus.lower(now, host(1), 1400);
         mtus.lower(now, host(1), 1450);
         mtus.lower(now, host(2), 9000);
         assert_eq!([1, 2].map(|last| mtus.of(now, host(last))), [1400, 1500]);
-        assert_eq!(mtus.of(now + HOLDS, host(1)), 1500);
+        assert_eq!(mtus.of(now + REPORT_LIFETIME, host(1)), 1500);
     }
 
     #[test]

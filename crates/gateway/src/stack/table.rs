@@ -8,13 +8,13 @@
 use std::collections::BTreeMap;
 use std::io;
 
-use pep::traffic::{Action, Policy, Prefix, Subject, Version};
+use pep::traffic::{IpFamily, PolicyAction, PolicySubject, Prefix, TrafficPolicy};
 
 use super::address;
 use crate::intercept::netfilter::{self, SLOTS};
-use crate::intercept::nft_table::{self, Chain, Hook, NftTable, Rule};
+use crate::intercept::nft_table::{self, Hook, NftChain, NftRule, NftTable};
 use crate::intercept::policy;
-use crate::intercept::rule::{Mark, Term};
+use crate::intercept::rule::{FirewallMark, Term};
 use crate::tun::route::Slot;
 
 const HOOK_CHAIN: &str = "prerouting";
@@ -27,53 +27,57 @@ const BEHIND_INTERCEPTION: i32 = 1;
 
 /// Selection of the connections from the WAN side that the stack accepts.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Selection {
+pub(super) struct WanSelection {
     /// Interfaces towards the WAN.
     pub(super) interfaces: Vec<String>,
-    pub(super) policies: Vec<Policy>,
+    pub(super) policies: Vec<TrafficPolicy>,
 }
 
-impl Selection {
+impl WanSelection {
     /// Returns the chains that decide about new connections, without rules unless `accepts`, and the chain
     /// for known ones.
-    fn deciding(&self, mark: Mark, accepts: bool) -> Vec<Chain> {
+    fn deciding(&self, mark: FirewallMark, accepts: bool) -> Vec<NftChain> {
         let take = vec![Term::MarkConnection(mark), Term::SetMark(mark), Term::Accept];
-        let policies =
-            policy::chain(&self.policies, Subject::Connections, true, take.clone(), |action| {
-                match action {
-                    Action::Split => take.clone(),
-                    Action::Tunnel | Action::Bypass => vec![Term::Return],
-                }
-            });
-        let none = Mark { value: 0, ..mark };
+        let policies = policy::chain(
+            &self.policies,
+            PolicySubject::Connections,
+            true,
+            take.clone(),
+            |action| match action {
+                PolicyAction::Split => take.clone(),
+                PolicyAction::Tunnel | PolicyAction::Bypass => vec![Term::Return],
+            },
+        );
+        let none = FirewallMark { value: 0, ..mark };
         let of_interface = |interface: &String| {
-            let from = Term::From(interface.clone());
+            let from = Term::FromInterface(interface.clone());
             // A SYN that passes must not keep the mark of an earlier connection.
-            let decide = [Term::ToElsewhere, Term::ToOneHost, Term::MarkConnection(none)];
+            let decide = [Term::NotToThisMachine, Term::ToUnicast, Term::MarkConnection(none)];
             [&[from], &decide[..], &[Term::Goto(POLICY_CHAIN)]].concat()
         };
-        let accept: Vec<Rule> = self.interfaces.iter().map(of_interface).collect();
+        let accept: Vec<NftRule> = self.interfaces.iter().map(of_interface).collect();
         let mut chains =
-            vec![Chain::plain(POLICY_CHAIN, policies), Chain::plain(ACCEPT_CHAIN, accept)];
+            vec![NftChain::plain(POLICY_CHAIN, policies), NftChain::plain(ACCEPT_CHAIN, accept)];
         if !accepts {
             chains.iter_mut().for_each(|chain| chain.rules.clear());
         }
-        chains.push(Chain::plain(RETURN_CHAIN, self.returning(mark)));
+        chains.push(NftChain::plain(RETURN_CHAIN, self.returning(mark)));
         chains
     }
 
     /// Returns the rules for packets of the stack's connections: all that come in by a WAN interface, and
     /// replies from anywhere.
-    fn returning(&self, mark: Mark) -> Vec<Rule> {
-        let take = [Term::OfMarkedConnection(mark), Term::SetMark(mark), Term::Accept];
-        let from = |interface: &String| [&[Term::From(interface.clone())], &take[..]].concat();
-        let mut rules: Vec<Rule> = self.interfaces.iter().map(from).collect();
-        rules.push([&[Term::OfAnswer], &take[..]].concat());
+    fn returning(&self, mark: FirewallMark) -> Vec<NftRule> {
+        let take = [Term::ConnectionHasMark(mark), Term::SetMark(mark), Term::Accept];
+        let from =
+            |interface: &String| [&[Term::FromInterface(interface.clone())], &take[..]].concat();
+        let mut rules: Vec<NftRule> = self.interfaces.iter().map(from).collect();
+        rules.push([&[Term::IsReply], &take[..]].concat());
         rules
     }
 
     fn counters(&self) -> Vec<String> {
-        policy::counters(&self.policies, Subject::Connections)
+        policy::counters(&self.policies, PolicySubject::Connections)
     }
 
     /// Formats the whole table in nft syntax.
@@ -87,45 +91,46 @@ impl Selection {
 const RETURN_CHAIN: &str = "known";
 
 /// Builds the chains on hooks.
-fn hooks(device: &str, mark: Mark) -> Vec<Chain> {
-    let came = vec![Term::From(device.to_owned()), Term::MarkConnection(mark), Term::Accept];
+fn hooks(device: &str, mark: FirewallMark) -> Vec<NftChain> {
+    let came =
+        vec![Term::FromInterface(device.to_owned()), Term::MarkConnection(mark), Term::Accept];
     let new = vec![Term::Tcp, Term::OnlySyn, Term::Jump(ACCEPT_CHAIN)];
     // A packet marked by interception is for a socket. Where clients' addresses are kept, its connection may
     // have the same addresses and ports as one of the stack, and then shares its connection mark.
-    let intercepted = vec![Term::MarkedAny(netfilter::Slot(0).mark().mask), Term::Return];
+    let intercepted = vec![Term::HasAnyMark(netfilter::GatewaySlot(0).mark().mask), Term::Return];
     let prerouting = vec![came, intercepted, new, vec![Term::Jump(RETURN_CHAIN)]];
     // ICMP errors of this machine about packets of the stack, for instance about too large ones.
-    let known = [Term::OfMarkedConnection(mark), Term::SetMark(mark), Term::Accept];
+    let known = [Term::ConnectionHasMark(mark), Term::SetMark(mark), Term::Accept];
     let output = vec![[&[Term::NotTcp], &known[..]].concat()];
     let masquerade = |version| {
         let own = Prefix::host(address(version));
-        vec![Term::Version(version), Term::FromAddress(own), Term::Masquerade]
+        vec![Term::Version(version), Term::FromPrefix(own), Term::Masquerade]
     };
-    let nat = [Version::V4, Version::V6].map(masquerade).to_vec();
+    let nat = [IpFamily::V4, IpFamily::V6].map(masquerade).to_vec();
     [
         (HOOK_CHAIN, Hook::prerouting(BEHIND_INTERCEPTION), prerouting),
         (OUTPUT_CHAIN, Hook::output(BEHIND_INTERCEPTION), output),
         (NAT_CHAIN, Hook::source_nat(), nat),
     ]
-    .map(|(name, hook, rules)| Chain { name, hook: Some(hook), rules })
+    .map(|(name, hook, rules)| NftChain { name, hook: Some(hook), rules })
     .into()
 }
 
 /// The stack's table in the kernel. Removed when dropped.
-pub(super) struct Table {
+pub(super) struct StackTable {
     table: NftTable,
     slot: Slot,
-    selection: Selection,
+    selection: WanSelection,
     accepts: bool,
 }
 
-impl Table {
+impl StackTable {
     /// Creates a table for the stack's `device` in the first free slot of this network namespace. It
     /// accepts no connections yet.
     ///
     /// # Errors
     /// The kernel's refusal; `PermissionDenied` without CAP_NET_ADMIN.
-    pub(super) fn claim(selection: Selection, device: &str) -> io::Result<Self> {
+    pub(super) fn claim(selection: WanSelection, device: &str) -> io::Result<Self> {
         let chains = |slot: Slot| {
             let mut chains = selection.deciding(slot.mark(), false);
             chains.extend(hooks(device, slot.mark()));
@@ -158,7 +163,7 @@ impl Table {
     ///
     /// # Errors
     /// The kernel's refusal.
-    pub(super) fn configure(&mut self, selection: Selection) -> io::Result<()> {
+    pub(super) fn configure(&mut self, selection: WanSelection) -> io::Result<()> {
         let changed = selection.policies != self.selection.policies;
         self.selection = selection;
         self.fill(changed)
@@ -181,10 +186,11 @@ mod tests {
     use super::*;
     use crate::testkit::{in_namespace, nft};
 
-    fn selection() -> Selection {
+    fn selection() -> WanSelection {
         let to = vec!["192.0.2.0/24".parse().unwrap()];
-        let policies = vec![Policy { to, ..Policy::new("bypass", Action::Bypass) }];
-        Selection { interfaces: vec!["wan0".to_owned(), "wan1".to_owned()], policies }
+        let policies =
+            vec![TrafficPolicy { to, ..TrafficPolicy::new("bypass", PolicyAction::Bypass) }];
+        WanSelection { interfaces: vec!["wan0".to_owned(), "wan1".to_owned()], policies }
     }
 
     /// A table's chains as nft lists them, without name and owner.
@@ -196,7 +202,7 @@ mod tests {
     #[test]
     fn the_kernel_has_the_rules_that_we_print() {
         in_namespace(|| {
-            let mut table = Table::claim(selection(), "skyhop-wan").unwrap();
+            let mut table = StackTable::claim(selection(), "skyhop-wan").unwrap();
             table.accept(true).unwrap();
             let name = table.slot().table_name();
             let Some(ours) = nft(&["list", "table", "inet", &name], "") else { return };
@@ -214,7 +220,7 @@ mod tests {
     #[test]
     fn a_table_that_accepts_nothing_keeps_what_it_has() {
         in_namespace(|| {
-            let mut table = Table::claim(selection(), "skyhop-wan").unwrap();
+            let mut table = StackTable::claim(selection(), "skyhop-wan").unwrap();
             let Some(idle) = nft(&["list", "ruleset"], "") else { return };
             table.accept(true).unwrap();
             let open = nft(&["list", "ruleset"], "").unwrap();
@@ -222,7 +228,7 @@ mod tests {
             assert!(idle.contains("ct mark"), "packets of open connections return: {idle}");
             table.accept(false).unwrap();
             assert_eq!(nft(&["list", "ruleset"], "").unwrap(), idle);
-            table.configure(Selection::default()).unwrap();
+            table.configure(WanSelection::default()).unwrap();
             assert!(!nft(&["list", "ruleset"], "").unwrap().contains("wan0"));
             drop(table);
             assert_eq!(nft(&["list", "ruleset"], "").unwrap(), "");

@@ -3,7 +3,7 @@
 use std::io::ErrorKind;
 
 use config::{TunnelConfig, TunnelDevice};
-use slacp::{Open, ResetReason};
+use slacp::{ResetReason, StreamOpening};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
@@ -11,7 +11,7 @@ use super::*;
 use crate::figures::connections::FlowFigures as _;
 use crate::figures::connections::Registered;
 use crate::relay;
-use crate::relay::leg::Leg;
+use crate::relay::leg::TcpLeg;
 use crate::testkit::{
     abort, assert_reset, connected, give_address, in_namespace, payload, read_all,
 };
@@ -31,8 +31,8 @@ fn config() -> StackConfig {
     }
 }
 
-fn install(most: Option<u64>) -> (WanStack, Arc<Counters>) {
-    let counters = Arc::new(Counters::default());
+fn install(most: Option<u64>) -> (WanStack, Arc<GatewayCounters>) {
+    let counters = Arc::new(GatewayCounters::default());
     (WanStack::install(&config(), &[], most, counters.clone()).unwrap(), counters)
 }
 
@@ -44,7 +44,7 @@ fn run<F: Future<Output = ()>>(work: impl FnOnce() -> F) {
 }
 
 /// The next connection from the kernel.
-async fn incoming(stack: &mut WanStack) -> Incoming {
+async fn incoming(stack: &mut WanStack) -> IncomingFlow {
     match stack.next().await {
         StackEvent::Incoming(incoming) => incoming,
         StackEvent::Failed(error) => panic!("{error}"),
@@ -52,14 +52,14 @@ async fn incoming(stack: &mut WanStack) -> Incoming {
 }
 
 /// Joins a connection of the stack with a socket, of which the other end is returned.
-async fn joined(flow: Flow, counters: &Arc<Counters>) -> TcpStream {
+async fn joined(flow: StackFlow, counters: &Arc<GatewayCounters>) -> TcpStream {
     let [near, far] = connected().await;
     let counters = counters.clone();
     tokio::spawn(async move {
         let end = near.local_addr().unwrap();
-        let open = Open { source: end, destination: end, dscp: None };
-        let entry = Registered::straight(clock::now(), &counters, open);
-        relay::direct(Leg::new(near), flow, &[], entry, &counters).await;
+        let open = StreamOpening { source: end, destination: end, dscp: None };
+        let entry = Registered::direct(clock::now(), &counters, open);
+        relay::direct(TcpLeg::new(near), flow, &[], entry, &counters).await;
     });
     far
 }
@@ -114,7 +114,7 @@ fn the_kernel_connects_to_the_stack() {
             let (mut stack, counters) = install(None);
             let here = SocketAddr::new(ADDRESS_V4.into(), PORT);
             let called = async {
-                let Incoming { flow, open } = incoming(&mut stack).await;
+                let IncomingFlow { flow, open } = incoming(&mut stack).await;
                 assert_eq!((open.destination, open.dscp), (here, None));
                 flow.accept();
                 flow

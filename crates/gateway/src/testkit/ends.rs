@@ -4,7 +4,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use pep::egress::Egress;
+use pep::egress::EgressRules;
 use socket2::SockRef;
 use tokio::io::AsyncReadExt;
 use tokio::net::{TcpListener, TcpStream};
@@ -32,7 +32,7 @@ pub(crate) async fn connected() -> [TcpStream; 2] {
 }
 
 /// Connects to what `egress` permits, within ten seconds.
-pub(crate) fn dialer(egress: Egress) -> Dialer {
+pub(crate) fn dialer(egress: EgressRules) -> Dialer {
     let timeout = Duration::from_secs(10);
     Dialer { side: Arc::default(), timeout, egress, own: None, mark: None, stack: None }
 }

@@ -6,12 +6,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Wake, Waker};
 use std::time::Duration;
 
-use pep::traffic::{Classes, Definition};
-use slacp::{Config, Endpoint, Event, KeyPair, Open, PublicKey, SessionId};
+use pep::traffic::{ClassDefinition, TrafficClasses};
+use slacp::{Config, Endpoint, Event, KeyPair, PublicKey, SessionId, StreamOpening};
 use units::{BitRate, Instant, Machine as _};
 
 use crate::hop::class::LiveClasses;
-use crate::hop::{Hop, HopEvent, Stream};
+use crate::hop::{Hop, HopEvent, SessionStream};
 
 /// A hub and a terminal with a session between them.
 pub(crate) struct Hops {
@@ -43,13 +43,13 @@ impl Hops {
     pub(crate) fn compressing(compress: [bool; 2]) -> Self {
         let mut config = Config::new(BitRate::from_mbit(100));
         config.decompressors = 2;
-        let definition = |compress_streams| Definition {
+        let definition = |compress_streams| ClassDefinition {
             compress_streams,
-            ..Definition::new(pep::traffic::DEFAULT_CLASS)
+            ..ClassDefinition::new(pep::traffic::DEFAULT_CLASS)
         };
         let classes = compress.map(|compress| {
             let mut link = config.clone();
-            let classes = Classes::install(vec![definition(compress)], false, &mut link);
+            let classes = TrafficClasses::install(vec![definition(compress)], false, &mut link);
             Arc::new(LiveClasses::new(classes.expect("the class is right")))
         });
         Self::with_classes(config, classes)
@@ -101,15 +101,15 @@ impl Hops {
     }
 
     /// Opens a stream at the terminal: that end, and the hub's.
-    pub(crate) fn open(&mut self) -> [Stream; 2] {
+    pub(crate) fn open(&mut self) -> [SessionStream; 2] {
         let (near, far) = self.try_open();
         [near, far.expect("the hub hears of the stream")]
     }
 
     /// The same; without the hub's end if it hears of none.
-    pub(crate) fn try_open(&mut self) -> (Stream, Option<Stream>) {
+    pub(crate) fn try_open(&mut self) -> (SessionStream, Option<SessionStream>) {
         let (source, destination) = (([10, 0, 0, 1], 40_000).into(), ([10, 9, 0, 1], 80).into());
-        let open: Open = Open { destination, source, dscp: None };
+        let open: StreamOpening = StreamOpening { destination, source, dscp: None };
         let [_, terminal] = &self.hops;
         let near = terminal.open(self.now, self.sessions[1], open).unwrap();
         let [events, _] = self.run();

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use tokio::task::JoinSet;
 
-use crate::runtime::watchdog::{follow, thread_time};
+use crate::runtime::watchdog::{report_turns, thread_time};
 
 /// Maximum processor time of a poll.
 const MOST: Duration = Duration::from_millis(50);
@@ -50,7 +50,7 @@ impl Watch {
     pub(crate) fn start() -> Self {
         let (longest, mut task) = (Arc::<AtomicU64>::default(), JoinSet::new());
         let noted = Arc::clone(&longest);
-        task.spawn(follow(move |took| {
+        task.spawn(report_turns(move |took| {
             noted.fetch_max(took.as_nanos() as u64, Ordering::Relaxed);
         }));
         Self { longest, _task: task }

@@ -10,13 +10,13 @@ use netlink_packet_route::address::{AddressAttribute, AddressMessage, AddressSco
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 use nix::errno::Errno;
 use nix::net::if_::if_nametoindex;
-use os::Watched;
-use os::device::veth::Near;
+use os::WatchedDescriptor;
+use os::device::veth::NearEnd;
 use os::device::{tun, veth};
 use os::netlink::RouteSocket;
 use tokio::io::unix::AsyncFdReadyGuard;
 
-use crate::refusal::{Operation, Refusal};
+use crate::refusal::{KernelOperation, KernelRefusal};
 
 /// The IPv4 dummy address (RFC 7600 §4.8), for interfaces without an address of their own.
 const DUMMY: Ipv4Addr = Ipv4Addr::new(192, 0, 0, 8);
@@ -24,9 +24,9 @@ const DUMMY: Ipv4Addr = Ipv4Addr::new(192, 0, 0, 8);
 /// The device. Removed when dropped.
 #[derive(Debug)]
 pub(crate) struct Device {
-    fd: Watched,
+    fd: WatchedDescriptor,
     /// Where to send packets on a veth device; `None` for TUN.
-    near: Option<Near>,
+    near: Option<NearEnd>,
 }
 
 impl Device {
@@ -34,28 +34,28 @@ impl Device {
     ///
     /// # Errors
     /// What the system refuses; see [`tun::open`] and [`veth::open`].
-    pub(crate) fn open(config: &TunnelConfig) -> Result<Self, Refusal> {
+    pub(crate) fn open(config: &TunnelConfig) -> Result<Self, KernelRefusal> {
         let tun = || tun::open(&config.name).map(|fd| (fd, None));
         let veth = || {
             let made = veth::open(&config.name).map(|(fd, near)| (fd, Some(near)));
-            made.map_err(Refusal::of(Operation::Veth))
+            made.map_err(KernelRefusal::wrap(KernelOperation::Veth))
         };
         let (fd, near) = match config.device {
-            TunnelDevice::Tun => tun().map_err(Refusal::of(Operation::Tun))?,
+            TunnelDevice::Tun => tun().map_err(KernelRefusal::wrap(KernelOperation::Tun))?,
             TunnelDevice::Veth => veth()?,
             TunnelDevice::Auto => match tun() {
                 Err(error) if is_closed(&error) => veth()?,
-                tun => tun.map_err(Refusal::of(Operation::Tun))?,
+                tun => tun.map_err(KernelRefusal::wrap(KernelOperation::Tun))?,
             },
         };
-        Self::set_up(fd, near, config).map_err(Refusal::of(Operation::Device))
+        Self::set_up(fd, near, config).map_err(KernelRefusal::wrap(KernelOperation::Device))
     }
 
-    fn set_up(fd: OwnedFd, near: Option<Near>, config: &TunnelConfig) -> io::Result<Self> {
+    fn set_up(fd: OwnedFd, near: Option<NearEnd>, config: &TunnelConfig) -> io::Result<Self> {
         // Without ARP, neighbour discovery and multicast it sends only what is routed into it.
         RouteSocket::open()?.bring_up(&config.name, Some(config.mtu), false)?;
         accept_from_anywhere(&config.name)?;
-        Ok(Self { fd: Watched::new(fd)?, near })
+        Ok(Self { fd: WatchedDescriptor::new(fd)?, near })
     }
 
     /// Takes over the device of another process, as which it has given us `fd`. [`None`] if it is not that
@@ -63,16 +63,16 @@ impl Device {
     ///
     /// # Errors
     /// What the system refuses.
-    pub(crate) fn adopt(fd: OwnedFd, config: &TunnelConfig) -> Result<Option<Self>, Refusal> {
+    pub(crate) fn adopt(fd: OwnedFd, config: &TunnelConfig) -> Result<Option<Self>, KernelRefusal> {
         let near = veth::near_of(&fd).ok();
         if near.is_none() && !tun::name_of(&fd).is_ok_and(|name| name == config.name) {
             return Ok(None);
         }
         let adopted = || {
             RouteSocket::open()?.bring_up(&config.name, Some(config.mtu), false)?;
-            Ok(Some(Self { fd: Watched::new(fd)?, near }))
+            Ok(Some(Self { fd: WatchedDescriptor::new(fd)?, near }))
         };
-        adopted().map_err(Refusal::of(Operation::Device))
+        adopted().map_err(KernelRefusal::wrap(KernelOperation::Device))
     }
 
     /// The device for another process. Whoever reads from it takes packets from the other.

@@ -9,19 +9,19 @@ use std::io;
 use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::route::{RouteAttribute, RouteMessage, RouteScope, RouteType};
 use os::netlink::RouteSocket;
-use pep::traffic::Version;
+use pep::traffic::IpFamily;
 
 use crate::intercept::netfilter::SLOTS;
-use crate::intercept::nft_table::is_there;
+use crate::intercept::nft_table::exists;
 use crate::intercept::routing::{self, PROTOCOL};
-use crate::intercept::rule::Mark;
-use crate::refusal::{Operation, Refusal};
+use crate::intercept::rule::FirewallMark;
+use crate::refusal::{KernelOperation, KernelRefusal};
 
 /// Routing tables 5920 and up, one per slot.
 const FIRST_TABLE: u32 = 5920;
 /// The four bits above those of interception.
 const MARK_SHIFT: u32 = 25;
-const VERSIONS: [Version; 2] = [Version::V4, Version::V6];
+const VERSIONS: [IpFamily; 2] = [IpFamily::V4, IpFamily::V6];
 
 /// A tunnel's slot in a network namespace. It determines its nftables table, packet mark and
 /// routing table.
@@ -35,8 +35,8 @@ impl Slot {
     }
 
     /// Mark of packets for the tunnel.
-    pub(crate) fn mark(self) -> Mark {
-        Mark { value: (self.0 + 1) << MARK_SHIFT, mask: 0xf << MARK_SHIFT }
+    pub(crate) fn mark(self) -> FirewallMark {
+        FirewallMark { value: (self.0 + 1) << MARK_SHIFT, mask: 0xf << MARK_SHIFT }
     }
 
     fn routes(self) -> u32 {
@@ -58,13 +58,19 @@ impl Route {
     ///
     /// # Errors
     /// The kernel's refusal for IPv4.
-    pub(crate) fn install(slot: Slot, device: u32) -> Result<(Self, Option<Refusal>), Refusal> {
-        let mut kernel = RouteSocket::open().map_err(Refusal::of(Operation::Route(Version::V4)))?;
+    pub(crate) fn install(
+        slot: Slot,
+        device: u32,
+    ) -> Result<(Self, Option<KernelRefusal>), KernelRefusal> {
+        let mut kernel = RouteSocket::open()
+            .map_err(KernelRefusal::wrap(KernelOperation::Route(IpFamily::V4)))?;
         for other in (0..SLOTS).map(Slot) {
             let leftover = other == slot
-                || !is_there(&other.table_name()).map_err(Refusal::of(Operation::Nftables))?;
+                || !exists(&other.table_name())
+                    .map_err(KernelRefusal::wrap(KernelOperation::Nftables))?;
             if leftover {
-                sweep(&mut kernel, other).map_err(Refusal::of(Operation::Route(Version::V4)))?;
+                sweep(&mut kernel, other)
+                    .map_err(KernelRefusal::wrap(KernelOperation::Route(IpFamily::V4)))?;
             }
         }
         // From here on an error drops the value, which removes what was installed.
@@ -75,8 +81,9 @@ impl Route {
     }
 
     /// As [`crate::intercept::routing::Routing::restore`].
-    pub(crate) fn restore(&self) -> Result<Option<Refusal>, Refusal> {
-        let mut kernel = RouteSocket::open().map_err(Refusal::of(Operation::Route(Version::V4)))?;
+    pub(crate) fn restore(&self) -> Result<Option<KernelRefusal>, KernelRefusal> {
+        let mut kernel = RouteSocket::open()
+            .map_err(KernelRefusal::wrap(KernelOperation::Route(IpFamily::V4)))?;
         routing::for_versions(&VERSIONS, |version| self.add(&mut kernel, version))
     }
 
@@ -85,7 +92,7 @@ impl Route {
         self.device = device;
     }
 
-    fn add(&self, kernel: &mut RouteSocket, version: Version) -> Result<(), Refusal> {
+    fn add(&self, kernel: &mut RouteSocket, version: IpFamily) -> Result<(), KernelRefusal> {
         let mut route = route(self.slot, version);
         route.attributes.push(RouteAttribute::Oif(self.device));
         let rule = routing::rule(self.slot.mark(), self.slot.routes(), version);
@@ -112,14 +119,14 @@ fn sweep(kernel: &mut RouteSocket, slot: Slot) -> io::Result<()> {
     Ok(())
 }
 
-fn route(slot: Slot, version: Version) -> RouteMessage {
+fn route(slot: Slot, version: IpFamily) -> RouteMessage {
     let mut route = RouteMessage::default();
     route.header.address_family = routing::family(version);
     route.header.protocol = PROTOCOL;
     route.header.kind = RouteType::Unicast;
     route.header.scope = match version {
-        Version::V4 => RouteScope::Link,
-        Version::V6 => RouteScope::Universe,
+        IpFamily::V4 => RouteScope::Link,
+        IpFamily::V6 => RouteScope::Universe,
     };
     route.attributes = vec![RouteAttribute::Table(slot.routes())];
     route
@@ -128,8 +135,8 @@ fn route(slot: Slot, version: Version) -> RouteMessage {
 /// Equivalent `ip` commands.
 pub(crate) fn display(slot: Slot, device: &str) -> String {
     let (mark, table) = (slot.mark(), slot.routes());
-    let line = |version: &Version| {
-        let family = if *version == Version::V4 { "" } else { "-6 " };
+    let line = |version: &IpFamily| {
+        let family = if *version == IpFamily::V4 { "" } else { "-6 " };
         format!(
             "# ip {family}rule add priority {} fwmark {:#x}/{:#x} lookup {table}\n\
              # ip {family}route add default dev {device} table {table}\n",
@@ -145,17 +152,17 @@ pub(crate) fn display(slot: Slot, device: &str) -> String {
 mod tests {
     use super::*;
     use crate::intercept::netfilter;
-    use crate::intercept::rule::PASSING;
+    use crate::intercept::rule::PASS_MARK;
 
     /// Gateways of one namespace share the packet mark: each kind has bits of its own, and each
     /// slot a value.
     #[test]
     fn no_two_uses_of_the_packet_mark_meet() {
-        let intercepted = netfilter::Slot(0).mark().mask;
+        let intercepted = netfilter::GatewaySlot(0).mark().mask;
         let tunnelled = Slot(0).mark().mask;
-        assert_eq!(intercepted & tunnelled | (intercepted | tunnelled) & PASSING.mask, 0);
+        assert_eq!(intercepted & tunnelled | (intercepted | tunnelled) & PASS_MARK.mask, 0);
         let mut values: Vec<u32> = (0..SLOTS)
-            .flat_map(|slot| [netfilter::Slot(slot).mark(), Slot(slot).mark()])
+            .flat_map(|slot| [netfilter::GatewaySlot(slot).mark(), Slot(slot).mark()])
             .map(|mark| {
                 assert!(mark.value != 0 && mark.value & !mark.mask == 0, "{mark:x?}");
                 mark.value
@@ -172,6 +179,6 @@ mod tests {
         assert_eq!(printed.matches("fwmark 0x6000000/0x1e000000 lookup 5922").count(), 2);
         assert_eq!(printed.matches("route add default dev skyhop0 table 5922").count(), 2);
         assert_eq!(printed.matches("ip -6 ").count(), 2);
-        assert_ne!(Slot(2).table_name(), netfilter::Slot(2).table());
+        assert_ne!(Slot(2).table_name(), netfilter::GatewaySlot(2).table());
     }
 }

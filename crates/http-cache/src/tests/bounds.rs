@@ -12,7 +12,7 @@ use super::*;
 struct Disk(BTreeMap<EntryId, u64>);
 
 impl Disk {
-    fn follow(&mut self, store: &mut Store<u64>) {
+    fn follow(&mut self, store: &mut ResponseStore<u64>) {
         while let Some(output) = store.poll_output() {
             match output {
                 FileOutput::Write(id, Some(length)) => assert_eq!(self.0.insert(id, length), None),
@@ -27,15 +27,18 @@ fn below(random: &mut ChaCha8Rng, bound: u64) -> u64 {
     random.next_u64() % bound
 }
 
-fn step(random: &mut ChaCha8Rng, store: &mut Store<u64>, disk: &mut Disk) {
+fn step(random: &mut ChaCha8Rng, store: &mut ResponseStore<u64>, disk: &mut Disk) {
     let place = key(&format!("/{}", below(random, 30)));
     let asked = get(&format!("X: {}", below(random, 3)));
     let owner = client(below(random, 5) as u8);
     match below(random, 10) {
         0..=4 => {
             let length = below(random, 9000);
-            let stored =
-                Stored::new(&asked, &response(200, "Vary: X"), (at(0), at(below(random, 9))));
+            let stored = StoredResponse::new(
+                &asked,
+                &response(200, "Vary: X"),
+                (at(0), at(below(random, 9))),
+            );
             store.insert(place, &asked, stored, (length, length), owner);
         }
         5 | 6 => {
@@ -45,7 +48,7 @@ fn step(random: &mut ChaCha8Rng, store: &mut Store<u64>, disk: &mut Disk) {
                     Some(body) => assert_eq!(*body, length),
                     None => {
                         assert_eq!(disk.0.get(&id), Some(&length), "the body is nowhere");
-                        store.loaded(id, length);
+                        store.handle_loaded_body(id, length);
                     }
                 }
             }
@@ -64,7 +67,7 @@ fn step(random: &mut ChaCha8Rng, store: &mut Store<u64>, disk: &mut Disk) {
             if let Some(id) = store.select(&place, &asked)
                 && disk.0.contains_key(&id)
             {
-                store.lost(id);
+                store.handle_lost_files(id);
                 disk.0.remove(&id);
             }
         }
@@ -73,7 +76,7 @@ fn step(random: &mut ChaCha8Rng, store: &mut Store<u64>, disk: &mut Disk) {
 
 fn run(seed: u64, limits: StoreLimits) {
     let mut random = ChaCha8Rng::seed_from_u64(seed);
-    let (mut store, mut disk) = (Store::new(limits), Disk::default());
+    let (mut store, mut disk) = (ResponseStore::new(limits), Disk::default());
     for _ in 0..400 {
         step(&mut random, &mut store, &mut disk);
         disk.follow(&mut store);
@@ -105,13 +108,13 @@ fn whatever_is_done_memory_and_disk_stay_within_their_bounds() {
     }
 }
 
-fn stored() -> Stored {
-    Stored::new(&get(""), &response(200, ""), (at(0), at(0)))
+fn stored() -> StoredResponse {
+    StoredResponse::new(&get(""), &response(200, ""), (at(0), at(0)))
 }
 
 #[test]
 fn a_client_that_fills_the_store_displaces_its_own() {
-    let mut store = Store::new(config(100_000, 0).limits);
+    let mut store = ResponseStore::new(config(100_000, 0).limits);
     assert!(store.insert(key("/mine"), &get(""), stored(), (1, 1000), client(1)));
     for number in 0..500 {
         assert!(store.insert(key(&format!("/{number}")), &get(""), stored(), (1, 3000), client(2)));
@@ -124,7 +127,7 @@ fn a_client_that_fills_the_store_displaces_its_own() {
 #[test]
 fn a_client_that_fills_the_store_with_empty_answers_displaces_its_own() {
     for disk in [0, 10_000_000] {
-        let mut store = Store::new(config(100_000, disk).limits);
+        let mut store = ResponseStore::new(config(100_000, disk).limits);
         assert!(store.insert(key("/mine"), &get(""), stored(), (1, 1000), client(1)));
         for number in 0..2000 {
             store.insert(key(&format!("/{number}")), &get(""), stored(), (0, 0), client(2));
@@ -138,7 +141,7 @@ fn a_client_that_fills_the_store_with_empty_answers_displaces_its_own() {
 
 #[test]
 fn an_empty_answer_takes_a_block_of_the_disk() {
-    let mut store = Store::new(config(1_000_000, 100_000).limits);
+    let mut store = ResponseStore::new(config(1_000_000, 100_000).limits);
     assert!(store.insert(key("/mine"), &get(""), stored(), (1, 10_000), client(1)));
     for number in 0..100 {
         store.insert(key(&format!("/{number}")), &get(""), stored(), (0, 0), client(2));
@@ -155,7 +158,7 @@ fn an_empty_answer_takes_a_block_of_the_disk() {
 #[test]
 fn what_is_on_disk_needs_no_memory_and_comes_back_after_a_restart() {
     let limits = config(20_000, 1_000_000).limits;
-    let mut store = Store::new(limits);
+    let mut store = ResponseStore::new(limits);
     for number in 0..20 {
         assert!(store.insert(
             key(&format!("/{number}")),
@@ -168,7 +171,7 @@ fn what_is_on_disk_needs_no_memory_and_comes_back_after_a_restart() {
     assert_eq!(store.len(), 20);
     let id = store.select(&key("/0"), &get("")).unwrap();
     assert_eq!(store.get(id).unwrap().1, None, "its body is on disk only");
-    let mut again: Store<u64> = Store::new(limits);
+    let mut again: ResponseStore<u64> = ResponseStore::new(limits);
     assert!(again.restore(id, key("/0"), stored(), 3000, client(1)));
     assert!(!again.restore(id, key("/0"), stored(), 3000, client(1)), "twice");
     assert_eq!(again.select(&key("/0"), &get("")), Some(id));
@@ -178,7 +181,7 @@ fn what_is_on_disk_needs_no_memory_and_comes_back_after_a_restart() {
 
 #[test]
 fn what_is_too_long_is_not_stored_and_replaces_what_was() {
-    let mut store = Store::new(config(10_000, 0).limits);
+    let mut store = ResponseStore::new(config(10_000, 0).limits);
     assert!(store.insert(key("/"), &get(""), stored(), (1, 5000), client(1)));
     assert!(!store.insert(key("/"), &get(""), stored(), (1, 5001), client(1)));
     assert!(store.is_empty());

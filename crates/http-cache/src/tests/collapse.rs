@@ -5,9 +5,9 @@ use units::Instant;
 use super::*;
 
 /// A request that is sent on, of a cache that has nothing.
-fn asked(request: &RequestHead) -> Asked {
+fn asked(request: &RequestHead) -> ForwardedRequest {
     match Net::new().plan(0, request) {
-        Plan::Ask(_, asked) => asked,
+        RequestAction::Ask(_, asked) => asked,
         other => panic!("{other:?}"),
     }
 }
@@ -16,31 +16,40 @@ fn now(seconds: u64) -> Instant {
     Instant::ZERO + Duration::from_secs(seconds)
 }
 
-fn board(flights: &mut Flights<u8>, at: u64, number: u8, lines: &str) -> Boarding<u8> {
-    flights.board(now(at), &asked(&get(lines)), &number)
+fn board(
+    flights: &mut InFlightRequests<u8>,
+    at: u64,
+    number: u8,
+    lines: &str,
+) -> CollapseDecision<u8> {
+    flights.enter(now(at), &asked(&get(lines)), &number)
 }
 
 /// What a second client finds, after a first one.
-fn second(first: &str, second: &str) -> Boarding<u8> {
-    let mut flights = Flights::default();
+fn second(first: &str, second: &str) -> CollapseDecision<u8> {
+    let mut flights = InFlightRequests::default();
     board(&mut flights, 0, 1, first);
     board(&mut flights, 0, 2, second)
 }
 
 #[test]
 fn the_same_request_waits_for_the_first() {
-    let mut flights = Flights::default();
-    assert_eq!(board(&mut flights, 0, 1, ""), Boarding::Lead(0));
-    assert_eq!(board(&mut flights, 0, 2, "Cookie: a=b"), Boarding::Join(1));
-    assert_eq!(board(&mut flights, 0, 3, "If-None-Match: \"1\""), Boarding::Join(1));
+    let mut flights = InFlightRequests::default();
+    assert_eq!(board(&mut flights, 0, 1, ""), CollapseDecision::Lead(0));
+    assert_eq!(board(&mut flights, 0, 2, "Cookie: a=b"), CollapseDecision::Join(1));
+    assert_eq!(board(&mut flights, 0, 3, "If-None-Match: \"1\""), CollapseDecision::Join(1));
     let other = RequestHead { target: "/other".to_owned(), ..get("") };
-    assert_eq!(flights.board(now(0), &asked(&other), &4), Boarding::Lead(1));
-    flights.land(&key("/"), 1);
-    assert_eq!(board(&mut flights, 0, 5, ""), Boarding::Join(1), "that was another's number");
-    flights.land(&key("/"), 0);
-    assert_eq!(board(&mut flights, 0, 6, ""), Boarding::Lead(2));
-    flights.land(&key("/other"), 1);
-    flights.land(&key("/"), 2);
+    assert_eq!(flights.enter(now(0), &asked(&other), &4), CollapseDecision::Lead(1));
+    flights.finish(&key("/"), 1);
+    assert_eq!(
+        board(&mut flights, 0, 5, ""),
+        CollapseDecision::Join(1),
+        "that was another's number"
+    );
+    flights.finish(&key("/"), 0);
+    assert_eq!(board(&mut flights, 0, 6, ""), CollapseDecision::Lead(2));
+    flights.finish(&key("/other"), 1);
+    flights.finish(&key("/"), 2);
     assert!(flights.is_empty());
 }
 
@@ -52,39 +61,42 @@ fn whose_answer_cannot_be_another_s_neither_leads_nor_joins() {
         "X-Forwarded-Host: evil.example",
         "Range: bytes=0-1",
     ] {
-        assert_eq!(second("", lines), Boarding::Alone, "{lines}");
-        assert_eq!(second(lines, ""), Boarding::Lead(0), "{lines}");
+        assert_eq!(second("", lines), CollapseDecision::Alone, "{lines}");
+        assert_eq!(second(lines, ""), CollapseDecision::Lead(0), "{lines}");
     }
     for method in ["HEAD", "POST"] {
-        let mut flights = Flights::default();
+        let mut flights = InFlightRequests::default();
         let asked = asked(&request(method, ""));
-        assert_eq!(flights.board(now(0), &asked, &1), Boarding::Alone, "{method}");
+        assert_eq!(flights.enter(now(0), &asked, &1), CollapseDecision::Alone, "{method}");
     }
 }
 
 #[test]
 fn who_wants_an_answer_to_their_own_request_gets_it() {
     for lines in ["Cache-Control: no-cache", "Cache-Control: max-age=0", "Pragma: no-cache"] {
-        assert_eq!(second("", lines), Boarding::Alone, "{lines}");
-        assert_eq!(second(lines, ""), Boarding::Join(1), "{lines}: it may lead");
+        assert_eq!(second("", lines), CollapseDecision::Alone, "{lines}");
+        assert_eq!(second(lines, ""), CollapseDecision::Join(1), "{lines}: it may lead");
     }
     // Its server may say "not modified", which means nothing to others.
-    assert_eq!(second("If-None-Match: \"1\"", ""), Boarding::Lead(0));
+    assert_eq!(second("If-None-Match: \"1\"", ""), CollapseDecision::Lead(0));
 }
 
 #[test]
 fn what_was_not_for_others_is_asked_for_at_once_for_a_while() {
-    let mut flights = Flights::default();
-    assert_eq!(board(&mut flights, 0, 1, ""), Boarding::Lead(0));
-    flights.land(&key("/"), 0);
-    flights.was_alone(now(0), key("/"));
-    assert_eq!(board(&mut flights, 119, 2, ""), Boarding::Alone);
-    assert_eq!(board(&mut flights, 120, 2, ""), Boarding::Lead(1));
+    let mut flights = InFlightRequests::default();
+    assert_eq!(board(&mut flights, 0, 1, ""), CollapseDecision::Lead(0));
+    flights.finish(&key("/"), 0);
+    flights.mark_unshared(now(0), key("/"));
+    assert_eq!(board(&mut flights, 119, 2, ""), CollapseDecision::Alone);
+    assert_eq!(board(&mut flights, 120, 2, ""), CollapseDecision::Lead(1));
     for number in 0..2000 {
-        flights.was_alone(now(200), key(&format!("/{number}")));
+        flights.mark_unshared(now(200), key(&format!("/{number}")));
     }
     let last = RequestHead { target: "/1999".to_owned(), ..get("") };
-    assert!(matches!(flights.board(now(200), &asked(&last), &1), Boarding::Lead(_)), "bounded");
+    assert!(
+        matches!(flights.enter(now(200), &asked(&last), &1), CollapseDecision::Lead(_)),
+        "bounded"
+    );
 }
 
 /// What a second client gets of the answer to the first one's request: the status, and bytes.

@@ -1,7 +1,7 @@
 //! RFC 9111, RFC 9110 §13 and §14, RFC 5861.
 
 use super::*;
-use crate::answer::answer;
+use crate::answer::build_response;
 
 /// §3 and §4.2: what is answered again from the cache, so many seconds later.
 #[test]
@@ -142,7 +142,7 @@ fn what_connection_names_selects_nothing() {
         assert_eq!(Net::reuses(&get(first), &reply, 1, &get(second)), reused, "{first} {second}");
     }
     let mut net = Net::new();
-    let Plan::Ask(sent, _) = net.plan(0, &get(named)) else { panic!("nothing is stored") };
+    let RequestAction::Ask(sent, _) = net.plan(0, &get(named)) else { panic!("nothing is stored") };
     assert!(!sent.fields.has("accept-language") && !sent.keeps_alive());
 }
 
@@ -165,7 +165,8 @@ fn a_server_confirms_what_has_expired() {
     let reply =
         response(200, &format!("Cache-Control: max-age=10\nETag: \"1\"\nLast-Modified: {CHANGED}"));
     net.ask(0, &get(""), &reply);
-    let Plan::Ask(sent, asked) = net.plan(20, &get("If-None-Match: \"own\"\nAccept: x")) else {
+    let RequestAction::Ask(sent, asked) = net.plan(20, &get("If-None-Match: \"own\"\nAccept: x"))
+    else {
         panic!("it has expired")
     };
     assert_eq!(text(&sent.fields, "if-none-match"), Some("\"1\""));
@@ -176,7 +177,9 @@ fn a_server_confirms_what_has_expired() {
         "ETag: \"1\"\nCache-Control: max-age=50\nContent-Length: 99\nX-New: y\nDate: Sun, 06 Nov 1994 08:49:57 GMT",
     );
     assert_eq!(net.reply(20, &asked, &confirmation), Got::Confirmed(200));
-    let Plan::Answer(answer, None) = net.plan(60, &get("")) else { panic!("it is fresh again") };
+    let RequestAction::Answer(answer, None) = net.plan(60, &get("")) else {
+        panic!("it is fresh again")
+    };
     let head = &answer.head.fields;
     assert_eq!((text(head, "age"), text(head, "x-new")), (Some("40"), Some("y")));
     assert_eq!(text(head, "content-length"), Some("10"));
@@ -184,15 +187,17 @@ fn a_server_confirms_what_has_expired() {
 
 /// What a client gets that asks when the first answer has expired, and is confirmed like this. Returns
 /// the cache, too, which has written its files.
-fn confirmed(conditions: &str, lines: &str) -> (Net, Answer<&'static str>) {
-    let mut net = Net { cache: Cache::new(config(1_000_000, 1_000_000)) };
+fn confirmed(conditions: &str, lines: &str) -> (Net, CachedResponse<&'static str>) {
+    let mut net = Net { cache: SharedCache::new(config(1_000_000, 1_000_000)) };
     net.ask(0, &get(""), &response(200, "Cache-Control: max-age=10\nETag: \"1\""));
     while net.cache.poll_output().is_some() {}
-    let Plan::Ask(_, asked) = net.plan(20, &get(conditions)) else { panic!("it has expired") };
+    let RequestAction::Ask(_, asked) = net.plan(20, &get(conditions)) else {
+        panic!("it has expired")
+    };
     let date = "Date: Sun, 06 Nov 1994 08:49:57 GMT";
     let confirmation = response(304, &format!("ETag: \"1\"\n{date}\n{lines}"));
     match net.cache.handle_response(at(20), &asked, &confirmation) {
-        Verdict::Answer(answer) => (net, answer),
+        ResponseAction::Answer(answer) => (net, answer),
         verdict => panic!("{verdict:?}"),
     }
 }
@@ -218,7 +223,9 @@ fn a_cookie_of_a_confirmation_is_for_its_client_only() {
             let (stored, ..) = net.cache.store().get(id).unwrap();
             let fields = &stored.head.fields;
             assert_eq!((fields.has("set-cookie"), fields.has("x-new")), (shared, true), "{lines}");
-            let Plan::Answer(answer, _) = net.plan(21, &get("")) else { panic!("{lines}") };
+            let RequestAction::Answer(answer, _) = net.plan(21, &get("")) else {
+                panic!("{lines}")
+            };
             assert_eq!(answer.head.fields.has("set-cookie"), shared, "{lines}");
         }
     }
@@ -242,11 +249,13 @@ fn a_cookie_that_comes_while_the_expired_is_used_is_nobody_s() {
         let mut net = Net::new();
         let reply = "Cache-Control: max-age=10, stale-while-revalidate=60\nETag: \"1\"";
         net.ask(0, &get(""), &response(200, reply));
-        let Plan::Answer(_, Some((_, asked))) = net.plan(20, &get("")) else { panic!("{said}") };
+        let RequestAction::Answer(_, Some((_, asked))) = net.plan(20, &get("")) else {
+            panic!("{said}")
+        };
         let lines = format!("ETag: \"1\"\nSet-Cookie: session=1\nCache-Control: {said}");
         net.reply(21, &asked, &response(304, &lines));
         assert_eq!(net.cache.stats().entries, entries, "{said}");
-        if let Plan::Answer(answer, _) = net.plan(22, &get("")) {
+        if let RequestAction::Answer(answer, _) = net.plan(22, &get("")) {
             assert!(!answer.head.fields.has("set-cookie"), "{said}");
         }
     }
@@ -256,11 +265,11 @@ fn a_cookie_that_comes_while_the_expired_is_used_is_nobody_s() {
 fn a_confirmation_of_something_else_confirms_nothing() {
     let mut net = Net::new();
     net.ask(0, &get(""), &response(200, "Cache-Control: max-age=10\nETag: \"1\""));
-    let Plan::Ask(_, asked) = net.plan(20, &get("")) else { panic!("it has expired") };
+    let RequestAction::Ask(_, asked) = net.plan(20, &get("")) else { panic!("it has expired") };
     let other = response(304, "ETag: \"2\"");
     let verdict = net.cache.handle_response(at(20), &asked, &other);
-    let Verdict::Again(request, asked) = verdict else { panic!("{verdict:?}") };
-    assert!(!request.fields.has("if-none-match") && asked.validates.is_none() && asked.keep);
+    let ResponseAction::Again(request, asked) = verdict else { panic!("{verdict:?}") };
+    assert!(!request.fields.has("if-none-match") && asked.validates.is_none() && asked.storable);
     assert_eq!(net.cache.stats().entries, 0);
 }
 
@@ -326,13 +335,17 @@ fn parts_are_served_from_a_whole() {
     ] {
         let mut net = Net::new();
         net.ask(0, &get(""), &reply);
-        let Plan::Answer(answer, None) = net.plan(1, &get(lines)) else { panic!("{lines}") };
+        let RequestAction::Answer(answer, None) = net.plan(1, &get(lines)) else {
+            panic!("{lines}")
+        };
         let got = answer.part.map(|part| (part.from, part.length));
         assert_eq!((answer.head.status, got), (status, part), "{lines}");
     }
     let mut net = Net::new();
     net.ask(0, &get(""), &reply);
-    let Plan::Answer(answer, None) = net.plan(1, &request("HEAD", "")) else { panic!("HEAD") };
+    let RequestAction::Answer(answer, None) = net.plan(1, &request("HEAD", "")) else {
+        panic!("HEAD")
+    };
     assert_eq!((text(&answer.head.fields, "content-length"), answer.part), (Some("10"), None));
     // A part of what is not stored is not stored.
     let part = response(206, "Cache-Control: max-age=100\nContent-Range: bytes 0-1/10");
@@ -347,7 +360,8 @@ fn the_expired_may_be_used_while_it_is_validated_once() {
     let mut net = Net::new();
     let reply = response(200, "Cache-Control: max-age=10, stale-while-revalidate=60\nETag: \"1\"");
     net.ask(0, &get(""), &reply);
-    let Plan::Answer(_, Some((sent, asked))) = net.plan(20, &get("Range: bytes=0-1")) else {
+    let RequestAction::Answer(_, Some((sent, asked))) = net.plan(20, &get("Range: bytes=0-1"))
+    else {
         panic!()
     };
     assert_eq!(
@@ -383,7 +397,7 @@ fn the_expired_serves_when_there_is_nothing_else() {
         let error = response(503, "");
         let got = net.ask(after, &get(""), &error);
         assert_eq!(got == Got::Confirmed(200), on_error, "{lines} {after}: {got:?}");
-        let Plan::Ask(_, asked) = net.plan(after, &get("")) else { panic!("{lines}") };
+        let RequestAction::Ask(_, asked) = net.plan(after, &get("")) else { panic!("{lines}") };
         let answer = net.cache.handle_failure(at(after), &asked);
         assert_eq!(answer.is_some(), unreachable, "{lines} {after}");
     }
@@ -424,9 +438,9 @@ fn a_change_makes_what_is_stored_invalid() {
 fn nobody_stores_an_answer_for_a_host_that_is_not_theirs() {
     let mut net = Net::new();
     let reply = response(200, "Cache-Control: max-age=100");
-    let evil = Key { destination: "203.0.113.6:80".to_owned(), ..key("/") };
-    let Plan::Ask(_, asked) =
-        net.cache.handle_request(at(0), evil, &get(""), Framing::None, client(6))
+    let evil = CacheKey { destination: "203.0.113.6:80".to_owned(), ..key("/") };
+    let RequestAction::Ask(_, asked) =
+        net.cache.handle_request(at(0), evil, &get(""), BodyFraming::None, client(6))
     else {
         panic!("nothing is stored")
     };
@@ -451,7 +465,7 @@ fn an_answer_has_its_age_and_nothing_of_a_connection() {
         "Cache-Control: max-age=100\nConnection: x-hop\nX-Hop: 1\nTransfer-Encoding: chunked\nLink: <a>\nLink: <b>",
     );
     net.ask(0, &get(""), &reply);
-    let Plan::Answer(answer, None) = net.plan(7, &get("")) else { panic!("it is fresh") };
+    let RequestAction::Answer(answer, None) = net.plan(7, &get("")) else { panic!("it is fresh") };
     let fields = &answer.head.fields;
     assert_eq!((text(fields, "age"), text(fields, "content-length")), (Some("7"), Some("10")));
     assert!(!["connection", "x-hop", "transfer-encoding"].iter().any(|name| fields.has(name)));
@@ -463,19 +477,19 @@ fn an_answer_has_its_age_and_nothing_of_a_connection() {
 fn credentials_of_a_connection_are_seen_in_every_field_whatever_follows() {
     for values in [&[&b"NTLM \xff"[..]][..], &[b"Basic x", b"negotiate y"], &[b" Kerberos\tz"]] {
         let framing = get_with("Authorization", values).framing();
-        assert_eq!(framing, Err(Unfit::Authentication), "{values:?}");
+        assert_eq!(framing, Err(PassThroughReason::Authentication), "{values:?}");
     }
-    assert_eq!(get_with("Authorization", &[b"Basic NTLM"]).framing(), Ok(Framing::None));
+    assert_eq!(get_with("Authorization", &[b"Basic NTLM"]).framing(), Ok(BodyFraming::None));
 }
 
 #[test]
 fn a_part_is_not_sent_under_a_condition_that_cannot_be_read() {
     let reply = response(200, "Cache-Control: max-age=10\nETag: \"1\"");
-    let stored = Stored::new(&get(""), &reply, (at(0), at(0)));
+    let stored = StoredResponse::new(&get(""), &reply, (at(0), at(0)));
     let part = |condition: &[&[u8]]| {
         let mut asked = get_with("If-Range", condition);
         asked.fields.push("Range", "bytes=0-1");
-        answer(at(1), &asked, &stored, 10).0.status == 206
+        build_response(at(1), &asked, &stored, 10).0.status == 206
     };
     assert!(part(&[]) && part(&[b"\"1\""]));
     assert!(!part(&[b"\"\xff\""]) && !part(&[b"\"1\"", b"\"2\""]));

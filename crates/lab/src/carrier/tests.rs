@@ -4,7 +4,7 @@ use core::time::Duration;
 
 use super::*;
 use crate::LinkName;
-use crate::preset::Links as _;
+use crate::preset::PresetLinks as _;
 use crate::testkit::preset;
 
 fn config(lines: &str) -> LinkConfig {

@@ -3,17 +3,18 @@
 use core::time::Duration;
 
 use link::{
-    Delay, DisciplineChoice, Encapsulation, Jitter, LinkConfig, Loss, QueueLimit, QueueSize, Rate,
+    Delay, DisciplineChoice, Encapsulation, Jitter, LinkConfig, LossModel, QueueLimit, QueueSize,
+    Rate,
 };
 use scenario::{LinkSpec, Preset, RateSpec};
 use units::BitRate;
 
-use crate::preset::Links as _;
+use crate::preset::PresetLinks as _;
 use crate::{LinkName, Site};
 
 /// One direction of a preset's link.
 #[derive(Debug, Clone)]
-pub(super) struct Asked {
+pub(super) struct ConfiguredLink {
     pub(super) link: LinkConfig,
     /// The maximum rate of MTU-sized packets.
     pub(super) rate: BitRate,
@@ -21,7 +22,7 @@ pub(super) struct Asked {
     pub(super) discipline: DisciplineChoice,
 }
 
-impl Asked {
+impl ConfiguredLink {
     /// Returns the configuration of a link of the lab.
     pub(super) fn of(preset: &Preset, name: LinkName) -> Self {
         let (direction, (_, mtu)) = (preset.spec(name), preset.scale(name));
@@ -54,10 +55,10 @@ impl Asked {
     pub(super) fn loss_of_each(&self, len: u16) -> Option<f64> {
         let alone = self.link.outages.is_empty();
         match &self.link.loss {
-            Loss::None if alone => Some(0.0),
-            Loss::Per(per) if alone => Some(per.get()),
+            LossModel::None if alone => Some(0.0),
+            LossModel::Per(per) if alone => Some(per.get()),
             // 1 − (1 − b)^bits
-            Loss::Ber(ber) if alone => {
+            LossModel::Ber(ber) if alone => {
                 Some(-(f64::from(len) * 8.0 * (-ber.get()).ln_1p()).exp_m1())
             }
             _ => None,
@@ -67,8 +68,10 @@ impl Asked {
     /// Returns the long-run fraction of lost packets, if there is one.
     pub(super) fn long_run_loss(&self) -> Option<f64> {
         match &self.link.loss {
-            Loss::Burst(burst) if self.link.outages.is_empty() => Some(burst.bad_share()),
-            Loss::GilbertElliott(model) if self.link.outages.is_empty() => Some(model.mean_loss()),
+            LossModel::Burst(burst) if self.link.outages.is_empty() => Some(burst.bad_share()),
+            LossModel::GilbertElliott(model) if self.link.outages.is_empty() => {
+                Some(model.mean_loss())
+            }
             _ => None,
         }
     }
@@ -80,7 +83,7 @@ pub(super) fn is_plain(link: &LinkSpec) -> bool {
     let LinkSpec { rate, encapsulation, jitter, loss, outages, policer, discipline, .. } = link;
     let constant =
         matches!(rate, RateSpec::Given(Rate::Constant(_))) && *encapsulation == Encapsulation::None;
-    let sure = *loss == Loss::None && outages.is_empty() && *jitter == Jitter::None;
+    let sure = *loss == LossModel::None && outages.is_empty() && *jitter == Jitter::None;
     constant && sure && policer.is_none() && *discipline == DisciplineChoice::DropTail
 }
 
@@ -105,7 +108,7 @@ pub(super) fn plain(preset: &Preset) -> Preset {
 pub(super) fn lossless(preset: &Preset) -> Preset {
     let mut clean = preset.clone();
     for (_, direction) in directions(&mut clean) {
-        (direction.loss, direction.jitter) = (Loss::None, Jitter::None);
+        (direction.loss, direction.jitter) = (LossModel::None, Jitter::None);
         direction.outages.clear();
         direction.policer = None;
         // Leaves out the losses of a MODCOD that does not suit the weather.
@@ -135,7 +138,7 @@ fn directions(preset: &mut Preset) -> impl Iterator<Item = (LinkName, &mut LinkS
 }
 
 #[cfg(test)]
-impl Asked {
+impl ConfiguredLink {
     /// The forward link of a [preset](crate::testkit::preset) with these lines.
     pub(super) fn forward(lines: &str) -> Self {
         Self::of(&crate::testkit::preset(lines), LinkName::Forward)
@@ -149,7 +152,7 @@ mod tests {
 
     #[test]
     fn the_rate_is_that_of_full_packets_after_encapsulation() {
-        let link = Asked::forward("encapsulation = \"fixed 500 B\"");
+        let link = ConfiguredLink::forward("encapsulation = \"fixed 500 B\"");
         assert_eq!(link.constant_rate(), Some(BitRate::from_mbit(9)));
         // 1000 bytes and 500 at 12 Mbit/s.
         assert_eq!(link.longest_time_of(1000), Duration::from_millis(1));
@@ -157,23 +160,23 @@ mod tests {
 
     #[test]
     fn a_changing_rate_has_no_constant_and_its_least_is_the_slowest() {
-        let link = Asked::forward("rate-trace = [\"0s 12 Mbit/s\", \"1s 3 Mbit/s\"]");
+        let link = ConfiguredLink::forward("rate-trace = [\"0s 12 Mbit/s\", \"1s 3 Mbit/s\"]");
         assert_eq!(link.constant_rate(), None);
         assert_eq!(link.longest_time_of(1500), Duration::from_millis(4));
     }
 
     #[test]
     fn a_queue_of_bytes_holds_whole_packets() {
-        assert_eq!(Asked::forward("queue = \"4499 B\"").queue_packets(1500), 2);
-        assert_eq!(Asked::forward("queue = \"7 packets\"").queue_packets(1500), 7);
+        assert_eq!(ConfiguredLink::forward("queue = \"4499 B\"").queue_packets(1500), 2);
+        assert_eq!(ConfiguredLink::forward("queue = \"7 packets\"").queue_packets(1500), 7);
     }
 
     #[test]
     fn only_independent_losses_have_a_probability_per_packet() {
-        assert_eq!(Asked::forward("").loss_of_each(1500), Some(0.0));
-        assert_eq!(Asked::forward("per = \"2 %\"").loss_of_each(64), Some(0.02));
-        let [short, long] =
-            [50, 1500].map(|len| Asked::forward("ber = \"1e-4\"").loss_of_each(len).unwrap());
+        assert_eq!(ConfiguredLink::forward("").loss_of_each(1500), Some(0.0));
+        assert_eq!(ConfiguredLink::forward("per = \"2 %\"").loss_of_each(64), Some(0.02));
+        let [short, long] = [50, 1500]
+            .map(|len| ConfiguredLink::forward("ber = \"1e-4\"").loss_of_each(len).unwrap());
         assert!((short - (1.0 - 0.9999f64.powi(400))).abs() < 1e-12, "{short}");
         assert!((long - (1.0 - 0.9999f64.powi(12_000))).abs() < 1e-12, "{long}");
         for dependent in [
@@ -184,20 +187,20 @@ mod tests {
             "per = \"2 %\"\noutages = [\"1s+1s\"]",
             "outages = [\"1s+1s\"]",
         ] {
-            assert_eq!(Asked::forward(dependent).loss_of_each(1500), None, "{dependent}");
+            assert_eq!(ConfiguredLink::forward(dependent).loss_of_each(1500), None, "{dependent}");
         }
     }
 
     #[test]
     fn losses_in_bursts_have_a_mean_unless_there_are_outages() {
         let chain = "gilbert-elliott = \"good-to-bad=1% bad-to-good=4% loss-good=0 loss-bad=1\"";
-        let mean = Asked::forward(chain).long_run_loss().unwrap();
+        let mean = ConfiguredLink::forward(chain).long_run_loss().unwrap();
         assert!((mean - 0.2).abs() < 1e-12, "{mean}");
         assert_eq!(
-            Asked::forward(&format!("{chain}\noutages = [\"1s+1s\"]")).long_run_loss(),
+            ConfiguredLink::forward(&format!("{chain}\noutages = [\"1s+1s\"]")).long_run_loss(),
             None
         );
-        assert_eq!(Asked::forward("per = \"2 %\"").long_run_loss(), None);
+        assert_eq!(ConfiguredLink::forward("per = \"2 %\"").long_run_loss(), None);
     }
 
     /// Everything that could disturb the measurement of the queue, one at a time.
@@ -245,8 +248,8 @@ mod tests {
         let preset = Preset::from_text(&(preset("").to_string() + terrestrial)).unwrap();
         let of = |preset: Preset| preset.terrestrial.unwrap();
         assert!(is_plain(&of(plain(&preset))));
-        assert_eq!(of(lossless(&preset)).loss, Loss::None);
+        assert_eq!(of(lossless(&preset)).loss, LossModel::None);
         assert_eq!(of(drop_tail(&preset)).discipline, DisciplineChoice::DropTail);
-        assert_ne!(of(drop_tail(&preset)).loss, Loss::None);
+        assert_ne!(of(drop_tail(&preset)).loss, LossModel::None);
     }
 }

@@ -11,10 +11,10 @@ use scenario::Preset;
 
 use super::CheckError;
 use super::flows::PATIENCE;
-use super::judge::Trace;
-use super::probe::{self, Flow};
-use super::span::Span;
-use crate::preset::Links as _;
+use super::judge::ProbeTrace;
+use super::probe::{self, ProbeFlow};
+use super::span::PathPart;
+use crate::preset::PresetLinks as _;
 use crate::{Lab, Node};
 
 /// Time to wait for stragglers after the last expected arrival.
@@ -25,7 +25,7 @@ const TICK: Duration = Duration::from_millis(5);
 /// A lab with taps and sockets for probes.
 pub(super) struct Bench {
     pub(super) lab: Lab,
-    span: Span,
+    span: PathPart,
     /// Taps at the ends of the forward and the return link.
     taps: [Tap; 2],
     /// Sockets at the beginnings of the forward and the return link.
@@ -36,7 +36,7 @@ pub(super) struct Bench {
 
 impl Bench {
     /// Starts a separate lab for `preset` to measure `span`.
-    pub(super) fn start(preset: &Preset, seed: u64, span: Span) -> Result<Self, CheckError> {
+    pub(super) fn start(preset: &Preset, seed: u64, span: PathPart) -> Result<Self, CheckError> {
         let lab = Lab::start(preset, seed)?;
         let (links, [near, far]) = (span.links(), span.ends());
         let (_, mtu) = preset.scale(links[0]);
@@ -73,7 +73,10 @@ impl Bench {
     }
 
     /// Sends a flow in each direction at the same time over empty links; returns their traces.
-    pub(super) fn measure(&mut self, flows: &[Option<Flow>; 2]) -> Result<[Trace; 2], CheckError> {
+    pub(super) fn measure(
+        &mut self,
+        flows: &[Option<ProbeFlow>; 2],
+    ) -> Result<[ProbeTrace; 2], CheckError> {
         let stop = AtomicBool::new(false);
         let (sockets, taps, lab, span) = (&self.sockets, &mut self.taps, &self.lab, self.span);
         let longest = self.delay;
@@ -105,7 +108,7 @@ impl Bench {
 }
 
 /// Waits until both links have delivered everything they hold.
-fn wait_until_empty(lab: &Lab, span: Span, delay: Duration) {
+fn wait_until_empty(lab: &Lab, span: PathPart, delay: Duration) {
     let deadline = clock::now() + delay + PATIENCE + PATIENCE;
     thread::sleep(GRACE); // let packets in flight reach the driver
     let inside =
@@ -118,8 +121,8 @@ fn wait_until_empty(lab: &Lab, span: Span, delay: Duration) {
 
 /// Empties the taps until `stop` is set; returns the probes of the forward and the return link. The
 /// links started at `origin` by the wall clock.
-fn collect(taps: &mut [Tap; 2], origin: u64, stop: &AtomicBool) -> [Trace; 2] {
-    let mut traces = [Trace::default(), Trace::default()];
+fn collect(taps: &mut [Tap; 2], origin: u64, stop: &AtomicBool) -> [ProbeTrace; 2] {
+    let mut traces = [ProbeTrace::default(), ProbeTrace::default()];
     loop {
         // Read before the taps are emptied, so that no probe stays in them.
         let last = stop.load(Ordering::Relaxed);

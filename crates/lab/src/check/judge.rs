@@ -5,11 +5,11 @@ use std::collections::VecDeque;
 
 use stats::{median, percentile};
 
-use super::rehearse::Expected;
+use super::rehearse::ExpectedTimes;
 
 /// Departure and arrival of each probe (by sequence number), in nanoseconds since the link started.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Trace {
+pub(crate) struct ProbeTrace {
     /// The departures, in the order of time and of sequence numbers.
     pub(crate) sent: Vec<(u32, u64)>,
     /// The arrivals, in order of time.
@@ -18,7 +18,7 @@ pub(crate) struct Trace {
 
 /// Number of probes that waited in the queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Waiting {
+pub(crate) enum QueueOccupancy {
     /// Median number when other probes were dropped.
     AtDrops(u64),
     /// Maximum number, if no probe was dropped.
@@ -27,7 +27,7 @@ pub(crate) enum Waiting {
 
 /// Delays of a trace compared with expectations.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) struct Delays {
+pub(crate) struct DelayFigures {
     pub(crate) samples: u64,
     /// Median of the expected delays in milliseconds.
     pub(crate) asked: f64,
@@ -43,7 +43,7 @@ pub(crate) struct Delays {
 
 /// Expected and measured rate in bits per second.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) struct Rates {
+pub(crate) struct RateFigures {
     pub(crate) asked: f64,
     pub(crate) measured: f64,
     /// Total measured time, of `runs` pieces.
@@ -51,7 +51,7 @@ pub(crate) struct Rates {
     pub(crate) runs: u32,
 }
 
-impl Trace {
+impl ProbeTrace {
     /// Returns the number of probes that never arrived.
     pub(crate) fn missing(&self) -> u64 {
         self.sent.len().saturating_sub(self.arrived.len()) as u64
@@ -75,7 +75,7 @@ impl Trace {
         expected: &[Option<u64>],
         late: &[Option<u64>],
         extra: Duration,
-    ) -> Option<Delays> {
+    ) -> Option<DelayFigures> {
         let (mut delays, mut asked) = (Vec::new(), Vec::new());
         let (mut errors, mut extras) = (Vec::new(), Vec::new());
         let ms = |nanos: f64| nanos / 1e6;
@@ -89,7 +89,7 @@ impl Trace {
             errors.push(ms((due - at).max(at - latest).max(0.0)));
             extras.push(ms(at - due));
         }
-        Some(Delays {
+        Some(DelayFigures {
             samples: errors.len() as u64,
             asked: median(&asked)?,
             median: median(&delays)?,
@@ -104,7 +104,7 @@ impl Trace {
     /// count, because the link did send them, but not those that the expected queue drops. The
     /// reference is the rate of the same packets in `expected`. `None` if there never were packets
     /// waiting.
-    pub(crate) fn rate(&self, len: usize, expected: &Expected) -> Option<Rates> {
+    pub(crate) fn rate(&self, len: usize, expected: &ExpectedTimes) -> Option<RateFigures> {
         let mut arrivals = self.arrivals();
         // In the order of sending, which jitter may have changed.
         arrivals.sort_unstable();
@@ -132,7 +132,7 @@ impl Trace {
             }
         }
         let rate = |nanos: f64| packets as f64 * len as f64 * 8e9 / nanos;
-        (asked > 0 && measured > 0).then(|| Rates {
+        (asked > 0 && measured > 0).then(|| RateFigures {
             asked: rate(asked as f64),
             measured: rate(measured as f64),
             time: Duration::from_nanos(measured.unsigned_abs()),
@@ -142,7 +142,7 @@ impl Trace {
 
     /// Returns, for each probe, the number of times that the expected link had been idle before it
     /// came.
-    fn pauses(&self, expected: &Expected) -> Vec<u32> {
+    fn pauses(&self, expected: &ExpectedTimes) -> Vec<u32> {
         let (mut free, mut pauses) = (0, 0);
         let probes = self.sent.iter().zip(&expected.left);
         let count = probes.map(|((_, sent), left)| {
@@ -162,7 +162,7 @@ impl Trace {
     /// Returns the number of probes that waited in the queue when others were dropped: the median,
     /// because a time stamp may be late. The link must start empty, lose nothing, and take `each`
     /// per probe. Without drops, returns the maximum that waited.
-    pub(crate) fn full_queue(&self, each: Duration) -> Option<Waiting> {
+    pub(crate) fn full_queue(&self, each: Duration) -> Option<QueueOccupancy> {
         let each = each.as_nanos() as u64;
         let (mut arrived, mut queue) = (self.arrived.iter().peekable(), VecDeque::new());
         let (mut free, mut longest, mut at_drop) = (0, 0, Vec::new());
@@ -181,8 +181,8 @@ impl Trace {
         }
         at_drop.sort_unstable();
         match at_drop.get(at_drop.len() / 2) {
-            Some(median) => Some(Waiting::AtDrops(*median)),
-            None => (!self.sent.is_empty()).then_some(Waiting::NoDrop(longest)),
+            Some(median) => Some(QueueOccupancy::AtDrops(*median)),
+            None => (!self.sent.is_empty()).then_some(QueueOccupancy::NoDrop(longest)),
         }
     }
 }
@@ -194,14 +194,14 @@ mod tests {
     const MS: u64 = 1_000_000;
 
     /// Probes sent every millisecond from 7 ms on, with the listed arrivals.
-    fn trace(sent: u32, arrived: &[(u32, u64)]) -> Trace {
+    fn trace(sent: u32, arrived: &[(u32, u64)]) -> ProbeTrace {
         let sent = (0..sent).map(|seq| (seq, 7 * MS + u64::from(seq) * MS)).collect();
-        Trace { sent, arrived: arrived.to_vec() }
+        ProbeTrace { sent, arrived: arrived.to_vec() }
     }
 
     /// The expectation that each probe leaves `each` after it was sent or after the one before it
     /// left, and arrives `delay` later.
-    fn expected(trace: &Trace, each: u64, delay: u64) -> Expected {
+    fn expected(trace: &ProbeTrace, each: u64, delay: u64) -> ExpectedTimes {
         let mut free = 0;
         let mut left = |(_, sent): &(u32, u64)| {
             free = free.max(*sent) + each;
@@ -209,7 +209,7 @@ mod tests {
         };
         let left: Vec<_> = trace.sent.iter().map(&mut left).collect();
         let arrived = left.iter().map(|at| at.map(|at| at + delay)).collect();
-        Expected { left, arrived }
+        ExpectedTimes { left, arrived }
     }
 
     #[test]
@@ -253,7 +253,7 @@ mod tests {
         let rates = trace.rate(125, &expected(&trace, MS * 5 / 4, 80 * MS)).unwrap();
         assert_eq!((rates.measured, rates.asked), (1e6, 8e5));
         assert_eq!((rates.time, rates.runs), (Duration::from_millis(10), 1));
-        assert_eq!(Trace::default().rate(125, &Expected::default()), None);
+        assert_eq!(ProbeTrace::default().rate(125, &ExpectedTimes::default()), None);
     }
 
     #[test]
@@ -287,7 +287,7 @@ mod tests {
         // is free.
         let arrived = [0, 1, 2, 3, 4, 5, 7].map(|seq| (seq, 0));
         let each = Duration::from_micros(3500);
-        assert_eq!(trace(10, &arrived).full_queue(each), Some(Waiting::AtDrops(4)));
+        assert_eq!(trace(10, &arrived).full_queue(each), Some(QueueOccupancy::AtDrops(4)));
     }
 
     #[test]
@@ -296,7 +296,7 @@ mod tests {
         let mut trace = trace(10, &arrived);
         trace.sent[6].1 += 900_000;
         let each = Duration::from_micros(3500);
-        assert_eq!(trace.full_queue(each), Some(Waiting::AtDrops(4)));
+        assert_eq!(trace.full_queue(each), Some(QueueOccupancy::AtDrops(4)));
     }
 
     #[test]
@@ -304,9 +304,9 @@ mod tests {
         let arrived: Vec<_> = (0..12).map(|seq| (seq, 0)).collect();
         let trace = trace(12, &arrived);
         let waiting = |micros| trace.full_queue(Duration::from_micros(micros));
-        assert_eq!(waiting(1000), Some(Waiting::NoDrop(0)));
+        assert_eq!(waiting(1000), Some(QueueOccupancy::NoDrop(0)));
         // At 11 ms three have left and one is being sent.
-        assert_eq!(waiting(3500), Some(Waiting::NoDrop(8)));
-        assert_eq!(Trace::default().full_queue(Duration::ZERO), None);
+        assert_eq!(waiting(3500), Some(QueueOccupancy::NoDrop(8)));
+        assert_eq!(ProbeTrace::default().full_queue(Duration::ZERO), None);
     }
 }

@@ -19,14 +19,14 @@ const NAP: Duration = Duration::from_micros(300);
 
 /// The probes of one direction, with sequence numbers from 0.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Flow {
+pub(crate) struct ProbeFlow {
     /// Size of each probe as an IP packet, in bytes.
     pub(crate) len: usize,
     /// Sending time of each probe, from the start of the flow.
     pub(crate) times: Vec<Duration>,
 }
 
-impl Flow {
+impl ProbeFlow {
     /// Creates a flow of `count` probes at intervals of `gap`.
     pub(crate) fn even(len: usize, count: u32, gap: Duration) -> Self {
         Self { len, times: (0..count).map(|seq| gap * seq).collect() }

@@ -41,14 +41,14 @@ pub(crate) fn reach(lab: &Lab, patience: Duration) -> Vec<ReachReport> {
 
 /// Sends some bytes and the end of the stream, and expects both back.
 fn echo(address: SocketAddr, patience: Duration) -> io::Result<()> {
-    let said = b"Is there anybody out there?";
+    let sent = b"Is there anybody out there?";
     let mut connection = TcpStream::connect_timeout(&address, patience)?;
     connection.set_read_timeout(Some(patience))?;
-    connection.write_all(said)?;
+    connection.write_all(sent)?;
     connection.shutdown(Shutdown::Write)?;
-    let mut heard = Vec::new();
-    connection.read_to_end(&mut heard)?;
-    if heard == said {
+    let mut received = Vec::new();
+    connection.read_to_end(&mut received)?;
+    if received == sent {
         Ok(())
     } else {
         Err(io::Error::other("the echo differs from what was sent"))

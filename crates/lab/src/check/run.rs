@@ -5,14 +5,14 @@ use core::time::Duration;
 use link::DisciplineChoice;
 use scenario::Preset;
 
-use super::asked::{self, Asked};
+use super::asked::{self, ConfiguredLink};
 use super::bench::Bench;
-use super::judge::Trace;
-use super::span::Span;
-use super::verdict::Direction;
+use super::judge::ProbeTrace;
+use super::span::PathPart;
+use super::verdict::MeasuredDirection;
 use super::{CheckError, CheckReport, DriverReport, flows, reach};
 use crate::Lateness;
-use crate::preset::Links as _;
+use crate::preset::PresetLinks as _;
 
 /// TCP retransmits a SYN after 1, 3, 7, 15 and 31 s (RFC 6298).
 const RETRANSMISSIONS: Duration = Duration::from_secs(32);
@@ -36,7 +36,7 @@ pub fn check(
         reach: Vec::new(),
         driver: DriverReport::default(),
     };
-    for span in Span::all(preset) {
+    for span in PathPart::all(preset) {
         measure(span, preset, seed, &mut report, &mut progress)?;
     }
     report.driver.within = report.driver.faults == 0;
@@ -45,14 +45,14 @@ pub fn check(
 
 /// Measures a part of the path, and reachability if that has not been done yet.
 fn measure(
-    span: Span,
+    span: PathPart,
     preset: &Preset,
     seed: u64,
     report: &mut CheckReport,
     progress: &mut impl FnMut(&str),
 ) -> Result<(), CheckError> {
     let (_, mtu) = preset.scale(span.links()[0]);
-    let links = span.links().map(|link| Asked::of(preset, link));
+    let links = span.links().map(|link| ConfiguredLink::of(preset, link));
     // Early drops would look like losses of the link, so disciplines are measured separately.
     let mut bench = Bench::start(&asked::drop_tail(preset), seed, span)?;
     if report.reach.is_empty() {
@@ -64,7 +64,7 @@ fn measure(
     let before = bench.lab.lateness();
     progress("one-way delay");
     let delays = bench.measure(&links.each_ref().map(|link| Some(flows::delay(link))))?;
-    note(&mut report.driver, &bench.lab.lateness().since(&before));
+    add_lateness(&mut report.driver, &bench.lab.lateness().since(&before));
     progress("rate, loss and order");
     let (dropped, age) = (bench.queue_drops(), bench.age());
     let floods = bench.measure(&links.each_ref().map(|link| flows::flood(link, mtu, age)))?;
@@ -79,13 +79,13 @@ fn measure(
         counted = 0;
     }
     progress("queue");
-    let plain = span.links().map(|link| Asked::of(&plain, link));
+    let plain = span.links().map(|link| ConfiguredLink::of(&plain, link));
     let fills = bench.measure(&plain.each_ref().map(|link| flows::fill(link, mtu)))?;
     // Faults of the same lab were counted above.
     faults += bench.lab.faults().total() - counted;
     drop(bench);
     let overloads = overload(preset, span, &links, seed, &mut faults, progress)?;
-    let directions = [0, 1].map(|lane| Direction {
+    let directions = [0, 1].map(|lane| MeasuredDirection {
         name: span.links()[lane],
         asked: &links[lane],
         mtu,
@@ -105,22 +105,22 @@ fn measure(
 fn patience(preset: &Preset) -> Duration {
     let sure = |link| {
         let (_, mtu) = preset.scale(link);
-        Asked::of(preset, link).loss_of_each(mtu) == Some(0.0)
+        ConfiguredLink::of(preset, link).loss_of_each(mtu) == Some(0.0)
     };
-    let all = Span::all(preset).into_iter().flat_map(Span::links);
+    let all = PathPart::all(preset).into_iter().flat_map(PathPart::links);
     if all.into_iter().all(sure) { flows::PATIENCE } else { RETRANSMISSIONS }
 }
 
 /// Measures the queue disciplines, if there are any.
 fn overload(
     preset: &Preset,
-    span: Span,
-    links: &[Asked; 2],
+    span: PathPart,
+    links: &[ConfiguredLink; 2],
     seed: u64,
     faults: &mut u64,
     progress: &mut impl FnMut(&str),
-) -> Result<Option<[Option<Trace>; 2]>, CheckError> {
-    let has_one = |link: &Asked| link.discipline != DisciplineChoice::DropTail;
+) -> Result<Option<[Option<ProbeTrace>; 2]>, CheckError> {
+    let has_one = |link: &ConfiguredLink| link.discipline != DisciplineChoice::DropTail;
     if !links.iter().any(has_one) {
         return Ok(None);
     }
@@ -136,7 +136,7 @@ fn overload(
 }
 
 /// Adds the driver's figures; of two measurements the larger lateness counts.
-fn note(driver: &mut DriverReport, late: &Lateness) {
+fn add_lateness(driver: &mut DriverReport, late: &Lateness) {
     let later = |noted: f64, time: Duration| noted.max(time.as_secs_f64() * 1e3);
     driver.late_median_ms = later(driver.late_median_ms, late.quantile(0.5));
     driver.late_p99_ms = later(driver.late_p99_ms, late.quantile(0.99));

@@ -6,14 +6,14 @@ use crate::{HOP_DEVICE, LAN_DEVICE, LinkName, Node, Site};
 
 /// A part of the path with a link in each direction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Span {
+pub(super) enum PathPart {
     /// Between the first terminal and the hub.
     Hop,
     /// The terrestrial part between hub and server.
     Terrestrial,
 }
 
-impl Span {
+impl PathPart {
     /// Returns the parts that exist in this preset.
     pub(super) fn all(preset: &Preset) -> Vec<Self> {
         let terrestrial = preset.terrestrial.as_ref().map(|_| Self::Terrestrial);

@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-use ::report::{Column, Table};
+use ::report::{TableColumn, TextTable};
 
 use super::report::{
     CheckReport, DelayReport, DirectionReport, DisciplineReport, LossReport, QueueReport,
@@ -10,7 +10,7 @@ use super::report::{
 };
 
 /// A quantity's configured and measured value, and whether it is within the tolerance.
-struct Row {
+struct ReportRow {
     asked: String,
     measured: String,
     within: bool,
@@ -20,7 +20,7 @@ struct Row {
 impl fmt::Display for CheckReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let names = [self.preset.as_str(), "asked", "measured", "verdict"];
-        let mut table = Table::new(names.map(Column::left));
+        let mut table = TextTable::new(names.map(TableColumn::left));
         for direction in &self.directions {
             for (what, row) in rows(direction) {
                 add(&mut table, &format!("{} {what}", direction.direction), row);
@@ -32,11 +32,11 @@ impl fmt::Display for CheckReport {
             add(
                 &mut table,
                 &what,
-                Some(Row { asked: "echo".into(), measured, within: reach.within }),
+                Some(ReportRow { asked: "echo".into(), measured, within: reach.within }),
             );
         }
         let (measured, within) = (self.driver.faults.to_string(), self.driver.within);
-        let faults = Row { asked: "0".into(), measured, within };
+        let faults = ReportRow { asked: "0".into(), measured, within };
         add(&mut table, "lost outside the link", Some(faults));
         let mut losses = self.directions.iter().filter_map(|direction| direction.loss.as_ref());
         if losses.any(|loss| !loss.within) {
@@ -50,19 +50,19 @@ impl fmt::Display for CheckReport {
 }
 
 /// Adds a line; without a `row`, the quantity was not measured.
-fn add(table: &mut Table, what: &str, row: Option<Row>) {
+fn add(table: &mut TextTable, what: &str, row: Option<ReportRow>) {
     let what = what.to_owned();
     table.row(match row {
         None => [what, String::new(), "–".into(), "not measured".into()],
-        Some(Row { asked, measured, within }) => {
+        Some(ReportRow { asked, measured, within }) => {
             [what, asked, measured, if within { "ok" } else { "OUTSIDE" }.to_owned()]
         }
     });
 }
 
-fn rows(report: &DirectionReport) -> Vec<(&'static str, Option<Row>)> {
+fn rows(report: &DirectionReport) -> Vec<(&'static str, Option<ReportRow>)> {
     let order = &report.order;
-    let order = Row {
+    let order = ReportRow {
         asked: if order.reordering { "any" } else { "0" }.to_owned(),
         measured: format!("{} of {}", order.out_of_order, order.arrived),
         within: order.within,
@@ -80,48 +80,48 @@ fn rows(report: &DirectionReport) -> Vec<(&'static str, Option<Row>)> {
     rows
 }
 
-fn delay(delay: &DelayReport) -> Row {
+fn delay(delay: &DelayReport) -> ReportRow {
     let asked = match delay.jitter_ms {
         0.0 => format!("{:.3}", delay.asked_ms),
         jitter => format!("{:.3} to {:.3}", delay.asked_ms, delay.asked_ms + jitter),
     };
     let (median, error) = (delay.median_ms, delay.p99_error_ms);
-    Row {
+    ReportRow {
         asked: format!("{asked} ms ± 0.5 ms (p99)"),
         measured: format!("median {median:.3} ms, p99 error {error:.3} ms"),
         within: delay.within,
     }
 }
 
-fn rate(rate: &RateReport) -> Row {
+fn rate(rate: &RateReport) -> ReportRow {
     let mbit = |bits: f64| format!("{:.3} Mbit/s", bits / 1e6);
     let share = (rate.measured_bit_s / rate.asked_bit_s - 1.0) * 100.0;
-    Row {
+    ReportRow {
         asked: format!("{} ± {:.1} %", mbit(rate.asked_bit_s), rate.tolerance * 100.0),
         measured: format!("{} ({share:+.2} %)", mbit(rate.measured_bit_s)),
         within: rate.within,
     }
 }
 
-fn loss(loss: &LossReport) -> Row {
-    Row {
+fn loss(loss: &LossReport) -> ReportRow {
+    ReportRow {
         asked: format!("{:.4} %: {} to {}", loss.asked * 100.0, loss.least, loss.most),
         measured: format!("{} of {}", loss.lost, loss.sent),
         within: loss.within,
     }
 }
 
-fn queue(queue: &QueueReport) -> Row {
+fn queue(queue: &QueueReport) -> ReportRow {
     let more = if queue.full { "" } else { " or more" };
-    Row {
+    ReportRow {
         asked: format!("{} packets", queue.asked_packets),
         measured: format!("{} packets{more}", queue.measured_packets),
         within: queue.within,
     }
 }
 
-fn early_drops(discipline: &DisciplineReport) -> Row {
-    Row {
+fn early_drops(discipline: &DisciplineReport) -> ReportRow {
+    ReportRow {
         asked: format!("{} to {}", discipline.least, discipline.most),
         measured: format!("{} of {}", discipline.dropped, discipline.sent),
         within: discipline.within,

@@ -5,10 +5,10 @@ use core::time::Duration;
 use link::{LinkConfig, QueueLimit, Rate};
 use units::BitRate;
 
-use super::asked::Asked;
+use super::asked::ConfiguredLink;
 use super::flows::DELAY_PROBE;
-use super::judge::{Trace, Waiting};
-use super::rehearse::{Chances, Sent, chances, expect};
+use super::judge::{ProbeTrace, QueueOccupancy};
+use super::rehearse::{LossPrediction, SentProbes, expect, predict_losses};
 use super::report::{DELAY_TOLERANCE, LOSS_CONFIDENCE, RATE_TOLERANCE};
 use super::{
     DelayReport, DirectionReport, DisciplineReport, LossReport, OrderReport, QueueReport,
@@ -23,23 +23,23 @@ const HAND_OVER: Duration = Duration::from_micros(200);
 const RARE: f64 = 0.005;
 
 /// The measurements of one direction.
-pub(super) struct Direction<'a> {
+pub(super) struct MeasuredDirection<'a> {
     pub(super) name: LinkName,
     /// The configuration; its discipline was measured separately.
-    pub(super) asked: &'a Asked,
+    pub(super) asked: &'a ConfiguredLink,
     pub(super) mtu: u16,
-    pub(super) delay: &'a Trace,
-    pub(super) flood: &'a Trace,
+    pub(super) delay: &'a ProbeTrace,
+    pub(super) flood: &'a ProbeTrace,
     /// Drops of the flood by the queue.
     pub(super) dropped: u64,
     /// Probes on the plain link, where an MTU-sized packet takes `each`.
-    pub(super) fill: &'a Trace,
+    pub(super) fill: &'a ProbeTrace,
     pub(super) each: Duration,
     /// Probes on a link without other losses, if a discipline is measured.
-    pub(super) overload: Option<&'a Trace>,
+    pub(super) overload: Option<&'a ProbeTrace>,
 }
 
-impl Direction<'_> {
+impl MeasuredDirection<'_> {
     pub(super) fn report(&self) -> DirectionReport {
         DirectionReport {
             direction: self.name,
@@ -59,12 +59,12 @@ impl Direction<'_> {
 
     fn delay(&self) -> Option<DelayReport> {
         let link = self.link();
-        let due = expect(&link, &Sent { len: DELAY_PROBE, probes: &self.delay.sent }).arrived;
+        let due = expect(&link, &SentProbes { len: DELAY_PROBE, probes: &self.delay.sent }).arrived;
         let late = match link.rate {
             Rate::Opportunities(_) => {
                 let later = |&(seq, at): &(u32, u64)| (seq, at + HAND_OVER.as_nanos() as u64);
                 let probes: Vec<_> = self.delay.sent.iter().map(later).collect();
-                expect(&link, &Sent { len: DELAY_PROBE, probes: &probes }).arrived
+                expect(&link, &SentProbes { len: DELAY_PROBE, probes: &probes }).arrived
             }
             _ => due.clone(),
         };
@@ -88,7 +88,7 @@ impl Direction<'_> {
 
     fn rate(&self) -> Option<RateReport> {
         let len = usize::from(self.mtu);
-        let expected = expect(&self.link(), &Sent { len, probes: &self.flood.sent });
+        let expected = expect(&self.link(), &SentProbes { len, probes: &self.flood.sent });
         // If the kernel delivers packets late and in batches, the queue is fuller than the stamps
         // say, and it is unknown which packets it drops.
         let expected_drops = expected.left.iter().filter(|left| left.is_none()).count() as u64;
@@ -114,7 +114,7 @@ impl Direction<'_> {
         let (asked, interval) = match self.asked.loss_of_each(self.mtu) {
             Some(each) => (each, binomial::interval(sent, each, LOSS_CONFIDENCE)),
             None => {
-                let Chances { interval, mean } = self.losses_by_chance()?;
+                let LossPrediction { interval, mean } = self.losses_by_chance()?;
                 (self.asked.long_run_loss().unwrap_or(mean / sent as f64), interval)
             }
         };
@@ -123,11 +123,11 @@ impl Direction<'_> {
         Some(LossReport { asked, sent, lost, least, most, within })
     }
 
-    fn losses_by_chance(&self) -> Option<Chances> {
+    fn losses_by_chance(&self) -> Option<LossPrediction> {
         let link = LinkConfig { queue: QueueLimit::Packets(usize::MAX), ..self.link() };
-        let delays = Sent { len: DELAY_PROBE, probes: &self.delay.sent };
-        let flood = Sent { len: self.mtu.into(), probes: &self.flood.sent };
-        chances(&link, &[delays, flood], Duration::from_secs_f64(DELAY_TOLERANCE / 1e3))
+        let delays = SentProbes { len: DELAY_PROBE, probes: &self.delay.sent };
+        let flood = SentProbes { len: self.mtu.into(), probes: &self.flood.sent };
+        predict_losses(&link, &[delays, flood], Duration::from_secs_f64(DELAY_TOLERANCE / 1e3))
     }
 
     fn order(&self) -> OrderReport {
@@ -141,10 +141,10 @@ impl Direction<'_> {
     fn queue(&self) -> Option<QueueReport> {
         let asked_packets = self.asked.queue_packets(self.mtu.into());
         let (measured_packets, full) = match self.fill.full_queue(self.each)? {
-            Waiting::AtDrops(waiting) => (waiting, true),
+            QueueOccupancy::AtDrops(waiting) => (waiting, true),
             // The sender was too slow to fill the queue.
-            Waiting::NoDrop(most) if most <= asked_packets => return None,
-            Waiting::NoDrop(most) => (most, false),
+            QueueOccupancy::NoDrop(most) if most <= asked_packets => return None,
+            QueueOccupancy::NoDrop(most) => (most, false),
         };
         let within = full && measured_packets == asked_packets;
         Some(QueueReport { asked_packets, measured_packets, full, within })
@@ -153,14 +153,14 @@ impl Direction<'_> {
     fn discipline(&self) -> Option<DisciplineReport> {
         let overload = self.overload?;
         let link = LinkConfig {
-            loss: link::Loss::None,
+            loss: link::LossModel::None,
             jitter: link::Jitter::None,
             outages: Vec::new(),
             ..self.asked.link.clone()
         };
-        let flow = Sent { len: self.mtu.into(), probes: &overload.sent };
+        let flow = SentProbes { len: self.mtu.into(), probes: &overload.sent };
         let shift = Duration::from_secs_f64(DELAY_TOLERANCE / 1e3);
-        let Chances { interval, .. } = chances(&link, &[flow], shift)?;
+        let LossPrediction { interval, .. } = predict_losses(&link, &[flow], shift)?;
         // A slightly late stamp can change the result by one packet.
         let (least, most) = (interval.start().saturating_sub(1), interval.end() + 1);
         let (sent, dropped) = (overload.sent.len() as u64, overload.missing());

@@ -3,8 +3,8 @@
 use core::time::Duration;
 use std::net::{IpAddr, UdpSocket};
 
-use link::dama::{Dama, DamaConfig, Event};
-use link::{ErrorModel, Link, LinkConfig, Loss, QueueLimit};
+use link::dama::{Dama, DamaConfig, DamaEvent};
+use link::{ErrorModel, Link, LinkConfig, LossModel, QueueLimit};
 use os::packet::RING_BYTES;
 use os::testkit::skip;
 use scenario::Preset;
@@ -12,43 +12,48 @@ use units::BitRate;
 
 use super::*;
 use crate::crossing::Extent;
-use crate::shared_return::Offered;
-use crate::topology::{self, Network};
+use crate::shared_return::OfferedPacket;
+use crate::topology::{self, LabNetwork};
 use crate::{Node, Site};
 
 /// An IPv4 packet of 1500 bytes, which takes 1 ms on the links here.
 const PACKET: [u8; 1500] = [0x45; 1500];
 
 fn config(rate: BitRate) -> LinkConfig {
-    LinkConfig::new(rate, Duration::ZERO, Loss::None, QueueLimit::Packets(100))
+    LinkConfig::new(rate, Duration::ZERO, LossModel::None, QueueLimit::Packets(100))
 }
 
-fn track(told: Instant) -> Track {
+fn track(told: Instant) -> LinkTrack {
     let link = Link::starting_at(told, config(BitRate::from_mbit(12)), 1);
-    Track { name: LinkName::Forward, carrier: Carrier::Own(Box::new(link)), told, peak_queue: 0 }
+    LinkTrack {
+        name: LinkName::Forward,
+        carrier: LinkCarrier::Own(Box::new(link)),
+        advanced_to: told,
+        peak_queue: 0,
+    }
 }
 
-fn own(track: &Track) -> &Link<Vec<u8>> {
-    let Carrier::Own(link) = &track.carrier else { unreachable!() };
+fn own(track: &LinkTrack) -> &Link<Vec<u8>> {
+    let LinkCarrier::Own(link) = &track.carrier else { unreachable!() };
     link
 }
 
-fn frame(bytes: &[u8], wall: u64) -> Frame<'_> {
-    Frame { bytes, wall, whole: true, losing: false, outgoing: false, unfinished: false }
+fn frame(bytes: &[u8], wall: u64) -> RingFrame<'_> {
+    RingFrame { bytes, wall, whole: true, losing: false, outgoing: false, unfinished: false }
 }
 
 /// Takes frames that arrived at these numbers of milliseconds after `origin`.
 fn take<'a>(
     origin: Instant,
-    frames: impl IntoIterator<Item = (u64, Frame<'a>)>,
-) -> (Track, u64, bool) {
+    frames: impl IntoIterator<Item = (u64, RingFrame<'a>)>,
+) -> (LinkTrack, u64, bool) {
     let clocks = WallClock::read();
     let mut track = track(origin);
     let mut arrivals =
-        Arrivals { track: &mut track, shared: None, clocks, oversized: 0, losing: false };
+        ArrivalTaker { track: &mut track, shared: None, clocks, oversized: 0, losing: false };
     for (ms, frame) in frames {
         let wall = clocks.wall(origin + Duration::from_millis(ms));
-        arrivals.take(&Frame { wall, ..frame });
+        arrivals.take(&RingFrame { wall, ..frame });
     }
     let (oversized, losing) = (arrivals.oversized, arrivals.losing);
     (track, oversized, losing)
@@ -60,9 +65,9 @@ fn a_second_ago() -> Instant {
 }
 
 /// When the packets in the link leave it, in milliseconds after `origin`.
-fn departures(track: &mut Track, origin: Instant) -> Vec<u128> {
+fn departures(track: &mut LinkTrack, origin: Instant) -> Vec<u128> {
     let end = origin + Duration::from_secs(60);
-    let Carrier::Own(link) = &mut track.carrier else { return Vec::new() };
+    let LinkCarrier::Own(link) = &mut track.carrier else { return Vec::new() };
     link.handle_timeout(end);
     let next = || link.poll_arrival(end);
     core::iter::from_fn(next).map(|(at, _)| at.saturating_since(origin).as_millis()).collect()
@@ -80,13 +85,13 @@ fn packets_enter_the_link_when_the_device_received_them() {
 fn a_stamp_from_before_the_link_s_time_does_not_turn_it_back() {
     let origin = a_second_ago();
     let (mut track, ..) = take(origin, [20, 10].map(|ms| (ms, frame(&PACKET, 0))));
-    assert_eq!(track.told, origin + Duration::from_millis(20));
+    assert_eq!(track.advanced_to, origin + Duration::from_millis(20));
     assert_eq!(departures(&mut track, origin), [21, 22]);
 }
 
 #[test]
 fn truncated_packets_are_counted_and_go_no_further() {
-    let cut = Frame { whole: false, ..frame(&PACKET, 0) };
+    let cut = RingFrame { whole: false, ..frame(&PACKET, 0) };
     let (track, oversized, losing) = take(a_second_ago(), [(1, cut), (2, frame(&PACKET, 0))]);
     assert_eq!((oversized, losing), (1, false));
     assert_eq!(own(&track).counters().offered.packets, 1);
@@ -102,7 +107,7 @@ fn only_ip_crosses_the_link() {
 
 #[test]
 fn one_sign_of_a_full_ring_is_enough() {
-    let full = Frame { losing: true, ..frame(&PACKET, 0) };
+    let full = RingFrame { losing: true, ..frame(&PACKET, 0) };
     let (.., losing) = take(a_second_ago(), [(1, full), (2, frame(&PACKET, 0))]);
     assert!(losing);
 }
@@ -111,22 +116,22 @@ fn one_sign_of_a_full_ring_is_enough() {
 fn the_driver_wakes_for_the_earliest_link() {
     let mut tracks = [30, 10, 20].map(|ms| {
         let mut track = track(Instant::ZERO);
-        let Carrier::Own(link) = &mut track.carrier else { unreachable!() };
+        let LinkCarrier::Own(link) = &mut track.carrier else { unreachable!() };
         link.handle_packet(Instant::from_nanos(ms * 1_000_000), PACKET.to_vec());
         track
     });
     let (faults, lateness) = (Faults::default(), Lateness::default());
-    let idle = State {
+    let idle = DriverState {
         tracks: vec![track(Instant::ZERO)],
         shared: None,
         faults,
         lateness,
         stopping: false,
     };
-    assert_eq!(idle.wake(), None);
+    assert_eq!(idle.next_timeout(), None);
     tracks.reverse();
-    let state = State { tracks: tracks.into(), ..idle };
-    assert_eq!(state.wake(), Some(Instant::from_nanos(11_000_000)));
+    let state = DriverState { tracks: tracks.into(), ..idle };
+    assert_eq!(state.next_timeout(), Some(Instant::from_nanos(11_000_000)));
 }
 
 #[test]
@@ -135,7 +140,7 @@ fn every_kind_of_fault_is_in_the_total() {
 }
 
 /// A lab's network and driver without its services and names; `None` if this machine refuses.
-fn start(terminals: u8, rate: BitRate) -> Option<(Network, Driver)> {
+fn start(terminals: u8, rate: BitRate) -> Option<(LabNetwork, LinkDriver)> {
     start_with(terminals, rate, clock::now(), None)
 }
 
@@ -145,7 +150,7 @@ fn start_with(
     rate: BitRate,
     origin: Instant,
     dama: Option<DamaConfig>,
-) -> Option<(Network, Driver)> {
+) -> Option<(LabNetwork, LinkDriver)> {
     let extent =
         Extent { terminals, terrestrial: false, client_side: false, mtu: 1500, cabled: false };
     let network = match topology::build(&extent) {
@@ -156,22 +161,22 @@ fn start_with(
         }
     };
     let shares = dama.is_some();
-    let lane = |crossing: crate::crossing::Crossing| Lane {
-        port: Port::open(&crossing.sky, crossing.station, crossing.mtu, RING_BYTES).unwrap(),
+    let lane = |crossing: crate::crossing::Crossing| LinkLane {
+        port: PacketPort::open(&crossing.sky, crossing.station, crossing.mtu, RING_BYTES).unwrap(),
         carrier: match crossing.link {
-            LinkName::Return(site) if shares => Carrier::Shared(site.index()),
-            _ => Carrier::Own(Box::new(Link::starting_at(origin, config(rate), 1))),
+            LinkName::Return(site) if shares => LinkCarrier::Shared(site.index()),
+            _ => LinkCarrier::Own(Box::new(Link::starting_at(origin, config(rate), 1))),
         },
         name: crossing.link,
         exit: extent.exit(crossing.link),
     };
     let lanes = network.sky.run(|| extent.crossings().into_iter().map(lane).collect());
     let shared = dama.map(|dama| Dama::starting_at(origin, dama, SEED).unwrap());
-    Some((network, Driver::start(lanes, shared).unwrap()))
+    Some((network, LinkDriver::start(lanes, shared).unwrap()))
 }
 
 /// A socket on a host, bound to its address, that gives up waiting after 20 s.
-fn socket(network: &Network, node: Node, address: IpAddr) -> UdpSocket {
+fn socket(network: &LabNetwork, node: Node, address: IpAddr) -> UdpSocket {
     let socket = network.host(node).run(|| UdpSocket::bind((address, 4000))).unwrap();
     socket.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
     socket
@@ -217,8 +222,8 @@ fn a_replay_of_what_came_to_the_terminals_is_granted_the_same() {
     let first = record.offered[0].at;
     // What came before the record began is not part of it.
     replay.handle_timeout(first);
-    replay.record();
-    for Offered { at, terminal, bytes } in &record.offered {
+    replay.record_events();
+    for OfferedPacket { at, terminal, bytes } in &record.offered {
         while replay.poll_arrival(*at).is_some() {}
         replay.handle_packet(*at, *terminal, *bytes);
     }
@@ -232,9 +237,9 @@ fn a_replay_of_what_came_to_the_terminals_is_granted_the_same() {
 }
 
 /// Whether it is a request, or a superframe in which somebody got something.
-fn has_slots(event: &Event) -> bool {
+fn has_slots(event: &DamaEvent) -> bool {
     match event {
-        Event::Allocated { grants, .. } => !grants.is_empty(),
+        DamaEvent::Allocated { grants, .. } => !grants.is_empty(),
         _ => true,
     }
 }
@@ -284,7 +289,7 @@ fn a_change_wakes_the_driver() {
     let mut asked = Vec::new();
     driver.change(|name, link, now| {
         asked.push(name);
-        let Changing::Own(link) = link else { unreachable!() };
+        let ChangeableLink::Own(link) = link else { unreachable!() };
         link.set_rate(now, BitRate::from_mbit(12));
     });
     assert_eq!(asked, [LinkName::Forward, LinkName::Return(Site::FIRST)]);

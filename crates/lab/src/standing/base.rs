@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use nix::errno::Errno;
 use nix::fcntl::{OFlag, openat};
 use nix::sys::stat::Mode;
-use os::{PlaceError, PrivateDirectory};
+use os::{DirectoryError, PrivateDirectory};
 use thiserror::Error;
 
 use super::name::LabName;
@@ -27,7 +27,7 @@ const TURNS: &str = ".lock";
 pub enum StateError {
     /// There is no safe directory.
     #[error("cannot keep labs: {0}")]
-    Place(#[from] PlaceError),
+    Place(#[from] DirectoryError),
     /// The operating system refused an operation.
     #[error("cannot {what} {}: {cause}", path.display())]
     Refused {
@@ -61,21 +61,21 @@ fn others(known: &[LabName]) -> String {
 
 /// A directory that labs are recorded in.
 #[derive(Debug, Clone)]
-pub(super) struct Base(pub(super) PrivateDirectory);
+pub(super) struct LabsDirectory(pub(super) PrivateDirectory);
 
 /// A lock on a [`Base`]: while it is held, no other command reads or changes the labs there.
-pub(super) struct Turn {
+pub(super) struct LabsLock {
     _file: File,
 }
 
-impl Base {
+impl LabsDirectory {
     /// Locks the directory; waits until no other command is active in it.
-    pub(super) fn turn(&self) -> Result<Turn, StateError> {
+    pub(super) fn lock(&self) -> Result<LabsLock, StateError> {
         let path = self.0.path().join(TURNS);
         let file = file_in(&self.0, TURNS, OFlag::O_RDWR | OFlag::O_CREAT);
         let file = file.map_err(refused("open", &path))?;
         file.lock().map_err(|cause| StateError::Refused { what: "lock", path, cause })?;
-        Ok(Turn { _file: file })
+        Ok(LabsLock { _file: file })
     }
 
     /// Returns the names that have a directory here, sorted.

@@ -10,23 +10,23 @@ use os::descriptor::close_inherited;
 use os::namespace::{EnterError, expect_one_thread};
 use os::process;
 
-use super::Taken;
+use super::ReservedSlot;
 
 /// Sent by a lab when it is ready for use.
 const READY: &str = "ready";
 
 /// The process in which [`detach`] returned.
-pub enum Detached {
+pub enum DetachedProcess {
     /// The command that started the lab. The lab is ready, or the error says why not.
     Command(Result<(), String>),
     /// The process that will be the lab's supervisor.
-    Lab(Foothold),
+    Lab(StartingLab),
 }
 
 /// The slot that the lab holds, and its channel to the command that started it.
 #[derive(Debug)]
-pub struct Foothold {
-    taken: Taken,
+pub struct StartingLab {
+    taken: ReservedSlot,
     ready: File,
 }
 
@@ -35,25 +35,26 @@ pub struct Foothold {
 ///
 /// # Errors
 /// If there is a second thread, or the operating system refuses a step.
-pub fn detach(taken: Taken) -> Result<Detached, EnterError> {
+pub fn detach(taken: ReservedSlot) -> Result<DetachedProcess, EnterError> {
     expect_one_thread()?;
     let (told, tell) = pipe2(OFlag::O_CLOEXEC).map_err(EnterError::refused("make a pipe"))?;
     match process::fork().map_err(EnterError::refused("start the lab's supervisor"))? {
         ForkResult::Parent { .. } => {
             // The pipe ends with the lab only if no other process can write to it.
             drop(tell);
-            let slot = taken.leave();
+            let slot = taken.release_share();
             let told = wait(BufReader::new(File::from(told)));
-            let autopsy = || slot.map_or_else(|| "the lab has ended".into(), |slot| slot.autopsy());
-            Ok(Detached::Command(told.map_err(|said| said.unwrap_or_else(autopsy))))
+            let autopsy =
+                || slot.map_or_else(|| "the lab has ended".into(), |slot| slot.failure_reason());
+            Ok(DetachedProcess::Command(told.map_err(|said| said.unwrap_or_else(autopsy))))
         }
         ForkResult::Child => {
             drop(told);
-            let foothold = Foothold { taken, ready: tell.into() };
-            if let Err(error) = foothold.settle() {
+            let foothold = StartingLab { taken, ready: tell.into() };
+            if let Err(error) = foothold.leave_session() {
                 foothold.fail(&error);
             }
-            Ok(Detached::Lab(foothold))
+            Ok(DetachedProcess::Lab(foothold))
         }
     }
 }
@@ -70,9 +71,9 @@ fn wait(mut lab: impl BufRead) -> Result<(), Option<String>> {
     }
 }
 
-impl Foothold {
+impl StartingLab {
     /// Detaches the process from the session and terminal.
-    fn settle(&self) -> io::Result<()> {
+    fn leave_session(&self) -> io::Result<()> {
         setsid()?;
         close_inherited();
         let (null, log) = (File::open("/dev/null")?, self.taken.log()?);
@@ -81,30 +82,30 @@ impl Foothold {
         dup2_stderr(&log)?;
         std::env::set_current_dir("/")?;
         // They are received by a descriptor, together with requests.
-        sigprocmask(SigmaskHow::SIG_BLOCK, Some(&process::endings()), None)?;
+        sigprocmask(SigmaskHow::SIG_BLOCK, Some(&process::terminating_signals()), None)?;
         self.taken.record_supervisor()
     }
 
     /// Tells the command that the lab is ready. If the command is gone, the lab is not wanted any
     /// more. Returns the reserved slot.
-    pub(super) fn succeed(mut self) -> io::Result<Taken> {
+    pub(super) fn report_ready(mut self) -> io::Result<ReservedSlot> {
         match writeln!(self.ready, "{READY}") {
             Ok(()) => Ok(self.taken),
             Err(error) => {
-                let _ = self.taken.give_up();
+                let _ = self.taken.release();
                 Err(error)
             }
         }
     }
 
-    pub(super) fn taken(&self) -> &Taken {
+    pub(super) fn taken(&self) -> &ReservedSlot {
         &self.taken
     }
 
     /// Tells the command that the lab failed, with the reason, and exits.
     pub fn fail(self, why: &dyn core::fmt::Display) -> ! {
         let Self { taken, mut ready } = self;
-        let _ = taken.give_up();
+        let _ = taken.release();
         // The command reads a single line.
         let _ = writeln!(ready, "{}", why.to_string().replace('\n', " "));
         std::process::exit(2);

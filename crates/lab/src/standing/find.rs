@@ -7,18 +7,18 @@ use std::os::unix::net::UnixStream;
 use std::thread;
 
 use nix::sys::signal::Signal;
-use os::Places;
+use os::PrivateDirectories;
 use os::clock;
 use os::namespace::Namespaces;
 use thiserror::Error;
 
-use super::base::{Base, STATE_VARIABLE, StateError};
+use super::base::{LabsDirectory, STATE_VARIABLE, StateError};
 use super::name::LabName;
 
-use super::protocol::{Change, Reply, Request, receive, send};
-use super::slot::{Slot, Taken};
-use super::status::Status;
-use crate::join::Entry;
+use super::protocol::{LabReply, LabRequest, LinkChange, receive, send};
+use super::slot::{LabSlot, ReservedSlot};
+use super::status::LabStatus;
+use crate::join::LabEntry;
 
 /// Time limit for a lab to answer.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -36,7 +36,7 @@ const LOOK: Duration = Duration::from_millis(10);
 pub enum AskError {
     /// The lab cannot be reached, or does not answer.
     #[error("lab {name} does not answer ({cause}): skyhop lab down {name}")]
-    Silent {
+    Unreachable {
         /// Name of the lab.
         name: LabName,
         /// The error of the control socket.
@@ -52,7 +52,7 @@ pub enum AskError {
     },
     /// The lab did not end, even after SIGKILL.
     #[error("lab {name} does not stop")]
-    Immortal {
+    NotStopping {
         /// Name of the lab.
         name: LabName,
     },
@@ -63,64 +63,64 @@ pub enum AskError {
 
 /// The persistent labs of this user.
 #[derive(Debug, Clone)]
-pub struct Standings {
-    places: Places,
+pub struct LabRegistry {
+    places: PrivateDirectories,
 }
 
 /// A running lab, as other processes see it.
 #[derive(Debug)]
-pub struct Standing {
-    slot: Slot,
-    base: Base,
+pub struct RunningLab {
+    slot: LabSlot,
+    base: LabsDirectory,
 }
 
 /// The labs that were found.
 #[derive(Debug, Default)]
-pub struct Found {
+pub struct FoundLabs {
     /// Running labs, sorted by name.
-    pub up: Vec<Standing>,
+    pub up: Vec<RunningLab>,
     /// Labs that were killed and have now been cleaned up.
     pub swept: Vec<LabName>,
 }
 
-impl Default for Standings {
+impl Default for LabRegistry {
     fn default() -> Self {
-        Self { places: Places::of_user(STATE_VARIABLE) }
+        Self { places: PrivateDirectories::of_user(STATE_VARIABLE) }
     }
 }
 
-impl Standings {
+impl LabRegistry {
     /// Reserves a name for a new lab.
     ///
     /// # Errors
     /// If the name is taken, or there is no safe place for the record.
-    pub fn take(&self, name: &LabName) -> Result<Taken, StateError> {
+    pub fn reserve(&self, name: &LabName) -> Result<ReservedSlot, StateError> {
         // An existing lab may be recorded in another place than a new one would.
-        for base in self.places.present().into_iter().map(Base) {
-            let _turn = base.turn()?;
-            if let Some(slot) = Slot::find(&base, name)?
-                && !slot.sweep()?
+        for base in self.places.open_existing().into_iter().map(LabsDirectory) {
+            let _turn = base.lock()?;
+            if let Some(slot) = LabSlot::find(&base, name)?
+                && !slot.remove_if_dead()?
             {
                 return Err(StateError::Taken { name: name.clone() });
             }
         }
-        Slot::take(&Base(self.places.usable()?), name)
+        LabSlot::reserve(&LabsDirectory(self.places.open_usable()?), name)
     }
 
     /// Finds all labs, and cleans up after killed ones.
     ///
     /// # Errors
     /// If the record cannot be read, or a killed lab not be cleaned up.
-    pub fn find(&self) -> Result<Found, StateError> {
-        let mut found = Found::default();
-        for base in self.places.present().into_iter().map(Base) {
-            let _turn = base.turn()?;
+    pub fn find(&self) -> Result<FoundLabs, StateError> {
+        let mut found = FoundLabs::default();
+        for base in self.places.open_existing().into_iter().map(LabsDirectory) {
+            let _turn = base.lock()?;
             for name in base.names() {
-                let Some(slot) = Slot::find(&base, &name)? else { continue };
-                if slot.sweep()? {
+                let Some(slot) = LabSlot::find(&base, &name)? else { continue };
+                if slot.remove_if_dead()? {
                     found.swept.push(name);
                 } else {
-                    found.up.push(Standing { slot, base: base.clone() });
+                    found.up.push(RunningLab { slot, base: base.clone() });
                 }
             }
         }
@@ -129,19 +129,19 @@ impl Standings {
     }
 }
 
-impl Found {
+impl FoundLabs {
     /// Finds the lab of that name.
     ///
     /// # Errors
     /// If there is no such lab.
-    pub fn named(self, name: &LabName) -> Result<Standing, StateError> {
+    pub fn named(self, name: &LabName) -> Result<RunningLab, StateError> {
         let known = self.up.iter().map(|lab| lab.name().clone()).collect();
         let found = self.up.into_iter().find(|lab| lab.name() == name);
         found.ok_or_else(|| StateError::Unknown { name: name.clone(), known })
     }
 }
 
-impl Standing {
+impl RunningLab {
     /// Returns the name of the lab.
     pub fn name(&self) -> &LabName {
         &self.slot.name
@@ -151,10 +151,10 @@ impl Standing {
     ///
     /// # Errors
     /// If the lab does not answer.
-    pub fn status(&self) -> Result<Status, AskError> {
-        match self.ask(&Request::Status)? {
-            (Reply::Status(status), _) => Ok(*status),
-            (reply, _) => Err(self.misunderstood(&reply)),
+    pub fn status(&self) -> Result<LabStatus, AskError> {
+        match self.ask(&LabRequest::Status)? {
+            (LabReply::Status(status), _) => Ok(*status),
+            (reply, _) => Err(self.unexpected_reply(&reply)),
         }
     }
 
@@ -162,10 +162,10 @@ impl Standing {
     ///
     /// # Errors
     /// If the lab does not answer or rejects the change.
-    pub fn change(&self, change: Change) -> Result<(), AskError> {
-        match self.ask(&Request::Set(change))? {
-            (Reply::Done, _) => Ok(()),
-            (reply, _) => Err(self.misunderstood(&reply)),
+    pub fn change(&self, change: LinkChange) -> Result<(), AskError> {
+        match self.ask(&LabRequest::Set(change))? {
+            (LabReply::Done, _) => Ok(()),
+            (reply, _) => Err(self.unexpected_reply(&reply)),
         }
     }
 
@@ -173,14 +173,14 @@ impl Standing {
     ///
     /// # Errors
     /// If the lab does not answer, or does not have the host.
-    pub fn join(&self, node: &str) -> Result<Entry, AskError> {
-        let (reply, descriptors) = self.ask(&Request::Join { node: node.to_owned() })?;
+    pub fn join(&self, node: &str) -> Result<LabEntry, AskError> {
+        let (reply, descriptors) = self.ask(&LabRequest::Join { node: node.to_owned() })?;
         let descriptors = <[OwnedFd; Namespaces::COUNT]>::try_from(descriptors);
         match (reply, descriptors) {
-            (Reply::Joined { variables }, Ok(descriptors)) => {
-                Ok(Entry { namespaces: descriptors.into(), variables })
+            (LabReply::Joined { variables }, Ok(descriptors)) => {
+                Ok(LabEntry { namespaces: descriptors.into(), variables })
             }
-            (reply, _) => Err(self.misunderstood(&reply)),
+            (reply, _) => Err(self.unexpected_reply(&reply)),
         }
     }
 
@@ -194,17 +194,17 @@ impl Standing {
             [(None, ENDING), (Some(Signal::SIGTERM), TERMINATION), (Some(Signal::SIGKILL), KILL)];
         for (signal, patience) in steps {
             let asked = match signal {
-                None => self.ask(&Request::Down).is_ok(),
+                None => self.ask(&LabRequest::Down).is_ok(),
                 Some(signal) => self.signal(signal),
             };
             if asked && self.ends_within(patience)? {
-                let _turn = self.base.turn()?;
+                let _turn = self.base.lock()?;
                 // A lab that was killed leaves its files.
-                self.slot.sweep()?;
+                self.slot.remove_if_dead()?;
                 return Ok(());
             }
         }
-        Err(AskError::Immortal { name: self.slot.name.clone() })
+        Err(AskError::NotStopping { name: self.slot.name.clone() })
     }
 
     fn signal(&self, signal: Signal) -> bool {
@@ -225,12 +225,12 @@ impl Standing {
     }
 
     fn has_ended(&self) -> Result<bool, AskError> {
-        let _turn = self.base.turn()?;
+        let _turn = self.base.lock()?;
         Ok(!self.slot.is_alive()?)
     }
 
-    fn ask(&self, request: &Request) -> Result<(Reply, Vec<OwnedFd>), AskError> {
-        let silent = |cause| AskError::Silent { name: self.name().clone(), cause };
+    fn ask(&self, request: &LabRequest) -> Result<(LabReply, Vec<OwnedFd>), AskError> {
+        let silent = |cause| AskError::Unreachable { name: self.name().clone(), cause };
         let ask = || {
             let stream = UnixStream::connect(self.slot.control())?;
             stream.set_read_timeout(Some(PATIENCE))?;
@@ -239,12 +239,12 @@ impl Standing {
             receive(&stream)
         };
         match ask().map_err(silent)? {
-            (Reply::Error(why), _) => Err(AskError::Refused { name: self.name().clone(), why }),
+            (LabReply::Error(why), _) => Err(AskError::Refused { name: self.name().clone(), why }),
             answer => Ok(answer),
         }
     }
 
-    fn misunderstood(&self, reply: &Reply) -> AskError {
+    fn unexpected_reply(&self, reply: &LabReply) -> AskError {
         let why = format!("an unexpected answer: {reply:?}");
         AskError::Refused { name: self.name().clone(), why }
     }

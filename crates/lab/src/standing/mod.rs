@@ -19,10 +19,12 @@ mod status;
 mod testkit;
 
 pub use self::base::{STATE_VARIABLE, StateError};
-pub use self::detach::{Detached, Foothold, detach};
-pub use self::find::{AskError, Found, Standing, Standings};
+pub use self::detach::{DetachedProcess, StartingLab, detach};
+pub use self::find::{AskError, FoundLabs, LabRegistry, RunningLab};
 pub use self::name::{LabName, LabNameError};
-pub use self::protocol::Change;
-pub use self::slot::Taken;
-pub use self::stand::{Changed, Keeper, Stand};
-pub use self::status::{FaultsStatus, HostStatus, LatenessStatus, LinkStatus, Status, TallyStatus};
+pub use self::protocol::LinkChange;
+pub use self::slot::ReservedSlot;
+pub use self::stand::{AppliedChange, LabCallbacks, PersistentLab};
+pub use self::status::{
+    FaultsStatus, HostStatus, LabStatus, LatenessStatus, LinkStatus, TallyStatus,
+};

@@ -11,12 +11,12 @@ use os::process::Handle;
 /// A process: its number, and its start time in clock ticks since boot (proc(5), field 22 of
 /// `stat`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Identity {
+pub(super) struct ProcessIdentity {
     pid: u32,
     start: u64,
 }
 
-impl Identity {
+impl ProcessIdentity {
     /// Returns the identity of this process.
     pub(super) fn own() -> io::Result<Self> {
         let pid = std::process::id();
@@ -45,7 +45,7 @@ fn start_of(pid: u32) -> Option<u64> {
     after_name.split_whitespace().nth(19)?.parse().ok()
 }
 
-impl fmt::Display for Identity {
+impl fmt::Display for ProcessIdentity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {}", self.pid, self.start)
     }
@@ -55,7 +55,7 @@ impl fmt::Display for Identity {
 #[derive(Debug)]
 pub(super) struct NoIdentity;
 
-impl FromStr for Identity {
+impl FromStr for ProcessIdentity {
     type Err = NoIdentity;
 
     fn from_str(text: &str) -> Result<Self, NoIdentity> {
@@ -75,22 +75,22 @@ mod tests {
 
     use super::*;
 
-    fn sleeper() -> (Child, Identity) {
+    fn sleeper() -> (Child, ProcessIdentity) {
         let child = Command::new("sleep").arg("1000").spawn().unwrap();
-        let identity = Identity { pid: child.id(), start: start_of(child.id()).unwrap() };
+        let identity = ProcessIdentity { pid: child.id(), start: start_of(child.id()).unwrap() };
         (child, identity)
     }
 
     #[test]
     fn an_identity_reads_back() {
-        let own = Identity::own().unwrap();
-        assert_eq!(own.to_string().parse::<Identity>().unwrap(), own);
+        let own = ProcessIdentity::own().unwrap();
+        assert_eq!(own.to_string().parse::<ProcessIdentity>().unwrap(), own);
     }
 
     #[test]
     fn a_later_process_of_the_same_number_is_left_alone() {
         let (mut child, identity) = sleeper();
-        let earlier = Identity { start: identity.start - 1, ..identity };
+        let earlier = ProcessIdentity { start: identity.start - 1, ..identity };
         assert!(!earlier.signal(Signal::SIGKILL).unwrap());
         assert!(child.try_wait().unwrap().is_none(), "the wrong one was killed");
         assert!(identity.signal(Signal::SIGKILL).unwrap());

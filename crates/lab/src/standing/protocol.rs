@@ -10,7 +10,7 @@ use os::descriptor;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use super::status::Status;
+use super::status::LabStatus;
 
 /// Maximum length of a line, in bytes.
 const LONGEST: u64 = 1 << 20;
@@ -18,11 +18,11 @@ const LONGEST: u64 = 1 << 20;
 /// A request to a persistent lab.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
-pub(super) enum Request {
+pub(super) enum LabRequest {
     /// Return the status of the lab.
     Status,
     /// Change the links of the lab.
-    Set(Change),
+    Set(LinkChange),
     /// Return the namespaces to enter this host.
     Join { node: String },
     /// End the lab and everything in it.
@@ -32,7 +32,7 @@ pub(super) enum Request {
 /// A change to the links of a running lab.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Change {
+pub struct LinkChange {
     /// Options as on the command line, parsed by the process that keeps the lab.
     pub options: Vec<String>,
     /// The directory that relative file names among them refer to.
@@ -42,10 +42,10 @@ pub struct Change {
 /// A reply of a persistent lab.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
-pub(super) enum Reply {
+pub(super) enum LabReply {
     /// The request failed, for the given reason.
     Error(String),
-    Status(Box<Status>),
+    Status(Box<LabStatus>),
     /// The request was carried out, or will be.
     Done,
     /// The variables to set; sent with the namespaces: user, mount, PID, network.
@@ -88,14 +88,16 @@ mod tests {
     #[test]
     fn requests_and_descriptors_arrive() {
         let (one, other) = UnixStream::pair().unwrap();
-        let request =
-            Request::Set(Change { options: vec!["--rate".into(); 2000], ..Change::default() });
+        let request = LabRequest::Set(LinkChange {
+            options: vec!["--rate".into(); 2000],
+            ..LinkChange::default()
+        });
         send(&one, &request, &[]).unwrap();
-        assert_eq!(receive::<Request>(&other).unwrap().0, request);
+        assert_eq!(receive::<LabRequest>(&other).unwrap().0, request);
         let null = File::open("/dev/null").unwrap();
-        send(&one, &Reply::Done, &[null.as_fd()]).unwrap();
-        let (reply, descriptors) = receive::<Reply>(&other).unwrap();
-        assert_eq!((reply, descriptors.len()), (Reply::Done, 1));
+        send(&one, &LabReply::Done, &[null.as_fd()]).unwrap();
+        let (reply, descriptors) = receive::<LabReply>(&other).unwrap();
+        assert_eq!((reply, descriptors.len()), (LabReply::Done, 1));
     }
 
     #[test]
@@ -105,7 +107,7 @@ mod tests {
             let (mut one, other) = UnixStream::pair().unwrap();
             one.write_all(text.as_bytes()).unwrap();
             drop(one);
-            let received = receive::<Request>(&other);
+            let received = receive::<LabRequest>(&other);
             assert_eq!(received.is_ok(), text == "\"status\"", "{text:?}: {received:?}");
         }
     }

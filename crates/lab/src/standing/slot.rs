@@ -21,9 +21,9 @@ use nix::sys::stat::{Mode, fstatat, mkdirat};
 use nix::unistd::{UnlinkatFlags, unlinkat};
 use os::PrivateDirectory;
 
-use super::base::{Base, StateError, file_in, refused, short_path};
+use super::base::{LabsDirectory, StateError, file_in, refused, short_path};
 use super::name::LabName;
-use super::process::Identity;
+use super::process::ProcessIdentity;
 
 const LOCK: &str = "lock";
 const SUPERVISOR: &str = "supervisor";
@@ -39,10 +39,10 @@ const LOG_TAIL: usize = 2000;
 
 /// The existing directory of a lab.
 #[derive(Debug)]
-pub(super) struct Slot {
+pub(super) struct LabSlot {
     pub(super) name: LabName,
     pub(super) path: PathBuf,
-    base: Base,
+    base: LabsDirectory,
     directory: PrivateDirectory,
     /// Kept open even after the lab has removed it, to tell when the lab has ended.
     lock: File,
@@ -51,13 +51,13 @@ pub(super) struct Slot {
 /// A slot that this process has locked: its lab is alive. Processes forked from here share the
 /// lock, and must not open it again.
 #[derive(Debug)]
-pub struct Taken {
-    slot: Slot,
+pub struct ReservedSlot {
+    slot: LabSlot,
 }
 
-impl Slot {
+impl LabSlot {
     /// Finds the slot of that name in `base`. The caller must hold the turn.
-    pub(super) fn find(base: &Base, name: &LabName) -> Result<Option<Self>, StateError> {
+    pub(super) fn find(base: &LabsDirectory, name: &LabName) -> Result<Option<Self>, StateError> {
         let path = base.0.path().join(name.as_str());
         let Some(directory) = base.0.subdirectory(name.as_str())? else { return Ok(None) };
         let lock = file_in(&directory, LOCK, OFlag::O_RDWR | OFlag::O_CREAT);
@@ -70,8 +70,11 @@ impl Slot {
     }
 
     /// Reserves the name in `base`, and cleans up after a killed lab of that name.
-    pub(super) fn take(base: &Base, name: &LabName) -> Result<Taken, StateError> {
-        let _turn = base.turn()?;
+    pub(super) fn reserve(
+        base: &LabsDirectory,
+        name: &LabName,
+    ) -> Result<ReservedSlot, StateError> {
+        let _turn = base.lock()?;
         let path = base.0.path().join(name.as_str());
         // The directory of a killed lab is used again.
         match mkdirat(&base.0, name.as_str(), Mode::S_IRWXU) {
@@ -84,7 +87,7 @@ impl Slot {
             return Err(StateError::Taken { name: name.clone() });
         }
         slot.clear()?;
-        Ok(Taken { slot })
+        Ok(ReservedSlot { slot })
     }
 
     /// Returns true if a process of the lab is alive. The caller must hold the turn.
@@ -98,7 +101,7 @@ impl Slot {
 
     /// Removes the directory of a dead lab. Returns false if the lab is alive or the directory
     /// already removed. The caller must hold the turn.
-    pub(super) fn sweep(&self) -> Result<bool, StateError> {
+    pub(super) fn remove_if_dead(&self) -> Result<bool, StateError> {
         // A new lab may have the name by now.
         if !self.is_in_place() {
             return Ok(false);
@@ -112,7 +115,7 @@ impl Slot {
     }
 
     /// Returns the process whose end ends all of the lab's processes.
-    pub(super) fn supervisor(&self) -> Option<Identity> {
+    pub(super) fn supervisor(&self) -> Option<ProcessIdentity> {
         let mut text = String::new();
         let mut file = file_in(&self.directory, SUPERVISOR, OFlag::O_RDONLY).ok()?;
         file.read_to_string(&mut text).ok()?;
@@ -135,11 +138,11 @@ impl Slot {
 
     /// Returns the reason why a lab has ended by itself, in one line, as far as its log shows. The
     /// log is then removed with the lab.
-    pub(super) fn autopsy(&self) -> String {
+    pub(super) fn failure_reason(&self) -> String {
         let said = self.log_tail().replace('\n', " | ");
         // The lab's last processes may hold the lock for a moment.
         for _ in 0..ENDING_LOOKS {
-            let swept = self.base.turn().and_then(|_turn| self.sweep());
+            let swept = self.base.lock().and_then(|_turn| self.remove_if_dead());
             if !matches!(swept, Ok(false)) || !self.is_in_place() {
                 break;
             }
@@ -194,19 +197,19 @@ impl Slot {
     }
 }
 
-impl Taken {
+impl ReservedSlot {
     /// Returns the name of the lab.
     pub fn name(&self) -> &LabName {
         &self.slot.name
     }
 
     /// Gives up this process's share of the lock, and returns the slot as other processes see it.
-    pub(super) fn leave(self) -> Option<Slot> {
-        let _turn = self.slot.base.turn().ok()?;
-        Slot::find(&self.slot.base, self.name()).ok().flatten()
+    pub(super) fn release_share(self) -> Option<LabSlot> {
+        let _turn = self.slot.base.lock().ok()?;
+        LabSlot::find(&self.slot.base, self.name()).ok().flatten()
     }
 
-    pub(super) fn slot(&self) -> &Slot {
+    pub(super) fn slot(&self) -> &LabSlot {
         &self.slot
     }
 
@@ -214,7 +217,7 @@ impl Taken {
     pub(super) fn record_supervisor(&self) -> io::Result<()> {
         let flags = OFlag::O_WRONLY | OFlag::O_CREAT | OFlag::O_TRUNC;
         let mut file = file_in(&self.slot.directory, SUPERVISOR, flags)?;
-        writeln!(file, "{}", Identity::own()?)
+        writeln!(file, "{}", ProcessIdentity::own()?)
     }
 
     /// Opens the lab's log for writing.
@@ -227,11 +230,11 @@ impl Taken {
     ///
     /// # Errors
     /// If a file cannot be removed.
-    pub fn give_up(self) -> Result<(), StateError> {
+    pub fn release(self) -> Result<(), StateError> {
         if !self.slot.is_in_place() {
             return Ok(());
         }
-        let _turn = self.slot.base.turn()?;
+        let _turn = self.slot.base.lock()?;
         self.slot.remove()
     }
 }
@@ -249,15 +252,15 @@ mod tests {
         let scratch = Scratch::new();
         let base = scratch.base();
         let [one, two] = ["one", "two"].map(|name| name.parse::<LabName>().unwrap());
-        let taken = Slot::take(&base, &one).unwrap();
-        let error = Slot::take(&base, &one).unwrap_err();
+        let taken = LabSlot::reserve(&base, &one).unwrap();
+        let error = LabSlot::reserve(&base, &one).unwrap_err();
         assert!(error.to_string().contains("one is already up"), "{error}");
-        let other = Slot::take(&base, &two).unwrap();
+        let other = LabSlot::reserve(&base, &two).unwrap();
         assert_eq!(base.names(), [one.clone(), two]);
-        taken.give_up().unwrap();
-        other.give_up().unwrap();
+        taken.release().unwrap();
+        other.release().unwrap();
         assert!(base.names().is_empty());
-        Slot::take(&base, &one).unwrap();
+        LabSlot::reserve(&base, &one).unwrap();
     }
 
     #[test]
@@ -265,17 +268,17 @@ mod tests {
         let scratch = Scratch::new();
         let base = scratch.base();
         let name: LabName = "geo".parse().unwrap();
-        let taken = Slot::take(&base, &name).unwrap();
+        let taken = LabSlot::reserve(&base, &name).unwrap();
         taken.record_supervisor().unwrap();
         taken.log().unwrap().write_all(b"what happened\n").unwrap();
-        let found = Slot::find(&base, &name).unwrap().unwrap();
-        assert!(found.is_alive().unwrap() && !found.sweep().unwrap());
-        assert_eq!(found.supervisor(), Some(Identity::own().unwrap()));
+        let found = LabSlot::find(&base, &name).unwrap().unwrap();
+        assert!(found.is_alive().unwrap() && !found.remove_if_dead().unwrap());
+        assert_eq!(found.supervisor(), Some(ProcessIdentity::own().unwrap()));
         assert_eq!(found.log_tail(), "what happened");
         drop(taken); // as if killed: nothing is removed
         assert!(!found.is_alive().unwrap() && found.path.join(LOG).exists());
-        assert!(found.sweep().unwrap());
-        assert!(base.names().is_empty() && !found.sweep().unwrap());
+        assert!(found.remove_if_dead().unwrap());
+        assert!(base.names().is_empty() && !found.remove_if_dead().unwrap());
     }
 
     #[test]
@@ -283,11 +286,11 @@ mod tests {
         let scratch = Scratch::new();
         let base = scratch.base();
         let name: LabName = "geo".parse().unwrap();
-        let first = Slot::take(&base, &name).unwrap();
+        let first = LabSlot::reserve(&base, &name).unwrap();
         first.record_supervisor().unwrap();
         let path = first.slot().path.clone();
         drop(first);
-        let _second = Slot::take(&base, &name).unwrap();
+        let _second = LabSlot::reserve(&base, &name).unwrap();
         assert!(!path.join(SUPERVISOR).exists());
     }
 
@@ -296,13 +299,13 @@ mod tests {
         let scratch = Scratch::new();
         let base = scratch.base();
         let name: LabName = "geo".parse().unwrap();
-        let taken = Slot::take(&base, &name).unwrap();
+        let taken = LabSlot::reserve(&base, &name).unwrap();
         assert!(taken.slot().is_in_place());
         fs::remove_dir_all(&taken.slot().path).unwrap();
         assert!(!taken.slot().is_in_place());
-        let _other = Slot::take(&base, &name).unwrap();
+        let _other = LabSlot::reserve(&base, &name).unwrap();
         assert!(!taken.slot().is_in_place());
-        taken.give_up().unwrap();
+        taken.release().unwrap();
         assert_eq!(base.names(), [name], "the other one's is left alone");
     }
 
@@ -314,23 +317,23 @@ mod tests {
         let elsewhere = scratch.path().join("elsewhere");
         fs::create_dir(&elsewhere).unwrap();
         symlink(&elsewhere, base.0.path().join("geo")).unwrap();
-        assert!(Slot::take(&base, &name).is_err());
-        assert!(Slot::find(&base, &name).is_err());
+        assert!(LabSlot::reserve(&base, &name).is_err());
+        assert!(LabSlot::find(&base, &name).is_err());
         fs::remove_file(base.0.path().join("geo")).unwrap();
         // Nor for the files inside.
-        let taken = Slot::take(&base, &name).unwrap();
+        let taken = LabSlot::reserve(&base, &name).unwrap();
         let victim = scratch.path().join("victim");
         fs::write(&victim, "precious").unwrap();
         symlink(&victim, taken.slot().path.join(SUPERVISOR)).unwrap();
         assert!(taken.record_supervisor().is_err());
-        taken.give_up().unwrap();
+        taken.release().unwrap();
         assert_eq!(fs::read_to_string(&victim).unwrap(), "precious");
     }
 
     #[test]
     fn a_damaged_file_names_no_process() {
         let scratch = Scratch::new();
-        let taken = Slot::take(&scratch.base(), &"geo".parse().unwrap()).unwrap();
+        let taken = LabSlot::reserve(&scratch.base(), &"geo".parse().unwrap()).unwrap();
         for text in ["", "1", "x y", "-1 5", "0 0", "1 2 3"] {
             fs::write(taken.slot().path.join(SUPERVISOR), text).unwrap();
             assert_eq!(taken.slot().supervisor(), None, "{text:?}");

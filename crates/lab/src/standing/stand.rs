@@ -13,10 +13,10 @@ use os::{clock, process};
 use scenario::Preset;
 use units::Instant;
 
-use super::detach::Foothold;
-use super::protocol::{Change, Reply, Request, receive, send};
-use super::slot::Taken;
-use super::status::{Facts, Status};
+use super::detach::StartingLab;
+use super::protocol::{LabReply, LabRequest, LinkChange, receive, send};
+use super::slot::ReservedSlot;
+use super::status::{LabStatus, StatusContext};
 use crate::{Lab, Node};
 
 /// Interval at which the lab checks on itself, in milliseconds.
@@ -25,19 +25,19 @@ const LOOK_MS: u16 = 500;
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Callbacks into the program that started the lab.
-pub trait Keeper {
+pub trait LabCallbacks {
     /// Applies options to `preset`.
     ///
     /// # Errors
     /// If the options are invalid, or do not result in a valid link.
-    fn change(&mut self, preset: &Preset, change: &Change) -> Result<Changed, String>;
+    fn change(&mut self, preset: &Preset, change: &LinkChange) -> Result<AppliedChange, String>;
 
     /// Called twice a second while the lab runs, for periodic work.
-    fn look(&mut self);
+    fn tick(&mut self);
 }
 
 /// The result of a [`Change`].
-pub struct Changed {
+pub struct AppliedChange {
     /// The preset with the new links.
     pub preset: Preset,
     /// Outages of the hop, relative to now.
@@ -47,7 +47,7 @@ pub struct Changed {
 }
 
 /// A lab and the rest of its status.
-pub struct Stand {
+pub struct PersistentLab {
     /// The running lab.
     pub lab: Lab,
     /// The seed that it was started with.
@@ -56,37 +56,37 @@ pub struct Stand {
     pub gateways: bool,
 }
 
-impl Stand {
+impl PersistentLab {
     /// Reports that the lab is ready, and keeps it running until a request or a signal ends it, or
     /// until its directory is gone, because no command could find it any more. The name is free
     /// again when this returns.
     ///
     /// # Errors
     /// If the lab cannot be reached, or the command that started it is gone.
-    pub fn keep(&mut self, foothold: Foothold, keeper: &mut dyn Keeper) -> io::Result<()> {
+    pub fn keep(&mut self, foothold: StartingLab, keeper: &mut dyn LabCallbacks) -> io::Result<()> {
         let path = foothold.taken().slot().control();
         let listener = match UnixListener::bind(path) {
             Ok(listener) => listener,
             Err(error) => foothold.fail(&format!("cannot create the control socket: {error}")),
         };
-        let signals = SignalFd::with_flags(&process::endings(), SfdFlags::SFD_CLOEXEC)?;
+        let signals = SignalFd::with_flags(&process::terminating_signals(), SfdFlags::SFD_CLOEXEC)?;
         // The control socket exists by now, so the lab can be reached.
-        let taken = foothold.succeed()?;
+        let taken = foothold.report_ready()?;
         let since = clock::now();
-        let mut kept = Kept { stand: self, taken, since, keeper };
+        let mut kept = LabServer { stand: self, taken, since, keeper };
         while !kept.step(&listener, &signals)? {}
-        kept.taken.give_up().map_err(io::Error::other)
+        kept.taken.release().map_err(io::Error::other)
     }
 }
 
-struct Kept<'a> {
-    stand: &'a mut Stand,
-    taken: Taken,
+struct LabServer<'a> {
+    stand: &'a mut PersistentLab,
+    taken: ReservedSlot,
     since: Instant,
-    keeper: &'a mut dyn Keeper,
+    keeper: &'a mut dyn LabCallbacks,
 }
 
-impl Kept<'_> {
+impl LabServer<'_> {
     /// Waits for an event and handles it. Returns true when the lab should end.
     fn step(&mut self, listener: &UnixListener, signals: &SignalFd) -> io::Result<bool> {
         let fds = [listener.as_fd(), signals.as_fd()];
@@ -95,7 +95,7 @@ impl Kept<'_> {
         if fds[1].any() == Some(true) || !self.taken.slot().is_in_place() {
             return Ok(true);
         }
-        self.keeper.look();
+        self.keeper.tick();
         if fds[0].any() != Some(true) {
             return Ok(false);
         }
@@ -107,30 +107,32 @@ impl Kept<'_> {
     fn serve(&mut self, stream: &UnixStream) -> io::Result<bool> {
         stream.set_read_timeout(Some(PATIENCE))?;
         stream.set_write_timeout(Some(PATIENCE))?;
-        let request = receive::<Request>(stream).map(|(request, _)| request);
+        let request = receive::<LabRequest>(stream).map(|(request, _)| request);
         let (reply, ending) = match request {
-            Ok(Request::Down) => (Reply::Done, true),
-            Ok(Request::Status) => (Reply::Status(Box::new(self.status())), false),
-            Ok(Request::Set(change)) => {
+            Ok(LabRequest::Down) => (LabReply::Done, true),
+            Ok(LabRequest::Status) => (LabReply::Status(Box::new(self.status())), false),
+            Ok(LabRequest::Set(change)) => {
                 let done = self.change(&change);
-                (done.map_or_else(Reply::Error, |()| Reply::Done), false)
+                (done.map_or_else(LabReply::Error, |()| LabReply::Done), false)
             }
-            Ok(Request::Join { node }) => return self.admit(stream, &node).map(|()| false),
-            Err(error) => (Reply::Error(format!("invalid request: {error}")), false),
+            Ok(LabRequest::Join { node }) => {
+                return self.send_namespaces(stream, &node).map(|()| false);
+            }
+            Err(error) => (LabReply::Error(format!("invalid request: {error}")), false),
         };
         let sent = send(stream, &reply, &[]);
         // The lab ends even if the client did not wait for the reply.
         if ending { Ok(true) } else { sent.map(|()| false) }
     }
 
-    fn status(&self) -> Status {
+    fn status(&self) -> LabStatus {
         let uptime = clock::now().saturating_since(self.since);
-        let (name, Stand { lab, seed, gateways }) = (self.taken.name(), &*self.stand);
+        let (name, PersistentLab { lab, seed, gateways }) = (self.taken.name(), &*self.stand);
         let (seed, gateways) = (*seed, *gateways);
-        Status::of(lab, &Facts { name: name.as_str(), seed, gateways, uptime })
+        LabStatus::of(lab, &StatusContext { name: name.as_str(), seed, gateways, uptime })
     }
 
-    fn change(&mut self, change: &Change) -> Result<(), String> {
+    fn change(&mut self, change: &LinkChange) -> Result<(), String> {
         let lab = &mut self.stand.lab;
         let changed = self.keeper.change(lab.preset(), change)?;
         lab.change(changed.preset).map_err(|error| error.to_string())?;
@@ -142,10 +144,10 @@ impl Kept<'_> {
     }
 
     /// Sends the namespaces of a host to the client.
-    fn admit(&self, stream: &UnixStream, node: &str) -> io::Result<()> {
+    fn send_namespaces(&self, stream: &UnixStream, node: &str) -> io::Result<()> {
         let lab = &self.stand.lab;
         let refuse =
-            |error: &dyn core::fmt::Display| send(stream, &Reply::Error(error.to_string()), &[]);
+            |error: &dyn core::fmt::Display| send(stream, &LabReply::Error(error.to_string()), &[]);
         let found = node.parse::<Node>().and_then(|node| lab.expect(node).map(|()| node));
         let node = match found {
             Ok(node) => node,
@@ -153,6 +155,6 @@ impl Kept<'_> {
         };
         let namespaces = Namespaces::own(lab.node(node))?;
         let variables = lab.variables().map(|(name, value)| (name.to_owned(), value));
-        send(stream, &Reply::Joined { variables: variables.into() }, &namespaces.descriptors())
+        send(stream, &LabReply::Joined { variables: variables.into() }, &namespaces.descriptors())
     }
 }

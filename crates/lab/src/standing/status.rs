@@ -3,18 +3,18 @@
 use core::fmt;
 use core::time::Duration;
 
-use link::{Delay, ErrorModel, Loss, Rate, Tally};
+use link::{Delay, ErrorModel, LossModel, Rate, Tally};
 use scenario::Preset;
 use serde::{Deserialize, Serialize};
 use units::format_duration;
 
-use crate::preset::Links as _;
-use crate::{Faults, Gauge, Lab, Lateness};
+use crate::preset::PresetLinks as _;
+use crate::{Faults, Lab, Lateness, LinkGauge};
 
 /// The status of a lab at a moment.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
-pub struct Status {
+pub struct LabStatus {
     /// Name of the lab.
     pub name: String,
     /// The name of its preset.
@@ -121,7 +121,7 @@ pub struct LatenessStatus {
 }
 
 /// The status as lines of text.
-impl fmt::Display for Status {
+impl fmt::Display for LabStatus {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { name, preset, description, seed, uptime_s, .. } = self;
         let gateways = if self.gateways { ", gateway pair" } else { "" };
@@ -159,15 +159,15 @@ impl fmt::Display for LinkStatus {
 
 /// The parts of the status that the lab itself does not know.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Facts<'a> {
+pub(super) struct StatusContext<'a> {
     pub(super) name: &'a str,
     pub(super) seed: u64,
     pub(super) gateways: bool,
     pub(super) uptime: Duration,
 }
 
-impl Status {
-    pub(super) fn of(lab: &Lab, facts: &Facts<'_>) -> Self {
+impl LabStatus {
+    pub(super) fn of(lab: &Lab, facts: &StatusContext<'_>) -> Self {
         let preset = lab.preset();
         let host = |node: crate::Node| HostStatus {
             name: node.to_string(),
@@ -190,7 +190,7 @@ impl Status {
     }
 }
 
-fn link_status(preset: &Preset, gauge: &Gauge) -> LinkStatus {
+fn link_status(preset: &Preset, gauge: &LinkGauge) -> LinkStatus {
     let direction = preset.spec(gauge.link);
     let counters = &gauge.counters;
     LinkStatus {
@@ -223,14 +223,14 @@ fn describe_delay(delay: &Delay) -> String {
     }
 }
 
-fn describe_loss(loss: &Loss) -> String {
+fn describe_loss(loss: &LossModel) -> String {
     match loss {
-        Loss::None => "none".to_owned(),
-        Loss::Per(per) => format!("PER {per}"),
-        Loss::Ber(ber) => format!("BER {ber}"),
-        Loss::Burst(burst) => format!("bursts: {}", ErrorModel::from(*burst)),
-        Loss::GilbertElliott(model) => format!("Gilbert–Elliott: {model}"),
-        Loss::Periodic(period) => format!("one packet in {period}"),
+        LossModel::None => "none".to_owned(),
+        LossModel::Per(per) => format!("PER {per}"),
+        LossModel::Ber(ber) => format!("BER {ber}"),
+        LossModel::Burst(burst) => format!("bursts: {}", ErrorModel::from(*burst)),
+        LossModel::GilbertElliott(model) => format!("Gilbert–Elliott: {model}"),
+        LossModel::Periodic(period) => format!("one packet in {period}"),
         _ => "trace".to_owned(),
     }
 }

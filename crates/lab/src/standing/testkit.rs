@@ -4,9 +4,9 @@ use std::path::Path;
 
 use tempfile::TempDir;
 
-use os::Places;
+use os::PrivateDirectories;
 
-use super::base::{Base, STATE_VARIABLE};
+use super::base::{LabsDirectory, STATE_VARIABLE};
 
 /// A directory that is removed when dropped.
 pub(super) struct Scratch(TempDir);
@@ -20,7 +20,11 @@ impl Scratch {
         self.0.path()
     }
 
-    pub(super) fn base(&self) -> Base {
-        Base(Places::only(self.path().join("labs"), STATE_VARIABLE).usable().unwrap())
+    pub(super) fn base(&self) -> LabsDirectory {
+        LabsDirectory(
+            PrivateDirectories::only(self.path().join("labs"), STATE_VARIABLE)
+                .open_usable()
+                .unwrap(),
+        )
     }
 }

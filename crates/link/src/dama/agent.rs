@@ -28,13 +28,13 @@ use std::collections::VecDeque;
 
 use units::BitRate;
 
-use super::category::Category;
-use super::config::{DamaConfig, Policy, RequestTransport};
-use super::request::{Request, Volume, coded_rate, coded_volume};
+use super::category::CapacityKind;
+use super::config::{CapacityPolicy, DamaConfig, RequestTransport};
+use super::request::{TerminalRequest, VolumeRequest, coded_rate, coded_volume};
 
 /// The cells of a terminal, by the capacity that they need.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Backlog {
+pub struct CellBacklog {
     /// Cells that the constant rate carries, without a request.
     pub constant: u32,
     /// Waiting cells for which rates are to be requested.
@@ -45,21 +45,21 @@ pub struct Backlog {
     pub foreseen: u32,
 }
 
-impl Backlog {
+impl CellBacklog {
     /// Returns the cells of a category, to change them.
-    pub(super) fn of(&mut self, category: Category) -> &mut u32 {
+    pub(super) fn of(&mut self, category: CapacityKind) -> &mut u32 {
         match category {
-            Category::Cra => &mut self.constant,
-            Category::Rbdc => &mut self.rate,
-            Category::Vbdc => &mut self.volume,
+            CapacityKind::Cra => &mut self.constant,
+            CapacityKind::Rbdc => &mut self.rate,
+            CapacityKind::Vbdc => &mut self.volume,
         }
     }
 }
 
 /// The agent that requests capacity for one terminal.
 #[derive(Debug)]
-pub struct Agent {
-    policy: Policy,
+pub struct RequestAgent {
+    policy: CapacityPolicy,
     cell_rate: CellRate,
     cra: BitRate,
     most_rate: BitRate,
@@ -72,7 +72,7 @@ pub struct Agent {
     /// Round trip of a request and its allocation.
     round_trip: u64,
     /// Cells that arrived since the last opportunity.
-    arrived: Backlog,
+    arrived: CellBacklog,
     last_opportunity: u64,
     /// Requested rates, CRA included, each with the frame of its request; the last one holds.
     asked: VecDeque<(u64, CellsPerFrame)>,
@@ -121,7 +121,7 @@ impl CellRate {
     }
 }
 
-impl Agent {
+impl RequestAgent {
     /// The agent of terminal number `terminal`, which must exist.
     pub fn new(config: &DamaConfig, terminal: usize) -> Self {
         let DamaConfig { frames, requests, .. } = config;
@@ -146,7 +146,7 @@ impl Agent {
             scheduling_latency: requests.scheduling_latency.into(),
             volume_time_out: requests.volume_time_out.into(),
             round_trip,
-            arrived: Backlog::default(),
+            arrived: CellBacklog::default(),
             last_opportunity: 0,
             asked: VecDeque::new(),
             rate: BitRate::default(),
@@ -161,7 +161,7 @@ impl Agent {
     }
 
     /// Records cells that have arrived.
-    pub fn handle_arrival(&mut self, cells: Backlog) {
+    pub fn handle_arrival(&mut self, cells: CellBacklog) {
         self.arrived.constant = self.arrived.constant.saturating_add(cells.constant);
         self.arrived.rate = self.arrived.rate.saturating_add(cells.rate);
         self.arrived.volume = self.arrived.volume.saturating_add(cells.volume);
@@ -187,15 +187,15 @@ impl Agent {
 
     /// Withdraws `request`, the last one, after the last attempt to send it has failed: its
     /// capacity will not come.
-    pub fn handle_given_up(&mut self, request: Request) {
+    pub fn handle_given_up(&mut self, request: TerminalRequest) {
         if request.rate.is_some() {
             (self.rate, self.rate_sent) = (BitRate::default(), 0);
             // The hub never had it, so it must not count as coming.
             self.asked.pop_back();
         }
         match request.volume {
-            Some(Volume::More(cells)) => self.credit = self.credit.saturating_sub(cells),
-            Some(Volume::All(_)) => self.credit = 0,
+            Some(VolumeRequest::More(cells)) => self.credit = self.credit.saturating_sub(cells),
+            Some(VolumeRequest::All(_)) => self.credit = 0,
             None => {}
         }
         if request.foreseen.is_some() {
@@ -207,7 +207,7 @@ impl Agent {
     /// it needs no opportunity.
     pub fn is_idle(&self) -> bool {
         let asked = self.credit > 0 || self.foreseen > 0 || self.rate > BitRate::default();
-        self.arrived == Backlog::default() && !asked
+        self.arrived == CellBacklog::default() && !asked
     }
 
     /// Returns the number of volume requests that were assumed lost and replaced.
@@ -216,20 +216,21 @@ impl Agent {
     }
 
     /// Returns the request for an opportunity in frame number `frame`, which never decreases.
-    pub fn request(&mut self, frame: u64, backlog: Backlog) -> Request {
+    pub fn request(&mut self, frame: u64, backlog: CellBacklog) -> TerminalRequest {
         let can_ask_rate = self.most_rate > BitRate::default();
         let rate = can_ask_rate.then(|| self.rate_request(frame, backlog.rate)).flatten();
         let can_ask_volume = self.most_volume > 0;
         let volume = can_ask_volume.then(|| self.volume_request(frame, backlog.volume)).flatten();
-        let foreseen = can_ask_volume.then(|| self.foresee(frame, backlog.foreseen)).flatten();
-        self.arrived = Backlog::default();
+        let foreseen =
+            can_ask_volume.then(|| self.forecast_request(frame, backlog.foreseen)).flatten();
+        self.arrived = CellBacklog::default();
         self.last_opportunity = frame;
-        Request { rate, volume, foreseen }
+        TerminalRequest { rate, volume, foreseen }
     }
 
     /// Returns the forecast, if it differs from what was announced and not granted, or if the
     /// announcement may be lost.
-    fn foresee(&mut self, frame: u64, cells: u32) -> Option<u32> {
+    fn forecast_request(&mut self, frame: u64, cells: u32) -> Option<u32> {
         let cells = self.coded(cells);
         let is_old = frame.saturating_sub(self.foreseen_sent) >= self.volume_time_out;
         if cells == self.foreseen && !(cells > 0 && is_old) {
@@ -278,16 +279,16 @@ impl Agent {
         let since = self.since(frame);
         // A window shorter than the time since the last request would contain none (module docs).
         let (window, drain) = match self.policy {
-            Policy::Classic => {
+            CapacityPolicy::Classic => {
                 let window = self.scheduling_latency.max(since);
                 (window, window)
             }
-            Policy::RttAware => (self.round_trip.max(since), since),
+            CapacityPolicy::RttAware => (self.round_trip.max(since), since),
         };
         let arrived = u128::from(self.arrived.rate) * ONE;
         let arrived = match self.policy {
-            Policy::Classic => arrived,
-            Policy::RttAware => arrived * u128::from(OVERESTIMATE) / 10,
+            CapacityPolicy::Classic => arrived,
+            CapacityPolicy::RttAware => arrived * u128::from(OVERESTIMATE) / 10,
         };
         let coming = self.asked_since(frame.saturating_sub(window), frame);
         let missing = (u128::from(backlog) * ONE).saturating_sub(arrived + coming);
@@ -307,7 +308,7 @@ impl Agent {
     }
 
     /// Returns a request for the volume beyond what was requested before.
-    fn volume_request(&mut self, frame: u64, backlog: u32) -> Option<Volume> {
+    fn volume_request(&mut self, frame: u64, backlog: u32) -> Option<VolumeRequest> {
         let lost =
             self.credit > 0 && frame.saturating_sub(self.volume_news) >= self.volume_time_out;
         if lost {
@@ -316,12 +317,12 @@ impl Agent {
         if lost || self.is_absolute_due(frame, backlog) {
             let cells = self.coded(self.overestimated(backlog));
             (self.credit, self.volume_news, self.absolute_sent) = (cells, frame, frame);
-            return Some(Volume::All(cells));
+            return Some(VolumeRequest::All(cells));
         }
         let more = match self.policy {
-            Policy::Classic => backlog.saturating_sub(self.credit),
+            CapacityPolicy::Classic => backlog.saturating_sub(self.credit),
             // New cells only: earlier ones are repeated absolutely.
-            Policy::RttAware => self.overestimated(self.arrived.volume),
+            CapacityPolicy::RttAware => self.overestimated(self.arrived.volume),
         };
         let cells = self.coded(more);
         if cells == 0 {
@@ -329,21 +330,21 @@ impl Agent {
         }
         self.credit = self.credit.saturating_add(cells);
         self.volume_news = frame;
-        Some(Volume::More(cells))
+        Some(VolumeRequest::More(cells))
     }
 
     /// The policy `rtt-aware` begins with an absolute request and repeats it before it expires.
     fn is_absolute_due(&self, frame: u64, backlog: u32) -> bool {
         let age = frame.saturating_sub(self.absolute_sent);
-        self.policy == Policy::RttAware
+        self.policy == CapacityPolicy::RttAware
             && backlog > 0
             && (self.credit == 0 || age.saturating_mul(2) >= self.volume_time_out)
     }
 
     fn overestimated(&self, cells: u32) -> u32 {
         match self.policy {
-            Policy::Classic => cells,
-            Policy::RttAware => cells.saturating_mul(OVERESTIMATE).div_ceil(10),
+            CapacityPolicy::Classic => cells,
+            CapacityPolicy::RttAware => cells.saturating_mul(OVERESTIMATE).div_ceil(10),
         }
     }
 

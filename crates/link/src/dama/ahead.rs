@@ -18,7 +18,7 @@ pub const BACKLOG_LASTS: Duration = Duration::from_secs(3);
 
 /// The reported queue in front of a terminal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(super) struct Ahead {
+pub(super) struct ReportedQueue {
     bytes: u64,
     /// Time at which the report expires.
     until: Instant,
@@ -30,7 +30,7 @@ pub(super) struct Ahead {
 
 /// The reported queue in cells, as a request needs it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct AheadCells {
+pub(super) struct ReportedCells {
     /// Waiting in front of the terminal.
     pub(super) waiting: u32,
     /// New there since the last opportunity.
@@ -39,7 +39,7 @@ pub(super) struct AheadCells {
     pub(super) entered: u32,
 }
 
-impl Ahead {
+impl ReportedQueue {
     /// Replaces the report.
     pub(super) fn set(&mut self, now: Instant, bytes: u64) {
         self.expire(now);
@@ -60,13 +60,13 @@ impl Ahead {
     }
 
     /// Returns the cells for a request, and starts counting anew.
-    pub(super) fn take(&mut self, now: Instant, cell: Cell) -> AheadCells {
+    pub(super) fn take(&mut self, now: Instant, cell: Cell) -> ReportedCells {
         self.expire(now);
         let cells = |bytes: u64| {
             let payload = u64::from(cell.payload.max(1));
             u32::try_from(bytes.div_ceil(payload)).unwrap_or(u32::MAX)
         };
-        AheadCells {
+        ReportedCells {
             waiting: cells(self.bytes),
             came: cells(core::mem::take(&mut self.came)),
             entered: cells(core::mem::take(&mut self.entered)),
@@ -88,13 +88,13 @@ mod tests {
         Instant::ZERO + Duration::from_millis(millis)
     }
 
-    fn cells(waiting: u32, came: u32, entered: u32) -> AheadCells {
-        AheadCells { waiting, came, entered }
+    fn cells(waiting: u32, came: u32, entered: u32) -> ReportedCells {
+        ReportedCells { waiting, came, entered }
     }
 
     #[test]
     fn what_enters_the_terminal_comes_out_of_the_statement() {
-        let mut ahead = Ahead::default();
+        let mut ahead = ReportedQueue::default();
         ahead.set(at(0), 4_800);
         assert_eq!(ahead.take(at(1), Cell::ATM), cells(100, 100, 0));
         ahead.enter(480);
@@ -110,7 +110,7 @@ mod tests {
 
     #[test]
     fn a_statement_that_is_not_renewed_is_forgotten() {
-        let mut ahead = Ahead::default();
+        let mut ahead = ReportedQueue::default();
         ahead.set(at(0), 480);
         assert_eq!(ahead.take(at(2_999), Cell::ATM).waiting, 10);
         assert_eq!(ahead.take(at(3_000), Cell::ATM).waiting, 0);

@@ -5,12 +5,12 @@ use core::time::Duration;
 use thiserror::Error;
 use units::{BitRate, ByteCount};
 
-use super::category::Categories;
-use super::frames::{Frames, FramesError, Share};
+use super::category::ClassCapacities;
+use super::frames::{Frames, FramesError, SlotFraction};
 use super::random_access::{
-    AccessLimits, AccessScheme, Backoff, BackoffError, BackoffLimits, Block, BlockError,
+    AccessLimits, AccessScheme, Backoff, BackoffError, BackoffLimits, BlockError, ContentionBlock,
 };
-use crate::{Delay, Discipline, Loss, Outage, QueueLimit, Rate};
+use crate::{Delay, Discipline, LossModel, Outage, QueueLimit, Rate};
 
 /// The return link of a network of terminals.
 #[derive(Debug, Clone, PartialEq)]
@@ -30,7 +30,7 @@ pub struct DamaConfig {
     /// Time from the decision about a superframe to the transmission of its plan.
     pub processing: Duration,
     /// Timing, policy and transport of capacity requests.
-    pub requests: Requests,
+    pub requests: RequestSettings,
     /// The rules by which the network control centre allocates.
     pub allocation: Allocation,
     /// Carriers on which terminals send short bursts of packets without a request; `None` if all
@@ -42,9 +42,9 @@ pub struct DamaConfig {
 
 /// Timing, policy and transport of capacity requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Requests {
+pub struct RequestSettings {
     /// The policy by which terminals compute their requests.
-    pub policy: Policy,
+    pub policy: CapacityPolicy,
     /// Frames between a terminal's opportunities to send a request. The terminals take turns.
     pub period: u32,
     /// RBDC: superframes for which a requested rate holds.
@@ -153,7 +153,7 @@ impl Default for ContentionChannel {
 
 /// A policy for requests and their allocation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Policy {
+pub enum CapacityPolicy {
     /// That of DVB-RCS (EN 301 790) as built by emulators: the rate that came in, and the backlog.
     #[default]
     Classic,
@@ -165,14 +165,14 @@ pub enum Policy {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Allocation {
     /// The rule by which terminals share insufficient capacity.
-    pub sharing: Sharing,
+    pub sharing: SharingRule,
     /// The use of capacity that no terminal has requested.
     pub free: FreeCapacity,
 }
 
 /// The rule by which terminals share insufficient capacity.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Sharing {
+pub enum SharingRule {
     /// Rates in proportion to the requests; volumes in turn, each terminal with all that it
     /// requested.
     #[default]
@@ -213,7 +213,7 @@ pub struct TerminalConfig {
     /// VBDC: cells that it gets before any terminal gets more than its own first cells.
     pub vbdc_first: u32,
     /// The kind of these that each class of traffic uses.
-    pub categories: Categories,
+    pub categories: ClassCapacities,
     /// Maximum rate of all kinds together; `None` for that of its transmitter.
     pub ceiling: Option<BitRate>,
     /// Its weight with [`Sharing::Fair`]; 1 or more.
@@ -228,7 +228,7 @@ pub struct TerminalConfig {
     /// Drops in the IP queue before it is full.
     pub discipline: Discipline,
     /// The model by which its bursts are lost.
-    pub loss: Loss,
+    pub loss: LossModel,
     /// Times without reception of its bursts, counted from the start.
     pub outages: Vec<Outage>,
 }
@@ -323,12 +323,12 @@ pub enum ContentionError {
 
 impl ContentionChannel {
     /// Returns the contention block of a frame, with the slots and the scheme checked.
-    pub(super) fn block(&self, slots: u32, most: u32) -> Result<Block, ContentionError> {
+    pub(super) fn block(&self, slots: u32, most: u32) -> Result<ContentionBlock, ContentionError> {
         let number = u16::try_from(slots).ok().filter(|_| slots <= most);
         let most = most.min(u16::MAX.into());
         let number = number.ok_or(ContentionError::Slots { slots, most })?;
         Backoff::new(self.backoff)?;
-        Ok(Block::new(self.scheme, number)?)
+        Ok(ContentionBlock::new(self.scheme, number)?)
     }
 }
 
@@ -431,7 +431,7 @@ impl DamaConfig {
         if count == 0 || count > most as usize {
             return Err(DamaError::Terminals { count, most });
         }
-        let Requests { period, rate_time_out, scheduling_latency, volume_time_out, .. } =
+        let RequestSettings { period, rate_time_out, scheduling_latency, volume_time_out, .. } =
             self.requests;
         let weight = self.terminals.iter().map(|terminal| terminal.weight).min();
         for (what, value) in [
@@ -452,8 +452,8 @@ impl DamaConfig {
     fn check_guarantees(&self) -> Result<(), DamaError> {
         // In fixed point, as the centre counts, so that rounding cannot let more be guaranteed than
         // fits.
-        let share = |rate| Share::of(rate, &self.frames).0;
-        let one = Share::from_slots(self.frames.most_of_one()).0;
+        let share = |rate| SlotFraction::of(rate, &self.frames).0;
+        let one = SlotFraction::from_slots(self.frames.slots_per_terminal()).0;
         let carrier = BitRate::from_bits_per_second(
             self.frames.rate().bits_per_second() / u64::from(self.frames.carriers),
         );
@@ -462,7 +462,7 @@ impl DamaConfig {
             return Err(DamaError::OneOverbooked { guaranteed, capacity: carrier });
         }
         let all: u128 = self.terminals.iter().map(|each| u128::from(share(each.cra))).sum();
-        if all > u128::from(Share::from_slots(self.capacity()).0) {
+        if all > u128::from(SlotFraction::from_slots(self.capacity()).0) {
             let sum =
                 |sum: u64, each: &TerminalConfig| sum.saturating_add(each.cra.bits_per_second());
             let guaranteed = BitRate::from_bits_per_second(self.terminals.iter().fold(0, sum));

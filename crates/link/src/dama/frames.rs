@@ -120,7 +120,7 @@ impl Frames {
     }
 
     /// Returns true if these frames have all slots of a carrier of this rate.
-    pub fn hold(&self, carrier: BitRate) -> bool {
+    pub fn can_hold(&self, carrier: BitRate) -> bool {
         let bits = u128::from(carrier.bytes_in(self.duration).get()) * 8;
         self.slots_of(bits) <= self.slots.into()
     }
@@ -136,7 +136,7 @@ impl Frames {
     }
 
     /// Returns the slots that one terminal can use in a superframe: it has one transmitter.
-    pub fn most_of_one(&self) -> u32 {
+    pub fn slots_per_terminal(&self) -> u32 {
         self.slots * self.per_superframe
     }
 
@@ -189,9 +189,9 @@ impl Frames {
 /// A number of slots per superframe, as a fixed-point number with [`Share::BITS`] binary digits
 /// after the point, so that rates add up exactly.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
-pub(super) struct Share(pub(super) u64);
+pub(super) struct SlotFraction(pub(super) u64);
 
-impl Share {
+impl SlotFraction {
     const BITS: u32 = 24;
     /// One slot per superframe.
     pub(super) const SLOT: Self = Self(1 << Self::BITS);
@@ -231,7 +231,7 @@ mod tests {
         assert_eq!((frames.slots, frames.capacity()), (16, 32));
         assert_eq!(frames.rate(), BitRate::from_bits_per_second(128_000));
         let slot = BitRate::from_bits_per_second(8_000);
-        assert_eq!(Share::of(slot, &frames), Share::from_slots(2));
+        assert_eq!(SlotFraction::of(slot, &frames), SlotFraction::from_slots(2));
     }
 
     /// 1450 bytes and AAL5's trailer fill 31 cells (30.4), 40 bytes one.

@@ -9,7 +9,7 @@ use super::frames::Frames;
 
 /// Consecutive slots of one carrier in one frame, for one terminal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Run {
+pub struct SlotRun {
     /// The frame's number since the start.
     pub frame: u64,
     /// The number of the carrier, from 0.
@@ -37,7 +37,7 @@ impl Layout {
 
     /// Places a grant and adds its runs to `runs`, in order of time. All grants together must fit
     /// into the superframe, and each into the slots that one terminal can use.
-    pub(super) fn place(&mut self, slots: u32, runs: &mut impl Extend<Run>) {
+    pub(super) fn place(&mut self, slots: u32, runs: &mut impl Extend<SlotRun>) {
         let count = self.frames.per_superframe;
         let (each, rest) = (slots / count, slots % count);
         // The remainder goes into the emptiest frames, which keeps the frames evenly full.
@@ -52,7 +52,7 @@ impl Layout {
         }
     }
 
-    fn place_in_frame(&mut self, frame: usize, slots: u32, runs: &mut impl Extend<Run>) {
+    fn place_in_frame(&mut self, frame: usize, slots: u32, runs: &mut impl Extend<SlotRun>) {
         let per_carrier = self.frames.slots;
         let begin = self.taken[frame];
         self.taken[frame] += slots;
@@ -61,8 +61,8 @@ impl Layout {
         let (carrier, slot) = (begin / per_carrier, begin % per_carrier);
         let before_end = slots.min(per_carrier - slot);
         let frame = self.first_frame + frame as u64;
-        let run = Run { frame, carrier, slot, count: before_end };
-        let wrapped = Run { carrier: carrier + 1, slot: 0, count: slots - before_end, ..run };
+        let run = SlotRun { frame, carrier, slot, count: before_end };
+        let wrapped = SlotRun { carrier: carrier + 1, slot: 0, count: slots - before_end, ..run };
         if wrapped.count > 0 {
             // The wrapped part is at the beginning of the frame, so it comes first in time.
             runs.extend([wrapped, run]);
@@ -91,7 +91,7 @@ mod tests {
         let mut layout = Layout::new(frames(1, 2, 10), 7);
         let mut runs = Vec::new();
         [6, 7].iter().for_each(|slots| layout.place(*slots, &mut runs));
-        let run = |carrier, slot, count| Run { frame: 7, carrier, slot, count };
+        let run = |carrier, slot, count| SlotRun { frame: 7, carrier, slot, count };
         assert_eq!(runs, [run(0, 0, 6), run(1, 0, 3), run(0, 6, 4)]);
     }
 
@@ -116,7 +116,7 @@ mod tests {
             let mut layout = Layout::new(frames, 100);
             let (mut room, mut used) = (frames.capacity(), std::collections::BTreeSet::new());
             for wanted in wanted {
-                let granted = wanted.min(frames.most_of_one()).min(room);
+                let granted = wanted.min(frames.slots_per_terminal()).min(room);
                 room -= granted;
                 let mut runs = Vec::new();
                 layout.place(granted, &mut runs);

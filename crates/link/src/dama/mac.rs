@@ -13,34 +13,34 @@ use std::collections::VecDeque;
 
 use units::Instant;
 
-use super::category::Category;
+use super::category::CapacityKind;
 use super::config::{MacLimit, TerminalConfig};
 use super::frames::Cell;
-use crate::payload::Frame;
-use crate::queue::Queue;
-use crate::{Counters, Dice, Payload, Tally, TrafficClass};
-use contended::Contended;
+use crate::payload::NumberedPacket;
+use crate::queue::SerialiserQueue;
+use crate::{CarriedPacket, Dice, PacketCounters, Tally, TrafficClass};
+use contended::ContendedPackets;
 
 /// A packet divided into cells.
 #[derive(Debug)]
-pub(super) struct Segmented<P> {
-    pub(super) frame: Frame<P>,
+pub(super) struct SegmentedPacket<P> {
+    pub(super) frame: NumberedPacket<P>,
     pub(super) class: TrafficClass,
     /// Cells that have not left.
     pub(super) left: u32,
     /// True if it is lost: a burst of errors hit one of its cells.
-    pub(super) struck: bool,
+    pub(super) is_hit: bool,
     /// True if it was taken for contention: then it is the next to leave.
     pub(super) contended: bool,
 }
 
 /// The buffers of one class.
 #[derive(Debug)]
-struct Lane<P> {
-    queue: Queue<P>,
+struct ClassBuffer<P> {
+    queue: SerialiserQueue<P>,
     /// A packet that was taken from the IP queue, but does not fit yet.
-    staged: Option<Frame<P>>,
-    mac: VecDeque<Segmented<P>>,
+    staged: Option<NumberedPacket<P>>,
+    mac: VecDeque<SegmentedPacket<P>>,
     /// Occupancy of the MAC buffer, in the unit of its limit.
     held: u64,
     /// Cells in the MAC buffer.
@@ -51,20 +51,20 @@ struct Lane<P> {
 
 /// All buffers of a terminal.
 #[derive(Debug)]
-pub(super) struct Buffers<P> {
+pub(super) struct TerminalBuffers<P> {
     cell: Cell,
     limit: MacLimit,
     flow_control: bool,
     /// True for classes whose cells go between those of a less urgent packet.
     interrupts: [bool; TrafficClass::COUNT],
-    lanes: [Lane<P>; TrafficClass::COUNT],
+    lanes: [ClassBuffer<P>; TrafficClass::COUNT],
     /// The packet whose cells are leaving.
-    current: Option<Segmented<P>>,
-    contended: Contended<P>,
-    pub(super) counters: Counters,
+    current: Option<SegmentedPacket<P>>,
+    contended: ContendedPackets<P>,
+    pub(super) counters: PacketCounters,
 }
 
-impl<P: Payload> Buffers<P> {
+impl<P: CarriedPacket> TerminalBuffers<P> {
     pub(super) fn new(
         config: &TerminalConfig,
         cell: Cell,
@@ -72,19 +72,19 @@ impl<P: Payload> Buffers<P> {
         seeds: &mut Dice,
     ) -> Self {
         let mut lane = || {
-            let mut queue = Queue::new(config.queue, Dice::new(seeds.bits()));
+            let mut queue = SerialiserQueue::new(config.queue, Dice::new(seeds.bits()));
             queue.set_discipline(origin, config.discipline);
-            Lane { queue, staged: None, mac: VecDeque::new(), held: 0, cells: 0, entered: 0 }
+            ClassBuffer { queue, staged: None, mac: VecDeque::new(), held: 0, cells: 0, entered: 0 }
         };
         Self {
             cell,
             limit: config.mac,
             flow_control: config.flow_control,
-            interrupts: TrafficClass::ALL.map(|class| config.category(class) == Category::Cra),
+            interrupts: TrafficClass::ALL.map(|class| config.category(class) == CapacityKind::Cra),
             lanes: core::array::from_fn(|_| lane()),
             current: None,
-            contended: Contended::default(),
-            counters: Counters::default(),
+            contended: ContendedPackets::default(),
+            counters: PacketCounters::default(),
         }
     }
 
@@ -92,7 +92,8 @@ impl<P: Payload> Buffers<P> {
     pub(super) fn push(&mut self, now: Instant, packet: P) {
         let (class, len) = (packet.class(), packet.wire_len());
         let carried = u64::from(self.cell.count(len)) * u64::from(self.cell.wire);
-        let mut frame = Frame { packet, len, carried, number: self.counters.offered.packets };
+        let mut frame =
+            NumberedPacket { packet, len, carried, number: self.counters.offered.packets };
         self.counters.offered.add(len);
         let fits = self.fits(class, len);
         let lane = &mut self.lanes[class as usize];
@@ -137,13 +138,13 @@ impl<P: Payload> Buffers<P> {
     }
 
     /// Returns the packet whose cells are leaving, after [`Buffers::ready`].
-    pub(super) fn current(&mut self) -> Option<&mut Segmented<P>> {
+    pub(super) fn current(&mut self) -> Option<&mut SegmentedPacket<P>> {
         self.current.as_mut()
     }
 
     /// Sends cells of the current packet at `now`, at most [`Buffers::ready`]. Returns the packet
     /// if these were its last.
-    pub(super) fn send(&mut self, now: Instant, cells: u32) -> Option<Segmented<P>> {
+    pub(super) fn send(&mut self, now: Instant, cells: u32) -> Option<SegmentedPacket<P>> {
         let current = self.current.as_mut()?;
         current.left -= cells;
         let (class, finished, len) = (current.class, current.left == 0, current.frame.len);
@@ -212,7 +213,7 @@ impl<P: Payload> Buffers<P> {
     }
 
     /// Returns true if nothing may go before the rest of the current packet.
-    fn goes_on(&self, current: &Segmented<P>) -> bool {
+    fn goes_on(&self, current: &SegmentedPacket<P>) -> bool {
         let begun = current.left < self.cell.count(current.frame.len);
         let more_urgent = self.lanes.iter().zip(self.interrupts).take(current.class as usize);
         let interrupted = || more_urgent.into_iter().any(|(lane, may)| may && !lane.mac.is_empty());
@@ -228,7 +229,7 @@ impl<P: Payload> Buffers<P> {
 
     /// Returns the next packet of an IP queue, if it fits into the MAC buffer. The discipline may
     /// drop the head of the queue; if the packet behind it is too long it is staged.
-    fn next_fitting(&mut self, now: Instant, class: TrafficClass) -> Option<Frame<P>> {
+    fn next_fitting(&mut self, now: Instant, class: TrafficClass) -> Option<NumberedPacket<P>> {
         let lane = &mut self.lanes[class as usize];
         let frame = if let Some(frame) = lane.staged.take() {
             frame
@@ -247,13 +248,13 @@ impl<P: Payload> Buffers<P> {
         None
     }
 
-    fn enter(&mut self, class: TrafficClass, frame: Frame<P>) {
+    fn enter(&mut self, class: TrafficClass, frame: NumberedPacket<P>) {
         let (cells, cost) = (self.cell.count(frame.len), self.cost(frame.len));
         let lane = &mut self.lanes[class as usize];
         lane.held += cost;
         lane.cells += cells;
         lane.entered = lane.entered.saturating_add(cells);
-        let packet = Segmented { frame, class, left: cells, struck: false, contended: false };
+        let packet = SegmentedPacket { frame, class, left: cells, is_hit: false, contended: false };
         lane.mac.push_back(packet);
     }
 

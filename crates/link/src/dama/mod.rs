@@ -43,17 +43,17 @@ mod terminal;
 mod testkit;
 mod text;
 
-pub use agent::{Agent, Backlog};
+pub use agent::{CellBacklog, RequestAgent};
 pub use ahead::BACKLOG_LASTS;
-pub use category::{Categories, Category};
+pub use category::{CapacityKind, ClassCapacities};
 pub use config::{
-    Allocation, ContentionChannel, ContentionError, DamaConfig, DamaError, FreeCapacity, MacLimit,
-    Policy, RandomAccess, RequestPlace, RequestSlots, RequestTransport, Requests, Sharing,
-    TerminalConfig,
+    Allocation, CapacityPolicy, ContentionChannel, ContentionError, DamaConfig, DamaError,
+    FreeCapacity, MacLimit, RandomAccess, RequestPlace, RequestSettings, RequestSlots,
+    RequestTransport, SharingRule, TerminalConfig,
 };
 pub use frames::{Cell, Frames, FramesError};
-pub use layout::Run;
-pub use ncc::{Grant, Ncc};
-pub use network::{ChannelKind, Dama, Event, Received, Wake};
-pub use request::{MOST_VOLUME, Request, Volume, coded_rate, coded_volume};
-pub use terminal::Slots;
+pub use layout::SlotRun;
+pub use ncc::{Ncc, SlotGrant};
+pub use network::{ChannelKind, Dama, DamaEvent, ReceivedBursts, Wake};
+pub use request::{MOST_VOLUME, TerminalRequest, VolumeRequest, coded_rate, coded_volume};
+pub use terminal::SlotCounters;

@@ -18,13 +18,13 @@ mod tests;
 
 use std::collections::BTreeSet;
 
-use super::config::{Allocation, DamaConfig, FreeCapacity, Policy, Sharing};
-use super::frames::{Frames, Share};
-use super::request::{Request, Volume, coded_rate, coded_volume};
+use super::config::{Allocation, CapacityPolicy, DamaConfig, FreeCapacity, SharingRule};
+use super::frames::{Frames, SlotFraction};
+use super::request::{TerminalRequest, VolumeRequest, coded_rate, coded_volume};
 
 /// The slots of a superframe that a terminal is granted, by their kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Grant {
+pub struct SlotGrant {
     /// Number of the terminal.
     pub terminal: u32,
     /// Slots of the constant rate.
@@ -37,7 +37,7 @@ pub struct Grant {
     pub fca: u32,
 }
 
-impl Grant {
+impl SlotGrant {
     /// Returns the sum of all kinds.
     pub fn slots(&self) -> u32 {
         self.cra + self.rbdc + self.vbdc + self.fca
@@ -45,7 +45,7 @@ impl Grant {
 }
 
 #[derive(Debug, Clone, Copy)]
-enum Kind {
+enum GrantKind {
     Cra,
     Rbdc,
     Vbdc,
@@ -55,13 +55,13 @@ enum Kind {
 /// The account of a terminal: its limits, requests and credits.
 #[derive(Debug, Clone, Copy, Default)]
 struct Account {
-    cra: Share,
-    cra_credit: Share,
+    cra: SlotFraction,
+    cra_credit: SlotFraction,
     /// The ceiling of its rate requests.
-    most_rate: Share,
+    most_rate: SlotFraction,
     /// The requested rate; 0 if none holds.
-    rate: Share,
-    rate_credit: Share,
+    rate: SlotFraction,
+    rate_credit: SlotFraction,
     /// The first superframe in which the requested rate no longer holds.
     expires: u64,
     /// Maximum number of cells in one volume request.
@@ -78,7 +78,7 @@ struct Account {
     /// Maximum number of slots per superframe.
     most: u32,
     /// Its grant in the superframe being allocated.
-    grant: Grant,
+    grant: SlotGrant,
 }
 
 /// The network control centre: allocates superframe after superframe.
@@ -89,28 +89,28 @@ pub struct Ncc {
     capacity: u32,
     /// Of these, the slots that one terminal can use.
     most_of_one: u32,
-    policy: Policy,
+    policy: CapacityPolicy,
     allocation: Allocation,
     rate_time_out: u64,
     accounts: Vec<Account>,
     /// Terminals with CRA, in order.
     guaranteed: Vec<u32>,
     /// Terminals whose requested rate holds.
-    rated: BTreeSet<u32>,
+    requesting_rates: BTreeSet<u32>,
     /// Terminals with a volume outstanding.
-    waiting: BTreeSet<u32>,
+    requesting_volumes: BTreeSet<u32>,
     /// Terminals with a forecast outstanding.
-    foreseeing: BTreeSet<u32>,
+    forecasting: BTreeSet<u32>,
     /// Where each round robin begins.
-    turns: Turns,
+    turns: RoundRobins,
     /// Slots left in the superframe being allocated.
     room: u32,
     /// Terminals with a grant in that superframe.
-    touched: Vec<u32>,
+    granted_terminals: Vec<u32>,
 }
 
 #[derive(Debug, Default)]
-struct Turns {
+struct RoundRobins {
     guaranteed: usize,
     rate: u32,
     volume: u32,
@@ -126,11 +126,12 @@ impl Ncc {
         let frames = config.frames;
         let account = |index: usize| {
             let terminal = &config.terminals[index];
-            let most = frames.most_of_one();
-            let ceiling = terminal.ceiling.map_or(most, |rate| Share::of(rate, &frames).whole());
+            let most = frames.slots_per_terminal();
+            let ceiling =
+                terminal.ceiling.map_or(most, |rate| SlotFraction::of(rate, &frames).whole());
             Account {
-                cra: Share::of(terminal.cra, &frames),
-                most_rate: Share::of(terminal.rbdc, &frames),
+                cra: SlotFraction::of(terminal.cra, &frames),
+                most_rate: SlotFraction::of(terminal.rbdc, &frames),
                 most_volume: terminal.vbdc,
                 first_volume: terminal.vbdc_first,
                 weight: terminal.weight.max(1),
@@ -141,23 +142,23 @@ impl Ncc {
         };
         let accounts: Vec<_> = (0..config.terminals.len()).map(account).collect();
         let with_cra = |(index, account): (usize, &Account)| {
-            (account.cra > Share::default()).then_some(index as u32)
+            (account.cra > SlotFraction::default()).then_some(index as u32)
         };
         Self {
             frames,
             capacity: config.capacity(),
-            most_of_one: frames.most_of_one(),
+            most_of_one: frames.slots_per_terminal(),
             policy: config.requests.policy,
             allocation: config.allocation,
             rate_time_out: config.requests.rate_time_out.into(),
             guaranteed: accounts.iter().enumerate().filter_map(with_cra).collect(),
             accounts,
-            rated: BTreeSet::new(),
-            waiting: BTreeSet::new(),
-            foreseeing: BTreeSet::new(),
-            turns: Turns::default(),
+            requesting_rates: BTreeSet::new(),
+            requesting_volumes: BTreeSet::new(),
+            forecasting: BTreeSet::new(),
+            turns: RoundRobins::default(),
             room: 0,
-            touched: Vec::new(),
+            granted_terminals: Vec::new(),
         }
     }
 
@@ -174,37 +175,37 @@ impl Ncc {
 
     /// Handles a terminal's request, which is known from the allocation of `superframe` on. It is
     /// cut to the terminal's limits; a request of an unknown terminal is ignored.
-    pub fn handle_request(&mut self, superframe: u64, terminal: u32, request: Request) {
+    pub fn handle_request(&mut self, superframe: u64, terminal: u32, request: TerminalRequest) {
         let Some(account) = self.accounts.get_mut(terminal as usize) else { return };
         if let Some(rate) = request.rate {
             // As the message carries it (EN 301 790 §8.5.3).
-            account.rate = Share::of(coded_rate(rate), &self.frames).min(account.most_rate);
+            account.rate = SlotFraction::of(coded_rate(rate), &self.frames).min(account.most_rate);
             account.expires = superframe.saturating_add(self.rate_time_out);
-            if account.rate == Share::default() {
-                self.rated.remove(&terminal);
+            if account.rate == SlotFraction::default() {
+                self.requesting_rates.remove(&terminal);
             } else {
-                self.rated.insert(terminal);
+                self.requesting_rates.insert(terminal);
             }
         }
         if let Some(volume) = request.volume {
             let limited = |cells: u32| coded_volume(cells.min(account.most_volume));
             account.volume = match volume {
-                Volume::More(cells) => account.volume.saturating_add(limited(cells)),
-                Volume::All(cells) => limited(cells),
+                VolumeRequest::More(cells) => account.volume.saturating_add(limited(cells)),
+                VolumeRequest::All(cells) => limited(cells),
             };
             account.volume_expires = superframe.saturating_add(rtt_aware::VOLUME_LASTS);
             if account.volume == 0 {
-                self.waiting.remove(&terminal);
+                self.requesting_volumes.remove(&terminal);
             } else {
-                self.waiting.insert(terminal);
+                self.requesting_volumes.insert(terminal);
             }
         }
         if let Some(cells) = request.foreseen {
             account.foreseen = coded_volume(cells.min(account.most_volume));
             if account.foreseen == 0 {
-                self.foreseeing.remove(&terminal);
+                self.forecasting.remove(&terminal);
             } else {
-                self.foreseeing.insert(terminal);
+                self.forecasting.insert(terminal);
             }
         }
     }
@@ -215,24 +216,24 @@ impl Ncc {
     }
 
     /// Allocates the next superframe. The grants are in no particular order, one per terminal.
-    pub fn allocate(&mut self, superframe: u64) -> Vec<Grant> {
+    pub fn allocate(&mut self, superframe: u64) -> Vec<SlotGrant> {
         self.room = self.capacity;
-        self.touched.clear();
+        self.granted_terminals.clear();
         self.forget_rates(superframe);
         // In the order of priority: each kind within what the ones before leave (SLACP paper §4).
         self.grant_guaranteed();
         match self.policy {
-            Policy::Classic => {
+            CapacityPolicy::Classic => {
                 self.grant_rates();
                 self.grant_volumes();
             }
-            Policy::RttAware => self.grant_fitting(superframe),
+            CapacityPolicy::RttAware => self.grant_fitting(superframe),
         }
         self.grant_foreseen();
         self.grant_free();
         let accounts = &mut self.accounts;
         let taken = |index: &u32| core::mem::take(&mut accounts[*index as usize].grant);
-        let grants: Vec<_> = self.touched.iter().map(taken).collect();
+        let grants: Vec<_> = self.granted_terminals.iter().map(taken).collect();
         debug_assert!(
             grants.iter().map(|grant| u64::from(grant.slots())).sum::<u64>()
                 <= u64::from(self.capacity),
@@ -242,7 +243,7 @@ impl Ncc {
     }
 
     /// Grants a terminal up to `wanted` slots; returns their number.
-    fn give(&mut self, terminal: u32, kind: Kind, wanted: u32) -> u32 {
+    fn grant_slots(&mut self, terminal: u32, kind: GrantKind, wanted: u32) -> u32 {
         let most = self.most(terminal);
         let account = &mut self.accounts[terminal as usize];
         let had = account.grant.slots();
@@ -253,13 +254,13 @@ impl Ncc {
         }
         if had == 0 {
             account.grant.terminal = terminal;
-            self.touched.push(terminal);
+            self.granted_terminals.push(terminal);
         }
         let part = match kind {
-            Kind::Cra => &mut account.grant.cra,
-            Kind::Rbdc => &mut account.grant.rbdc,
-            Kind::Vbdc => &mut account.grant.vbdc,
-            Kind::Fca => &mut account.grant.fca,
+            GrantKind::Cra => &mut account.grant.cra,
+            GrantKind::Rbdc => &mut account.grant.rbdc,
+            GrantKind::Vbdc => &mut account.grant.vbdc,
+            GrantKind::Fca => &mut account.grant.fca,
         };
         *part += slots;
         self.room -= slots;
@@ -268,7 +269,7 @@ impl Ncc {
 
     fn forget_rates(&mut self, superframe: u64) {
         let accounts = &mut self.accounts;
-        self.rated.retain(|index| {
+        self.requesting_rates.retain(|index| {
             let account = &mut accounts[*index as usize];
             let holds = account.expires > superframe;
             if !holds {
@@ -289,53 +290,54 @@ impl Ncc {
             let terminal = self.guaranteed[at];
             let account = &self.accounts[terminal as usize];
             // A slot that did not fit because of others' fractions follows in the next superframe.
-            let due = Share(account.cra_credit.0 + account.cra.0);
-            let given = self.give(terminal, Kind::Cra, due.whole());
+            let due = SlotFraction(account.cra_credit.0 + account.cra.0);
+            let given = self.grant_slots(terminal, GrantKind::Cra, due.whole());
             let account = &mut self.accounts[terminal as usize];
-            let left = due.0 - Share::from_slots(given).0;
+            let left = due.0 - SlotFraction::from_slots(given).0;
             // Bounded: a slot that was not free is not owed for ever.
-            account.cra_credit = Share(left.min(account.cra.0 + Share::SLOT.0));
+            account.cra_credit = SlotFraction(left.min(account.cra.0 + SlotFraction::SLOT.0));
         }
     }
 
     /// Grants requested rates (RBDC). Under overload each terminal gets a part of its rate, and
     /// fractions become credit.
     fn grant_rates(&mut self) {
-        let terminals = in_turn(&self.rated, self.turns.rate);
+        let terminals = in_turn(&self.requesting_rates, self.turns.rate);
         self.turns.rate = next_turn(&terminals);
         let demand = |index: &u32| {
             let account = &self.accounts[*index as usize];
-            fill::Demand { wanted: account.rate.0, weight: account.weight.into() }
+            fill::WeightedDemand { wanted: account.rate.0, weight: account.weight.into() }
         };
         let demands: Vec<_> = terminals.iter().map(demand).collect();
-        let room = Share::from_slots(self.room).0;
+        let room = SlotFraction::from_slots(self.room).0;
         let shares = match self.allocation.sharing {
-            Sharing::Proportional => fill::in_proportion(&demands, room),
-            Sharing::Fair => fill::fairly(&demands, room),
+            SharingRule::Proportional => fill::divide_in_proportion(&demands, room),
+            SharingRule::Fair => fill::divide_fairly(&demands, room),
         };
         for (terminal, share) in terminals.into_iter().zip(shares) {
-            let due = Share(self.accounts[terminal as usize].rate_credit.0 + share);
-            let given = self.give(terminal, Kind::Rbdc, due.whole());
-            let left = due.0 - Share::from_slots(given).0;
+            let due = SlotFraction(self.accounts[terminal as usize].rate_credit.0 + share);
+            let given = self.grant_slots(terminal, GrantKind::Rbdc, due.whole());
+            let left = due.0 - SlotFraction::from_slots(given).0;
             // Bounded, so that at most about one superframe's share is made up after an overload.
-            self.accounts[terminal as usize].rate_credit = Share(left.min(share + Share::SLOT.0));
+            self.accounts[terminal as usize].rate_credit =
+                SlotFraction(left.min(share + SlotFraction::SLOT.0));
         }
     }
 
     /// Grants requested volumes (VBDC): the first few cells of all terminals in turn, then the
     /// rest.
     fn grant_volumes(&mut self) {
-        let terminals = in_turn(&self.waiting, self.turns.volume);
+        let terminals = in_turn(&self.requesting_volumes, self.turns.volume);
         self.turns.volume = next_turn(&terminals);
         match self.grant_first_cells(&terminals) {
             Some(short) => self.turns.volume = short,
             None => match self.allocation.sharing {
-                Sharing::Proportional => self.grant_rests_in_turn(&terminals),
-                Sharing::Fair => self.grant_rests_fairly(&terminals),
+                SharingRule::Proportional => self.grant_rests_in_turn(&terminals),
+                SharingRule::Fair => self.grant_rests_fairly(&terminals),
             },
         }
         let accounts = &self.accounts;
-        self.waiting.retain(|index| accounts[*index as usize].volume > 0);
+        self.requesting_volumes.retain(|index| accounts[*index as usize].volume > 0);
     }
 
     /// Grants first cells; returns the terminal for which too little was left. It is the first one
@@ -377,10 +379,12 @@ impl Ncc {
         let demand = |index: &u32| {
             let account = &self.accounts[*index as usize];
             let able = account.volume.min(self.most(*index) - account.grant.slots());
-            fill::Demand { wanted: able.into(), weight: account.weight.into() }
+            fill::WeightedDemand { wanted: able.into(), weight: account.weight.into() }
         };
         let demands: Vec<_> = terminals.iter().map(demand).collect();
-        for (terminal, cells) in terminals.iter().zip(fill::fairly(&demands, self.room.into())) {
+        for (terminal, cells) in
+            terminals.iter().zip(fill::divide_fairly(&demands, self.room.into()))
+        {
             self.grant_volume(*terminal, cells as u32);
         }
         // The slots that rounding down has left.
@@ -392,25 +396,25 @@ impl Ncc {
     /// Grants up to `most` of the cells that a terminal has requested; returns their number.
     fn grant_volume(&mut self, terminal: u32, most: u32) -> u32 {
         let wanted = self.accounts[terminal as usize].volume.min(most);
-        let given = self.give(terminal, Kind::Vbdc, wanted);
+        let given = self.grant_slots(terminal, GrantKind::Vbdc, wanted);
         self.accounts[terminal as usize].volume -= given;
         given
     }
 
     /// Grants forecasts from the slots that are left, in turn.
     fn grant_foreseen(&mut self) {
-        let terminals = in_turn(&self.foreseeing, self.turns.foreseen);
+        let terminals = in_turn(&self.forecasting, self.turns.foreseen);
         if self.room == 0 || terminals.is_empty() {
             return;
         }
         self.turns.foreseen = next_turn(&terminals);
         for terminal in terminals {
             let wanted = self.accounts[terminal as usize].foreseen;
-            let given = self.give(terminal, Kind::Fca, wanted);
+            let given = self.grant_slots(terminal, GrantKind::Fca, wanted);
             self.accounts[terminal as usize].foreseen -= given;
         }
         let accounts = &self.accounts;
-        self.foreseeing.retain(|index| accounts[*index as usize].foreseen > 0);
+        self.forecasting.retain(|index| accounts[*index as usize].foreseen > 0);
     }
 
     /// Grants free capacity (FCA) in chunks, until nothing is left or no terminal can take more.
@@ -425,7 +429,8 @@ impl Ncc {
                 self.grant_free_to(chunk, || (begin..count).chain(0..begin));
             }
             FreeCapacity::Asking { chunk } => {
-                let asking = self.rated.union(&self.waiting).copied().collect();
+                let asking =
+                    self.requesting_rates.union(&self.requesting_volumes).copied().collect();
                 let terminals = in_turn(&asking, turn);
                 self.grant_free_to(chunk, || terminals.iter().copied());
             }
@@ -440,7 +445,7 @@ impl Ncc {
                 if self.room == 0 {
                     break;
                 }
-                if self.give(terminal, Kind::Fca, chunk.max(1)) > 0 {
+                if self.grant_slots(terminal, GrantKind::Fca, chunk.max(1)) > 0 {
                     last = Some(terminal);
                 }
             }

@@ -17,19 +17,19 @@ use super::frames::Frames;
 use super::layout::Layout;
 use super::ncc::Ncc;
 use super::random_access::AccessLimits;
-use super::request::Request;
-use super::terminal::{Departed, Slots, Terminal};
-use crate::delay::Path;
-use crate::payload::Frame;
-use crate::reception::Reception;
-use crate::schedule::Schedule;
-use crate::{Counters, Dice, Jitter, Loss, Outage, Payload, Tally, TrafficClass};
-use channel::Channel;
-use contention::Answer;
+use super::request::TerminalRequest;
+use super::terminal::{SatelliteTerminal, SlotCounters, TerminalDeparture};
+use crate::delay::PropagationPath;
+use crate::payload::NumberedPacket;
+use crate::reception::ReceptionTime;
+use crate::schedule::DueSchedule;
+use crate::{CarriedPacket, Dice, Jitter, LossModel, Outage, PacketCounters, Tally, TrafficClass};
+use channel::RandomAccessChannel;
+use contention::BurstAnswer;
 use rate::Carriers;
 
 pub use channel::ChannelKind;
-pub use event::{Event, Received};
+pub use event::{DamaEvent, ReceivedBursts};
 
 /// The reason for which a return link is woken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -43,30 +43,30 @@ pub enum Wake {
 
 /// An event that is due.
 #[derive(Debug, Clone, Copy)]
-enum Due {
+enum DamaTask {
     /// The next superframe is to be allocated.
     Allocation,
     /// A terminal may send a request in a frame.
     Opportunity(u32, u64),
     /// The granted slot begins in which a terminal sends its request with a cell.
-    Ride(u32),
+    PiggybackSlot(u32),
     /// A request reaches the network control centre.
-    Request(u32, Request),
+    Request(u32, TerminalRequest),
     /// A block begins in which a terminal may send.
     Contend(ChannelKind, u32, u64),
     /// The blocks of a frame in which something was sent have reached the hub.
     Blocks(ChannelKind),
     /// A plan answers a terminal's bursts.
-    Answer(Answer),
+    Answer(BurstAnswer),
     /// The last slot of a terminal's packet begins.
     Departure(u32),
 }
 
 /// A packet in the air, or lost there.
 #[derive(Debug)]
-struct Flying<P> {
+struct ArrivingPacket<P> {
     terminal: u32,
-    frame: Frame<P>,
+    frame: NumberedPacket<P>,
     lost: bool,
 }
 
@@ -85,7 +85,7 @@ struct Flying<P> {
 pub struct Dama<P> {
     origin: Instant,
     frames: Frames,
-    path: Path,
+    path: PropagationPath,
     /// Delay of requests and contention blocks to the hub.
     request_delay: Duration,
     /// Time from the decision about a superframe to its begin.
@@ -95,22 +95,22 @@ pub struct Dama<P> {
     robust: bool,
     transport: RequestTransport,
     /// The contention channels, indexed by [`ChannelKind`].
-    channels: [Option<Channel>; 2],
+    channels: [Option<RandomAccessChannel>; 2],
     /// Limits of the packets that go by contention; `None` without random access.
     limits: Option<AccessLimits>,
     ncc: Ncc,
     carriers: Carriers,
-    terminals: Vec<Terminal<P>>,
-    agenda: Schedule<Due>,
+    terminals: Vec<SatelliteTerminal<P>>,
+    agenda: DueSchedule<DamaTask>,
     /// The number of the next superframe to be allocated.
     superframe: u64,
-    flying: Schedule<Flying<P>>,
+    flying: DueSchedule<ArrivingPacket<P>>,
     /// The latest arrival from each terminal, which no later packet overtakes.
     latest: Vec<Instant>,
-    events: Option<VecDeque<Event>>,
+    events: Option<VecDeque<DamaEvent>>,
 }
 
-impl<P: Payload> Dama<P> {
+impl<P: CarriedPacket> Dama<P> {
     /// A return link without packets. Its time starts at [`Instant::ZERO`].
     ///
     /// # Errors
@@ -129,7 +129,8 @@ impl<P: Payload> Dama<P> {
         let count = config.terminals.len();
         let channels = contention::channels(&config)?;
         let contenders = |seeds| contention::contenders(&channels, seeds);
-        let terminal = |number| Terminal::new(&config, number, origin, seeds.bits(), contenders);
+        let terminal =
+            |number| SatelliteTerminal::new(&config, number, origin, seeds.bits(), contenders);
         let terminals = (0..count).map(terminal).collect();
         let mut network = Self {
             origin,
@@ -143,24 +144,24 @@ impl<P: Payload> Dama<P> {
             ncc: Ncc::new(&config),
             carriers: Carriers::new(&config, origin),
             terminals,
-            agenda: Schedule::new(),
+            agenda: DueSchedule::new(),
             superframe: 0,
-            flying: Schedule::new(),
+            flying: DueSchedule::new(),
             latest: vec![origin; count],
             events: None,
             request_delay: config.delay.greatest(),
-            path: Path::new(config.delay, Jitter::None, origin),
+            path: PropagationPath::new(config.delay, Jitter::None, origin),
         };
         // The first superframes were decided before any terminal could send a request.
         while network.decision(network.superframe) <= origin {
             network.allocate();
         }
-        network.agenda.insert(network.decision(network.superframe), Due::Allocation);
+        network.agenda.insert(network.decision(network.superframe), DamaTask::Allocation);
         Ok(network)
     }
 
     /// Records events from now on, for [`Dama::poll_event`].
-    pub fn record(&mut self) {
+    pub fn record_events(&mut self) {
         self.events.get_or_insert_default();
     }
 
@@ -183,7 +184,7 @@ impl<P: Payload> Dama<P> {
         // Slots that begin at `now` are used first: the packet misses them.
         self.advance(now, terminal);
         self.terminals[terminal].push(now, packet);
-        self.watch(terminal);
+        self.schedule_departure(terminal);
         self.await_packets(now, terminal);
         self.await_opportunity(now, terminal);
     }
@@ -192,7 +193,7 @@ impl<P: Payload> Dama<P> {
     pub fn poll_arrival(&mut self, now: Instant) -> Option<(Instant, usize, P)> {
         self.handle_timeout(now);
         loop {
-            let (at, Flying { terminal, frame, lost }) = self.flying.pop_due(now)?;
+            let (at, ArrivingPacket { terminal, frame, lost }) = self.flying.pop_due(now)?;
             let terminal = terminal as usize;
             let counters = self.terminals[terminal].counters();
             counters.inside.remove(frame.len);
@@ -206,7 +207,7 @@ impl<P: Payload> Dama<P> {
     }
 
     /// Returns the next recorded event, in the order of the decisions.
-    pub fn poll_event(&mut self) -> Option<Event> {
+    pub fn poll_event(&mut self) -> Option<DamaEvent> {
         self.events.as_mut()?.pop_front()
     }
 
@@ -214,7 +215,7 @@ impl<P: Payload> Dama<P> {
     ///
     /// # Panics
     /// If there is no such terminal, like all methods that take one.
-    pub fn counters(&self, terminal: usize) -> &Counters {
+    pub fn counters(&self, terminal: usize) -> &PacketCounters {
         self.terminals[terminal].read()
     }
 
@@ -236,7 +237,7 @@ impl<P: Payload> Dama<P> {
     }
 
     /// Returns the counters of a terminal's slots and requests.
-    pub fn slots(&self, terminal: usize) -> Slots {
+    pub fn slots(&self, terminal: usize) -> SlotCounters {
         self.terminals[terminal].slots
     }
 
@@ -281,7 +282,7 @@ impl<P: Payload> Dama<P> {
     }
 
     /// Changes the loss model of a terminal's bursts that leave from now on.
-    pub fn set_loss(&mut self, now: Instant, terminal: usize, loss: Loss) {
+    pub fn set_loss(&mut self, now: Instant, terminal: usize, loss: LossModel) {
         self.advance_to(now, terminal);
         self.terminals[terminal].set_loss(now, loss);
     }
@@ -305,29 +306,31 @@ impl<P: Payload> Dama<P> {
 
     fn advance_and_watch(&mut self, now: Instant, terminal: usize) {
         self.advance(now, terminal);
-        self.watch(terminal);
+        self.schedule_departure(terminal);
     }
 
-    fn perform(&mut self, at: Instant, due: Due) {
+    fn handle_due(&mut self, at: Instant, due: DamaTask) {
         match due {
-            Due::Allocation => {
+            DamaTask::Allocation => {
                 self.allocate();
-                self.agenda.insert(self.decision(self.superframe), Due::Allocation);
+                self.agenda.insert(self.decision(self.superframe), DamaTask::Allocation);
             }
-            Due::Opportunity(terminal, frame) => self.ask(at, terminal as usize, frame),
-            Due::Request(terminal, request) => {
+            DamaTask::Opportunity(terminal, frame) => {
+                self.handle_opportunity(at, terminal as usize, frame)
+            }
+            DamaTask::Request(terminal, request) => {
                 self.ncc.handle_request(self.superframe, terminal, request);
             }
-            Due::Ride(terminal) => {
+            DamaTask::PiggybackSlot(terminal) => {
                 self.advance_and_watch(at, terminal as usize);
                 self.await_opportunity(at + Duration::from_nanos(1), terminal as usize);
             }
-            Due::Contend(kind, terminal, frame) => {
+            DamaTask::Contend(kind, terminal, frame) => {
                 self.contend(at, kind, terminal as usize, frame);
             }
-            Due::Blocks(kind) => self.receive(at, kind),
-            Due::Answer(answer) => self.handle_answer(at, answer),
-            Due::Departure(terminal) => {
+            DamaTask::Blocks(kind) => self.receive(at, kind),
+            DamaTask::Answer(answer) => self.handle_answer(at, answer),
+            DamaTask::Departure(terminal) => {
                 let terminal = terminal as usize;
                 if self.terminals[terminal].alarm == Some(at) {
                     self.terminals[terminal].alarm = None;
@@ -354,7 +357,7 @@ impl<P: Payload> Dama<P> {
         // The announcement is a part of the plan, so it knows what was received by the decision.
         self.announce(superframe);
         let in_use = self.carriers.in_use(decided);
-        self.ncc.set_capacity(in_use.capacity, in_use.frames.most_of_one());
+        self.ncc.set_capacity(in_use.capacity, in_use.frames.slots_per_terminal());
         let grants = self.ncc.allocate(superframe);
         // In a fade, only the first slots of each frame are in use.
         let mut layout = Layout::new(in_use.frames, first);
@@ -366,24 +369,24 @@ impl<P: Payload> Dama<P> {
             self.terminals[terminal].pass_idle(decided);
             self.terminals[terminal].grant(runs.iter().copied());
             self.terminals[terminal].note_grant(grant, &runs);
-            self.watch(terminal);
+            self.schedule_departure(terminal);
             if self.events.is_some() {
                 plan.push(runs);
             }
         }
         if let Some(events) = &mut self.events {
             let begins = self.frames.begin(self.origin, first);
-            let cells = |(number, terminal): (usize, &Terminal<P>)| {
+            let cells = |(number, terminal): (usize, &SatelliteTerminal<P>)| {
                 Some((number as u32, terminal.mac_cells())).filter(|(_, cells)| *cells > 0)
             };
             let waiting = self.terminals.iter().enumerate().filter_map(cells).collect();
-            events.push_back(Event::Allocated { begins, superframe, grants, plan, waiting });
+            events.push_back(DamaEvent::Allocated { begins, superframe, grants, plan, waiting });
         }
     }
 
     /// Lets a terminal use its slots up to `now`.
     fn advance(&mut self, now: Instant, terminal: usize) {
-        if let Some(at) = self.terminals[terminal].ride.take_if(|at| *at <= now) {
+        if let Some(at) = self.terminals[terminal].piggyback_slot.take_if(|at| *at <= now) {
             // The slot carries the request whether or not a cell is left to go with it.
             self.use_slots(Instant::from_nanos(at.as_nanos().saturating_sub(1)), terminal);
             let frame = self.frames.at(self.origin, at);
@@ -395,34 +398,35 @@ impl<P: Payload> Dama<P> {
     fn use_slots(&mut self, now: Instant, terminal: usize) {
         let (flying, path) = (&mut self.flying, &self.path);
         let latest = &mut self.latest[terminal];
-        self.terminals[terminal].advance(now, |Departed { at, frame, lost }| {
+        self.terminals[terminal].advance(now, |TerminalDeparture { at, frame, lost }| {
             *latest = (*latest).max(path.arrival(at, || 0));
-            flying.insert(*latest, Flying { terminal: terminal as u32, frame, lost });
+            flying.insert(*latest, ArrivingPacket { terminal: terminal as u32, frame, lost });
         });
     }
 
     /// Schedules the departure of a terminal's next packet.
-    fn watch(&mut self, terminal: usize) {
+    fn schedule_departure(&mut self, terminal: usize) {
         let next = self.terminals[terminal].departure();
         if next == self.terminals[terminal].alarm {
             return;
         }
         self.terminals[terminal].alarm = next;
         if let Some(at) = next {
-            self.agenda.insert(at, Due::Departure(terminal as u32));
+            self.agenda.insert(at, DamaTask::Departure(terminal as u32));
         }
     }
 
     /// Schedules a terminal's next opportunity to ask, if it has a reason and none is scheduled.
     fn await_opportunity(&mut self, now: Instant, terminal: usize) {
         let asks = &self.terminals[terminal];
-        let busy = asks.opportunity.is_some() || asks.ride.is_some() || asks.pending.is_some();
-        if busy || !asks.can_ask() || asks.is_idle() {
+        let busy =
+            asks.opportunity.is_some() || asks.piggyback_slot.is_some() || asks.pending.is_some();
+        if busy || !asks.can_request() || asks.is_idle() {
             return;
         }
         let (frame, at) = self.opportunity(now, terminal);
         self.terminals[terminal].opportunity = Some(frame);
-        self.agenda.insert(at, Due::Opportunity(terminal as u32, frame));
+        self.agenda.insert(at, DamaTask::Opportunity(terminal as u32, frame));
     }
 
     /// Returns the frame and the time of a terminal's next opportunity.
@@ -447,7 +451,7 @@ impl<P: Payload> Dama<P> {
     }
 
     /// Handles a terminal's opportunity to send a request.
-    fn ask(&mut self, at: Instant, terminal: usize, frame: u64) {
+    fn handle_opportunity(&mut self, at: Instant, terminal: usize, frame: u64) {
         // First, because packets that go by contention need no request.
         self.contend(at, ChannelKind::Packets, terminal, frame);
         self.advance_and_watch(at, terminal);
@@ -458,8 +462,8 @@ impl<P: Payload> Dama<P> {
         match (self.transport, asking.first_slot(known)) {
             (RequestTransport::Assigned, _) => self.send_request(at, terminal, frame),
             (RequestTransport::Piggyback(_), Some(slot)) if sends => {
-                asking.ride = Some(slot);
-                self.agenda.insert(slot, Due::Ride(terminal as u32));
+                asking.piggyback_slot = Some(slot);
+                self.agenda.insert(slot, DamaTask::PiggybackSlot(terminal as u32));
             }
             _ => self.offer_request(terminal, frame),
         }
@@ -476,23 +480,22 @@ impl<P: Payload> Dama<P> {
             return;
         }
         let sent = at + self.frames.slot();
-        let reception = Reception { from: at, until: sent };
+        let reception = ReceptionTime { from: at, until: sent };
         // Robust requests survive error bursts, but not outages.
-        let lost =
-            if self.robust { asking.is_silent(reception) } else { asking.strikes(reception) };
+        let lost = if self.robust { asking.is_silent(reception) } else { asking.is_hit(reception) };
         asking.slots.requests += 1;
         asking.slots.requests_lost += u64::from(lost);
         if !lost {
             let arrival = sent + self.request_delay;
-            self.agenda.insert(arrival, Due::Request(terminal as u32, request));
+            self.agenda.insert(arrival, DamaTask::Request(terminal as u32, request));
         }
         if let Some(events) = &mut self.events {
-            events.push_back(Event::Requested { at, terminal: terminal as u32, request, lost });
+            events.push_back(DamaEvent::Requested { at, terminal: terminal as u32, request, lost });
         }
     }
 }
 
-impl<P: Payload> Machine for Dama<P> {
+impl<P: CarriedPacket> Machine for Dama<P> {
     type Wake = Wake;
 
     #[inline]
@@ -503,7 +506,7 @@ impl<P: Payload> Machine for Dama<P> {
 
     fn handle_timeout(&mut self, now: Instant) {
         while let Some((at, due)) = self.agenda.pop_due(now) {
-            self.perform(at, due);
+            self.handle_due(at, due);
         }
     }
 }

@@ -44,11 +44,13 @@ mod scheme;
 #[cfg(test)]
 mod tests;
 
-pub use backoff::{Backoff, BackoffError, BackoffLimits, Retry};
-pub use burst::{Block, BlockError, Burst, BurstSlots, MAX_REPLICAS, SlotsError};
-pub use choice::{Access, AccessLimits, choose};
-pub use contention::{Contention, Ended, Outcome, State, Turn};
+pub use backoff::{Backoff, BackoffError, BackoffLimits, RetryDecision};
+pub use burst::{
+    BlockError, BurstSlots, ContentionBlock, ContentionBurst, MAX_REPLICAS, SlotsError,
+};
+pub use choice::{AccessChoice, AccessLimits, choose};
+pub use contention::{BlockAction, BurstOutcome, Contention, ContentionEnd, ContentionState};
 pub use load_control::LoadControl;
 pub use open_loop::{OpenLoop, open_loop};
-pub use receiver::{Receiver, Reception};
+pub use receiver::{BlockReceiver, BlockReception};
 pub use scheme::AccessScheme;

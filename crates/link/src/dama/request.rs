@@ -4,18 +4,18 @@ use units::BitRate;
 
 /// The capacity that a terminal requests in one message. All parts may be present.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Request {
+pub struct TerminalRequest {
     /// RBDC: a rate, beyond what CRA gives. It replaces the one before, and holds until its
     /// time-out. A rate of 0 ends it.
     pub rate: Option<BitRate>,
     /// VBDC or AVBDC: a volume.
-    pub volume: Option<Volume>,
+    pub volume: Option<VolumeRequest>,
     /// Forecast of cells, granted from slots that no terminal has requested. It replaces the number
     /// before; 0 withdraws it.
     pub foreseen: Option<u32>,
 }
 
-impl Request {
+impl TerminalRequest {
     /// Returns true if there is nothing to send.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
@@ -24,7 +24,7 @@ impl Request {
 
 /// A requested volume, in cells.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Volume {
+pub enum VolumeRequest {
     /// VBDC: added to what is still outstanding.
     More(u32),
     /// AVBDC: replaces what is still outstanding, which repairs a lost request.

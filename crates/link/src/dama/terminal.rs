@@ -7,27 +7,27 @@ use std::collections::VecDeque;
 
 use units::Instant;
 
-use super::agent::{Agent, Backlog};
-use super::ahead::{Ahead, AheadCells};
-use super::category::Category;
+use super::agent::{CellBacklog, RequestAgent};
+use super::ahead::{ReportedCells, ReportedQueue};
+use super::category::CapacityKind;
 use super::config::{DamaConfig, TerminalConfig};
 use super::frames::Frames;
-use super::layout::Run;
-use super::mac::{Buffers, Segmented};
-use super::ncc::Grant;
-use super::request::Request;
-use crate::dice::Numbered;
-use crate::loss::Channel;
+use super::layout::SlotRun;
+use super::mac::{SegmentedPacket, TerminalBuffers};
+use super::ncc::SlotGrant;
+use super::request::TerminalRequest;
+use crate::dice::IndexedDice;
+use crate::loss::LossProcess;
 use crate::outage::Outages;
-use crate::payload::Frame;
-use crate::reception::Reception;
-use crate::{Counters, Dice, Loss, Outage, Payload, Tally, TrafficClass};
+use crate::payload::NumberedPacket;
+use crate::reception::ReceptionTime;
+use crate::{CarriedPacket, Dice, LossModel, Outage, PacketCounters, Tally, TrafficClass};
 
 pub(super) use contender::Contender;
 
 /// Counters of a terminal's slots, requests and bursts since the start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Slots {
+pub struct SlotCounters {
     /// Granted slots that have begun.
     pub granted: u64,
     /// Of these, slots that carried a cell.
@@ -50,38 +50,38 @@ pub struct Slots {
 
 /// A packet whose last cell has left.
 #[derive(Debug)]
-pub(super) struct Departed<P> {
+pub(super) struct TerminalDeparture<P> {
     /// End of its last slot.
     pub(super) at: Instant,
-    pub(super) frame: Frame<P>,
+    pub(super) frame: NumberedPacket<P>,
     pub(super) lost: bool,
 }
 
 #[derive(Debug)]
-pub(super) struct Terminal<P> {
+pub(super) struct SatelliteTerminal<P> {
     origin: Instant,
     frames: Frames,
-    buffers: Buffers<P>,
-    agent: Agent,
+    buffers: TerminalBuffers<P>,
+    agent: RequestAgent,
     /// The reported queue in front of it, and the forecast for it.
-    ahead: Ahead,
-    foreseen: Ahead,
+    ahead: ReportedQueue,
+    foreseen: ReportedQueue,
     /// True if it may request rates or volumes.
-    asks: bool,
+    may_request: bool,
     /// The kind of capacity that each class uses.
-    categories: [Category; TrafficClass::COUNT],
+    categories: [CapacityKind; TrafficClass::COUNT],
     /// Granted slots that have not begun, in order of time.
-    runs: VecDeque<Run>,
+    runs: VecDeque<SlotRun>,
     /// The last granted slot that has begun.
     begun: Option<(u64, u32)>,
     /// Slots granted for volumes, by frame, of which the agent is not informed yet.
     volumes: VecDeque<(u64, u32)>,
     /// The same for free capacity.
     free: VecDeque<(u64, u32)>,
-    pub(super) slots: Slots,
-    channel: Channel,
+    pub(super) slots: SlotCounters,
+    channel: LossProcess,
     outages: Outages,
-    chances: Numbered,
+    loss_numbers: IndexedDice,
     seeds: Dice,
     /// Time of its next departure for which an event is scheduled.
     pub(super) alarm: Option<Instant>,
@@ -90,13 +90,13 @@ pub(super) struct Terminal<P> {
     /// The frame of the last one.
     pub(super) last_opportunity: Option<u64>,
     /// Begin of the slot that is to carry a request.
-    pub(super) ride: Option<Instant>,
+    pub(super) piggyback_slot: Option<Instant>,
     /// The request that is being sent by contention.
-    pub(super) pending: Option<Request>,
+    pub(super) pending: Option<TerminalRequest>,
     /// Its contenders for requests and for packets, indexed by `ChannelKind`.
     pub(super) contenders: [Option<Box<Contender>>; 2],
     /// Packets that have left in granted slots and follow a gap that contention has left.
-    behind: VecDeque<Departed<P>>,
+    behind_gap: VecDeque<TerminalDeparture<P>>,
     /// Bytes that have left since nothing waited.
     sent_bytes: u64,
 }
@@ -106,7 +106,7 @@ const QUEUES: u64 = 1;
 const CHANNEL: u64 = 2;
 const CONTENTION: [u64; 2] = [3, 4];
 
-impl<P: Payload> Terminal<P> {
+impl<P: CarriedPacket> SatelliteTerminal<P> {
     pub(super) fn new(
         config: &DamaConfig,
         number: usize,
@@ -120,28 +120,33 @@ impl<P: Payload> Terminal<P> {
         Self {
             origin,
             frames,
-            buffers: Buffers::new(&config.terminals[number], frames.cell, origin, &mut queues),
-            agent: Agent::new(config, number),
-            ahead: Ahead::default(),
-            foreseen: Ahead::default(),
-            asks: rbdc.bits_per_second() > 0 || *vbdc > 0,
+            buffers: TerminalBuffers::new(
+                &config.terminals[number],
+                frames.cell,
+                origin,
+                &mut queues,
+            ),
+            agent: RequestAgent::new(config, number),
+            ahead: ReportedQueue::default(),
+            foreseen: ReportedQueue::default(),
+            may_request: rbdc.bits_per_second() > 0 || *vbdc > 0,
             categories: TrafficClass::ALL.map(|class| config.terminals[number].category(class)),
             runs: VecDeque::new(),
             begun: None,
             volumes: VecDeque::new(),
             free: VecDeque::new(),
-            slots: Slots::default(),
-            channel: Channel::new(loss.clone(), origin, seeds.bits()),
+            slots: SlotCounters::default(),
+            channel: LossProcess::new(loss.clone(), origin, seeds.bits()),
             outages: Outages::new(origin, outages.clone()),
-            chances: Numbered::new(Dice::new(seed)),
+            loss_numbers: IndexedDice::new(Dice::new(seed)),
             seeds,
             alarm: None,
             opportunity: None,
             last_opportunity: None,
-            ride: None,
+            piggyback_slot: None,
             pending: None,
             contenders: contenders(CONTENTION.map(|stream| Dice::stream(seed, stream).bits())),
-            behind: VecDeque::new(),
+            behind_gap: VecDeque::new(),
             sent_bytes: 0,
         }
     }
@@ -174,12 +179,12 @@ impl<P: Payload> Terminal<P> {
     }
 
     /// Adds granted slots, in order of time after those granted before.
-    pub(super) fn grant(&mut self, runs: impl IntoIterator<Item = Run>) {
+    pub(super) fn grant(&mut self, runs: impl IntoIterator<Item = SlotRun>) {
         self.runs.extend(runs);
     }
 
     /// Records how many slots of these runs were granted for a volume, and how many were free.
-    pub(super) fn note_grant(&mut self, grant: &Grant, runs: &[Run]) {
+    pub(super) fn note_grant(&mut self, grant: &SlotGrant, runs: &[SlotRun]) {
         for (noted, mut slots) in [(&mut self.volumes, grant.vbdc), (&mut self.free, grant.fca)] {
             for run in runs {
                 let here = run.count.min(slots);
@@ -193,7 +198,7 @@ impl<P: Payload> Terminal<P> {
 
     /// Returns its request in a frame. Grants for volumes count as outstanding until their slots
     /// have passed.
-    pub(super) fn request(&mut self, frame: u64) -> Request {
+    pub(super) fn request(&mut self, frame: u64) -> TerminalRequest {
         while let Some((passed, slots)) = self.volumes.pop_front_if(|(granted, _)| *granted < frame)
         {
             self.agent.handle_volume_grant(passed, slots);
@@ -201,7 +206,7 @@ impl<P: Payload> Terminal<P> {
         while let Some((_, slots)) = self.free.pop_front_if(|(granted, _)| *granted < frame) {
             self.agent.handle_free_grant(slots);
         }
-        let (mut arrived, mut backlog) = (Backlog::default(), Backlog::default());
+        let (mut arrived, mut backlog) = (CellBacklog::default(), CellBacklog::default());
         for class in TrafficClass::ALL {
             let (cells, entered) =
                 (self.buffers.waiting_cells(class), self.buffers.take_entered(class));
@@ -215,9 +220,9 @@ impl<P: Payload> Terminal<P> {
     }
 
     /// Adds the reported queue in front of it, as bulk.
-    fn count_ahead(&mut self, frame: u64, arrived: &mut Backlog, backlog: &mut Backlog) {
+    fn count_ahead(&mut self, frame: u64, arrived: &mut CellBacklog, backlog: &mut CellBacklog) {
         let now = self.frames.begin(self.origin, frame);
-        let AheadCells { waiting, came, entered } = self.ahead.take(now, self.frames.cell);
+        let ReportedCells { waiting, came, entered } = self.ahead.take(now, self.frames.cell);
         let category = self.categories[TrafficClass::Bulk as usize];
         let (waits, new) = (backlog.of(category), arrived.of(category));
         *waits = waits.saturating_add(waiting);
@@ -232,12 +237,12 @@ impl<P: Payload> Terminal<P> {
     }
 
     /// Returns true if it may request rates or volumes.
-    pub(super) fn can_ask(&self) -> bool {
-        self.asks
+    pub(super) fn can_request(&self) -> bool {
+        self.may_request
     }
 
     /// Uses all slots that begin by `now`. Passes on each packet that has left, in order.
-    pub(super) fn advance(&mut self, now: Instant, mut departed: impl FnMut(Departed<P>)) {
+    pub(super) fn advance(&mut self, now: Instant, mut departed: impl FnMut(TerminalDeparture<P>)) {
         while let Some(run) = self.runs.front() {
             let due = self.due(run, now);
             if due == 0 {
@@ -261,7 +266,7 @@ impl<P: Payload> Terminal<P> {
     }
 
     /// Returns the number of slots of a run that begin by `now`.
-    fn due(&self, run: &Run, now: Instant) -> u32 {
+    fn due(&self, run: &SlotRun, now: Instant) -> u32 {
         let begin = self.frames.begin(self.origin, run.frame);
         if begin > now {
             return 0;
@@ -275,7 +280,7 @@ impl<P: Payload> Terminal<P> {
     }
 
     /// Takes slots off the first run; returns it as it was.
-    fn consume(&mut self, count: u32) -> Option<Run> {
+    fn consume(&mut self, count: u32) -> Option<SlotRun> {
         let run = self.runs.front_mut()?;
         let was = *run;
         self.begun = Some((run.frame, run.slot + count - 1));
@@ -290,30 +295,31 @@ impl<P: Payload> Terminal<P> {
 
     /// Sends cells in the first slots. Returns the packet that they complete, and true if it had
     /// been taken for contention.
-    fn send(&mut self, cells: u32) -> Option<(Departed<P>, bool)> {
+    fn send(&mut self, cells: u32) -> Option<(TerminalDeparture<P>, bool)> {
         let run = self.consume(cells)?;
         self.slots.used += u64::from(cells);
         let (frames, origin) = (self.frames, self.origin);
         let begin = |slot| frames.slot_begin(origin, run.frame, slot);
-        let reception = Reception { from: begin(run.slot), until: begin(run.slot + cells) };
-        let struck = self.strikes(reception);
-        self.buffers.current()?.struck |= struck;
+        let reception = ReceptionTime { from: begin(run.slot), until: begin(run.slot + cells) };
+        let struck = self.is_hit(reception);
+        self.buffers.current()?.is_hit |= struck;
         let last_slot = begin(run.slot + cells - 1);
-        let Segmented { frame, struck, contended, .. } = self.buffers.send(last_slot, cells)?;
+        let SegmentedPacket { frame, is_hit: struck, contended, .. } =
+            self.buffers.send(last_slot, cells)?;
         self.sent_bytes = self.sent_bytes.saturating_add(frame.len as u64);
         let wire = self.frames.cell.count(frame.len) as usize * self.frames.cell.wire as usize;
-        let lost = self.channel.loses(wire, reception, || self.chances.chance(frame.number));
-        Some((Departed { at: reception.until, frame, lost: lost || struck }, contended))
+        let lost = self.channel.loses(wire, reception, || self.loss_numbers.chance(frame.number));
+        Some((TerminalDeparture { at: reception.until, frame, lost: lost || struck }, contended))
     }
 
     /// Returns true if an outage hits this reception.
-    pub(super) fn is_silent(&mut self, reception: Reception) -> bool {
+    pub(super) fn is_silent(&mut self, reception: ReceptionTime) -> bool {
         self.outages.hit(reception)
     }
 
     /// Returns true if an error burst or an outage hits this reception.
-    pub(super) fn strikes(&mut self, reception: Reception) -> bool {
-        let struck = self.channel.strikes(reception);
+    pub(super) fn is_hit(&mut self, reception: ReceptionTime) -> bool {
+        let struck = self.channel.is_hit_by_burst(reception);
         // Both are evaluated, so that an outage does not affect the random numbers of bursts.
         self.outages.hit(reception) || struck
     }
@@ -334,8 +340,8 @@ impl<P: Payload> Terminal<P> {
     }
 
     /// Changes the loss model of cells that leave from now on.
-    pub(super) fn set_loss(&mut self, now: Instant, loss: Loss) {
-        self.channel = Channel::new(loss, now, self.seeds.bits());
+    pub(super) fn set_loss(&mut self, now: Instant, loss: LossModel) {
+        self.channel = LossProcess::new(loss, now, self.seeds.bits());
     }
 
     pub(super) fn add_outage(&mut self, now: Instant, outage: Outage) {
@@ -346,11 +352,11 @@ impl<P: Payload> Terminal<P> {
         self.outages.end(now);
     }
 
-    pub(super) fn counters(&mut self) -> &mut Counters {
+    pub(super) fn counters(&mut self) -> &mut PacketCounters {
         &mut self.buffers.counters
     }
 
-    pub(super) fn read(&self) -> &Counters {
+    pub(super) fn read(&self) -> &PacketCounters {
         &self.buffers.counters
     }
 

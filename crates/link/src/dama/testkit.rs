@@ -5,10 +5,10 @@ use core::time::Duration;
 use units::{BitRate, ByteCount};
 
 use super::{
-    Allocation, Categories, Cell, DamaConfig, Frames, MacLimit, Policy, RequestTransport, Requests,
-    TerminalConfig,
+    Allocation, CapacityPolicy, Cell, ClassCapacities, DamaConfig, Frames, MacLimit,
+    RequestSettings, RequestTransport, TerminalConfig,
 };
-use crate::{Discipline, Loss, QueueLimit};
+use crate::{Discipline, LossModel, QueueLimit};
 
 pub(super) const FRAME: Duration = Duration::from_millis(53);
 pub(super) const DELAY: Duration = Duration::from_millis(250);
@@ -25,14 +25,14 @@ pub(super) fn terminal(cra: u64, rbdc: u64, vbdc: u32) -> TerminalConfig {
         rbdc: bits(rbdc),
         vbdc,
         vbdc_first: 3,
-        categories: Categories::default(),
+        categories: ClassCapacities::default(),
         ceiling: None,
         weight: 1,
         mac: MacLimit::Cells(600),
         flow_control: false,
         queue: QueueLimit::Bytes(ByteCount::new(40_000)),
         discipline: Discipline::DropTail,
-        loss: Loss::None,
+        loss: LossModel::None,
         outages: Vec::new(),
     }
 }
@@ -45,8 +45,8 @@ pub(super) fn config(terminals: Vec<TerminalConfig>) -> DamaConfig {
         delay: DELAY.into(),
         forward_delay: DELAY,
         processing: Duration::ZERO,
-        requests: Requests {
-            policy: Policy::Classic,
+        requests: RequestSettings {
+            policy: CapacityPolicy::Classic,
             period: 10,
             rate_time_out: 12,
             scheduling_latency: 2,

@@ -5,17 +5,20 @@ use core::str::FromStr;
 
 use units::ByteCount;
 
-use super::config::{FreeCapacity, MacLimit, Policy, Sharing};
+use super::config::{CapacityPolicy, FreeCapacity, MacLimit, SharingRule};
 use crate::SettingError;
-use crate::text::Kind;
+use crate::text::SettingKind;
 
-const POLICY: Kind = Kind { what: "policy", expected: "classic or rtt-aware" };
-const SHARING: Kind = Kind { what: "way to share", expected: "proportional or fair" };
-const FREE: Kind =
-    Kind { what: "use of free capacity", expected: "none, all [chunk=N] or asking [chunk=N]" };
-const MAC: Kind = Kind { what: "MAC buffer", expected: "\"600 cells\" or \"64 kB\", above 0" };
+const POLICY: SettingKind = SettingKind { what: "policy", expected: "classic or rtt-aware" };
+const SHARING: SettingKind = SettingKind { what: "way to share", expected: "proportional or fair" };
+const FREE: SettingKind = SettingKind {
+    what: "use of free capacity",
+    expected: "none, all [chunk=N] or asking [chunk=N]",
+};
+const MAC: SettingKind =
+    SettingKind { what: "MAC buffer", expected: "\"600 cells\" or \"64 kB\", above 0" };
 
-impl FromStr for Policy {
+impl FromStr for CapacityPolicy {
     type Err = SettingError;
 
     fn from_str(text: &str) -> Result<Self, SettingError> {
@@ -27,7 +30,7 @@ impl FromStr for Policy {
     }
 }
 
-impl fmt::Display for Policy {
+impl fmt::Display for CapacityPolicy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Classic => "classic",
@@ -36,7 +39,7 @@ impl fmt::Display for Policy {
     }
 }
 
-impl FromStr for Sharing {
+impl FromStr for SharingRule {
     type Err = SettingError;
 
     fn from_str(text: &str) -> Result<Self, SettingError> {
@@ -48,7 +51,7 @@ impl FromStr for Sharing {
     }
 }
 
-impl fmt::Display for Sharing {
+impl fmt::Display for SharingRule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Proportional => "proportional",
@@ -122,10 +125,10 @@ mod tests {
 
     #[test]
     fn what_is_written_can_be_read() {
-        for policy in [Policy::Classic, Policy::RttAware] {
+        for policy in [CapacityPolicy::Classic, CapacityPolicy::RttAware] {
             assert_eq!(policy.to_string().parse(), Ok(policy));
         }
-        for sharing in [Sharing::Proportional, Sharing::Fair] {
+        for sharing in [SharingRule::Proportional, SharingRule::Fair] {
             assert_eq!(sharing.to_string().parse(), Ok(sharing));
         }
         let free = [FreeCapacity::None, FreeCapacity::All { chunk: 3 }];
@@ -146,7 +149,7 @@ mod tests {
         for text in ["", "0 cells", "-1 cells", "0 B", "cells"] {
             assert!(text.parse::<MacLimit>().is_err(), "{text}");
         }
-        let error = "clasic".parse::<Policy>().unwrap_err().to_string();
+        let error = "clasic".parse::<CapacityPolicy>().unwrap_err().to_string();
         assert!(error.contains("classic or rtt-aware"), "{error}");
     }
 }

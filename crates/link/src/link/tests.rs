@@ -7,19 +7,19 @@ use core::time::Duration;
 use units::{BitRate, ByteCount, Instant, Machine, Probability};
 
 use crate::{
-    CoDel, Counters, Discipline, ErrorModel, Link, LinkConfig, Loss, Outage, QueueLimit, Red,
-    Tally, Trace, Wake,
+    CoDel, Discipline, ErrorModel, Link, LinkConfig, LossModel, Outage, PacketCounters, QueueLimit,
+    Red, Tally, Trace, WakeCause,
 };
 
 const MTU: usize = 1500;
 
 fn geo() -> LinkConfig {
     let delay = Duration::from_millis(300);
-    LinkConfig::new(BitRate::from_mbit(50), delay, Loss::None, QueueLimit::Packets(10_000))
+    LinkConfig::new(BitRate::from_mbit(50), delay, LossModel::None, QueueLimit::Packets(10_000))
 }
 
-fn per(value: f64) -> Loss {
-    Loss::Per(Probability::new(value).unwrap())
+fn per(value: f64) -> LossModel {
+    LossModel::Per(Probability::new(value).unwrap())
 }
 
 fn micros(micros: u64) -> Instant {
@@ -29,7 +29,7 @@ fn micros(micros: u64) -> Instant {
 /// A packet with a number.
 struct Numbered(u32, usize);
 
-impl crate::Payload for Numbered {
+impl crate::CarriedPacket for Numbered {
     fn wire_len(&self) -> usize {
         self.1
     }
@@ -40,7 +40,7 @@ fn tally(packets: u64, bytes: u64) -> Tally {
 }
 
 /// Drives the link punctually until `end`; returns the arrivals with their times.
-fn run_until<P: crate::Payload>(link: &mut Link<P>, end: Instant) -> Vec<(Instant, P)> {
+fn run_until<P: crate::CarriedPacket>(link: &mut Link<P>, end: Instant) -> Vec<(Instant, P)> {
     let mut arrivals = Vec::new();
     while let Some((at, _)) = link.poll_timeout().filter(|&(at, _)| at <= end) {
         link.handle_timeout(at);
@@ -69,7 +69,10 @@ fn an_idle_link_begins_when_the_packet_comes() {
     for second in 0..3 {
         let at = micros(second * 1_000_000 + 17);
         link.handle_packet(at, MTU);
-        assert_eq!(link.poll_timeout(), Some((at + Duration::from_micros(300_240), Wake::Arrival)));
+        assert_eq!(
+            link.poll_timeout(),
+            Some((at + Duration::from_micros(300_240), WakeCause::Arrival))
+        );
         assert_eq!(run_until(&mut link, micros((second + 1) * 1_000_000)).len(), 1);
         assert_eq!(link.poll_timeout(), None);
     }
@@ -151,7 +154,7 @@ fn a_late_driver_gets_only_due_packets() {
     link.handle_timeout(late);
     let due: Vec<_> = core::iter::from_fn(|| link.poll_delivery(late)).map(|p| p.0).collect();
     assert_eq!(due, (0..10).collect::<Vec<_>>());
-    assert_eq!(link.poll_timeout(), Some((micros(300_000 + 240 * 11), Wake::Arrival)));
+    assert_eq!(link.poll_timeout(), Some((micros(300_000 + 240 * 11), WakeCause::Arrival)));
 }
 
 /// Which of 50,000 packets are lost.
@@ -182,7 +185,7 @@ fn rate_and_delay_do_not_change_which_packets_are_lost() {
 /// interval of the binomial distribution.
 #[test]
 fn losses_are_as_many_as_asked() {
-    let ber = Loss::Ber(Probability::new(1e-6).unwrap());
+    let ber = LossModel::Ber(Probability::new(1e-6).unwrap());
     let by_bits = 1.0 - (1.0_f64 - 1e-6).powi(8 * MTU as i32);
     for (loss, expected) in [(per(0.001), 0.001), (per(0.1), 0.1), (ber, by_bits)] {
         let name = format!("{loss:?}");
@@ -201,7 +204,7 @@ struct Markable {
     marked: bool,
 }
 
-impl crate::Payload for Markable {
+impl crate::CarriedPacket for Markable {
     fn wire_len(&self) -> usize {
         MTU
     }
@@ -213,7 +216,7 @@ impl crate::Payload for Markable {
 }
 
 /// Offers two packets for each that can leave, for four seconds.
-fn overload(discipline: Discipline) -> (Vec<Markable>, Counters) {
+fn overload(discipline: Discipline) -> (Vec<Markable>, PacketCounters) {
     let mut link = Link::new(LinkConfig { discipline, ..geo() }, 1);
     for number in 0..33_333 {
         let now = micros(120 * u64::from(number));
@@ -309,7 +312,7 @@ fn outages_are_announced_and_ended_while_the_link_runs() {
 #[test]
 fn a_loss_trace_holds_at_the_time_of_arrival() {
     let text = "0s 0 %\n500ms 100 %\n600ms 0 %";
-    let loss = Loss::Trace(Trace::parse(text).unwrap());
+    let loss = LossModel::Trace(Trace::parse(text).unwrap());
     let arrived = stream(LinkConfig { loss, ..geo() }, |_, _| {});
     assert_eq!(arrived, (0..200).chain(300..1000).collect::<Vec<_>>());
 }
@@ -317,7 +320,7 @@ fn a_loss_trace_holds_at_the_time_of_arrival() {
 /// The bursts of a seed do not depend on the traffic.
 #[test]
 fn traffic_does_not_move_the_bursts() {
-    let loss = Loss::from(ErrorModel::Huge);
+    let loss = LossModel::from(ErrorModel::Huge);
     let lost = |every: u32| {
         let mut link = Link::new(LinkConfig { loss: loss.clone(), ..geo() }, 5);
         let mut arrived = Vec::new();
@@ -360,7 +363,7 @@ fn a_changed_rate_holds_for_the_rest_of_the_packet_being_sent() {
     assert_eq!(arrivals, [(micros(300_360), MTU), (micros(300_840), MTU)]);
 }
 
-fn check_conservation<P: crate::Payload>(link: &Link<P>) {
+fn check_conservation<P: crate::CarriedPacket>(link: &Link<P>) {
     let c = link.counters();
     let gone = [c.dropped_queue, c.lost, c.delivered];
     let packets: u64 = gone.iter().map(|tally| tally.packets).sum();

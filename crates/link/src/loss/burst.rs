@@ -12,7 +12,7 @@ use thiserror::Error;
 use units::{Instant, format_duration};
 
 use crate::Dice;
-use crate::reception::Reception;
+use crate::reception::ReceptionTime;
 use crate::text::{duration, values, word};
 
 /// After a silence of this many mean cycles the process starts afresh. Otherwise a packet after
@@ -22,9 +22,9 @@ const LONG_SILENCE: u64 = 1_000_000;
 /// The two-state model, with uniformly distributed good and bad durations. It starts in the good
 /// state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Burst {
-    good: Span,
-    bad: Span,
+pub struct BurstModel {
+    good: DurationRange,
+    bad: DurationRange,
 }
 
 /// The reason why durations do not form a valid [`Burst`].
@@ -49,7 +49,7 @@ pub enum BurstError {
     NoTime,
 }
 
-impl Burst {
+impl BurstModel {
     /// Bursts of duration `bad`, with `good` between the end of one and the start of the next.
     ///
     /// # Errors
@@ -58,7 +58,10 @@ impl Burst {
         good: RangeInclusive<Duration>,
         bad: RangeInclusive<Duration>,
     ) -> Result<Self, BurstError> {
-        let burst = Self { good: Span::new("good", &good)?, bad: Span::new("bad", &bad)? };
+        let burst = Self {
+            good: DurationRange::new("good", &good)?,
+            bad: DurationRange::new("bad", &bad)?,
+        };
         if burst.good.max == 0 && burst.bad.max == 0 {
             return Err(BurstError::NoTime);
         }
@@ -93,7 +96,7 @@ fn range(text: &str) -> Option<RangeInclusive<Duration>> {
 }
 
 /// In the format that [`crate::ErrorModel`] parses.
-impl fmt::Display for Burst {
+impl fmt::Display for BurstModel {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "good={} bad={}", self.good, self.bad)
     }
@@ -101,12 +104,12 @@ impl fmt::Display for Burst {
 
 /// A range of nanoseconds, both ends included.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Span {
+pub(super) struct DurationRange {
     min: u64,
     max: u64,
 }
 
-impl Span {
+impl DurationRange {
     fn new(state: &'static str, range: &RangeInclusive<Duration>) -> Result<Self, BurstError> {
         let (min, max) = (*range.start(), *range.end());
         if min > max {
@@ -131,16 +134,16 @@ impl Span {
     }
 }
 
-impl fmt::Display for Span {
+impl fmt::Display for DurationRange {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let [min, max] = [self.min, self.max].map(|nanos| word(Duration::from_nanos(nanos)));
         if min == max { f.write_str(&min) } else { write!(f, "{min}..{max}") }
     }
 }
 
-impl Burst {
+impl BurstModel {
     /// Creates one of the built-in models, which are known to be valid.
-    pub(super) const fn known(good: Span, bad: Span) -> Self {
+    pub(super) const fn known(good: DurationRange, bad: DurationRange) -> Self {
         Self { good, bad }
     }
 }
@@ -148,21 +151,21 @@ impl Burst {
 /// The bursts of one link, as they follow each other in time.
 #[derive(Debug)]
 pub(super) struct Bursts {
-    model: Burst,
+    model: BurstModel,
     dice: Dice,
     /// The current burst, or the next one.
     bad: Range<Instant>,
 }
 
 impl Bursts {
-    pub(super) fn new(model: Burst, begin: Instant, seed: u64) -> Self {
+    pub(super) fn new(model: BurstModel, begin: Instant, seed: u64) -> Self {
         let mut bursts = Self { model, dice: Dice::new(seed), bad: begin..begin };
         bursts.next_after(begin);
         bursts
     }
 
     /// Returns true if any part of `reception` is in a burst. Receptions must come in order.
-    pub(super) fn hit(&mut self, reception: Reception) -> bool {
+    pub(super) fn hit(&mut self, reception: ReceptionTime) -> bool {
         let silence = reception.from.saturating_since(self.bad.end).as_nanos();
         if silence / u128::from(LONG_SILENCE) > self.model.mean_cycle().as_nanos() {
             self.next_after(reception.from);
@@ -187,13 +190,13 @@ mod tests {
         Duration::from_millis(*range.start())..=Duration::from_millis(*range.end())
     }
 
-    fn instant(at: u64) -> Reception {
-        Reception { from: Instant::from_nanos(at), until: Instant::from_nanos(at) }
+    fn instant(at: u64) -> ReceptionTime {
+        ReceptionTime { from: Instant::from_nanos(at), until: Instant::from_nanos(at) }
     }
 
     #[test]
     fn constant_durations_alternate_exactly() {
-        let model = Burst::new(ms(2..=2), ms(1..=1)).unwrap();
+        let model = BurstModel::new(ms(2..=2), ms(1..=1)).unwrap();
         let mut bursts = Bursts::new(model, Instant::from_nanos(5), 1);
         for at in 5..30_000_000 / 100 {
             let at = at * 100 + 5;
@@ -204,17 +207,17 @@ mod tests {
 
     #[test]
     fn a_long_packet_is_hit_by_a_short_burst() {
-        let model = Burst::new(ms(2..=2), ms(1..=1)).unwrap();
+        let model = BurstModel::new(ms(2..=2), ms(1..=1)).unwrap();
         let mut bursts = Bursts::new(model, Instant::ZERO, 1);
         let until = |ms: u64| Instant::from_nanos(ms * 1_000_000);
-        assert!(!bursts.hit(Reception { from: until(0), until: until(2) }));
-        assert!(bursts.hit(Reception { from: until(1), until: until(4) }));
-        assert!(!bursts.hit(Reception { from: until(3), until: until(5) }));
+        assert!(!bursts.hit(ReceptionTime { from: until(0), until: until(2) }));
+        assert!(bursts.hit(ReceptionTime { from: until(1), until: until(4) }));
+        assert!(!bursts.hit(ReceptionTime { from: until(3), until: until(5) }));
     }
 
     #[test]
     fn durations_are_uniform_between_their_ends() {
-        let model = Burst::new(ms(2000..=10_000), ms(100..=300)).unwrap();
+        let model = BurstModel::new(ms(2000..=10_000), ms(100..=300)).unwrap();
         let mut bursts = Bursts::new(model, Instant::ZERO, 7);
         let (mut end, mut good, mut bad) = (Instant::ZERO, Vec::new(), Vec::new());
         for _ in 0..20_000 {
@@ -237,7 +240,7 @@ mod tests {
 
     #[test]
     fn years_of_silence_take_no_time() {
-        let model = Burst::new(ms(0..=0), Duration::ZERO..=Duration::from_nanos(1)).unwrap();
+        let model = BurstModel::new(ms(0..=0), Duration::ZERO..=Duration::from_nanos(1)).unwrap();
         let mut bursts = Bursts::new(model, Instant::ZERO, 1);
         bursts.hit(instant(u64::MAX / 2));
         bursts.hit(instant(u64::MAX));
@@ -245,9 +248,9 @@ mod tests {
 
     #[test]
     fn impossible_durations_are_refused() {
-        assert_eq!(Burst::new(ms(0..=0), ms(0..=0)), Err(BurstError::NoTime));
+        assert_eq!(BurstModel::new(ms(0..=0), ms(0..=0)), Err(BurstError::NoTime));
         let reversed = RangeInclusive::new(Duration::from_secs(2), Duration::from_secs(1));
-        let error = Burst::new(ms(1..=1), reversed).unwrap_err();
+        let error = BurstModel::new(ms(1..=1), reversed).unwrap_err();
         assert_eq!(error.to_string(), "the least bad duration, 2 s, is above the greatest, 1 s");
     }
 }

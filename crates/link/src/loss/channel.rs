@@ -3,21 +3,21 @@
 use units::{Instant, Probability};
 
 use super::burst::Bursts;
-use super::gilbert::Chain;
-use super::{Loss, any_of};
+use super::gilbert::MarkovChain;
+use super::{LossModel, any_of};
 use crate::Trace;
-use crate::reception::Reception;
+use crate::reception::ReceptionTime;
 
 /// Decides which packets of a link are lost.
 #[derive(Debug)]
-pub(crate) struct Channel {
+pub(crate) struct LossProcess {
     /// Time at which the model started.
     begin: Instant,
-    state: State,
+    state: LossState,
 }
 
 #[derive(Debug)]
-enum State {
+enum LossState {
     /// The loss probability of each packet.
     Per(f64),
     /// The error probability of each bit.
@@ -25,20 +25,22 @@ enum State {
     Burst(Bursts),
     /// The period, and the number of packets since the last loss.
     Periodic(u64, u64),
-    GilbertElliott(Chain),
+    GilbertElliott(MarkovChain),
     Trace(Trace<Probability>),
 }
 
-impl Channel {
-    pub(crate) fn new(loss: Loss, begin: Instant, seed: u64) -> Self {
+impl LossProcess {
+    pub(crate) fn new(loss: LossModel, begin: Instant, seed: u64) -> Self {
         let state = match loss {
-            Loss::None => State::Per(0.0),
-            Loss::Per(per) => State::Per(per.get()),
-            Loss::Ber(ber) => State::Ber(ber.get()),
-            Loss::Burst(model) => State::Burst(Bursts::new(model, begin, seed)),
-            Loss::Periodic(period) => State::Periodic(period.get(), 0),
-            Loss::GilbertElliott(model) => State::GilbertElliott(Chain::new(model, seed)),
-            Loss::Trace(trace) => State::Trace(trace),
+            LossModel::None => LossState::Per(0.0),
+            LossModel::Per(per) => LossState::Per(per.get()),
+            LossModel::Ber(ber) => LossState::Ber(ber.get()),
+            LossModel::Burst(model) => LossState::Burst(Bursts::new(model, begin, seed)),
+            LossModel::Periodic(period) => LossState::Periodic(period.get(), 0),
+            LossModel::GilbertElliott(model) => {
+                LossState::GilbertElliott(MarkovChain::new(model, seed))
+            }
+            LossModel::Trace(trace) => LossState::Trace(trace),
         };
         Self { begin, state }
     }
@@ -49,11 +51,11 @@ impl Channel {
     pub(crate) fn loses(
         &mut self,
         len: usize,
-        reception: Reception,
+        reception: ReceptionTime,
         chance: impl FnOnce() -> f64,
     ) -> bool {
         let probability = match self.state {
-            State::Per(per) => per,
+            LossState::Per(per) => per,
             _ => self.probability(len, reception),
         };
         probability > 0.0 && chance() < probability
@@ -61,24 +63,24 @@ impl Channel {
 
     /// Returns true if an error burst hits this reception. For a packet that is received in parts,
     /// the other models are applied once, by [`Channel::loses`] of the last part.
-    pub(crate) fn strikes(&mut self, reception: Reception) -> bool {
+    pub(crate) fn is_hit_by_burst(&mut self, reception: ReceptionTime) -> bool {
         match &mut self.state {
-            State::Burst(bursts) => bursts.hit(reception),
+            LossState::Burst(bursts) => bursts.hit(reception),
             _ => false,
         }
     }
 
-    fn probability(&mut self, len: usize, reception: Reception) -> f64 {
+    fn probability(&mut self, len: usize, reception: ReceptionTime) -> f64 {
         match &mut self.state {
-            State::Per(per) => *per,
-            State::Ber(ber) => any_of(*ber, (len as u64).saturating_mul(8)),
-            State::Burst(bursts) => f64::from(bursts.hit(reception)),
-            State::Periodic(period, since) => {
+            LossState::Per(per) => *per,
+            LossState::Ber(ber) => any_of(*ber, (len as u64).saturating_mul(8)),
+            LossState::Burst(bursts) => f64::from(bursts.hit(reception)),
+            LossState::Periodic(period, since) => {
                 *since = (*since + 1) % *period;
                 f64::from(*since == 0)
             }
-            State::GilbertElliott(chain) => chain.next_loss(),
-            State::Trace(trace) => {
+            LossState::GilbertElliott(chain) => chain.next_loss(),
+            LossState::Trace(trace) => {
                 trace.value_at(reception.until.saturating_since(self.begin)).get()
             }
         }

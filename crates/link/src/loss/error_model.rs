@@ -3,11 +3,11 @@
 use core::fmt;
 use core::str::FromStr;
 
-use super::burst::{Burst, Span};
-use crate::text::Kind;
-use crate::{Loss, SettingError};
+use super::burst::{BurstModel, DurationRange};
+use crate::text::SettingKind;
+use crate::{LossModel, SettingError};
 
-const KIND: Kind = Kind {
+const KIND: SettingKind = SettingKind {
     what: "error model",
     expected: "none, low, medium, high or huge, or the least and greatest durations of both \
                states, like \"good=10s..30s bad=60ms\"",
@@ -41,7 +41,7 @@ pub enum ErrorModel {
     /// 2.8 % of the time is bad, in twice as many bursts.
     Huge,
     /// A custom model with its own durations.
-    Own(Burst),
+    Own(BurstModel),
 }
 
 impl ErrorModel {
@@ -49,16 +49,16 @@ impl ErrorModel {
     pub const ALL: [Self; 5] = [Self::None, Self::Low, Self::Medium, Self::High, Self::Huge];
 
     /// Returns the bursts of the model; `None` if it has no errors.
-    pub const fn burst(self) -> Option<Burst> {
+    pub const fn burst(self) -> Option<BurstModel> {
         let (good, bad) = match self {
             Self::None => return None,
-            Self::Low => (Span::millis(10_000, 30_000), Span::millis(60, 60)),
-            Self::Medium => (Span::millis(5_000, 15_000), Span::millis(100, 300)),
-            Self::High => (Span::millis(2_000, 10_000), Span::millis(100, 300)),
-            Self::Huge => (Span::millis(0, 7_000), Span::millis(100, 100)),
+            Self::Low => (DurationRange::millis(10_000, 30_000), DurationRange::millis(60, 60)),
+            Self::Medium => (DurationRange::millis(5_000, 15_000), DurationRange::millis(100, 300)),
+            Self::High => (DurationRange::millis(2_000, 10_000), DurationRange::millis(100, 300)),
+            Self::Huge => (DurationRange::millis(0, 7_000), DurationRange::millis(100, 100)),
             Self::Own(burst) => return Some(burst),
         };
-        Some(Burst::known(good, bad))
+        Some(BurstModel::known(good, bad))
     }
 
     /// Returns its name in the paper, in lower case; `own` for a custom one.
@@ -74,14 +74,14 @@ impl ErrorModel {
     }
 }
 
-impl From<ErrorModel> for Loss {
+impl From<ErrorModel> for LossModel {
     fn from(model: ErrorModel) -> Self {
         model.burst().map_or(Self::None, Self::Burst)
     }
 }
 
-impl From<Burst> for ErrorModel {
-    fn from(burst: Burst) -> Self {
+impl From<BurstModel> for ErrorModel {
+    fn from(burst: BurstModel) -> Self {
         let known = |model: &Self| model.burst() == Some(burst);
         Self::ALL.into_iter().find(known).unwrap_or(Self::Own(burst))
     }
@@ -94,7 +94,7 @@ impl FromStr for ErrorModel {
         KIND.read(text, |text| {
             let named = |model: &Self| model.name() == text;
             let known = Self::ALL.into_iter().find(named);
-            known.or_else(|| Burst::read(text).map(Self::Own))
+            known.or_else(|| BurstModel::read(text).map(Self::Own))
         })
     }
 }
@@ -121,7 +121,7 @@ mod tests {
         }
         let own: ErrorModel = "good=1s..2.5s bad=60ms".parse().unwrap();
         let (second, ms) = (Duration::from_secs(1), Duration::from_millis);
-        let burst = Burst::new(second..=ms(2500), ms(60)..=ms(60)).unwrap();
+        let burst = BurstModel::new(second..=ms(2500), ms(60)..=ms(60)).unwrap();
         assert_eq!((own, own.to_string().parse()), (ErrorModel::Own(burst), Ok(own)));
         assert_eq!(
             ErrorModel::from(
@@ -147,14 +147,14 @@ mod tests {
             (ErrorModel::High, seconds(2, 10), millis(100, 300)),
             (ErrorModel::Huge, seconds(0, 7), millis(100, 100)),
         ] {
-            assert_eq!(model.burst(), Some(Burst::new(good, bad).unwrap()), "{model}");
+            assert_eq!(model.burst(), Some(BurstModel::new(good, bad).unwrap()), "{model}");
         }
-        assert_eq!(Loss::from(ErrorModel::None), Loss::None);
+        assert_eq!(LossModel::from(ErrorModel::None), LossModel::None);
     }
 
     #[test]
     fn the_shares_of_bad_time_follow() {
-        let shares = ErrorModel::ALL.map(|model| model.burst().map_or(0.0, Burst::bad_share));
+        let shares = ErrorModel::ALL.map(|model| model.burst().map_or(0.0, BurstModel::bad_share));
         let expected = [0.0, 0.06 / 20.06, 0.2 / 10.2, 0.2 / 6.2, 0.1 / 3.6];
         for (share, expected) in shares.into_iter().zip(expected) {
             assert!((share - expected).abs() < 1e-12, "{share} {expected}");

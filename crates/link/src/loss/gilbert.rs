@@ -11,10 +11,10 @@ use core::str::FromStr;
 
 use units::Probability;
 
-use crate::text::{Kind, values};
+use crate::text::{SettingKind, values};
 use crate::{Dice, SettingError};
 
-const KIND: Kind = Kind {
+const KIND: SettingKind = SettingKind {
     what: "Gilbert-Elliott model",
     expected: "good-to-bad=P bad-to-good=P, optionally loss-good=P (default 0) and loss-bad=P \
                (default 1), like \"good-to-bad=1% bad-to-good=20%\"",
@@ -72,13 +72,13 @@ impl fmt::Display for GilbertElliott {
 
 /// The Markov chain of one link.
 #[derive(Debug)]
-pub(super) struct Chain {
+pub(super) struct MarkovChain {
     model: GilbertElliott,
     dice: Dice,
     bad: bool,
 }
 
-impl Chain {
+impl MarkovChain {
     pub(super) fn new(model: GilbertElliott, seed: u64) -> Self {
         Self { model, dice: Dice::new(seed), bad: false }
     }
@@ -123,7 +123,7 @@ mod tests {
 
     #[test]
     fn certain_changes_alternate() {
-        let mut chain = Chain::new(gilbert(1.0, 1.0), 1);
+        let mut chain = MarkovChain::new(gilbert(1.0, 1.0), 1);
         let losses: Vec<_> = (0..4).map(|_| chain.next_loss()).collect();
         assert_eq!(losses, [0.0, 1.0, 0.0, 1.0]);
     }
@@ -131,7 +131,7 @@ mod tests {
     /// A burst ends with probability 0.2 after each packet, so its length is geometric with mean 5.
     #[test]
     fn bursts_are_as_long_and_as_frequent_as_asked() {
-        let mut chain = Chain::new(gilbert(0.01, 0.2), 3);
+        let mut chain = MarkovChain::new(gilbert(0.01, 0.2), 3);
         let losses: Vec<_> = (0..1_000_000).map(|_| chain.next_loss() > 0.5).collect();
         let lost = losses.iter().filter(|lost| **lost).count() as f64;
         let bursts = losses.windows(2).filter(|pair| !pair[0] && pair[1]).count() as f64;

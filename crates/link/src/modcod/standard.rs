@@ -8,10 +8,10 @@ use units::Decibels;
 use super::Constellation::{self, Apsk16, Apsk32, Psk8, Qpsk};
 use super::{CodeRate, Modcod, es_n0_of};
 use crate::SettingError;
-use crate::text::Kind;
+use crate::text::SettingKind;
 
-const STANDARD: Kind =
-    Kind { what: "standard", expected: "dvb-s2, \"dvb-s2 pilots\", dvb-s or dvb-rcs" };
+const STANDARD: SettingKind =
+    SettingKind { what: "standard", expected: "dvb-s2, \"dvb-s2 pilots\", dvb-s or dvb-rcs" };
 
 /// A standard for carriers. Text: `"dvb-s2"`, `"dvb-s2 pilots"`, `"dvb-s"`, `"dvb-rcs"`.
 ///

@@ -10,8 +10,8 @@ use core::time::Duration;
 use units::Instant;
 
 use super::fifo::Fifo;
-use crate::payload::Frame;
-use crate::{Counters, Payload};
+use crate::payload::NumberedPacket;
+use crate::{CarriedPacket, PacketCounters};
 
 /// The parameters of CoDel (RFC 8289).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,7 +35,7 @@ impl CoDel {
 
 /// The state of CoDel: the variables of RFC 8289 §5.1.
 #[derive(Debug)]
-pub(super) struct State {
+pub(super) struct CoDelState {
     codel: CoDel,
     /// Time at which the wait will have exceeded the target for a full interval.
     first_above: Option<Instant>,
@@ -47,7 +47,7 @@ pub(super) struct State {
     longest: u64,
 }
 
-impl State {
+impl CoDelState {
     pub(super) fn new(codel: CoDel) -> Self {
         Self {
             codel,
@@ -68,19 +68,19 @@ impl State {
     }
 
     /// The `dequeue` of §5.5: returns the next packet to send, and drops those before it.
-    pub(super) fn pop<P: Payload>(
+    pub(super) fn pop<P: CarriedPacket>(
         &mut self,
         fifo: &mut Fifo<P>,
         now: Instant,
-        counters: &mut Counters,
-    ) -> Option<Frame<P>> {
+        counters: &mut PacketCounters,
+    ) -> Option<NumberedPacket<P>> {
         let (mut frame, mut bad) = self.take(fifo, now)?;
         if !self.dropping {
             if !bad {
                 return Some(frame);
             }
             self.enter(now);
-            if self.spares(&mut frame, counters) {
+            if self.marks_instead(&mut frame, counters) {
                 return Some(frame);
             }
             counters.drop_waiting(frame.len);
@@ -89,7 +89,7 @@ impl State {
         self.dropping = bad;
         while self.dropping && now >= self.drop_next {
             self.count += 1;
-            if self.spares(&mut frame, counters) {
+            if self.marks_instead(&mut frame, counters) {
                 // §5.5: from the time that was due, not from now.
                 self.drop_next = self.control_law(self.drop_next);
                 return Some(frame);
@@ -109,7 +109,11 @@ impl State {
     }
 
     /// The `dodequeue` of §5.4: returns the head, and whether it may be dropped.
-    fn take<P: Payload>(&mut self, fifo: &mut Fifo<P>, now: Instant) -> Option<(Frame<P>, bool)> {
+    fn take<P: CarriedPacket>(
+        &mut self,
+        fifo: &mut Fifo<P>,
+        now: Instant,
+    ) -> Option<(NumberedPacket<P>, bool)> {
         let Some((since, frame)) = fifo.pop() else {
             self.first_above = None;
             return None;
@@ -146,7 +150,11 @@ impl State {
     }
 
     /// Marks the packet instead of dropping it, if enabled and possible.
-    fn spares<P: Payload>(&self, frame: &mut Frame<P>, counters: &mut Counters) -> bool {
+    fn marks_instead<P: CarriedPacket>(
+        &self,
+        frame: &mut NumberedPacket<P>,
+        counters: &mut PacketCounters,
+    ) -> bool {
         let marked = self.codel.ecn && frame.packet.mark_ce();
         if marked {
             counters.marked.add(frame.len);
@@ -166,15 +174,15 @@ mod tests {
     /// When packets are dropped, in milliseconds, if the head has always waited for `wait` and one
     /// packet is sent per millisecond.
     fn drops(wait: u64, until: u64) -> Vec<u64> {
-        let mut state = State::new(CoDel::for_rtt(Duration::from_millis(100)));
-        let (mut fifo, mut counters) = (Fifo::new(), Counters::default());
+        let mut state = CoDelState::new(CoDel::for_rtt(Duration::from_millis(100)));
+        let (mut fifo, mut counters) = (Fifo::new(), PacketCounters::default());
         let mut drops = Vec::new();
         for at in 1000..1000 + until {
             while fifo.len() < 20 {
                 counters.inside.add(1500);
                 fifo.push(
                     ms(at - wait),
-                    Frame { packet: 1500usize, len: 1500, carried: 0, number: 0 },
+                    NumberedPacket { packet: 1500usize, len: 1500, carried: 0, number: 0 },
                 );
             }
             let before = counters.dropped_early.packets;
@@ -209,11 +217,17 @@ mod tests {
 
     #[test]
     fn one_packet_of_backlog_is_no_standing_queue() {
-        let mut state = State::new(CoDel::for_rtt(Duration::from_millis(100)));
-        let (mut fifo, mut counters) = (Fifo::new(), Counters::default());
+        let mut state = CoDelState::new(CoDel::for_rtt(Duration::from_millis(100)));
+        let (mut fifo, mut counters) = (Fifo::new(), PacketCounters::default());
         for at in 0..1000 {
-            fifo.push(ms(at), Frame { packet: 1500usize, len: 1500, carried: 0, number: 0 });
-            fifo.push(ms(at), Frame { packet: 1500usize, len: 1500, carried: 0, number: 0 });
+            fifo.push(
+                ms(at),
+                NumberedPacket { packet: 1500usize, len: 1500, carried: 0, number: 0 },
+            );
+            fifo.push(
+                ms(at),
+                NumberedPacket { packet: 1500usize, len: 1500, carried: 0, number: 0 },
+            );
             state.pop(&mut fifo, ms(at + 50), &mut counters);
             state.pop(&mut fifo, ms(at + 50), &mut counters);
         }
@@ -222,7 +236,7 @@ mod tests {
 
     #[test]
     fn a_return_to_dropping_remembers_the_rate() {
-        let mut state = State::new(CoDel::for_rtt(Duration::from_millis(100)));
+        let mut state = CoDelState::new(CoDel::for_rtt(Duration::from_millis(100)));
         (state.count, state.last_count, state.drop_next) = (9, 1, ms(1000));
         state.enter(ms(1500));
         assert_eq!(state.count, 8);

@@ -4,12 +4,12 @@ use std::collections::VecDeque;
 
 use units::Instant;
 
-use crate::payload::Frame;
+use crate::payload::NumberedPacket;
 
 /// Waiting packets with their arrival times.
 #[derive(Debug)]
 pub(super) struct Fifo<P> {
-    frames: VecDeque<(Instant, Frame<P>)>,
+    frames: VecDeque<(Instant, NumberedPacket<P>)>,
     bytes: u64,
 }
 
@@ -18,13 +18,13 @@ impl<P> Fifo<P> {
         Self { frames: VecDeque::new(), bytes: 0 }
     }
 
-    pub(super) fn push(&mut self, now: Instant, frame: Frame<P>) {
+    pub(super) fn push(&mut self, now: Instant, frame: NumberedPacket<P>) {
         self.bytes = self.bytes.saturating_add(frame.len as u64);
         self.frames.push_back((now, frame));
     }
 
     /// Takes the first packet, with its arrival time.
-    pub(super) fn pop(&mut self) -> Option<(Instant, Frame<P>)> {
+    pub(super) fn pop(&mut self) -> Option<(Instant, NumberedPacket<P>)> {
         let (since, frame) = self.frames.pop_front()?;
         self.bytes = self.bytes.saturating_sub(frame.len as u64);
         Some((since, frame))
@@ -47,7 +47,7 @@ impl<P> Fifo<P> {
 #[cfg(test)]
 impl<P> Fifo<P> {
     /// Mutable access to the waiting packets, for tests.
-    pub(super) fn waiting(&mut self) -> impl Iterator<Item = &mut (Instant, Frame<P>)> {
+    pub(super) fn waiting(&mut self) -> impl Iterator<Item = &mut (Instant, NumberedPacket<P>)> {
         self.frames.iter_mut()
     }
 }

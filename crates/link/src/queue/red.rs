@@ -51,7 +51,7 @@ impl Red {
 
 /// The decision about an arriving packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Advice {
+pub(super) enum RedAdvice {
     Accept,
     /// Mark it, or drop it if it cannot be marked.
     Early,
@@ -60,7 +60,7 @@ pub(super) enum Advice {
 
 /// The state of RED: the variables of Figure 2.
 #[derive(Debug)]
-pub(super) struct State {
+pub(super) struct RedState {
     pub(super) red: Red,
     dice: Dice,
     average: f64,
@@ -70,7 +70,7 @@ pub(super) struct State {
     empty_since: Instant,
 }
 
-impl State {
+impl RedState {
     pub(super) fn new(red: Red, now: Instant, seed: u64) -> Self {
         Self { red, dice: Dice::new(seed), average: 0.0, count: None, empty_since: now }
     }
@@ -81,22 +81,22 @@ impl State {
     }
 
     /// Decides about a packet that arrives at `now` and finds `queued` others waiting.
-    pub(super) fn advise(&mut self, now: Instant, queued: usize) -> Advice {
+    pub(super) fn advise(&mut self, now: Instant, queued: usize) -> RedAdvice {
         self.update_average(now, queued);
         let Some(probability) = self.probability() else {
             self.count = Some(0);
-            return Advice::Drop;
+            return RedAdvice::Drop;
         };
         if self.average < self.red.min_threshold {
             self.count = None;
-            return Advice::Accept;
+            return RedAdvice::Accept;
         }
         let count = self.count.map_or(0, |count| count + 1);
         // p_a = p_b / (1 − count · p_b): spreads drops evenly instead of in clusters.
         let rest = 1.0 - count as f64 * probability;
         let early = rest <= 0.0 || self.dice.chance() < probability / rest;
         self.count = Some(if early { 0 } else { count });
-        if early { Advice::Early } else { Advice::Accept }
+        if early { RedAdvice::Early } else { RedAdvice::Accept }
     }
 
     fn update_average(&mut self, now: Instant, queued: usize) {
@@ -146,7 +146,7 @@ fn power(base: f64, exponent: u128) -> f64 {
 mod tests {
     use super::*;
 
-    fn state(min: f64, max: f64, max_p: f64, weight: f64) -> State {
+    fn state(min: f64, max: f64, max_p: f64, weight: f64) -> RedState {
         let p = |value| Probability::new(value).unwrap();
         let red = Red {
             min_threshold: min,
@@ -156,7 +156,7 @@ mod tests {
             packet_time: Duration::from_micros(240),
             ecn: false,
         };
-        State::new(red, Instant::ZERO, 1)
+        RedState::new(red, Instant::ZERO, 1)
     }
 
     #[test]
@@ -164,7 +164,7 @@ mod tests {
         let mut red = state(5.0, 15.0, 0.1, 0.002);
         // The paper's equation 2: 1 − 0.998^50 after 50 packets.
         for _ in 0..50 {
-            assert_eq!(red.advise(Instant::ZERO, 20), Advice::Accept);
+            assert_eq!(red.advise(Instant::ZERO, 20), RedAdvice::Accept);
         }
         assert!((red.average / 20.0 - (1.0 - power(0.998, 50))).abs() < 1e-12);
     }
@@ -214,7 +214,7 @@ mod tests {
         while gaps.len() < 20_000 {
             gap += 1;
             // p_b = 0.05.
-            if red.advise(Instant::ZERO, 10) == Advice::Early {
+            if red.advise(Instant::ZERO, 10) == RedAdvice::Early {
                 gaps.push(gap);
                 gap = 0;
             }
@@ -227,6 +227,6 @@ mod tests {
     #[test]
     fn beyond_twice_the_upper_threshold_nothing_enters() {
         let mut red = state(5.0, 15.0, 0.1, 1.0);
-        assert!((0..100).all(|_| red.advise(Instant::ZERO, 30) == Advice::Drop));
+        assert!((0..100).all(|_| red.advise(Instant::ZERO, 30) == RedAdvice::Drop));
     }
 }

@@ -3,7 +3,7 @@
 use units::{Instant, Machine, earliest};
 
 use super::mangle::Mangler;
-use crate::{Dice, Link, LinkConfig, Payload};
+use crate::{CarriedPacket, Dice, Link, LinkConfig};
 
 /// A datagram including its headers on the link.
 #[derive(Debug)]
@@ -12,7 +12,7 @@ pub(super) struct Datagram {
     overhead: usize,
 }
 
-impl Payload for Datagram {
+impl CarriedPacket for Datagram {
     fn wire_len(&self) -> usize {
         self.bytes.len() + self.overhead
     }
@@ -22,7 +22,7 @@ impl Payload for Datagram {
 #[derive(Debug)]
 pub(super) enum LaneWake {
     #[allow(dead_code, reason = "printed when a run stalls")]
-    Link(crate::Wake),
+    Link(crate::WakeCause),
     Mangler,
 }
 

@@ -6,7 +6,7 @@ use core::time::Duration;
 use units::{Instant, Probability};
 
 use crate::Dice;
-use crate::schedule::Schedule;
+use crate::schedule::DueSchedule;
 
 /// Settings of the mangling of each datagram delivered by a link, independently. The default
 /// changes nothing.
@@ -36,7 +36,7 @@ pub struct Mangled {
     /// Copies with changed bytes.
     pub corrupted: u64,
     /// Datagrams lost in an outage.
-    pub silenced: u64,
+    pub lost_in_outage: u64,
     /// Datagrams above the MTU.
     pub too_large: u64,
 }
@@ -48,7 +48,7 @@ pub(super) struct Mangler {
     pub(super) settings: Mangle,
     pub(super) counters: Mangled,
     dice: Dice,
-    held: Schedule<Vec<u8>>,
+    held: DueSchedule<Vec<u8>>,
 }
 
 impl Mangler {
@@ -57,7 +57,7 @@ impl Mangler {
             settings: Mangle::default(),
             counters: Mangled::default(),
             dice: Dice::new(seed),
-            held: Schedule::new(),
+            held: DueSchedule::new(),
         }
     }
 
@@ -65,9 +65,9 @@ impl Mangler {
     pub(super) fn handle_datagram(&mut self, at: Instant, datagram: Vec<u8>, overhead: usize) {
         let twice = self.dice.happens(self.settings.duplicate);
         // Drawn for both copies in any case, so that a setting does not affect what the others hit.
-        let (first, second) = (self.fate(), self.fate());
+        let (first, second) = (self.draw_changes(), self.draw_changes());
         if self.settings.outages.iter().any(|outage| outage.contains(&at)) {
-            self.counters.silenced += 1;
+            self.counters.lost_in_outage += 1;
             return;
         }
         if self.settings.mtu.is_some_and(|mtu| datagram.len() + overhead > mtu) {
@@ -91,17 +91,17 @@ impl Mangler {
         self.held.first()
     }
 
-    fn fate(&mut self) -> Fate {
+    fn draw_changes(&mut self) -> CopyChanges {
         let late = self.dice.happens(self.settings.reorder);
         let most = u64::try_from(self.settings.reorder_by.as_nanos()).unwrap_or(u64::MAX);
         let by = Duration::from_nanos(self.dice.below(most));
         let corrupt = self.dice.happens(self.settings.corrupt);
         let wounds = self.dice.bits();
-        Fate { delay: late.then_some(by), wounds: corrupt.then_some(wounds) }
+        CopyChanges { delay: late.then_some(by), corruption_seed: corrupt.then_some(wounds) }
     }
 
-    fn hold(&mut self, at: Instant, fate: Fate, mut datagram: Vec<u8>) {
-        if let Some(seed) = fate.wounds {
+    fn hold(&mut self, at: Instant, fate: CopyChanges, mut datagram: Vec<u8>) {
+        if let Some(seed) = fate.corruption_seed {
             self.counters.corrupted += 1;
             corrupt(&mut datagram, seed);
         }
@@ -112,11 +112,11 @@ impl Mangler {
 
 /// The changes to one copy of a datagram.
 #[derive(Clone, Copy)]
-struct Fate {
+struct CopyChanges {
     /// Time for which it is held back.
     delay: Option<Duration>,
     /// Seed of its corruption; `None` if it stays intact.
-    wounds: Option<u64>,
+    corruption_seed: Option<u64>,
 }
 
 /// Changes one to four adjacent bytes of `datagram`, the first of them always.
@@ -198,7 +198,7 @@ mod tests {
     fn an_outage_begins_and_ends() {
         let outages = [at(10)..at(20), at(50)..at(51)].into();
         let (out, counters) = run(Mangle { outages, ..Mangle::default() });
-        assert_eq!(counters.silenced, 11);
+        assert_eq!(counters.lost_in_outage, 11);
         assert_eq!(out.len(), 89);
         assert!(!out.contains(&vec![10; 10]) && out.contains(&vec![20; 10]));
     }

@@ -9,7 +9,7 @@ use units::{Instant, Machine};
 
 use super::lane::Lane;
 use super::{Clock, Mangle, Mangled, Reason, Stalled, Waiting};
-use crate::{Counters, Dice, LinkConfig};
+use crate::{Dice, LinkConfig, PacketCounters};
 
 /// Size of the IPv4 and UDP headers of a datagram, in bytes.
 pub const UDP_IPV4_OVERHEAD: usize = 28;
@@ -120,7 +120,7 @@ impl<P: Peer> Net<P> {
     ///
     /// # Panics
     /// If the two are not connected.
-    pub fn counters(&self, from: usize, to: usize) -> &Counters {
+    pub fn counters(&self, from: usize, to: usize) -> &PacketCounters {
         self.lane(from, to).link.counters()
     }
 

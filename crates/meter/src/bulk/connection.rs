@@ -10,18 +10,18 @@ use tokio::net::tcp::WriteHalf;
 use tokio::net::{TcpSocket, TcpStream};
 use tokio::time::{Instant, sleep_until};
 
-use super::arrange::Arranged;
-use crate::answer::{Answer, Receipt};
+use super::arrange::ArrangedUpload;
+use crate::answer::{Receipt, ServerAnswer};
 use crate::bulk::{BulkOptions, Direction};
 use crate::download;
 use crate::flow::{self, FlowError};
 use crate::flow_report::FlowReport;
-use crate::outcome::Outcome;
-use crate::payload::{Payload, Side, flow_key};
-use crate::request::{Request, Work};
+use crate::outcome::FlowOutcome;
+use crate::payload::{Payload, PayloadSide, flow_key};
+use crate::request::{MeterRequest, RequestedWork};
 use crate::sender::{self, RttMean, SenderReport};
-use crate::stop::Early;
-use crate::stream::{self, Plan, Source};
+use crate::stop::EarlyEnd;
+use crate::stream::{self, PayloadSource, SendPlan};
 
 /// Time limit for both ends to close after all payload has arrived.
 const CLOSE_LIMIT: Duration = Duration::from_secs(60);
@@ -33,23 +33,25 @@ pub(crate) async fn run(
     begin: Instant,
     start: Instant,
     socket: Result<TcpSocket, FlowError>,
-    arranged: Option<Arranged>,
+    arranged: Option<ArrangedUpload>,
 ) -> FlowReport {
     if options.stop.limited(Duration::MAX, sleep_until(start)).await.is_err() {
         report.start = start.min(Instant::now()).max(begin) - begin;
-        report.close(Outcome::Interrupted, Duration::ZERO);
+        report.close(FlowOutcome::Interrupted, Duration::ZERO);
         return report;
     }
     let start = start.max(begin);
     report.start = start - begin;
-    let mut flow = Flow { options: &options, start, ended: None, report: &mut report };
+    let mut flow = BulkFlow { options: &options, start, ended: None, report: &mut report };
     let limit = options.limit.unwrap_or(Duration::MAX);
     let outcome = match options.stop.limited(limit, flow.run(socket, arranged.as_ref())).await {
-        Ok(Ok(stream)) => match options.stop.limited(CLOSE_LIMIT, flow.part(stream)).await {
-            Err(Early::Limit) => Outcome::Failed { error: "the server did not close".to_owned() },
-            parted => Outcome::of(parted),
+        Ok(Ok(stream)) => match options.stop.limited(CLOSE_LIMIT, flow.close(stream)).await {
+            Err(EarlyEnd::Limit) => {
+                FlowOutcome::Failed { error: "the server did not close".to_owned() }
+            }
+            parted => FlowOutcome::of(parted),
         },
-        ended => Outcome::of(ended.map(|ended| ended.map(drop))),
+        ended => FlowOutcome::of(ended.map(|ended| ended.map(drop))),
     };
     let ended = flow.ended.unwrap_or_else(Instant::now);
     report.close(outcome, ended - start);
@@ -57,7 +59,7 @@ pub(crate) async fn run(
 }
 
 /// A running flow. It records its state continuously, so that it can be dropped at the time limit.
-struct Flow<'a> {
+struct BulkFlow<'a> {
     options: &'a BulkOptions,
     start: Instant,
     /// Arrival time of the last byte (download) or of the receipt (upload).
@@ -65,12 +67,12 @@ struct Flow<'a> {
     report: &'a mut FlowReport,
 }
 
-impl Flow<'_> {
+impl BulkFlow<'_> {
     /// Connects and moves the payload: the part of the flow that is timed.
     async fn run(
         &mut self,
         socket: Result<TcpSocket, FlowError>,
-        arranged: Option<&Arranged>,
+        arranged: Option<&ArrangedUpload>,
     ) -> Result<TcpStream, FlowError> {
         let server = match arranged {
             Some(Ok((server, _))) => *server,
@@ -92,15 +94,15 @@ impl Flow<'_> {
     }
 
     async fn download(&mut self, stream: &mut TcpStream) -> Result<(), FlowError> {
-        let work = Work::Download { amount: self.options.amount, cap: self.options.cap };
-        let request = Request { key: self.key(), sockets: self.options.sender(), work };
+        let work = RequestedWork::Download { amount: self.options.amount, cap: self.options.cap };
+        let request = MeterRequest { key: self.key(), sockets: self.options.sender(), work };
         let asked = self.report.asked_bytes;
-        download::payload(stream, &request, asked, |stream, sink| {
+        download::receive_payload(stream, &request, asked, |stream, sink| {
             if let Some(window) = self.options.window {
                 let held = window.hold(&SockRef::from(stream));
                 held.map_err(FlowError::broken("holding the window"))?;
             }
-            self.moved(sink.received());
+            self.record_progress(sink.received());
             self.report.receive = Some(sink.receipt().span);
             Ok(())
         })
@@ -111,19 +113,20 @@ impl Flow<'_> {
 
     async fn upload(&mut self, stream: &mut TcpStream) -> Result<(), FlowError> {
         let amount = self.options.amount;
-        let plan = Plan { amount, cap: self.options.cap, framed: false };
+        let plan = SendPlan { amount, cap: self.options.cap, framed: false };
         stream::bound_unsent(stream, &plan).map_err(FlowError::broken("preparing"))?;
         let key = self.key();
-        let work = Work::Upload { amount };
-        let request = Request { key, sockets: self.options.receiver(), work };
+        let work = RequestedWork::Upload { amount };
+        let request = MeterRequest { key, sockets: self.options.receiver(), work };
         // Sampled through a descriptor of its own, since the stream is in use until the receipt
         // arrives.
-        let socket = sender::copy(stream).map_err(FlowError::broken("preparing"))?;
+        let socket =
+            sender::duplicate_descriptor(stream).map_err(FlowError::broken("preparing"))?;
         let (mut reader, mut writer) = stream.split();
         let (mut sent, mut mean) = (0, RttMean::default());
         let sending = send(&mut writer, &request, &plan, &mut sent);
         let receipt = tokio::select! {
-            receipt = both(sending, self.read_receipt(&mut reader)) => receipt?,
+            receipt = send_until_receipt(sending, self.read_receipt(&mut reader)) => receipt?,
             never = mean.watch(&socket) => match never {},
         };
         self.ended = Some(Instant::now());
@@ -139,9 +142,9 @@ impl Flow<'_> {
     ) -> Result<Receipt, FlowError> {
         loop {
             match flow::read_answer(reader).await? {
-                Answer::Progress { bytes } => self.moved(bytes),
-                Answer::Receipt(receipt) => {
-                    self.moved(receipt.bytes);
+                ServerAnswer::Progress { bytes } => self.record_progress(bytes),
+                ServerAnswer::Receipt(receipt) => {
+                    self.record_progress(receipt.bytes);
                     return Ok(receipt);
                 }
                 found => return Err(FlowError::Unexpected { found }),
@@ -150,19 +153,19 @@ impl Flow<'_> {
     }
 
     /// Closes both ends, and reads the server's figures of a download.
-    async fn part(&mut self, mut stream: TcpStream) -> Result<(), FlowError> {
+    async fn close(&mut self, mut stream: TcpStream) -> Result<(), FlowError> {
         let moved = self.report.moved_bytes;
         match self.report.direction {
             Direction::Download => {
-                self.report.sender = Some(download::part(&mut stream, moved).await?);
+                self.report.sender = Some(download::finish(&mut stream, moved).await?);
             }
             Direction::Upload => flow::read_close(&mut stream, moved).await?,
         }
-        flow::in_order(&stream)
+        flow::disable_reset_on_drop(&stream)
     }
 
     /// Records that the receiver has `bytes` by now.
-    fn moved(&mut self, bytes: u64) {
+    fn record_progress(&mut self, bytes: u64) {
         self.report.first_byte.get_or_insert_with(|| self.start.elapsed());
         self.options.progress.add(bytes.saturating_sub(self.report.moved_bytes));
         self.report.moved_bytes = bytes;
@@ -172,18 +175,18 @@ impl Flow<'_> {
 /// Sends the request and the payload, then half-closes.
 async fn send(
     writer: &mut WriteHalf<'_>,
-    request: &Request,
-    plan: &Plan,
+    request: &MeterRequest,
+    plan: &SendPlan,
     sent: &mut u64,
 ) -> io::Result<()> {
     writer.write_all(&request.encode()).await?;
-    let payload = Payload::new(request.key, Side::Client);
-    Source::new(payload).send_amount(writer, plan, sent).await?;
+    let payload = Payload::new(request.key, PayloadSide::Client);
+    PayloadSource::new(payload).send_amount(writer, plan, sent).await?;
     writer.shutdown().await
 }
 
 /// Sends while waiting for the receipt, which may come first if the server refuses.
-async fn both(
+async fn send_until_receipt(
     sending: impl Future<Output = io::Result<()>>,
     receipt: impl Future<Output = Result<Receipt, FlowError>>,
 ) -> Result<Receipt, FlowError> {

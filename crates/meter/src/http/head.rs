@@ -10,7 +10,7 @@ const FIELDS_MAX: usize = 64;
 
 /// The head of a request, as parsed.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Request<'a> {
+pub struct ParsedRequest<'a> {
     /// Method of the request, such as `GET`.
     pub method: &'a str,
     /// Target of the request, such as `/index.html`.
@@ -21,7 +21,7 @@ pub struct Request<'a> {
 
 /// The head of a response, as parsed.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Response {
+pub struct ParsedResponse {
     /// Status code of the response, such as 200.
     pub status: u16,
     /// Reason phrase beside the status, such as `OK`.
@@ -46,7 +46,7 @@ pub enum HeadError {
     TooLong,
 }
 
-impl<'a> Request<'a> {
+impl<'a> ParsedRequest<'a> {
     /// Parses the head at the beginning of `bytes`; `None` until it is complete.
     ///
     /// # Errors
@@ -63,7 +63,7 @@ impl<'a> Request<'a> {
     }
 }
 
-impl Response {
+impl ParsedResponse {
     /// Parses the head at the beginning of `bytes`; `None` until it is complete.
     ///
     /// # Errors
@@ -144,7 +144,7 @@ mod tests {
     fn persistence_follows_version_and_field() {
         let of = |version: &str, field: &str| {
             let head = format!("GET / {version}\r\n{field}\r\n\r\n");
-            Request::parse(head.as_bytes()).unwrap().unwrap().persistent
+            ParsedRequest::parse(head.as_bytes()).unwrap().unwrap().persistent
         };
         assert!(of("HTTP/1.1", "Host: a") && !of("HTTP/1.1", "connection: Close"));
         assert!(!of("HTTP/1.0", "Host: a") && of("HTTP/1.0", "Connection: keep-alive"));
@@ -152,13 +152,13 @@ mod tests {
 
     #[test]
     fn a_head_is_complete_partial_malformed_or_too_long() {
-        assert_eq!(Response::parse(b"HTTP/1.1 200 OK\r\n"), Ok(None));
-        assert_eq!(Response::parse(b"SSH-2.0-x\r\n"), Err(HeadError::Malformed));
-        assert_eq!(Request::parse(b"GET / HTTP/2\r\n\r\n"), Err(HeadError::Malformed));
+        assert_eq!(ParsedResponse::parse(b"HTTP/1.1 200 OK\r\n"), Ok(None));
+        assert_eq!(ParsedResponse::parse(b"SSH-2.0-x\r\n"), Err(HeadError::Malformed));
+        assert_eq!(ParsedRequest::parse(b"GET / HTTP/2\r\n\r\n"), Err(HeadError::Malformed));
         let long = format!("GET /{}", "x".repeat(HEAD_MAX));
-        assert_eq!(Request::parse(long.as_bytes()), Err(HeadError::TooLong));
+        assert_eq!(ParsedRequest::parse(long.as_bytes()), Err(HeadError::TooLong));
         let head = refusal("404 Not Found");
-        let response = Response::parse(format!("{head}more").as_bytes()).unwrap().unwrap();
+        let response = ParsedResponse::parse(format!("{head}more").as_bytes()).unwrap().unwrap();
         assert_eq!((response.status, response.reason.as_str()), (404, "Not Found"));
         assert_eq!((response.length, response.size), (Some(0), head.len()));
     }
@@ -168,19 +168,19 @@ mod tests {
         fn heads_read_back(target in "/[a-z0-9/?=]{0,40}", length: u64, persistent: bool) {
             for version in ["1.0", "1.1"] {
                 let text = get(&target, version, "host", persistent);
-                let expected = Request { method: "GET", target: &target, persistent };
-                prop_assert_eq!(Request::parse(text.as_bytes()), Ok(Some(expected)));
+                let expected = ParsedRequest { method: "GET", target: &target, persistent };
+                prop_assert_eq!(ParsedRequest::parse(text.as_bytes()), Ok(Some(expected)));
             }
             let text = ok(length, persistent);
-            let response = Response::parse(text.as_bytes()).unwrap().unwrap();
+            let response = ParsedResponse::parse(text.as_bytes()).unwrap().unwrap();
             let read = (response.status, response.length, response.persistent);
             prop_assert_eq!(read, (200, Some(length), persistent));
         }
 
         #[test]
         fn foreign_bytes_never_panic(bytes: Vec<u8>) {
-            let _ = Request::parse(&bytes);
-            let _ = Response::parse(&bytes);
+            let _ = ParsedRequest::parse(&bytes);
+            let _ = ParsedResponse::parse(&bytes);
         }
     }
 }

@@ -8,20 +8,20 @@ use tokio::net::TcpStream;
 use tokio::time::Instant;
 
 use crate::flow::{self, FlowError};
-use crate::http::{self, Object, RequestHead, ResponseHead};
-use crate::outcome::Outcome;
-use crate::page::{HttpMode, Loading};
-use crate::payload::{Payload, Side, flow_key};
+use crate::http::{self, RequestHead, RequestedObject, ResponseHead};
+use crate::outcome::FlowOutcome;
+use crate::page::{HttpMode, PageLoad};
+use crate::payload::{Payload, PayloadSide, flow_key};
 use crate::sockets::SocketOptions;
-use crate::stream::Sink;
+use crate::stream::PayloadSink;
 
-pub(crate) struct Connection {
-    page: Arc<Loading>,
+pub(crate) struct PageConnection {
+    page: Arc<PageLoad>,
     index: u32,
 }
 
-impl Connection {
-    pub(crate) fn new(page: Arc<Loading>, index: u32) -> Self {
+impl PageConnection {
+    pub(crate) fn new(page: Arc<PageLoad>, index: u32) -> Self {
         Self { page, index }
     }
 
@@ -29,30 +29,31 @@ impl Connection {
     pub(crate) async fn run(self) {
         match self.page.options.mode {
             HttpMode::Http10 => {
-                while let Some(object) = self.page.take() {
-                    let result = self.alone(object).await;
+                while let Some(object) = self.page.next_object() {
+                    let result = self.fetch_alone(object).await;
                     self.fail(object, result);
                 }
             }
             HttpMode::Http10KeepAlive | HttpMode::Http11 => {
-                while let Some(object) = self.page.take() {
+                while let Some(object) = self.page.next_object() {
                     // A failed object ends its connection; the next object gets a new one.
                     let mut now = object;
-                    let result = self.one_by_one(&mut now).await;
+                    let result = self.fetch_in_sequence(&mut now).await;
                     self.fail(now, result);
                 }
             }
             HttpMode::Http11Pipelined => {
-                let mine = self.dealt();
+                let mine = self.assigned_objects();
                 let mut now = 0;
-                let result = self.pipelined(&mine, &mut now).await;
+                let result = self.fetch_pipelined(&mine, &mut now).await;
                 if let Err(error) = result {
                     let told = error.to_string();
                     self.fail(mine[now], Err(error));
                     // The objects requested after it are lost with the connection.
                     for &object in &mine[now + 1..] {
                         let error = told.clone();
-                        self.page.note(object, |it| it.outcome = Outcome::Failed { error });
+                        self.page
+                            .update_object(object, |it| it.outcome = FlowOutcome::Failed { error });
                     }
                 }
             }
@@ -60,46 +61,46 @@ impl Connection {
     }
 
     /// The objects of this connection, if they are dealt out in turn.
-    fn dealt(&self) -> Vec<usize> {
+    fn assigned_objects(&self) -> Vec<usize> {
         let all = self.page.options.objects.len();
         (self.index as usize..all).step_by(self.page.options.connections as usize).collect()
     }
 
     /// Fetches one object on a connection of its own.
-    async fn alone(&self, object: usize) -> Result<(), FlowError> {
+    async fn fetch_alone(&self, object: usize) -> Result<(), FlowError> {
         let begun = self.begin(object);
         let mut stream = self.connect().await?;
         let (reader, mut writer) = stream.split();
         let mut reader = BufReader::new(reader);
-        self.ask(&mut writer, object, false).await?;
-        self.read(&mut reader, object, begun).await?;
+        self.send_request(&mut writer, object, false).await?;
+        self.read_response(&mut reader, object, begun).await?;
         flow::read_close(&mut reader, self.size(object)).await?;
-        flow::in_order(&stream)
+        flow::disable_reset_on_drop(&stream)
     }
 
     /// Fetches `object` and later ones on one connection, one after the other. `object` is always
     /// the one in progress.
-    async fn one_by_one(&self, object: &mut usize) -> Result<(), FlowError> {
+    async fn fetch_in_sequence(&self, object: &mut usize) -> Result<(), FlowError> {
         let mut begun = self.begin(*object);
         let mut stream = self.connect().await?;
         {
             let (reader, mut writer) = stream.split();
             let mut reader = BufReader::new(reader);
             loop {
-                self.ask(&mut writer, *object, true).await?;
-                self.read(&mut reader, *object, begun).await?;
-                let Some(next) = self.page.take() else { break };
+                self.send_request(&mut writer, *object, true).await?;
+                self.read_response(&mut reader, *object, begun).await?;
+                let Some(next) = self.page.next_object() else { break };
                 *object = next;
                 begun = self.begin(next);
             }
             writer.shutdown().await.map_err(FlowError::broken("closing"))?;
             flow::read_close(&mut reader, self.size(*object)).await?;
         }
-        flow::in_order(&stream)
+        flow::disable_reset_on_drop(&stream)
     }
 
     /// Requests all of `mine` at once on one connection. `now` is the index of the one in progress.
-    async fn pipelined(&self, mine: &[usize], now: &mut usize) -> Result<(), FlowError> {
+    async fn fetch_pipelined(&self, mine: &[usize], now: &mut usize) -> Result<(), FlowError> {
         let begun: Vec<Instant> = mine.iter().map(|&object| self.begin(object)).collect();
         let mut stream = self.connect().await?;
         {
@@ -107,13 +108,13 @@ impl Connection {
             let mut reader = BufReader::new(reader);
             let asking = async {
                 for &object in mine {
-                    self.ask(&mut writer, object, true).await?;
+                    self.send_request(&mut writer, object, true).await?;
                 }
                 writer.shutdown().await.map_err(FlowError::broken("closing"))
             };
             let reading = async {
                 for (&object, &begun) in mine.iter().zip(&begun) {
-                    self.read(&mut reader, object, begun).await?;
+                    self.read_response(&mut reader, object, begun).await?;
                     // Stays an index of `mine`: closing may still fail after the last object.
                     *now = (*now + 1).min(mine.len() - 1);
                 }
@@ -121,7 +122,7 @@ impl Connection {
             };
             tokio::try_join!(asking, reading)?;
         }
-        flow::in_order(&stream)
+        flow::disable_reset_on_drop(&stream)
     }
 
     async fn connect(&self) -> Result<TcpStream, FlowError> {
@@ -133,14 +134,14 @@ impl Connection {
     fn begin(&self, object: usize) -> Instant {
         let now = Instant::now();
         let start = now - self.page.start;
-        self.page.note(object, |it| {
+        self.page.update_object(object, |it| {
             it.connection = Some(self.index);
             it.start = Some(start);
         });
         now
     }
 
-    async fn ask<W: AsyncWriteExt + Unpin>(
+    async fn send_request<W: AsyncWriteExt + Unpin>(
         &self,
         writer: &mut W,
         object: usize,
@@ -151,7 +152,7 @@ impl Connection {
             HttpMode::Http10 | HttpMode::Http10KeepAlive => "1.0",
             HttpMode::Http11 | HttpMode::Http11Pipelined => "1.1",
         };
-        let wanted = Object {
+        let wanted = RequestedObject {
             key: self.key(object),
             size: self.size(object),
             congestion_control: options.congestion_control.clone(),
@@ -164,7 +165,7 @@ impl Connection {
     }
 
     /// Reads a response and checks every byte.
-    async fn read<R: AsyncBufRead + Unpin>(
+    async fn read_response<R: AsyncBufRead + Unpin>(
         &self,
         reader: &mut R,
         object: usize,
@@ -172,25 +173,25 @@ impl Connection {
     ) -> Result<(), FlowError> {
         let waiting = || FlowError::broken("waiting for a reply");
         // Waits without consuming anything, to time the first byte before the head is parsed.
-        let some = crate::patience::patiently(reader.fill_buf()).await.map_err(waiting())?;
+        let some = crate::patience::with_idle_limit(reader.fill_buf()).await.map_err(waiting())?;
         let asked = self.size(object);
         if some.is_empty() {
             return Err(FlowError::Truncated { received: 0, asked });
         }
         let first: Duration = begun.elapsed();
-        self.page.note(object, |it| it.first_byte = Some(first));
+        self.page.update_object(object, |it| it.first_byte = Some(first));
         let head = http::read_head(reader).await.map_err(waiting())?;
         let reply = ResponseHead::decode(&head.unwrap_or_default())?;
         if reply.length > asked {
             return Err(FlowError::TooLong { asked });
         }
-        let mut sink = Sink::new(Payload::new(self.key(object), Side::Server));
+        let mut sink = PayloadSink::new(Payload::new(self.key(object), PayloadSide::Server));
         sink.read_to(reader, reply.length).await.map_err(FlowError::broken("receiving"))?;
         flow::check(sink.receipt(), asked)?;
         let time = begun.elapsed();
-        self.page.note(object, |it| {
+        self.page.update_object(object, |it| {
             it.time = Some(time);
-            it.outcome = Outcome::Complete;
+            it.outcome = FlowOutcome::Complete;
         });
         self.page.options.progress.add(1);
         Ok(())
@@ -198,7 +199,7 @@ impl Connection {
 
     fn fail(&self, object: usize, result: Result<(), FlowError>) {
         if let Err(error) = result {
-            self.page.note(object, |it| it.outcome = Outcome::of(Ok(Err(error))));
+            self.page.update_object(object, |it| it.outcome = FlowOutcome::of(Ok(Err(error))));
         }
     }
 

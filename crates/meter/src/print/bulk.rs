@@ -2,27 +2,27 @@
 
 use std::fmt::Write as _;
 
-use report::{Column, Csv, Table, dash};
+use report::{CsvText, TableColumn, TextTable, dash};
 
-use super::{milliseconds, outcome, rate, seconds, seconds_field, size, state, way};
+use super::{direction_label, milliseconds, outcome, rate, seconds, seconds_field, size, state};
 use crate::bulk::{BulkReport, DirectionSum};
 use crate::flow_report::FlowReport;
 use crate::sender::SenderReport;
 
 pub(super) fn text(report: &BulkReport) -> String {
-    let mut table = Table::new([
-        Column::right("flow"),
-        Column::left("way").at_least(4),
-        Column::right("start").at_least(9),
-        Column::right("connect").at_least(9),
-        Column::right("first").at_least(9),
-        Column::right("total").at_least(9),
-        Column::right("moved").at_least(10),
-        Column::right("goodput").at_least(14),
-        Column::right("retrans"),
-        Column::right("min RTT").at_least(9),
-        Column::right("mean RTT").at_least(9),
-        Column::left("outcome"),
+    let mut table = TextTable::new([
+        TableColumn::right("flow"),
+        TableColumn::left("way").at_least(4),
+        TableColumn::right("start").at_least(9),
+        TableColumn::right("connect").at_least(9),
+        TableColumn::right("first").at_least(9),
+        TableColumn::right("total").at_least(9),
+        TableColumn::right("moved").at_least(10),
+        TableColumn::right("goodput").at_least(14),
+        TableColumn::right("retrans"),
+        TableColumn::right("min RTT").at_least(9),
+        TableColumn::right("mean RTT").at_least(9),
+        TableColumn::left("outcome"),
     ]);
     report.flows.iter().for_each(|flow| table.row(cells(flow)));
     let complete = report.flows.iter().filter(|flow| flow.outcome.is_complete()).count();
@@ -46,7 +46,7 @@ fn cells(flow: &FlowReport) -> [String; 12] {
     let sender = flow.sender.as_ref();
     [
         flow.flow.to_string(),
-        way(flow.direction).to_owned(),
+        direction_label(flow.direction).to_owned(),
         seconds(Some(flow.start)),
         seconds(flow.connect),
         seconds(flow.first_byte),
@@ -63,7 +63,7 @@ fn cells(flow: &FlowReport) -> [String; 12] {
 fn sum_line(sum: &DirectionSum, flows: usize) -> String {
     let mut text = format!(
         "{}: {} in {}, {}",
-        way(sum.direction),
+        direction_label(sum.direction),
         size(sum.moved_bytes),
         seconds(Some(sum.total)),
         rate(sum.goodput),
@@ -99,7 +99,7 @@ pub(super) const COLUMNS: [&str; 19] = [
     "mean_rtt_seconds",
 ];
 
-pub(super) fn csv(csv: &mut Csv, run: u32, report: &BulkReport) {
+pub(super) fn csv(csv: &mut CsvText, run: u32, report: &BulkReport) {
     report.flows.iter().for_each(|flow| csv.row(fields(run, flow)));
 }
 
@@ -109,7 +109,7 @@ fn fields(run: u32, flow: &FlowReport) -> [Option<String>; 19] {
     [
         Some(run.to_string()),
         Some(flow.flow.to_string()),
-        Some(way(flow.direction).to_owned()),
+        Some(direction_label(flow.direction).to_owned()),
         flow.client.map(|client| client.to_string()),
         Some(state(&flow.outcome).to_owned()),
         flow.asked_bytes.map(|bytes| bytes.to_string()),

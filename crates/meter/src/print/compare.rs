@@ -2,13 +2,13 @@
 
 use core::fmt;
 
-use report::{Column, Table, dash};
-use stats::{Interval, Intervals};
+use report::{TableColumn, TextTable, dash};
+use stats::{ConfidenceInterval, ConfidenceIntervals};
 
-use crate::compare::{Comparison, Figures, Gain, MetricComparison};
-use crate::metric::Metric;
+use crate::compare::{Gain, MetricComparison, MetricFigures, RunComparison};
+use crate::metric::RunMetric;
 
-impl fmt::Display for Comparison {
+impl fmt::Display for RunComparison {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "{}", self.workload)?;
         for metric in &self.metrics {
@@ -23,13 +23,13 @@ impl fmt::Display for Comparison {
     }
 }
 
-fn table(comparison: &MetricComparison) -> Table {
+fn table(comparison: &MetricComparison) -> TextTable {
     let (title, scale) = title(comparison.metric);
-    let number = |name| Column::right(name).at_least(9);
-    let interval = |name| Column::right(name).at_least(21);
+    let number = |name| TableColumn::right(name).at_least(9);
+    let interval = |name| TableColumn::right(name).at_least(21);
     let columns = [
-        Column::left("file"),
-        Column::right("runs"),
+        TableColumn::left("file"),
+        TableColumn::right("runs"),
         number("mean"),
         number("median"),
         number("min"),
@@ -38,9 +38,9 @@ fn table(comparison: &MetricComparison) -> Table {
         interval("t 98 %"),
         interval("boot 95 %"),
         interval("boot 98 %"),
-        Column::left(""),
+        TableColumn::left(""),
     ];
-    let mut table = Table::new(columns).title(title);
+    let mut table = TextTable::new(columns).title(title);
     let widest =
         comparison.files.iter().map(|it| it.file.chars().count()).max().unwrap_or(0).max(4);
     for file in &comparison.files {
@@ -52,27 +52,27 @@ fn table(comparison: &MetricComparison) -> Table {
     table
 }
 
-fn title(metric: Metric) -> (&'static str, f64) {
+fn title(metric: RunMetric) -> (&'static str, f64) {
     match metric {
-        Metric::GoodputBitsPerSecond => ("goodput, Mbit/s", 1e-6),
-        Metric::CompletionSeconds => ("completion time, s", 1.0),
-        Metric::JainIndex => ("Jain's index", 1.0),
-        Metric::RetransmittedSegments => ("retransmitted segments", 1.0),
-        Metric::MeanObjectSeconds => ("mean time of an object, s", 1.0),
-        Metric::LossRatio => ("loss, %", 100.0),
-        Metric::JitterSeconds => ("jitter, ms", 1e3),
-        Metric::MedianResponseSeconds => ("median response time, ms", 1e3),
-        Metric::P99ResponseSeconds => ("99th percentile of the response times, ms", 1e3),
+        RunMetric::GoodputBitsPerSecond => ("goodput, Mbit/s", 1e-6),
+        RunMetric::CompletionSeconds => ("completion time, s", 1.0),
+        RunMetric::JainIndex => ("Jain's index", 1.0),
+        RunMetric::RetransmittedSegments => ("retransmitted segments", 1.0),
+        RunMetric::MeanObjectSeconds => ("mean time of an object, s", 1.0),
+        RunMetric::LossRatio => ("loss, %", 100.0),
+        RunMetric::JitterSeconds => ("jitter, ms", 1e3),
+        RunMetric::MedianResponseSeconds => ("median response time, ms", 1e3),
+        RunMetric::P99ResponseSeconds => ("99th percentile of the response times, ms", 1e3),
     }
 }
 
-fn cells(file: &Figures, scale: f64) -> Vec<String> {
+fn cells(file: &MetricFigures, scale: f64) -> Vec<String> {
     let summary = &file.summary;
     let mut cells = vec![file.file.clone(), summary.count.to_string()];
     let figures = [summary.mean, summary.median, summary.min, summary.max];
     cells.extend(figures.map(|value| format!("{:.3}", value * scale)));
     for found in [file.student_t, file.bootstrap] {
-        for pick in [|it: Intervals| it.ci95, |it: Intervals| it.ci98] {
+        for pick in [|it: ConfidenceIntervals| it.ci95, |it: ConfidenceIntervals| it.ci98] {
             cells.push(dash(found.map(|it| interval(pick(it), scale))));
         }
     }
@@ -91,6 +91,6 @@ fn gain_text(gain: Gain) -> String {
     text
 }
 
-fn interval(interval: Interval, scale: f64) -> String {
+fn interval(interval: ConfidenceInterval, scale: f64) -> String {
     format!("{:.3} to {:.3}", interval.low * scale, interval.high * scale)
 }

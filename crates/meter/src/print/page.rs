@@ -2,20 +2,20 @@
 
 use std::fmt::Write as _;
 
-use report::{Column, Csv, Table, dash};
+use report::{CsvText, TableColumn, TextTable, dash};
 
 use super::{outcome, seconds, seconds_field, size, state};
 use crate::page::PageReport;
 
 pub(super) fn text(report: &PageReport) -> String {
-    let mut table = Table::new([
-        Column::right("object"),
-        Column::right("conn"),
-        Column::right("size").at_least(10),
-        Column::right("start").at_least(9),
-        Column::right("first").at_least(9),
-        Column::right("time").at_least(9),
-        Column::left("outcome"),
+    let mut table = TextTable::new([
+        TableColumn::right("object"),
+        TableColumn::right("conn"),
+        TableColumn::right("size").at_least(10),
+        TableColumn::right("start").at_least(9),
+        TableColumn::right("first").at_least(9),
+        TableColumn::right("time").at_least(9),
+        TableColumn::left("outcome"),
     ]);
     for object in &report.objects {
         table.row([
@@ -50,7 +50,7 @@ pub(super) const COLUMNS: [&str; 8] = [
 ];
 
 /// Adds a line for each object.
-pub(super) fn csv(csv: &mut Csv, run: u32, report: &PageReport) {
+pub(super) fn csv(csv: &mut CsvText, run: u32, report: &PageReport) {
     for object in &report.objects {
         csv.row([
             Some(run.to_string()),

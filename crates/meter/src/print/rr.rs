@@ -2,18 +2,18 @@
 
 use std::fmt::Write as _;
 
-use report::{Column, Csv, Table};
+use report::{CsvText, TableColumn, TextTable};
 
 use super::{outcome, seconds, seconds_field};
 use crate::rr::RrReport;
 
 pub(super) fn text(report: &RrReport) -> String {
-    let mut table = Table::new([
-        Column::right("conn"),
-        Column::right("connect").at_least(9),
-        Column::right("total").at_least(9),
-        Column::right("answered").at_least(9),
-        Column::left("outcome"),
+    let mut table = TextTable::new([
+        TableColumn::right("conn"),
+        TableColumn::right("connect").at_least(9),
+        TableColumn::right("total").at_least(9),
+        TableColumn::right("answered").at_least(9),
+        TableColumn::left("outcome"),
     ]);
     for connection in &report.connections {
         table.row([
@@ -40,7 +40,7 @@ pub(super) fn text(report: &RrReport) -> String {
 pub(super) const COLUMNS: [&str; 4] = ["run", "connection", "index", "seconds"];
 
 /// Adds a line for each answered request.
-pub(super) fn csv(csv: &mut Csv, run: u32, report: &RrReport) {
+pub(super) fn csv(csv: &mut CsvText, run: u32, report: &RrReport) {
     for response in report.connections.iter().flat_map(|connection| &connection.responses) {
         csv.row([
             Some(run.to_string()),

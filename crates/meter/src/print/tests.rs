@@ -1,13 +1,13 @@
 use serde_json::{Value, json};
 
 use super::*;
-use crate::compare::{Runs, compare};
+use crate::compare::{RunFile, compare};
 
-fn report(json: Value) -> Report {
+fn report(json: Value) -> MeterReport {
     serde_json::from_value(json).expect("a report")
 }
 
-fn bulk() -> Report {
+fn bulk() -> MeterReport {
     let sender = json!({
         "sent_bytes": 210_000, "segments": 150, "retransmitted_segments": 7,
         "retransmitted_bytes": 10_000, "min_rtt_seconds": 0.6003, "mean_rtt_seconds": 0.6124,
@@ -87,7 +87,7 @@ fn a_comparison_has_a_table_for_each_metric() {
             report["total_seconds"] = json!(seconds);
             report.to_string()
         };
-        Runs::read(file, &seconds.iter().map(run).collect::<String>()).unwrap()
+        RunFile::read(file, &seconds.iter().map(run).collect::<String>()).unwrap()
     };
     let text = compare(&[runs("cubic.json", &[4.0, 4.0]), runs("b", &[2.0, 2.0])], 1).unwrap();
     let text = text.to_string();

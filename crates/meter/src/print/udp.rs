@@ -1,28 +1,28 @@
 //! Tables and CSV of UDP measurements.
 
-use report::{Column, Csv, Table};
+use report::{CsvText, TableColumn, TextTable};
 
-use super::{milliseconds, outcome, rate, seconds_field, way};
+use super::{direction_label, milliseconds, outcome, rate, seconds_field};
 use crate::udp::{UdpFlow, UdpReport};
 
 pub(super) fn text(report: &UdpReport) -> String {
-    let mut table = Table::new([
-        Column::left("way").at_least(4),
-        Column::right("sent").at_least(8),
-        Column::right("received"),
-        Column::right("lost").at_least(8),
-        Column::right("loss").at_least(8),
-        Column::right("reordered"),
-        Column::right("duplicates"),
-        Column::right("corrupt"),
-        Column::right("jitter").at_least(9),
-        Column::right("p99 above least delay"),
-        Column::right("goodput").at_least(14),
+    let mut table = TextTable::new([
+        TableColumn::left("way").at_least(4),
+        TableColumn::right("sent").at_least(8),
+        TableColumn::right("received"),
+        TableColumn::right("lost").at_least(8),
+        TableColumn::right("loss").at_least(8),
+        TableColumn::right("reordered"),
+        TableColumn::right("duplicates"),
+        TableColumn::right("corrupt"),
+        TableColumn::right("jitter").at_least(9),
+        TableColumn::right("p99 above least delay"),
+        TableColumn::right("goodput").at_least(14),
     ]);
     for flow in &report.flows {
         let counts = &flow.counts;
         table.row([
-            way(flow.direction).to_owned(),
+            direction_label(flow.direction).to_owned(),
             flow.sent.to_string(),
             counts.received.to_string(),
             flow.lost.to_string(),
@@ -46,7 +46,7 @@ fn own_losses(flow: &UdpFlow) -> Option<String> {
         format!(
             "{}: not lost on the path: {overflowed} overflowed the receiver's socket (see \
              net.core.rmem_max), {unsent} were refused by the sender's own system\n",
-            way(flow.direction)
+            direction_label(flow.direction)
         )
     })
 }
@@ -76,11 +76,11 @@ pub(super) const COLUMNS: [&str; 14] = [
 ];
 
 /// Adds a line for each direction.
-pub(super) fn csv(csv: &mut Csv, run: u32, report: &UdpReport) {
+pub(super) fn csv(csv: &mut CsvText, run: u32, report: &UdpReport) {
     for flow in &report.flows {
         csv.row([
             Some(run.to_string()),
-            Some(way(flow.direction).to_owned()),
+            Some(direction_label(flow.direction).to_owned()),
             Some(flow.sent.to_string()),
             Some(flow.counts.received.to_string()),
             Some(flow.lost.to_string()),

@@ -9,12 +9,12 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-use crate::congestion::{CongestionError, Unpaced};
+use crate::congestion::{CongestionError, ListenerControl};
 use crate::http::head::refusal;
 use crate::http::{self, HttpError, RequestHead, ResponseHead};
-use crate::payload::{Payload, Side};
+use crate::payload::{Payload, PayloadSide};
 use crate::sender;
-use crate::stream::Source;
+use crate::stream::PayloadSource;
 
 /// The reason why a connection for objects failed.
 #[derive(Debug, Error)]
@@ -35,9 +35,9 @@ pub enum HttpServeError {
 pub(crate) async fn serve(
     stream: &mut TcpStream,
     first: &[u8],
-    unpaced: &Unpaced,
+    unpaced: &ListenerControl,
 ) -> Result<(), HttpServeError> {
-    let socket = sender::copy(stream)?;
+    let socket = sender::duplicate_descriptor(stream)?;
     let (reader, mut writer) = stream.split();
     // The caller has read the first bytes to tell the protocols apart.
     let mut reader = BufReader::new(first.chain(reader));
@@ -54,7 +54,7 @@ pub(crate) async fn serve(
             }
         };
         let wanted = request.object.congestion_control.as_ref();
-        if let Err(error) = unpaced.settle(&SockRef::from(&socket), wanted) {
+        if let Err(error) = unpaced.set_control(&SockRef::from(&socket), wanted) {
             refuse(&mut writer, "409 No such congestion control").await?;
             return Err(error.into());
         }
@@ -64,8 +64,8 @@ pub(crate) async fn serve(
             None => reply.encode(),
         };
         writer.write_all(head.as_bytes()).await?;
-        let payload = Payload::new(request.object.key, Side::Server);
-        Source::new(payload).send(&mut writer, 0..request.object.size).await?;
+        let payload = Payload::new(request.object.key, PayloadSide::Server);
+        PayloadSource::new(payload).send(&mut writer, 0..request.object.size).await?;
         if !request.persistent {
             return Ok(writer.shutdown().await?);
         }

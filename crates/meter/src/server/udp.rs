@@ -6,12 +6,12 @@ use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpStream, UdpSocket};
 use tokio::time::timeout;
 
-use crate::answer::Answer;
+use crate::answer::ServerAnswer;
 use crate::flow::FlowError;
-use crate::payload::{Payload, Side};
+use crate::payload::{Payload, PayloadSide};
 use crate::server::REQUEST_LIMIT;
 use crate::stop::Stop;
-use crate::udp::exchange::{exchange, make_room};
+use crate::udp::exchange::{enlarge_receive_buffer, exchange};
 use crate::udp::receiver::{GREETING, read};
 use crate::udp_plan::UdpPlan;
 
@@ -25,22 +25,22 @@ pub(crate) async fn serve(
     let local = stream.local_addr().map_err(broken())?;
     // The client sends to the address that its connection goes to.
     let socket = UdpSocket::bind(SocketAddr::new(local.ip(), 0)).await.map_err(broken())?;
-    make_room(&socket).map_err(broken())?;
+    enlarge_receive_buffer(&socket).map_err(broken())?;
     let port = socket.local_addr().map_err(broken())?.port();
-    stream.write_all(&Answer::Port { port }.encode()).await.map_err(broken())?;
-    let heard = timeout(REQUEST_LIMIT, hear(&socket, key)).await;
+    stream.write_all(&ServerAnswer::Port { port }.encode()).await.map_err(broken())?;
+    let heard = timeout(REQUEST_LIMIT, await_greeting(&socket, key)).await;
     let client = heard.map_err(|late| late.into()).and_then(|heard| heard);
     let client = client.map_err(FlowError::broken("waiting for the client's first datagram"))?;
     socket.connect(client).await.map_err(broken())?;
-    stream.write_all(&Answer::Accepted.encode()).await.map_err(broken())?;
-    exchange(stream, &socket, plan, (key, Side::Server), &Stop::default()).await?;
+    stream.write_all(&ServerAnswer::Accepted.encode()).await.map_err(broken())?;
+    exchange(stream, &socket, plan, (key, PayloadSide::Server), &Stop::default()).await?;
     stream.shutdown().await.map_err(FlowError::broken("closing"))
 }
 
 /// Waits for a greeting with the right key; returns its source address. Other datagrams are
 /// ignored.
-async fn hear(socket: &UdpSocket, key: u64) -> std::io::Result<SocketAddr> {
-    let payload = Payload::new(key, Side::Client);
+async fn await_greeting(socket: &UdpSocket, key: u64) -> std::io::Result<SocketAddr> {
+    let payload = Payload::new(key, PayloadSide::Client);
     let mut buffer = vec![0; 1 << 16];
     loop {
         let (length, from) = socket.recv_from(&mut buffer).await?;

@@ -7,15 +7,15 @@ use socket2::{Domain, SockRef, Socket, Type};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
-use crate::answer::Answer;
+use crate::answer::ServerAnswer;
 use crate::server::ServeError;
-use crate::window::Window;
+use crate::window::ReceiveWindow;
 
 /// Announces the port for an upload with this window, and accepts its connection; `None` if the
 /// client disconnects instead.
 pub(crate) async fn accept(
     stream: &mut TcpStream,
-    window: Window,
+    window: ReceiveWindow,
 ) -> Result<Option<TcpStream>, ServeError> {
     let unusable = |error| ServeError::Listener { error };
     // The client connects to the address that this connection goes to.
@@ -30,7 +30,7 @@ pub(crate) async fn accept(
     listen().map_err(unusable)?;
     let listener = TcpListener::from_std(socket.into()).map_err(unusable)?;
     let port = listener.local_addr().map_err(unusable)?.port();
-    stream.write_all(&Answer::Port { port }.encode()).await?;
+    stream.write_all(&ServerAnswer::Port { port }.encode()).await?;
     let mut ignored = [0];
     tokio::select! {
         accepted = listener.accept() => Ok(Some(accepted?.0)),

@@ -4,14 +4,14 @@ use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 
-use slacp::{Read, SessionId, StreamId};
+use slacp::{ReadOutcome, SessionId, StreamId};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use super::member::{Member, State};
+use super::member::{MemberState, SwarmMember};
 
 /// The tasks that wait for a stream, and its early end.
 #[derive(Debug, Default)]
-pub(super) struct Stream {
+pub(super) struct StreamWaiters {
     wakers: [Option<Waker>; 2],
     /// Reason for an early end, in one line.
     ended: Option<String>,
@@ -21,7 +21,7 @@ pub(super) struct Stream {
 const READER: usize = 0;
 const WRITER: usize = 1;
 
-impl Stream {
+impl StreamWaiters {
     /// Wakes both tasks: the stream may be readable or writable again.
     pub(super) fn wake(&mut self) {
         self.wakers.iter_mut().filter_map(Option::take).for_each(Waker::wake);
@@ -43,21 +43,21 @@ impl Stream {
 /// The reading and writing end of a stream. It resets the stream when dropped, unless both
 /// directions have ended.
 pub(super) struct HopStream<'a> {
-    member: &'a Member,
+    member: &'a SwarmMember,
     session: SessionId,
     id: StreamId,
 }
 
 impl<'a> HopStream<'a> {
     pub(super) fn open(
-        member: &'a Member,
+        member: &'a SwarmMember,
         now: units::Instant,
-        open: slacp::Open,
+        open: slacp::StreamOpening,
     ) -> io::Result<Self> {
         let mut state = member.state.borrow_mut();
         let session = state.session.ok_or_else(|| io::Error::other("there is no session"))?;
         let id = state.endpoint.open(now, session, open).map_err(io::Error::other)?;
-        state.stream = Some(Stream::default());
+        state.stream = Some(StreamWaiters::default());
         member.work.notify_one();
         Ok(Self { member, session, id })
     }
@@ -67,10 +67,10 @@ impl<'a> HopStream<'a> {
         &self,
         context: &Context<'_>,
         who: usize,
-        what: impl FnOnce(&mut State) -> io::Result<Option<T>>,
+        what: impl FnOnce(&mut MemberState) -> io::Result<Option<T>>,
     ) -> Poll<io::Result<T>> {
         let mut state = self.member.state.borrow_mut();
-        if let Some(ended) = state.stream.as_ref().and_then(Stream::error) {
+        if let Some(ended) = state.stream.as_ref().and_then(StreamWaiters::error) {
             return Poll::Ready(Err(ended));
         }
         let done = match what(&mut state) {
@@ -79,7 +79,7 @@ impl<'a> HopStream<'a> {
                 // The stream is gone once the last data before a reset has been read: the event
                 // that says why may still wait.
                 self.member.follow_events(&mut state);
-                let ended = state.stream.as_ref().and_then(Stream::error);
+                let ended = state.stream.as_ref().and_then(StreamWaiters::error);
                 return Poll::Ready(Err(ended.unwrap_or(error)));
             }
         };
@@ -101,12 +101,12 @@ impl AsyncRead for HopStream<'_> {
         let (session, id) = (self.session, self.id);
         self.poll(context, READER, |state| {
             match state.endpoint.read(session, id, buffer.initialize_unfilled()) {
-                Ok(Read::Data(count)) => {
+                Ok(ReadOutcome::Data(count)) => {
                     buffer.advance(count);
                     Ok(Some(()))
                 }
-                Ok(Read::End) => Ok(Some(())),
-                Ok(Read::Blocked) => Ok(None),
+                Ok(ReadOutcome::End) => Ok(Some(())),
+                Ok(ReadOutcome::Blocked) => Ok(None),
                 Err(error) => Err(io::Error::other(error)),
             }
         })

@@ -6,24 +6,24 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::rc::Rc;
 use std::time::Duration;
 
-use os::datagrams::{Datagram, Datagrams, Reception};
-use os::socket::{Buffer, overflows, set_buffer};
+use os::datagrams::{ArrivedDatagram, DatagramSocket, ReceiveMemory};
+use os::socket::{BufferKind, overflows, set_buffer};
 use slacp::{Endpoint, Event, SessionId};
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, sleep, sleep_until};
 use units::{ByteCount, Machine};
 
-use super::hop::{HopStream, Stream};
-use super::{SwarmOptions, Traffic};
+use super::hop::{HopStream, StreamWaiters};
+use super::{SwarmOptions, SwarmTraffic};
 use crate::download;
 use crate::payload::flow_key;
-use crate::request::{Request, Work};
+use crate::request::{MeterRequest, RequestedWork};
 use crate::sockets::SocketOptions;
 
 /// An event that a terminal reports to the swarm.
 #[derive(Debug)]
-pub(super) enum News {
+pub(super) enum MemberEvent {
     /// The hub has answered on the session, this long after the terminal's start.
     Up(Duration),
     /// The session has ended, for the given reason.
@@ -36,7 +36,7 @@ pub(super) enum News {
 
 /// The phases of a swarm, in order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Stage {
+pub(super) enum SwarmStage {
     /// Terminals set up their sessions.
     Setup,
     /// The first terminals download, as many as the options say.
@@ -52,22 +52,22 @@ const TURN: usize = 4;
 const KERNEL_BUFFER: ByteCount = ByteCount::new(8 << 20);
 
 /// A terminal, shared by its driver and its traffic, which run on one thread.
-pub(super) struct Member {
+pub(super) struct SwarmMember {
     number: u32,
     start: Instant,
-    socket: Datagrams,
+    socket: DatagramSocket,
     /// Memory for received datagrams, shared by all terminals.
-    memory: Rc<RefCell<Reception>>,
-    news: UnboundedSender<News>,
-    pub(super) state: RefCell<State>,
+    memory: Rc<RefCell<ReceiveMemory>>,
+    news: UnboundedSender<MemberEvent>,
+    pub(super) state: RefCell<MemberState>,
     /// Notified when a command has given the endpoint something to send.
     pub(super) work: Notify,
 }
 
-pub(super) struct State {
+pub(super) struct MemberState {
     pub(super) endpoint: Endpoint,
     pub(super) session: Option<SessionId>,
-    pub(super) stream: Option<Stream>,
+    pub(super) stream: Option<StreamWaiters>,
     /// Set once the hub's first answer was reported.
     answered: bool,
     leaving: bool,
@@ -80,27 +80,27 @@ pub(super) fn bind(hub: SocketAddr) -> io::Result<std::net::UdpSocket> {
         SocketAddr::V6(_) => SocketAddr::from((Ipv6Addr::UNSPECIFIED, 0)),
     };
     let socket = std::net::UdpSocket::bind(any)?;
-    set_buffer(&socket, Buffer::Receive, KERNEL_BUFFER)?;
+    set_buffer(&socket, BufferKind::Receive, KERNEL_BUFFER)?;
     socket.connect(hub)?;
     socket.set_nonblocking(true)?;
     Ok(socket)
 }
 
-impl Member {
+impl SwarmMember {
     pub(super) fn new(
         options: &SwarmOptions,
         number: u32,
         socket: std::net::UdpSocket,
         start: Instant,
-        (memory, news): (Rc<RefCell<Reception>>, UnboundedSender<News>),
+        (memory, news): (Rc<RefCell<ReceiveMemory>>, UnboundedSender<MemberEvent>),
     ) -> io::Result<Self> {
         let mut seed = [0; 32];
         getrandom::fill(&mut seed)?;
         let (link, key) = (options.link(), options.key(number));
         let endpoint = Endpoint::terminal(link, key, options.hub_key, vec![options.hub], seed);
         let state =
-            State { endpoint, session: None, stream: None, answered: false, leaving: false };
-        let socket = Datagrams::new(socket)?;
+            MemberState { endpoint, session: None, stream: None, answered: false, leaving: false };
+        let socket = DatagramSocket::new(socket)?;
         let (state, work) = (state.into(), Notify::new());
         Ok(Self { number, start, socket, memory, news, state, work })
     }
@@ -108,61 +108,73 @@ impl Member {
     /// Runs the terminal until it has left the hub.
     pub(super) async fn run(
         self: Rc<Self>,
-        traffic: Option<Traffic>,
-        stages: watch::Receiver<Stage>,
+        traffic: Option<SwarmTraffic>,
+        stages: watch::Receiver<SwarmStage>,
     ) {
         sleep_until(self.start).await;
         tokio::select! {
-            error = self.drive() => self.tell(News::Failed(error.to_string())),
-            () = self.follow(traffic, stages) => {}
+            error = self.drive() => self.report(MemberEvent::Failed(error.to_string())),
+            () = self.run_stages(traffic, stages) => {}
         }
     }
 
-    fn tell(&self, news: News) {
+    fn report(&self, news: MemberEvent) {
         // Sending fails only after the end of the swarm.
         let _ = self.news.send(news);
     }
 
     /// Follows the stages of the swarm: downloads, then leaves.
-    async fn follow(&self, traffic: Option<Traffic>, mut stages: watch::Receiver<Stage>) {
+    async fn run_stages(
+        &self,
+        traffic: Option<SwarmTraffic>,
+        mut stages: watch::Receiver<SwarmStage>,
+    ) {
         // The stages end with the swarm.
-        let _ = stages.wait_for(|stage| *stage >= Stage::Traffic).await.map(drop);
+        let _ = stages.wait_for(|stage| *stage >= SwarmStage::Traffic).await.map(drop);
         if let Some(traffic) = traffic.filter(|traffic| self.number < traffic.terminals) {
-            self.tell(self.download(&traffic, &mut stages).await);
+            self.report(self.download(&traffic, &mut stages).await);
         }
-        let _ = stages.wait_for(|stage| *stage == Stage::End).await.map(drop);
+        let _ = stages.wait_for(|stage| *stage == SwarmStage::End).await.map(drop);
         self.leave().await;
     }
 
     /// Downloads until all has arrived, or the swarm ends.
-    async fn download(&self, traffic: &Traffic, stages: &mut watch::Receiver<Stage>) -> News {
+    async fn download(
+        &self,
+        traffic: &SwarmTraffic,
+        stages: &mut watch::Receiver<SwarmStage>,
+    ) -> MemberEvent {
         let (start, mut moved) = (Instant::now(), 0);
         let key = flow_key(traffic.key, self.number.into());
-        let work = Work::Download { amount: traffic.amount, cap: None };
-        let request = Request { key, sockets: SocketOptions::default(), work };
+        let work = RequestedWork::Download { amount: traffic.amount, cap: None };
+        let request = MeterRequest { key, sockets: SocketOptions::default(), work };
         let error = match self.open(traffic.server) {
             Ok(mut stream) => tokio::select! {
-                whole = download::whole(&mut stream, &request, &mut moved) => {
+                whole = download::run(&mut stream, &request, &mut moved) => {
                     whole.err().map(|error| error.to_string())
                 }
-                _ = stages.wait_for(|stage| *stage == Stage::End) => {
+                _ = stages.wait_for(|stage| *stage == SwarmStage::End) => {
                     Some("a download was cut off by the end".to_owned())
                 }
             },
             Err(error) => return self.no_flow(&error.to_string()),
         };
-        News::Flow { moved, total: start.elapsed(), error }
+        MemberEvent::Flow { moved, total: start.elapsed(), error }
     }
 
-    fn no_flow(&self, error: &str) -> News {
-        News::Flow { moved: 0, total: Duration::ZERO, error: Some(error.to_owned()) }
+    fn no_flow(&self, error: &str) -> MemberEvent {
+        MemberEvent::Flow { moved: 0, total: Duration::ZERO, error: Some(error.to_owned()) }
     }
 
     /// Opens a stream to `server`.
     fn open(&self, server: SocketAddr) -> io::Result<HopStream<'_>> {
         // The hub verifies source addresses only if it shows them to servers.
         let source = self.socket.socket().local_addr()?;
-        HopStream::open(self, self.now(), slacp::Open { destination: server, source, dscp: None })
+        HopStream::open(
+            self,
+            self.now(),
+            slacp::StreamOpening { destination: server, source, dscp: None },
+        )
     }
 
     /// Tells the hub that the session ends, and gives the driver the time to repeat it.
@@ -221,7 +233,7 @@ impl Member {
         Some(Instant::now() + at.saturating_since(now))
     }
 
-    pub(super) fn follow_events(&self, state: &mut State) {
+    pub(super) fn follow_events(&self, state: &mut MemberState) {
         while let Some((session, event)) = state.endpoint.poll_event() {
             match event {
                 Event::Up { .. } => state.session = Some(session),
@@ -230,13 +242,13 @@ impl Member {
                         state.session = None;
                     }
                     if state.answered && !state.leaving {
-                        self.tell(News::Lost(why.to_string()));
+                        self.report(MemberEvent::Lost(why.to_string()));
                     }
                     state.end_stream("the session ended");
                 }
                 Event::Reset { reason, .. } => state.end_stream(&format!("reset: {reason:?}")),
                 Event::Readable(_) | Event::Writable(_) => {
-                    state.stream.iter_mut().for_each(Stream::wake);
+                    state.stream.iter_mut().for_each(StreamWaiters::wake);
                 }
                 _ => {}
             }
@@ -245,7 +257,7 @@ impl Member {
         let heard = |id| Some(state.endpoint.stats(id)?.packets_received > 0);
         if !state.answered && state.session.and_then(heard) == Some(true) {
             state.answered = true;
-            self.tell(News::Up(self.start.elapsed()));
+            self.report(MemberEvent::Up(self.start.elapsed()));
         }
     }
 
@@ -253,7 +265,8 @@ impl Member {
         let mut memory = self.memory.borrow_mut();
         for _ in 0..TURN {
             let (now, endpoint) = (self.now(), &mut self.state.borrow_mut().endpoint);
-            let take = |it: Datagram<'_>| _ = endpoint.handle_datagram(now, it.from, it.bytes);
+            let take =
+                |it: ArrivedDatagram<'_>| _ = endpoint.handle_datagram(now, it.from, it.bytes);
             match self.socket.receive(&mut memory, take) {
                 Ok(true) => {}
                 Ok(false) => break,
@@ -267,7 +280,7 @@ impl Member {
     }
 }
 
-impl State {
+impl MemberState {
     fn end_stream(&mut self, why: &str) {
         self.stream.iter_mut().for_each(|stream| stream.end(why));
     }

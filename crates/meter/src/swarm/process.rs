@@ -30,7 +30,7 @@ pub struct ProcessFigures {
 }
 
 /// Measures a process phase by phase.
-pub(super) struct Gauge {
+pub(super) struct ProcessGauge {
     process: Pid,
     before: u64,
     cpu: f64,
@@ -38,34 +38,39 @@ pub(super) struct Gauge {
 
 /// CPU time that a phase used, and the memory of the process at its end.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Used {
+pub(super) struct PhaseUsage {
     cpu: f64,
-    memory: Memory,
+    memory: ResidentMemory,
 }
 
 /// Resident memory in bytes: now, and the maximum so far.
 #[derive(Debug, Clone, Copy, Default)]
-struct Memory {
+struct ResidentMemory {
     now: u64,
     peak: u64,
 }
 
-impl Gauge {
+impl ProcessGauge {
     pub(super) fn new(process: u32) -> io::Result<Self> {
         let process = Pid::from_raw(i32::try_from(process).map_err(io::Error::other)?);
         Ok(Self { process, before: memory(process)?.now, cpu: cpu(process)? })
     }
 
     /// Ends a phase. A process that has ended used no more CPU time.
-    pub(super) fn lap(&mut self) -> Used {
+    pub(super) fn lap(&mut self) -> PhaseUsage {
         let cpu = cpu(self.process).unwrap_or(self.cpu);
         let used = cpu - core::mem::replace(&mut self.cpu, cpu);
-        Used { cpu: used, memory: memory(self.process).unwrap_or_default() }
+        PhaseUsage { cpu: used, memory: memory(self.process).unwrap_or_default() }
     }
 
     /// Returns the figures of the two phases, in which `sessions` came up and `moved` bytes were
     /// moved.
-    pub(super) fn figures(&self, phases: [Used; 2], sessions: u32, moved: u64) -> ProcessFigures {
+    pub(super) fn figures(
+        &self,
+        phases: [PhaseUsage; 2],
+        sessions: u32,
+        moved: u64,
+    ) -> ProcessFigures {
         let [setup, traffic] = phases;
         let grown = setup.memory.now.saturating_sub(self.before);
         ProcessFigures {
@@ -86,12 +91,12 @@ fn cpu(process: Pid) -> io::Result<f64> {
     Ok(time.tv_sec() as f64 + time.tv_nsec() as f64 / 1e9)
 }
 
-fn memory(process: Pid) -> io::Result<Memory> {
+fn memory(process: Pid) -> io::Result<ResidentMemory> {
     let status = fs::read_to_string(format!("/proc/{process}/status"))?;
     let bytes = |name: &str| {
         let line = status.lines().find_map(|line| line.strip_prefix(name));
         let kib = line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok());
         kib.map(|kib| kib * 1024).ok_or_else(|| io::Error::other("the process has no memory"))
     };
-    Ok(Memory { now: bytes("VmRSS:")?, peak: bytes("VmHWM:")? })
+    Ok(ResidentMemory { now: bytes("VmRSS:")?, peak: bytes("VmHWM:")? })
 }

@@ -7,14 +7,14 @@ use std::net::SocketAddr;
 use units::Instant;
 
 use super::clock::Clocks;
-use super::connection::{Connection, Plots};
-use super::copies::Copies;
-use super::file::{self, CaptureError, Record};
+use super::connection::{Plots, TracedConnection};
+use super::copies::CopyDetector;
+use super::file::{self, CaptureError, CaptureRecord};
 use super::left_out::LeftOut;
 use super::link_type::LinkType;
-use super::packet::{Content, Packet};
+use super::packet::{CapturedPacket, PacketContent};
 use super::report::{ConnectionReport, TraceReport};
-use super::segment::Segment;
+use super::segment::CapturedSegment;
 
 /// Options of a capture's analysis.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -32,7 +32,7 @@ pub const PLOTTED_MAX: u64 = 50;
 
 /// The result of an analysis.
 #[derive(Debug, Default)]
-pub struct Trace {
+pub struct AnalysedCapture {
     /// Counts and figures of the whole capture.
     pub report: TraceReport,
     /// The graphs: the connection's number and its two directions.
@@ -48,8 +48,8 @@ pub struct Trace {
 ///
 /// # Errors
 /// If the file is not a capture, or fails before its first packet.
-pub fn analyse(source: impl Read, options: TraceOptions) -> Result<Trace, CaptureError> {
-    let mut analysis = Analysis::new(options);
+pub fn analyse(source: impl Read, options: TraceOptions) -> Result<AnalysedCapture, CaptureError> {
+    let mut analysis = CaptureAnalysis::new(options);
     let read = file::read(source, &mut |record| analysis.record(&record));
     match read {
         Err(error) if analysis.packets == 0 => Err(error),
@@ -58,24 +58,24 @@ pub fn analyse(source: impl Read, options: TraceOptions) -> Result<Trace, Captur
 }
 
 /// Interface, and the addresses and ports of both ends.
-type Key = (u32, SocketAddr, SocketAddr);
+type ConnectionKey = (u32, SocketAddr, SocketAddr);
 
 /// Analyses packets one by one, in the order of the capture.
 #[derive(Debug)]
-pub struct Analysis {
+pub struct CaptureAnalysis {
     options: TraceOptions,
-    live: BTreeMap<Key, Connection>,
+    live: BTreeMap<ConnectionKey, TracedConnection>,
     done: Vec<(ConnectionReport, Option<Plots>)>,
     begin: Option<Instant>,
     connections: u64,
     packets: u64,
     tcp_packets: u64,
     clocks: Clocks,
-    copies: Copies,
+    copies: CopyDetector,
     left_out: LeftOut,
 }
 
-impl Analysis {
+impl CaptureAnalysis {
     /// Creates an analysis without packets.
     pub fn new(options: TraceOptions) -> Self {
         Self {
@@ -87,21 +87,21 @@ impl Analysis {
             packets: 0,
             tcp_packets: 0,
             clocks: Clocks::default(),
-            copies: Copies::default(),
+            copies: CopyDetector::default(),
             left_out: LeftOut::default(),
         }
     }
 
-    fn record(&mut self, record: &Record<'_>) {
+    fn record(&mut self, record: &CaptureRecord<'_>) {
         match *record {
-            Record::Packet(ref packet) => self.take(packet),
-            Record::Lost { interface, packets } => self.left_out.lost(interface, packets),
-            Record::Unknown { kind } => self.left_out.block(kind),
+            CaptureRecord::Packet(ref packet) => self.add_packet(packet),
+            CaptureRecord::Lost { interface, packets } => self.left_out.lost(interface, packets),
+            CaptureRecord::Unknown { kind } => self.left_out.block(kind),
         }
     }
 
     /// Adds a packet: counts it, and analyses its TCP segment if it has one.
-    pub fn take(&mut self, packet: &Packet<'_>) {
+    pub fn add_packet(&mut self, packet: &CapturedPacket<'_>) {
         self.packets += 1;
         if packet.time.is_none() {
             self.left_out.untimed += 1;
@@ -112,15 +112,17 @@ impl Analysis {
             return self.left_out.link(number);
         }
         match packet.content() {
-            Content::Tcp(segment) => self.segment(packet.interface, &Segment { time, ..segment }),
-            Content::Fragment => self.left_out.fragments += 1,
-            Content::Unreadable => self.left_out.unreadable += 1,
-            Content::Other(protocol) => self.left_out.protocol(protocol),
+            PacketContent::Tcp(segment) => {
+                self.add_segment(packet.interface, &CapturedSegment { time, ..segment })
+            }
+            PacketContent::Fragment => self.left_out.fragments += 1,
+            PacketContent::Unreadable => self.left_out.unreadable += 1,
+            PacketContent::Other(protocol) => self.left_out.protocol(protocol),
         }
     }
 
     /// Adds a TCP segment captured on `interface`.
-    pub fn segment(&mut self, interface: u32, segment: &Segment) {
+    pub fn add_segment(&mut self, interface: u32, segment: &CapturedSegment) {
         self.tcp_packets += 1;
         self.begin.get_or_insert(segment.time);
         let (low, high) = (segment.from.min(segment.to), segment.from.max(segment.to));
@@ -133,7 +135,7 @@ impl Analysis {
         }
         let set_back = self.clocks.set_back;
         if let Some(connection) = self.live.get_mut(&key) {
-            if connection.take(segment, set_back, &mut self.copies) {
+            if connection.add_segment(segment, set_back, &mut self.copies) {
                 self.left_out.copies += 1;
             }
             return;
@@ -144,8 +146,8 @@ impl Analysis {
         }
         self.connections += 1;
         let plotted = self.options.plots && self.is_plotted(self.connections);
-        let mut connection = Connection::new(self.connections, interface, segment, plotted);
-        connection.take(segment, set_back, &mut self.copies);
+        let mut connection = TracedConnection::new(self.connections, interface, segment, plotted);
+        connection.add_segment(segment, set_back, &mut self.copies);
         self.live.insert(key, connection);
     }
 
@@ -153,7 +155,7 @@ impl Analysis {
         self.options.connection.map_or(number <= PLOTTED_MAX, |chosen| chosen == number)
     }
 
-    fn end(&mut self, connection: Connection) {
+    fn end(&mut self, connection: TracedConnection) {
         let (report, plots) = connection.finish(self.begin.unwrap_or_default());
         if self.options.connection.is_none_or(|chosen| chosen == report.number) {
             self.done.push((report, plots));
@@ -161,7 +163,7 @@ impl Analysis {
     }
 
     /// Finishes after all packets were added; `read` is how the file ended.
-    pub fn finish(mut self, read: Result<(), CaptureError>) -> Trace {
+    pub fn finish(mut self, read: Result<(), CaptureError>) -> AnalysedCapture {
         let mut warnings = self.left_out.warnings(&self.clocks);
         if let Err(error) = read {
             warnings.push(format!("{error}, after {} packets", self.packets));
@@ -175,7 +177,7 @@ impl Analysis {
         }
         // Connections end in another order than they begin.
         self.done.sort_by_key(|(report, _)| report.number);
-        let mut trace = Trace::default();
+        let mut trace = AnalysedCapture::default();
         trace.report.packets = self.packets;
         trace.report.tcp_packets = self.tcp_packets;
         trace.report.other_packets = self.left_out.other_packets();

@@ -5,21 +5,21 @@ use std::time::Duration;
 
 use units::Instant;
 
-use super::copies::{Copies, Sender};
-use super::half::Half;
+use super::copies::{CopyDetector, SenderEvidence};
+use super::half::DirectionAnalysis;
 use super::plot::Plot;
-use super::report::{ConnectionReport, Ending};
-use super::segment::Segment;
+use super::report::{ConnectionEnding, ConnectionReport};
+use super::segment::CapturedSegment;
 
 /// The analysis of one connection.
 #[derive(Debug)]
-pub(super) struct Connection {
+pub(super) struct TracedConnection {
     number: u64,
     interface: u32,
     /// Addresses of A, which opened the connection, and of B.
     sides: [SocketAddr; 2],
     /// The two directions: sent by A, sent by B.
-    halves: [Half; 2],
+    halves: [DirectionAnalysis; 2],
     first: Instant,
     last: Instant,
     /// Time of the first SYN.
@@ -29,7 +29,7 @@ pub(super) struct Connection {
     /// The side that sent the first RST before both had sent FIN.
     reset_by: Option<usize>,
     /// Evidence by which copies of each side's packets are recognised.
-    senders: [Sender; 2],
+    senders: [SenderEvidence; 2],
     /// Set if every packet has a time stamp.
     timed: bool,
     /// Number of times that the clock had been set back at the last packet.
@@ -39,9 +39,9 @@ pub(super) struct Connection {
 /// The two graphs of a connection: A to B, B to A.
 pub type Plots = [Box<Plot>; 2];
 
-impl Connection {
+impl TracedConnection {
     /// Starts with the connection's first segment.
-    pub(super) fn new(number: u64, interface: u32, first: &Segment, plotted: bool) -> Self {
+    pub(super) fn new(number: u64, interface: u32, first: &CapturedSegment, plotted: bool) -> Self {
         // A SYN-ACK without a captured SYN shows which side opened.
         let answer = first.flags.syn && first.ack.is_some();
         let sides = if answer { [first.to, first.from] } else { [first.from, first.to] };
@@ -49,7 +49,7 @@ impl Connection {
             number,
             interface,
             sides,
-            halves: [Half::new(plotted), Half::new(plotted)],
+            halves: [DirectionAnalysis::new(plotted), DirectionAnalysis::new(plotted)],
             first: first.time,
             last: first.time,
             opening: None,
@@ -63,12 +63,12 @@ impl Connection {
 
     /// Returns true if this segment starts another connection between the same ports: a SYN with a
     /// different number, or one after the end of this connection.
-    pub(super) fn is_over_with(&self, segment: &Segment) -> bool {
+    pub(super) fn is_over_with(&self, segment: &CapturedSegment) -> bool {
         let side = self.side(segment);
         if !segment.flags.syn || segment.flags.rst {
             return false;
         }
-        let ended = self.reset_by.is_some() || self.halves.iter().all(Half::has_ended);
+        let ended = self.reset_by.is_some() || self.halves.iter().all(DirectionAnalysis::has_ended);
         match (self.halves[side].began_with(segment.sequence), segment.ack) {
             (Some(same), _) => ended || !same,
             // In a simultaneous open there is no SYN before the answer.
@@ -79,35 +79,40 @@ impl Connection {
 
     /// Adds a segment, unless it is a copy; returns true for a copy. `set_back` counts how often
     /// the clock was set back so far.
-    pub(super) fn take(&mut self, segment: &Segment, set_back: u64, copies: &mut Copies) -> bool {
+    pub(super) fn add_segment(
+        &mut self,
+        segment: &CapturedSegment,
+        set_back: u64,
+        copies: &mut CopyDetector,
+    ) -> bool {
         let side = self.side(segment);
         self.timed &= segment.timed;
         self.last = self.last.max(segment.time);
-        let rtt = self.halves.iter().filter_map(Half::rtt_min).min();
+        let rtt = self.halves.iter().filter_map(DirectionAnalysis::rtt_min).min();
         if copies.is_copy(segment, self.interface, &mut self.senders[side], rtt) {
-            self.halves[side].seen_again();
+            self.halves[side].count_copy();
             return true;
         }
         if self.set_back != set_back {
-            self.halves.iter_mut().for_each(Half::clock_was_set);
+            self.halves.iter_mut().for_each(DirectionAnalysis::clock_was_set);
             self.set_back = set_back;
         }
-        if segment.flags.rst && !self.halves.iter().all(Half::has_ended) {
+        if segment.flags.rst && !self.halves.iter().all(DirectionAnalysis::has_ended) {
             self.reset_by.get_or_insert(side);
         }
         if segment.flags.syn && segment.ack.is_none() {
             self.opening.get_or_insert(segment.time);
         }
         let scale = self.scale(side);
-        let said = self.halves[1 - side].answered(segment, scale);
+        let said = self.halves[1 - side].add_peer_packet(segment, scale);
         if said.new && side == 0 && self.both_syns() && self.opening.is_some() {
             self.opened.get_or_insert(segment.time);
         }
-        self.halves[side].sent(segment, &said);
+        self.halves[side].add_own_packet(segment, &said);
         false
     }
 
-    fn side(&self, segment: &Segment) -> usize {
+    fn side(&self, segment: &CapturedSegment) -> usize {
         // A connection to itself has a single side.
         usize::from(segment.from != self.sides[0])
     }
@@ -124,17 +129,21 @@ impl Connection {
         Some(a.and(b).and(if side == 0 { a } else { b }).unwrap_or(0))
     }
 
-    fn ending(&self) -> Ending {
+    fn ending(&self) -> ConnectionEnding {
         let [a, b] = &self.halves;
         match (self.reset_by, a.has_ended(), b.has_ended()) {
-            (Some(1), ..) if a.announced_scale().is_some() && b.only_reset() => Ending::Refused,
-            (Some(0), ..) => Ending::ResetByA,
-            (Some(_), ..) => Ending::ResetByB,
-            (None, true, true) => Ending::Closed,
-            (None, true, false) => Ending::HalfClosedByA,
-            (None, false, true) => Ending::HalfClosedByB,
-            (None, false, false) if self.opening.is_some() && !b.has_sent() => Ending::Unanswered,
-            (None, false, false) => Ending::Open,
+            (Some(1), ..) if a.announced_scale().is_some() && b.only_reset() => {
+                ConnectionEnding::Refused
+            }
+            (Some(0), ..) => ConnectionEnding::ResetByA,
+            (Some(_), ..) => ConnectionEnding::ResetByB,
+            (None, true, true) => ConnectionEnding::Closed,
+            (None, true, false) => ConnectionEnding::HalfClosedByA,
+            (None, false, true) => ConnectionEnding::HalfClosedByB,
+            (None, false, false) if self.opening.is_some() && !b.has_sent() => {
+                ConnectionEnding::Unanswered
+            }
+            (None, false, false) => ConnectionEnding::Open,
         }
     }
 

@@ -19,7 +19,7 @@ use std::time::Duration;
 
 use units::Instant;
 
-use super::segment::{Segment, Sighting};
+use super::segment::{CapturedSegment, Sighting};
 
 /// Maximum number of packets that are remembered, of all connections together.
 const REMEMBERED_MAX: usize = 65_536;
@@ -37,9 +37,9 @@ const MIRRORED_WITHIN: Duration = Duration::from_millis(1);
 
 /// The last packets of all connections, by their headers.
 #[derive(Debug, Default)]
-pub(super) struct Copies {
+pub(super) struct CopyDetector {
     /// The packets by digest of their header and by number.
-    packets: BTreeMap<(u64, u64), Sent>,
+    packets: BTreeMap<(u64, u64), SeenPacket>,
     /// Keys of `packets`, the oldest first.
     order: VecDeque<(u64, u64)>,
     number: u64,
@@ -47,7 +47,7 @@ pub(super) struct Copies {
 
 /// A packet, and the places where it was captured.
 #[derive(Debug)]
-struct Sent {
+struct SeenPacket {
     time: Instant,
     sightings: Vec<Sighting>,
     /// Set if it was captured twice at the same place.
@@ -56,7 +56,7 @@ struct Sent {
 
 /// Evidence from the packets of one direction of a connection.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Sender {
+pub(super) struct SenderEvidence {
     /// The header and the sighting of the last packet.
     last: Option<(u64, Sighting)>,
     /// Set if different segments had the same identification.
@@ -65,21 +65,21 @@ pub(super) struct Sender {
     mirrored: bool,
 }
 
-impl Copies {
+impl CopyDetector {
     /// Returns true if the packet was captured before; remembers it otherwise. `interface` and
     /// `sender` are its own, `rtt` is the connection's shortest round-trip time so far.
     pub(super) fn is_copy(
         &mut self,
-        segment: &Segment,
+        segment: &CapturedSegment,
         interface: u32,
-        sender: &mut Sender,
+        sender: &mut SenderEvidence,
         rtt: Option<Duration>,
     ) -> bool {
         let digest = digest(segment, interface);
         sender.learn(digest, segment.sighting);
         let same_header = self.packets.range_mut((digest, 0)..=(digest, u64::MAX));
         // The oldest first: packets stay in order between two places.
-        let mut recent: Vec<&mut Sent> =
+        let mut recent: Vec<&mut SeenPacket> =
             same_header.rev().take(LOOKED_AT_MAX).map(|it| it.1).collect();
         for sent in recent.iter_mut().rev() {
             if sent.is_seen_again(segment, sender, rtt) {
@@ -90,7 +90,7 @@ impl Copies {
         false
     }
 
-    fn remember(&mut self, digest: u64, segment: &Segment) {
+    fn remember(&mut self, digest: u64, segment: &CapturedSegment) {
         if self.order.len() == REMEMBERED_MAX
             && let Some(oldest) = self.order.pop_front()
         {
@@ -101,11 +101,11 @@ impl Copies {
         self.number += 1;
         self.order.push_back(key);
         let sightings = vec![segment.sighting];
-        self.packets.insert(key, Sent { time: segment.time, sightings, mirrored: false });
+        self.packets.insert(key, SeenPacket { time: segment.time, sightings, mirrored: false });
     }
 }
 
-impl Sender {
+impl SenderEvidence {
     fn learn(&mut self, digest: u64, sighting: Sighting) {
         if let Some((last, before)) = self.last {
             self.shares_ids |= last != digest && sighting.id.is_some() && before.id == sighting.id;
@@ -114,12 +114,12 @@ impl Sender {
     }
 }
 
-impl Sent {
+impl SeenPacket {
     /// Returns true if `segment` is this packet captured again; remembers the place.
     fn is_seen_again(
         &mut self,
-        segment: &Segment,
-        sender: &mut Sender,
+        segment: &CapturedSegment,
+        sender: &mut SenderEvidence,
         rtt: Option<Duration>,
     ) -> bool {
         let late = segment.time.saturating_since(self.time);
@@ -143,8 +143,8 @@ impl Sent {
 
     fn is_mirrored(
         &mut self,
-        segment: &Segment,
-        sender: &mut Sender,
+        segment: &CapturedSegment,
+        sender: &mut SenderEvidence,
         late: Duration,
         rtt: Option<Duration>,
     ) -> bool {
@@ -160,7 +160,7 @@ impl Sent {
 }
 
 /// A digest of everything in the TCP header but the checksum, which offloading leaves out.
-fn digest(segment: &Segment, interface: u32) -> u64 {
+fn digest(segment: &CapturedSegment, interface: u32) -> u64 {
     let it = segment;
     let mut hasher = DefaultHasher::new();
     (interface, it.from, it.to, it.sequence, it.ack).hash(&mut hasher);
@@ -172,8 +172,8 @@ fn digest(segment: &Segment, interface: u32) -> u64 {
 mod tests {
     use std::num::NonZeroU16;
 
-    use super::super::layers::Place;
-    use super::super::segment::{Flags, Options};
+    use super::super::layers::CapturePlace;
+    use super::super::segment::{SegmentFlags, SegmentOptions};
     use super::*;
 
     const RTT: Option<Duration> = Some(Duration::from_millis(50));
@@ -192,11 +192,11 @@ mod tests {
     const DATA: Seen = Seen { micros: 0, sequence: 1, length: 1000, id: 0, hop_limit: 64, vlan: 1 };
 
     impl Seen {
-        fn segment(self) -> Segment {
-            let mut place = Place::default();
+        fn segment(self) -> CapturedSegment {
+            let mut place = CapturePlace::default();
             place.add(&[self.vlan]);
             let id = NonZeroU16::new(self.id);
-            Segment {
+            CapturedSegment {
                 time: Instant::from_nanos(self.micros * 1000),
                 timed: true,
                 from: "10.0.0.1:4000".parse().unwrap(),
@@ -204,9 +204,9 @@ mod tests {
                 sequence: self.sequence,
                 ack: Some(1),
                 window: 1000,
-                flags: Flags::default(),
+                flags: SegmentFlags::default(),
                 length: self.length,
-                options: Options::default(),
+                options: SegmentOptions::default(),
                 sighting: Sighting { place, hop_limit: self.hop_limit, id },
             }
         }
@@ -214,7 +214,7 @@ mod tests {
 
     /// Which of these are copies.
     fn copies<const N: usize>(seen: [Seen; N]) -> [bool; N] {
-        let (mut copies, mut sender) = (Copies::default(), Sender::default());
+        let (mut copies, mut sender) = (CopyDetector::default(), SenderEvidence::default());
         seen.map(|it| copies.is_copy(&it.segment(), 0, &mut sender, RTT))
     }
 
@@ -268,7 +268,7 @@ mod tests {
 
     #[test]
     fn memory_and_work_are_bounded() {
-        let (mut copies, mut sender) = (Copies::default(), Sender::default());
+        let (mut copies, mut sender) = (CopyDetector::default(), SenderEvidence::default());
         for micros in 0..REMEMBERED_MAX as u64 + 10 {
             let segment = Seen { micros, length: 0, ..DATA }.segment();
             assert!(!copies.is_copy(&segment, 0, &mut sender, RTT));

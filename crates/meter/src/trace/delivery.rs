@@ -15,7 +15,7 @@ const REORDERED_WITHIN: Duration = Duration::from_millis(3);
 
 /// The classification of a segment's payload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Fate {
+pub(super) enum PayloadClass {
     /// All of it lies above everything seen before.
     New,
     /// Some or all of it was seen before. Needless if the receiver had already acknowledged what
@@ -33,7 +33,7 @@ pub(super) enum Fate {
 
 /// The payload of one direction, its holes and acknowledgements.
 #[derive(Debug, Default)]
-pub(super) struct Delivery {
+pub(super) struct PayloadTracker {
     /// Bytes that were in some packet.
     seen: Ranges,
     /// Bytes that the receiver has selectively acknowledged.
@@ -57,14 +57,14 @@ struct Hole {
 
 /// The payload of a segment as a range of the stream, and its times.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Payload {
+pub(super) struct PayloadRange {
     pub(super) time: Instant,
     pub(super) start: u64,
     pub(super) end: u64,
     pub(super) stamp: Option<u32>,
 }
 
-impl Delivery {
+impl PayloadTracker {
     /// Sets where the payload starts.
     pub(super) fn begin(&mut self, start: u64) {
         self.high = self.high.max(start);
@@ -82,7 +82,12 @@ impl Delivery {
 
     /// Adds a segment and classifies it. `acked` is the highest acknowledgement, `rtt` the shortest
     /// round-trip time so far.
-    pub(super) fn take(&mut self, it: &Payload, acked: u64, rtt: Option<Duration>) -> Fate {
+    pub(super) fn add(
+        &mut self,
+        it: &PayloadRange,
+        acked: u64,
+        rtt: Option<Duration>,
+    ) -> PayloadClass {
         let before = self.seen.overlap(it.start, it.end);
         self.unique += self.seen.insert(it.start, it.end);
         if it.start >= self.high {
@@ -90,7 +95,7 @@ impl Delivery {
                 self.open(self.high, it.start, it.time, it.stamp);
             }
             self.high = it.end;
-            return Fate::New;
+            return PayloadClass::New;
         }
         let hole = self.fill(it.start, it.end);
         let was_high = self.high;
@@ -100,11 +105,11 @@ impl Delivery {
             let unacked = it.start.max(acked);
             let missing = self.seen.overlap(unacked, end);
             let needless = self.sacked.overlap(unacked, end) >= missing;
-            return Fate::Retransmitted { needless };
+            return PayloadClass::Retransmitted { needless };
         }
         match hole {
-            Some(hole) if hole.was_overtaken(it, rtt) => Fate::Reordered,
-            _ => Fate::Repair,
+            Some(hole) if hole.was_overtaken(it, rtt) => PayloadClass::Reordered,
+            _ => PayloadClass::Repair,
         }
     }
 
@@ -148,7 +153,7 @@ impl Hole {
     /// Returns true if a late segment was overtaken rather than retransmitted. A retransmission
     /// takes at least a round trip, because the receiver must report the loss. It is also sent
     /// after the data above the hole, which time stamps (RFC 7323) show if present.
-    fn was_overtaken(&self, it: &Payload, rtt: Option<Duration>) -> bool {
+    fn was_overtaken(&self, it: &PayloadRange, rtt: Option<Duration>) -> bool {
         let late = it.time.saturating_since(self.opened);
         let soon = late < rtt.map_or(REORDERED_WITHIN, |rtt| rtt / 2);
         match (it.stamp, self.stamp) {
@@ -166,40 +171,40 @@ mod tests {
 
     const RTT: Option<Duration> = Some(Duration::from_millis(100));
 
-    fn payload(millis: u64, start: u64, end: u64) -> Payload {
+    fn payload(millis: u64, start: u64, end: u64) -> PayloadRange {
         let time = Instant::from_nanos(millis * 1_000_000);
-        Payload { time, start, end, stamp: None }
+        PayloadRange { time, start, end, stamp: None }
     }
 
-    fn started() -> Delivery {
-        let mut delivery = Delivery::default();
-        assert_eq!(delivery.take(&payload(0, 0, 100), 0, RTT), Fate::New);
+    fn started() -> PayloadTracker {
+        let mut delivery = PayloadTracker::default();
+        assert_eq!(delivery.add(&payload(0, 0, 100), 0, RTT), PayloadClass::New);
         delivery
     }
 
     #[test]
     fn what_was_seen_comes_again() {
         let mut delivery = started();
-        let needed = Fate::Retransmitted { needless: false };
-        let needless = Fate::Retransmitted { needless: true };
-        assert_eq!(delivery.take(&payload(300, 0, 100), 0, RTT), needed);
-        assert_eq!(delivery.take(&payload(300, 50, 150), 0, RTT), needed);
+        let needed = PayloadClass::Retransmitted { needless: false };
+        let needless = PayloadClass::Retransmitted { needless: true };
+        assert_eq!(delivery.add(&payload(300, 0, 100), 0, RTT), needed);
+        assert_eq!(delivery.add(&payload(300, 50, 150), 0, RTT), needed);
         assert_eq!(delivery.unique, 150);
         delivery.acked(120);
-        assert_eq!(delivery.take(&payload(300, 20, 120), 120, RTT), needless);
-        assert_eq!(delivery.take(&payload(300, 20, 130), 120, RTT), needed);
+        assert_eq!(delivery.add(&payload(300, 20, 120), 120, RTT), needless);
+        assert_eq!(delivery.add(&payload(300, 20, 130), 120, RTT), needed);
         delivery.sack(120, 150);
-        assert_eq!(delivery.take(&payload(300, 120, 150), 120, RTT), needless);
+        assert_eq!(delivery.add(&payload(300, 120, 150), 120, RTT), needless);
         assert_eq!(delivery.unique, 150);
     }
 
     #[test]
     fn a_hole_is_filled_soon_or_late() {
         let mut delivery = started();
-        delivery.take(&payload(10, 300, 400), 0, RTT);
-        assert_eq!(delivery.take(&payload(11, 100, 200), 0, RTT), Fate::Reordered);
-        assert_eq!(delivery.take(&payload(110, 250, 300), 0, RTT), Fate::Repair);
-        assert_eq!(delivery.take(&payload(110, 200, 250), 0, RTT), Fate::Repair);
+        delivery.add(&payload(10, 300, 400), 0, RTT);
+        assert_eq!(delivery.add(&payload(11, 100, 200), 0, RTT), PayloadClass::Reordered);
+        assert_eq!(delivery.add(&payload(110, 250, 300), 0, RTT), PayloadClass::Repair);
+        assert_eq!(delivery.add(&payload(110, 200, 250), 0, RTT), PayloadClass::Repair);
         assert!(delivery.holes.is_empty());
         assert_eq!(delivery.unique, 400);
     }
@@ -207,32 +212,35 @@ mod tests {
     #[test]
     fn without_a_round_trip_three_milliseconds_decide() {
         let mut delivery = started();
-        delivery.take(&payload(10, 300, 400), 0, None);
-        assert_eq!(delivery.take(&payload(12, 100, 200), 0, None), Fate::Reordered);
-        assert_eq!(delivery.take(&payload(13, 200, 300), 0, None), Fate::Repair);
+        delivery.add(&payload(10, 300, 400), 0, None);
+        assert_eq!(delivery.add(&payload(12, 100, 200), 0, None), PayloadClass::Reordered);
+        assert_eq!(delivery.add(&payload(13, 200, 300), 0, None), PayloadClass::Repair);
     }
 
     #[test]
     fn time_stamps_know_what_was_sent_first() {
-        let stamped = |millis, start, end, stamp| Payload {
+        let stamped = |millis, start, end, stamp| PayloadRange {
             stamp: Some(stamp),
             ..payload(millis, start, end)
         };
         let mut delivery = started();
-        delivery.take(&stamped(10, 300, 400, 2), 0, RTT);
+        delivery.add(&stamped(10, 300, 400, 2), 0, RTT);
         // Late but sent before; and soon but sent after.
-        assert_eq!(delivery.take(&stamped(200, 100, 200, u32::MAX), 0, RTT), Fate::Reordered);
-        assert_eq!(delivery.take(&stamped(11, 200, 250, 3), 0, RTT), Fate::Repair);
-        assert_eq!(delivery.take(&stamped(12, 250, 300, 2), 0, RTT), Fate::Reordered);
+        assert_eq!(
+            delivery.add(&stamped(200, 100, 200, u32::MAX), 0, RTT),
+            PayloadClass::Reordered
+        );
+        assert_eq!(delivery.add(&stamped(11, 200, 250, 3), 0, RTT), PayloadClass::Repair);
+        assert_eq!(delivery.add(&stamped(12, 250, 300, 2), 0, RTT), PayloadClass::Reordered);
     }
 
     #[test]
     fn holes_are_bounded() {
-        let mut delivery = Delivery::default();
+        let mut delivery = PayloadTracker::default();
         for index in 0..2 * HOLES_MAX as u64 {
-            delivery.take(&payload(index, 10 * index + 5, 10 * index + 10), 0, RTT);
+            delivery.add(&payload(index, 10 * index + 5, 10 * index + 10), 0, RTT);
         }
         assert_eq!(delivery.holes.len(), HOLES_MAX);
-        assert_eq!(delivery.take(&payload(10, 0, 5), 0, RTT), Fate::Repair);
+        assert_eq!(delivery.add(&payload(10, 0, 5), 0, RTT), PayloadClass::Repair);
     }
 }

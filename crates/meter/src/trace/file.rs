@@ -8,7 +8,7 @@ use thiserror::Error;
 use units::Instant;
 
 use super::link_type::LinkType;
-use super::packet::Packet;
+use super::packet::CapturedPacket;
 use super::pcapng;
 
 /// The reason why a file could not be read, or not to its end.
@@ -49,9 +49,9 @@ impl From<PcapError> for CaptureError {
 
 /// A record of a capture file.
 #[derive(Debug)]
-pub(super) enum Record<'a> {
+pub(super) enum CaptureRecord<'a> {
     /// A packet, with its time if the file has one.
-    Packet(Packet<'a>),
+    Packet(CapturedPacket<'a>),
     /// The number of packets that an interface of the capturing machine has dropped so far.
     Lost {
         /// Index of the interface in the file.
@@ -72,7 +72,7 @@ pub(super) enum Record<'a> {
 /// The error in the file; all records before it have been passed.
 pub(super) fn read(
     mut source: impl Read,
-    see: &mut dyn FnMut(Record<'_>),
+    see: &mut dyn FnMut(CaptureRecord<'_>),
 ) -> Result<(), CaptureError> {
     let mut head = Vec::new();
     source.by_ref().take(4).read_to_end(&mut head)?;
@@ -94,7 +94,7 @@ type Source<R> = Chain<Cursor<[u8; 4]>, R>;
 
 fn read_pcap<R: Read>(
     source: Source<R>,
-    see: &mut dyn FnMut(Record<'_>),
+    see: &mut dyn FnMut(CaptureRecord<'_>),
 ) -> Result<(), CaptureError> {
     let mut reader = PcapReader::new(source)?;
     let header = reader.header();
@@ -108,7 +108,13 @@ fn read_pcap<R: Read>(
         let nanos = u64::from(packet.ts_sec) * 1_000_000_000 + u64::from(packet.ts_frac) * fraction;
         let interface = link.interface(&packet.data);
         let (time, length) = (Some(Instant::from_nanos(nanos)), packet.orig_len);
-        see(Record::Packet(Packet { time, interface, link, bytes: &packet.data, length }));
+        see(CaptureRecord::Packet(CapturedPacket {
+            time,
+            interface,
+            link,
+            bytes: &packet.data,
+            length,
+        }));
     }
     Ok(())
 }

@@ -4,14 +4,14 @@ use std::time::Duration;
 
 use units::{BitRate, ByteCount, Instant};
 
-use super::delivery::{Delivery, Fate, Payload};
-use super::level::{Holding, Level};
-use super::plot::{Mark, Marks, Plot};
+use super::delivery::{PayloadClass, PayloadRange, PayloadTracker};
+use super::level::{ConditionTimer, TimeWeightedLevel};
+use super::plot::{Plot, PlotMark, PlotMarks};
 use super::report::DirectionReport;
-use super::rtt::Rtt;
-use super::segment::{Options, Segment};
-use super::sequence::Unwrap;
-use super::window::Windows;
+use super::rtt::RttSampler;
+use super::segment::{CapturedSegment, SegmentOptions};
+use super::sequence::SequenceUnwrapper;
+use super::window::AdvertisedWindows;
 
 /// Maximum payload of a packet that is certain to be a single segment.
 const FULL_SEGMENT_MAX: u64 = 1460;
@@ -19,37 +19,37 @@ const FULL_SEGMENT_MAX: u64 = 1460;
 /// One direction of a connection. Both its own packets and those of the other direction, which
 /// acknowledge them, are added to it.
 #[derive(Debug, Default)]
-pub(super) struct Half {
-    unwrap: Unwrap,
+pub(super) struct DirectionAnalysis {
+    unwrap: SequenceUnwrapper,
     /// The first SYN's number and options.
-    syn: Option<(u64, Options)>,
+    syn: Option<(u64, SegmentOptions)>,
     /// Start of the payload in the stream, as far as the capture shows.
     base: Option<u64>,
     fin: Option<u64>,
     acked: Option<u64>,
     /// The receiver's last acknowledgement number and unscaled window.
-    last_word: Option<(u64, u16)>,
+    last_ack: Option<(u64, u16)>,
     /// Set once any payload was acknowledged.
     data_acked: bool,
-    counts: Counts,
+    counts: DirectionCounts,
     /// A byte sent as a probe, which the receiver may have taken although its window was closed.
-    probe: Option<Payload>,
-    delivery: Delivery,
-    rtt: Rtt,
-    windows: Windows,
-    outstanding: Level,
+    probe: Option<PayloadRange>,
+    delivery: PayloadTracker,
+    rtt: RttSampler,
+    windows: AdvertisedWindows,
+    outstanding: TimeWeightedLevel,
     /// The receiver's window, and its right edge, if the scale is known.
     window: Option<(u64, u64)>,
-    window_limited: Holding,
-    zero_window: Holding,
-    times: Times,
+    window_limited: ConditionTimer,
+    zero_window: ConditionTimer,
+    times: PayloadTimes,
     /// Data for the graph, if wanted.
     pub(super) plot: Option<Box<Plot>>,
 }
 
 /// Counters of the direction's packets.
 #[derive(Debug, Clone, Copy, Default)]
-struct Counts {
+struct DirectionCounts {
     packets: u64,
     copies: u64,
     data_packets: u64,
@@ -75,7 +75,7 @@ struct Counts {
 
 /// Times at which payload was sent.
 #[derive(Debug, Clone, Copy, Default)]
-struct Times {
+struct PayloadTimes {
     first: Option<Instant>,
     last: Option<Instant>,
     /// The longest gap, and when it began.
@@ -84,7 +84,7 @@ struct Times {
 
 /// What one side acknowledged of the other's payload with a packet.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Said {
+pub(super) struct AckEffect {
     /// Set if it acknowledged something for the first time.
     pub(super) new: bool,
     duplicate: bool,
@@ -92,14 +92,14 @@ pub(super) struct Said {
     dsack: bool,
 }
 
-impl Half {
+impl DirectionAnalysis {
     /// An empty direction, with a graph if `plotted`.
     pub(super) fn new(plotted: bool) -> Self {
         Self { plot: plotted.then(Box::default), ..Self::default() }
     }
 
     /// Adds a packet of this side; `said` is what it acknowledged of the other's payload.
-    pub(super) fn sent(&mut self, segment: &Segment, said: &Said) {
+    pub(super) fn add_own_packet(&mut self, segment: &CapturedSegment, said: &AckEffect) {
         self.count(segment, said);
         if segment.flags.rst {
             self.counts.resets += 1;
@@ -113,7 +113,7 @@ impl Half {
         }
         let end = start + u64::from(segment.length);
         let stamp = segment.options.timestamps.map(|(value, _)| value);
-        let it = Payload { time: segment.time, start, end, stamp };
+        let it = PayloadRange { time: segment.time, start, end, stamp };
         if self.is_probe(segment, start) {
             self.counts.probes += 1;
             self.probe = Some(it).filter(|_| start >= self.delivery.high() && segment.length > 0);
@@ -124,10 +124,10 @@ impl Half {
             self.counts.fins_again += u64::from(self.fin.is_some());
             self.fin.get_or_insert(end);
         }
-        self.weigh(segment.time);
+        self.update_outstanding(segment.time);
     }
 
-    fn count(&mut self, segment: &Segment, said: &Said) {
+    fn count(&mut self, segment: &CapturedSegment, said: &AckEffect) {
         let counts = &mut self.counts;
         counts.packets += 1;
         counts.pure_acks += u64::from(segment.is_pure_ack());
@@ -139,7 +139,7 @@ impl Half {
     }
 
     /// Handles a SYN; returns where the payload starts.
-    fn open(&mut self, number: u64, segment: &Segment) -> u64 {
+    fn open(&mut self, number: u64, segment: &CapturedSegment) -> u64 {
         match self.syn {
             Some((first, _)) => self.counts.syns_again += u64::from(first == number),
             None => self.syn = Some((number, segment.options)),
@@ -152,24 +152,24 @@ impl Half {
     /// Returns true for a keep-alive or window probe (RFC 9293 §3.8.4 and §3.8.6.1): at most one
     /// byte, when everything is acknowledged. It is the last byte again (a keep-alive, or Linux's
     /// window probe), or the next one into a closed window.
-    fn is_probe(&self, segment: &Segment, start: u64) -> bool {
+    fn is_probe(&self, segment: &CapturedSegment, start: u64) -> bool {
         let high = self.delivery.high();
         let plain = !segment.flags.syn && !segment.flags.fin;
         let all_acked = self.acked.is_some_and(|acked| acked >= high);
-        let closed = self.last_word.is_some_and(|(_, window)| window == 0);
+        let closed = self.last_ack.is_some_and(|(_, window)| window == 0);
         let next = closed && segment.length == 1 && start == high;
         plain && all_acked && segment.length <= 1 && (start + 1 == high || next)
     }
 
-    fn payload(&mut self, it: &Payload) {
-        let Payload { time, start, end, stamp } = *it;
+    fn payload(&mut self, it: &PayloadRange) {
+        let PayloadRange { time, start, end, stamp } = *it;
         if self.base.is_none() {
             self.delivery.begin(start);
         }
         // Without a SYN, the first packet in the capture need not be the first of the stream.
         self.base = Some(self.base.map_or(start, |base| base.min(start)));
         let acked = self.acked.unwrap_or(0);
-        let fate = self.delivery.take(it, acked, self.rtt.min());
+        let fate = self.delivery.add(it, acked, self.rtt.min());
         self.times.sent(time);
         let counts = &mut self.counts;
         counts.data_packets += 1;
@@ -182,29 +182,35 @@ impl Half {
             self.rtt.stamped(time, stamp);
         }
         match fate {
-            Fate::New => self.rtt.sent(time, start, end),
-            Fate::Retransmitted { needless } => {
+            PayloadClass::New => self.rtt.sent(time, start, end),
+            PayloadClass::Retransmitted { needless } => {
                 counts.retransmitted_packets += 1;
                 counts.needless_packets += u64::from(needless);
                 self.rtt.repaired(start, end);
             }
-            Fate::Repair => {
+            PayloadClass::Repair => {
                 counts.repair_packets += 1;
                 counts.repair_bytes += end - start;
                 self.rtt.repaired(start, end);
             }
-            Fate::Reordered => counts.reordered_packets += 1,
+            PayloadClass::Reordered => counts.reordered_packets += 1,
         }
         self.draw(time, start, end, |plot| match fate {
-            Fate::New => &mut plot.data,
-            Fate::Retransmitted { .. } | Fate::Repair => &mut plot.retransmissions,
-            Fate::Reordered => &mut plot.reordered,
+            PayloadClass::New => &mut plot.data,
+            PayloadClass::Retransmitted { .. } | PayloadClass::Repair => &mut plot.retransmissions,
+            PayloadClass::Reordered => &mut plot.reordered,
         });
     }
 
     /// Adds a packet of the other side. `scale` is that of its windows, if known.
-    pub(super) fn answered(&mut self, segment: &Segment, scale: Option<u8>) -> Said {
-        let Some(ack) = segment.ack.filter(|_| !segment.flags.rst) else { return Said::default() };
+    pub(super) fn add_peer_packet(
+        &mut self,
+        segment: &CapturedSegment,
+        scale: Option<u8>,
+    ) -> AckEffect {
+        let Some(ack) = segment.ack.filter(|_| !segment.flags.rst) else {
+            return AckEffect::default();
+        };
         // An acknowledgement may be wrong, so it sets the reference only while no payload is known.
         let ack = match self.base {
             Some(_) => self.unwrap.peek(ack),
@@ -213,9 +219,9 @@ impl Half {
         let time = segment.time;
         let mut said = self.sacked(segment, ack);
         let word = Some((ack, segment.window));
-        let again = segment.is_pure_ack() && self.last_word == word;
+        let again = segment.is_pure_ack() && self.last_ack == word;
         said.duplicate = again && self.outstanding_bytes() > 0;
-        self.last_word = word;
+        self.last_ack = word;
         if self.acked.is_none_or(|acked| ack > acked) {
             said.new = true;
             // The receiver has taken the byte of a probe, unless it came again as payload.
@@ -233,11 +239,11 @@ impl Half {
             self.window = Some((window, ack + window));
             self.draw(time, ack + window, ack + window, |plot| &mut plot.window);
         }
-        self.weigh(time);
+        self.update_outstanding(time);
         said
     }
 
-    fn acknowledged(&mut self, segment: &Segment, ack: u64) {
+    fn acknowledged(&mut self, segment: &CapturedSegment, ack: u64) {
         self.acked = Some(ack);
         let base = *self.base.get_or_insert(ack);
         self.delivery.begin(base);
@@ -249,8 +255,8 @@ impl Half {
     }
 
     /// Handles the SACK option (RFC 2018), with its duplicates (RFC 2883 §4).
-    fn sacked(&mut self, segment: &Segment, ack: u64) -> Said {
-        let mut said = Said::default();
+    fn sacked(&mut self, segment: &CapturedSegment, ack: u64) -> AckEffect {
+        let mut said = AckEffect::default();
         let blocks = segment.options.sack.map(|block| {
             let (left, right) = block?;
             let (left, right) = (self.unwrap.peek(left), self.unwrap.peek(right));
@@ -275,7 +281,7 @@ impl Half {
 
     /// Updates the outstanding bytes, and whether the receiver's window leaves no room for another
     /// full segment.
-    fn weigh(&mut self, time: Instant) {
+    fn update_outstanding(&mut self, time: Instant) {
         let outstanding = self.outstanding_bytes();
         self.outstanding.set(time, outstanding);
         if let Some((window, edge)) = self.window {
@@ -291,16 +297,22 @@ impl Half {
         }
     }
 
-    fn draw(&mut self, time: Instant, start: u64, end: u64, of: impl Fn(&mut Plot) -> &mut Marks) {
+    fn draw(
+        &mut self,
+        time: Instant,
+        start: u64,
+        end: u64,
+        of: impl Fn(&mut Plot) -> &mut PlotMarks,
+    ) {
         if let Some(plot) = &mut self.plot {
-            of(plot).push(Mark { time, start, end });
+            of(plot).push(PlotMark { time, start, end });
         }
     }
 
     /// Completes the time-weighted figures at the end of the connection.
     pub(super) fn finish(&mut self, time: Instant) {
         if self.counts.packets > 0 || self.base.is_some() {
-            self.weigh(time);
+            self.update_outstanding(time);
         }
         if let (Some(plot), Some(base)) = (&mut self.plot, self.base) {
             plot.origin = base;
@@ -323,7 +335,7 @@ impl Half {
     }
 
     /// Counts a packet that is a copy of an earlier one.
-    pub(super) fn seen_again(&mut self) {
+    pub(super) fn count_copy(&mut self) {
         self.counts.copies += 1;
     }
 
@@ -411,7 +423,7 @@ impl Half {
     }
 }
 
-impl Times {
+impl PayloadTimes {
     fn sent(&mut self, time: Instant) {
         if let Some(last) = self.last {
             let gap = time.saturating_since(last);

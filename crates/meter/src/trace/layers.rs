@@ -48,7 +48,7 @@ pub enum Protocol {
 
 /// The reason why a packet has no segment to analyse.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Closed {
+pub(super) enum NoSegment {
     /// The packet is of another protocol.
     Other(Protocol),
     /// A fragment of a packet with TCP or a tunnel.
@@ -60,15 +60,15 @@ pub(super) enum Closed {
 /// A digest of the place where a packet was captured: link-layer addresses, tags, and the ends of
 /// tunnels. The same packet has another one behind the next router.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Place(u64);
+pub struct CapturePlace(u64);
 
-impl Default for Place {
+impl Default for CapturePlace {
     fn default() -> Self {
         Self(0xcbf2_9ce4_8422_2325)
     }
 }
 
-impl Place {
+impl CapturePlace {
     /// Adds a field (FNV-1a; <http://www.isthe.com/chongo/tech/comp/fnv/>).
     pub(super) fn add(&mut self, field: &[u8]) {
         for byte in field {
@@ -78,53 +78,53 @@ impl Place {
 }
 
 /// The innermost IP packet, which holds a TCP segment.
-pub(super) struct Found<'a> {
+pub(super) struct InnerPacket<'a> {
     pub(super) ip: LaxIpSlice<'a>,
-    pub(super) place: Place,
+    pub(super) place: CapturePlace,
 }
 
 /// Removes all headers before the IP packet with TCP.
-pub(super) fn open(link: LinkType, bytes: &[u8]) -> Result<Found<'_>, Closed> {
-    let mut place = Place::default();
-    let mut layer = link.first(bytes, &mut place).ok_or(Closed::Unreadable)?;
+pub(super) fn strip_headers(link: LinkType, bytes: &[u8]) -> Result<InnerPacket<'_>, NoSegment> {
+    let mut place = CapturePlace::default();
+    let mut layer = link.first(bytes, &mut place).ok_or(NoSegment::Unreadable)?;
     // UDP ports are only a hint: what does not look like the tunnel is plain UDP.
     let mut guessed = false;
     for _ in 0..LAYERS_MAX {
         let next = match layer {
             Layer::Ip(packet) => match ip(packet, &mut place) {
-                Ok(Next::Tcp(ip)) => return Ok(Found { ip, place }),
-                Ok(Next::Layer(layer)) => Ok(layer),
-                Ok(Next::Guess(layer)) => {
+                Ok(IpContent::Tcp(ip)) => return Ok(InnerPacket { ip, place }),
+                Ok(IpContent::Layer(layer)) => Ok(layer),
+                Ok(IpContent::Guess(layer)) => {
                     guessed = true;
                     Ok(layer)
                 }
                 Err(closed) => Err(closed),
             },
             Layer::Ethernet(frame) => ethernet(frame, &mut place),
-            Layer::Type(ether_type, rest) => typed(ether_type, rest, &mut place),
+            Layer::Type(ether_type, rest) => by_ether_type(ether_type, rest, &mut place),
             Layer::Ppp(frame) => ppp(frame),
             Layer::Session(packet) => session(packet, &mut place),
         };
         layer = match next {
-            Err(Closed::Unreadable) if guessed => {
-                return Err(Closed::Other(Protocol::Ip(IpNumber::UDP.0)));
+            Err(NoSegment::Unreadable) if guessed => {
+                return Err(NoSegment::Other(Protocol::Ip(IpNumber::UDP.0)));
             }
             next => next?,
         };
     }
-    Err(Closed::Other(Protocol::Layers))
+    Err(NoSegment::Other(Protocol::Layers))
 }
 
 /// The contents of an IP packet.
-enum Next<'a> {
+enum IpContent<'a> {
     Tcp(LaxIpSlice<'a>),
     Layer(Layer<'a>),
     /// A layer, if the UDP port is not used for something else.
     Guess(Layer<'a>),
 }
 
-fn ethernet<'a>(frame: &'a [u8], place: &mut Place) -> Result<Layer<'a>, Closed> {
-    let (addresses, rest) = cut(frame, 12)?;
+fn ethernet<'a>(frame: &'a [u8], place: &mut CapturePlace) -> Result<Layer<'a>, NoSegment> {
+    let (addresses, rest) = split_at(frame, 12)?;
     place.add(addresses);
     let (ether_type, rest) = number(rest)?;
     match (ether_type, rest) {
@@ -133,16 +133,20 @@ fn ethernet<'a>(frame: &'a [u8], place: &mut Place) -> Result<Layer<'a>, Closed>
         (_, &[0xaa, 0xaa, 3, 0, 0, 0, high, low, ref rest @ ..]) => {
             Ok(Layer::Type(u16::from_be_bytes([high, low]), rest))
         }
-        _ => Err(Closed::Other(Protocol::Llc)),
+        _ => Err(NoSegment::Other(Protocol::Llc)),
     }
 }
 
-fn typed<'a>(ether_type: u16, rest: &'a [u8], place: &mut Place) -> Result<Layer<'a>, Closed> {
+fn by_ether_type<'a>(
+    ether_type: u16,
+    rest: &'a [u8],
+    place: &mut CapturePlace,
+) -> Result<Layer<'a>, NoSegment> {
     match ether_type {
         0x0800 | 0x86dd => Ok(Layer::Ip(rest)),
         // IEEE 802.1Q and 802.1ad, and their older numbers.
         0x8100 | 0x88a8 | 0x9100 | 0x9200 => {
-            let (tag, rest) = cut(rest, 2)?;
+            let (tag, rest) = split_at(rest, 2)?;
             place.add(&[tag[0] & 0x0f, tag[1]]);
             let (ether_type, rest) = number(rest)?;
             Ok(Layer::Type(ether_type, rest))
@@ -150,15 +154,15 @@ fn typed<'a>(ether_type: u16, rest: &'a [u8], place: &mut Place) -> Result<Layer
         0x8847 | 0x8848 => mpls(rest, place),
         0x8864 => Ok(Layer::Session(rest)),
         0x6558 => Ok(Layer::Ethernet(rest)),
-        other => Err(Closed::Other(Protocol::EtherType(other))),
+        other => Err(NoSegment::Other(Protocol::EtherType(other))),
     }
 }
 
 /// Removes MPLS labels (RFC 3032 §2.1). The first four bits behind them show what follows (RFC 4928
 /// §3).
-fn mpls<'a>(mut rest: &'a [u8], place: &mut Place) -> Result<Layer<'a>, Closed> {
+fn mpls<'a>(mut rest: &'a [u8], place: &mut CapturePlace) -> Result<Layer<'a>, NoSegment> {
     loop {
-        let (entry, behind) = cut(rest, 4)?;
+        let (entry, behind) = split_at(rest, 4)?;
         place.add(&[entry[0], entry[1], entry[2] & 0xf0]);
         rest = behind;
         if entry[2] & 1 == 1 {
@@ -168,22 +172,22 @@ fn mpls<'a>(mut rest: &'a [u8], place: &mut Place) -> Result<Layer<'a>, Closed> 
     match rest.first().map(|byte| byte >> 4) {
         Some(4 | 6) => Ok(Layer::Ip(rest)),
         // The control word of an Ethernet pseudowire (RFC 4448 §4.6).
-        Some(0) => Ok(Layer::Ethernet(cut(rest, 4)?.1)),
-        Some(_) => Err(Closed::Other(Protocol::Mpls)),
-        None => Err(Closed::Unreadable),
+        Some(0) => Ok(Layer::Ethernet(split_at(rest, 4)?.1)),
+        Some(_) => Err(NoSegment::Other(Protocol::Mpls)),
+        None => Err(NoSegment::Unreadable),
     }
 }
 
 /// Removes the header of a PPPoE session (RFC 2516 §4).
-fn session<'a>(packet: &'a [u8], place: &mut Place) -> Result<Layer<'a>, Closed> {
-    let (head, rest) = cut(packet, 6)?;
+fn session<'a>(packet: &'a [u8], place: &mut CapturePlace) -> Result<Layer<'a>, NoSegment> {
+    let (head, rest) = split_at(packet, 6)?;
     place.add(&head[2..4]);
-    if head[0] == 0x11 && head[1] == 0 { Ok(Layer::Ppp(rest)) } else { Err(Closed::Unreadable) }
+    if head[0] == 0x11 && head[1] == 0 { Ok(Layer::Ppp(rest)) } else { Err(NoSegment::Unreadable) }
 }
 
 /// Removes the header of a PPP frame (RFC 1661 §2), and the address field if present (RFC 1662
 /// §3.1).
-fn ppp(frame: &[u8]) -> Result<Layer<'_>, Closed> {
+fn ppp(frame: &[u8]) -> Result<Layer<'_>, NoSegment> {
     let frame = frame.strip_prefix(&[0xff, 0x03]).unwrap_or(frame);
     let (protocol, rest) = match frame {
         // A compressed protocol field (RFC 1661 §6.5): only its last byte is odd.
@@ -193,30 +197,30 @@ fn ppp(frame: &[u8]) -> Result<Layer<'_>, Closed> {
     match protocol {
         0x0021 | 0x0057 => Ok(Layer::Ip(rest)),
         0x0281 | 0x0283 => Ok(Layer::Type(0x8847, rest)),
-        other => Err(Closed::Other(Protocol::Ppp(other))),
+        other => Err(NoSegment::Other(Protocol::Ppp(other))),
     }
 }
 
-fn ip<'a>(packet: &'a [u8], place: &mut Place) -> Result<Next<'a>, Closed> {
-    let (ip, _) = LaxIpSlice::from_slice(packet).map_err(|_| Closed::Unreadable)?;
+fn ip<'a>(packet: &'a [u8], place: &mut CapturePlace) -> Result<IpContent<'a>, NoSegment> {
+    let (ip, _) = LaxIpSlice::from_slice(packet).map_err(|_| NoSegment::Unreadable)?;
     let payload = ip.payload();
     let (number, rest) = (payload.ip_number, payload.payload);
-    let other = Closed::Other(Protocol::Ip(number.0));
+    let other = NoSegment::Other(Protocol::Ip(number.0));
     if number.0 == TCP {
-        return if payload.fragmented { Err(Closed::Fragment) } else { Ok(Next::Tcp(ip)) };
+        return if payload.fragmented { Err(NoSegment::Fragment) } else { Ok(IpContent::Tcp(ip)) };
     }
     let next = match number {
-        IpNumber::IPV4 | IpNumber::IPV6 => Next::Layer(Layer::Ip(rest)),
-        IpNumber::GRE if payload.fragmented => return Err(Closed::Fragment),
-        IpNumber::GRE => Next::Layer(gre(rest).ok_or(other)??),
+        IpNumber::IPV4 | IpNumber::IPV6 => IpContent::Layer(Layer::Ip(rest)),
+        IpNumber::GRE if payload.fragmented => return Err(NoSegment::Fragment),
+        IpNumber::GRE => IpContent::Layer(gre(rest).ok_or(other)??),
         IpNumber::UDP => match udp(rest) {
-            Some(_) if payload.fragmented => return Err(Closed::Fragment),
-            tunnel => Next::Guess(tunnel.ok_or(other)?),
+            Some(_) if payload.fragmented => return Err(NoSegment::Fragment),
+            tunnel => IpContent::Guess(tunnel.ok_or(other)?),
         },
         _ => return Err(other),
     };
     if payload.fragmented {
-        return Err(Closed::Fragment);
+        return Err(NoSegment::Fragment);
     }
     match &ip {
         LaxIpSlice::Ipv4(ip) => place.add(&ip.header().slice()[12..20]),
@@ -227,9 +231,9 @@ fn ip<'a>(packet: &'a [u8], place: &mut Place) -> Result<Next<'a>, Closed> {
 
 /// Removes a GRE header (RFC 2784 and 2890), or that of PPTP (version 1, RFC 2637 §4.1); `None` if
 /// it is not understood.
-fn gre(packet: &[u8]) -> Option<Result<Layer<'_>, Closed>> {
-    let Ok((flags, rest)) = number(packet) else { return Some(Err(Closed::Unreadable)) };
-    let Ok((protocol, rest)) = number(rest) else { return Some(Err(Closed::Unreadable)) };
+fn gre(packet: &[u8]) -> Option<Result<Layer<'_>, NoSegment>> {
+    let Ok((flags, rest)) = number(packet) else { return Some(Err(NoSegment::Unreadable)) };
+    let Ok((protocol, rest)) = number(rest) else { return Some(Err(NoSegment::Unreadable)) };
     let version = flags & 7;
     let present = |flag: u16| usize::from(flags & flag != 0);
     // Checksum, key, sequence number and, in version 1, acknowledgement.
@@ -238,14 +242,14 @@ fn gre(packet: &[u8]) -> Option<Result<Layer<'_>, Closed>> {
         return None;
     }
     let behind = 4 * if version == 1 { fields + present(0x0080) } else { fields };
-    let Some(rest) = rest.get(behind..) else { return Some(Err(Closed::Unreadable)) };
+    let Some(rest) = rest.get(behind..) else { return Some(Err(NoSegment::Unreadable)) };
     match (version, protocol) {
         (1, 0x880b) if present(0x1000) == 1 => Some(Ok(Layer::Ppp(rest))),
         (1, _) => None,
         // ERSPAN types I and II (draft-foschiano-erspan §4).
         (_, 0x88be) => {
             let header = 8 * present(0x1000);
-            Some(rest.get(header..).map(Layer::Ethernet).ok_or(Closed::Unreadable))
+            Some(rest.get(header..).map(Layer::Ethernet).ok_or(NoSegment::Unreadable))
         }
         (_, protocol) => Some(Ok(Layer::Type(protocol, rest))),
     }
@@ -286,12 +290,12 @@ fn gtp(flags: u8, rest: &[u8]) -> Option<Layer<'_>> {
     Some(Layer::Ip(rest))
 }
 
-fn cut(bytes: &[u8], at: usize) -> Result<(&[u8], &[u8]), Closed> {
-    bytes.split_at_checked(at).ok_or(Closed::Unreadable)
+fn split_at(bytes: &[u8], at: usize) -> Result<(&[u8], &[u8]), NoSegment> {
+    bytes.split_at_checked(at).ok_or(NoSegment::Unreadable)
 }
 
-fn number(bytes: &[u8]) -> Result<(u16, &[u8]), Closed> {
-    let (number, rest) = cut(bytes, 2)?;
+fn number(bytes: &[u8]) -> Result<(u16, &[u8]), NoSegment> {
+    let (number, rest) = split_at(bytes, 2)?;
     Ok((u16::from_be_bytes([number[0], number[1]]), rest))
 }
 
@@ -348,8 +352,8 @@ mod tests {
         [&[2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2][..], rest].concat()
     }
 
-    fn closed(link: LinkType, bytes: &[u8]) -> Option<Closed> {
-        open(link, bytes).err()
+    fn closed(link: LinkType, bytes: &[u8]) -> Option<NoSegment> {
+        strip_headers(link, bytes).err()
     }
 
     #[test]
@@ -422,7 +426,7 @@ mod tests {
             assert_eq!(closed(LinkType::Ethernet, &packet), None, "{name}");
             // Cut short anywhere, it is no other segment, and nothing panics.
             for end in 0..packet.len() {
-                if let Ok(found) = open(LinkType::Ethernet, &packet[..end]) {
+                if let Ok(found) = strip_headers(LinkType::Ethernet, &packet[..end]) {
                     assert!(found.ip.payload().payload.len() < 20, "{name} cut to {end}");
                 }
             }
@@ -433,7 +437,7 @@ mod tests {
     fn what_is_left_out_is_named() {
         let of_ip = |protocol| closed(LinkType::Raw, &ipv4(protocol, &[0; 40])).unwrap();
         let named = |closed| match closed {
-            Closed::Other(protocol) => protocol.to_string(),
+            NoSegment::Other(protocol) => protocol.to_string(),
             closed => format!("{closed:?}"),
         };
         assert_eq!(named(of_ip(17)), "UDP");
@@ -449,9 +453,9 @@ mod tests {
         assert_eq!(named(closed(LinkType::Raw, &looks).unwrap()), "UDP");
         let mut fragment = ipv4(47, &[0, 0, 8, 0]);
         fragment[6] = 0x20;
-        assert_eq!(closed(LinkType::Raw, &fragment), Some(Closed::Fragment));
+        assert_eq!(closed(LinkType::Raw, &fragment), Some(NoSegment::Fragment));
         let deep = (0..40).fold(ipv4(6, &[0; 20]), |packet, _| ipv4(4, &packet));
-        assert_eq!(closed(LinkType::Raw, &deep), Some(Closed::Other(Protocol::Layers)));
+        assert_eq!(closed(LinkType::Raw, &deep), Some(NoSegment::Other(Protocol::Layers)));
     }
 
     #[test]
@@ -459,13 +463,13 @@ mod tests {
         let tcp = ipv4(6, &[0; 20]);
         let place = |vlan: u8| {
             let tagged = frame(&[&[0x81, 0, 0, vlan, 8, 0][..], &tcp].concat());
-            open(LinkType::Ethernet, &tagged).ok().unwrap().place
+            strip_headers(LinkType::Ethernet, &tagged).ok().unwrap().place
         };
         assert_eq!(place(10), place(10));
         assert_ne!(place(10), place(20));
         let cooked = |kind: u8| {
             let packet = [&[0, kind, 0, 1, 0, 6, 2, 0, 0, 0, 0, 1, 0, 0, 8, 0][..], &tcp].concat();
-            open(LinkType::Cooked1, &packet).ok().unwrap().place
+            strip_headers(LinkType::Cooked1, &packet).ok().unwrap().place
         };
         assert_ne!(cooked(0), cooked(4));
     }

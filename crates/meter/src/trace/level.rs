@@ -7,7 +7,7 @@ use units::Instant;
 /// A changing number of bytes: its maximum, and its mean from the first to the last value above
 /// zero.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Level {
+pub(super) struct TimeWeightedLevel {
     now: u64,
     changed: Option<Instant>,
     /// Integral of the value over time, in byte-nanoseconds.
@@ -16,7 +16,7 @@ pub(super) struct Level {
     max: u64,
 }
 
-impl Level {
+impl TimeWeightedLevel {
     /// Sets the value from `time` on.
     pub(super) fn set(&mut self, time: Instant, level: u64) {
         if let Some(changed) = self.changed {
@@ -47,12 +47,12 @@ impl Level {
 
 /// Measures for how long a condition holds.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Holding {
+pub(super) struct ConditionTimer {
     since: Option<Instant>,
     total: Duration,
 }
 
-impl Holding {
+impl ConditionTimer {
     /// Sets whether it holds from `time` on.
     pub(super) fn set(&mut self, time: Instant, holds: bool) {
         if let Some(since) = self.since.take() {
@@ -76,7 +76,7 @@ mod tests {
 
     #[test]
     fn the_mean_is_over_the_time_from_first_to_last() {
-        let mut level = Level::default();
+        let mut level = TimeWeightedLevel::default();
         level.set(at(0), 0);
         level.set(at(5), 100);
         level.set(at(6), 300);
@@ -89,12 +89,12 @@ mod tests {
         level.set(at(9), 400);
         level.set(at(10), 0);
         assert_eq!(level.mean(), Some(800.0 / 5.0));
-        assert_eq!(Level::default().mean(), None);
+        assert_eq!(TimeWeightedLevel::default().mean(), None);
     }
 
     #[test]
     fn conditions_hold_for_a_time() {
-        let mut holding = Holding::default();
+        let mut holding = ConditionTimer::default();
         for (time, holds) in [(1, true), (2, true), (4, false), (7, true), (8, false)] {
             holding.set(at(time), holds);
         }

@@ -1,6 +1,6 @@
 //! The supported link-layer header types (<https://www.tcpdump.org/linktypes.html>).
 
-use super::layers::{Layer, Place};
+use super::layers::{CapturePlace, Layer};
 
 /// A link-layer header type of a capture.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,7 +41,7 @@ impl LinkType {
     }
 
     /// Removes the header; `None` if there are too few bytes.
-    pub(super) fn first<'a>(self, bytes: &'a [u8], place: &mut Place) -> Option<Layer<'a>> {
+    pub(super) fn first<'a>(self, bytes: &'a [u8], place: &mut CapturePlace) -> Option<Layer<'a>> {
         let ether_type = |at: usize| Some(u16::from_be_bytes([*bytes.get(at)?, bytes[at + 1]]));
         match self {
             Self::Null => Some(Layer::Ip(bytes.get(4..)?)),
@@ -80,8 +80,9 @@ mod tests {
     #[test]
     fn headers_are_taken_off_or_missed() {
         let bytes: Vec<u8> = (0..20).collect();
-        let first =
-            |number, bytes| LinkType::from_number(number).first(bytes, &mut Place::default());
+        let first = |number, bytes| {
+            LinkType::from_number(number).first(bytes, &mut CapturePlace::default())
+        };
         for (number, layer) in [
             (0, Layer::Ip(&bytes[4..])),
             (1, Layer::Ethernet(&bytes)),

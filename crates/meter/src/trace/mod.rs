@@ -37,12 +37,17 @@ mod sequence;
 mod svg;
 mod window;
 
-pub use analysis::{Analysis, CONNECTIONS_MAX, PLOTTED_MAX, Trace, TraceOptions, analyse};
+pub use analysis::{
+    AnalysedCapture, CONNECTIONS_MAX, CaptureAnalysis, PLOTTED_MAX, TraceOptions, analyse,
+};
 pub use connection::Plots;
 pub use file::CaptureError;
-pub use layers::{Place, Protocol};
+pub use layers::{CapturePlace, Protocol};
 pub use link_type::LinkType;
-pub use packet::{Content, Packet};
-pub use plot::{Mark, Marks, Plot};
-pub use report::{ConnectionReport, DirectionReport, Durations, Ending, TraceReport, WindowReport};
-pub use segment::{Flags, Options, Segment, Sighting};
+pub use packet::{CapturedPacket, PacketContent};
+pub use plot::{Plot, PlotMark, PlotMarks};
+pub use report::{
+    ConnectionEnding, ConnectionReport, DirectionReport, DurationStatistics, TraceReport,
+    WindowReport,
+};
+pub use segment::{CapturedSegment, SegmentFlags, SegmentOptions, Sighting};

@@ -16,7 +16,7 @@ pub(super) struct Moments {
 
 /// Statistics of the durations that were added.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-pub struct Durations {
+pub struct DurationStatistics {
     /// Number of durations that were added.
     pub samples: u64,
     /// The shortest duration, in seconds.
@@ -44,9 +44,9 @@ impl Moments {
         (self.count > 0).then_some(self.min)
     }
 
-    pub(super) fn durations(&self) -> Option<Durations> {
+    pub(super) fn durations(&self) -> Option<DurationStatistics> {
         let deviation = |count: u64| (self.squares.max(0.0) / (count - 1) as f64).sqrt();
-        (self.count > 0).then(|| Durations {
+        (self.count > 0).then(|| DurationStatistics {
             samples: self.count,
             min_seconds: self.min.as_secs_f64(),
             mean_seconds: self.mean,

@@ -9,17 +9,17 @@ use std::num::NonZeroU16;
 use etherparse::{LaxIpSlice, TcpHeaderSlice};
 use units::Instant;
 
-use super::layers::{self, Closed, Found, Protocol};
+use super::layers::{self, InnerPacket, NoSegment, Protocol};
 use super::link_type::LinkType;
-use super::segment::{Flags, Options, Segment, Sighting};
+use super::segment::{CapturedSegment, SegmentFlags, SegmentOptions, Sighting};
 
 const TCP_HEADER_MIN: usize = 20;
 
 /// The contents of a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Content {
+pub enum PacketContent {
     /// A TCP segment, possibly with truncated payload.
-    Tcp(Segment),
+    Tcp(CapturedSegment),
     /// Another protocol; not an error.
     Other(Protocol),
     /// A fragment of an IP packet with TCP or a tunnel.
@@ -30,7 +30,7 @@ pub enum Content {
 
 /// A packet as captured, from the link layer on.
 #[derive(Debug, Clone, Copy)]
-pub struct Packet<'a> {
+pub struct CapturedPacket<'a> {
     /// Capture time since 1970; `None` if the file does not say.
     pub time: Option<Instant>,
     /// Index of the interface in the file.
@@ -43,19 +43,19 @@ pub struct Packet<'a> {
     pub length: u32,
 }
 
-impl Packet<'_> {
+impl CapturedPacket<'_> {
     /// Removes all headers and parses the TCP segment.
-    pub fn content(&self) -> Content {
-        match layers::open(self.link, self.bytes) {
-            Ok(found) => self.in_ip(&found).map_or(Content::Unreadable, Content::Tcp),
-            Err(Closed::Other(protocol)) => Content::Other(protocol),
-            Err(Closed::Fragment) => Content::Fragment,
-            Err(Closed::Unreadable) => Content::Unreadable,
+    pub fn content(&self) -> PacketContent {
+        match layers::strip_headers(self.link, self.bytes) {
+            Ok(found) => self.in_ip(&found).map_or(PacketContent::Unreadable, PacketContent::Tcp),
+            Err(NoSegment::Other(protocol)) => PacketContent::Other(protocol),
+            Err(NoSegment::Fragment) => PacketContent::Fragment,
+            Err(NoSegment::Unreadable) => PacketContent::Unreadable,
         }
     }
 
-    fn in_ip(&self, found: &Found<'_>) -> Option<Segment> {
-        let ip = Ip::of(found);
+    fn in_ip(&self, found: &InnerPacket<'_>) -> Option<CapturedSegment> {
+        let ip = IpPacket::of(found);
         let at = |part: &[u8]| (part.as_ptr() as usize).wrapping_sub(self.bytes.as_ptr() as usize);
         // An IPv4 length of zero: the sender left it to its network card (TCP segmentation
         // offload), or the packet is a jumbogram.
@@ -67,7 +67,7 @@ impl Packet<'_> {
     }
 
     /// Parses the segment in an IP payload of `on_wire` bytes.
-    fn tcp(&self, ip: &Ip<'_>, on_wire: usize) -> Option<Segment> {
+    fn tcp(&self, ip: &IpPacket<'_>, on_wire: usize) -> Option<CapturedSegment> {
         let mut fixed = [0; TCP_HEADER_MIN];
         fixed.copy_from_slice(ip.payload.get(..TCP_HEADER_MIN)?);
         let header_length = usize::from(fixed[12] >> 4) * 4;
@@ -76,7 +76,7 @@ impl Packet<'_> {
         let header = TcpHeaderSlice::from_slice(&fixed).ok()?;
         let length = on_wire.checked_sub(header_length.max(TCP_HEADER_MIN))?;
         let options_end = header_length.max(TCP_HEADER_MIN).min(ip.payload.len());
-        Some(Segment {
+        Some(CapturedSegment {
             time: self.time.unwrap_or_default(),
             timed: self.time.is_some(),
             sighting: ip.sighting,
@@ -85,15 +85,15 @@ impl Packet<'_> {
             sequence: header.sequence_number(),
             ack: header.ack().then(|| header.acknowledgment_number()),
             window: header.window_size(),
-            flags: Flags { syn: header.syn(), fin: header.fin(), rst: header.rst() },
+            flags: SegmentFlags { syn: header.syn(), fin: header.fin(), rst: header.rst() },
             length: u32::try_from(length).ok()?,
-            options: Options::read(&ip.payload[TCP_HEADER_MIN..options_end]),
+            options: SegmentOptions::read(&ip.payload[TCP_HEADER_MIN..options_end]),
         })
     }
 }
 
 /// The relevant parts of an IP packet.
-struct Ip<'a> {
+struct IpPacket<'a> {
     from: IpAddr,
     to: IpAddr,
     header: &'a [u8],
@@ -103,8 +103,8 @@ struct Ip<'a> {
     sighting: Sighting,
 }
 
-impl<'a> Ip<'a> {
-    fn of(found: &'a Found<'_>) -> Self {
+impl<'a> IpPacket<'a> {
+    fn of(found: &'a InnerPacket<'_>) -> Self {
         let place = found.place;
         match &found.ip {
             LaxIpSlice::Ipv4(ip) => {

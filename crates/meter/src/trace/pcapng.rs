@@ -7,9 +7,9 @@ use std::io::{self, ErrorKind, Read};
 
 use units::Instant;
 
-use super::file::{CaptureError, Record};
+use super::file::{CaptureError, CaptureRecord};
 use super::link_type::LinkType;
-use super::packet::Packet;
+use super::packet::CapturedPacket;
 
 /// The type of a section header: the same in both byte orders (§4.1).
 pub(super) const SECTION: [u8; 4] = [0x0a, 0x0d, 0x0d, 0x0a];
@@ -30,8 +30,11 @@ const ENHANCED_PACKET: u32 = 6;
 const WITHOUT_PACKETS: [u32; 5] = [4, 9, 10, 0x0bad, 0x4000_0bad];
 
 /// Passes the contents of each block to `see`, up to the first error.
-pub(super) fn read(source: impl Read, see: &mut dyn FnMut(Record<'_>)) -> Result<(), CaptureError> {
-    let mut blocks = Blocks { source, big: false, interfaces: Vec::new(), body: Vec::new() };
+pub(super) fn read(
+    source: impl Read,
+    see: &mut dyn FnMut(CaptureRecord<'_>),
+) -> Result<(), CaptureError> {
+    let mut blocks = BlockReader { source, big: false, interfaces: Vec::new(), body: Vec::new() };
     while let Some(kind) = blocks.next()? {
         if let Some(record) = blocks.record(kind)? {
             see(record);
@@ -41,17 +44,17 @@ pub(super) fn read(source: impl Read, see: &mut dyn FnMut(Record<'_>)) -> Result
 }
 
 /// The blocks of a file.
-struct Blocks<R> {
+struct BlockReader<R> {
     source: R,
     /// Set if the section is big-endian.
     big: bool,
     /// The interfaces described in the section so far.
-    interfaces: Vec<Interface>,
+    interfaces: Vec<InterfaceDescription>,
     /// The last block, between its two lengths.
     body: Vec<u8>,
 }
 
-impl<R: Read> Blocks<R> {
+impl<R: Read> BlockReader<R> {
     /// Reads a block; returns its type, or `None` at the end of the file.
     fn next(&mut self) -> Result<Option<u32>, CaptureError> {
         let mut head = [0; 8];
@@ -107,10 +110,10 @@ impl<R: Read> Blocks<R> {
     }
 
     /// Parses the last block; `None` if it holds nothing to pass on.
-    fn record(&mut self, kind: u32) -> Result<Option<Record<'_>>, CaptureError> {
+    fn record(&mut self, kind: u32) -> Result<Option<CaptureRecord<'_>>, CaptureError> {
         match kind {
             SECTION_HEADER => {
-                let version = Fields { bytes: &self.body, big: self.big }.u16(4)?;
+                let version = BlockFields { bytes: &self.body, big: self.big }.u16(4)?;
                 if version != 1 {
                     return Err(damaged(format!("a section of the unknown version {version}")));
                 }
@@ -122,12 +125,12 @@ impl<R: Read> Blocks<R> {
                 if self.interfaces.len() == INTERFACES_MAX {
                     return Err(damaged(format!("more than {INTERFACES_MAX} interfaces")));
                 }
-                let fields = Fields { bytes: &self.body, big: self.big };
-                self.interfaces.push(Interface::read(&fields)?);
+                let fields = BlockFields { bytes: &self.body, big: self.big };
+                self.interfaces.push(InterfaceDescription::read(&fields)?);
                 Ok(None)
             }
             kind => {
-                let fields = Fields { bytes: &self.body, big: self.big };
+                let fields = BlockFields { bytes: &self.body, big: self.big };
                 fields.record(kind, &self.interfaces)
             }
         }
@@ -162,7 +165,7 @@ fn damaged(what: String) -> CaptureError {
 }
 
 /// An interface described in the file (§4.2).
-struct Interface {
+struct InterfaceDescription {
     link: LinkType,
     snap_length: u32,
     resolution: u8,
@@ -170,8 +173,8 @@ struct Interface {
     offset: i64,
 }
 
-impl Interface {
-    fn read(fields: &Fields<'_>) -> Result<Self, CaptureError> {
+impl InterfaceDescription {
+    fn read(fields: &BlockFields<'_>) -> Result<Self, CaptureError> {
         // Zero means no limit (§4.2).
         let snap_length = match fields.u32(4)? {
             0 => u32::MAX,
@@ -184,7 +187,7 @@ impl Interface {
             match (code, value) {
                 (9, &[resolution]) => interface.resolution = resolution,
                 (14, value) => {
-                    let offset = Fields { bytes: value, big: fields.big }.u64(0);
+                    let offset = BlockFields { bytes: value, big: fields.big }.u64(0);
                     interface.offset = offset.map_or(0, u64::cast_signed);
                 }
                 _ => {}
@@ -207,17 +210,17 @@ impl Interface {
 }
 
 /// The body of a block.
-struct Fields<'a> {
+struct BlockFields<'a> {
     bytes: &'a [u8],
     big: bool,
 }
 
-impl<'a> Fields<'a> {
+impl<'a> BlockFields<'a> {
     fn record(
         &self,
         kind: u32,
-        interfaces: &[Interface],
-    ) -> Result<Option<Record<'a>>, CaptureError> {
+        interfaces: &[InterfaceDescription],
+    ) -> Result<Option<CaptureRecord<'a>>, CaptureError> {
         let packet = match kind {
             ENHANCED_PACKET => self.stamped(self.u32(0)?, interfaces)?,
             // Sixteen bits of interface and sixteen of drop count.
@@ -232,15 +235,19 @@ impl<'a> Fields<'a> {
             STATISTICS => {
                 return Ok(self
                     .lost()
-                    .map(|(interface, packets)| Record::Lost { interface, packets }));
+                    .map(|(interface, packets)| CaptureRecord::Lost { interface, packets }));
             }
             other if WITHOUT_PACKETS.contains(&other) => return Ok(None),
-            other => return Ok(Some(Record::Unknown { kind: other })),
+            other => return Ok(Some(CaptureRecord::Unknown { kind: other })),
         };
-        Ok(Some(Record::Packet(packet)))
+        Ok(Some(CaptureRecord::Packet(packet)))
     }
 
-    fn stamped(&self, number: u32, interfaces: &[Interface]) -> Result<Packet<'a>, CaptureError> {
+    fn stamped(
+        &self,
+        number: u32,
+        interfaces: &[InterfaceDescription],
+    ) -> Result<CapturedPacket<'a>, CaptureError> {
         let interface = described(interfaces, number)?;
         let stamp = u64::from(self.u32(4)?) << 32 | u64::from(self.u32(8)?);
         let (kept, length) = (self.u32(12)?.min(interface.snap_length), self.u32(16)?);
@@ -251,11 +258,11 @@ impl<'a> Fields<'a> {
     fn packet(
         &self,
         number: u32,
-        interface: &Interface,
+        interface: &InterfaceDescription,
         [at, kept]: [u32; 2],
         length: u32,
         time: Option<Instant>,
-    ) -> Result<Packet<'a>, CaptureError> {
+    ) -> Result<CapturedPacket<'a>, CaptureError> {
         let bytes = self.bytes.get(at as usize..).and_then(|rest| rest.get(..kept as usize));
         let bytes = bytes.ok_or_else(|| {
             damaged(format!("a packet of {kept} bytes in a block of {}", self.bytes.len()))
@@ -263,7 +270,7 @@ impl<'a> Fields<'a> {
         // Combines the interface numbers of the file and of the link-layer header.
         let of_header = interface.link.interface(bytes);
         let both = number.wrapping_add(of_header.wrapping_mul(INTERFACES_MAX as u32));
-        Ok(Packet { time, interface: both, link: interface.link, bytes, length })
+        Ok(CapturedPacket { time, interface: both, link: interface.link, bytes, length })
     }
 
     /// Returns an interface and the number of packets that it and the capturing system dropped so
@@ -271,7 +278,7 @@ impl<'a> Fields<'a> {
     fn lost(&self) -> Option<(u32, u64)> {
         let drops = self.options(12).filter(|(code, _)| [5, 7].contains(code));
         let counts =
-            drops.filter_map(|(_, value)| Fields { bytes: value, big: self.big }.u64(0).ok());
+            drops.filter_map(|(_, value)| BlockFields { bytes: value, big: self.big }.u64(0).ok());
         let packets = counts.fold(0, u64::saturating_add);
         Some((self.u32(0).ok()?, packets)).filter(|_| packets > 0)
     }
@@ -281,7 +288,7 @@ impl<'a> Fields<'a> {
         let (bytes, big) = (self.bytes, self.big);
         let mut at = at;
         std::iter::from_fn(move || {
-            let fields = Fields { bytes, big };
+            let fields = BlockFields { bytes, big };
             let (code, length) = (fields.u16(at).ok()?, fields.u16(at + 2).ok()?);
             let value = bytes.get(at + 4..at + 4 + usize::from(length))?;
             at += 4 + usize::from(length).next_multiple_of(4);
@@ -310,7 +317,10 @@ impl<'a> Fields<'a> {
     }
 }
 
-fn described(interfaces: &[Interface], number: u32) -> Result<&Interface, CaptureError> {
+fn described(
+    interfaces: &[InterfaceDescription],
+    number: u32,
+) -> Result<&InterfaceDescription, CaptureError> {
     let interface = interfaces.get(number as usize);
     interface.ok_or_else(|| damaged(format!("a packet of the undescribed interface {number}")))
 }
@@ -372,12 +382,14 @@ mod tests {
         let mut lines = Vec::new();
         let end = read(file, &mut |record| {
             lines.push(match record {
-                Record::Packet(it) => {
+                CaptureRecord::Packet(it) => {
                     let time = it.time.map_or("no time".to_owned(), |it| it.as_nanos().to_string());
                     format!("{time}: {:?} of {} on {}", it.bytes, it.length, it.interface)
                 }
-                Record::Lost { interface, packets } => format!("lost {packets} on {interface}"),
-                Record::Unknown { kind } => format!("unknown {kind:#x}"),
+                CaptureRecord::Lost { interface, packets } => {
+                    format!("lost {packets} on {interface}")
+                }
+                CaptureRecord::Unknown { kind } => format!("unknown {kind:#x}"),
             });
         });
         (lines, end.err().map(|error| error.to_string()))

@@ -8,7 +8,7 @@ const MARKS_MAX: usize = 16_384;
 
 /// A range of stream bytes at a time, in 64-bit sequence numbers; or a value of another quantity.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Mark {
+pub struct PlotMark {
     /// Time of the mark, as of the capture.
     pub time: Instant,
     /// The first byte of the range, or the lowest value.
@@ -19,8 +19,8 @@ pub struct Mark {
 
 /// Marks in order of time.
 #[derive(Debug, Clone, Default)]
-pub struct Marks {
-    marks: Vec<Mark>,
+pub struct PlotMarks {
+    marks: Vec<PlotMark>,
     /// Number of marks that are merged into one; zero before the first.
     every: u32,
     /// Number of marks that are merged in the last one.
@@ -33,25 +33,25 @@ pub struct Plot {
     /// The sequence number of the first byte of payload.
     pub origin: u64,
     /// Payload sent for the first time, or late because of reordering.
-    pub data: Marks,
+    pub data: PlotMarks,
     /// Retransmitted payload, and repairs of losses before the capture point.
-    pub retransmissions: Marks,
+    pub retransmissions: PlotMarks,
     /// Payload that arrived late because it was overtaken.
-    pub reordered: Marks,
+    pub reordered: PlotMarks,
     /// The acknowledgement, as a level.
-    pub acks: Marks,
+    pub acks: PlotMarks,
     /// The right edge of the receiver's window, as a level.
-    pub window: Marks,
+    pub window: PlotMarks,
     /// Ranges that the receiver acknowledged selectively.
-    pub sacks: Marks,
+    pub sacks: PlotMarks,
     /// Outstanding bytes, from minimum to maximum.
-    pub outstanding: Marks,
+    pub outstanding: PlotMarks,
 }
 
-impl Marks {
+impl PlotMarks {
     /// Adds a mark. When there are too many, neighbours are merged: two that touch are joined,
     /// otherwise the earlier is kept.
-    pub(super) fn push(&mut self, mark: Mark) {
+    pub(super) fn push(&mut self, mark: PlotMark) {
         self.gather(mark, |last, next| {
             if next.start <= last.end && next.end >= last.start {
                 last.start = last.start.min(next.start);
@@ -62,14 +62,14 @@ impl Marks {
 
     /// Adds a value of a quantity whose extremes must be kept.
     pub(super) fn level(&mut self, time: Instant, value: u64) {
-        self.gather(Mark { time, start: value, end: value }, |last, next| {
+        self.gather(PlotMark { time, start: value, end: value }, |last, next| {
             last.start = last.start.min(next.start);
             last.end = last.end.max(next.end);
         });
     }
 
     /// The marks in order of time.
-    pub fn iter(&self) -> impl Iterator<Item = &Mark> {
+    pub fn iter(&self) -> impl Iterator<Item = &PlotMark> {
         self.marks.iter()
     }
 
@@ -78,7 +78,7 @@ impl Marks {
         self.marks.is_empty()
     }
 
-    fn gather(&mut self, mark: Mark, join: impl Fn(&mut Mark, Mark)) {
+    fn gather(&mut self, mark: PlotMark, join: impl Fn(&mut PlotMark, PlotMark)) {
         if self.gathered < self.every
             && let Some(last) = self.marks.last_mut()
         {
@@ -107,11 +107,11 @@ mod tests {
 
     #[test]
     fn a_million_marks_become_few_and_none_is_invented() {
-        let mut marks = Marks::default();
-        let mut levels = Marks::default();
+        let mut marks = PlotMarks::default();
+        let mut levels = PlotMarks::default();
         for index in 0..1_000_000u64 {
             let time = Instant::from_nanos(index);
-            marks.push(Mark { time, start: index * 10, end: index * 10 + 10 });
+            marks.push(PlotMark { time, start: index * 10, end: index * 10 + 10 });
             levels.level(time, if index == 777_777 { 5_000 } else { index % 100 });
         }
         assert!((MARKS_MAX / 2..=MARKS_MAX).contains(&marks.marks.len()));
@@ -123,10 +123,10 @@ mod tests {
 
     #[test]
     fn marks_that_do_not_touch_are_not_joined() {
-        let mut marks = Marks::default();
+        let mut marks = PlotMarks::default();
         for index in 0..2 * MARKS_MAX as u64 {
             let start = index * 100;
-            marks.push(Mark { time: Instant::from_nanos(index), start, end: start + 10 });
+            marks.push(PlotMark { time: Instant::from_nanos(index), start, end: start + 10 });
         }
         assert!(marks.iter().all(|mark| mark.end - mark.start == 10));
     }

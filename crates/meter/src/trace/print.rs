@@ -3,10 +3,11 @@
 use core::fmt;
 use std::time::Duration;
 
-use report::{Column, Csv, Table, dash};
+use report::{CsvText, TableColumn, TextTable, dash};
 
 use super::report::{
-    ConnectionReport, DirectionReport, Durations, Ending, TraceReport, WindowReport,
+    ConnectionEnding, ConnectionReport, DirectionReport, DurationStatistics, TraceReport,
+    WindowReport,
 };
 use crate::print::{rate, seconds, seconds_field, size};
 
@@ -28,7 +29,7 @@ impl fmt::Display for TraceReport {
 impl TraceReport {
     /// Returns CSV: a line for each direction of each connection.
     pub fn csv(&self) -> String {
-        let mut csv = Csv::new(&COLUMNS);
+        let mut csv = CsvText::new(&COLUMNS);
         for it in &self.connections {
             let [a, b] = [it.a, it.b].map(|address| address.to_string());
             csv.row(fields(it, "a_to_b", [&a, &b], &it.a_to_b));
@@ -57,13 +58,13 @@ fn title(it: &ConnectionReport) -> String {
     text + "\n"
 }
 
-fn table(it: &ConnectionReport) -> Table {
+fn table(it: &ConnectionReport) -> TextTable {
     let columns = [
-        Column::left("").at_least(26),
-        Column::right("A → B").at_least(22),
-        Column::right("B → A").at_least(22),
+        TableColumn::left("").at_least(26),
+        TableColumn::right("A → B").at_least(22),
+        TableColumn::right("B → A").at_least(22),
     ];
-    let mut table = Table::new(columns).indent(2);
+    let mut table = TextTable::new(columns).indent(2);
     for (name, of) in ROWS {
         let [a, b] = [&it.a_to_b, &it.b_to_a].map(of);
         if a.is_some() || b.is_some() {
@@ -74,16 +75,16 @@ fn table(it: &ConnectionReport) -> Table {
 }
 
 /// The end of a connection in words.
-fn ending(ending: Ending) -> &'static str {
+fn ending(ending: ConnectionEnding) -> &'static str {
     match ending {
-        Ending::Closed => "closed",
-        Ending::HalfClosedByA => "half-closed by A",
-        Ending::HalfClosedByB => "half-closed by B",
-        Ending::ResetByA => "reset by A",
-        Ending::ResetByB => "reset by B",
-        Ending::Refused => "refused",
-        Ending::Unanswered => "not answered",
-        Ending::Open => "still open",
+        ConnectionEnding::Closed => "closed",
+        ConnectionEnding::HalfClosedByA => "half-closed by A",
+        ConnectionEnding::HalfClosedByB => "half-closed by B",
+        ConnectionEnding::ResetByA => "reset by A",
+        ConnectionEnding::ResetByB => "reset by B",
+        ConnectionEnding::Refused => "refused",
+        ConnectionEnding::Unanswered => "not answered",
+        ConnectionEnding::Open => "still open",
     }
 }
 
@@ -167,7 +168,7 @@ fn milliseconds(seconds: f64) -> String {
     format!("{:.2} ms", seconds * 1e3)
 }
 
-fn three(it: &Durations) -> String {
+fn three(it: &DurationStatistics) -> String {
     let [min, mean, max] = [it.min_seconds, it.mean_seconds, it.max_seconds].map(|it| it * 1e3);
     format!("{min:.2}/{mean:.2}/{max:.2} ms")
 }
@@ -220,7 +221,7 @@ fn fields(
     [from, to]: [&str; 2],
     it: &DirectionReport,
 ) -> [Option<String>; 39] {
-    let rtt = |of: fn(&Durations) -> f64| it.rtt.as_ref().map(|rtt| of(rtt).to_string());
+    let rtt = |of: fn(&DurationStatistics) -> f64| it.rtt.as_ref().map(|rtt| of(rtt).to_string());
     let ending = serde_json::to_value(connection.ending).ok();
     let count = |count: u64| Some(count.to_string());
     [

@@ -7,13 +7,13 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use units::BitRate;
 
-pub use super::moments::Durations;
+pub use super::moments::DurationStatistics;
 
 /// The end of a connection, as far as captured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
-pub enum Ending {
+pub enum ConnectionEnding {
     /// Both sides have sent FIN.
     Closed,
     /// Only the opening side sent FIN.
@@ -57,7 +57,7 @@ pub struct ConnectionReport {
     /// not reported.
     pub begins_in_capture: bool,
     /// The end of the connection.
-    pub ending: Ending,
+    pub ending: ConnectionEnding,
     /// The direction from A to B.
     pub a_to_b: DirectionReport,
     /// The direction from B to A.
@@ -141,9 +141,9 @@ pub struct DirectionReport {
     #[serde(rename = "zero_window_seconds", with = "crate::json::maybe_seconds")]
     pub zero_window: Option<Duration>,
     /// Round-trip times from payload to its acknowledgement.
-    pub rtt: Option<Durations>,
+    pub rtt: Option<DurationStatistics>,
     /// Round-trip times from the time stamps of RFC 7323, at their resolution.
-    pub timestamp_rtt: Option<Durations>,
+    pub timestamp_rtt: Option<DurationStatistics>,
 
     /// Time of the first packet with payload, from the connection's first packet.
     #[serde(rename = "first_data_seconds", with = "crate::json::maybe_seconds")]

@@ -14,8 +14,8 @@ const STAMPS_MAX: usize = 4_096;
 
 /// Measures round-trip times by acknowledgements and by time stamps.
 #[derive(Debug, Default)]
-pub(super) struct Rtt {
-    timed: VecDeque<Timed>,
+pub(super) struct RttSampler {
+    timed: VecDeque<TimedSegment>,
     stamps: VecDeque<(u32, Instant)>,
     by_ack: Moments,
     by_stamp: Moments,
@@ -23,7 +23,7 @@ pub(super) struct Rtt {
 
 /// A segment in flight that is timed.
 #[derive(Debug)]
-struct Timed {
+struct TimedSegment {
     start: u64,
     end: u64,
     sent: Instant,
@@ -32,11 +32,11 @@ struct Timed {
     ambiguous: bool,
 }
 
-impl Rtt {
+impl RttSampler {
     /// Records a segment above everything sent before.
     pub(super) fn sent(&mut self, time: Instant, start: u64, end: u64) {
         if self.timed.len() < TIMED_MAX {
-            self.timed.push_back(Timed { start, end, sent: time, ambiguous: false });
+            self.timed.push_back(TimedSegment { start, end, sent: time, ambiguous: false });
         }
     }
 
@@ -119,13 +119,13 @@ mod tests {
         Instant::from_nanos(millis * 1_000_000)
     }
 
-    fn samples(rtt: &Rtt) -> (u64, f64) {
+    fn samples(rtt: &RttSampler) -> (u64, f64) {
         rtt.by_ack().durations().map_or((0, 0.0), |it| (it.samples, it.mean_seconds))
     }
 
     #[test]
     fn the_newest_segment_of_an_ack_is_timed() {
-        let mut rtt = Rtt::default();
+        let mut rtt = RttSampler::default();
         rtt.sent(at(0), 0, 100);
         rtt.sent(at(40), 100, 200);
         rtt.sent(at(50), 200, 300);
@@ -139,7 +139,7 @@ mod tests {
 
     #[test]
     fn a_repair_and_what_waited_for_it_are_not_timed() {
-        let mut rtt = Rtt::default();
+        let mut rtt = RttSampler::default();
         for start in [0, 100, 200, 300] {
             rtt.sent(at(start), start, start + 100);
         }
@@ -156,7 +156,7 @@ mod tests {
 
     #[test]
     fn echoes_time_repairs_too_and_only_once() {
-        let mut rtt = Rtt::default();
+        let mut rtt = RttSampler::default();
         rtt.stamped(at(0), u32::MAX);
         rtt.stamped(at(1), u32::MAX);
         rtt.stamped(at(5), 3);
@@ -169,7 +169,7 @@ mod tests {
 
     #[test]
     fn timed_samples_are_bounded() {
-        let mut rtt = Rtt::default();
+        let mut rtt = RttSampler::default();
         for index in 0..TIMED_MAX as u64 + 10 {
             rtt.sent(at(0), index, index + 1);
             rtt.stamped(at(0), index as u32);

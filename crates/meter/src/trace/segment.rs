@@ -5,11 +5,11 @@ use std::num::NonZeroU16;
 
 use units::Instant;
 
-use super::layers::Place;
+use super::layers::CapturePlace;
 
 /// A TCP segment as captured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Segment {
+pub struct CapturedSegment {
     /// Capture time since 1970.
     pub time: Instant,
     /// Set if the file has a time stamp for it.
@@ -25,11 +25,11 @@ pub struct Segment {
     /// The window field, not scaled.
     pub window: u16,
     /// The flags SYN, FIN and RST.
-    pub flags: Flags,
+    pub flags: SegmentFlags,
     /// Bytes of payload on the wire; the capture may have fewer.
     pub length: u32,
     /// The options, as far as they could be parsed.
-    pub options: Options,
+    pub options: SegmentOptions,
     /// The place where it was captured, and marks of the packet.
     pub sighting: Sighting,
 }
@@ -38,7 +38,7 @@ pub struct Segment {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Sighting {
     /// The place on the path where the packet was captured.
-    pub place: Place,
+    pub place: CapturePlace,
     /// The IP header's TTL or hop limit.
     pub hop_limit: u8,
     /// The IPv4 header's identification. Zero identifies nothing (RFC 6864 §4.1).
@@ -47,7 +47,7 @@ pub struct Sighting {
 
 /// The flags that open and close connections.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
-pub struct Flags {
+pub struct SegmentFlags {
     /// The SYN flag (RFC 9293 §3.1).
     pub syn: bool,
     /// The FIN flag (RFC 9293 §3.1).
@@ -58,7 +58,7 @@ pub struct Flags {
 
 /// The options that are analysed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
-pub struct Options {
+pub struct SegmentOptions {
     /// Maximum segment size (RFC 9293 §3.7.1), bytes.
     pub mss: Option<u16>,
     /// Window scale (RFC 7323 §2), a shift.
@@ -71,14 +71,14 @@ pub struct Options {
     pub timestamps: Option<(u32, u32)>,
 }
 
-impl Segment {
+impl CapturedSegment {
     /// Returns true if it carries only an acknowledgement.
     pub fn is_pure_ack(&self) -> bool {
-        self.length == 0 && self.ack.is_some() && self.flags == Flags::default()
+        self.length == 0 && self.ack.is_some() && self.flags == SegmentFlags::default()
     }
 }
 
-impl Options {
+impl SegmentOptions {
     /// Parses the options of a header (RFC 9293 §3.1). Truncated, invalid and unknown options are
     /// ignored.
     pub(super) fn read(mut bytes: &[u8]) -> Self {
@@ -90,7 +90,7 @@ impl Options {
                     let Some((value, rest)) = rest.split_at_checked(usize::from(length) - 2) else {
                         return options;
                     };
-                    options.take(kind, value);
+                    options.add(kind, value);
                     rest
                 }
                 _ => return options,
@@ -98,7 +98,7 @@ impl Options {
         }
     }
 
-    fn take(&mut self, kind: u8, value: &[u8]) {
+    fn add(&mut self, kind: u8, value: &[u8]) {
         match (kind, value) {
             (2, &[high, low]) => self.mss = Some(u16::from_be_bytes([high, low])),
             // RFC 7323 §2.3: values above 14 count as 14.
@@ -131,7 +131,7 @@ mod tests {
             2, 4, 5, 180, 1, 3, 3, 7, 4, 2, 30, 4, 9, 9, 8, 10, 0, 0, 0, 1, 0, 0, 0, 2, 5, 10, 0,
             0, 0, 3, 0, 0, 0, 4, 0, 0,
         ];
-        let options = Options::read(&bytes);
+        let options = SegmentOptions::read(&bytes);
         assert_eq!((options.mss, options.window_scale), (Some(1460), Some(7)));
         assert!(options.sack_permitted);
         assert_eq!(options.timestamps, Some((1, 2)));
@@ -140,10 +140,10 @@ mod tests {
 
     #[test]
     fn options_that_are_cut_or_wrong_are_not_there() {
-        assert_eq!(Options::read(&[2, 4, 5]), Options::default());
-        assert_eq!(Options::read(&[2, 0, 1, 1]), Options::default());
-        assert_eq!(Options::read(&[8, 3, 1, 2, 3, 5, 0]), Options::default());
-        assert_eq!(Options::read(&[0, 2, 4, 5, 180]), Options::default());
-        assert_eq!(Options::read(&[3, 3, 99]).window_scale, Some(14));
+        assert_eq!(SegmentOptions::read(&[2, 4, 5]), SegmentOptions::default());
+        assert_eq!(SegmentOptions::read(&[2, 0, 1, 1]), SegmentOptions::default());
+        assert_eq!(SegmentOptions::read(&[8, 3, 1, 2, 3, 5, 0]), SegmentOptions::default());
+        assert_eq!(SegmentOptions::read(&[0, 2, 4, 5, 180]), SegmentOptions::default());
+        assert_eq!(SegmentOptions::read(&[3, 3, 99]).window_scale, Some(14));
     }
 }

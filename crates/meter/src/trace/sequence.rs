@@ -6,11 +6,11 @@ const BASE: u64 = 1 << 40;
 /// Unwraps the numbers of one direction, each to the value nearest to the highest so far (RFC 9293
 /// §3.4: valid numbers lie within 2^31 of it).
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Unwrap {
+pub(super) struct SequenceUnwrapper {
     highest: Option<u64>,
 }
 
-impl Unwrap {
+impl SequenceUnwrapper {
     /// Unwraps a number. The first one seen defines the rest.
     pub(super) fn unwrap(&mut self, wire: u32) -> u64 {
         let number = self.peek(wire);
@@ -34,7 +34,7 @@ mod tests {
 
     #[test]
     fn numbers_go_on_behind_the_end() {
-        let mut unwrap = Unwrap::default();
+        let mut unwrap = SequenceUnwrapper::default();
         let first = unwrap.unwrap(u32::MAX - 9);
         assert_eq!(unwrap.unwrap(5), first + 15);
         assert_eq!(unwrap.unwrap(u32::MAX - 9), first);
@@ -47,7 +47,7 @@ mod tests {
         fn any_walk_of_less_than_half_the_space_is_followed(
             first: u32, steps in proptest::collection::vec(-1000..i64::from(i32::MAX), 0..50),
         ) {
-            let mut unwrap = Unwrap::default();
+            let mut unwrap = SequenceUnwrapper::default();
             let mut at = unwrap.unwrap(first);
             for step in steps {
                 at = at.saturating_add_signed(step);

@@ -1,18 +1,18 @@
 //! Draws a direction's time-sequence graph, with the outstanding data below it, as SVG.
 
-use report::{Axis, Colour, Graph, Series, stacked};
+use report::{Axis, Graph, GraphSeries, SeriesColour, stacked};
 use units::Instant;
 
-use super::analysis::Trace;
+use super::analysis::AnalysedCapture;
 use super::connection::Plots;
-use super::plot::{Mark, Marks, Plot};
+use super::plot::{Plot, PlotMark, PlotMarks};
 use super::report::{ConnectionReport, DirectionReport};
 use crate::print::size;
 
 /// Heights of the time-sequence graph and of the one below it, in pixels.
 const HEIGHTS: [u32; 2] = [490, 240];
 
-impl Trace {
+impl AnalysedCapture {
     /// Returns the graphs of the plotted connections: a file name and text for each direction with
     /// payload.
     pub fn graphs(&self) -> impl Iterator<Item = (String, String)> + '_ {
@@ -30,7 +30,7 @@ pub(super) fn draw(connection: &ConnectionReport, plots: &Plots) -> Vec<(String,
     let mut drawn = Vec::new();
     for ((name, from, to, direction), plot) in sides.into_iter().zip(plots) {
         if direction.data_packets > 0 {
-            let view = View::new(connection, direction, plot);
+            let view = GraphView::new(connection, direction, plot);
             let sequence = view.sequence(format!("Connection {number}: {from} → {to}"));
             let text = stacked(&[sequence, view.outstanding()]).file();
             drawn.push((format!("connection-{number}-{name}.svg"), text));
@@ -40,7 +40,7 @@ pub(super) fn draw(connection: &ConnectionReport, plots: &Plots) -> Vec<(String,
 }
 
 /// A direction and the scales of its graphs.
-struct View<'a> {
+struct GraphView<'a> {
     direction: &'a DirectionReport,
     plot: &'a Plot,
     begin: Instant,
@@ -50,7 +50,7 @@ struct View<'a> {
     length: f64,
 }
 
-impl<'a> View<'a> {
+impl<'a> GraphView<'a> {
     fn new(connection: &ConnectionReport, direction: &'a DirectionReport, plot: &'a Plot) -> Self {
         let payload = [&plot.data, &plot.retransmissions, &plot.reordered];
         let marks = || payload.iter().flat_map(|marks| marks.iter()).chain(plot.acks.iter());
@@ -70,16 +70,26 @@ impl<'a> View<'a> {
         let time = Axis::new("").range(0.0..self.lasted * 1.02);
         let offset = Axis::new("offset in the stream").in_bytes().range(0.0..self.length * 1.06);
         let mut graph = Graph::new(title, time, offset).height(HEIGHTS[0]);
-        let places = |marks| self.places(marks, plot.origin);
+        let places = |marks| self.points(marks, plot.origin);
         let window = places(&plot.window);
-        graph.add(Series::level("end of the receiver's window", Colour::Grey, window).width(1));
-        graph.add(Series::spans("SACK blocks", Colour::Purple, places(&plot.sacks)).width(1));
-        graph.add(Series::spans("payload", Colour::Blue, places(&plot.data)));
-        graph.add(Series::level("acknowledged", Colour::Green, places(&plot.acks)).width(1));
+        graph.add(
+            GraphSeries::level("end of the receiver's window", SeriesColour::Grey, window).width(1),
+        );
+        graph.add(
+            GraphSeries::spans("SACK blocks", SeriesColour::Purple, places(&plot.sacks)).width(1),
+        );
+        graph.add(GraphSeries::spans("payload", SeriesColour::Blue, places(&plot.data)));
+        graph.add(
+            GraphSeries::level("acknowledged", SeriesColour::Green, places(&plot.acks)).width(1),
+        );
         let reordered = places(&plot.reordered);
-        graph.add(Series::spans("payload out of order", Colour::Orange, reordered).width(3));
+        graph.add(
+            GraphSeries::spans("payload out of order", SeriesColour::Orange, reordered).width(3),
+        );
         let again = places(&plot.retransmissions);
-        graph.add(Series::spans("retransmissions and repairs", Colour::Red, again).width(3));
+        graph.add(
+            GraphSeries::spans("retransmissions and repairs", SeriesColour::Red, again).width(3),
+        );
         graph
     }
 
@@ -89,20 +99,23 @@ impl<'a> View<'a> {
         let time = Axis::new(title).range(0.0..self.lasted * 1.02);
         let bytes = Axis::new("outstanding").in_bytes().range(0.0..high);
         let mut graph = Graph::new("", time, bytes).height(HEIGHTS[1]);
-        let outstanding = self.places(&self.plot.outstanding, 0);
-        graph.add(Series::area("sent and not acknowledged", Colour::Blue, outstanding).width(1));
+        let outstanding = self.points(&self.plot.outstanding, 0);
+        graph.add(
+            GraphSeries::area("sent and not acknowledged", SeriesColour::Blue, outstanding)
+                .width(1),
+        );
         if let Some(mean) = self.direction.outstanding_mean_bytes {
             let line = vec![(0.0, mean), (self.lasted, mean)];
             let name = format!("mean over time: {}", size(mean as u64));
-            graph.add(Series::dashed(name, Colour::Red, line).width(1));
+            graph.add(GraphSeries::dashed(name, SeriesColour::Red, line).width(1));
         }
         graph
     }
 
     /// Converts marks to `(seconds, lowest, highest)`.
-    fn places(&self, marks: &Marks, origin: u64) -> Vec<(f64, f64, f64)> {
+    fn points(&self, marks: &PlotMarks, origin: u64) -> Vec<(f64, f64, f64)> {
         let bytes = |number: u64| number.saturating_sub(origin) as f64;
-        let place = |mark: &Mark| {
+        let place = |mark: &PlotMark| {
             let time = mark.time.saturating_since(self.begin).as_secs_f64();
             (time, bytes(mark.start), bytes(mark.end))
         };

@@ -4,11 +4,11 @@ use super::report::WindowReport;
 
 /// Collects unscaled windows: the scale is only certain when both SYNs were seen (RFC 7323 §2.2).
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Windows {
+pub(super) struct AdvertisedWindows {
     fields: Option<WindowReport>,
 }
 
-impl Windows {
+impl AdvertisedWindows {
     /// Adds the window of a packet without SYN and RST.
     pub(super) fn advertised(&mut self, field: u16) {
         let field = u64::from(field);

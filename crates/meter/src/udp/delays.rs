@@ -11,7 +11,7 @@ const REACH: i128 = 100_000;
 
 /// A histogram of datagrams by delay.
 #[derive(Debug, Default)]
-pub(crate) struct Delays {
+pub(crate) struct DelayHistogram {
     /// The first delay, in bins.
     first: Option<i128>,
     /// Number of datagrams by the difference to the first delay, in bins.
@@ -19,7 +19,7 @@ pub(crate) struct Delays {
     count: u64,
 }
 
-impl Delays {
+impl DelayHistogram {
     /// Adds the difference of an arrival time to a sending time, in nanoseconds.
     pub(crate) fn add(&mut self, delay: i128) {
         let bin = delay.div_euclid(BIN);
@@ -48,7 +48,7 @@ mod tests {
     use super::*;
 
     fn variation(delays: impl IntoIterator<Item = i128>) -> Option<Duration> {
-        let mut all = Delays::default();
+        let mut all = DelayHistogram::default();
         delays.into_iter().for_each(|micros| all.add(micros * 1000));
         all.variation()
     }

@@ -4,17 +4,17 @@
 use std::io;
 use std::time::Duration;
 
-use os::socket::Buffer;
+use os::socket::BufferKind;
 use tokio::io::{AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpStream, UdpSocket};
 use tokio::sync::{Mutex, watch};
 use tokio::time::{Instant, sleep, sleep_until};
 use units::ByteCount;
 
-use crate::answer::Answer;
+use crate::answer::ServerAnswer;
 use crate::direction::Direction;
 use crate::flow::{self, FlowError};
-use crate::payload::{Payload, Side};
+use crate::payload::{Payload, PayloadSide};
 use crate::stop::Stop;
 use crate::udp::receiver::{UdpReceiver, fill};
 use crate::udp_plan::{UdpCounts, UdpPlan};
@@ -27,16 +27,16 @@ const BUFFER: ByteCount = ByteCount::new(8 << 20);
 
 /// The counts that one end has after the exchange.
 #[derive(Debug, Default)]
-pub(crate) struct Exchange {
+pub(crate) struct UdpExchange {
     /// The datagrams this end sent, and the other end's counts of them.
-    pub(crate) sent: Option<(Sent, UdpCounts)>,
+    pub(crate) sent: Option<(SentCounts, UdpCounts)>,
     /// The datagrams the other end sent, and this end's counts of them.
-    pub(crate) received: Option<(Sent, UdpCounts)>,
+    pub(crate) received: Option<(SentCounts, UdpCounts)>,
 }
 
 /// A sender's counts of its datagrams.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Sent {
+pub(crate) struct SentCounts {
     /// Number that the sender's system accepted.
     pub(crate) datagrams: u64,
     /// Number that the sender's system refused, because its queue was full.
@@ -44,8 +44,8 @@ pub(crate) struct Sent {
 }
 
 /// Gives a socket a large receive buffer, as far as the system allows.
-pub(crate) fn make_room(socket: &UdpSocket) -> io::Result<()> {
-    os::socket::set_buffer(socket, Buffer::Receive, BUFFER)
+pub(crate) fn enlarge_receive_buffer(socket: &UdpSocket) -> io::Result<()> {
+    os::socket::set_buffer(socket, BufferKind::Receive, BUFFER)
 }
 
 /// Sends and receives according to the plan, until stopped; `side` is this end. The peer learns how
@@ -54,12 +54,12 @@ pub(crate) async fn exchange(
     stream: &mut TcpStream,
     socket: &UdpSocket,
     plan: &UdpPlan,
-    (key, side): (u64, Side),
+    (key, side): (u64, PayloadSide),
     stop: &Stop,
-) -> Result<Exchange, FlowError> {
+) -> Result<UdpExchange, FlowError> {
     let (own, other, way) = match side {
-        Side::Client => (Side::Client, Side::Server, Direction::Upload),
-        Side::Server => (Side::Server, Side::Client, Direction::Download),
+        PayloadSide::Client => (PayloadSide::Client, PayloadSide::Server, Direction::Upload),
+        PayloadSide::Server => (PayloadSide::Server, PayloadSide::Client, Direction::Download),
     };
     let sends = plan.directions.each().contains(&way);
     let receives = plan.directions.each().iter().any(|it| *it != way);
@@ -70,11 +70,11 @@ pub(crate) async fn exchange(
 
     let sending = async {
         if !sends {
-            return Ok(Sent::default());
+            return Ok(SentCounts::default());
         }
         let sent = send(socket, plan, Payload::new(key, own), stop).await?;
-        let Sent { datagrams, unsent } = sent;
-        say(&writer, Answer::UdpSent { datagrams, unsent }).await?;
+        let SentCounts { datagrams, unsent } = sent;
+        send_answer(&writer, ServerAnswer::UdpSent { datagrams, unsent }).await?;
         Ok(sent)
     };
     let receiving = async {
@@ -87,7 +87,7 @@ pub(crate) async fn exchange(
                 () = stop.stopped() => {}
             }
             receiver.overflowed(os::socket::overflows(socket).unwrap_or(0).into());
-            say(&writer, Answer::UdpReceived(receiver.counts())).await?;
+            send_answer(&writer, ServerAnswer::UdpReceived(receiver.counts())).await?;
         }
         Ok(receiver)
     };
@@ -100,11 +100,11 @@ pub(crate) async fn exchange(
                 () = stop.stopped(), if counts.is_some() || !sends => break,
             };
             match answer {
-                Answer::UdpSent { datagrams: sent, unsent } => {
-                    datagrams = Some(Sent { datagrams: sent, unsent });
+                ServerAnswer::UdpSent { datagrams: sent, unsent } => {
+                    datagrams = Some(SentCounts { datagrams: sent, unsent });
                     let _ = told.send(Some(sent));
                 }
-                Answer::UdpReceived(received) => counts = Some(received),
+                ServerAnswer::UdpReceived(received) => counts = Some(received),
                 found => return Err(FlowError::Unexpected { found }),
             }
         }
@@ -113,13 +113,16 @@ pub(crate) async fn exchange(
     let (sent, receiver, (peer_sent, peer_counted)) =
         tokio::try_join!(sending, receiving, listening)?;
     let peer_sent = peer_sent.or_else(|| receives.then(|| receiver.seen_sent()));
-    Ok(Exchange {
+    Ok(UdpExchange {
         sent: peer_counted.map(|counts| (sent, counts)),
         received: peer_sent.map(|datagrams| (datagrams, receiver.counts())),
     })
 }
 
-async fn say<W: AsyncWrite + Unpin>(writer: &Mutex<W>, answer: Answer) -> Result<(), FlowError> {
+async fn send_answer<W: AsyncWrite + Unpin>(
+    writer: &Mutex<W>,
+    answer: ServerAnswer,
+) -> Result<(), FlowError> {
     let sent = writer.lock().await.write_all(&answer.encode()).await;
     sent.map_err(FlowError::broken("telling the other end"))
 }
@@ -130,8 +133,8 @@ async fn send(
     plan: &UdpPlan,
     payload: Payload,
     stop: &Stop,
-) -> Result<Sent, FlowError> {
-    let mut sent = Sent::default();
+) -> Result<SentCounts, FlowError> {
+    let mut sent = SentCounts::default();
     let start = Instant::now();
     let mut buffer = vec![0; plan.length.into()];
     for number in 0..plan.datagrams() {
@@ -145,7 +148,7 @@ async fn send(
         fill(payload, number, start.elapsed(), &mut buffer);
         match socket.send(&buffer).await {
             Ok(_) => sent.datagrams += 1,
-            Err(error) if passing(&error) => sent.unsent += 1,
+            Err(error) if is_transient(&error) => sent.unsent += 1,
             Err(error) => return Err(FlowError::Broken { doing: "sending datagrams", error }),
         }
     }
@@ -154,7 +157,7 @@ async fn send(
 
 /// Returns true for an ICMP error about an earlier datagram, or a full local queue: this datagram
 /// is not sent, but the measurement goes on.
-fn passing(error: &io::Error) -> bool {
+fn is_transient(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::ConnectionRefused
         || error.raw_os_error() == Some(libc::ENOBUFS)
         || error.kind() == io::ErrorKind::HostUnreachable

@@ -10,8 +10,8 @@
 
 use std::time::Duration;
 
-use super::delays::Delays;
-use super::exchange::Sent;
+use super::delays::DelayHistogram;
+use super::exchange::SentCounts;
 use crate::payload::Payload;
 use crate::udp_plan::{HEAD_LEN, UdpCounts};
 
@@ -56,7 +56,7 @@ pub(crate) struct UdpReceiver {
     before: Option<(i128, i128)>,
     /// Interarrival jitter so far, in nanoseconds.
     jitter: f64,
-    delays: Delays,
+    delays: DelayHistogram,
     counts: UdpCounts,
 }
 
@@ -72,7 +72,7 @@ impl UdpReceiver {
             first: None,
             before: None,
             jitter: 0.0,
-            delays: Delays::default(),
+            delays: DelayHistogram::default(),
             counts: UdpCounts::default(),
         }
     }
@@ -126,8 +126,8 @@ impl UdpReceiver {
     }
 
     /// Returns the number of datagrams that the peer has certainly sent, by their numbers.
-    pub(crate) fn seen_sent(&self) -> Sent {
-        Sent { datagrams: self.highest.map_or(0, |highest| highest + 1), unsent: 0 }
+    pub(crate) fn seen_sent(&self) -> SentCounts {
+        SentCounts { datagrams: self.highest.map_or(0, |highest| highest + 1), unsent: 0 }
     }
 
     /// Returns the counts so far.
@@ -141,12 +141,12 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::payload::Side;
+    use crate::payload::PayloadSide;
 
     const LENGTH: usize = 100;
 
     fn payload() -> Payload {
-        Payload::new(5, Side::Client)
+        Payload::new(5, PayloadSide::Client)
     }
 
     fn datagram(number: u64, sent: Duration) -> Vec<u8> {

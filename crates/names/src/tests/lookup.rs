@@ -133,13 +133,13 @@ fn nothing_and_nobody_cannot_be_asked() {
 #[test]
 fn a_host_is_asked_for_and_its_addresses_are_found_behind_aliases() {
     let host = slacp::HostName::new("www.example").unwrap();
-    for (version, kind) in [(Version::V4, RecordType::A), (Version::V6, RecordType::AAAA)] {
+    for (version, kind) in [(IpFamily::V4, RecordType::A), (IpFamily::V6, RecordType::AAAA)] {
         let message = question_for(&host, version).unwrap();
         assert!(Question::parse(&message).is_ok());
         let asks = read(&message);
         assert_eq!(asks.queries, [Query::query(name("www.example."), kind)]);
     }
-    let message = question_for(&host, Version::V4).unwrap();
+    let message = question_for(&host, IpFamily::V4).unwrap();
     let alias = RData::CNAME(CNAME(name("x.example.")));
     let alias = Record::from_rdata(name("www.example."), 20, alias);
     let answers = vec![alias, address("x.example.", 20, 1), address("x.example.", 20, 2)];

@@ -25,25 +25,27 @@ fn resolver(config: NamesConfig) -> Resolver<u32> {
     resolver
 }
 
-fn asked(asker: u32) -> Asked<u32> {
+fn asked(asker: u32) -> QuestionSource<u32> {
     let resolver = Some(SocketAddr::from(([9, 9, 9, 9], 53)));
-    Asked { asker, client: client(1), resolver, over_tcp: false, by_name: true }
+    QuestionSource { asker, client: client(1), resolver, over_tcp: false, uses_pool: true }
 }
 
 impl Resolver<u32> {
-    fn outputs(&mut self) -> Vec<Output<u32>> {
+    fn outputs(&mut self) -> Vec<ResolverOutput<u32>> {
         std::iter::from_fn(|| self.poll_output()).collect()
     }
 
     /// The only thing to do: an answer.
     fn answers(&mut self) -> Message {
-        let [Output::Answer(_, answer)] = &self.outputs()[..] else { panic!("no single answer") };
+        let [ResolverOutput::Answer(_, answer)] = &self.outputs()[..] else {
+            panic!("no single answer")
+        };
         read(answer)
     }
 
     /// The only thing to do: to ask.
-    fn asks(&mut self) -> Ask {
-        let [Output::Ask(ask)] = &self.outputs()[..] else { panic!("no single question") };
+    fn asks(&mut self) -> UpstreamQuery {
+        let [ResolverOutput::Ask(ask)] = &self.outputs()[..] else { panic!("no single question") };
         ask.clone()
     }
 
@@ -88,7 +90,7 @@ fn those_who_ask_the_same_wait_for_one_question() {
     let ours = bytes(&reply(&ask.message, ResponseCode::NoError, vec![address(NAME, 0, 7)]));
     resolver.handle_reply(at(600), ask.id, Some(&ours));
     let askers = resolver.outputs();
-    let to: Vec<_> = askers.iter().map(|it| matches!(it, Output::Answer(..))).collect();
+    let to: Vec<_> = askers.iter().map(|it| matches!(it, ResolverOutput::Answer(..))).collect();
     assert_eq!(to, [true, true], "one repeated its question");
     assert_eq!((resolver.stats().coalesced, resolver.stats().entries), (1, 0), "TTL 0: not kept");
     resolver.handle_reply(at(700), ask.id, Some(&ours));
@@ -124,7 +126,7 @@ fn negative(code: ResponseCode, authority: Option<Record>, times: &[u64]) -> Vec
     assert_eq!(resolver.answers().metadata.response_code, code);
     let mut asks_at = |ms: &u64| {
         resolver.ask_for(*ms, 2, NAME);
-        matches!(resolver.outputs()[..], [Output::Ask(_)])
+        matches!(resolver.outputs()[..], [ResolverOutput::Ask(_)])
     };
     times.iter().map(&mut asks_at).collect()
 }
@@ -223,7 +225,7 @@ fn a_hub_that_does_not_answer_gives_way_to_the_resolver_that_was_meant() {
     let lost = resolver.asks();
     resolver.handle_reply(at(100), lost.id, None);
     let ask = resolver.asks();
-    assert_eq!(ask.to, Upstream::Straight(asked(1).resolver));
+    assert_eq!(ask.to, Upstream::Direct(asked(1).resolver));
     resolver.handle_reply(at(200), ask.id, None);
     assert_eq!(resolver.answers().metadata.response_code, ResponseCode::ServFail);
 }
@@ -235,7 +237,7 @@ fn without_a_hub_questions_go_straight_and_their_answers_are_not_kept() {
     let lost = resolver.asks();
     resolver.set_hub(at(100), false);
     let ask = resolver.asks();
-    assert_eq!(ask.to, Upstream::Straight(asked(1).resolver));
+    assert_eq!(ask.to, Upstream::Direct(asked(1).resolver));
     resolver.handle_reply(at(150), lost.id, None);
     assert!(resolver.outputs().is_empty(), "the hop was given up");
     let ours = bytes(&reply(&ask.message, ResponseCode::NoError, vec![address(NAME, 300, 7)]));
@@ -287,7 +289,7 @@ fn prefetches_keep_to_their_budget() {
         for _ in 0..2 {
             resolver.ask_for(0, number, &of);
             for output in resolver.outputs() {
-                let Output::Ask(ask) = output else { continue };
+                let ResolverOutput::Ask(ask) = output else { continue };
                 let answers = vec![address(&of, 100, 1)];
                 let reply = bytes(&reply(&ask.message, ResponseCode::NoError, answers));
                 resolver.handle_reply(at(0), ask.id, Some(&reply));
@@ -322,7 +324,7 @@ fn a_long_answer_is_cut_off_and_whole_over_tcp() {
     for (over_tcp, edns) in [(true, true), (false, true), (false, false)] {
         let mut asks = question(1, NAME, RecordType::TXT, false);
         asks.edns = asks.edns.filter(|_| edns);
-        let asked = Asked { over_tcp, ..asked(1) };
+        let asked = QuestionSource { over_tcp, ..asked(1) };
         resolver.handle_message(at(0), asked, &bytes(&asks));
         if over_tcp {
             let ask = resolver.asks();
@@ -348,16 +350,16 @@ fn what_is_no_question_for_a_resolver_goes_to_its_server_or_is_refused() {
         let sent = bytes(&message);
         resolver.handle_message(at(0), asked(1), &sent);
         let ask = resolver.asks();
-        assert_eq!((ask.to, &ask.message), (Upstream::Straight(asked(1).resolver), &sent));
+        assert_eq!((ask.to, &ask.message), (Upstream::Direct(asked(1).resolver), &sent));
         resolver.handle_reply(at(0), ask.id, Some(b"whatever it says"));
-        assert_eq!(resolver.outputs(), [Output::Answer(1, b"whatever it says".to_vec())]);
+        assert_eq!(resolver.outputs(), [ResolverOutput::Answer(1, b"whatever it says".to_vec())]);
 
-        resolver.handle_message(at(0), Asked { resolver: None, ..asked(1) }, &sent);
+        resolver.handle_message(at(0), QuestionSource { resolver: None, ..asked(1) }, &sent);
         assert_eq!(resolver.answers().metadata.response_code, ResponseCode::Refused);
     }
     let mut update = bytes(&question(7, NAME, RecordType::A, false));
     update[2] = 0b0010_1000;
-    resolver.handle_message(at(0), Asked { resolver: None, ..asked(1) }, &update);
+    resolver.handle_message(at(0), QuestionSource { resolver: None, ..asked(1) }, &update);
     assert_eq!(resolver.answers().metadata.response_code, ResponseCode::NotImp);
 }
 
@@ -389,8 +391,12 @@ fn a_new_name_gets_an_address_of_the_pool_until_the_real_one_is_there() {
         resolver.outputs()
     };
     let outputs = ask_both(&mut resolver, 0);
-    let [Output::Answer(1, v4), Output::Ask(ask), Output::Answer(2, v6), Output::Ask(_)] =
-        &outputs[..]
+    let [
+        ResolverOutput::Answer(1, v4),
+        ResolverOutput::Ask(ask),
+        ResolverOutput::Answer(2, v6),
+        ResolverOutput::Ask(_),
+    ] = &outputs[..]
     else {
         panic!("{outputs:?}");
     };
@@ -417,7 +423,9 @@ fn a_name_that_does_not_exist_is_said_not_to_once_the_hub_knows() {
     let mut resolver = resolver(instant());
     resolver.ask_for(0, 1, NAME);
     let outputs = resolver.outputs();
-    let [Output::Answer(..), Output::Ask(ask)] = &outputs[..] else { panic!("{outputs:?}") };
+    let [ResolverOutput::Answer(..), ResolverOutput::Ask(ask)] = &outputs[..] else {
+        panic!("{outputs:?}")
+    };
     let mut none = reply(&ask.message, ResponseCode::NXDomain, vec![]);
     none.add_authorities([soa(60, 60)]);
     resolver.handle_reply(at(600), ask.id, Some(&bytes(&none)));
@@ -445,14 +453,14 @@ fn those_who_must_know_get_real_answers() {
         resolver.handle_message(at(0), asked(1), &bytes(&real));
         assert_eq!(resolver.asks().to, HUB, "{real:?}");
     }
-    let elsewhere = Asked { by_name: false, ..asked(2) };
+    let elsewhere = QuestionSource { uses_pool: false, ..asked(2) };
     let message = bytes(&of("other.example.", RecordType::A));
     resolver.handle_message(at(0), elsewhere, &message);
     resolver.asks();
     resolver.set_hub(at(1), false);
     resolver.outputs();
     resolver.handle_message(at(2), asked(3), &bytes(&of("third.example.", RecordType::A)));
-    assert_eq!(resolver.asks().to, Upstream::Straight(asked(3).resolver), "nobody to connect it");
+    assert_eq!(resolver.asks().to, Upstream::Direct(asked(3).resolver), "nobody to connect it");
     assert_eq!(resolver.stats().instant, 0);
 }
 
@@ -463,7 +471,7 @@ fn a_pool_without_ipv6_has_no_ipv6_addresses() {
     let mut resolver = resolver(NamesConfig { pool, ..self::config() });
     let message = bytes(&question(1, NAME, RecordType::AAAA, false));
     resolver.handle_message(at(0), asked(1), &message);
-    let Some(Output::Answer(_, none)) = resolver.poll_output() else { panic!() };
+    let Some(ResolverOutput::Answer(_, none)) = resolver.poll_output() else { panic!() };
     let none = read(&none);
     assert_eq!((none.metadata.response_code, none.answers.len()), (ResponseCode::NoError, 0));
 }
@@ -494,7 +502,7 @@ fn a_client_that_asks_too_much_is_refused_and_others_are_not() {
         resolver.ask_for(0, number, &format!("n{number}.example."));
     }
     assert_eq!(resolver.stats().refused, 300 - 256);
-    let other = Asked { client: client(2), ..asked(1000) };
+    let other = QuestionSource { client: client(2), ..asked(1000) };
     let message = bytes(&question(1, NAME, RecordType::A, false));
     resolver.handle_message(at(0), other, &message);
     assert_eq!(resolver.stats().refused, 300 - 256);
@@ -510,7 +518,7 @@ fn a_reply_that_cannot_be_read_passes_with_the_clients_identifier_and_case() {
     broken[12..16].make_ascii_lowercase();
     resolver.handle_reply(at(600), ask.id, Some(&broken));
     let outputs = resolver.outputs();
-    let [Output::Answer(_, passed)] = &outputs[..] else { panic!("{outputs:?}") };
+    let [ResolverOutput::Answer(_, passed)] = &outputs[..] else { panic!("{outputs:?}") };
     assert_eq!((&passed[..2], &passed[13..16]), (&[0x12, 0x34][..], &b"WWW"[..]));
     assert_eq!(passed.len(), broken.len());
     assert_eq!(resolver.stats().entries, 0);
@@ -521,12 +529,12 @@ fn names_of_one_client_that_nobody_answers_leave_others_theirs() {
     let mut resolver = resolver(instant());
     let ask = |resolver: &mut Resolver<u32>, ms: u64, of: u8, name: &str| {
         let message = question(1, name, RecordType::A, false);
-        let asked = Asked { client: client(of), ..asked(u32::from(of)) };
+        let asked = QuestionSource { client: client(of), ..asked(u32::from(of)) };
         resolver.handle_message(at(ms), asked, &bytes(&message));
         let outputs = resolver.outputs();
         let asks = outputs.iter().filter_map(|output| match output {
-            Output::Ask(ask) => Some(ask.client),
-            Output::Answer(..) => None,
+            ResolverOutput::Ask(ask) => Some(ask.client),
+            ResolverOutput::Answer(..) => None,
         });
         asks.collect::<Vec<IpAddr>>()
     };

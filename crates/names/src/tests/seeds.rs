@@ -16,7 +16,7 @@ struct World {
     resolver: Resolver<u32>,
     now: u64,
     /// Replies under way, by the time when they arrive.
-    under_way: BTreeMap<(u64, AskId), Option<Vec<u8>>>,
+    under_way: BTreeMap<(u64, QueryId), Option<Vec<u8>>>,
     /// Those who wait for an answer, and since when.
     waiting: BTreeMap<u32, u64>,
     answered: BTreeSet<u32>,
@@ -58,12 +58,12 @@ impl World {
         let dnssec = self.below(4) == 0;
         let asker = self.next_asker;
         self.next_asker += 1;
-        let asked = Asked {
+        let asked = QuestionSource {
             asker,
             client: client(self.below(5) as u8),
             resolver: (self.below(3) > 0).then_some(SocketAddr::from(([9, 9, 9, 9], 53))),
             over_tcp: self.below(2) == 0,
-            by_name: self.below(4) > 0,
+            uses_pool: self.below(4) > 0,
         };
         let message = question(asker as u16, &format!("n{number}.example."), kind, dnssec);
         self.waiting.insert(asker, self.now);
@@ -71,7 +71,7 @@ impl World {
     }
 
     /// Something happens to a question that was handed out.
-    fn handle_ask(&mut self, ask: &Ask) {
+    fn handle_ask(&mut self, ask: &UpstreamQuery) {
         let ttl = [0, 1, 5, 30, 300][self.below(5) as usize];
         let of = read(&ask.message).queries[0].name().to_ascii();
         let reply = match self.below(10) {
@@ -97,8 +97,8 @@ impl World {
     fn drain(&mut self) {
         while let Some(output) = self.resolver.poll_output() {
             match output {
-                Output::Ask(ask) => self.handle_ask(&ask),
-                Output::Answer(asker, message) => {
+                ResolverOutput::Ask(ask) => self.handle_ask(&ask),
+                ResolverOutput::Answer(asker, message) => {
                     assert!(self.waiting.remove(&asker).is_some(), "{asker} has its answer");
                     assert_eq!(read(&message).metadata.id, asker as u16);
                     assert!(self.answered.insert(asker));

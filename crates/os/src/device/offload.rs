@@ -20,7 +20,7 @@ const WORDS: usize = 4;
 /// The state of 32 features: `struct ethtool_get_features_block`.
 #[repr(C)]
 #[derive(Clone, Copy, Default)]
-struct Features {
+struct FeatureBlock {
     available: u32,
     requested: u32,
     active: u32,
@@ -29,36 +29,40 @@ struct Features {
 
 /// `struct ethtool_gfeatures` with room for [`WORDS`].
 #[repr(C)]
-struct Get {
+struct GetFeatures {
     command: u32,
     size: u32,
-    words: [Features; WORDS],
+    words: [FeatureBlock; WORDS],
 }
 
 /// A change of 32 features: `struct ethtool_set_features_block`.
 #[repr(C)]
 #[derive(Clone, Copy, Default)]
-struct Wish {
+struct FeatureChange {
     valid: u32,
     requested: u32,
 }
 
 /// `struct ethtool_sfeatures` with room for [`WORDS`].
 #[repr(C)]
-struct Set {
+struct SetFeatures {
     command: u32,
     size: u32,
-    words: [Wish; WORDS],
+    words: [FeatureChange; WORDS],
 }
 
 /// Switches off every feature of `device` that can be: segmentation, checksums, scatter-gather, GRO
 /// and whatever else this kernel has. The calling thread must be in the device's network namespace.
 pub fn switch_off(device: &str) -> io::Result<()> {
-    let mut get =
-        Get { command: GET_FEATURES, size: WORDS as u32, words: [Features::default(); WORDS] };
+    let mut get = GetFeatures {
+        command: GET_FEATURES,
+        size: WORDS as u32,
+        words: [FeatureBlock::default(); WORDS],
+    };
     ioctl(device, &mut get)?;
     let size = get.size.min(WORDS as u32);
-    let mut set = Set { command: SET_FEATURES, size, words: [Wish::default(); WORDS] };
+    let mut set =
+        SetFeatures { command: SET_FEATURES, size, words: [FeatureChange::default(); WORDS] };
     for (wish, word) in set.words.iter_mut().zip(get.words) {
         // Valid but not requested means: change to off.
         wish.valid = word.available & !word.never_changed;

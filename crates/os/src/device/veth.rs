@@ -14,9 +14,9 @@ use units::ByteCount;
 
 use super::offload;
 use crate::namespace::NetNs;
-use crate::netlink::{End, RouteSocket};
-use crate::packet::{Hears, Layer, address, bind, is_ipv6, send_to, unbound};
-use crate::socket::{Buffer, set_buffer};
+use crate::netlink::{RouteSocket, VethEnd};
+use crate::packet::{CaptureDirection, SocketLayer, address, bind, is_ipv6, send_to, unbound};
+use crate::socket::{BufferKind, set_buffer};
 
 const FAR: &str = "far";
 /// Locally administered hardware address. It need not be unique: the pair has no other stations.
@@ -31,7 +31,7 @@ const INTERVAL: Duration = Duration::from_millis(50);
 
 /// Address of the near end as seen from the far end: the far device's index.
 #[derive(Debug, Clone, Copy)]
-pub struct Near(u32);
+pub struct NearEnd(u32);
 
 /// Creates the device `name`, which must not exist, in the calling thread's network namespace; it
 /// is still down. Returns a non-blocking packet socket on the far end: the IP packets that the
@@ -39,7 +39,7 @@ pub struct Near(u32);
 ///
 /// # Errors
 /// `PermissionDenied` without CAP_NET_ADMIN and CAP_SYS_ADMIN; `AlreadyExists`.
-pub fn open(name: &str) -> io::Result<(OwnedFd, Near)> {
+pub fn open(name: &str) -> io::Result<(OwnedFd, NearEnd)> {
     let (here, far) = (NetNs::current()?, NetNs::create()?);
     let made = far.run(|| {
         add_pair(name, &here, &far)?;
@@ -54,8 +54,8 @@ pub fn open(name: &str) -> io::Result<(OwnedFd, Near)> {
 
 fn add_pair(name: &str, here: &NetNs, far: &NetNs) -> io::Result<()> {
     let mut kernel = RouteSocket::open()?;
-    let near = End { netns: here.as_fd(), name, station: Some(NEAR_STATION) };
-    let far = End { netns: far.as_fd(), name: FAR, station: None };
+    let near = VethEnd { netns: here.as_fd(), name, station: Some(NEAR_STATION) };
+    let far = VethEnd { netns: far.as_fd(), name: FAR, station: None };
     for _ in 1..ATTEMPTS {
         match kernel.add_veth([&far, &near]) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => thread::sleep(INTERVAL),
@@ -65,27 +65,27 @@ fn add_pair(name: &str, here: &NetNs, far: &NetNs) -> io::Result<()> {
     kernel.add_veth([&far, &near])
 }
 
-fn listen() -> io::Result<(OwnedFd, Near)> {
+fn listen() -> io::Result<(OwnedFd, NearEnd)> {
     let index = if_nametoindex(FAR)?;
     let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
-    let socket = unbound(Layer::Ip, Hears::Incoming, flags)?;
+    let socket = unbound(SocketLayer::Ip, CaptureDirection::Incoming, flags)?;
     // Without the privilege for it the buffer is smaller, which works too.
-    let _ = set_buffer(&socket, Buffer::Receive, KERNEL_BUFFER);
+    let _ = set_buffer(&socket, BufferKind::Receive, KERNEL_BUFFER);
     bind(&socket, &address(index, libc::ETH_P_ALL, NEAR_STATION))?;
-    Ok((socket, Near(index)))
+    Ok((socket, NearEnd(index)))
 }
 
 /// Returns the near end of the pair with this packet socket, which another process has opened.
 ///
 /// # Errors
 /// Those of getsockname(2); `InvalidInput` if it is not a packet socket.
-pub fn near_of(socket: &OwnedFd) -> io::Result<Near> {
+pub fn near_of(socket: &OwnedFd) -> io::Result<NearEnd> {
     let any: SockaddrStorage = getsockname(socket.as_raw_fd())?;
     let far = any.as_link_addr().ok_or(io::ErrorKind::InvalidInput)?;
-    Ok(Near(far.ifindex() as u32))
+    Ok(NearEnd(far.ifindex() as u32))
 }
 
-impl Near {
+impl NearEnd {
     /// Sends an IP packet to the near end, from the packet socket at the far end.
     ///
     /// # Errors

@@ -56,7 +56,7 @@ impl NetNs {
     /// process blocks them while waiting.
     pub fn command(&self, program: impl AsRef<OsStr>) -> Command {
         let namespace = Arc::clone(&self.fd);
-        let (mut command, endings) = (Command::new(program), process::endings());
+        let (mut command, endings) = (Command::new(program), process::terminating_signals());
         let prepare = move || {
             sigprocmask(SigmaskHow::SIG_UNBLOCK, Some(&endings), None)?;
             Ok(setns(&*namespace, CloneFlags::CLONE_NEWNET)?)

@@ -14,7 +14,7 @@ use nix::net::if_::if_nametoindex;
 use super::route::{RouteSocket, family};
 
 /// One end of a veth pair to create.
-pub struct End<'a> {
+pub struct VethEnd<'a> {
     /// The network namespace for it.
     pub netns: BorrowedFd<'a>,
     /// The name of the device there.
@@ -62,7 +62,7 @@ impl RouteSocket {
     ///
     /// # Errors
     /// The kernel's refusal; `AlreadyExists` if one of the names is taken.
-    pub fn add_veth(&mut self, [one, other]: [&End<'_>; 2]) -> io::Result<()> {
+    pub fn add_veth(&mut self, [one, other]: [&VethEnd<'_>; 2]) -> io::Result<()> {
         let mut pair = describe(one);
         pair.attributes.push(LinkAttribute::LinkInfo(vec![
             LinkInfo::Kind(InfoKind::Veth),
@@ -151,7 +151,7 @@ fn broadcast(address: Ipv4Addr, prefix: u8) -> Option<Ipv4Addr> {
     (prefix < 31).then(|| Ipv4Addr::from_bits(address.to_bits() | u32::MAX >> prefix))
 }
 
-fn describe(end: &End<'_>) -> LinkMessage {
+fn describe(end: &VethEnd<'_>) -> LinkMessage {
     let mut link = LinkMessage::default();
     link.attributes = vec![
         LinkAttribute::IfName(end.name.to_owned()),

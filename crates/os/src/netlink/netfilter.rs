@@ -8,21 +8,21 @@ use std::os::fd::OwnedFd;
 
 use nix::sys::socket::{SockFlag, SockProtocol};
 
-use super::socket::Socket as Netlink;
+use super::socket::NetlinkSocket as Netlink;
 use answer::{base_chains, first_error, has_rules, objects};
 use batch::about_nftables;
 
-pub use answer::{BaseChain, Object, logged_packets};
-pub use batch::Batch;
+pub use answer::{BaseChain, NftablesObject, logged_packets};
+pub use batch::MessageBatch;
 
 /// Alignment of messages and attributes (NLMSG_ALIGNTO, NLA_ALIGNTO).
 const ALIGNMENT: usize = 4;
 
 /// A netfilter socket. The kernel removes what it owns when it is closed.
 #[derive(Debug)]
-pub struct Socket(Netlink);
+pub struct NetfilterSocket(Netlink);
 
-impl Socket {
+impl NetfilterSocket {
     /// Opens a socket in the calling thread's network namespace.
     ///
     /// # Errors
@@ -35,7 +35,7 @@ impl Socket {
     ///
     /// # Errors
     /// The kernel's first refusal; then nothing of the batch takes effect.
-    pub fn execute(&self, batch: Batch) -> io::Result<()> {
+    pub fn execute(&self, batch: MessageBatch) -> io::Result<()> {
         self.send(&batch.finish())
     }
 
@@ -70,13 +70,13 @@ impl Socket {
         self,
         group: u16,
         bytes: u32,
-        configure: impl FnOnce(&mut Batch),
+        configure: impl FnOnce(&mut MessageBatch),
     ) -> io::Result<OwnedFd> {
         /// NFULNL_COPY_PACKET: copies the packet, not only its metadata.
         const PACKETS: u8 = 2;
         let [a, b, c, d] = bytes.to_be_bytes();
         let kind = (libc::NFNL_SUBSYS_ULOG as u16) << 8 | libc::NFULNL_MSG_CONFIG as u16;
-        self.send(&Batch::single(kind, (0, group), libc::NLM_F_ACK, |message| {
+        self.send(&MessageBatch::single(kind, (0, group), libc::NLM_F_ACK, |message| {
             message.bytes(libc::NFULA_CFG_CMD as u16, &[libc::NFULNL_CFG_CMD_BIND as u8]);
             // `struct nfulnl_msg_config_mode`: range, mode, padding.
             message.bytes(libc::NFULA_CFG_MODE as u16, &[a, b, c, d, PACKETS, 0]);
@@ -93,9 +93,9 @@ impl Socket {
         &self,
         kind: libc::c_int,
         family: libc::c_int,
-        attributes: impl FnOnce(&mut Batch),
+        attributes: impl FnOnce(&mut MessageBatch),
     ) -> io::Result<()> {
-        self.send(&Batch::single(about_nftables(kind), (family as u8, 0), 0, attributes))
+        self.send(&MessageBatch::single(about_nftables(kind), (family as u8, 0), 0, attributes))
     }
 
     /// Lists nftables objects.
@@ -106,8 +106,8 @@ impl Socket {
         &self,
         kind: libc::c_int,
         family: libc::c_int,
-        attributes: impl FnOnce(&mut Batch),
-    ) -> io::Result<Vec<Object>> {
+        attributes: impl FnOnce(&mut MessageBatch),
+    ) -> io::Result<Vec<NftablesObject>> {
         let mut found = Vec::new();
         self.list(kind, family, attributes, |answer| found.extend(objects(answer)))?;
         Ok(found)
@@ -128,7 +128,7 @@ impl Socket {
     /// # Errors
     /// The kernel's refusal.
     pub fn has_rules(&self, chain: &BaseChain) -> io::Result<bool> {
-        let of_chain = |message: &mut Batch| {
+        let of_chain = |message: &mut MessageBatch| {
             message.text(1, &chain.table);
             message.text(2, &chain.name);
         };
@@ -142,11 +142,11 @@ impl Socket {
         &self,
         kind: libc::c_int,
         family: libc::c_int,
-        attributes: impl FnOnce(&mut Batch),
+        attributes: impl FnOnce(&mut MessageBatch),
         take: impl FnMut(&[u8]),
     ) -> io::Result<()> {
         let (kind, family) = (about_nftables(kind), (family as u8, 0));
-        self.exchange(&Batch::single(kind, family, libc::NLM_F_DUMP, attributes), take)
+        self.exchange(&MessageBatch::single(kind, family, libc::NLM_F_DUMP, attributes), take)
     }
 
     fn send(&self, bytes: &[u8]) -> io::Result<()> {

@@ -14,7 +14,7 @@ use netlink_packet_route::route::{
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 use nix::sys::socket::{SockFlag, SockProtocol};
 
-use super::socket::Socket;
+use super::socket::NetlinkSocket;
 
 /// Length of `struct nlmsghdr`, and alignment of messages (NLMSG_ALIGNTO).
 const HEADER: usize = 16;
@@ -23,7 +23,7 @@ const ALIGNMENT: usize = 4;
 /// A netlink socket to the routing tables, rules and devices of one network namespace.
 #[derive(Debug)]
 pub struct RouteSocket {
-    socket: Socket,
+    socket: NetlinkSocket,
     sequence: u32,
 }
 
@@ -33,7 +33,7 @@ impl RouteSocket {
     /// # Errors
     /// Those of socket(2).
     pub fn open() -> io::Result<Self> {
-        let socket = Socket::open(SockProtocol::NetlinkRoute, SockFlag::empty())?;
+        let socket = NetlinkSocket::open(SockProtocol::NetlinkRoute, SockFlag::empty())?;
         Ok(Self { socket, sequence: 0 })
     }
 
@@ -63,7 +63,7 @@ impl RouteSocket {
     pub fn remove(&mut self, message: RouteNetlinkMessage) -> io::Result<bool> {
         match self.request(message, 0) {
             Ok(()) => Ok(true),
-            Err(error) if is_absence(&error) => Ok(false),
+            Err(error) if is_not_found(&error) => Ok(false),
             Err(error) => Err(error),
         }
     }
@@ -166,7 +166,7 @@ impl RouteSocket {
                     _ => None,
                 })),
                 // A kernel without IPv6.
-                Err(error) if is_absence(&error) => {}
+                Err(error) if is_not_found(&error) => {}
                 Err(error) => return Err(error),
             }
         }
@@ -278,7 +278,7 @@ pub(super) fn family(address: IpAddr) -> AddressFamily {
 
 /// Returns true if an error means that an object does not exist: ENOENT for a rule, ESRCH for a
 /// route; EAFNOSUPPORT or EOPNOTSUPP without IPv6; ENODEV if IPv6 is off on the loopback device.
-pub fn is_absence(error: &io::Error) -> bool {
+pub fn is_not_found(error: &io::Error) -> bool {
     matches!(
         error.raw_os_error(),
         Some(libc::ENOENT | libc::ESRCH | libc::EAFNOSUPPORT | libc::EOPNOTSUPP | libc::ENODEV)
@@ -294,7 +294,7 @@ pub fn watch_changes() -> io::Result<OwnedFd> {
     /// Multicast groups 1, 7, 8, 11 and 19 (`linux/rtnetlink.h`): links, IPv4 routes and rules, IPv6
     /// routes and rules.
     const GROUPS: u32 = 1 << 0 | 1 << 6 | 1 << 7 | 1 << 10 | 1 << 18;
-    let socket = Socket::open(SockProtocol::NetlinkRoute, SockFlag::SOCK_NONBLOCK)?;
+    let socket = NetlinkSocket::open(SockProtocol::NetlinkRoute, SockFlag::SOCK_NONBLOCK)?;
     socket.join(GROUPS)?;
     Ok(socket.into())
 }

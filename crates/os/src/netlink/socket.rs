@@ -12,15 +12,15 @@ use crate::option;
 
 /// A socket for one netlink protocol.
 #[derive(Debug)]
-pub(super) struct Socket(OwnedFd);
+pub(super) struct NetlinkSocket(OwnedFd);
 
-impl From<Socket> for OwnedFd {
-    fn from(socket: Socket) -> Self {
+impl From<NetlinkSocket> for OwnedFd {
+    fn from(socket: NetlinkSocket) -> Self {
         socket.0
     }
 }
 
-impl Socket {
+impl NetlinkSocket {
     /// Opens a socket in the calling thread's network namespace.
     pub(super) fn open(protocol: SockProtocol, flags: SockFlag) -> io::Result<Self> {
         let flags = flags | SockFlag::SOCK_CLOEXEC;

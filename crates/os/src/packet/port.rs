@@ -5,35 +5,36 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 use nix::errno::Errno;
 
-use super::ring::{Frame, Ring};
-use super::socket::{Hears, Layer, address, dropped, open};
+use super::ring::{ReceiveRing, RingFrame};
+use super::socket::{CaptureDirection, SocketLayer, address, dropped, open};
 
 /// Maximum number of packets per send call.
 const BATCH: usize = 64;
 
 /// A packet socket that reads and writes IP packets without link-layer headers.
-pub struct Port {
+pub struct PacketPort {
     socket: OwnedFd,
-    ring: Ring,
+    ring: ReceiveRing,
     to4: libc::sockaddr_ll,
     to6: libc::sockaddr_ll,
 }
 
-impl Port {
+impl PacketPort {
     /// Opens the port on `device` in the calling thread's network namespace. Packets are sent to
     /// the hardware address `peer`; received ones wait in a ring of `ring` bytes.
     ///
     /// # Errors
     /// `PermissionDenied` without `CAP_NET_RAW`; if there is no such device, or no memory.
     pub fn open(device: &str, peer: [u8; 6], mtu: u16, ring: usize) -> io::Result<Self> {
-        let (socket, ring, index) = open(device, mtu, ring, Hears::Incoming, Layer::Ip)?;
+        let (socket, ring, index) =
+            open(device, mtu, ring, CaptureDirection::Incoming, SocketLayer::Ip)?;
         let to4 = address(index, libc::ETH_P_IP, peer);
         let to6 = address(index, libc::ETH_P_IPV6, peer);
         Ok(Self { socket, ring, to4, to6 })
     }
 
     /// Passes the next received packet to `take`; `false` if there is none.
-    pub fn receive(&mut self, take: impl FnOnce(Frame<'_>)) -> bool {
+    pub fn receive(&mut self, take: impl FnOnce(RingFrame<'_>)) -> bool {
         self.ring.take(take)
     }
 
@@ -87,7 +88,7 @@ impl Port {
 }
 
 /// Readable when packets have been received.
-impl AsFd for Port {
+impl AsFd for PacketPort {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
     }

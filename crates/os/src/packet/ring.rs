@@ -23,7 +23,7 @@ const _: () = assert!(size_of::<libc::tpacket2_hdr>() == 32);
 const HEADROOM: usize = 80;
 
 /// A packet in the ring.
-pub struct Frame<'a> {
+pub struct RingFrame<'a> {
     /// The packet from its IP header on, or the whole frame, depending on how the socket was
     /// opened.
     pub bytes: &'a [u8],
@@ -41,7 +41,7 @@ pub struct Frame<'a> {
 }
 
 /// The mapped ring. Packets are taken in order of arrival.
-pub struct Ring {
+pub struct ReceiveRing {
     memory: NonNull<u8>,
     bytes: usize,
     frame_bytes: usize,
@@ -49,9 +49,9 @@ pub struct Ring {
 }
 
 // SAFETY: the mapping belongs to the ring alone; no thread owns it.
-unsafe impl Send for Ring {}
+unsafe impl Send for ReceiveRing {}
 
-impl Ring {
+impl ReceiveRing {
     /// Sets up a ring of `bytes` (a multiple of 128 KiB) on `socket`, which must not be bound yet,
     /// for packets of up to `mtu` bytes.
     pub fn new(socket: &OwnedFd, mtu: u16, bytes: usize) -> io::Result<Self> {
@@ -80,7 +80,7 @@ impl Ring {
     }
 
     /// Passes the next packet to `take`; `false` if there is none.
-    pub fn take(&mut self, take: impl FnOnce(Frame<'_>)) -> bool {
+    pub fn take(&mut self, take: impl FnOnce(RingFrame<'_>)) -> bool {
         // SAFETY: `next` is below the number of frames, so the frame is inside
         // the mapping; frames are aligned to their size, a power of two.
         let frame = unsafe { self.memory.add(self.next * self.frame_bytes) };
@@ -99,7 +99,7 @@ impl Ring {
 
     /// # Safety
     /// `frame` must point to a frame that the kernel has handed over.
-    unsafe fn read(&self, frame: NonNull<u8>) -> Frame<'_> {
+    unsafe fn read(&self, frame: NonNull<u8>) -> RingFrame<'_> {
         // SAFETY: the frame begins with a tpacket2_hdr.
         let header = unsafe { frame.cast::<libc::tpacket2_hdr>().as_ref() };
         // Without link-layer headers, this is where the IP header starts.
@@ -116,11 +116,18 @@ impl Ring {
         let address = unsafe { address.cast::<libc::sockaddr_ll>().as_ref() };
         let outgoing = address.sll_pkttype == libc::PACKET_OUTGOING;
         let unfinished = header.tp_status & libc::TP_STATUS_CSUMNOTREADY != 0;
-        Frame { bytes, wall, whole: header.tp_len as usize == length, losing, outgoing, unfinished }
+        RingFrame {
+            bytes,
+            wall,
+            whole: header.tp_len as usize == length,
+            losing,
+            outgoing,
+            unfinished,
+        }
     }
 }
 
-impl Drop for Ring {
+impl Drop for ReceiveRing {
     fn drop(&mut self) {
         // SAFETY: the mapping made by `new`, which nothing refers to any more.
         unsafe { libc::munmap(self.memory.as_ptr().cast(), self.bytes) };

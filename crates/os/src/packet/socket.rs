@@ -7,12 +7,12 @@ use nix::errno::Errno;
 use nix::net::if_::if_nametoindex;
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, setsockopt, socket, sockopt};
 
-use super::ring::Ring;
+use super::ring::ReceiveRing;
 use crate::option;
 
 /// The packets of a device that a packet socket receives, by direction.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Hears {
+pub(crate) enum CaptureDirection {
     /// Packets that the device receives.
     Incoming,
     /// Packets that it receives or sends.
@@ -21,14 +21,14 @@ pub(crate) enum Hears {
 
 /// The layer at which a packet socket reads and writes.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Layer {
+pub(crate) enum SocketLayer {
     /// IP packets, without link-layer headers.
     Ip,
     /// Ethernet frames, with their headers.
     Ethernet,
 }
 
-impl Layer {
+impl SocketLayer {
     const fn socket_type(self) -> SockType {
         match self {
             Self::Ip => SockType::Datagram,
@@ -43,22 +43,26 @@ pub(crate) fn open(
     device: &str,
     mtu: u16,
     ring: usize,
-    hears: Hears,
-    layer: Layer,
-) -> io::Result<(OwnedFd, Ring, u32)> {
+    hears: CaptureDirection,
+    layer: SocketLayer,
+) -> io::Result<(OwnedFd, ReceiveRing, u32)> {
     let socket = unbound(layer, hears, SockFlag::SOCK_CLOEXEC)?;
     // Makes the kernel take the stamp when the device receives the packet, not when it delivers it.
     setsockopt(&socket, sockopt::ReceiveTimestampns, &true)?;
-    let ring = Ring::new(&socket, mtu, ring)?;
+    let ring = ReceiveRing::new(&socket, mtu, ring)?;
     let index = if_nametoindex(device)?;
     bind(&socket, &address(index, libc::ETH_P_ALL, [0; 6]))?;
     Ok((socket, ring, index))
 }
 
 /// A packet socket that receives nothing yet: a ring has to exist first.
-pub(crate) fn unbound(layer: Layer, hears: Hears, flags: SockFlag) -> io::Result<OwnedFd> {
+pub(crate) fn unbound(
+    layer: SocketLayer,
+    hears: CaptureDirection,
+    flags: SockFlag,
+) -> io::Result<OwnedFd> {
     let socket = socket(AddressFamily::Packet, layer.socket_type(), flags, None)?;
-    let ignore = i32::from(hears == Hears::Incoming);
+    let ignore = i32::from(hears == CaptureDirection::Incoming);
     option::set(&socket, libc::SOL_PACKET, libc::PACKET_IGNORE_OUTGOING, ignore)?;
     Ok(socket)
 }
@@ -73,7 +77,7 @@ pub(super) fn dropped(socket: &OwnedFd) -> io::Result<u64> {
 }
 
 /// Receives frames for hardware addresses that the device itself does not have.
-pub(crate) fn hear_everything(socket: &OwnedFd, index: u32) -> io::Result<()> {
+pub(crate) fn enable_promiscuous_mode(socket: &OwnedFd, index: u32) -> io::Result<()> {
     let request = libc::packet_mreq {
         mr_ifindex: index as i32,
         mr_type: libc::PACKET_MR_PROMISC as u16,

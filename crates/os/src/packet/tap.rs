@@ -4,13 +4,13 @@
 use std::io;
 use std::os::fd::OwnedFd;
 
-use super::ring::{Frame, RING_BYTES, Ring};
-use super::socket::{Hears, Layer, dropped, open};
+use super::ring::{RING_BYTES, ReceiveRing, RingFrame};
+use super::socket::{CaptureDirection, SocketLayer, dropped, open};
 
 /// A packet socket that only receives.
 pub struct Tap {
     socket: OwnedFd,
-    ring: Ring,
+    ring: ReceiveRing,
     missed: u64,
 }
 
@@ -20,12 +20,13 @@ impl Tap {
     /// # Errors
     /// `PermissionDenied` without `CAP_NET_RAW`; if there is no such device, or no memory.
     pub fn open(device: &str, mtu: u16) -> io::Result<Self> {
-        let (socket, ring, _) = open(device, mtu, RING_BYTES, Hears::Both, Layer::Ip)?;
+        let (socket, ring, _) =
+            open(device, mtu, RING_BYTES, CaptureDirection::Both, SocketLayer::Ip)?;
         Ok(Self { socket, ring, missed: 0 })
     }
 
     /// Passes every waiting packet to `see`.
-    pub fn drain(&mut self, mut see: impl FnMut(&Frame<'_>)) {
+    pub fn drain(&mut self, mut see: impl FnMut(&RingFrame<'_>)) {
         while self.ring.take(|frame| see(&frame)) {}
     }
 

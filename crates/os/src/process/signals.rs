@@ -5,11 +5,11 @@ use core::time::Duration;
 use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, sigaction};
 
 /// The signals that ask a process to end.
-const ENDINGS: [Signal; 4] = [Signal::SIGHUP, Signal::SIGINT, Signal::SIGQUIT, Signal::SIGTERM];
+const TERMINATING: [Signal; 4] = [Signal::SIGHUP, Signal::SIGINT, Signal::SIGQUIT, Signal::SIGTERM];
 
 /// Returns the signals that ask a process to end: SIGHUP, SIGINT, SIGQUIT, SIGTERM.
-pub fn endings() -> SigSet {
-    ENDINGS.into_iter().collect()
+pub fn terminating_signals() -> SigSet {
+    TERMINATING.into_iter().collect()
 }
 
 /// Leaves terminating signals (Ctrl-C, SIGTERM) to the command that this process runs, so that this
@@ -19,7 +19,7 @@ pub fn leave_signals_to_the_command() {
     // A handler instead of SIG_IGN, because exec(2) resets handlers but keeps ignored signals
     // ignored.
     let action = SigAction::new(SigHandler::Handler(nothing), SaFlags::SA_RESTART, SigSet::empty());
-    for signal in heeded() {
+    for signal in handled_signals() {
         // SAFETY: a handler that does nothing is safe at any point.
         let set = unsafe { sigaction(signal, &action) };
         set.expect("these signals can be caught");
@@ -28,13 +28,13 @@ pub fn leave_signals_to_the_command() {
 
 /// Returns SIGCHLD, and those of [`endings`] that this process does not ignore (as under nohup).
 pub(super) fn waited_for() -> SigSet {
-    let mut set: SigSet = heeded().collect();
+    let mut set: SigSet = handled_signals().collect();
     set.add(Signal::SIGCHLD);
     set
 }
 
-fn heeded() -> impl Iterator<Item = Signal> {
-    ENDINGS.into_iter().filter(|signal| !is_ignored(*signal))
+fn handled_signals() -> impl Iterator<Item = Signal> {
+    TERMINATING.into_iter().filter(|signal| !is_ignored(*signal))
 }
 
 fn is_ignored(signal: Signal) -> bool {

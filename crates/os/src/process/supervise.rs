@@ -52,7 +52,7 @@ pub(crate) fn split() -> io::Result<()> {
 ///
 /// # Errors
 /// If it cannot be started.
-pub fn attend(command: &mut Command) -> io::Result<i32> {
+pub fn run_supervised(command: &mut Command) -> io::Result<i32> {
     let (mask, waited) = (SigSet::thread_get_mask()?, waited_for());
     sigprocmask(SigmaskHow::SIG_BLOCK, Some(&waited), None)?;
     default_sigchld()?;

@@ -9,7 +9,7 @@ use nix::sys::socket::{ControlMessage, MsgFlags, SockaddrStorage, sendmsg};
 
 /// Datagrams for one destination, all of the same class.
 #[derive(Debug, Clone, Copy)]
-pub struct Marked<'a> {
+pub struct MarkedDatagrams<'a> {
     /// The destination. On an IPv6 socket IPv4 addresses are mapped (`::ffff:a.b.c.d`).
     pub destination: SocketAddr,
     /// The source address; the system chooses if `None`.
@@ -27,12 +27,12 @@ pub struct Marked<'a> {
 ///
 /// # Errors
 /// Those of sendmsg(2). If the datagrams are sent one by one, some may have been sent.
-pub fn send_marked(socket: impl AsFd, datagrams: &Marked<'_>) -> io::Result<()> {
+pub fn send_marked(socket: impl AsFd, datagrams: &MarkedDatagrams<'_>) -> io::Result<()> {
     match (send(&socket, datagrams), datagrams.segment) {
         (Err(Errno::EIO | Errno::EINVAL), Some(segment)) => {
             // The device or the kernel cannot split them.
             for bytes in datagrams.bytes.chunks(usize::from(segment).max(1)) {
-                send(&socket, &Marked { bytes, segment: None, ..*datagrams })?;
+                send(&socket, &MarkedDatagrams { bytes, segment: None, ..*datagrams })?;
             }
             Ok(())
         }
@@ -40,8 +40,8 @@ pub fn send_marked(socket: impl AsFd, datagrams: &Marked<'_>) -> io::Result<()> 
     }
 }
 
-fn send(socket: impl AsFd, datagrams: &Marked<'_>) -> nix::Result<()> {
-    let Marked { destination, source, traffic_class, bytes, ref segment } = *datagrams;
+fn send(socket: impl AsFd, datagrams: &MarkedDatagrams<'_>) -> nix::Result<()> {
+    let MarkedDatagrams { destination, source, traffic_class, bytes, ref segment } = *datagrams;
     let is_v4 = destination.ip().to_canonical().is_ipv4();
     let class = i32::from(traffic_class);
     let (v4, v6) = (source.and_then(info_v4), source.and_then(info_v6));
@@ -126,11 +126,16 @@ mod tests {
                 (receiver.local_addr().unwrap(), Some(sender.local_addr().unwrap().ip()));
             let receiver = OwnedFd::from(receiver);
             for traffic_class in [46 << 2, 34 << 2 | 2, 48 << 2 | 1, 0] {
-                let one =
-                    Marked { destination, source, traffic_class, bytes: &[7; 30], segment: None };
+                let one = MarkedDatagrams {
+                    destination,
+                    source,
+                    traffic_class,
+                    bytes: &[7; 30],
+                    segment: None,
+                };
                 send_marked(&sender, &one).unwrap();
                 assert_eq!(receive(&receiver), (30, traffic_class), "{local}");
-                let several = Marked { bytes: &[7; 250], segment: Some(100), ..one };
+                let several = MarkedDatagrams { bytes: &[7; 250], segment: Some(100), ..one };
                 send_marked(&sender, &several).unwrap();
                 let got = [(); 3].map(|()| receive(&receiver));
                 assert_eq!(got, [100, 100, 50].map(|len| (len, traffic_class)), "{local}");
@@ -145,7 +150,8 @@ mod tests {
         let port = receiver.local_addr().unwrap().port();
         let destination = format!("[::ffff:127.0.0.1]:{port}").parse().unwrap();
         let (traffic_class, bytes) = (46 << 2, &[7; 30][..]);
-        let one = Marked { destination, source: None, traffic_class, bytes, segment: None };
+        let one =
+            MarkedDatagrams { destination, source: None, traffic_class, bytes, segment: None };
         send_marked(&sender, &one).unwrap();
         assert_eq!(receive(&OwnedFd::from(receiver)), (30, traffic_class));
     }

@@ -31,12 +31,12 @@ pub struct Steering {
     /// Number of sockets; at least 1.
     pub sockets: u8,
     /// The sockets of another process that were bound before these.
-    pub before: Option<Before>,
+    pub before: Option<EarlierSockets>,
 }
 
 /// Sockets of another process, and the datagrams that go to them instead.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Before {
+pub struct EarlierSockets {
     /// Number of these sockets; at least 1.
     pub sockets: u8,
     /// The least and the greatest first byte of the numbers that go to these sockets.
@@ -68,7 +68,7 @@ pub fn steer(socket: impl AsFd, steering: Steering) -> io::Result<()> {
         // Other kinds go to the first socket of this process.
         step(RETURN, first.into()),
     ];
-    if let Some(Before { sockets, first_bytes: (least, largest) }) = before {
+    if let Some(EarlierSockets { sockets, first_bytes: (least, largest) }) = before {
         // Numbers out of that range skip the four instructions that follow.
         program.extend([
             step(LOAD_BYTE, number_at.into()),
@@ -147,7 +147,7 @@ mod tests {
     fn a_process_that_was_there_before_keeps_its_numbers() {
         let (sockets, port) = group();
         let (mask, kind, number_at) = (0xcc, 0x40, 1);
-        let before = Some(Before { sockets: 1, first_bytes: (0x40, 0x7f) });
+        let before = Some(EarlierSockets { sockets: 1, first_bytes: (0x40, 0x7f) });
         let steering = Steering { mask, kind, number_at, sockets: SOCKETS - 1, before };
         steer(&sockets[2], steering).unwrap();
         let arrives_at = |datagram: &[u8], place: usize| {

@@ -13,7 +13,7 @@ use etherparse::{
 /// A hardware address on Ethernet.
 pub(super) type Mac = [u8; 6];
 
-const EVERYBODY: Mac = [0xff; 6];
+const BROADCAST: Mac = [0xff; 6];
 /// Maximum number of packets that wait for address resolution.
 const WAITING: usize = 64;
 /// Maximum number of resolved addresses remembered; beyond it all are resolved again.
@@ -24,7 +24,7 @@ const NEIGHBOUR_HOP_LIMIT: u8 = 255;
 
 /// The payload of an IP packet, with its addresses.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Datagram {
+pub struct StationDatagram {
     /// The source address.
     pub from: IpAddr,
     /// The destination address.
@@ -39,7 +39,7 @@ pub struct Datagram {
 
 /// The link layer of one station.
 #[derive(Debug)]
-pub(super) struct Wire {
+pub(super) struct StationWire {
     mac: Mac,
     addresses: Vec<IpAddr>,
     /// True if the wire has no address resolution (IFF_NOARP).
@@ -55,7 +55,7 @@ pub(super) struct Wire {
     identification: u16,
 }
 
-impl Wire {
+impl StationWire {
     pub(super) fn new(addresses: &[IpAddr]) -> Self {
         Self {
             mac: station_of(addresses),
@@ -79,7 +79,7 @@ impl Wire {
     }
 
     /// Handles a received frame. Returns its datagram, if it is for us.
-    pub(super) fn hear(&mut self, frame: &[u8]) -> Option<Datagram> {
+    pub(super) fn handle_frame(&mut self, frame: &[u8]) -> Option<StationDatagram> {
         let (ethernet, _) = Ethernet2Header::from_slice(frame).ok()?;
         if ethernet.source == self.mac {
             return None;
@@ -88,7 +88,7 @@ impl Wire {
         let net = packet.net.as_ref()?;
         let (from, to, ecn, hops) = match net {
             NetSlice::Arp(arp) => {
-                self.hear_arp(&arp.to_packet().try_eth_ipv4().ok()?);
+                self.handle_arp(&arp.to_packet().try_eth_ipv4().ok()?);
                 return None;
             }
             NetSlice::Ipv4(v4) => {
@@ -106,7 +106,7 @@ impl Wire {
             && hops == NEIGHBOUR_HOP_LIMIT
             && let Ok(payload) = icmp.payload_slice()
         {
-            self.hear_neighbour(from, ethernet.source, &payload);
+            self.handle_neighbour(from, ethernet.source, &payload);
             return None;
         }
         if !self.addresses.contains(&to) {
@@ -116,14 +116,14 @@ impl Wire {
         self.remember(from, ethernet.source);
         let payload = net.ip_payload_ref().filter(|payload| !payload.fragmented)?;
         let protocol = payload.ip_number.0;
-        Some(Datagram { from, to, protocol, ecn, payload: payload.payload.to_vec() })
+        Some(StationDatagram { from, to, protocol, ecn, payload: payload.payload.to_vec() })
     }
 
     /// Sends a datagram through the neighbour `via`.
-    pub(super) fn send(&mut self, datagram: &Datagram, via: IpAddr) {
+    pub(super) fn send(&mut self, datagram: &StationDatagram, via: IpAddr) {
         let Some(packet) = self.packet(datagram) else { return };
         let known = self.known.get(&datagram.to).or_else(|| self.known.get(&via)).copied();
-        let known = if self.direct { Some(EVERYBODY) } else { known };
+        let known = if self.direct { Some(BROADCAST) } else { known };
         match known {
             Some(mac) => self.outbox.push_back(self.frame(mac, ether_type(datagram.to), &packet)),
             None => {
@@ -131,13 +131,13 @@ impl Wire {
                     self.waiting.pop_front();
                 }
                 self.waiting.push_back((via, packet));
-                self.ask(via);
+                self.request_address(via);
             }
         }
     }
 
     /// Builds the IP packet; `None` if it would be too long.
-    fn packet(&mut self, datagram: &Datagram) -> Option<Vec<u8>> {
+    fn packet(&mut self, datagram: &StationDatagram) -> Option<Vec<u8>> {
         let (protocol, payload) = (IpNumber(datagram.protocol), &datagram.payload);
         let ecn = IpEcn::try_new(datagram.ecn & 0b11).ok()?;
         let mut bytes = Vec::with_capacity(40 + payload.len());
@@ -179,33 +179,39 @@ impl Wire {
     }
 
     /// Sends a request for the hardware address of `address`.
-    fn ask(&mut self, address: IpAddr) {
+    fn request_address(&mut self, address: IpAddr) {
         let own = self.addresses.iter().find(|own| own.is_ipv4() == address.is_ipv4());
         match (own.copied(), address) {
             (Some(IpAddr::V4(own)), IpAddr::V4(address)) => {
-                self.say_arp(ArpOperation::REQUEST, own.octets(), [0; 6], address.octets());
+                self.send_arp(ArpOperation::REQUEST, own.octets(), [0; 6], address.octets());
             }
             (Some(IpAddr::V6(own)), IpAddr::V6(address)) => {
                 let group = solicited_node(address);
-                self.say_neighbour(own, group, multicast(group), address, Question::Solicitation);
+                self.send_neighbour_message(
+                    own,
+                    group,
+                    multicast(group),
+                    address,
+                    NeighbourMessage::Solicitation,
+                );
             }
             _ => {}
         }
     }
 
-    fn hear_arp(&mut self, arp: &ArpEthIpv4Packet) {
+    fn handle_arp(&mut self, arp: &ArpEthIpv4Packet) {
         let target = arp.target_ipv4_addr();
         if !self.addresses.contains(&target.into()) {
             return;
         }
-        self.meet(arp.sender_ipv4_addr().into(), arp.sender_mac);
+        self.record_neighbour(arp.sender_ipv4_addr().into(), arp.sender_mac);
         if arp.operation == ArpOperation::REQUEST {
             let (to, address) = (arp.sender_mac, arp.sender_ipv4);
-            self.say_arp(ArpOperation::REPLY, target.octets(), to, address);
+            self.send_arp(ArpOperation::REPLY, target.octets(), to, address);
         }
     }
 
-    fn say_arp(&mut self, operation: ArpOperation, own: [u8; 4], to: Mac, target_ipv4: [u8; 4]) {
+    fn send_arp(&mut self, operation: ArpOperation, own: [u8; 4], to: Mac, target_ipv4: [u8; 4]) {
         let sender_mac = self.mac;
         let arp = ArpEthIpv4Packet {
             operation,
@@ -214,38 +220,44 @@ impl Wire {
             target_mac: to,
             target_ipv4,
         };
-        let to = if to == [0; 6] { EVERYBODY } else { to };
+        let to = if to == [0; 6] { BROADCAST } else { to };
         self.outbox.push_back(self.frame(to, EtherType::ARP, &arp.to_bytes()));
     }
 
     /// Handles a neighbour solicitation or advertisement (RFC 4861 §7.2).
-    fn hear_neighbour(&mut self, from: IpAddr, mac: Mac, payload: &Icmpv6PayloadSlice<'_>) {
+    fn handle_neighbour(&mut self, from: IpAddr, mac: Mac, payload: &Icmpv6PayloadSlice<'_>) {
         match (payload, from) {
             (Icmpv6PayloadSlice::NeighborSolicitation(question), IpAddr::V6(from)) => {
                 let target = question.target_address();
                 if self.addresses.contains(&target.into()) && !from.is_unspecified() {
-                    self.meet(from.into(), mac);
-                    self.say_neighbour(target, from, mac, target, Question::Advertisement);
+                    self.record_neighbour(from.into(), mac);
+                    self.send_neighbour_message(
+                        target,
+                        from,
+                        mac,
+                        target,
+                        NeighbourMessage::Advertisement,
+                    );
                 }
             }
             (Icmpv6PayloadSlice::NeighborAdvertisement(answer), _) => {
-                self.meet(answer.target_address().into(), mac);
+                self.record_neighbour(answer.target_address().into(), mac);
             }
             _ => {}
         }
     }
 
-    fn say_neighbour(
+    fn send_neighbour_message(
         &mut self,
         own: Ipv6Addr,
         to: Ipv6Addr,
         to_mac: Mac,
         target: Ipv6Addr,
-        question: Question,
+        question: NeighbourMessage,
     ) {
         let (kind, option) = match question {
-            Question::Solicitation => (Icmpv6Type::NeighborSolicitation, 1),
-            Question::Advertisement => {
+            NeighbourMessage::Solicitation => (Icmpv6Type::NeighborSolicitation, 1),
+            NeighbourMessage::Advertisement => {
                 let header = NeighborAdvertisementHeader {
                     router: false,
                     solicited: true,
@@ -272,7 +284,7 @@ impl Wire {
     }
 
     /// Records a neighbour's hardware address and sends the packets that waited for it.
-    fn meet(&mut self, address: IpAddr, mac: Mac) {
+    fn record_neighbour(&mut self, address: IpAddr, mac: Mac) {
         self.remember(address, mac);
         let waiting = core::mem::take(&mut self.waiting);
         for (via, packet) in waiting {
@@ -294,7 +306,7 @@ impl Wire {
 
 /// The kinds of neighbour messages (RFC 4861 §4.3, §4.4).
 #[derive(Clone, Copy)]
-enum Question {
+enum NeighbourMessage {
     Solicitation,
     Advertisement,
 }
@@ -336,25 +348,25 @@ mod tests {
     const ONE: [&str; 2] = ["10.1.0.102", "fd00:1::102"];
     const OTHER: [&str; 2] = ["10.1.0.1", "fd00:1::1"];
 
-    fn wire(addresses: [&str; 2]) -> Wire {
-        Wire::new(&addresses.map(|address| address.parse().unwrap()))
+    fn wire(addresses: [&str; 2]) -> StationWire {
+        StationWire::new(&addresses.map(|address| address.parse().unwrap()))
     }
 
-    fn datagram(from: &str, to: &str, byte: u8) -> Datagram {
+    fn datagram(from: &str, to: &str, byte: u8) -> StationDatagram {
         let (from, to) = (from.parse().unwrap(), to.parse().unwrap());
         // At least a header's worth of bytes: anything shorter is not TCP.
         let mut payload = vec![byte; 20];
         payload[12] = 5 << 4;
-        Datagram { from, to, protocol: 6, ecn: 0b10, payload }
+        StationDatagram { from, to, protocol: 6, ecn: 0b10, payload }
     }
 
     /// Exchanges frames until both are silent; returns what each received.
-    fn talk(ends: &mut [Wire; 2]) -> [Vec<Datagram>; 2] {
+    fn talk(ends: &mut [StationWire; 2]) -> [Vec<StationDatagram>; 2] {
         let mut heard = [Vec::new(), Vec::new()];
         while ends.iter().any(|end| !end.outbox.is_empty()) {
             for from in [0, 1] {
                 while let Some(frame) = ends[from].outbox.pop_front() {
-                    heard[1 - from].extend(ends[1 - from].hear(&frame));
+                    heard[1 - from].extend(ends[1 - from].handle_frame(&frame));
                 }
             }
         }
@@ -392,7 +404,7 @@ mod tests {
         for (own, other) in [("10.1.0.102", "10.1.0.9"), ("fd00:1::102", "fd00:1::9")] {
             ends[0].send(&datagram(own, other, 1), other.parse().unwrap());
             let question = ends[0].outbox.pop_front().unwrap();
-            assert_eq!(ends[1].hear(&question), None);
+            assert_eq!(ends[1].handle_frame(&question), None);
             assert!(ends[1].outbox.is_empty(), "{other}");
         }
     }
@@ -418,7 +430,7 @@ mod tests {
                 frame[12..14].copy_from_slice(&kinds[kind]);
             }
             let mut end = wire(ONE);
-            end.hear(&frame);
+            end.handle_frame(&frame);
             proptest::prop_assert!(end.outbox.len() <= 1);
         }
     }

@@ -43,7 +43,7 @@ impl NoSockets {
     };
 
     /// Refuses these sockets to a command and its children.
-    pub fn restrain(self, command: &mut Command) {
+    pub fn apply_to(self, command: &mut Command) {
         let mut tests = vec![(NUMBER, libc::SYS_socket as u32), (argument(0), self.family as u32)];
         tests.extend(self.protocol.map(|protocol| (argument(2), protocol as u32)));
         let count = tests.len();

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use slacp::PublicKey;
 
-use super::{Exhausted, Period, Usage, VolumeQuota};
+use super::{ExhaustedAction, RenewalPeriod, TrafficUsage, VolumeQuota};
 
 /// Maximum number of accounts. Beyond it, accounts of terminals without a quota are dropped, the least
 /// recently used first.
@@ -17,20 +17,20 @@ pub const OTHER_CLASSES: &str = "(others)";
 
 /// Account of a terminal.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Account {
+pub struct TerminalAccount {
     /// Usage by class name since the account was opened.
-    pub classes: BTreeMap<String, Usage>,
+    pub classes: BTreeMap<String, TrafficUsage>,
     /// Time of the last use, in Unix seconds.
     pub last_used: u64,
     /// The quota period being counted; `None` without a quota.
-    pub counted: Option<Entry>,
+    pub counted: Option<PeriodUsage>,
 }
 
 /// Usage in a quota period.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Entry {
+pub struct PeriodUsage {
     /// The kind of period.
-    pub period: Period,
+    pub period: RenewalPeriod,
     /// Number of the period ([`Period::number`]).
     pub number: u64,
     /// Bytes used in the period, in both directions.
@@ -39,16 +39,16 @@ pub struct Entry {
     pub before: Option<(u64, u64)>,
 }
 
-impl Account {
+impl TerminalAccount {
     /// Usage of all classes together.
-    pub fn total(&self) -> Usage {
-        let mut total = Usage::default();
+    pub fn total(&self) -> TrafficUsage {
+        let mut total = TrafficUsage::default();
         self.classes.values().for_each(|usage| total.add(usage));
         total
     }
 }
 
-impl Entry {
+impl PeriodUsage {
     /// Moves on to the period that the clock shows.
     ///
     /// The clock may step. If it was ahead and returns, usage counted in the wrong period is added to the
@@ -75,27 +75,27 @@ impl Entry {
 
 /// A terminal whose quota has just been used up, or renewed.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Change {
+pub struct QuotaChange {
     /// The terminal.
     pub key: PublicKey,
     /// Treatment of the terminal; `None` restores its usual share.
-    pub now: Option<Exhausted>,
+    pub now: Option<ExhaustedAction>,
 }
 
 /// All accounts of a hub.
 #[derive(Debug, Default)]
 pub struct Ledger {
-    accounts: BTreeMap<PublicKey, Account>,
+    accounts: BTreeMap<PublicKey, TerminalAccount>,
     quotas: BTreeMap<PublicKey, VolumeQuota>,
     /// Terminals whose quota is used up.
-    exhausted: BTreeMap<PublicKey, Exhausted>,
+    exhausted: BTreeMap<PublicKey, ExhaustedAction>,
     /// `true` if an account has changed since the last [`Self::changed_accounts`].
     changed: bool,
 }
 
 impl Ledger {
     /// Continues the accounts of an earlier run.
-    pub fn new(accounts: BTreeMap<PublicKey, Account>) -> Self {
+    pub fn new(accounts: BTreeMap<PublicKey, TerminalAccount>) -> Self {
         Self { accounts, ..Self::default() }
     }
 
@@ -105,9 +105,9 @@ impl Ledger {
     }
 
     /// Adds what a terminal has used in a class. `unix_seconds` is the wall-clock time.
-    pub fn record(&mut self, unix_seconds: u64, key: PublicKey, class: &str, usage: &Usage) {
+    pub fn record(&mut self, unix_seconds: u64, key: PublicKey, class: &str, usage: &TrafficUsage) {
         // An idle terminal needs no account.
-        if *usage == Usage::default() {
+        if *usage == TrafficUsage::default() {
             return;
         }
         self.changed = true;
@@ -125,7 +125,7 @@ impl Ledger {
 
     /// Advances to this wall-clock time. Returns the terminals whose treatment changes; each change is
     /// returned once.
-    pub fn follow(&mut self, unix_seconds: u64) -> Vec<Change> {
+    pub fn follow(&mut self, unix_seconds: u64) -> Vec<QuotaChange> {
         let mut changes = Vec::new();
         for (key, quota) in &self.quotas {
             let account = self.accounts.get_mut(key);
@@ -141,7 +141,7 @@ impl Ledger {
     }
 
     /// Treatment of a terminal whose quota is used up; `None` while it is not.
-    pub fn exhausted(&self, key: &PublicKey) -> Option<&Exhausted> {
+    pub fn exhausted(&self, key: &PublicKey) -> Option<&ExhaustedAction> {
         self.exhausted.get(key)
     }
 
@@ -151,12 +151,12 @@ impl Ledger {
     }
 
     /// All accounts.
-    pub fn accounts(&self) -> &BTreeMap<PublicKey, Account> {
+    pub fn accounts(&self) -> &BTreeMap<PublicKey, TerminalAccount> {
         &self.accounts
     }
 
     /// All accounts, if one has changed since the last call.
-    pub fn changed_accounts(&mut self) -> Option<&BTreeMap<PublicKey, Account>> {
+    pub fn changed_accounts(&mut self) -> Option<&BTreeMap<PublicKey, TerminalAccount>> {
         core::mem::take(&mut self.changed).then_some(&self.accounts)
     }
 
@@ -171,21 +171,25 @@ impl Ledger {
 }
 
 /// The entry for the period of the clock. It may be of a later period if the clock was set back.
-fn count(account: &mut Account, period: Period, unix_seconds: u64) -> &mut Entry {
+fn count(
+    account: &mut TerminalAccount,
+    period: RenewalPeriod,
+    unix_seconds: u64,
+) -> &mut PeriodUsage {
     let number = period.number(unix_seconds);
     // Usage of another kind of period is not comparable, so counting starts anew.
     account.counted = account.counted.filter(|entry| entry.period == period);
-    let fresh = Entry { period, number, used: 0, before: None };
+    let fresh = PeriodUsage { period, number, used: 0, before: None };
     let entry = account.counted.get_or_insert(fresh);
     entry.follow(number);
     entry
 }
 
 fn set(
-    exhausted: &mut BTreeMap<PublicKey, Exhausted>,
+    exhausted: &mut BTreeMap<PublicKey, ExhaustedAction>,
     key: PublicKey,
-    now: Option<Exhausted>,
-) -> Option<Change> {
+    now: Option<ExhaustedAction>,
+) -> Option<QuotaChange> {
     if exhausted.get(&key) == now.as_ref() {
         return None;
     }
@@ -193,7 +197,7 @@ fn set(
         Some(then) => _ = exhausted.insert(key, then.clone()),
         None => _ = exhausted.remove(&key),
     }
-    Some(Change { key, now })
+    Some(QuotaChange { key, now })
 }
 
 #[cfg(test)]

@@ -10,14 +10,14 @@ mod ledger;
 mod period;
 mod tally;
 
-pub use ledger::{Account, CLASSES_MAX, Change, Entry, Ledger, OTHER_CLASSES};
-pub use period::Period;
-pub use tally::{Direction, Taken, Tally};
+pub use ledger::{CLASSES_MAX, Ledger, OTHER_CLASSES, PeriodUsage, QuotaChange, TerminalAccount};
+pub use period::RenewalPeriod;
+pub use tally::{TrafficDirection, UsageRecord, UsageTally};
 use units::{BitRate, ByteCount};
 
 /// Traffic carried for a terminal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Usage {
+pub struct TrafficUsage {
     /// Bytes of connections and packets towards the terminal.
     pub bytes_to: u64,
     /// Bytes of connections and packets from the terminal.
@@ -30,7 +30,7 @@ pub struct Usage {
     pub connections: u64,
 }
 
-impl Usage {
+impl TrafficUsage {
     /// Bytes in both directions.
     pub fn bytes(&self) -> u64 {
         self.bytes_to.saturating_add(self.bytes_from)
@@ -53,9 +53,9 @@ pub struct VolumeQuota {
     /// Bytes per period. Key `quota`.
     pub volume: ByteCount,
     /// When the quota is renewed. Key `quota_period`, default `"month"`.
-    pub period: Period,
+    pub period: RenewalPeriod,
     /// Treatment when it is used up. Key `quota_then`, default `"block"`.
-    pub then: Exhausted,
+    pub then: ExhaustedAction,
 }
 
 /// Volume quota of terminals without one of their own.
@@ -64,18 +64,18 @@ pub struct VolumeDefaults {
     /// Bytes per period; `None` for no quota.
     pub quota: Option<ByteCount>,
     /// When the quota is renewed.
-    pub period: Period,
+    pub period: RenewalPeriod,
     /// Treatment when it is used up.
-    pub then: Exhausted,
+    pub then: ExhaustedAction,
 }
 
 impl Default for VolumeDefaults {
     fn default() -> Self {
-        Self { quota: None, period: Period::Month, then: Exhausted::Block }
+        Self { quota: None, period: RenewalPeriod::Month, then: ExhaustedAction::Block }
     }
 }
 
-impl FromStr for Exhausted {
+impl FromStr for ExhaustedAction {
     type Err = Infallible;
 
     /// Parses `block`, a rate, or else the name of a class.
@@ -88,7 +88,7 @@ impl FromStr for Exhausted {
     }
 }
 
-impl fmt::Display for Exhausted {
+impl fmt::Display for ExhaustedAction {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Block => f.write_str("block"),
@@ -100,7 +100,7 @@ impl fmt::Display for Exhausted {
 
 /// Treatment of a terminal whose quota is used up, until the period ends.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Exhausted {
+pub enum ExhaustedAction {
     /// Its connections end, and the hub carries nothing more for it.
     Block,
     /// At most this rate towards the terminal.

@@ -10,7 +10,7 @@ const DAY: u64 = 86_400;
 
 /// Period of a quota, in UTC.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Period {
+pub enum RenewalPeriod {
     /// Renewed each day at 0:00.
     Day,
     /// Renewed on the first of each month at 0:00.
@@ -22,7 +22,7 @@ pub enum Period {
 /// Shortest interval that is accepted.
 const SHORTEST: Duration = Duration::from_secs(60);
 
-impl Period {
+impl RenewalPeriod {
     /// Number of the period that contains this time. Later periods have higher numbers, but no month begins
     /// after the year 9999.
     pub fn number(self, unix_seconds: u64) -> u64 {
@@ -34,7 +34,7 @@ impl Period {
     }
 }
 
-impl FromStr for Period {
+impl FromStr for RenewalPeriod {
     type Err = &'static str;
 
     fn from_str(text: &str) -> Result<Self, &'static str> {
@@ -52,7 +52,7 @@ impl FromStr for Period {
     }
 }
 
-impl fmt::Display for Period {
+impl fmt::Display for RenewalPeriod {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Day => f.write_str("day"),
@@ -80,20 +80,20 @@ mod tests {
             (4_107_542_400, 2100, 3),  // 2100-03-01
             (13_574_563_200, 2400, 2), // 2400-02-29
         ] {
-            assert_eq!(Period::Month.number(unix), (year - 1970) * 12 + month - 1, "{unix}");
+            assert_eq!(RenewalPeriod::Month.number(unix), (year - 1970) * 12 + month - 1, "{unix}");
         }
     }
 
     #[test]
     fn periods_read_back() {
         for text in ["day", "month", "168 h", "90 s"] {
-            let period: Period = text.parse().unwrap();
+            let period: RenewalPeriod = text.parse().unwrap();
             assert_eq!(period.to_string().parse(), Ok(period), "{text}");
         }
         for bad in ["", "week", "59 s", "61.5 s", "0 s", "7"] {
-            assert!(bad.parse::<Period>().is_err(), "{bad:?}");
+            assert!(bad.parse::<RenewalPeriod>().is_err(), "{bad:?}");
         }
-        assert_eq!(Period::Day.number(86_399), 0);
-        assert_eq!(Period::Every(Duration::from_secs(600)).number(1200), 2);
+        assert_eq!(RenewalPeriod::Day.number(86_399), 0);
+        assert_eq!(RenewalPeriod::Every(Duration::from_secs(600)).number(1200), 2);
     }
 }

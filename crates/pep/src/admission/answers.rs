@@ -26,7 +26,7 @@ const GRACE: Duration = Duration::from_millis(400);
 /// A SYN that is not retransmitted within this time is forgotten; clients double their time-outs from 1 s.
 const FORGOTTEN: Duration = Duration::from_secs(10);
 /// Number of clients whose evidence counts for all.
-const SEVERAL: usize = 3;
+const CLIENTS_FOR_ALL: usize = 3;
 /// First period for which clients pass. It doubles up to `LONGEST` while interception stays broken.
 const FIRST: Duration = Duration::from_secs(60);
 const LONGEST: Duration = Duration::from_secs(960);
@@ -41,7 +41,7 @@ type Ends = (SocketAddr, SocketAddr);
 #[derive(Debug, Default)]
 pub struct AnswerWatch {
     pending: BTreeMap<Ends, PendingAnswer>,
-    clients: BTreeMap<ClientNetwork, Unanswered>,
+    clients: BTreeMap<ClientNetwork, UnansweredClient>,
     /// Time of the last answer to any client.
     answered: Option<Instant>,
     /// End and length of the last period for which all clients passed.
@@ -72,7 +72,7 @@ type ClientNetwork = (IpAddr, u8);
 
 /// A client whose SYNs were not answered.
 #[derive(Debug)]
-struct Unanswered {
+struct UnansweredClient {
     /// Arrival of the SYN that was not answered.
     since: Instant,
     /// End and length of the period for which the client passes.
@@ -138,19 +138,19 @@ impl AnswerWatch {
         self.clients.retain(|_, client| client.until + client.lasting > now);
         let has_complaints = !complaints.is_empty();
         for (client, since) in complaints {
-            self.let_pass(now, client, since);
+            self.pass_client(now, client, since);
         }
         if has_complaints {
             self.judge_everyone(now);
         }
     }
 
-    fn let_pass(&mut self, now: Instant, client: IpAddr, since: Instant) {
+    fn pass_client(&mut self, now: Instant, client: IpAddr, since: Instant) {
         let network = network_of(client);
         if self.clients.len() >= MOST_CLIENTS && !self.clients.contains_key(&network) {
             return;
         }
-        let fresh = Unanswered { since, until: now, lasting: FIRST };
+        let fresh = UnansweredClient { since, until: now, lasting: FIRST };
         let client = self.clients.entry(network).and_modify(|client| {
             // The client was intercepted again after its period, and still not answered.
             if client.until <= now {
@@ -168,7 +168,7 @@ impl AnswerWatch {
         complaints.sort_unstable();
         // The earliest of the latest complaints: clients that complained before may have been answered
         // since.
-        let several = complaints.iter().rev().nth(SEVERAL - 1);
+        let several = complaints.iter().rev().nth(CLIENTS_FOR_ALL - 1);
         let Some(since) = several.filter(|since| self.answered.is_none_or(|at| at < **since))
         else {
             return;

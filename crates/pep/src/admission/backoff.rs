@@ -10,13 +10,13 @@ const LONGEST: Duration = Duration::from_secs(60);
 
 /// Computes pauses that double while the far side keeps refusing.
 #[derive(Debug, Default)]
-pub struct Backoff {
+pub struct RefusalBackoff {
     /// Total number of refusals at the last call.
     seen: u64,
     last: Option<(Instant, Duration)>,
 }
 
-impl Backoff {
+impl RefusalBackoff {
     /// Handles the total number of refusals so far. Returns the pause that new refusals require.
     pub fn handle_refusals(&mut self, now: Instant, refused: u64) -> Option<Duration> {
         if refused <= std::mem::replace(&mut self.seen, refused) {
@@ -41,7 +41,7 @@ mod tests {
     fn pauses_double_while_refusals_go_on() {
         let at = |s: u64| Instant::from_nanos(s * 1_000_000_000);
         let s = Duration::from_secs;
-        let mut backoff = Backoff::default();
+        let mut backoff = RefusalBackoff::default();
         assert_eq!(backoff.handle_refusals(at(1), 0), None);
         assert_eq!(backoff.handle_refusals(at(2), 3), Some(s(2)));
         assert_eq!(backoff.handle_refusals(at(3), 4), None);

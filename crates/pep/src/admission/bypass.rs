@@ -10,7 +10,7 @@ use units::Instant;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
-pub enum Bypass {
+pub enum BypassReason {
     /// There is no session, or the peer does not answer.
     PeerUnreachable,
     /// The peer is draining.
@@ -31,7 +31,7 @@ pub enum Bypass {
     Unanswered,
 }
 
-impl Bypass {
+impl BypassReason {
     /// All reasons.
     pub const ALL: [Self; 9] = [
         Self::PeerUnreachable,
@@ -64,26 +64,26 @@ impl Bypass {
 /// Current bypass and pause, with duration and number of bypasses by reason.
 #[derive(Debug)]
 pub struct BypassClock {
-    why: Option<Bypass>,
+    why: Option<BypassReason>,
     since: Instant,
-    past: BTreeMap<Bypass, (Duration, u64)>,
+    past: BTreeMap<BypassReason, (Duration, u64)>,
     /// End of the current pause, and its reason.
-    paused: Option<(Instant, Bypass)>,
+    paused: Option<(Instant, BypassReason)>,
 }
 
 impl BypassClock {
     /// Starts in bypass for this reason.
-    pub fn new(now: Instant, why: Bypass) -> Self {
+    pub fn new(now: Instant, why: BypassReason) -> Self {
         Self { why: Some(why), since: now, past: [(why, (Duration::ZERO, 1))].into(), paused: None }
     }
 
     /// Enters a bypass for a limited time, in addition to the one given to [`Self::set`].
-    pub fn pause(&mut self, now: Instant, pause: Duration, why: Bypass) {
+    pub fn pause(&mut self, now: Instant, pause: Duration, why: BypassReason) {
         self.paused = Some((now + pause, why));
     }
 
     /// Ends the current pause if it has this reason.
-    pub fn resume(&mut self, why: Bypass) {
+    pub fn resume(&mut self, why: BypassReason) {
         self.paused = self.paused.filter(|(_, paused)| *paused != why);
     }
 
@@ -94,14 +94,14 @@ impl BypassClock {
 
     /// Enters a bypass for this reason, or ends it. Returns the reason why connections pass from now on:
     /// the given one, or else that of a pause.
-    pub fn set(&mut self, now: Instant, why: Option<Bypass>) -> Option<Bypass> {
+    pub fn set(&mut self, now: Instant, why: Option<BypassReason>) -> Option<BypassReason> {
         self.paused = self.paused.filter(|(until, _)| *until > now);
         let why = why.or(self.paused.map(|(_, why)| why));
         self.change(now, why);
         why
     }
 
-    fn change(&mut self, now: Instant, why: Option<Bypass>) {
+    fn change(&mut self, now: Instant, why: Option<BypassReason>) {
         if why == self.why {
             return;
         }
@@ -129,11 +129,11 @@ impl BypassClock {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BypassHistory {
     /// Reason of the current bypass; `None` if connections are accelerated.
-    pub why: Option<Bypass>,
+    pub why: Option<BypassReason>,
     /// Time since the reason last changed.
     pub since: Duration,
     /// Total duration and number of bypasses, by reason.
-    pub bypasses: BTreeMap<Bypass, (Duration, u64)>,
+    pub bypasses: BTreeMap<BypassReason, (Duration, u64)>,
 }
 
 #[cfg(test)]
@@ -143,17 +143,17 @@ mod tests {
     #[test]
     fn every_reason_has_its_clock() {
         let at = |s: u64| Instant::from_nanos(s * 1_000_000_000);
-        let mut clock = BypassClock::new(at(0), Bypass::PeerUnreachable);
+        let mut clock = BypassClock::new(at(0), BypassReason::PeerUnreachable);
         clock.set(at(10), None);
         clock.set(at(11), None);
-        clock.set(at(20), Some(Bypass::Memory));
-        clock.set(at(21), Some(Bypass::PeerUnreachable));
+        clock.set(at(20), Some(BypassReason::Memory));
+        clock.set(at(21), Some(BypassReason::PeerUnreachable));
         let history = clock.history(at(25));
-        assert_eq!(history.why, Some(Bypass::PeerUnreachable));
+        assert_eq!(history.why, Some(BypassReason::PeerUnreachable));
         assert_eq!(history.since, Duration::from_secs(4));
         let expected = [
-            (Bypass::PeerUnreachable, (Duration::from_secs(14), 2)),
-            (Bypass::Memory, (Duration::from_secs(1), 1)),
+            (BypassReason::PeerUnreachable, (Duration::from_secs(14), 2)),
+            (BypassReason::Memory, (Duration::from_secs(1), 1)),
         ];
         assert_eq!(history.bypasses, expected.into());
     }
@@ -161,17 +161,17 @@ mod tests {
     #[test]
     fn a_pause_holds_until_its_end_and_any_other_reason_goes_first() {
         let at = |s: u64| Instant::from_nanos(s * 1_000_000_000);
-        let mut clock = BypassClock::new(at(0), Bypass::PeerUnreachable);
+        let mut clock = BypassClock::new(at(0), BypassReason::PeerUnreachable);
         assert_eq!(clock.set(at(1), None), None);
-        clock.pause(at(2), Duration::from_secs(5), Bypass::PeerFull);
-        assert_eq!(clock.set(at(2), None), Some(Bypass::PeerFull));
-        assert_eq!(clock.set(at(6), Some(Bypass::Draining)), Some(Bypass::Draining));
+        clock.pause(at(2), Duration::from_secs(5), BypassReason::PeerFull);
+        assert_eq!(clock.set(at(2), None), Some(BypassReason::PeerFull));
+        assert_eq!(clock.set(at(6), Some(BypassReason::Draining)), Some(BypassReason::Draining));
         assert_eq!(clock.paused_until(), Some(at(7)));
         assert_eq!((clock.set(at(7), None), clock.paused_until()), (None, None));
-        clock.pause(at(8), Duration::from_secs(5), Bypass::Unanswered);
-        clock.resume(Bypass::PeerFull);
-        assert_eq!(clock.set(at(8), None), Some(Bypass::Unanswered));
-        clock.resume(Bypass::Unanswered);
+        clock.pause(at(8), Duration::from_secs(5), BypassReason::Unanswered);
+        clock.resume(BypassReason::PeerFull);
+        assert_eq!(clock.set(at(8), None), Some(BypassReason::Unanswered));
+        clock.resume(BypassReason::Unanswered);
         assert_eq!(clock.set(at(8), None), None);
     }
 }

@@ -15,12 +15,12 @@ pub struct ClientSlots<K> {
     /// Number of slots in total, and of one client.
     most: usize,
     share: usize,
-    slots: BTreeMap<SlotId, Slot<K>>,
+    slots: BTreeMap<SlotId, ClientSlot<K>>,
     next: u64,
 }
 
 #[derive(Debug)]
-struct Slot<K> {
+struct ClientSlot<K> {
     client: K,
     /// Start of the idle time; `None` while the connection is busy.
     idle_since: Option<Instant>,
@@ -28,7 +28,7 @@ struct Slot<K> {
 
 /// Result of taking a slot.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Taken {
+pub struct TakenSlot {
     /// The slot that was taken.
     pub slot: SlotId,
     /// The slot whose connection must be closed for it; it is free already.
@@ -44,12 +44,12 @@ impl<K: Ord + Clone> ClientSlots<K> {
     /// Takes a slot for a new connection, which is idle at first. `None` if no connection can be evicted. A
     /// client at its share evicts only its own connections, any other also those of clients with at least
     /// as many.
-    pub fn take(&mut self, now: Instant, client: K) -> Option<Taken> {
+    pub fn take(&mut self, now: Instant, client: K) -> Option<TakenSlot> {
         let mut counts = BTreeMap::<&K, usize>::new();
         self.slots.values().for_each(|slot| *counts.entry(&slot.client).or_default() += 1);
         let held = counts.get(&client).copied().unwrap_or(0);
         let evicted = if held >= self.share || self.slots.len() >= self.most {
-            let may_give_way = |slot: &Slot<K>| {
+            let may_give_way = |slot: &ClientSlot<K>| {
                 slot.client == client || held < self.share && counts[&slot.client] >= held
             };
             let idle = self.slots.iter().filter(|(_, slot)| may_give_way(slot));
@@ -63,8 +63,8 @@ impl<K: Ord + Clone> ClientSlots<K> {
         evicted.into_iter().for_each(|id| self.release(id));
         let slot = SlotId(self.next);
         self.next += 1;
-        self.slots.insert(slot, Slot { client, idle_since: Some(now) });
-        Some(Taken { slot, evicted })
+        self.slots.insert(slot, ClientSlot { client, idle_since: Some(now) });
+        Some(TakenSlot { slot, evicted })
     }
 
     /// Marks a connection as busy, or as idle from now on.

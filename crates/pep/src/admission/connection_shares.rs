@@ -9,7 +9,7 @@ use units::Instant;
 
 /// A client may have this many times as many connections as are free: a single client gets seven eighths of
 /// all.
-const GREEDIEST: u64 = 7;
+const MOST_PER_FREE: u64 = 7;
 /// Connections idle for longer than this may be closed: clients have to expect that an address translator
 /// on the path forgets them (RFC 5382 §5 requires two hours, many keep them for minutes).
 const IDLE: Duration = Duration::from_secs(60);
@@ -46,7 +46,7 @@ impl ConnectionShares {
 
     /// Returns `true` if a client may open another connection when `most` are allowed in total.
     pub fn admits(&self, client: IpAddr, most: u64) -> bool {
-        self.of(client) < most.saturating_sub(self.all).saturating_mul(GREEDIEST)
+        self.of(client) < most.saturating_sub(self.all).saturating_mul(MOST_PER_FREE)
     }
 
     /// Returns `true` if one client has more than half of the connections, and others have some. A far side
@@ -74,7 +74,7 @@ pub struct IdleConnection {
 
 /// Chooses up to `count` connections to close at `now`: those of the clients with most connections, the
 /// longest idle first.
-pub fn give_way(
+pub fn choose_evicted(
     now: Instant,
     connections: impl Iterator<Item = IdleConnection>,
     count: usize,
@@ -154,9 +154,9 @@ mod tests {
             connection(5, 2, 1),
             connection(6, 2, 7),
         ];
-        assert_eq!(give_way(at(200), all.into_iter(), 1), [2]);
-        assert_eq!(give_way(at(200), all.into_iter(), 3), [2, 3, 5]);
-        assert_eq!(give_way(at(200), all.into_iter(), 9).len(), 5, "one is in use");
-        assert_eq!(give_way(at(60), all.into_iter(), 9), Vec::<u64>::new());
+        assert_eq!(choose_evicted(at(200), all.into_iter(), 1), [2]);
+        assert_eq!(choose_evicted(at(200), all.into_iter(), 3), [2, 3, 5]);
+        assert_eq!(choose_evicted(at(200), all.into_iter(), 9).len(), 5, "one is in use");
+        assert_eq!(choose_evicted(at(60), all.into_iter(), 9), Vec::<u64>::new());
     }
 }

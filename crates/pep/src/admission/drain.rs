@@ -6,11 +6,11 @@ use units::Instant;
 
 /// State of a gateway that accepts no new connections.
 #[derive(Debug, Clone, Copy)]
-pub struct Drain {
+pub struct DrainDeadline {
     until: Option<Instant>,
 }
 
-impl Drain {
+impl DrainDeadline {
     /// Starts the drain; it ends after `within` at the latest.
     pub fn new(now: Instant, within: Option<Duration>) -> Self {
         Self { until: within.map(|within| now + within) }
@@ -34,11 +34,11 @@ mod tests {
     #[test]
     fn a_drain_ends_with_the_last_connection_or_its_time() {
         let at = |s: u64| Instant::from_nanos(s * 1_000_000_000);
-        let limited = Drain::new(at(1), Some(Duration::from_secs(10)));
+        let limited = DrainDeadline::new(at(1), Some(Duration::from_secs(10)));
         assert!(!limited.is_over(at(10), 1) && limited.is_over(at(10), 0));
         assert!(limited.is_over(at(11), 1));
         assert_eq!(limited.left(at(4)), Duration::from_secs(7));
-        let patient = Drain::new(at(1), None);
+        let patient = DrainDeadline::new(at(1), None);
         assert!(!patient.is_over(at(1_000_000), 1) && patient.is_over(at(1), 0));
         assert_eq!(patient.left(at(4)), Duration::ZERO);
     }

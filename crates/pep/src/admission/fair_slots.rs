@@ -13,23 +13,23 @@ pub struct FairSlots<G, K, T> {
     /// Number of slots for all askers together.
     most: usize,
     served: usize,
-    groups: BTreeMap<G, Group<K, T>>,
+    groups: BTreeMap<G, SlotGroup<K, T>>,
     /// Counter of requests that had to wait, which orders them by arrival.
     arrivals: u64,
 }
 
 /// A group that has slots in use or requests waiting.
 #[derive(Debug)]
-struct Group<K, T> {
+struct SlotGroup<K, T> {
     /// Its maximum number of slots, as last given.
     share: usize,
     served: usize,
-    askers: BTreeMap<K, Asker<T>>,
+    askers: BTreeMap<K, SlotAsker<T>>,
 }
 
 /// An asker that has slots in use or requests waiting.
 #[derive(Debug)]
-struct Asker<T> {
+struct SlotAsker<T> {
     /// Its maximum number of slots, as last given.
     share: usize,
     served: usize,
@@ -69,7 +69,7 @@ pub enum SlotOutcome<T> {
     Rejected(T),
 }
 
-impl<K: Ord, T> Group<K, T> {
+impl<K: Ord, T> SlotGroup<K, T> {
     fn is_idle(&self) -> bool {
         self.served == 0 && self.askers.is_empty()
     }
@@ -104,11 +104,11 @@ impl<G: Ord + Clone, K: Ord + Clone, T> FairSlots<G, K, T> {
         share: SlotShare,
         request: T,
     ) -> SlotOutcome<T> {
-        let new = || Group { share: share.group, served: 0, askers: BTreeMap::new() };
+        let new = || SlotGroup { share: share.group, served: 0, askers: BTreeMap::new() };
         let group = self.groups.entry(group).or_insert_with(new);
         group.share = share.group;
         let waiting = group.waiting();
-        let new = || Asker { share: share.asker, served: 0, waiting: VecDeque::new() };
+        let new = || SlotAsker { share: share.asker, served: 0, waiting: VecDeque::new() };
         let asker = group.askers.entry(key).or_insert_with(new);
         asker.share = share.asker;
         if self.served < self.most && group.served < share.group && asker.served < share.asker {
@@ -152,7 +152,7 @@ impl<G: Ord + Clone, K: Ord + Clone, T> FairSlots<G, K, T> {
     }
 
     fn forget_idle(&mut self) {
-        self.groups.values_mut().for_each(Group::forget_idle);
+        self.groups.values_mut().for_each(SlotGroup::forget_idle);
         self.groups.retain(|_, group| !group.is_idle());
     }
 

@@ -2,14 +2,14 @@
 
 use units::ByteCount;
 
-use super::bypass::Bypass;
+use super::bypass::BypassReason;
 
 /// Descriptors for other purposes: the hop, listeners, control clients.
 const OTHER_DESCRIPTORS: u64 = 64;
 
 /// Resources that the machine gives to a gateway.
 #[derive(Debug, Clone, Copy)]
-pub struct Resources {
+pub struct MachineResources {
     /// Memory in bytes.
     pub memory: u64,
     /// Descriptors that the process may have.
@@ -20,15 +20,15 @@ pub struct Resources {
 
 /// Limits beyond which new connections are not carried.
 #[derive(Debug, Clone)]
-pub struct Limits {
+pub struct ConnectionLimits {
     memory: u64,
     connections: u64,
 }
 
-impl Limits {
+impl ConnectionLimits {
     /// Computes the limits: half of the memory unless configured, and as many connections as there are
     /// descriptors for, which `connections` can only lower.
-    pub fn new(memory: Option<ByteCount>, connections: Option<u64>, has: Resources) -> Self {
+    pub fn new(memory: Option<ByteCount>, connections: Option<u64>, has: MachineResources) -> Self {
         let free = has.descriptors.saturating_sub(OTHER_DESCRIPTORS);
         let possible = (free / has.descriptors_each.max(1)).max(1);
         Self {
@@ -38,11 +38,11 @@ impl Limits {
     }
 
     /// The limit that this number of connections, holding this many bytes, has reached.
-    pub fn exceeded(&self, connections: usize, held: u64) -> Option<Bypass> {
+    pub fn exceeded(&self, connections: usize, held: u64) -> Option<BypassReason> {
         if connections as u64 >= self.connections {
-            return Some(Bypass::Connections);
+            return Some(BypassReason::Connections);
         }
-        (held >= self.memory).then_some(Bypass::Memory)
+        (held >= self.memory).then_some(BypassReason::Memory)
     }
 
     /// Returns `true` if less than a sixteenth of a limit is left.
@@ -66,23 +66,24 @@ impl Limits {
 mod tests {
     use super::*;
 
-    const HAS: Resources = Resources { memory: 1 << 30, descriptors: 1064, descriptors_each: 2 };
+    const HAS: MachineResources =
+        MachineResources { memory: 1 << 30, descriptors: 1064, descriptors_each: 2 };
 
     #[test]
     fn each_limit_has_its_reason() {
-        let limits = Limits::new(Some(ByteCount::new(1000)), Some(10), HAS);
+        let limits = ConnectionLimits::new(Some(ByteCount::new(1000)), Some(10), HAS);
         assert_eq!(limits.exceeded(9, 999), None);
-        assert_eq!(limits.exceeded(10, 0), Some(Bypass::Connections));
-        assert_eq!(limits.exceeded(0, 1000), Some(Bypass::Memory));
+        assert_eq!(limits.exceeded(10, 0), Some(BypassReason::Connections));
+        assert_eq!(limits.exceeded(0, 1000), Some(BypassReason::Memory));
         assert!(!limits.is_near(9, 937) && limits.is_near(10, 0) && limits.is_near(0, 938));
     }
 
     #[test]
     fn limits_default_to_the_machine_s_and_never_exceed_them() {
-        let usual = Limits::new(None, None, HAS);
+        let usual = ConnectionLimits::new(None, None, HAS);
         assert_eq!((usual.memory(), usual.connections()), (1 << 29, 500));
-        assert_eq!(Limits::new(None, Some(501), HAS).connections(), 500);
-        let few = Limits::new(None, None, Resources { descriptors: 10, ..HAS });
+        assert_eq!(ConnectionLimits::new(None, Some(501), HAS).connections(), 500);
+        let few = ConnectionLimits::new(None, None, MachineResources { descriptors: 10, ..HAS });
         assert_eq!(few.connections(), 1, "a gateway that can carry nothing would be of no use");
     }
 }

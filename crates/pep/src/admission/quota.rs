@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use shaping::Bucket;
+use shaping::TokenBucket;
 use slacp::{PublicKey, SessionShare};
 use units::{ByteCount, Instant};
 
@@ -17,7 +17,7 @@ const BURST_SECONDS: u32 = 10;
 
 /// Limits of one terminal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Quota {
+pub struct TerminalQuota {
     /// Share of the hub's rate: a weight relative to the others while all want more than there is,
     /// a rate that it has in any case, and one that it never exceeds. Keys `weight`, 1 to 1000,
     /// default 1; `guaranteed` and `maximum`, default none.
@@ -34,7 +34,7 @@ pub struct Quota {
     pub memory: Option<ByteCount>,
 }
 
-impl Default for Quota {
+impl Default for TerminalQuota {
     /// A page takes 20 to 50 connections, so 1,000 per second are at least 20 pages per second, and
     /// a fifth of what one core of a hub can open (`cargo bench -p skyhop --bench cost --
     /// connections`). A lookup takes 0.1 s if the resolver has to ask others, so 16 at once are 160
@@ -51,21 +51,21 @@ impl Default for Quota {
 }
 
 /// Usage of a hub by all terminals.
-pub struct Quotas {
-    peers: BTreeMap<PublicKey, Peer>,
+pub struct TerminalQuotas {
+    peers: BTreeMap<PublicKey, PeerUsage>,
 }
 
-struct Peer {
+struct PeerUsage {
     most: u64,
-    bucket: Bucket,
-    shares: Shares,
+    bucket: TokenBucket,
+    shares: ClientShares,
 }
 
 /// Connections of a terminal by client.
 #[derive(Debug, Clone, Default)]
-struct Shares(Arc<Mutex<ConnectionShares>>);
+struct ClientShares(Arc<Mutex<ConnectionShares>>);
 
-impl Shares {
+impl ClientShares {
     fn lock(&self) -> MutexGuard<'_, ConnectionShares> {
         self.0.lock().expect("nobody panics while holding the shares")
     }
@@ -74,7 +74,7 @@ impl Shares {
 /// Permit for a connection within its terminal's quota; dropping it ends the connection's count.
 #[derive(Debug)]
 pub struct QuotaPermit {
-    shares: Shares,
+    shares: ClientShares,
     client: IpAddr,
 }
 
@@ -86,7 +86,7 @@ impl Drop for QuotaPermit {
 
 /// Limit that a terminal has reached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Exceeded {
+pub enum QuotaExceeded {
     /// Concurrent connections.
     Connections,
     /// Concurrent connections of one client.
@@ -95,16 +95,16 @@ pub enum Exceeded {
     Pace,
 }
 
-impl Quotas {
+impl TerminalQuotas {
     /// Creates the quotas of terminals at a hub that carries at most `total` connections.
-    pub fn new(terminals: &BTreeMap<PublicKey, Quota>, total: u64) -> Self {
+    pub fn new(terminals: &BTreeMap<PublicKey, TerminalQuota>, total: u64) -> Self {
         let mut quotas = Self { peers: BTreeMap::new() };
         quotas.configure(terminals, total);
         quotas
     }
 
     /// Applies new limits. Existing connections keep their permits.
-    pub fn configure(&mut self, terminals: &BTreeMap<PublicKey, Quota>, total: u64) {
+    pub fn configure(&mut self, terminals: &BTreeMap<PublicKey, TerminalQuota>, total: u64) {
         let usual = if terminals.len() == 1 { total } else { (total / 2).max(1) };
         let mut before = std::mem::take(&mut self.peers);
         for (key, quota) in terminals {
@@ -113,9 +113,13 @@ impl Quotas {
             let peer = match before.remove(key) {
                 Some(mut peer) => {
                     peer.bucket.configure(pace, burst);
-                    Peer { most, ..peer }
+                    PeerUsage { most, ..peer }
                 }
-                None => Peer { most, bucket: Bucket::new(pace, burst), shares: Shares::default() },
+                None => PeerUsage {
+                    most,
+                    bucket: TokenBucket::new(pace, burst),
+                    shares: ClientShares::default(),
+                },
             };
             self.peers.insert(*key, peer);
         }
@@ -131,18 +135,18 @@ impl Quotas {
         now: Instant,
         terminal: &PublicKey,
         client: IpAddr,
-    ) -> Result<QuotaPermit, Exceeded> {
-        let peer = self.peers.get_mut(terminal).ok_or(Exceeded::Connections)?;
+    ) -> Result<QuotaPermit, QuotaExceeded> {
+        let peer = self.peers.get_mut(terminal).ok_or(QuotaExceeded::Connections)?;
         let mut shares = peer.shares.lock();
         if shares.count() >= peer.most {
-            return Err(Exceeded::Connections);
+            return Err(QuotaExceeded::Connections);
         }
         if !shares.admits(client, peer.most) {
-            return Err(Exceeded::ConnectionsOfClient);
+            return Err(QuotaExceeded::ConnectionsOfClient);
         }
         // Last, so that a connection refused for another reason does not use up the rate.
         if !peer.bucket.take(now) {
-            return Err(Exceeded::Pace);
+            return Err(QuotaExceeded::Pace);
         }
         shares.enter(client);
         drop(shares);
@@ -160,7 +164,7 @@ mod tests {
     const CLIENT: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(10, 0, 0, 1));
 
     fn admitted_of(
-        quotas: &mut Quotas,
+        quotas: &mut TerminalQuotas,
         key: PublicKey,
         client: IpAddr,
         now: Instant,
@@ -168,39 +172,39 @@ mod tests {
         (0..100).map_while(|_| quotas.admit(now, &key, client).ok()).collect()
     }
 
-    fn admitted(quotas: &mut Quotas, key: PublicKey, now: Instant) -> Vec<QuotaPermit> {
+    fn admitted(quotas: &mut TerminalQuotas, key: PublicKey, now: Instant) -> Vec<QuotaPermit> {
         admitted_of(quotas, key, CLIENT, now)
     }
 
     #[test]
     fn a_terminal_has_as_many_connections_as_it_may_and_no_more_than_it_ends() {
-        let few = Quota { connections: Some(3), ..Quota::default() };
-        let mut quotas = Quotas::new(&[(SHIP, few)].into(), 50);
+        let few = TerminalQuota { connections: Some(3), ..TerminalQuota::default() };
+        let mut quotas = TerminalQuotas::new(&[(SHIP, few)].into(), 50);
         let mut permits = admitted(&mut quotas, SHIP, START);
         assert_eq!(permits.len(), 3);
-        assert_eq!(quotas.admit(START, &SHIP, CLIENT).unwrap_err(), Exceeded::Connections);
+        assert_eq!(quotas.admit(START, &SHIP, CLIENT).unwrap_err(), QuotaExceeded::Connections);
         permits.pop();
         assert_eq!(admitted(&mut quotas, SHIP, START).len(), 1);
     }
 
     #[test]
     fn no_terminal_fills_a_hub_that_serves_others() {
-        let alone = &mut Quotas::new(&[(SHIP, Quota::default())].into(), 20);
+        let alone = &mut TerminalQuotas::new(&[(SHIP, TerminalQuota::default())].into(), 20);
         assert_eq!(admitted(alone, SHIP, START).len(), 18, "some are left for its other clients");
-        let both = [SHIP, RIG].map(|key| (key, Quota::default())).into();
-        let quotas = &mut Quotas::new(&both, 12);
+        let both = [SHIP, RIG].map(|key| (key, TerminalQuota::default())).into();
+        let quotas = &mut TerminalQuotas::new(&both, 12);
         let ship = admitted(quotas, SHIP, START);
         assert_eq!((ship.len(), admitted(quotas, RIG, START).len()), (6, 6));
     }
 
     #[test]
     fn a_client_leaves_connections_to_the_others_of_its_terminal() {
-        let few = Quota { connections: Some(80), ..Quota::default() };
-        let mut quotas = Quotas::new(&[(SHIP, few)].into(), 1000);
+        let few = TerminalQuota { connections: Some(80), ..TerminalQuota::default() };
+        let mut quotas = TerminalQuotas::new(&[(SHIP, few)].into(), 1000);
         let greedy = admitted(&mut quotas, SHIP, START);
         assert_eq!(greedy.len(), 70);
         let refused = quotas.admit(START, &SHIP, CLIENT).unwrap_err();
-        assert_eq!(refused, Exceeded::ConnectionsOfClient);
+        assert_eq!(refused, QuotaExceeded::ConnectionsOfClient);
         let other = admitted_of(&mut quotas, SHIP, IpAddr::from([10, 0, 0, 2]), START);
         assert_eq!(other.len(), 9);
         drop(greedy);
@@ -209,11 +213,11 @@ mod tests {
 
     #[test]
     fn connections_in_haste_wait_for_the_pace_of_their_terminal_alone() {
-        let slow = Quota { per_second: 2, ..Quota::default() };
-        let terminals = [(SHIP, slow), (RIG, Quota::default())].into();
-        let mut quotas = Quotas::new(&terminals, 1000);
+        let slow = TerminalQuota { per_second: 2, ..TerminalQuota::default() };
+        let terminals = [(SHIP, slow), (RIG, TerminalQuota::default())].into();
+        let mut quotas = TerminalQuotas::new(&terminals, 1000);
         assert_eq!(admitted(&mut quotas, SHIP, START).len(), 20, "ten seconds' worth");
-        assert_eq!(quotas.admit(START, &SHIP, CLIENT).unwrap_err(), Exceeded::Pace);
+        assert_eq!(quotas.admit(START, &SHIP, CLIENT).unwrap_err(), QuotaExceeded::Pace);
         assert_eq!(admitted(&mut quotas, RIG, START).len(), 100);
         let later = START + std::time::Duration::from_secs(1);
         assert_eq!(admitted(&mut quotas, SHIP, later).len(), 2);
@@ -221,12 +225,14 @@ mod tests {
 
     #[test]
     fn other_bounds_leave_a_terminal_what_it_has() {
-        let bound = |most| [(SHIP, Quota { connections: Some(most), ..Quota::default() })].into();
-        let mut quotas = Quotas::new(&bound(5), 1000);
+        let bound = |most| {
+            [(SHIP, TerminalQuota { connections: Some(most), ..TerminalQuota::default() })].into()
+        };
+        let mut quotas = TerminalQuotas::new(&bound(5), 1000);
         let permits = admitted(&mut quotas, SHIP, START);
         quotas.configure(&bound(6), 1000);
         assert_eq!((permits.len(), admitted(&mut quotas, SHIP, START).len()), (5, 1));
-        quotas.configure(&[(RIG, Quota::default())].into(), 1000);
-        assert_eq!(quotas.admit(START, &SHIP, CLIENT).unwrap_err(), Exceeded::Connections);
+        quotas.configure(&[(RIG, TerminalQuota::default())].into(), 1000);
+        assert_eq!(quotas.admit(START, &SHIP, CLIENT).unwrap_err(), QuotaExceeded::Connections);
     }
 }

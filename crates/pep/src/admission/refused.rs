@@ -24,14 +24,14 @@ const MOST: usize = 64;
 pub struct RefusedDestinations {
     /// `true` once the interception acts on refusals; nothing is remembered before.
     is_enabled: bool,
-    refusals: BTreeMap<SocketAddr, Refusal>,
+    refusals: BTreeMap<SocketAddr, LastRefusal>,
     /// The list as last reported.
     known: Vec<SocketAddr>,
 }
 
 /// The last refusal of a destination.
 #[derive(Debug)]
-struct Refusal {
+struct LastRefusal {
     /// End of the current period, and its length.
     until: Instant,
     lasting: Duration,
@@ -62,7 +62,7 @@ impl RefusedDestinations {
                     refusal.lasting = (refusal.lasting * 2).min(LONGEST);
                 }
             })
-            .or_insert(Refusal { until: now, lasting: FIRST });
+            .or_insert(LastRefusal { until: now, lasting: FIRST });
         refusal.until = now + refusal.lasting;
         !self.known.contains(&to)
     }

@@ -18,14 +18,14 @@ const ENOUGH: u32 = 1000;
 
 /// A congestion control of the kernel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Control {
+pub enum KernelControl {
     /// For paths that lose packets.
     Bbr,
     /// For paths without losses.
     Cubic,
 }
 
-impl Control {
+impl KernelControl {
     /// Its name in the kernel.
     pub fn name(self) -> &'static str {
         match self {
@@ -37,7 +37,7 @@ impl Control {
 
 /// Counters of a connection from the kernel, in segments. They may wrap.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Figures {
+pub struct SegmentCounters {
     /// Segments sent so far.
     pub sent: u32,
     /// Segments retransmitted so far.
@@ -49,10 +49,10 @@ pub struct Figures {
 /// Chooses the congestion control of a connection that starts with BBR.
 #[derive(Debug)]
 pub struct ControlChoice {
-    control: Control,
+    control: KernelControl,
     /// Start of the use of this control; with BBR, time of the last loss.
     since: Instant,
-    before: Figures,
+    before: SegmentCounters,
     /// Widest congestion window so far.
     widest: u32,
     patience: Duration,
@@ -61,35 +61,40 @@ pub struct ControlChoice {
 impl ControlChoice {
     /// Starts with BBR on a new connection.
     pub fn new(now: Instant) -> Self {
-        let (control, before) = (Control::Bbr, Figures::default());
+        let (control, before) = (KernelControl::Bbr, SegmentCounters::default());
         Self { control, since: now, before, widest: 0, patience: PATIENCE }
     }
 
     /// Handles new counters, at least a second after the last. Returns the congestion control to set, if it
     /// changes.
-    pub fn look(&mut self, now: Instant, figures: Figures) -> Option<Control> {
+    pub fn handle_counters(
+        &mut self,
+        now: Instant,
+        figures: SegmentCounters,
+    ) -> Option<KernelControl> {
         let calm = now.saturating_since(self.since);
         self.widest = self.widest.max(figures.window);
         if figures.resent != self.before.resent {
             (self.since, self.before) = (now, figures);
-            if self.control == Control::Bbr {
+            if self.control == KernelControl::Bbr {
                 return None;
             }
             let doubled = (2 * self.patience).min(MOST_PATIENCE);
             self.patience = if calm >= STEADY { PATIENCE } else { doubled };
-            return self.change(Control::Bbr);
+            return self.change(KernelControl::Bbr);
         }
         let sent = figures.sent.wrapping_sub(self.before.sent);
         // CUBIC starts with the current window, which is small while BBR measures the delay.
         let is_wide = figures.window >= self.widest / 2;
-        if self.control == Control::Bbr && calm >= self.patience && sent >= ENOUGH && is_wide {
+        if self.control == KernelControl::Bbr && calm >= self.patience && sent >= ENOUGH && is_wide
+        {
             self.since = now;
-            return self.change(Control::Cubic);
+            return self.change(KernelControl::Cubic);
         }
         None
     }
 
-    fn change(&mut self, to: Control) -> Option<Control> {
+    fn change(&mut self, to: KernelControl) -> Option<KernelControl> {
         self.control = to;
         Some(to)
     }
@@ -100,23 +105,27 @@ mod tests {
     use super::*;
 
     /// A connection that is looked at every second.
-    struct Connection(ControlChoice, Figures, Instant);
+    struct Connection(ControlChoice, SegmentCounters, Instant);
 
     impl Connection {
         fn new() -> Self {
             let now = Instant::from_nanos(1);
-            Self(ControlChoice::new(now), Figures { window: 100, ..Figures::default() }, now)
+            Self(
+                ControlChoice::new(now),
+                SegmentCounters { window: 100, ..SegmentCounters::default() },
+                now,
+            )
         }
 
         /// What changes, and after how many seconds, in `seconds` with so many segments in each, of
         /// which `resent` are resent.
-        fn run(&mut self, seconds: u32, sent: u32, resent: u32) -> Vec<(u32, Control)> {
+        fn run(&mut self, seconds: u32, sent: u32, resent: u32) -> Vec<(u32, KernelControl)> {
             let mut second = |second| {
                 let Self(choice, figures, now) = self;
                 figures.sent = figures.sent.wrapping_add(sent);
                 figures.resent = figures.resent.wrapping_add(resent);
                 *now += Duration::from_secs(1);
-                choice.look(*now, *figures).map(|control| (second, control))
+                choice.handle_counters(*now, *figures).map(|control| (second, control))
             };
             (1..=seconds).filter_map(&mut second).collect()
         }
@@ -125,10 +134,14 @@ mod tests {
     #[test]
     fn without_losses_it_is_cubic_and_the_first_loss_ends_that() {
         let mut connection = Connection::new();
-        assert_eq!(connection.run(100, 1000, 0), [(10, Control::Cubic)]);
-        assert_eq!(connection.run(3, 1000, 1), [(1, Control::Bbr)]);
-        assert_eq!(connection.run(100, 1000, 0), [(10, Control::Cubic)], "that was a long calm");
-        assert_eq!(connection.run(1, 1000, 1), [(1, Control::Bbr)]);
+        assert_eq!(connection.run(100, 1000, 0), [(10, KernelControl::Cubic)]);
+        assert_eq!(connection.run(3, 1000, 1), [(1, KernelControl::Bbr)]);
+        assert_eq!(
+            connection.run(100, 1000, 0),
+            [(10, KernelControl::Cubic)],
+            "that was a long calm"
+        );
+        assert_eq!(connection.run(1, 1000, 1), [(1, KernelControl::Bbr)]);
     }
 
     #[test]
@@ -159,13 +172,13 @@ mod tests {
     fn a_connection_that_sends_little_and_one_that_measures_keep_bbr() {
         let mut connection = Connection::new();
         assert_eq!(connection.run(99, 10, 0), []);
-        assert_eq!(connection.run(1, 10, 0), [(1, Control::Cubic)], "1000 without a loss");
+        assert_eq!(connection.run(1, 10, 0), [(1, KernelControl::Cubic)], "1000 without a loss");
         let mut connection = Connection::new();
         connection.run(9, 1000, 0);
         connection.1.window = 4;
         assert_eq!(connection.run(5, 1000, 0), []);
         connection.1.window = 100;
-        assert_eq!(connection.run(5, 1000, 0), [(1, Control::Cubic)]);
+        assert_eq!(connection.run(5, 1000, 0), [(1, KernelControl::Cubic)]);
     }
 
     #[test]
@@ -175,6 +188,6 @@ mod tests {
         connection.1.resent = u32::MAX;
         assert_eq!(connection.run(1, 1000, 0), []);
         assert_eq!(connection.run(1, 1000, 1), []);
-        assert_eq!(connection.run(10, 1000, 0), [(10, Control::Cubic)]);
+        assert_eq!(connection.run(10, 1000, 0), [(10, KernelControl::Cubic)]);
     }
 }

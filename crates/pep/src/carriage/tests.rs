@@ -21,7 +21,7 @@ type Network = fn(Instant) -> [bool; 2];
 /// A terminal with its network, in steps of 10 ms.
 struct World {
     ms: u64,
-    fallback: Fallback,
+    fallback: TransportFallback,
     network: Network,
     /// The ends of a connection attempt and of a question.
     connect: Option<Instant>,
@@ -31,14 +31,14 @@ struct World {
     heard: Instant,
     silent: bool,
     /// Each change of the carriage.
-    uses: Vec<(Instant, Carriage)>,
+    uses: Vec<(Instant, HopTransport)>,
 }
 
 impl World {
     fn new(network: Network) -> Self {
         Self {
             ms: 0,
-            fallback: Fallback::new(at(0)),
+            fallback: TransportFallback::new(at(0)),
             network,
             connect: None,
             asked: None,
@@ -72,15 +72,15 @@ impl World {
             self.fallback.handle_asked(now, udp);
         }
         let through = match self.fallback.carriage() {
-            Carriage::Udp => udp,
-            Carriage::Tcp => tcp && self.connected,
+            HopTransport::Udp => udp,
+            HopTransport::Tcp => tcp && self.connected,
         };
         self.hear(now, through);
         while let Some(step) = self.fallback.poll_step(now) {
             match step {
-                Step::Connect => self.connect = Some(now + RTT),
-                Step::Ask => self.asked = Some(now + if udp { RTT } else { ASKED }),
-                Step::Use(carriage) => self.uses.push((now, carriage)),
+                FallbackStep::Connect => self.connect = Some(now + RTT),
+                FallbackStep::Ask => self.asked = Some(now + if udp { RTT } else { ASKED }),
+                FallbackStep::Use(carriage) => self.uses.push((now, carriage)),
             }
         }
         assert!(self.fallback.poll_timeout().is_none_or(|at| at > now), "a step is forgotten");
@@ -110,7 +110,7 @@ fn an_open_network_is_left_alone() {
 fn blocked_udp_is_replaced_within_three_seconds_and_asked_less_and_less() {
     let mut world = World::new(|_| [false, true]);
     world.run(3_000);
-    assert_eq!(world.uses, [(at(2_600), Carriage::Tcp)]);
+    assert_eq!(world.uses, [(at(2_600), HopTransport::Tcp)]);
     world.run(600_000);
     assert_eq!(world.uses.len(), 1, "{:?}", world.uses);
 }
@@ -119,16 +119,16 @@ fn blocked_udp_is_replaced_within_three_seconds_and_asked_less_and_less() {
 fn a_session_that_loses_udp_goes_on_over_tcp() {
     let mut world = World::new(|now| [now < at(60_000), true]);
     world.run(64_500);
-    assert_eq!(world.uses, [(at(60_000 + 1_500 + 2_000 + 590), Carriage::Tcp)]);
+    assert_eq!(world.uses, [(at(60_000 + 1_500 + 2_000 + 590), HopTransport::Tcp)]);
 }
 
 #[test]
 fn udp_is_taken_back_when_it_answers() {
     let mut world = World::new(|now| [now >= at(20_000), true]);
     world.run(60_000);
-    let [_, (back, Carriage::Udp)] = world.uses[..] else { panic!("{:?}", world.uses) };
+    let [_, (back, HopTransport::Udp)] = world.uses[..] else { panic!("{:?}", world.uses) };
     assert!(back < at(40_000), "{back:?}");
-    assert_eq!(world.fallback.carriage(), Carriage::Udp);
+    assert_eq!(world.fallback.carriage(), HopTransport::Udp);
 }
 
 #[test]
@@ -146,7 +146,7 @@ fn a_fade_of_ten_minutes_changes_nothing() {
         world.run(700_000);
         // On TCP, a new connection may take over from the one that the fade has slowed down.
         let changes: Vec<_> = world.uses[before..].to_vec();
-        let carriage = if first[0] { Carriage::Udp } else { Carriage::Tcp };
+        let carriage = if first[0] { HopTransport::Udp } else { HopTransport::Tcp };
         assert!(changes.iter().all(|(_, to)| *to == carriage), "{first:?}: {changes:?}");
         assert!(world.fallback.carriage() == carriage && !world.silent);
     }
@@ -167,12 +167,12 @@ fn a_hub_without_tcp_is_tried_again_at_most_twice_a_minute() {
 
 #[test]
 fn silent_connections_are_replaced_more_and_more_seldom() {
-    let mut fallback = Fallback::new(at(0));
-    let connected = |fallback: &mut Fallback, until: u64| -> Vec<u64> {
+    let mut fallback = TransportFallback::new(at(0));
+    let connected = |fallback: &mut TransportFallback, until: u64| -> Vec<u64> {
         let mut times = Vec::new();
         for ms in (0..until).step_by(10) {
             while let Some(step) = fallback.poll_step(at(ms)) {
-                if step == Step::Connect {
+                if step == FallbackStep::Connect {
                     times.push(ms);
                     fallback.handle_connected(at(ms));
                 }
@@ -190,55 +190,55 @@ fn silent_connections_are_replaced_more_and_more_seldom() {
 
 #[test]
 fn a_connection_that_ends_gives_way_to_udp_and_to_another() {
-    let mut fallback = Fallback::new(at(0));
-    let steps = |fallback: &mut Fallback, ms| -> Vec<Step> {
+    let mut fallback = TransportFallback::new(at(0));
+    let steps = |fallback: &mut TransportFallback, ms| -> Vec<FallbackStep> {
         std::iter::from_fn(|| fallback.poll_step(at(ms))).collect()
     };
-    assert_eq!(steps(&mut fallback, 2_000), [Step::Connect]);
+    assert_eq!(steps(&mut fallback, 2_000), [FallbackStep::Connect]);
     fallback.handle_connected(at(2_100));
     fallback.handle_answer(at(2_200));
-    assert_eq!(steps(&mut fallback, 2_200), [Step::Use(Carriage::Tcp)]);
+    assert_eq!(steps(&mut fallback, 2_200), [FallbackStep::Use(HopTransport::Tcp)]);
     fallback.handle_ended(at(3_000));
-    assert_eq!(steps(&mut fallback, 3_000), [Step::Use(Carriage::Udp)]);
-    assert_eq!(steps(&mut fallback, 5_000), [Step::Connect]);
+    assert_eq!(steps(&mut fallback, 3_000), [FallbackStep::Use(HopTransport::Udp)]);
+    assert_eq!(steps(&mut fallback, 5_000), [FallbackStep::Connect]);
     // UDP answers first: the connection is not needed.
     fallback.handle_answer(at(5_100));
     fallback.handle_connected(at(5_200));
-    assert_eq!(steps(&mut fallback, 5_200), [Step::Use(Carriage::Udp)]);
+    assert_eq!(steps(&mut fallback, 5_200), [FallbackStep::Use(HopTransport::Udp)]);
 }
 
 #[test]
 fn a_successor_is_connected_to_at_once() {
-    let mut fallback = Fallback::new(at(0));
-    let steps = |fallback: &mut Fallback, ms| -> Vec<Step> {
+    let mut fallback = TransportFallback::new(at(0));
+    let steps = |fallback: &mut TransportFallback, ms| -> Vec<FallbackStep> {
         std::iter::from_fn(|| fallback.poll_step(at(ms))).collect()
     };
     assert!(!fallback.handle_successor(at(100)), "on UDP there is nothing to do");
-    assert_eq!(steps(&mut fallback, 2_000), [Step::Connect]);
+    assert_eq!(steps(&mut fallback, 2_000), [FallbackStep::Connect]);
     fallback.handle_connected(at(2_100));
     fallback.handle_answer(at(2_200));
-    assert_eq!(steps(&mut fallback, 2_200), [Step::Use(Carriage::Tcp)]);
+    assert_eq!(steps(&mut fallback, 2_200), [FallbackStep::Use(HopTransport::Tcp)]);
     assert!(fallback.handle_successor(at(3_000)));
     assert_eq!(fallback.poll_timeout(), Some(at(3_000)));
-    assert_eq!(steps(&mut fallback, 3_000), [Step::Connect]);
+    assert_eq!(steps(&mut fallback, 3_000), [FallbackStep::Connect]);
     // It is refused once, and tried again.
     fallback.handle_refused(at(3_100));
     assert_eq!(steps(&mut fallback, 4_000), []);
-    assert_eq!(steps(&mut fallback, 4_100), [Step::Connect]);
+    assert_eq!(steps(&mut fallback, 4_100), [FallbackStep::Connect]);
     // The session with the former process answers all the while.
     fallback.handle_answer(at(4_150));
     fallback.handle_connected(at(4_200));
-    assert_eq!(steps(&mut fallback, 4_200), [Step::Use(Carriage::Tcp)]);
+    assert_eq!(steps(&mut fallback, 4_200), [FallbackStep::Use(HopTransport::Tcp)]);
     fallback.handle_answer(at(4_300));
     assert_eq!(steps(&mut fallback, 6_000), []);
-    assert_eq!(steps(&mut fallback, 7_100), [Step::Ask], "UDP is asked as before");
+    assert_eq!(steps(&mut fallback, 7_100), [FallbackStep::Ask], "UDP is asked as before");
 }
 
 proptest! {
     /// Whatever happens, steps come to an end and time-outs lie ahead.
     #[test]
     fn any_order_of_inputs_is_harmless(inputs in prop::collection::vec((0u8..7, 0u64..5_000), 200)) {
-        let (mut fallback, mut now) = (Fallback::new(at(0)), 0);
+        let (mut fallback, mut now) = (TransportFallback::new(at(0)), 0);
         for (input, pause) in inputs {
             now += pause;
             match input {
@@ -253,7 +253,7 @@ proptest! {
             let mut last = None;
             for _ in 0..4 {
                 let Some(step) = fallback.poll_step(at(now)) else { break };
-                if let Step::Use(carriage) = step { last = Some(carriage) }
+                if let FallbackStep::Use(carriage) = step { last = Some(carriage) }
             }
             prop_assert_eq!(fallback.poll_step(at(now)), None);
             prop_assert!(last.is_none_or(|last| last == fallback.carriage()));

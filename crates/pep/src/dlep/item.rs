@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::traffic::Prefix;
 
-use super::Status;
+use super::DlepStatusCode;
 
 /// Length of an item's type and length fields, in bytes.
 const HEADER: usize = 4;
@@ -57,12 +57,12 @@ pub mod code {
 
 /// Link-layer address of a destination: EUI-48 or EUI-64 (RFC 8175 §13.7).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Mac {
+pub struct LinkAddress {
     bytes: [u8; 8],
     length: u8,
 }
 
-impl Mac {
+impl LinkAddress {
     /// An address of 6 or 8 bytes; `None` for any other length.
     pub fn new(bytes: &[u8]) -> Option<Self> {
         let mut mac = Self { bytes: [0; 8], length: bytes.len() as u8 };
@@ -75,14 +75,14 @@ impl Mac {
     }
 }
 
-impl fmt::Display for Mac {
+impl fmt::Display for LinkAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let bytes: Vec<String> = self.as_bytes().iter().map(|byte| format!("{byte:02x}")).collect();
         f.write_str(&bytes.join(":"))
     }
 }
 
-impl fmt::Debug for Mac {
+impl fmt::Debug for LinkAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
     }
@@ -90,9 +90,9 @@ impl fmt::Debug for Mac {
 
 /// A parsed item.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Item {
+pub enum DataItem {
     /// Outcome of a message, with explanatory text (§13.1).
-    Status(Status, String),
+    Status(DlepStatusCode, String),
     /// Address at which the modem accepts a session (§13.2, §13.3).
     ConnectionPoint {
         /// The modem's address.
@@ -109,7 +109,7 @@ pub enum Item {
     /// Extensions to RFC 8175 that the peer supports (§13.6).
     ExtensionsSupported(Vec<u16>),
     /// The destination that the message concerns (§13.7).
-    MacAddress(Mac),
+    MacAddress(LinkAddress),
     /// An address of a destination, as a prefix of full length, or a subnet behind it (§13.8 to
     /// §13.11).
     Network {
@@ -127,30 +127,30 @@ pub enum Item {
 
 /// The item's length or value does not fit its type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Invalid;
+pub struct InvalidItem;
 
-impl Item {
+impl DataItem {
     /// Parses an item's value; `None` if RFC 8175 does not define the type.
-    pub fn parse(code: u16, value: &[u8]) -> Option<Result<Self, Invalid>> {
+    pub fn parse(code: u16, value: &[u8]) -> Option<Result<Self, InvalidItem>> {
         use code::*;
         let item = match code {
             STATUS => value
                 .split_first()
-                .map(|(status, text)| Self::Status(Status::from(*status), words(text))),
+                .map(|(status, text)| Self::Status(DlepStatusCode::from(*status), printable(text))),
             IPV4_CONNECTION_POINT | IPV6_CONNECTION_POINT => connection_point(code, value),
             // The flags only tell whether the medium is secured (§13.4).
-            PEER_TYPE => value.split_first().map(|(_, text)| Self::PeerType(words(text))),
+            PEER_TYPE => value.split_first().map(|(_, text)| Self::PeerType(printable(text))),
             HEARTBEAT_INTERVAL => heartbeat_interval(value),
             EXTENSIONS_SUPPORTED => value.len().is_multiple_of(2).then(|| {
                 let pairs = value.chunks_exact(2);
                 Self::ExtensionsSupported(pairs.map(|it| number(it) as u16).collect())
             }),
-            MAC_ADDRESS => Mac::new(value).map(Self::MacAddress),
+            MAC_ADDRESS => LinkAddress::new(value).map(Self::MacAddress),
             IPV4_ADDRESS..=IPV6_ATTACHED_SUBNET => network(code, value),
             MAXIMUM_DATA_RATE_RECEIVE..=MAXIMUM_TRANSMISSION_UNIT => metric(code, value),
             _ => return None,
         };
-        Some(item.ok_or(Invalid))
+        Some(item.ok_or(InvalidItem))
     }
 
     /// The type code.
@@ -228,7 +228,7 @@ pub(super) fn number(bytes: &[u8]) -> u64 {
 }
 
 /// Makes untrusted text safe to show on a terminal.
-fn words(text: &[u8]) -> String {
+fn printable(text: &[u8]) -> String {
     let shown = |c: char| if c.is_control() { char::REPLACEMENT_CHARACTER } else { c };
     String::from_utf8_lossy(text).chars().map(shown).collect()
 }
@@ -248,7 +248,7 @@ fn emit_address(address: IpAddr, out: &mut Vec<u8>) {
     }
 }
 
-fn connection_point(code: u16, value: &[u8]) -> Option<Item> {
+fn connection_point(code: u16, value: &[u8]) -> Option<DataItem> {
     let (flags, rest) = value.split_first()?;
     let length = if code == code::IPV4_CONNECTION_POINT { 4 } else { 16 };
     let (bytes, port) = rest.split_at_checked(length)?;
@@ -257,16 +257,16 @@ fn connection_point(code: u16, value: &[u8]) -> Option<Item> {
         2 => Some(number(port) as u16),
         _ => return None,
     };
-    Some(Item::ConnectionPoint { address: address(bytes)?, port, tls: flags & FLAG != 0 })
+    Some(DataItem::ConnectionPoint { address: address(bytes)?, port, tls: flags & FLAG != 0 })
 }
 
-fn heartbeat_interval(value: &[u8]) -> Option<Item> {
+fn heartbeat_interval(value: &[u8]) -> Option<DataItem> {
     let ms = (value.len() == 4).then(|| number(value))?;
     // §13.5: must not be 0.
-    (ms > 0).then(|| Item::HeartbeatInterval(Duration::from_millis(ms)))
+    (ms > 0).then(|| DataItem::HeartbeatInterval(Duration::from_millis(ms)))
 }
 
-fn network(code: u16, value: &[u8]) -> Option<Item> {
+fn network(code: u16, value: &[u8]) -> Option<DataItem> {
     let (flags, rest) = value.split_first()?;
     let subnet = matches!(code, code::IPV4_ATTACHED_SUBNET | code::IPV6_ATTACHED_SUBNET);
     let is_v4 = matches!(code, code::IPV4_ADDRESS | code::IPV4_ATTACHED_SUBNET);
@@ -278,12 +278,12 @@ fn network(code: u16, value: &[u8]) -> Option<Item> {
         _ => return None,
     };
     let prefix = Prefix::around(address(bytes)?, length)?;
-    Some(Item::Network { subnet, add: flags & FLAG != 0, prefix })
+    Some(DataItem::Network { subnet, add: flags & FLAG != 0, prefix })
 }
 
-fn metric(code: u16, value: &[u8]) -> Option<Item> {
+fn metric(code: u16, value: &[u8]) -> Option<DataItem> {
     let number = (value.len() == width(code)).then(|| number(value))?;
-    (!is_percentage(code) || number <= 100).then_some(Item::Metric(code, number))
+    (!is_percentage(code) || number <= 100).then_some(DataItem::Metric(code, number))
 }
 
 /// Width of a metric's value, in bytes.
@@ -305,8 +305,8 @@ mod tests {
 
     use super::*;
 
-    fn parse(code: u16, value: &[u8]) -> Option<Result<Item, Invalid>> {
-        Item::parse(code, value)
+    fn parse(code: u16, value: &[u8]) -> Option<Result<DataItem, InvalidItem>> {
+        DataItem::parse(code, value)
     }
 
     fn prefix(text: &str) -> Prefix {
@@ -316,33 +316,37 @@ mod tests {
     /// §13: the wire format of each type.
     #[test]
     fn each_item_is_read_as_the_standard_writes_it() {
-        let subnet = |add, text| Item::Network { subnet: true, add, prefix: prefix(text) };
-        let own = |add, text| Item::Network { subnet: false, add, prefix: prefix(text) };
-        let point = |address: &str, port, tls| Item::ConnectionPoint {
+        let subnet = |add, text| DataItem::Network { subnet: true, add, prefix: prefix(text) };
+        let own = |add, text| DataItem::Network { subnet: false, add, prefix: prefix(text) };
+        let point = |address: &str, port, tls| DataItem::ConnectionPoint {
             address: address.parse().unwrap(),
             port,
             tls,
         };
         let v6 = "20010db8000000000000000000000001";
         for (code, hex, item) in [
-            (1, "846c617465", Item::Status(Status::TIMED_OUT, "late".into())),
-            (1, "00", Item::Status(Status::SUCCESS, String::new())),
+            (1, "846c617465", DataItem::Status(DlepStatusCode::TIMED_OUT, "late".into())),
+            (1, "00", DataItem::Status(DlepStatusCode::SUCCESS, String::new())),
             (2, "00c0000201", point("192.0.2.1", None, false)),
             (2, "01c00002010356", point("192.0.2.1", Some(854), true)),
             (3, &format!("00{v6}"), point("2001:db8::1", None, false)),
             (3, &format!("00{v6}1000"), point("2001:db8::1", Some(4096), false)),
-            (4, "016d6f64656d", Item::PeerType("modem".into())),
-            (5, "0000ea60", Item::HeartbeatInterval(Duration::from_secs(60))),
-            (6, "00010003", Item::ExtensionsSupported(vec![1, 3])),
-            (7, "020000000001", Item::MacAddress(Mac::new(&[2, 0, 0, 0, 0, 1]).unwrap())),
+            (4, "016d6f64656d", DataItem::PeerType("modem".into())),
+            (5, "0000ea60", DataItem::HeartbeatInterval(Duration::from_secs(60))),
+            (6, "00010003", DataItem::ExtensionsSupported(vec![1, 3])),
+            (
+                7,
+                "020000000001",
+                DataItem::MacAddress(LinkAddress::new(&[2, 0, 0, 0, 0, 1]).unwrap()),
+            ),
             (8, "010a000001", own(true, "10.0.0.1/32")),
             (9, &format!("00{v6}"), own(false, "2001:db8::1/128")),
             (10, "010a01020310", subnet(true, "10.1.0.0/16")),
             (11, &format!("00{v6}20"), subnet(false, "2001:db8::/32")),
-            (15, "0000000001312d00", Item::Metric(15, 20_000_000)),
-            (16, "0000000000044aa2", Item::Metric(16, 281_250)),
-            (17, "64", Item::Metric(17, 100)),
-            (20, "05dc", Item::Metric(20, 1500)),
+            (15, "0000000001312d00", DataItem::Metric(15, 20_000_000)),
+            (16, "0000000000044aa2", DataItem::Metric(16, 281_250)),
+            (17, "64", DataItem::Metric(17, 100)),
+            (20, "05dc", DataItem::Metric(20, 1500)),
         ] {
             assert_eq!(parse(code, &bytes(hex)), Some(Ok(item)), "{code}: {hex}");
         }
@@ -368,7 +372,7 @@ mod tests {
             (18, "ff"),
             (20, "05"),
         ] {
-            assert_eq!(parse(code, &bytes(hex)), Some(Err(Invalid)), "{code}: {hex}");
+            assert_eq!(parse(code, &bytes(hex)), Some(Err(InvalidItem)), "{code}: {hex}");
         }
         assert_eq!((parse(0, &[]), parse(21, &[1]), parse(65_535, &[])), (None, None, None));
     }
@@ -376,7 +380,7 @@ mod tests {
     #[test]
     fn words_of_a_modem_write_nothing_else_on_a_terminal() {
         let item = parse(4, b"\0ok\x1b[2J\xff").unwrap().unwrap();
-        assert_eq!(item, Item::PeerType("ok\u{fffd}[2J\u{fffd}".into()));
+        assert_eq!(item, DataItem::PeerType("ok\u{fffd}[2J\u{fffd}".into()));
     }
 
     fn bytes(hex: &str) -> Vec<u8> {
@@ -388,14 +392,14 @@ mod tests {
         /// A parsed item encodes to something that parses the same.
         #[test]
         fn what_is_read_is_written(code in 0u16..24, value in prop::collection::vec(any::<u8>(), 0..24)) {
-            let Some(Ok(item)) = Item::parse(code, &value) else { return Ok(()) };
+            let Some(Ok(item)) = DataItem::parse(code, &value) else { return Ok(()) };
             prop_assert_eq!(item.code(), code);
             let mut out = Vec::new();
             item.emit(&mut out);
             let mut rest = out.as_slice();
             let (code, value) = split(&mut rest).unwrap();
             prop_assert!(rest.is_empty());
-            prop_assert_eq!(Item::parse(code, value), Some(Ok(item)));
+            prop_assert_eq!(DataItem::parse(code, value), Some(Ok(item)));
         }
     }
 }

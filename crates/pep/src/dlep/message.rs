@@ -1,7 +1,7 @@
 //! DLEP signals and messages (RFC 8175 §11, §12).
 
-use super::Status;
-use super::item::{Item, Mac, code, number, split};
+use super::DlepStatusCode;
+use super::item::{DataItem, LinkAddress, code, number, split};
 use crate::cost;
 use crate::inbox::Inbox;
 
@@ -18,7 +18,7 @@ const PEER_OFFER: u16 = 2;
 /// Message types (§12, Table 1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u16)]
-pub enum Kind {
+pub enum MessageKind {
     /// Session Initialization (§12.5).
     SessionInitialization = 1,
     /// Session Initialization Response (§12.6).
@@ -53,7 +53,7 @@ pub enum Kind {
     Heartbeat,
 }
 
-impl Kind {
+impl MessageKind {
     const ALL: [Self; 16] = [
         Self::SessionInitialization,
         Self::SessionInitializationResponse,
@@ -126,11 +126,11 @@ fn may_repeat(code: u16) -> bool {
 
 /// A valid message.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Message {
+pub struct DlepMessage {
     /// Its type.
-    pub kind: Kind,
+    pub kind: MessageKind,
     /// Its data items, in order.
-    pub items: Vec<Item>,
+    pub items: Vec<DataItem>,
 }
 
 /// Bytes received on a connection and not yet handled: at most one incomplete message once all complete
@@ -164,31 +164,34 @@ fn first(stream: &[u8]) -> Option<&[u8]> {
     stream.get(..HEADER + length)
 }
 
-impl Message {
+impl DlepMessage {
     /// Parses a complete message of a type accepted by `expected`.
     ///
     /// # Errors
     /// The status code for terminating the session (§12.1).
-    pub fn parse(bytes: &[u8], expected: impl Fn(Kind) -> bool) -> Result<Self, Status> {
+    pub fn parse(
+        bytes: &[u8],
+        expected: impl Fn(MessageKind) -> bool,
+    ) -> Result<Self, DlepStatusCode> {
         let (header, mut rest) = bytes.split_at(HEADER);
         let number = number(&header[..2]) as usize;
-        let kind = number.checked_sub(1).and_then(|at| Kind::ALL.get(at).copied());
-        let kind = kind.ok_or(Status::UNKNOWN_MESSAGE)?;
+        let kind = number.checked_sub(1).and_then(|at| MessageKind::ALL.get(at).copied());
+        let kind = kind.ok_or(DlepStatusCode::UNKNOWN_MESSAGE)?;
         if !expected(kind) {
-            return Err(Status::UNEXPECTED_MESSAGE);
+            return Err(DlepStatusCode::UNEXPECTED_MESSAGE);
         }
         let mut message = Self { kind, items: Vec::new() };
         let mut unknown = false;
         while !rest.is_empty() {
-            let (code, value) = split(&mut rest).ok_or(Status::INVALID_DATA)?;
-            match Item::parse(code, value) {
+            let (code, value) = split(&mut rest).ok_or(DlepStatusCode::INVALID_DATA)?;
+            match DataItem::parse(code, value) {
                 Some(Ok(item)) if message.takes(code) => message.items.push(item),
-                Some(_) => return Err(Status::INVALID_DATA),
+                Some(_) => return Err(DlepStatusCode::INVALID_DATA),
                 None => unknown = true,
             }
         }
         let good = message.is_complete() && (!unknown || message.may_have_unknown());
-        good.then_some(message).ok_or(Status::INVALID_DATA)
+        good.then_some(message).ok_or(DlepStatusCode::INVALID_DATA)
     }
 
     /// Returns `true` if the message may contain another item of this type.
@@ -199,7 +202,7 @@ impl Message {
 
     /// Returns `true` if all required items are present. A refusal need not contain the metrics.
     fn is_complete(&self) -> bool {
-        let refusal = self.status().is_some_and(|(status, _)| status != Status::SUCCESS);
+        let refusal = self.status().is_some_and(|(status, _)| status != DlepStatusCode::SUCCESS);
         let has = |code: &u16| self.items.iter().any(|item| item.code() == *code);
         refusal || self.kind.required().iter().all(has)
     }
@@ -207,23 +210,25 @@ impl Message {
     /// §12.6: items of extensions may appear here. No extension is supported, so all of them are unknown.
     fn may_have_unknown(&self) -> bool {
         let announces =
-            |item: &Item| matches!(item, Item::ExtensionsSupported(all) if !all.is_empty());
-        matches!(self.kind, Kind::SessionInitialization | Kind::SessionInitializationResponse)
-            && self.items.iter().any(announces)
+            |item: &DataItem| matches!(item, DataItem::ExtensionsSupported(all) if !all.is_empty());
+        matches!(
+            self.kind,
+            MessageKind::SessionInitialization | MessageKind::SessionInitializationResponse
+        ) && self.items.iter().any(announces)
     }
 
     /// The destination that the message concerns.
-    pub(super) fn mac(&self) -> Option<Mac> {
+    pub(super) fn mac(&self) -> Option<LinkAddress> {
         self.items.iter().find_map(|item| match item {
-            Item::MacAddress(mac) => Some(*mac),
+            DataItem::MacAddress(mac) => Some(*mac),
             _ => None,
         })
     }
 
     /// The status item, with its text.
-    pub fn status(&self) -> Option<(Status, &str)> {
+    pub fn status(&self) -> Option<(DlepStatusCode, &str)> {
         self.items.iter().find_map(|item| match item {
-            Item::Status(status, text) => Some((*status, text.as_str())),
+            DataItem::Status(status, text) => Some((*status, text.as_str())),
             _ => None,
         })
     }
@@ -231,21 +236,21 @@ impl Message {
     /// Value of the link metric with this type code ([`code`]).
     pub fn metric(&self, code: u16) -> Option<u64> {
         self.items.iter().find_map(|item| match item {
-            Item::Metric(at, value) if *at == code => Some(*value),
+            DataItem::Metric(at, value) if *at == code => Some(*value),
             _ => None,
         })
     }
 }
 
 /// Encodes a message with these items.
-pub fn emit(kind: Kind, items: &[Item]) -> Vec<u8> {
+pub fn emit(kind: MessageKind, items: &[DataItem]) -> Vec<u8> {
     let mut out = (kind as u16).to_be_bytes().to_vec();
     with_length(&mut out, items);
     out
 }
 
 /// Appends the length of the items, and the items, to `out`.
-fn with_length(out: &mut Vec<u8>, items: &[Item]) {
+fn with_length(out: &mut Vec<u8>, items: &[DataItem]) {
     let at = out.len();
     out.extend([0; 2]);
     items.iter().for_each(|item| item.emit(out));
@@ -254,16 +259,16 @@ fn with_length(out: &mut Vec<u8>, items: &[Item]) {
 }
 
 /// The Peer Discovery signal (§12.3).
-pub fn discovery(items: &[Item]) -> Vec<u8> {
+pub fn discovery(items: &[DataItem]) -> Vec<u8> {
     signal(PEER_DISCOVERY, items)
 }
 
 /// The Peer Offer signal (§12.4).
-pub(super) fn offer_of(items: &[Item]) -> Vec<u8> {
+pub(super) fn offer_of(items: &[DataItem]) -> Vec<u8> {
     signal(PEER_OFFER, items)
 }
 
-fn signal(kind: u16, items: &[Item]) -> Vec<u8> {
+fn signal(kind: u16, items: &[DataItem]) -> Vec<u8> {
     let mut out = [SIGNAL, &kind.to_be_bytes()].concat();
     with_length(&mut out, items);
     out
@@ -272,30 +277,30 @@ fn signal(kind: u16, items: &[Item]) -> Vec<u8> {
 /// Returns `true` if a datagram is a valid Peer Discovery.
 pub(super) fn is_discovery(datagram: &[u8]) -> bool {
     let items = signal_items(PEER_DISCOVERY, datagram);
-    items.is_some_and(|items| matches!(items[..], [] | [Item::PeerType(_)]))
+    items.is_some_and(|items| matches!(items[..], [] | [DataItem::PeerType(_)]))
 }
 
 /// Parses a Peer Offer signal (§12.4). Returns its items, or `None` if it is invalid and must be
 /// ignored (§12.1).
-pub(super) fn offer(datagram: &[u8]) -> Option<Vec<Item>> {
+pub(super) fn offer(datagram: &[u8]) -> Option<Vec<DataItem>> {
     signal_items(PEER_OFFER, datagram)
 }
 
 /// Parses a signal of this type; `None` if it contains items that signals cannot have.
-fn signal_items(kind: u16, datagram: &[u8]) -> Option<Vec<Item>> {
+fn signal_items(kind: u16, datagram: &[u8]) -> Option<Vec<DataItem>> {
     let rest = datagram.strip_prefix(SIGNAL)?;
     let (header, mut rest) = rest.split_at_checked(HEADER)?;
     if number(&header[..2]) as u16 != kind || number(&header[2..]) as usize != rest.len() {
         return None;
     }
-    let mut items: Vec<Item> = Vec::new();
+    let mut items: Vec<DataItem> = Vec::new();
     while !rest.is_empty() {
         let (code, value) = split(&mut rest)?;
-        let item = Item::parse(code, value)?.ok()?;
+        let item = DataItem::parse(code, value)?.ok()?;
         let again = items.iter().any(|other| other.code() == code);
         match item {
-            Item::PeerType(_) if !again => items.push(item),
-            Item::ConnectionPoint { .. } => items.push(item),
+            DataItem::PeerType(_) if !again => items.push(item),
+            DataItem::ConnectionPoint { .. } => items.push(item),
             _ => return None,
         }
     }
@@ -304,15 +309,15 @@ fn signal_items(kind: u16, datagram: &[u8]) -> Option<Vec<Item>> {
 
 /// A modem's Session Initialization Response with this current rate.
 #[cfg(test)]
-pub(super) fn response(rate: u64) -> Vec<Item> {
+pub(super) fn response(rate: u64) -> Vec<DataItem> {
     let metrics = (code::MAXIMUM_DATA_RATE_RECEIVE..=code::LATENCY).map(|code| match code {
-        code::CURRENT_DATA_RATE_TRANSMIT => Item::Metric(code, rate),
-        _ => Item::Metric(code, 1_000_000_000),
+        code::CURRENT_DATA_RATE_TRANSMIT => DataItem::Metric(code, rate),
+        _ => DataItem::Metric(code, 1_000_000_000),
     });
     let mut items = vec![
-        Item::Status(Status::SUCCESS, String::new()),
-        Item::PeerType("test modem".into()),
-        Item::HeartbeatInterval(std::time::Duration::from_secs(10)),
+        DataItem::Status(DlepStatusCode::SUCCESS, String::new()),
+        DataItem::PeerType("test modem".into()),
+        DataItem::HeartbeatInterval(std::time::Duration::from_secs(10)),
     ];
     items.extend(metrics);
     items
@@ -324,29 +329,31 @@ mod tests {
 
     use proptest::prelude::*;
 
-    use super::super::item::Mac;
+    use super::super::item::LinkAddress;
     use super::*;
 
-    fn parse(kind: Kind, items: &[Item]) -> Result<Message, Status> {
-        Message::parse(&emit(kind, items), |_| true)
+    fn parse(kind: MessageKind, items: &[DataItem]) -> Result<DlepMessage, DlepStatusCode> {
+        DlepMessage::parse(&emit(kind, items), |_| true)
     }
 
-    fn mac(last: u8) -> Item {
-        Item::MacAddress(Mac::new(&[2, 0, 0, 0, 0, last]).unwrap())
+    fn mac(last: u8) -> DataItem {
+        DataItem::MacAddress(LinkAddress::new(&[2, 0, 0, 0, 0, last]).unwrap())
     }
 
     #[test]
     fn a_session_initialization_is_as_the_standard_writes_it() {
-        let items =
-            [Item::HeartbeatInterval(Duration::from_secs(5)), Item::PeerType("skyhop".into())];
+        let items = [
+            DataItem::HeartbeatInterval(Duration::from_secs(5)),
+            DataItem::PeerType("skyhop".into()),
+        ];
         let wire = b"\x00\x01\x00\x13\x00\x05\x00\x04\x00\x00\x13\x88\x00\x04\x00\x07\x00skyhop";
-        assert_eq!(emit(Kind::SessionInitialization, &items), wire);
+        assert_eq!(emit(MessageKind::SessionInitialization, &items), wire);
         assert_eq!(discovery(&items[1..]), b"DLEP\x00\x01\x00\x0b\x00\x04\x00\x07\x00skyhop");
     }
 
     #[test]
     fn all_sixteen_kinds_have_their_numbers() {
-        for (at, kind) in Kind::ALL.into_iter().enumerate() {
+        for (at, kind) in MessageKind::ALL.into_iter().enumerate() {
             assert_eq!(kind as usize, at + 1);
         }
     }
@@ -354,56 +361,63 @@ mod tests {
     /// §12.1
     #[test]
     fn each_fault_of_a_message_has_its_status() {
-        assert_eq!(parse(Kind::DestinationUp, &[mac(1)]).unwrap().items, [mac(1)]);
-        let unexpected = Message::parse(&emit(Kind::Heartbeat, &[]), |_| false);
-        assert_eq!(unexpected, Err(Status::UNEXPECTED_MESSAGE));
+        assert_eq!(parse(MessageKind::DestinationUp, &[mac(1)]).unwrap().items, [mac(1)]);
+        let unexpected = DlepMessage::parse(&emit(MessageKind::Heartbeat, &[]), |_| false);
+        assert_eq!(unexpected, Err(DlepStatusCode::UNEXPECTED_MESSAGE));
         for wire in [&[0, 0, 0, 0], &[0, 17, 0, 0]] {
-            assert_eq!(Message::parse(wire, |_| true), Err(Status::UNKNOWN_MESSAGE));
+            assert_eq!(DlepMessage::parse(wire, |_| true), Err(DlepStatusCode::UNKNOWN_MESSAGE));
         }
         for (kind, items) in [
             // An item repeated, one that does not belong, and one missing.
-            (Kind::DestinationUp, vec![mac(1), mac(1)]),
-            (Kind::Heartbeat, vec![mac(1)]),
-            (Kind::DestinationUpdate, vec![Item::Metric(code::LATENCY, 1)]),
-            (Kind::SessionUpdate, vec![Item::Metric(15, 1), Item::Metric(15, 1)]),
-            (Kind::SessionInitializationResponse, response(1)[1..].to_vec()),
+            (MessageKind::DestinationUp, vec![mac(1), mac(1)]),
+            (MessageKind::Heartbeat, vec![mac(1)]),
+            (MessageKind::DestinationUpdate, vec![DataItem::Metric(code::LATENCY, 1)]),
+            (MessageKind::SessionUpdate, vec![DataItem::Metric(15, 1), DataItem::Metric(15, 1)]),
+            (MessageKind::SessionInitializationResponse, response(1)[1..].to_vec()),
         ] {
-            assert_eq!(parse(kind, &items), Err(Status::INVALID_DATA), "{kind:?} {items:?}");
+            assert_eq!(
+                parse(kind, &items),
+                Err(DlepStatusCode::INVALID_DATA),
+                "{kind:?} {items:?}"
+            );
         }
         let truncated = [0, 16, 0, 3, 0, 1, 0];
-        assert_eq!(Message::parse(&truncated, |_| true), Err(Status::INVALID_DATA));
+        assert_eq!(DlepMessage::parse(&truncated, |_| true), Err(DlepStatusCode::INVALID_DATA));
     }
 
     /// §12.6, the exception to §12.1.
     #[test]
     fn unknown_items_pass_with_unknown_extensions_only() {
-        let with_unknown = |kind, items: &[Item]| {
+        let with_unknown = |kind, items: &[DataItem]| {
             let mut wire = emit(kind, items);
             wire.extend([0xf0, 0, 0, 1, 7]);
             let length = (wire.len() - HEADER) as u16;
             wire[2..4].copy_from_slice(&length.to_be_bytes());
-            Message::parse(&wire, |_| true)
+            DlepMessage::parse(&wire, |_| true)
         };
         let mut items = response(1);
-        let kind = Kind::SessionInitializationResponse;
-        assert_eq!(with_unknown(kind, &items), Err(Status::INVALID_DATA));
-        items.push(Item::ExtensionsSupported(vec![0xf000]));
+        let kind = MessageKind::SessionInitializationResponse;
+        assert_eq!(with_unknown(kind, &items), Err(DlepStatusCode::INVALID_DATA));
+        items.push(DataItem::ExtensionsSupported(vec![0xf000]));
         assert_eq!(with_unknown(kind, &items).unwrap().items, items);
-        assert_eq!(with_unknown(Kind::Heartbeat, &[]), Err(Status::INVALID_DATA));
+        assert_eq!(with_unknown(MessageKind::Heartbeat, &[]), Err(DlepStatusCode::INVALID_DATA));
     }
 
     #[test]
     fn a_refusal_needs_no_metrics() {
-        let refusal = [Item::Status(Status::from(2), "full".into())];
-        let message = parse(Kind::SessionInitializationResponse, &refusal).unwrap();
-        assert_eq!(message.status(), Some((Status::from(2), "full")));
+        let refusal = [DataItem::Status(DlepStatusCode::from(2), "full".into())];
+        let message = parse(MessageKind::SessionInitializationResponse, &refusal).unwrap();
+        assert_eq!(message.status(), Some((DlepStatusCode::from(2), "full")));
     }
 
     #[test]
     fn offers_are_read_and_others_ignored() {
-        let point =
-            Item::ConnectionPoint { address: [192, 0, 2, 1].into(), port: Some(854), tls: false };
-        let items = [Item::PeerType("m".into()), point];
+        let point = DataItem::ConnectionPoint {
+            address: [192, 0, 2, 1].into(),
+            port: Some(854),
+            tls: false,
+        };
+        let items = [DataItem::PeerType("m".into()), point];
         let mut wire = discovery(&items);
         assert_eq!(offer(&wire), None, "a discovery is no offer");
         wire[5] = PEER_OFFER as u8;
@@ -424,7 +438,7 @@ mod tests {
         fn foreign_bytes_never_panic(bytes in prop::collection::vec(any::<u8>(), 0..64)) {
             let _ = offer(&bytes);
             if let Some(message) = first(&bytes) {
-                let _ = Message::parse(message, |_| true);
+                let _ = DlepMessage::parse(message, |_| true);
             }
         }
     }

@@ -17,21 +17,21 @@ mod modem;
 mod request;
 mod router;
 
-pub use base::{Base, Row};
-pub use item::{Invalid, Item, Mac, code};
-pub use message::{Kind, Message, discovery, emit};
-pub use modem::{Metrics, Modem, Rates, Reachable, Settings};
-pub use request::{DRAIN_TIME, LATER, Wanted, backlog_of, rate_to_request};
-pub use router::{Output, Phase, Report, Router, Wake};
+pub use base::{DestinationRow, InformationBase};
+pub use item::{DataItem, InvalidItem, LinkAddress, code};
+pub use message::{DlepMessage, MessageKind, discovery, emit};
+pub use modem::{LinkMetrics, LinkRates, Modem, ModemSettings, ReachableDestination};
+pub use request::{CapacityRequest, DRAIN_TIME, LATER, backlog_of, rate_to_request};
+pub use router::{DlepOutput, DlepPhase, DlepReport, Router, Wake};
 
 /// The UDP and TCP port of DLEP (RFC 8175 §15.14).
 pub const PORT: u16 = 854;
 
 /// A DLEP status code (RFC 8175 §13.1, Table 2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Status(u8);
+pub struct DlepStatusCode(u8);
 
-impl Status {
+impl DlepStatusCode {
     /// Success.
     pub const SUCCESS: Self = Self(0);
     /// Not Interested.
@@ -51,7 +51,7 @@ impl Status {
     /// Shutting Down.
     pub const SHUTTING_DOWN: Self = Self(255);
 
-    fn words(self) -> &'static str {
+    fn phrase(self) -> &'static str {
         match self.0 {
             0 => "success",
             1 => "not interested",
@@ -68,14 +68,14 @@ impl Status {
     }
 }
 
-impl From<u8> for Status {
+impl From<u8> for DlepStatusCode {
     fn from(code: u8) -> Self {
         Self(code)
     }
 }
 
-impl From<Status> for u8 {
-    fn from(status: Status) -> Self {
+impl From<DlepStatusCode> for u8 {
+    fn from(status: DlepStatusCode) -> Self {
         status.0
     }
 }

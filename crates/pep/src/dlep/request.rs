@@ -32,14 +32,14 @@ pub fn rate_to_request(waiting: ByteCount) -> BitRate {
 
 /// A request for capacity.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Wanted {
+pub struct CapacityRequest {
     /// Requested rate (Transmit); 0 for nothing more.
     pub rate: BitRate,
     /// `true` if the data does not wait yet.
     pub is_foreseen: bool,
 }
 
-impl Wanted {
+impl CapacityRequest {
     /// The request for this backlog and this much foreseen data.
     pub fn of(waiting: ByteCount, foreseen: ByteCount) -> Self {
         let none = ByteCount::default();
@@ -60,13 +60,13 @@ pub fn backlog_of(rate: BitRate) -> ByteCount {
 
 /// Requests of one session.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Requests {
+pub(super) struct RequestSchedule {
     /// The request that the modem should know.
-    wanted: Wanted,
+    wanted: CapacityRequest,
     /// `true` if it was set since the last request was sent.
     is_new: bool,
     /// The last request that was sent, and its time.
-    asked: Option<(Wanted, Instant)>,
+    asked: Option<(CapacityRequest, Instant)>,
     /// `true` while the last request awaits its response (§5: one at a time).
     pending: bool,
     /// `true` if the modem refuses all requests, or those with a latency.
@@ -74,10 +74,10 @@ pub(super) struct Requests {
     refused_latency: bool,
 }
 
-impl Requests {
+impl RequestSchedule {
     /// Sets the request. Setting an equal one again sends it like a change, because the modem has deducted
     /// what was sent meanwhile.
-    pub(super) fn set(&mut self, wanted: Wanted) {
+    pub(super) fn set(&mut self, wanted: CapacityRequest) {
         (self.wanted, self.is_new) = (wanted, true);
     }
 
@@ -103,9 +103,9 @@ impl Requests {
     }
 
     /// Returns the request to send now, and records it as sent.
-    pub(super) fn ask(&mut self, now: Instant) -> Wanted {
+    pub(super) fn ask(&mut self, now: Instant) -> CapacityRequest {
         let is_foreseen = self.wanted.is_foreseen && !self.refused_latency;
-        let asked = Wanted { is_foreseen, ..self.wanted };
+        let asked = CapacityRequest { is_foreseen, ..self.wanted };
         (self.asked, self.pending, self.is_new) = (Some((asked, now)), true, false);
         asked
     }
@@ -129,18 +129,18 @@ mod tests {
         Instant::from_nanos(ms * 1_000_000)
     }
 
-    fn waiting(bit_s: u64) -> Wanted {
-        Wanted { rate: BitRate::from_bits_per_second(bit_s), is_foreseen: false }
+    fn waiting(bit_s: u64) -> CapacityRequest {
+        CapacityRequest { rate: BitRate::from_bits_per_second(bit_s), is_foreseen: false }
     }
 
     #[test]
     fn what_is_only_foreseen_is_told_apart_unless_the_modem_refuses() {
         let [none, some] = [0, 100].map(ByteCount::new);
-        assert_eq!(Wanted::of(none, none), Wanted::default());
-        assert_eq!(Wanted::of(some, some), waiting(1600), "it goes with what waits");
-        let foreseen = Wanted::of(none, some);
-        assert_eq!(foreseen, Wanted { is_foreseen: true, ..waiting(800) });
-        let mut requests = Requests::default();
+        assert_eq!(CapacityRequest::of(none, none), CapacityRequest::default());
+        assert_eq!(CapacityRequest::of(some, some), waiting(1600), "it goes with what waits");
+        let foreseen = CapacityRequest::of(none, some);
+        assert_eq!(foreseen, CapacityRequest { is_foreseen: true, ..waiting(800) });
+        let mut requests = RequestSchedule::default();
         requests.set(foreseen);
         assert_eq!(requests.ask(at(0)), foreseen);
         assert!(requests.answered(false));
@@ -170,7 +170,7 @@ mod tests {
     #[test]
     fn a_beginning_is_asked_for_at_once_and_a_change_after_a_while() {
         let [some, more] = [1000, 2000].map(waiting);
-        let mut requests = Requests::default();
+        let mut requests = RequestSchedule::default();
         assert_eq!(requests.due(), None);
         requests.set(some);
         assert_eq!(requests.due(), Some(Instant::ZERO));
@@ -184,16 +184,16 @@ mod tests {
         assert_eq!(requests.ask(at(150)), some);
         assert!(requests.answered(false));
         assert_eq!(requests.due(), Some(at(1_150)), "a modem may forget");
-        requests.set(Wanted::default());
+        requests.set(CapacityRequest::default());
         assert_eq!(requests.due(), Some(Instant::ZERO));
-        assert_eq!(requests.ask(at(60)), Wanted::default());
+        assert_eq!(requests.ask(at(60)), CapacityRequest::default());
         assert!(requests.answered(false));
         assert_eq!(requests.due(), None, "nothing to wait, nothing to ask");
     }
 
     #[test]
     fn a_modem_that_refuses_is_not_asked_again_in_its_session() {
-        let mut requests = Requests::default();
+        let mut requests = RequestSchedule::default();
         requests.set(waiting(1_000_000));
         requests.ask(at(0));
         requests.answered(true);

@@ -18,10 +18,10 @@ use std::time::Duration;
 
 use units::{Instant, Machine};
 
-use super::item::{Item, Mac, code};
-use super::message::{self, Kind, Message, MessageInbox};
-use super::request::{LATER, Requests, Wanted};
-use super::{Base, PORT, Status};
+use super::item::{DataItem, LinkAddress, code};
+use super::message::{self, DlepMessage, MessageInbox, MessageKind};
+use super::request::{CapacityRequest, LATER, RequestSchedule};
+use super::{DlepStatusCode, InformationBase, PORT};
 
 /// Our Peer Type item.
 const PEER_TYPE: &str = "skyhop";
@@ -42,7 +42,7 @@ const SHORTEST_INTERVAL: Duration = Duration::from_secs(1);
 
 /// An action for the driver.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Output {
+pub enum DlepOutput {
     /// Send this signal to all modems on the interface.
     Signal(Vec<u8>),
     /// Open a connection; close any other.
@@ -68,7 +68,7 @@ pub enum Wake {
 
 /// Phase of the session (§7, Figure 3).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Phase {
+pub enum DlepPhase {
     /// Peer Discovery, or waiting to retry a configured modem.
     #[default]
     Looking,
@@ -86,9 +86,9 @@ pub enum Phase {
 
 /// Snapshot of the session.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Report {
+pub struct DlepReport {
     /// Current phase.
-    pub phase: Phase,
+    pub phase: DlepPhase,
     /// When the phase began.
     pub since: Instant,
     /// The modem's address, once connected.
@@ -100,14 +100,14 @@ pub struct Report {
     /// When a rate was reported last.
     pub rate_at: Option<Instant>,
     /// Rates and destinations, valid until then.
-    pub base: Arc<Base>,
+    pub base: Arc<InformationBase>,
     /// Number of sessions so far.
     pub sessions: u64,
     /// Why there is no session, or why the last one ended.
     pub trouble: Option<String>,
 }
 
-impl Phase {
+impl DlepPhase {
     /// One-word name of the phase.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -122,7 +122,7 @@ impl Phase {
 }
 
 #[derive(Debug)]
-enum State {
+enum RouterSessionState {
     Looking { next: Instant },
     Connecting { until: Instant },
     Initializing { until: Instant },
@@ -137,7 +137,7 @@ pub struct Router {
     /// The configured modem; `None` to use discovery.
     configured: Option<SocketAddr>,
     heartbeat: Duration,
-    state: State,
+    state: RouterSessionState,
     stopping: bool,
     /// Start of the session; `None` without one.
     up_since: Option<Instant>,
@@ -146,9 +146,9 @@ pub struct Router {
     /// Connection points still to try, in order.
     points: VecDeque<SocketAddr>,
     inbox: MessageInbox,
-    requests: Requests,
-    outputs: VecDeque<Output>,
-    report: Report,
+    requests: RequestSchedule,
+    outputs: VecDeque<DlepOutput>,
+    report: DlepReport,
     changed: bool,
 }
 
@@ -158,26 +158,26 @@ impl Router {
         Self {
             configured,
             heartbeat,
-            state: State::Looking { next: now },
+            state: RouterSessionState::Looking { next: now },
             stopping: false,
             up_since: None,
             delay: RECOVERY_DELAY,
             points: VecDeque::new(),
             inbox: MessageInbox::default(),
-            requests: Requests::default(),
+            requests: RequestSchedule::default(),
             outputs: VecDeque::new(),
-            report: Report { since: now, ..Report::default() },
+            report: DlepReport { since: now, ..DlepReport::default() },
             changed: true,
         }
     }
 
     /// The next action.
-    pub fn poll_output(&mut self) -> Option<Output> {
+    pub fn poll_output(&mut self) -> Option<DlepOutput> {
         self.outputs.pop_front()
     }
 
     /// The latest report, if it changed.
-    pub fn poll_report(&mut self) -> Option<Report> {
+    pub fn poll_report(&mut self) -> Option<DlepReport> {
         std::mem::take(&mut self.changed).then(|| self.report.clone())
     }
 
@@ -185,13 +185,13 @@ impl Router {
     /// it: at once if it changes from or to a rate of 0 or if foreseen data has arrived, after 100 ms for
     /// other changes, and again after 1 s if it stays the same. It is ignored unless exactly one
     /// destination is up.
-    pub fn request(&mut self, wanted: Wanted) {
+    pub fn request(&mut self, wanted: CapacityRequest) {
         self.requests.set(wanted);
     }
 
     /// Returns `true` while Peer Offers are wanted.
     pub fn wants_offers(&self) -> bool {
-        self.configured.is_none() && matches!(self.state, State::Looking { .. })
+        self.configured.is_none() && matches!(self.state, RouterSessionState::Looking { .. })
     }
 
     /// Bytes buffered from the connection.
@@ -214,7 +214,7 @@ impl Router {
             self.points = [at(from.ip(), PORT, from)].into();
         }
         if self.points.is_empty() {
-            return self.note(&format!("{} accepts only TLS sessions", from.ip()));
+            return self.record_trouble(&format!("{} accepts only TLS sessions", from.ip()));
         }
         self.connect(now);
     }
@@ -225,32 +225,41 @@ impl Router {
             return self.look_for_modem(now, DISCOVERY_INTERVAL);
         };
         self.report.modem = Some(point);
-        self.outputs.push_back(Output::Connect(point));
-        self.enter(now, Phase::Connecting, State::Connecting { until: now + RESPONSE_TIMEOUT });
+        self.outputs.push_back(DlepOutput::Connect(point));
+        self.enter(
+            now,
+            DlepPhase::Connecting,
+            RouterSessionState::Connecting { until: now + RESPONSE_TIMEOUT },
+        );
     }
 
     /// Handles a connection that was opened.
     pub fn handle_connected(&mut self, now: Instant) {
-        if !matches!(self.state, State::Connecting { .. }) {
+        if !matches!(self.state, RouterSessionState::Connecting { .. }) {
             return;
         }
         // §12.5
-        let items = [Item::HeartbeatInterval(self.heartbeat), Item::PeerType(PEER_TYPE.to_owned())];
-        self.send(Kind::SessionInitialization, &items);
-        self.enter(now, Phase::Initializing, State::Initializing { until: now + RESPONSE_TIMEOUT });
+        let items =
+            [DataItem::HeartbeatInterval(self.heartbeat), DataItem::PeerType(PEER_TYPE.to_owned())];
+        self.send(MessageKind::SessionInitialization, &items);
+        self.enter(
+            now,
+            DlepPhase::Initializing,
+            RouterSessionState::Initializing { until: now + RESPONSE_TIMEOUT },
+        );
     }
 
     /// Handles a connection that has ended or could not be opened.
     pub fn handle_closed(&mut self, now: Instant, why: &str) {
         match self.state {
-            State::Looking { .. } | State::Stopped => return,
-            State::Connecting { .. } => {
-                self.note(&format!("cannot connect: {why}"));
+            RouterSessionState::Looking { .. } | RouterSessionState::Stopped => return,
+            RouterSessionState::Connecting { .. } => {
+                self.record_trouble(&format!("cannot connect: {why}"));
                 return self.connect(now);
             }
-            State::Ending { .. } => {}
-            State::Initializing { .. } | State::Up { .. } => {
-                self.note(&format!("the connection ended: {why}"));
+            RouterSessionState::Ending { .. } => {}
+            RouterSessionState::Initializing { .. } | RouterSessionState::Up { .. } => {
+                self.record_trouble(&format!("the connection ended: {why}"));
             }
         }
         self.reset(now);
@@ -267,23 +276,28 @@ impl Router {
     }
 
     fn is_connected(&self) -> bool {
-        matches!(self.state, State::Initializing { .. } | State::Up { .. } | State::Ending { .. })
+        matches!(
+            self.state,
+            RouterSessionState::Initializing { .. }
+                | RouterSessionState::Up { .. }
+                | RouterSessionState::Ending { .. }
+        )
     }
 
     fn handle_message(&mut self, now: Instant, message: &[u8]) {
-        let is_expected: fn(Kind) -> bool = match self.state {
-            State::Initializing { .. } => is_expected_first,
-            State::Up { .. } => is_expected_in_session,
+        let is_expected: fn(MessageKind) -> bool = match self.state {
+            RouterSessionState::Initializing { .. } => is_expected_first,
+            RouterSessionState::Up { .. } => is_expected_in_session,
             // §7.4: everything else is ignored.
-            _ => |kind| kind == Kind::SessionTerminationResponse,
+            _ => |kind| kind == MessageKind::SessionTerminationResponse,
         };
-        match (Message::parse(message, is_expected), &mut self.state) {
-            (Ok(message), State::Ending { .. }) => self.apply(now, &message),
-            (Err(_), State::Ending { .. }) => {}
+        match (DlepMessage::parse(message, is_expected), &mut self.state) {
+            (Ok(message), RouterSessionState::Ending { .. }) => self.apply(now, &message),
+            (Err(_), RouterSessionState::Ending { .. }) => {}
             (Err(status), _) => self.terminate(now, status),
             (Ok(message), state) => {
                 // §7.3.1: any message counts as a heartbeat.
-                if let State::Up { heard, .. } = state {
+                if let RouterSessionState::Up { heard, .. } = state {
                     *heard = now;
                 }
                 if message.metric(code::CURRENT_DATA_RATE_TRANSMIT).is_some() {
@@ -296,46 +310,53 @@ impl Router {
         }
     }
 
-    fn apply(&mut self, now: Instant, message: &Message) {
-        let success = Item::Status(Status::SUCCESS, String::new());
+    fn apply(&mut self, now: Instant, message: &DlepMessage) {
+        let success = DataItem::Status(DlepStatusCode::SUCCESS, String::new());
         match (message.kind, message.mac()) {
-            (Kind::SessionInitializationResponse, _) => self.begin(now, message),
-            (Kind::SessionTermination, _) => {
-                let (status, text) = message.status().unwrap_or((Status::SUCCESS, ""));
-                self.note(&format!("the modem ended the session: {} {text}", status.words()));
-                self.send(Kind::SessionTerminationResponse, &[]);
+            (MessageKind::SessionInitializationResponse, _) => self.begin(now, message),
+            (MessageKind::SessionTermination, _) => {
+                let (status, text) = message.status().unwrap_or((DlepStatusCode::SUCCESS, ""));
+                self.record_trouble(&format!(
+                    "the modem ended the session: {} {text}",
+                    status.phrase()
+                ));
+                self.send(MessageKind::SessionTerminationResponse, &[]);
                 self.reset(now);
             }
-            (Kind::SessionTerminationResponse, _) => self.reset(now),
-            (Kind::SessionUpdate, _) => {
+            (MessageKind::SessionTerminationResponse, _) => self.reset(now),
+            (MessageKind::SessionUpdate, _) => {
                 self.base().update_session(message);
-                self.send(Kind::SessionUpdateResponse, &[success]);
+                self.send(MessageKind::SessionUpdateResponse, &[success]);
             }
-            (Kind::DestinationUp, Some(mac)) => {
+            (MessageKind::DestinationUp, Some(mac)) => {
                 let taken = self.base().up(mac, message);
-                let status = if taken { Status::SUCCESS } else { Status::NOT_INTERESTED };
-                let items = [Item::MacAddress(mac), Item::Status(status, String::new())];
-                self.send(Kind::DestinationUpResponse, &items);
+                let status =
+                    if taken { DlepStatusCode::SUCCESS } else { DlepStatusCode::NOT_INTERESTED };
+                let items = [DataItem::MacAddress(mac), DataItem::Status(status, String::new())];
+                self.send(MessageKind::DestinationUpResponse, &items);
             }
-            (Kind::DestinationDown, Some(mac)) if self.base().down(mac) => {
-                self.send(Kind::DestinationDownResponse, &[Item::MacAddress(mac), success]);
+            (MessageKind::DestinationDown, Some(mac)) if self.base().down(mac) => {
+                self.send(
+                    MessageKind::DestinationDownResponse,
+                    &[DataItem::MacAddress(mac), success],
+                );
             }
-            (Kind::DestinationUpdate, Some(mac)) if self.base().update(mac, message) => {}
-            (Kind::LinkCharacteristicsResponse, Some(mac)) => {
+            (MessageKind::DestinationUpdate, Some(mac)) if self.base().update(mac, message) => {}
+            (MessageKind::LinkCharacteristicsResponse, Some(mac)) => {
                 self.handle_response(now, mac, message);
             }
-            (Kind::DestinationDown | Kind::DestinationUpdate, _) => {
-                self.terminate(now, Status::INVALID_DESTINATION);
+            (MessageKind::DestinationDown | MessageKind::DestinationUpdate, _) => {
+                self.terminate(now, DlepStatusCode::INVALID_DESTINATION);
             }
             _ => {}
         }
     }
 
     /// Handles the modem's response to a request (§12.19): the metrics as they are now.
-    fn handle_response(&mut self, now: Instant, mac: Mac, message: &Message) {
-        let refused = message.status().is_some_and(|(status, _)| status != Status::SUCCESS);
+    fn handle_response(&mut self, now: Instant, mac: LinkAddress, message: &DlepMessage) {
+        let refused = message.status().is_some_and(|(status, _)| status != DlepStatusCode::SUCCESS);
         if !self.requests.answered(refused) {
-            return self.terminate(now, Status::UNEXPECTED_MESSAGE);
+            return self.terminate(now, DlepStatusCode::UNEXPECTED_MESSAGE);
         }
         // The destination may have become unreachable meanwhile.
         self.base().update(mac, message);
@@ -344,12 +365,12 @@ impl Router {
     /// Sends the request that is due (§12.18).
     fn send_request(&mut self, now: Instant) {
         let Some(mac) = self.report.base.only_up() else { return };
-        let Wanted { rate, is_foreseen } = self.requests.ask(now);
-        let rate = Item::Metric(code::CURRENT_DATA_RATE_TRANSMIT, rate.bits_per_second());
+        let CapacityRequest { rate, is_foreseen } = self.requests.ask(now);
+        let rate = DataItem::Metric(code::CURRENT_DATA_RATE_TRANSMIT, rate.bits_per_second());
         let latency = u64::try_from(LATER.as_micros()).unwrap_or(u64::MAX);
-        let mut items = vec![Item::MacAddress(mac), rate];
-        items.extend(is_foreseen.then_some(Item::Metric(code::LATENCY, latency)));
-        self.send(Kind::LinkCharacteristicsRequest, &items);
+        let mut items = vec![DataItem::MacAddress(mac), rate];
+        items.extend(is_foreseen.then_some(DataItem::Metric(code::LATENCY, latency)));
+        self.send(MessageKind::LinkCharacteristicsRequest, &items);
     }
 
     /// Time of the next request.
@@ -358,16 +379,16 @@ impl Router {
     }
 
     /// Handles the modem's Session Initialization Response (§12.6).
-    fn begin(&mut self, now: Instant, message: &Message) {
-        let status = message.status().map_or(Status::SUCCESS, |(status, _)| status);
-        if status != Status::SUCCESS {
+    fn begin(&mut self, now: Instant, message: &DlepMessage) {
+        let status = message.status().map_or(DlepStatusCode::SUCCESS, |(status, _)| status);
+        if status != DlepStatusCode::SUCCESS {
             return self.terminate(now, status);
         }
         let mut interval = SHORTEST_INTERVAL;
         for item in &message.items {
             match item {
-                Item::HeartbeatInterval(theirs) => interval = interval.max(*theirs),
-                Item::PeerType(text) => self.report.peer_type.clone_from(text),
+                DataItem::HeartbeatInterval(theirs) => interval = interval.max(*theirs),
+                DataItem::PeerType(text) => self.report.peer_type.clone_from(text),
                 _ => {}
             }
         }
@@ -376,21 +397,25 @@ impl Router {
         self.up_since = Some(now);
         self.report.trouble = None;
         let beat = now + self.heartbeat;
-        self.enter(now, Phase::Up, State::Up { heard: now, interval, beat });
+        self.enter(now, DlepPhase::Up, RouterSessionState::Up { heard: now, interval, beat });
     }
 
     /// Terminates the session with `status`.
-    fn terminate(&mut self, now: Instant, status: Status) {
-        self.note(&format!("we ended the session: {}", status.words()));
-        self.send(Kind::SessionTermination, &[Item::Status(status, String::new())]);
+    fn terminate(&mut self, now: Instant, status: DlepStatusCode) {
+        self.record_trouble(&format!("we ended the session: {}", status.phrase()));
+        self.send(MessageKind::SessionTermination, &[DataItem::Status(status, String::new())]);
         self.forget();
         // §7.4
-        self.enter(now, Phase::Ending, State::Ending { until: now + 4 * self.heartbeat });
+        self.enter(
+            now,
+            DlepPhase::Ending,
+            RouterSessionState::Ending { until: now + 4 * self.heartbeat },
+        );
     }
 
     /// Drops the connection and looks for a modem again (§7.5).
     fn reset(&mut self, now: Instant) {
-        self.outputs.push_back(Output::Close);
+        self.outputs.push_back(DlepOutput::Close);
         if self.up_since.take().is_some_and(|since| now.saturating_since(since) >= LASTING) {
             self.delay = RECOVERY_DELAY;
         }
@@ -405,8 +430,12 @@ impl Router {
         self.points.clear();
         self.report.modem = None;
         match self.stopping {
-            true => self.enter(now, Phase::Stopped, State::Stopped),
-            false => self.enter(now, Phase::Looking, State::Looking { next: now + pause }),
+            true => self.enter(now, DlepPhase::Stopped, RouterSessionState::Stopped),
+            false => self.enter(
+                now,
+                DlepPhase::Looking,
+                RouterSessionState::Looking { next: now + pause },
+            ),
         }
     }
 
@@ -422,11 +451,13 @@ impl Router {
     pub fn stop(&mut self, now: Instant) {
         self.stopping = true;
         match self.state {
-            State::Initializing { .. } | State::Up { .. } => {
-                self.terminate(now, Status::SHUTTING_DOWN);
+            RouterSessionState::Initializing { .. } | RouterSessionState::Up { .. } => {
+                self.terminate(now, DlepStatusCode::SHUTTING_DOWN);
             }
-            State::Ending { .. } | State::Stopped => {}
-            State::Looking { .. } | State::Connecting { .. } => self.reset(now),
+            RouterSessionState::Ending { .. } | RouterSessionState::Stopped => {}
+            RouterSessionState::Looking { .. } | RouterSessionState::Connecting { .. } => {
+                self.reset(now)
+            }
         }
     }
 
@@ -437,9 +468,9 @@ impl Router {
                 self.connect(now);
             }
             None => {
-                let signal = message::discovery(&[Item::PeerType(PEER_TYPE.to_owned())]);
-                self.outputs.push_back(Output::Signal(signal));
-                self.state = State::Looking { next: now + DISCOVERY_INTERVAL };
+                let signal = message::discovery(&[DataItem::PeerType(PEER_TYPE.to_owned())]);
+                self.outputs.push_back(DlepOutput::Signal(signal));
+                self.state = RouterSessionState::Looking { next: now + DISCOVERY_INTERVAL };
             }
         }
     }
@@ -448,27 +479,27 @@ impl Router {
     /// (§7.3.1: not before two).
     fn silence(&self) -> Option<Instant> {
         match self.state {
-            State::Up { heard, interval, .. } => Some(heard + interval * 5 / 2),
+            RouterSessionState::Up { heard, interval, .. } => Some(heard + interval * 5 / 2),
             _ => None,
         }
     }
 
-    fn base(&mut self) -> &mut Base {
+    fn base(&mut self) -> &mut InformationBase {
         // Copies the base if a report that was handed out still shares it.
         Arc::make_mut(&mut self.report.base)
     }
 
-    fn send(&mut self, kind: Kind, items: &[Item]) {
-        self.outputs.push_back(Output::Send(message::emit(kind, items)));
+    fn send(&mut self, kind: MessageKind, items: &[DataItem]) {
+        self.outputs.push_back(DlepOutput::Send(message::emit(kind, items)));
     }
 
     /// Records why there is no session.
-    pub fn note(&mut self, trouble: &str) {
+    pub fn record_trouble(&mut self, trouble: &str) {
         self.report.trouble = Some(trouble.trim_end().to_owned());
         self.changed = true;
     }
 
-    fn enter(&mut self, now: Instant, phase: Phase, state: State) {
+    fn enter(&mut self, now: Instant, phase: DlepPhase, state: RouterSessionState) {
         self.state = state;
         (self.report.phase, self.report.since) = (phase, now);
         self.changed = true;
@@ -480,16 +511,16 @@ impl Machine for Router {
 
     fn poll_timeout(&self) -> Option<(Instant, Wake)> {
         match self.state {
-            State::Looking { next } => Some((next, Wake::Search)),
-            State::Connecting { until }
-            | State::Initializing { until }
-            | State::Ending { until } => Some((until, Wake::GiveUp)),
-            State::Up { beat, .. } => {
+            RouterSessionState::Looking { next } => Some((next, Wake::Search)),
+            RouterSessionState::Connecting { until }
+            | RouterSessionState::Initializing { until }
+            | RouterSessionState::Ending { until } => Some((until, Wake::GiveUp)),
+            RouterSessionState::Up { beat, .. } => {
                 let silence = self.silence().map(|at| (at, Wake::GiveUp));
                 let request = self.request_at().map(|at| (at, Wake::Request));
                 units::earliest(units::earliest(silence, Some((beat, Wake::Heartbeat))), request)
             }
-            State::Stopped => None,
+            RouterSessionState::Stopped => None,
         }
     }
 
@@ -497,14 +528,14 @@ impl Machine for Router {
         let Some((_, why)) = self.poll_timeout().filter(|(at, _)| *at <= now) else { return };
         match (why, &mut self.state) {
             (Wake::Search, _) => self.search(now),
-            (Wake::Heartbeat, State::Up { beat, .. }) => {
+            (Wake::Heartbeat, RouterSessionState::Up { beat, .. }) => {
                 *beat = now + self.heartbeat;
-                self.send(Kind::Heartbeat, &[]);
+                self.send(MessageKind::Heartbeat, &[]);
             }
-            (Wake::Request, State::Up { .. }) => self.send_request(now),
-            (_, State::Up { .. }) => self.terminate(now, Status::TIMED_OUT),
-            (_, State::Connecting { .. }) => {
-                self.outputs.push_back(Output::Close);
+            (Wake::Request, RouterSessionState::Up { .. }) => self.send_request(now),
+            (_, RouterSessionState::Up { .. }) => self.terminate(now, DlepStatusCode::TIMED_OUT),
+            (_, RouterSessionState::Connecting { .. }) => {
+                self.outputs.push_back(DlepOutput::Close);
                 self.handle_closed(now, "no answer");
             }
             _ => self.handle_closed(now, "no answer"),
@@ -513,28 +544,28 @@ impl Machine for Router {
 }
 
 /// Messages that may answer a Session Initialization (§7.2).
-fn is_expected_first(kind: Kind) -> bool {
-    matches!(kind, Kind::SessionInitializationResponse | Kind::SessionTermination)
+fn is_expected_first(kind: MessageKind) -> bool {
+    matches!(kind, MessageKind::SessionInitializationResponse | MessageKind::SessionTermination)
 }
 
 /// Messages that a modem may send in a session; the last one only as a response.
-fn is_expected_in_session(kind: Kind) -> bool {
+fn is_expected_in_session(kind: MessageKind) -> bool {
     matches!(
         kind,
-        Kind::SessionUpdate
-            | Kind::SessionTermination
-            | Kind::DestinationUp
-            | Kind::DestinationDown
-            | Kind::DestinationUpdate
-            | Kind::Heartbeat
-            | Kind::LinkCharacteristicsResponse
+        MessageKind::SessionUpdate
+            | MessageKind::SessionTermination
+            | MessageKind::DestinationUp
+            | MessageKind::DestinationDown
+            | MessageKind::DestinationUpdate
+            | MessageKind::Heartbeat
+            | MessageKind::LinkCharacteristicsResponse
     )
 }
 
 /// The address at which a modem that offered from `from` accepts sessions; the second value is `true` for
 /// TLS.
-fn connection_point(item: &Item, from: SocketAddr) -> Option<(SocketAddr, bool)> {
-    let Item::ConnectionPoint { address, port, tls } = item else { return None };
+fn connection_point(item: &DataItem, from: SocketAddr) -> Option<(SocketAddr, bool)> {
+    let DataItem::ConnectionPoint { address, port, tls } = item else { return None };
     let usable = !address.is_unspecified() && !address.is_multicast() && *port != Some(0);
     usable.then(|| (at(*address, port.unwrap_or(PORT), from), *tls))
 }

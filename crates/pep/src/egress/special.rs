@@ -7,19 +7,19 @@ use crate::traffic::Prefix;
 
 /// A range of special addresses.
 #[derive(Debug, Clone, Copy)]
-pub struct Special {
+pub struct SpecialRange {
     /// Prefix of the addresses.
     pub range: Prefix,
     /// Name for the log.
     pub what: &'static str,
 }
 
-const fn v4(address: [u8; 4], length: u8, what: &'static str) -> Special {
-    Special { range: Prefix::v4(address, length), what }
+const fn v4(address: [u8; 4], length: u8, what: &'static str) -> SpecialRange {
+    SpecialRange { range: Prefix::v4(address, length), what }
 }
 
-const fn v6(address: [u16; 8], length: u8, what: &'static str) -> Special {
-    Special { range: Prefix::v6(address, length), what }
+const fn v6(address: [u16; 8], length: u8, what: &'static str) -> SpecialRange {
+    SpecialRange { range: Prefix::v6(address, length), what }
 }
 
 const METADATA: &str = "a metadata service";
@@ -32,7 +32,7 @@ pub(super) const LOOPBACK: [Prefix; 2] =
 /// forward or that mean the host itself, and the cloud metadata services whose address is not
 /// link-local. Private networks (RFC 1918, RFC 4193) are not included: reaching them is what a hub
 /// is for.
-pub const SPECIAL: [Special; 17] = [
+pub const SPECIAL: [SpecialRange; 17] = [
     // RFC 791 §3.2: "this network"; Linux connects 0.0.0.0 to itself.
     v4([0, 0, 0, 0], 8, "this network"),
     v4([127, 0, 0, 0], 8, "loopback"),
@@ -74,7 +74,7 @@ const SIX_TO_FOUR: u16 = 0x2002;
 
 /// The address in canonical form, and the IPv4 address that a translator on the path would derive from it,
 /// if any.
-pub(super) fn views(address: IpAddr) -> Vec<IpAddr> {
+pub(super) fn embedded_views(address: IpAddr) -> Vec<IpAddr> {
     let address = address.to_canonical();
     let inside = match address {
         IpAddr::V4(_) => None,

@@ -6,16 +6,16 @@ use std::str::FromStr;
 
 use thiserror::Error;
 
-use crate::traffic::{Ports, Prefix, PrefixError};
+use crate::traffic::{PortRange, Prefix, PrefixError};
 
 /// Addresses and ports: `10.0.0.0/8`, `0.0.0.0/0:443`, `192.0.2.1:udp/53`,
 /// `[2001:db8::/32]:8000-8080`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Target {
+pub struct EgressTarget {
     /// Addresses that match.
     pub prefix: Prefix,
     /// `None` matches all ports, and protocols without ports such as ICMP.
-    pub ports: Option<Ports>,
+    pub ports: Option<PortRange>,
 }
 
 /// Why a text is not a [`Target`].
@@ -33,20 +33,20 @@ pub enum TargetError {
     Prefix(PrefixError),
 }
 
-impl Target {
+impl EgressTarget {
     /// Returns `true` if a connection or packet of this protocol to this address and port matches.
     pub fn has(&self, protocol: u8, address: IpAddr, port: u16) -> bool {
         self.prefix.contains(address) && self.ports.is_none_or(|ports| ports.has(protocol, port))
     }
 }
 
-impl From<Prefix> for Target {
+impl From<Prefix> for EgressTarget {
     fn from(prefix: Prefix) -> Self {
         Self { prefix, ports: None }
     }
 }
 
-impl FromStr for Target {
+impl FromStr for EgressTarget {
     type Err = TargetError;
 
     fn from_str(text: &str) -> Result<Self, TargetError> {
@@ -56,7 +56,7 @@ impl FromStr for Target {
             error => TargetError::Prefix(error),
         })?;
         let ports = match ports {
-            Some(ports) => Some(Ports::parse(ports).ok_or(TargetError::Malformed)?),
+            Some(ports) => Some(PortRange::parse(ports).ok_or(TargetError::Malformed)?),
             None => None,
         };
         Ok(Self { prefix, ports })
@@ -77,7 +77,7 @@ fn split(text: &str) -> Option<(&str, Option<&str>)> {
     }
 }
 
-impl fmt::Display for Target {
+impl fmt::Display for EgressTarget {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (&self.ports, self.prefix.address()) {
             (None, _) => self.prefix.fmt(f),

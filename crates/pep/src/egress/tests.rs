@@ -4,12 +4,12 @@ use proptest::prelude::*;
 
 use super::*;
 
-fn targets(texts: &[&str]) -> Vec<Target> {
+fn targets(texts: &[&str]) -> Vec<EgressTarget> {
     texts.iter().map(|text| text.parse().unwrap()).collect()
 }
 
-fn egress(reach: &[&str], deny: &[&str]) -> Egress {
-    Egress { reach: targets(reach), deny: targets(deny) }
+fn egress(reach: &[&str], deny: &[&str]) -> EgressRules {
+    EgressRules { reach: targets(reach), deny: targets(deny) }
 }
 
 /// This machine's addresses in these tests.
@@ -18,7 +18,7 @@ fn is_own(address: IpAddr) -> Option<bool> {
     Some(own.iter().any(|text| address == text.parse::<IpAddr>().unwrap()))
 }
 
-fn permits(egress: &Egress, to: &str) -> bool {
+fn permits(egress: &EgressRules, to: &str) -> bool {
     egress.check(to.parse().unwrap(), is_own).is_ok()
 }
 
@@ -36,20 +36,20 @@ fn a_line_is_a_prefix_with_ports_or_without() {
         ("[2001:db8::]", "2001:db8::/128"),
         ("[2001:db8::/32]:8000-8080", "[2001:db8::/32]:8000-8080"),
     ] {
-        let target: Target = text.parse().unwrap();
+        let target: EgressTarget = text.parse().unwrap();
         assert_eq!(target.to_string(), printed);
         assert_eq!(printed.parse(), Ok(target));
     }
     for text in ["", "lan", ":443", "10.0.0.0/8:", "10.0.0.0/8:0", "10.0.0.0/8:9-8", "[::/0]443"] {
-        assert_eq!(text.parse::<Target>(), Err(TargetError::Malformed), "{text}");
+        assert_eq!(text.parse::<EgressTarget>(), Err(TargetError::Malformed), "{text}");
     }
-    let error = "10.1.2.3/8:443".parse::<Target>().unwrap_err().to_string();
+    let error = "10.1.2.3/8:443".parse::<EgressTarget>().unwrap_err().to_string();
     assert!(error.contains("10.0.0.0/8"), "{error}");
 }
 
 #[test]
 fn by_default_a_hub_lets_terminals_reach_everything_but_itself_and_special_addresses() {
-    let hub = Egress::everywhere();
+    let hub = EgressRules::everywhere();
     for open in [
         "192.0.2.1:80",
         "10.0.0.2:80",
@@ -112,7 +112,10 @@ fn by_default_a_hub_lets_terminals_reach_everything_but_itself_and_special_addre
 #[test]
 fn by_default_a_terminal_accepts_nothing_from_its_hub() {
     for to in ["192.0.2.1:80", "10.0.0.2:22", "[2001:db8::2]:443", "127.0.0.1:80"] {
-        assert_eq!(Egress::nowhere().check(to.parse().unwrap(), is_own), Err(Refusal::NotListed));
+        assert_eq!(
+            EgressRules::nowhere().check(to.parse().unwrap(), is_own),
+            Err(EgressRefusal::NotListed)
+        );
     }
 }
 
@@ -169,7 +172,7 @@ fn an_own_address_is_opened_by_itself_alone() {
 #[test]
 fn an_address_that_the_kernel_says_nothing_about_is_refused() {
     let to = "192.0.2.1:80".parse().unwrap();
-    assert_eq!(Egress::everywhere().check(to, |_| None), Err(Refusal::Unknown));
+    assert_eq!(EgressRules::everywhere().check(to, |_| None), Err(EgressRefusal::Unknown));
 }
 
 #[test]
@@ -179,9 +182,9 @@ fn the_kernel_is_asked_only_about_what_nothing_else_refuses() {
         asked.set(asked.get() + 1);
         Some(false)
     };
-    let refused = Egress::nowhere().check("192.0.2.1:80".parse().unwrap(), ask);
-    assert_eq!((refused, asked.get()), (Err(Refusal::NotListed), 0));
-    Egress::everywhere().check("192.0.2.1:80".parse().unwrap(), ask).unwrap();
+    let refused = EgressRules::nowhere().check("192.0.2.1:80".parse().unwrap(), ask);
+    assert_eq!((refused, asked.get()), (Err(EgressRefusal::NotListed), 0));
+    EgressRules::everywhere().check("192.0.2.1:80".parse().unwrap(), ask).unwrap();
     assert_eq!(asked.get(), 1);
 }
 
@@ -203,9 +206,9 @@ fn address() -> impl Strategy<Value = IpAddr> {
 }
 
 /// Lines wider than every special range, or outside of them.
-fn wide() -> impl Strategy<Value = Target> {
+fn wide() -> impl Strategy<Value = EgressTarget> {
     (address(), 0u8..=3).prop_map(|(address, length)| {
-        Target::from(Prefix::around(address.to_canonical(), length).unwrap())
+        EgressTarget::from(Prefix::around(address.to_canonical(), length).unwrap())
     })
 }
 
@@ -215,8 +218,8 @@ proptest! {
         to in address(), port in 1u16.., mut reach in prop::collection::vec(wide(), 0..4),
     ) {
         reach.extend(targets(&ALL));
-        let egress = Egress { reach, deny: vec![] };
-        let seen = [Some(to.to_canonical()), special::views(to).get(1).copied()];
+        let egress = EgressRules { reach, deny: vec![] };
+        let seen = [Some(to.to_canonical()), special::embedded_views(to).get(1).copied()];
         let is_special = SPECIAL.iter().any(|it| seen.iter().flatten().any(|at| it.range.contains(*at)));
         let permitted = egress.check((to, port).into(), |_| Some(false)).is_ok();
         prop_assert_eq!(permitted, !is_special);
@@ -229,7 +232,7 @@ proptest! {
     ) {
         let prefix = Prefix::around(std::net::Ipv4Addr::from_bits(bits).into(), length).unwrap();
         let to = to.to_canonical();
-        let seen = special::views(to).iter().any(|view| prefix.contains(*view));
+        let seen = special::embedded_views(to).iter().any(|view| prefix.contains(*view));
         prop_assert_eq!(forms(prefix).iter().any(|form| form.contains(to)), seen);
     }
 }

@@ -7,18 +7,18 @@ fn at(ms: u64) -> Instant {
 }
 
 /// What is asked for ahead while nothing waits.
-fn asked(forecast: &Forecast<u32>) -> u64 {
+fn asked(forecast: &MessageForecast<u32>) -> u64 {
     forecast.foreseen(ByteCount::default()).get()
 }
 
 /// How many forecasts that were asked for came true and failed.
-fn number(forecast: &Forecast<u32>) -> [u64; 2] {
-    let Forecasts { used, unused, .. } = forecast.counts();
+fn number(forecast: &MessageForecast<u32>) -> [u64; 2] {
+    let ForecastCounts { used, unused, .. } = forecast.counts();
     [used, unused]
 }
 
 /// A request of 1000 bytes at each of these times in ms, with a reply 600 ms after each but the last.
-fn exchange(forecast: &mut Forecast<u32>, key: u32, times: &[u64]) {
+fn exchange(forecast: &mut MessageForecast<u32>, key: u32, times: &[u64]) {
     for (number, ms) in times.iter().enumerate() {
         forecast.handle_sent(at(*ms), key, 1000);
         if number + 1 < times.len() {
@@ -29,7 +29,7 @@ fn exchange(forecast: &mut Forecast<u32>, key: u32, times: &[u64]) {
 
 #[test]
 fn the_third_request_of_a_connection_is_foreseen_when_the_second_leaves() {
-    let mut forecast = Forecast::default();
+    let mut forecast = MessageForecast::default();
     exchange(&mut forecast, 1, &[0, 1_000]);
     assert_eq!(asked(&forecast), 1_300);
     forecast.handle_received(at(1_600), 1);
@@ -42,7 +42,7 @@ fn the_third_request_of_a_connection_is_foreseen_when_the_second_leaves() {
 /// a round before it comes on the connection before.
 #[test]
 fn the_second_request_of_a_connection_is_foreseen_by_those_before() {
-    let mut forecast = Forecast::default();
+    let mut forecast = MessageForecast::default();
     forecast.handle_sent(at(0), 1, 1_000);
     for (ms, bytes) in [(500, 1_300), (800, 2_600)] {
         assert_eq!(forecast.poll_timeout(), Some((at(ms), Wake::Forecast)));
@@ -59,7 +59,7 @@ fn the_second_request_of_a_connection_is_foreseen_by_those_before() {
 
 #[test]
 fn after_connections_with_one_request_no_second_one_is_foreseen() {
-    let mut forecast = Forecast::default();
+    let mut forecast = MessageForecast::default();
     for key in 0..100 {
         forecast.handle_sent(at(0), key, 1_000);
     }
@@ -84,7 +84,7 @@ fn after_connections_with_one_request_no_second_one_is_foreseen() {
 
 #[test]
 fn a_message_in_several_parts_is_one_and_a_long_one_counts_as_a_packet() {
-    let mut forecast = Forecast::default();
+    let mut forecast = MessageForecast::default();
     for ms in [0, 1_000] {
         for part in 0..3 {
             forecast.handle_sent(at(ms + part), 1, 200);
@@ -98,7 +98,7 @@ fn a_message_in_several_parts_is_one_and_a_long_one_counts_as_a_packet() {
 
 #[test]
 fn a_message_is_asked_for_a_round_ahead_and_once_more() {
-    let mut forecast = Forecast::default();
+    let mut forecast = MessageForecast::default();
     exchange(&mut forecast, 1, &[0, 3_000, 6_000]);
     forecast.handle_received(at(6_600), 1);
     assert_eq!(asked(&forecast), 0, "it is expected in three seconds");
@@ -115,18 +115,18 @@ fn a_message_is_asked_for_a_round_ahead_and_once_more() {
 /// The first request has waited for its grant, and the second, which was foreseen, has not.
 #[test]
 fn the_third_request_is_expected_sooner_after_the_second_than_that_after_the_first() {
-    let mut forecast = Forecast::default();
+    let mut forecast = MessageForecast::default();
     exchange(&mut forecast, 1, &[0, 2_600]);
     assert_eq!(forecast.poll_timeout(), Some((at(2_600 + 2_600 - 1_300 - 800), Wake::Forecast)));
     // Here the second was not foreseen: it was long in coming.
-    let mut forecast = Forecast::default();
+    let mut forecast = MessageForecast::default();
     exchange(&mut forecast, 1, &[0, 9_000]);
     assert_eq!(forecast.poll_timeout(), Some((at(9_000 + 9_000 - 1_300), Wake::Forecast)));
 }
 
 #[test]
 fn a_one_way_transfer_is_not_foreseen() {
-    let mut forecast = Forecast::default();
+    let mut forecast = MessageForecast::default();
     for ms in 0..5_000 {
         forecast.handle_sent(at(ms), 1, 1_000);
         forecast.handle_received(at(ms), 2);
@@ -137,7 +137,7 @@ fn a_one_way_transfer_is_not_foreseen() {
 
 #[test]
 fn nothing_is_asked_for_ahead_while_the_link_is_loaded() {
-    let mut forecast = Forecast::default();
+    let mut forecast = MessageForecast::default();
     exchange(&mut forecast, 1, &[0, 1_000]);
     assert_eq!(forecast.foreseen(LOADED).get(), 1_300);
     assert_eq!(forecast.foreseen(ByteCount::new(LOADED.get() + 1)).get(), 0);
@@ -145,7 +145,7 @@ fn nothing_is_asked_for_ahead_while_the_link_is_loaded() {
 
 #[test]
 fn a_message_that_does_not_come_is_forgotten_and_the_next_one_is_not_asked_for() {
-    let mut forecast = Forecast::default();
+    let mut forecast = MessageForecast::default();
     exchange(&mut forecast, 1, &[0, 1_000]);
     forecast.handle_timeout(at(2_500));
     assert_eq!(forecast.poll_timeout(), Some((at(3_300), Wake::Forecast)));
@@ -164,7 +164,7 @@ fn a_message_that_does_not_come_is_forgotten_and_the_next_one_is_not_asked_for()
 
 #[test]
 fn after_connections_with_two_requests_no_third_one_is_asked_for() {
-    let mut forecast = Forecast::default();
+    let mut forecast = MessageForecast::default();
     for key in 0..100 {
         exchange(&mut forecast, key, &[0, 1_000]);
         forecast.remove(key);
@@ -181,7 +181,7 @@ fn after_connections_with_two_requests_no_third_one_is_asked_for() {
 
 #[test]
 fn forecasts_that_fail_use_up_the_budget() {
-    let mut forecast = Forecast::default();
+    let mut forecast = MessageForecast::default();
     // What was learned never keeps it from asking.
     for key in 0..100 {
         (forecast.habits.scores[0], forecast.habits.scores[1]) = (-REMEMBERED, REMEMBERED);
@@ -196,7 +196,7 @@ fn forecasts_that_fail_use_up_the_budget() {
 
 #[test]
 fn connections_are_bounded() {
-    let mut forecast = Forecast::default();
+    let mut forecast = MessageForecast::default();
     for key in 0..2 * MOST_CONNECTIONS as u32 {
         exchange(&mut forecast, key, &[0, 1_000]);
     }
@@ -225,7 +225,7 @@ proptest! {
     /// the same inputs give the same forecasts.
     #[test]
     fn failed_forecasts_are_bounded(inputs in prop::collection::vec(input(), 0..400)) {
-        let mut twins = [Forecast::default(), Forecast::default()];
+        let mut twins = [MessageForecast::default(), MessageForecast::default()];
         let mut now = 0;
         for (pause, input) in inputs {
             now += pause;
@@ -239,7 +239,7 @@ proptest! {
                 let live: u64 = next().map(|next| next.all()).sum();
                 prop_assert_eq!(live, asked(forecast));
                 prop_assert_eq!(next().count(), forecast.dues.len());
-                let Forecasts { true_bytes, unused_bytes, .. } = forecast.counts();
+                let ForecastCounts { true_bytes, unused_bytes, .. } = forecast.counts();
                 prop_assert!(unused_bytes.get() + live <= INITIAL_BUDGET + true_bytes.get());
             }
             prop_assert_eq!(twins[0].counts(), twins[1].counts());

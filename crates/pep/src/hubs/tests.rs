@@ -16,7 +16,7 @@ const RETRY: f64 = 2.0;
 /// What a terminal sees: hubs behind a link, as far as sessions can tell.
 struct World {
     now: f64,
-    hubs: Hubs,
+    hubs: HubSelection,
     /// Since when each hub has been running; `None` while it does not.
     running: Vec<Option<f64>>,
     leaving: Vec<bool>,
@@ -44,7 +44,7 @@ impl World {
     fn new(hubs: usize) -> Self {
         Self {
             now: 0.0,
-            hubs: Hubs::new(at(0.0), (0..hubs).map(HubId).collect()),
+            hubs: HubSelection::new(at(0.0), (0..hubs).map(HubId).collect()),
             running: vec![Some(0.0); hubs],
             leaving: vec![false; hubs],
             link: true,
@@ -97,18 +97,18 @@ impl World {
     fn steps(&mut self) {
         while let Some(step) = self.hubs.poll_step(at(self.now)) {
             match step {
-                Step::Want(HubId(hub), true) => {
+                HubStep::Want(HubId(hub), true) => {
                     self.wanted[hub].get_or_insert(self.now);
                 }
-                Step::Want(HubId(hub), false) => self.wanted[hub] = None,
-                Step::Ask(HubId(hub)) => self.heard[hub] = self.heard[hub].min(self.now + RTT),
-                Step::Use(HubId(hub)) => {
+                HubStep::Want(HubId(hub), false) => self.wanted[hub] = None,
+                HubStep::Ask(HubId(hub)) => self.heard[hub] = self.heard[hub].min(self.now + RTT),
+                HubStep::Use(HubId(hub)) => {
                     assert!(self.sessions[hub].as_ref().is_some_and(|it| !it.silent));
                     self.used = Some(hub);
                     self.note("use", hub);
                 }
-                Step::Close(HubId(hub)) => self.close(hub),
-                Step::CloseFormer(HubId(hub)) => self.note("close former", hub),
+                HubStep::Close(HubId(hub)) => self.close(hub),
+                HubStep::CloseFormer(HubId(hub)) => self.note("close former", hub),
             }
         }
         assert!(self.hubs.poll_timeout().is_none_or(|due| due > at(self.now)));

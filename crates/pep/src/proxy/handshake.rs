@@ -22,14 +22,14 @@ pub(super) fn destination(host: &str, port: u16) -> Option<Destination> {
 
 /// Protocol of a proxy client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Dialect {
+pub enum ProxyProtocol {
     /// SOCKS5.
     Socks,
     /// HTTP CONNECT.
     Http,
 }
 
-impl Dialect {
+impl ProxyProtocol {
     /// Builds the answer to a client: connected, or the reason of the failure.
     pub fn answer(self, outcome: Result<(), ResetReason>) -> Vec<u8> {
         match self {
@@ -41,31 +41,31 @@ impl Dialect {
 
 /// Next action of the driver.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Step {
+pub enum HandshakeStep {
     /// Read more bytes.
     Read,
     /// Send this and continue.
     Write(Vec<u8>),
     /// Connect the client.
-    Connect(Request),
+    Connect(ProxyRequest),
     /// Send this and close: the request is invalid.
     Refuse(Vec<u8>),
 }
 
 /// A complete request.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Request {
+pub struct ProxyRequest {
     /// The destination to connect to.
     pub destination: Destination,
     /// The protocol in which to answer.
-    pub dialect: Dialect,
+    pub dialect: ProxyProtocol,
     /// Data that the client has already sent for its destination.
     pub first: Vec<u8>,
 }
 
 /// State machine of a handshake.
 #[derive(Debug, Default)]
-pub struct Handshake {
+pub struct ProxyHandshake {
     heard: Vec<u8>,
     /// Length of the part of `heard` that is known to contain no end of an HTTP head.
     searched: usize,
@@ -75,7 +75,7 @@ pub struct Handshake {
 
 /// Result of parsing the bytes so far.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Parsed<T> {
+pub(super) enum ParseResult<T> {
     /// Incomplete.
     Partial,
     /// Complete, with the number of bytes consumed.
@@ -84,48 +84,52 @@ pub(super) enum Parsed<T> {
     Bad(Vec<u8>),
 }
 
-impl Handshake {
+impl ProxyHandshake {
     /// Appends bytes from the client.
     pub fn handle_input(&mut self, bytes: &[u8]) {
         self.heard.extend_from_slice(bytes);
     }
 
     /// The next action. [`Step::Connect`] and [`Step::Refuse`] are final.
-    pub fn step(&mut self) -> Step {
+    pub fn step(&mut self) -> HandshakeStep {
         match self.heard.first() {
-            None => Step::Read,
+            None => HandshakeStep::Read,
             Some(&socks::VERSION) if !self.greeted => self.greet(),
-            _ if self.greeted => self.connect(socks::request(&self.heard), Dialect::Socks),
-            Some(&socks::VERSION_4) => Step::Refuse(socks::REFUSAL_4.to_vec()),
+            _ if self.greeted => self.connect(socks::request(&self.heard), ProxyProtocol::Socks),
+            Some(&socks::VERSION_4) => HandshakeStep::Refuse(socks::REFUSAL_4.to_vec()),
             Some(_) => self.connect_by_http(),
         }
     }
 
-    fn greet(&mut self) -> Step {
+    fn greet(&mut self) -> HandshakeStep {
         match socks::greeting(&self.heard) {
-            Parsed::Partial => Step::Read,
-            Parsed::Bad(answer) => Step::Refuse(answer),
-            Parsed::Whole(answer, length) => {
+            ParseResult::Partial => HandshakeStep::Read,
+            ParseResult::Bad(answer) => HandshakeStep::Refuse(answer),
+            ParseResult::Whole(answer, length) => {
                 self.heard.drain(..length);
                 self.greeted = true;
-                Step::Write(answer)
+                HandshakeStep::Write(answer)
             }
         }
     }
 
-    fn connect_by_http(&mut self) -> Step {
+    fn connect_by_http(&mut self) -> HandshakeStep {
         let parsed = http::request(&self.heard, self.searched);
         self.searched = self.heard.len();
-        self.connect(parsed, Dialect::Http)
+        self.connect(parsed, ProxyProtocol::Http)
     }
 
-    fn connect(&mut self, parsed: Parsed<Destination>, dialect: Dialect) -> Step {
+    fn connect(
+        &mut self,
+        parsed: ParseResult<Destination>,
+        dialect: ProxyProtocol,
+    ) -> HandshakeStep {
         match parsed {
-            Parsed::Partial => Step::Read,
-            Parsed::Bad(answer) => Step::Refuse(answer),
-            Parsed::Whole(destination, length) => {
+            ParseResult::Partial => HandshakeStep::Read,
+            ParseResult::Bad(answer) => HandshakeStep::Refuse(answer),
+            ParseResult::Whole(destination, length) => {
                 let first = self.heard.split_off(length);
-                Step::Connect(Request { destination, dialect, first })
+                HandshakeStep::Connect(ProxyRequest { destination, dialect, first })
             }
         }
     }

@@ -2,7 +2,7 @@
 
 use slacp::{Destination, ResetReason};
 
-use super::handshake::{Parsed, destination};
+use super::handshake::{ParseResult, destination};
 use crate::cost;
 
 /// Maximum length of a request head, in bytes.
@@ -11,32 +11,32 @@ pub(super) const ESTABLISHED: &[u8] = b"HTTP/1.1 200 Connection established\r\n\
 
 /// Parses a request head; its fields are ignored. The first `searched` bytes are known not to contain its
 /// end.
-pub(super) fn request(bytes: &[u8], searched: usize) -> Parsed<Destination> {
+pub(super) fn request(bytes: &[u8], searched: usize) -> ParseResult<Destination> {
     let Some(length) = head_length(bytes, searched) else {
         if bytes.len() < LONGEST_HEAD {
-            return Parsed::Partial;
+            return ParseResult::Partial;
         }
-        return Parsed::Bad(response(
+        return ParseResult::Bad(response(
             "431 Request Header Fields Too Large",
             "the request's head exceeds 8 KB",
         ));
     };
     let line = bytes.split(|byte| *byte == b'\n').next().unwrap_or_default();
-    let Ok(line) = str::from_utf8(line) else { return Parsed::Bad(malformed()) };
+    let Ok(line) = str::from_utf8(line) else { return ParseResult::Bad(malformed()) };
     let mut words = line.trim_end_matches('\r').split(' ');
     let (method, target, version) = (words.next(), words.next(), words.next());
     let (Some(method), Some(target), Some("HTTP/1.0" | "HTTP/1.1"), None) =
         (method, target, version, words.next())
     else {
-        return Parsed::Bad(malformed());
+        return ParseResult::Bad(malformed());
     };
     if method != "CONNECT" {
         let only = "this proxy supports only CONNECT (curl: --proxytunnel)";
-        return Parsed::Bad(response("405 Method Not Allowed\r\nAllow: CONNECT", only));
+        return ParseResult::Bad(response("405 Method Not Allowed\r\nAllow: CONNECT", only));
     }
     match authority(target) {
-        Some(target) => Parsed::Whole(target, length),
-        None => Parsed::Bad(malformed()),
+        Some(target) => ParseResult::Whole(target, length),
+        None => ParseResult::Bad(malformed()),
     }
 }
 

@@ -6,4 +6,4 @@ mod handshake;
 mod http;
 mod socks;
 
-pub use handshake::{Dialect, Handshake, Request, Step};
+pub use handshake::{HandshakeStep, ProxyHandshake, ProxyProtocol, ProxyRequest};

@@ -4,7 +4,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 
 use slacp::{Destination, ResetReason};
 
-use super::handshake::{Parsed, destination};
+use super::handshake::{ParseResult, destination};
 
 pub(super) const VERSION: u8 = 5;
 pub(super) const VERSION_4: u8 = 4;
@@ -31,47 +31,47 @@ const COMMAND_NOT_SUPPORTED: u8 = 7;
 const ADDRESS_NOT_SUPPORTED: u8 = 8;
 
 /// Parses the greeting. Returns the answer to it.
-pub(super) fn greeting(bytes: &[u8]) -> Parsed<Vec<u8>> {
-    let Some(&count) = bytes.get(1) else { return Parsed::Partial };
+pub(super) fn greeting(bytes: &[u8]) -> ParseResult<Vec<u8>> {
+    let Some(&count) = bytes.get(1) else { return ParseResult::Partial };
     let length = 2 + usize::from(count);
-    let Some(methods) = bytes.get(2..length) else { return Parsed::Partial };
+    let Some(methods) = bytes.get(2..length) else { return ParseResult::Partial };
     if methods.contains(&NO_AUTHENTICATION) {
-        Parsed::Whole(vec![VERSION, NO_AUTHENTICATION], length)
+        ParseResult::Whole(vec![VERSION, NO_AUTHENTICATION], length)
     } else {
-        Parsed::Bad(vec![VERSION, NO_ACCEPTABLE_METHOD])
+        ParseResult::Bad(vec![VERSION, NO_ACCEPTABLE_METHOD])
     }
 }
 
 /// Parses a connect request.
-pub(super) fn request(bytes: &[u8]) -> Parsed<Destination> {
+pub(super) fn request(bytes: &[u8]) -> ParseResult<Destination> {
     let Some((&[version, command, _, kind], rest)) = bytes.split_first_chunk::<4>() else {
-        return Parsed::Partial;
+        return ParseResult::Partial;
     };
     if version != VERSION {
-        return Parsed::Bad(reply(GENERAL_FAILURE));
+        return ParseResult::Bad(reply(GENERAL_FAILURE));
     }
     if command != CONNECT {
-        return Parsed::Bad(reply(COMMAND_NOT_SUPPORTED));
+        return ParseResult::Bad(reply(COMMAND_NOT_SUPPORTED));
     }
     let (host, after) = match kind {
         IPV4 => match rest.split_first_chunk::<4>() {
             Some((octets, after)) => (Ipv4Addr::from(*octets).to_string(), after),
-            None => return Parsed::Partial,
+            None => return ParseResult::Partial,
         },
         IPV6 => match rest.split_first_chunk::<16>() {
             Some((octets, after)) => (format!("[{}]", Ipv6Addr::from(*octets)), after),
-            None => return Parsed::Partial,
+            None => return ParseResult::Partial,
         },
         NAME => match rest.split_first().and_then(|(n, rest)| rest.split_at_checked((*n).into())) {
             Some((name, after)) => (String::from_utf8_lossy(name).into_owned(), after),
-            None => return Parsed::Partial,
+            None => return ParseResult::Partial,
         },
-        _ => return Parsed::Bad(reply(ADDRESS_NOT_SUPPORTED)),
+        _ => return ParseResult::Bad(reply(ADDRESS_NOT_SUPPORTED)),
     };
-    let Some((port, after)) = after.split_first_chunk::<2>() else { return Parsed::Partial };
+    let Some((port, after)) = after.split_first_chunk::<2>() else { return ParseResult::Partial };
     match destination(&host, u16::from_be_bytes(*port)) {
-        Some(target) => Parsed::Whole(target, bytes.len() - after.len()),
-        None => Parsed::Bad(reply(GENERAL_FAILURE)),
+        Some(target) => ParseResult::Whole(target, bytes.len() - after.len()),
+        None => ParseResult::Bad(reply(GENERAL_FAILURE)),
     }
 }
 

@@ -35,12 +35,12 @@ pub enum SynAction {
 /// Pending SYNs, and the connections that resulted from them.
 #[derive(Debug, Default)]
 pub struct PendingSyns {
-    flows: BTreeMap<Ends, Flow>,
+    flows: BTreeMap<Ends, SynEntry>,
     next: u64,
 }
 
 #[derive(Debug)]
-struct Flow {
+struct SynEntry {
     number: u64,
     /// `true` once the far end has answered: the kernel handles further SYNs.
     is_answered: bool,
@@ -60,7 +60,7 @@ impl PendingSyns {
         }
         let number = self.next;
         self.next += 1;
-        self.flows.insert(ends, Flow { number, is_answered: false, is_accepted: false });
+        self.flows.insert(ends, SynEntry { number, is_answered: false, is_accepted: false });
         SynAction::New(PendingSyn { ends, number })
     }
 
@@ -97,7 +97,7 @@ impl PendingSyns {
         self.flows.retain(|_, flow| flow.is_answered);
     }
 
-    fn flow(&mut self, pending: PendingSyn) -> Option<&mut Flow> {
+    fn flow(&mut self, pending: PendingSyn) -> Option<&mut SynEntry> {
         self.flows.get_mut(&pending.ends).filter(|flow| flow.number == pending.number)
     }
 }

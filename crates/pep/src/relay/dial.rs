@@ -36,7 +36,7 @@ pub fn alternating(addresses: impl IntoIterator<Item = SocketAddr>) -> Vec<Socke
 /// Attempts to connect to one destination: its addresses in order, each in parallel with those that have no
 /// result yet.
 #[derive(Debug)]
-pub struct Dial {
+pub struct DialAttempts {
     untried: vec::IntoIter<SocketAddr>,
     /// Number of attempts without a result.
     running: usize,
@@ -45,7 +45,7 @@ pub struct Dial {
     until: Instant,
 }
 
-impl Dial {
+impl DialAttempts {
     /// Starts with a common time limit for all `addresses`.
     pub fn new(now: Instant, addresses: Vec<SocketAddr>, time_limit: Duration) -> Self {
         Self { untried: addresses.into_iter(), running: 0, next: now, until: now + time_limit }
@@ -96,9 +96,9 @@ mod tests {
         ([192, 0, 2, last], 80).into()
     }
 
-    fn dial(addresses: &[u8]) -> Dial {
+    fn dial(addresses: &[u8]) -> DialAttempts {
         let addresses = addresses.iter().map(|last| address(*last)).collect();
-        Dial::new(at(0), addresses, Duration::from_secs(10))
+        DialAttempts::new(at(0), addresses, Duration::from_secs(10))
     }
 
     #[test]

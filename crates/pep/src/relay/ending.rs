@@ -9,15 +9,15 @@ use core::time::Duration;
 use slacp::ResetReason;
 use units::Instant;
 
-use super::legs::{Legs, Side, Step};
+use super::legs::{LegSide, LegStep, Legs};
 use super::{FIRST_POLL, HALF_CLOSED_TIMEOUT, LAST_POLL};
 
 /// Reset of a leg once its peer has all data sent to it before.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Ending {
+pub(super) struct LegEnding {
     pub(super) reason: ResetReason,
     /// The leg to reset.
-    sink: Side,
+    sink: LegSide,
     /// `true` while the failed leg, the other one, may still hold data for it.
     is_passing: bool,
     /// Bytes not acknowledged by the sink's peer at the last check.
@@ -31,7 +31,7 @@ pub(super) struct Ending {
 
 /// Result of a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Next {
+pub(super) enum EndingStep {
     /// More may be possible at once.
     Busy,
     /// A leg is blocked, or the next check is not due.
@@ -40,14 +40,14 @@ pub(super) enum Next {
     Over,
 }
 
-impl Ending {
+impl LegEnding {
     /// The ending of a connection of which `leg` has failed.
-    pub(super) fn after_failure(now: Instant, leg: Side, reason: ResetReason) -> Self {
+    pub(super) fn after_failure(now: Instant, leg: LegSide, reason: ResetReason) -> Self {
         Self { is_passing: true, ..Self::of(now, leg.other(), reason) }
     }
 
     /// The ending of a leg to which all data was passed on.
-    pub(super) fn of(now: Instant, sink: Side, reason: ResetReason) -> Self {
+    pub(super) fn of(now: Instant, sink: LegSide, reason: ResetReason) -> Self {
         let until = now + HALF_CLOSED_TIMEOUT;
         Self { reason, sink, is_passing: false, left: 0, until, look: now, pause: FIRST_POLL }
     }
@@ -57,7 +57,7 @@ impl Ending {
         self.until.min(self.look)
     }
 
-    pub(super) fn handle(&mut self, now: Instant, legs: &mut impl Legs) -> Next {
+    pub(super) fn handle(&mut self, now: Instant, legs: &mut impl Legs) -> EndingStep {
         if self.is_passing
             && let Some(next) = self.pass(now, legs)
         {
@@ -66,7 +66,7 @@ impl Ending {
         if self.look <= now {
             self.look(now, legs);
             if !self.is_passing && legs.reset_after_data(self.sink, self.reason) {
-                return Next::Over;
+                return EndingStep::Over;
             }
         }
         if now < self.until {
@@ -74,27 +74,27 @@ impl Ending {
         }
         // A stream keeps the data that it has taken: it may be held up by a fade.
         legs.reset_after_data(self.sink, self.reason);
-        Next::Over
+        EndingStep::Over
     }
 
     /// Passes on data of the failed leg. Returns `None` if the sink is blocked or nothing is left.
-    fn pass(&mut self, now: Instant, legs: &mut impl Legs) -> Option<Next> {
+    fn pass(&mut self, now: Instant, legs: &mut impl Legs) -> Option<EndingStep> {
         let source = self.sink.other();
         let step = legs.pass(source);
-        if let Step::Moved(_) | Step::Drained(_) = step {
+        if let LegStep::Moved(_) | LegStep::Drained(_) = step {
             self.until = now + HALF_CLOSED_TIMEOUT;
         }
         match step {
-            Step::Moved(_) => Some(Next::Busy),
-            Step::Drained(_) | Step::Blocked(_) => None,
+            LegStep::Moved(_) => Some(EndingStep::Busy),
+            LegStep::Drained(_) | LegStep::Blocked(_) => None,
             // A kernel reports the error once; then its remaining data ends with an ordinary end.
-            Step::End => self.end_passing(now, legs),
-            Step::Failed(leg, _) if leg == source => self.end_passing(now, legs),
-            Step::Failed(..) => Some(Next::Over),
+            LegStep::End => self.end_passing(now, legs),
+            LegStep::Failed(leg, _) if leg == source => self.end_passing(now, legs),
+            LegStep::Failed(..) => Some(EndingStep::Over),
         }
     }
 
-    fn end_passing(&mut self, now: Instant, legs: &mut impl Legs) -> Option<Next> {
+    fn end_passing(&mut self, now: Instant, legs: &mut impl Legs) -> Option<EndingStep> {
         self.is_passing = false;
         (self.look, self.pause) = (now, FIRST_POLL);
         legs.reset(self.sink.other(), self.reason);
@@ -114,11 +114,11 @@ impl Ending {
     }
 
     /// Discards data of the sink's peer: many programs read no answer before their request is written.
-    fn discard(&self, legs: &mut impl Legs) -> Next {
+    fn discard(&self, legs: &mut impl Legs) -> EndingStep {
         match legs.discard(self.sink) {
-            Step::Moved(_) => Next::Busy,
-            Step::Drained(_) | Step::Blocked(_) | Step::End => Next::Waiting,
-            Step::Failed(..) => Next::Over,
+            LegStep::Moved(_) => EndingStep::Busy,
+            LegStep::Drained(_) | LegStep::Blocked(_) | LegStep::End => EndingStep::Waiting,
+            LegStep::Failed(..) => EndingStep::Over,
         }
     }
 }

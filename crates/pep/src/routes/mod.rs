@@ -6,7 +6,7 @@ mod sites;
 mod sources;
 mod terminal;
 
-pub use paths::Paths;
-pub use sites::{Route, Sites};
-pub use sources::{Addressed, Sources};
+pub use paths::PacketPaths;
+pub use sites::{StreamRoute, TerminalSites};
+pub use sources::{AddressedPeers, SourceAddresses};
 pub use terminal::PermittedTerminal;

@@ -9,8 +9,8 @@ use crate::traffic::{Prefix, PrefixMap};
 
 /// Sessions that carry packets, identified by `S`.
 #[derive(Debug)]
-pub struct Paths<S = SessionId> {
-    sessions: BTreeMap<S, Path>,
+pub struct PacketPaths<S = SessionId> {
+    sessions: BTreeMap<S, SessionNetworks>,
     /// The sessions of each network, open or closed.
     owners: PrefixMap<BTreeSet<S>>,
     /// `true` if packets may pass between sessions.
@@ -18,18 +18,18 @@ pub struct Paths<S = SessionId> {
 }
 
 #[derive(Debug)]
-struct Path {
+struct SessionNetworks {
     networks: Vec<Prefix>,
     open: bool,
 }
 
-impl Path {
+impl SessionNetworks {
     fn has(&self, address: IpAddr) -> bool {
         self.networks.iter().any(|network| network.contains(address))
     }
 }
 
-impl<S: Copy + Ord> Paths<S> {
+impl<S: Copy + Ord> PacketPaths<S> {
     /// Starts without sessions. With `mesh`, packets may pass between sessions.
     pub fn new(mesh: bool) -> Self {
         Self { sessions: BTreeMap::new(), owners: PrefixMap::default(), mesh }
@@ -41,7 +41,7 @@ impl<S: Copy + Ord> Paths<S> {
         for network in &networks {
             self.owners.entry(*network).insert(session);
         }
-        self.sessions.insert(session, Path { networks, open: false });
+        self.sessions.insert(session, SessionNetworks { networks, open: false });
     }
 
     /// Number of sessions.
@@ -121,7 +121,7 @@ mod tests {
     #[test]
     fn packets_go_to_the_closest_fit_that_is_open() {
         let (wide, narrow) = (1, 2);
-        let mut paths = Paths::new(false);
+        let mut paths = PacketPaths::new(false);
         paths.add(wide, networks(&["0.0.0.0/0"]));
         paths.add(narrow, networks(&["10.1.0.0/16", "fd00:1::/64"]));
         assert_eq!(paths.to(address("10.1.0.2")), None, "nothing is open");
@@ -139,7 +139,7 @@ mod tests {
     #[test]
     fn packets_come_from_the_own_networks_only_open_or_not() {
         let out = address("192.0.2.7");
-        let mut paths = Paths::new(false);
+        let mut paths = PacketPaths::new(false);
         paths.add(1, networks(&["10.1.0.0/16"]));
         assert!(paths.permits(1, address("10.1.255.255"), out));
         assert!(!paths.permits(1, address("10.2.0.1"), out));
@@ -150,7 +150,7 @@ mod tests {
     #[test]
     fn packets_go_from_one_terminal_to_another_in_a_mesh_only() {
         for mesh in [false, true] {
-            let mut paths = Paths::new(mesh);
+            let mut paths = PacketPaths::new(mesh);
             paths.add(1, networks(&["10.1.0.0/16"]));
             paths.add(2, networks(&["10.2.0.0/16"]));
             let from = address("10.1.0.1");
@@ -162,7 +162,7 @@ mod tests {
     #[test]
     fn of_two_sessions_of_a_terminal_the_later_one_is_used() {
         let (old, new) = (1, 2);
-        let mut paths = Paths::new(false);
+        let mut paths = PacketPaths::new(false);
         for session in [old, new] {
             paths.add(session, networks(&["10.1.0.0/16"]));
             paths.set_open(session, true);

@@ -3,18 +3,18 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
-use slacp::{Open, PublicKey, ResetReason, SessionId};
+use slacp::{PublicKey, ResetReason, SessionId, StreamOpening};
 
 use super::PermittedTerminal;
 use crate::traffic::{Prefix, PrefixMap};
 
 /// The permitted terminals and the current sessions, identified by `S`.
-pub struct Sites<S = SessionId> {
+pub struct TerminalSites<S = SessionId> {
     terminals: Vec<PermittedTerminal>,
     /// Indices of the terminals by key, and by network; networks of different terminals do not overlap.
     by_key: BTreeMap<PublicKey, usize>,
     by_network: PrefixMap<usize>,
-    sessions: BTreeMap<S, Session>,
+    sessions: BTreeMap<S, SiteSession>,
     /// The sessions of each terminal.
     of_terminal: BTreeSet<(usize, S)>,
     /// `true` if terminals may reach each other.
@@ -24,7 +24,7 @@ pub struct Sites<S = SessionId> {
 }
 
 /// A session with a terminal.
-struct Session {
+struct SiteSession {
     /// Index in the list of terminals; `None` if the terminal is no longer permitted.
     terminal: Option<usize>,
     reachable: bool,
@@ -32,7 +32,7 @@ struct Session {
 
 /// Decision about a stream that a terminal has opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Route<S = SessionId> {
+pub enum StreamRoute<S = SessionId> {
     /// Connect from the hub.
     Local,
     /// Forward it to the terminal of this session.
@@ -41,7 +41,7 @@ pub enum Route<S = SessionId> {
     Reset(ResetReason),
 }
 
-impl<S: Copy + Ord> Sites<S> {
+impl<S: Copy + Ord> TerminalSites<S> {
     /// Creates the sites. With `mesh`, terminals may reach each other; with `transparent`, the hub connects
     /// with the clients' addresses.
     pub fn new(terminals: Vec<PermittedTerminal>, mesh: bool, transparent: bool) -> Self {
@@ -87,7 +87,7 @@ impl<S: Copy + Ord> Sites<S> {
     pub fn add(&mut self, session: S, key: &PublicKey) {
         let terminal = self.by_key.get(key).copied();
         self.of_terminal.extend(terminal.map(|place| (place, session)));
-        self.sessions.insert(session, Session { terminal, reachable: true });
+        self.sessions.insert(session, SiteSession { terminal, reachable: true });
     }
 
     /// Handles the end of a session.
@@ -146,18 +146,23 @@ impl<S: Copy + Ord> Sites<S> {
 
     /// Decides about a stream from a terminal. If its source address is shown to others, it must be behind
     /// that terminal.
-    pub fn route(&self, from: S, open: Open) -> Route<S> {
+    pub fn route(&self, from: S, open: StreamOpening) -> StreamRoute<S> {
         let destination = open.destination.ip();
         let is_own = self.is_behind(open.source.ip(), from);
         if self.owner(destination).is_none() {
             let permitted = is_own || !self.transparent;
-            return if permitted { Route::Local } else { Route::Reset(ResetReason::Prohibited) };
+            return if permitted {
+                StreamRoute::Local
+            } else {
+                StreamRoute::Reset(ResetReason::Prohibited)
+            };
         }
         let permitted = self.mesh || self.is_behind(destination, from);
         if !permitted || !is_own {
-            return Route::Reset(ResetReason::Prohibited);
+            return StreamRoute::Reset(ResetReason::Prohibited);
         }
-        self.behind(destination).map_or(Route::Reset(ResetReason::Unreachable), Route::Forward)
+        self.behind(destination)
+            .map_or(StreamRoute::Reset(ResetReason::Unreachable), StreamRoute::Forward)
     }
 
     /// The terminal of a session, if it is still permitted.
@@ -191,10 +196,10 @@ fn is_in(address: IpAddr, networks: &[Prefix]) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use crate::egress::Egress;
+    use crate::egress::EgressRules;
 
     use super::*;
-    use crate::admission::Quota;
+    use crate::admission::TerminalQuota;
 
     const SHIP: PublicKey = PublicKey([1; 32]);
     const RIG: PublicKey = PublicKey([2; 32]);
@@ -214,19 +219,19 @@ mod tests {
     }
 
     /// Two terminals with sessions 1 and 2.
-    fn sites(mesh: bool) -> Sites<u32> {
+    fn sites(mesh: bool) -> TerminalSites<u32> {
         sites_with(mesh, false)
     }
 
-    fn sites_with(mesh: bool, transparent: bool) -> Sites<u32> {
+    fn sites_with(mesh: bool, transparent: bool) -> TerminalSites<u32> {
         let terminal = |name: &str, key, networks: [&str; 2]| PermittedTerminal {
             name: name.to_owned(),
             key,
             networks: networks.map(|network| network.parse().unwrap()).to_vec(),
-            egress: Egress::everywhere(),
+            egress: EgressRules::everywhere(),
             carrier: None,
             cache: None,
-            quota: Quota::default(),
+            quota: TerminalQuota::default(),
             links: BTreeMap::new(),
             classes: BTreeMap::new(),
             expires: None,
@@ -235,15 +240,15 @@ mod tests {
         };
         let ship = terminal("ship", SHIP, ["10.1.0.0/16", "fd00:1::/64"]);
         let rig = terminal("rig", RIG, ["10.2.0.0/16", "fd00:2::/64"]);
-        let mut sites = Sites::new(vec![ship, rig], mesh, transparent);
+        let mut sites = TerminalSites::new(vec![ship, rig], mesh, transparent);
         sites.add(1, &SHIP);
         sites.add(2, &RIG);
         sites
     }
 
-    fn open(source: &str, destination: &str) -> Open {
+    fn open(source: &str, destination: &str) -> StreamOpening {
         let address = |text: &str| format!("{text}:80").parse().unwrap();
-        Open { source: address(source), destination: address(destination), dscp: None }
+        StreamOpening { source: address(source), destination: address(destination), dscp: None }
     }
 
     #[test]
@@ -262,36 +267,36 @@ mod tests {
         assert_eq!(sites.open_networks(|_| true).len(), 2);
         assert_eq!(sites.open_networks(|_| false), [], "no memory");
         let to_ship = open("10.2.0.1", "10.1.0.1");
-        assert_eq!(sites.route(2, to_ship), Route::Reset(ResetReason::Unreachable));
+        assert_eq!(sites.route(2, to_ship), StreamRoute::Reset(ResetReason::Unreachable));
         // The terminal reconnects before its first session has ended.
         sites.add(3, &SHIP);
         sites.set_reachable(1, true);
-        assert_eq!(sites.route(2, to_ship), Route::Forward(3));
+        assert_eq!(sites.route(2, to_ship), StreamRoute::Forward(3));
         sites.remove(3);
         sites.remove(1);
-        assert_eq!(sites.route(2, to_ship), Route::Reset(ResetReason::Unreachable));
+        assert_eq!(sites.route(2, to_ship), StreamRoute::Reset(ResetReason::Unreachable));
     }
 
     #[test]
     fn terminals_reach_each_other_by_policy_and_under_their_own_names() {
         let to_rig = open("10.1.0.1", "10.2.0.1");
-        assert_eq!(sites(true).route(1, to_rig), Route::Forward(2));
-        assert_eq!(sites(false).route(1, to_rig), Route::Reset(ResetReason::Prohibited));
+        assert_eq!(sites(true).route(1, to_rig), StreamRoute::Forward(2));
+        assert_eq!(sites(false).route(1, to_rig), StreamRoute::Reset(ResetReason::Prohibited));
         let forged = open("192.0.2.1", "10.2.0.1");
-        assert_eq!(sites(true).route(1, forged), Route::Reset(ResetReason::Prohibited));
+        assert_eq!(sites(true).route(1, forged), StreamRoute::Reset(ResetReason::Prohibited));
         let elsewhere = open("192.0.2.1", "198.51.100.1");
-        assert_eq!(sites(false).route(1, elsewhere), Route::Local);
+        assert_eq!(sites(false).route(1, elsewhere), StreamRoute::Local);
         let own = open("10.1.0.1", "10.1.7.7");
-        assert_eq!(sites(false).route(1, own), Route::Forward(1));
+        assert_eq!(sites(false).route(1, own), StreamRoute::Forward(1));
     }
 
     #[test]
     fn no_terminal_connects_in_the_name_of_another_s_client() {
         let sites = sites_with(false, true);
         let from = |source| sites.route(1, open(source, "198.51.100.1"));
-        assert_eq!(from("10.1.0.1"), Route::Local);
+        assert_eq!(from("10.1.0.1"), StreamRoute::Local);
         for forged in ["10.2.0.1", "192.0.2.1"] {
-            assert_eq!(from(forged), Route::Reset(ResetReason::Prohibited), "{forged}");
+            assert_eq!(from(forged), StreamRoute::Reset(ResetReason::Prohibited), "{forged}");
         }
     }
 }

@@ -10,17 +10,17 @@ use slacp::SessionId;
 const STRANGERS: usize = 2048;
 
 /// Source addresses towards peers.
-pub enum Sources<S = SessionId> {
+pub enum SourceAddresses<S = SessionId> {
     /// Chosen by routing, on a terminal: its addresses may change.
     Routed,
     /// The address that the peer wrote to, on a hub.
-    AsAddressed(Addressed<S>),
+    AsAddressed(AddressedPeers<S>),
 }
 
-impl<S: Copy + Ord> Sources<S> {
+impl<S: Copy + Ord> SourceAddresses<S> {
     /// For a hub, which may have several addresses.
     pub fn as_addressed() -> Self {
-        Self::AsAddressed(Addressed::new())
+        Self::AsAddressed(AddressedPeers::new())
     }
 
     /// Records that a datagram from `peer` arrived at the address `ours`, with its `session` if it was
@@ -28,7 +28,7 @@ impl<S: Copy + Ord> Sources<S> {
     pub fn remember(&mut self, peer: SocketAddr, ours: Option<IpAddr>, session: Option<S>) {
         let (Self::AsAddressed(known), Some(ours)) = (self, ours) else { return };
         match session {
-            Some(session) => known.enter_peer(session, Peer { at: peer, ours }),
+            Some(session) => known.enter_peer(session, PeerAddress { at: peer, ours }),
             None => known.enter_stranger(peer, ours),
         }
     }
@@ -51,9 +51,9 @@ impl<S: Copy + Ord> Sources<S> {
 
 /// Remembers peers as long as their sessions live. Senders outside sessions, which an attacker can
 /// multiply, displace only each other.
-pub struct Addressed<S> {
+pub struct AddressedPeers<S> {
     /// The last two addresses of each session's peer, the newest first: both are in use while it moves.
-    sessions: BTreeMap<S, [Option<Peer>; 2]>,
+    sessions: BTreeMap<S, [Option<PeerAddress>; 2]>,
     /// Our address towards each peer, and the session that set it.
     peers: BTreeMap<SocketAddr, (IpAddr, S)>,
     strangers: BTreeMap<SocketAddr, IpAddr>,
@@ -62,12 +62,12 @@ pub struct Addressed<S> {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-struct Peer {
+struct PeerAddress {
     at: SocketAddr,
     ours: IpAddr,
 }
 
-impl<S: Copy + Ord> Addressed<S> {
+impl<S: Copy + Ord> AddressedPeers<S> {
     fn new() -> Self {
         Self {
             sessions: BTreeMap::new(),
@@ -77,7 +77,7 @@ impl<S: Copy + Ord> Addressed<S> {
         }
     }
 
-    fn enter_peer(&mut self, session: S, peer: Peer) {
+    fn enter_peer(&mut self, session: S, peer: PeerAddress) {
         let known = self.sessions.entry(session).or_default();
         if known[0] == Some(peer) {
             return;
@@ -134,7 +134,7 @@ mod tests {
 
     #[test]
     fn strangers_do_not_push_out_the_peers_of_sessions() {
-        let mut sources = Sources::as_addressed();
+        let mut sources = SourceAddresses::as_addressed();
         sources.remember(address(1), ours(1), Some(1));
         for n in 0..100_000 {
             sources.remember(address(1000 + n), ours(2), None);
@@ -144,18 +144,18 @@ mod tests {
         sources.remember(address(1), ours(2), None);
         assert_eq!(sources.of(Some(address(1))), ours(1));
         assert_eq!(sources.of(Some(address(1000))), None, "forgotten");
-        let Sources::AsAddressed(known) = &sources else { panic!() };
+        let SourceAddresses::AsAddressed(known) = &sources else { panic!() };
         assert_eq!((known.strangers.len(), known.order.len()), (STRANGERS, STRANGERS));
     }
 
     #[test]
     fn a_peer_that_moves_is_known_at_its_last_two_addresses_while_its_session_lives() {
-        let mut sources = Sources::as_addressed();
+        let mut sources = SourceAddresses::as_addressed();
         for n in 1..=100 {
             sources.remember(address(n), ours(n as u8), Some(1));
             sources.remember(address(n), ours(n as u8), Some(1));
         }
-        let known = |sources: &Sources<u32>| {
+        let known = |sources: &SourceAddresses<u32>| {
             (1..=200).filter(|n| sources.of(Some(address(*n))).is_some()).collect::<Vec<u32>>()
         };
         assert_eq!(known(&sources), [99, 100]);
@@ -168,13 +168,13 @@ mod tests {
         assert_eq!(sources.of(Some(address(100))), ours(7));
         sources.forget(2);
         assert!(known(&sources).is_empty());
-        let Sources::AsAddressed(known) = &sources else { panic!() };
+        let SourceAddresses::AsAddressed(known) = &sources else { panic!() };
         assert!(known.sessions.is_empty() && known.peers.is_empty());
     }
 
     #[test]
     fn a_terminal_leaves_it_to_the_routing() {
-        let mut sources = Sources::Routed;
+        let mut sources = SourceAddresses::Routed;
         sources.remember(address(1), ours(1), Some(1));
         assert_eq!(sources.of(Some(address(1))), None);
     }

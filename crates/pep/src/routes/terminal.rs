@@ -6,8 +6,8 @@ use slacp::{ClassRates, PublicKey, Rate};
 use units::UnixTime;
 
 use crate::accounting::VolumeQuota;
-use crate::admission::Quota;
-use crate::egress::Egress;
+use crate::admission::TerminalQuota;
+use crate::egress::EgressRules;
 use crate::traffic::Prefix;
 
 /// A terminal that a hub serves.
@@ -22,7 +22,7 @@ pub struct PermittedTerminal {
     pub networks: Vec<Prefix>,
     /// Destinations its clients may reach through the hub. Keys `reach` and `deny`; by default
     /// those of section `egress`, or else everything except special addresses and the hub's own.
-    pub egress: Egress,
+    pub egress: EgressRules,
     /// The forward link that it shares with other terminals of the same name; `None` shares none.
     /// Matters with `rate = "auto"`. Key `carrier`, by default the hub's `carrier`.
     pub carrier: Option<String>,
@@ -31,7 +31,7 @@ pub struct PermittedTerminal {
     pub cache: Option<String>,
     /// Limits on its use of the hub. Keys `max_connections`, `connections_per_second`, `lookups`,
     /// by default those of section `limits`; and `memory`.
-    pub quota: Quota,
+    pub quota: TerminalQuota,
     /// Rates of classes towards it, by name, in place of those of their sections `class`; `None` in a rate
     /// keeps the section's value. Key `classes`, default none.
     pub classes: BTreeMap<String, ClassRates>,

@@ -13,7 +13,7 @@ use slacp::{
 use units::ByteCount;
 
 use super::packet::Packet;
-use super::ports::{Ports, TCP, UDP};
+use super::ports::{PortRange, TCP, UDP};
 
 const ICMP: u8 = 1;
 const ICMPV6: u8 = 58;
@@ -27,16 +27,16 @@ pub const DEFAULT_CHANNEL: ChannelId = match ChannelId::new(0) {
 
 /// Selector of traffic, which matches anything that is in one of the lists.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Traffic {
+pub struct TrafficSelector {
     /// Code points, 0 to 63.
     pub dscp: Vec<u8>,
     /// Ports of either end.
-    pub ports: Vec<Ports>,
+    pub ports: Vec<PortRange>,
     /// IANA protocol numbers.
     pub protocols: Vec<u8>,
 }
 
-impl Traffic {
+impl TrafficSelector {
     fn has(&self, dscp: Option<u8>, protocol: u8, ports: &[u16]) -> bool {
         let listed = |port: &u16| self.ports.iter().any(|range| range.has(protocol, *port));
         dscp.is_some_and(|dscp| self.dscp.contains(&dscp))
@@ -56,11 +56,11 @@ impl PacketQueue {
 
 /// A configured class.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Definition {
+pub struct ClassDefinition {
     /// Unique name, which identifies the class across reloads.
     pub name: String,
     /// Traffic that belongs to the class.
-    pub traffic: Traffic,
+    pub traffic: TrafficSelector,
     /// Weight, guaranteed and maximum rate.
     pub share: ClassConfig,
     /// Protection of its packets; streams are always reliable.
@@ -98,12 +98,12 @@ impl Default for PacketQueue {
 /// Name of the class for traffic that matches no other.
 pub const DEFAULT_CLASS: &str = "default";
 
-impl Definition {
+impl ClassDefinition {
     /// A class that matches nothing, without guarantees or limits.
     pub fn new(name: &str) -> Self {
         Self {
             name: name.to_owned(),
-            traffic: Traffic::default(),
+            traffic: TrafficSelector::default(),
             share: ClassConfig::default(),
             error_control: ErrorControl::FecArq,
             queue: PacketQueue::default(),
@@ -128,64 +128,64 @@ impl Definition {
 
 /// Traffic marked as able to wait (RFC 8622, RFC 3662). It comes before interactive traffic, because ssh
 /// marks its file transfers this way and uses its usual port.
-fn usual_bulk() -> Definition {
+fn usual_bulk() -> ClassDefinition {
     const LE: u8 = 1;
     const CS1: u8 = 8;
-    let traffic = Traffic { dscp: vec![LE, CS1], ..Traffic::default() };
-    Definition { traffic, error_control: ErrorControl::Arq, ..Definition::new("bulk") }
+    let traffic = TrafficSelector { dscp: vec![LE, CS1], ..TrafficSelector::default() };
+    ClassDefinition { traffic, error_control: ErrorControl::Arq, ..ClassDefinition::new("bulk") }
 }
 
 /// Interactive traffic: voice and signalling (RFC 4594 §2.3: EF, CS5 and above, AF4x for video
 /// calls), ssh, DNS, NTP and ICMP. A retransmission would be too late for voice, so FEC protects
 /// the packets.
-fn usual_interactive() -> Definition {
+fn usual_interactive() -> ClassDefinition {
     const DSCP: [u8; 8] = [46, 44, 40, 48, 56, 34, 36, 38];
-    let port = |protocol, port| Ports { protocol: Some(protocol), first: port, last: port };
-    let traffic = Traffic {
+    let port = |protocol, port| PortRange { protocol: Some(protocol), first: port, last: port };
+    let traffic = TrafficSelector {
         dscp: DSCP.to_vec(),
         ports: vec![port(TCP, 22), port(UDP, 53), port(TCP, 53), port(TCP, 853), port(UDP, 123)],
         protocols: vec![ICMP, ICMPV6],
     };
-    let class = Definition { traffic, ..Definition::new("interactive") };
-    with_weight(Definition { error_control: ErrorControl::Fec, ..class }, 8)
+    let class = ClassDefinition { traffic, ..ClassDefinition::new("interactive") };
+    with_weight(ClassDefinition { error_control: ErrorControl::Fec, ..class }, 8)
 }
 
-fn with_weight(class: Definition, weight: u16) -> Definition {
-    Definition { share: ClassConfig { weight, ..class.share }, ..class }
+fn with_weight(class: ClassDefinition, weight: u16) -> ClassDefinition {
+    ClassDefinition { share: ClassConfig { weight, ..class.share }, ..class }
 }
 
 /// The classes of a gateway.
 #[derive(Debug, Clone)]
-pub struct Classes {
-    classes: Vec<Class>,
+pub struct TrafficClasses {
+    classes: Vec<InstalledClass>,
     /// The default class.
-    default: Definition,
+    default: ClassDefinition,
     /// Each class has a packet channel.
     has_channels: bool,
 }
 
 #[derive(Debug, Clone)]
-struct Class {
-    definition: Definition,
+struct InstalledClass {
+    definition: ClassDefinition,
     id: ClassId,
     channel: ChannelId,
 }
 
-impl Default for Classes {
+impl Default for TrafficClasses {
     fn default() -> Self {
-        let default = Definition::new(DEFAULT_CLASS);
+        let default = ClassDefinition::new(DEFAULT_CLASS);
         Self { classes: Vec::new(), default, has_channels: false }
     }
 }
 
-impl Classes {
+impl TrafficClasses {
     /// Installs the classes in `link`; the one called [`DEFAULT_CLASS`] takes all other traffic. With
     /// `packets`, each gets a channel.
     ///
     /// # Errors
     /// The error of `slacp`, with the name of the class that it rejects.
     pub fn install(
-        definitions: Vec<Definition>,
+        definitions: Vec<ClassDefinition>,
         packets: bool,
         link: &mut slacp::Config,
     ) -> Result<Self, (String, ConfigError)> {
@@ -199,7 +199,7 @@ impl Classes {
     /// The error of `slacp`, with the name of the class that it rejects.
     pub fn succeeded_by(
         &self,
-        definitions: Vec<Definition>,
+        definitions: Vec<ClassDefinition>,
         link: &mut slacp::Config,
     ) -> Result<Self, (String, ConfigError)> {
         let mut next = Self { has_channels: self.has_channels, ..Self::default() };
@@ -220,7 +220,7 @@ impl Classes {
             let channel = channel.or_else(|| free.next());
             let channel = channel.ok_or(ConfigError::TooManyClasses { most: MOST_CLASSES });
             let channel = channel.map_err(failed)?;
-            next.classes.push(Class { definition, id, channel });
+            next.classes.push(InstalledClass { definition, id, channel });
         }
         if self.has_channels {
             let failed = |error| (DEFAULT_CLASS.to_owned(), error);
@@ -234,23 +234,23 @@ impl Classes {
         for channel in (0..).map_while(ChannelId::new) {
             link.add_channel(channel, self.default.channel())?;
         }
-        for Class { definition, id, channel } in &self.classes {
+        for InstalledClass { definition, id, channel } in &self.classes {
             link.add_channel(*channel, ChannelConfig { class: *id, ..definition.channel() })?;
         }
         Ok(())
     }
 
-    fn named(&self, name: &str) -> Option<&Class> {
+    fn named(&self, name: &str) -> Option<&InstalledClass> {
         self.classes.iter().find(|class| class.definition.name == name)
     }
 
     /// The definitions as configured.
-    pub fn definitions(&self) -> Vec<Definition> {
+    pub fn definitions(&self) -> Vec<ClassDefinition> {
         self.all().map(|(definition, _)| definition.clone()).collect()
     }
 
     /// All classes, the default one last.
-    pub fn all(&self) -> impl Iterator<Item = (&Definition, ClassId)> {
+    pub fn all(&self) -> impl Iterator<Item = (&ClassDefinition, ClassId)> {
         let listed = self.classes.iter().map(|class| (&class.definition, class.id));
         listed.chain([(&self.default, ClassId::DEFAULT)])
     }
@@ -305,7 +305,7 @@ impl Classes {
         class.unwrap_or(&self.default).compress_streams
     }
 
-    fn find(&self, dscp: Option<u8>, protocol: u8, ports: &[u16]) -> Option<&Class> {
+    fn find(&self, dscp: Option<u8>, protocol: u8, ports: &[u16]) -> Option<&InstalledClass> {
         self.classes.iter().find(|class| class.definition.traffic.has(dscp, protocol, ports))
     }
 }
@@ -317,12 +317,12 @@ mod tests {
     use super::*;
     use crate::traffic::packet::tests::udp;
 
-    fn usual() -> Classes {
+    fn usual() -> TrafficClasses {
         let mut link = slacp::Config::new(BitRate::from_mbit(10));
-        Classes::install(Definition::usual(), true, &mut link).unwrap()
+        TrafficClasses::install(ClassDefinition::usual(), true, &mut link).unwrap()
     }
 
-    fn name<'a>(classes: &'a Classes, packet: &[u8]) -> &'a str {
+    fn name<'a>(classes: &'a TrafficClasses, packet: &[u8]) -> &'a str {
         let channel = classes.of_packet(&Packet::parse(packet).unwrap());
         let class = classes.classes.iter().find(|class| class.channel == channel);
         class.map_or(DEFAULT_CLASS, |class| &class.definition.name)
@@ -365,14 +365,14 @@ mod tests {
     fn classes_of_the_same_name_keep_their_channels_and_contents() {
         let before = usual();
         let mut link = slacp::Config::new(BitRate::from_mbit(10));
-        let named = ["voice", "interactive", DEFAULT_CLASS].map(Definition::new).to_vec();
+        let named = ["voice", "interactive", DEFAULT_CLASS].map(ClassDefinition::new).to_vec();
         let after = before.succeeded_by(named, &mut link).unwrap();
-        let channel = |classes: &Classes, name| classes.named(name).unwrap().channel;
+        let channel = |classes: &TrafficClasses, name| classes.named(name).unwrap().channel;
         assert_eq!(channel(&after, "interactive"), channel(&before, "interactive"));
         // The channel of the class that was removed.
         assert_eq!(channel(&after, "voice"), channel(&before, "bulk"));
         assert_eq!(after.on_channel(DEFAULT_CHANNEL), Some(DEFAULT_CLASS));
-        let id = |classes: &Classes, name| classes.named(name).map(|class| class.id);
+        let id = |classes: &TrafficClasses, name| classes.named(name).map(|class| class.id);
         let [bulk, interactive] = ["bulk", "interactive"].map(|name| id(&before, name).unwrap());
         assert_eq!(after.successor(&before, bulk), None);
         assert_eq!(after.successor(&before, interactive), id(&after, "interactive"));
@@ -382,12 +382,12 @@ mod tests {
     #[test]
     fn more_classes_than_channels_are_refused() {
         let mut link = slacp::Config::new(BitRate::from_mbit(10));
-        let mut classes: Vec<Definition> =
-            (0..MOST_CLASSES).map(|class| Definition::new(&class.to_string())).collect();
-        assert!(Classes::install(classes.clone(), true, &mut link).is_ok());
-        classes.push(Definition::new("one too many"));
+        let mut classes: Vec<ClassDefinition> =
+            (0..MOST_CLASSES).map(|class| ClassDefinition::new(&class.to_string())).collect();
+        assert!(TrafficClasses::install(classes.clone(), true, &mut link).is_ok());
+        classes.push(ClassDefinition::new("one too many"));
         let mut link = slacp::Config::new(BitRate::from_mbit(10));
-        let (name, error) = Classes::install(classes, true, &mut link).unwrap_err();
+        let (name, error) = TrafficClasses::install(classes, true, &mut link).unwrap_err();
         assert_eq!(name, "one too many");
         assert!(error.to_string().contains("31"), "{error}");
     }

@@ -20,7 +20,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Fields that all fragments of a packet have in common (RFC 791 §3.2, RFC 8200 §4.5).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Whole {
+struct FragmentKey {
     source: IpAddr,
     destination: IpAddr,
     protocol: u8,
@@ -29,18 +29,18 @@ struct Whole {
 
 /// Channels of packets whose first fragment has passed.
 #[derive(Debug, Default)]
-pub struct Fragments {
+pub struct FragmentChannels {
     /// In order of arrival.
-    firsts: VecDeque<(Whole, ChannelId, Instant)>,
+    firsts: VecDeque<(FragmentKey, ChannelId, Instant)>,
 }
 
-impl Fragments {
+impl FragmentChannels {
     /// Returns the channel for a packet that by itself belongs to `own`; a later fragment gets that of the
     /// first.
     pub fn channel(&mut self, now: Instant, packet: &Packet, own: ChannelId) -> ChannelId {
         let Some(fragment) = packet.fragment else { return own };
         let Packet { source, destination, protocol, .. } = *packet;
-        let whole = Whole { source, destination, protocol, id: fragment.id };
+        let whole = FragmentKey { source, destination, protocol, id: fragment.id };
         if fragment.is_first {
             // The identification may have been used before.
             self.firsts.retain(|(other, ..)| *other != whole);
@@ -59,7 +59,7 @@ impl Fragments {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::traffic::{DEFAULT_CHANNEL, Fragment, UDP};
+    use crate::traffic::{DEFAULT_CHANNEL, PacketFragment, UDP};
 
     const VOICE: ChannelId = ChannelId::new(7).unwrap();
 
@@ -70,7 +70,7 @@ mod tests {
             dscp: 0,
             protocol: UDP,
             ports: is_first.then_some([5060, 5060]),
-            fragment: Some(Fragment { id, is_first }),
+            fragment: Some(PacketFragment { id, is_first }),
         }
     }
 
@@ -80,7 +80,7 @@ mod tests {
 
     #[test]
     fn later_fragments_follow_the_first_of_their_packet() {
-        let mut fragments = Fragments::default();
+        let mut fragments = FragmentChannels::default();
         assert_eq!(fragments.channel(at(0), &packet(1, true), VOICE), VOICE);
         for (id, seconds, channel) in
             [(1, 0, VOICE), (1, 5, VOICE), (2, 0, DEFAULT_CHANNEL), (1, 6, DEFAULT_CHANNEL)]
@@ -94,7 +94,7 @@ mod tests {
 
     #[test]
     fn an_identification_that_is_used_again_belongs_to_the_latest_packet() {
-        let mut fragments = Fragments::default();
+        let mut fragments = FragmentChannels::default();
         fragments.channel(at(0), &packet(1, true), VOICE);
         fragments.channel(at(1), &packet(1, true), DEFAULT_CHANNEL);
         let other = ChannelId::new(9).unwrap();
@@ -103,7 +103,7 @@ mod tests {
 
     #[test]
     fn only_so_many_packets_are_remembered() {
-        let mut fragments = Fragments::default();
+        let mut fragments = FragmentChannels::default();
         for id in 0..=MOST as u32 {
             fragments.channel(at(0), &packet(id, true), VOICE);
         }

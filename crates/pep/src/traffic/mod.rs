@@ -12,14 +12,17 @@ mod prefix_map;
 mod syn;
 
 pub use class::{
-    Classes, DEFAULT_CHANNEL, DEFAULT_CLASS, Definition, MOST_CLASSES, PacketQueue, Traffic,
+    ClassDefinition, DEFAULT_CHANNEL, DEFAULT_CLASS, MOST_CLASSES, PacketQueue, TrafficClasses,
+    TrafficSelector,
 };
-pub use fragments::Fragments;
+pub use fragments::FragmentChannels;
 pub use mss::clamped;
-pub use packet::{Fragment, Packet};
-pub use policy::{Action, MOST_RULES, Match, Policy, Subject, policy_rules};
-pub use ports::{Ports, TCP, UDP};
-pub use prefix::{Prefix, PrefixError, Version};
+pub use packet::{Packet, PacketFragment};
+pub use policy::{
+    MOST_RULES, PolicyAction, PolicyMatch, PolicySubject, TrafficPolicy, policy_rules,
+};
+pub use ports::{PortRange, TCP, UDP};
+pub use prefix::{IpFamily, Prefix, PrefixError};
 pub use prefix_map::PrefixMap;
 #[cfg(any(test, feature = "testkit"))]
 pub use syn::syn_packet;

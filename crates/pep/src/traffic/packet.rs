@@ -27,12 +27,12 @@ pub struct Packet {
     /// Source and destination port of TCP and UDP; `None` in all fragments but the first.
     pub ports: Option<[u16; 2]>,
     /// The fragment that it is; `None` for a whole packet.
-    pub fragment: Option<Fragment>,
+    pub fragment: Option<PacketFragment>,
 }
 
 /// A fragment of a packet (RFC 791 §3.2, RFC 8200 §4.5).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Fragment {
+pub struct PacketFragment {
     /// Identification that all fragments of the packet share.
     pub id: u32,
     /// `true` if it is the first fragment.
@@ -80,7 +80,7 @@ fn v4(bytes: &[u8]) -> Option<Packet> {
         dscp: header[1] >> 2,
         protocol,
         ports: ports(protocol, payload),
-        fragment: (!(is_first && is_last)).then_some(Fragment { id: id.into(), is_first }),
+        fragment: (!(is_first && is_last)).then_some(PacketFragment { id: id.into(), is_first }),
     })
 }
 
@@ -106,7 +106,7 @@ fn v6(bytes: &[u8]) -> Option<Packet> {
 fn behind_extensions(
     mut next: u8,
     mut payload: Option<&[u8]>,
-) -> (u8, Option<&[u8]>, Option<Fragment>) {
+) -> (u8, Option<&[u8]>, Option<PacketFragment>) {
     let mut fragment = None;
     for _ in 0..MOST_EXTENSIONS {
         let Some(head) = payload.and_then(|payload| payload.first_chunk::<8>()) else { break };
@@ -116,7 +116,7 @@ fn behind_extensions(
                 let id = u32::from_be_bytes([head[4], head[5], head[6], head[7]]);
                 // Fragment offset and flag M (RFC 8200 §4.5).
                 let (is_first, is_last) = (part & !0x7 == 0, part & 1 == 0);
-                fragment = (!(is_first && is_last)).then_some(Fragment { id, is_first });
+                fragment = (!(is_first && is_last)).then_some(PacketFragment { id, is_first });
                 if !is_first {
                     return (head[0], None, fragment);
                 }
@@ -188,24 +188,27 @@ pub(super) mod tests {
         assert_eq!((whole.ports, whole.fragment), (Some([1, 2]), None));
         (options[5], options[6]) = (3, 0x20);
         let first = Packet::parse(&options).unwrap();
-        assert_eq!(first.fragment, Some(Fragment { id: 3, is_first: true }));
+        assert_eq!(first.fragment, Some(PacketFragment { id: 3, is_first: true }));
         assert_eq!(first.ports, Some([1, 2]));
         (options[6], options[7]) = (0, 9);
         let last = Packet::parse(&options).unwrap();
-        assert_eq!((last.ports, last.fragment), (None, Some(Fragment { id: 3, is_first: false })));
+        assert_eq!(
+            (last.ports, last.fragment),
+            (None, Some(PacketFragment { id: 3, is_first: false }))
+        );
 
         let mut extended = udp("fd00:1::2", "fd00:2::2", 0, [1, 2]);
         extended[6] = 0;
         extended.splice(40..40, [FRAGMENT, 0, 0, 0, 0, 0, 0, 0, UDP, 0, 0, 1, 0, 0, 0, 7]);
         let first = Packet::parse(&extended).unwrap();
         assert_eq!((first.protocol, first.ports), (UDP, Some([1, 2])));
-        assert_eq!(first.fragment, Some(Fragment { id: 7, is_first: true }));
+        assert_eq!(first.fragment, Some(PacketFragment { id: 7, is_first: true }));
         extended[51] = 0;
         assert_eq!(Packet::parse(&extended).unwrap().fragment, None, "an atomic one (RFC 6946)");
         extended[50] = 5;
         let later = Packet::parse(&extended).unwrap();
         assert_eq!((later.protocol, later.ports), (UDP, None));
-        assert_eq!(later.fragment, Some(Fragment { id: 7, is_first: false }));
+        assert_eq!(later.fragment, Some(PacketFragment { id: 7, is_first: false }));
     }
 
     #[test]

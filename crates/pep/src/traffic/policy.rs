@@ -1,15 +1,15 @@
 //! Policies for new connections and for packets other than TCP: the first match decides; without a
 //! match, TCP is split and other packets are tunnelled. A connection is decided once, by its SYN.
 
-use super::ports::{Ports, TCP, UDP};
-use super::prefix::{Prefix, Version};
+use super::ports::{PortRange, TCP, UDP};
+use super::prefix::{IpFamily, Prefix};
 
 /// Maximum number of rules for all policies of a gateway.
 pub const MOST_RULES: usize = 1000;
 
 /// Treatment of traffic. Sections `[[policy]]`, key `action`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Action {
+pub enum PolicyAction {
     /// The default: split TCP, and tunnel other packets if there is a tunnel.
     Split,
     /// Send it unsplit through the tunnel.
@@ -18,7 +18,7 @@ pub enum Action {
     Bypass,
 }
 
-impl Action {
+impl PolicyAction {
     /// All actions.
     pub const ALL: [Self; 3] = [Self::Split, Self::Tunnel, Self::Bypass];
 
@@ -34,7 +34,7 @@ impl Action {
 
 /// A section `[[policy]]`. Matches traffic that matches one element of each non-empty list.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Policy {
+pub struct TrafficPolicy {
     /// Name for people.
     pub name: String,
     /// Destinations.
@@ -42,23 +42,23 @@ pub struct Policy {
     /// Sources.
     pub from: Vec<Prefix>,
     /// Destination ports.
-    pub ports: Vec<Ports>,
+    pub ports: Vec<PortRange>,
     /// Code points, 0 to 63.
     pub dscp: Vec<u8>,
     /// Treatment of matching traffic.
-    pub action: Action,
+    pub action: PolicyAction,
 }
 
 /// The traffic that policies decide about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Subject {
+pub enum PolicySubject {
     /// TCP SYNs.
     Connections,
     /// Everything except TCP.
     Packets,
 }
 
-impl Subject {
+impl PolicySubject {
     /// The subject's name, for counters.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -68,9 +68,9 @@ impl Subject {
     }
 }
 
-impl Policy {
+impl TrafficPolicy {
     /// A policy that matches everything.
-    pub fn new(name: &str, action: Action) -> Self {
+    pub fn new(name: &str, action: PolicyAction) -> Self {
         let name = name.to_owned();
         Self { name, to: vec![], from: vec![], ports: vec![], dscp: vec![], action }
     }
@@ -84,25 +84,27 @@ impl Policy {
     ///
     /// Lists expand to single rules instead of sets: the kernel refuses sets with overlapping elements, and
     /// a TCP connection passes the rules only once.
-    pub fn matches(&self, subject: Subject) -> Vec<Match> {
+    pub fn matches(&self, subject: PolicySubject) -> Vec<PolicyMatch> {
         // Ports of packets other than TCP are those of UDP.
-        let protocol = if subject == Subject::Connections { TCP } else { UDP };
+        let protocol = if subject == PolicySubject::Connections { TCP } else { UDP };
         let ports = choices(&self.ports, |ports| ports.of(protocol));
         let ports: Vec<_> = ports
             .into_iter()
-            .map(|ports| ports.map(|ports| Ports { protocol: Some(protocol), ..ports }))
+            .map(|ports| ports.map(|ports| PortRange { protocol: Some(protocol), ..ports }))
             .collect();
         let of_any_version = self.to.is_empty() && self.from.is_empty() && self.dscp.is_empty();
         let versions: &[_] =
-            if of_any_version { &[None] } else { &[Some(Version::V4), Some(Version::V6)] };
+            if of_any_version { &[None] } else { &[Some(IpFamily::V4), Some(IpFamily::V6)] };
         let mut matches = Vec::new();
         for version in versions {
-            let of = |prefix: &Prefix| Some(Version::of(prefix.address())) == *version;
+            let of = |prefix: &Prefix| Some(IpFamily::of(prefix.address())) == *version;
             for to in choices(&self.to, of) {
                 for from in choices(&self.from, of) {
                     for dscp in choices(&self.dscp, |_| true) {
-                        let same = Match { version: *version, to, from, dscp, ports: None };
-                        matches.extend(ports.iter().map(|ports| Match { ports: *ports, ..same }));
+                        let same = PolicyMatch { version: *version, to, from, dscp, ports: None };
+                        matches.extend(
+                            ports.iter().map(|ports| PolicyMatch { ports: *ports, ..same }),
+                        );
                     }
                 }
             }
@@ -118,9 +120,9 @@ impl Policy {
 
 /// A rule, which matches traffic that has all of the given fields.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Match {
+pub struct PolicyMatch {
     /// IP version; given with addresses and code points, whose encoding depends on the version.
-    pub version: Option<Version>,
+    pub version: Option<IpFamily>,
     /// Destination.
     pub to: Option<Prefix>,
     /// Source.
@@ -128,7 +130,7 @@ pub struct Match {
     /// Code point, 0 to 63.
     pub dscp: Option<u8>,
     /// Destination ports; the protocol is given.
-    pub ports: Option<Ports>,
+    pub ports: Option<PortRange>,
 }
 
 /// The elements that fit, one of which must match; a single [`None`] if the list is empty.
@@ -140,9 +142,9 @@ fn choices<T: Copy>(list: &[T], fits: impl Fn(&T) -> bool) -> Vec<Option<T>> {
 }
 
 /// Number of rules that all policies take: the larger of both subjects.
-pub fn policy_rules(policies: &[Policy]) -> usize {
+pub fn policy_rules(policies: &[TrafficPolicy]) -> usize {
     let of = |subject| policies.iter().map(|policy| policy.matches(subject).len()).sum::<usize>();
-    of(Subject::Connections).max(of(Subject::Packets))
+    of(PolicySubject::Connections).max(of(PolicySubject::Packets))
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ pub const UDP: u8 = 17;
 
 /// A range of ports of TCP, of UDP, or of both.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Ports {
+pub struct PortRange {
     /// [`TCP`] or [`UDP`]; `None` for both.
     pub protocol: Option<u8>,
     /// Lowest port.
@@ -18,7 +18,7 @@ pub struct Ports {
     pub last: u16,
 }
 
-impl Ports {
+impl PortRange {
     /// Returns `true` if the range applies to this protocol.
     pub fn of(&self, protocol: u8) -> bool {
         self.protocol.is_none_or(|only| only == protocol)
@@ -48,7 +48,7 @@ impl Ports {
 }
 
 /// The form that [`Ports::parse`] accepts.
-impl fmt::Display for Ports {
+impl fmt::Display for PortRange {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.protocol {
             Some(TCP) => f.write_str("tcp/")?,

@@ -8,14 +8,14 @@ use thiserror::Error;
 
 /// IP version.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Version {
+pub enum IpFamily {
     /// IPv4.
     V4,
     /// IPv6.
     V6,
 }
 
-impl Version {
+impl IpFamily {
     /// Version of `address`.
     pub fn of(address: IpAddr) -> Self {
         if address.is_ipv4() { Self::V4 } else { Self::V6 }

@@ -3,7 +3,7 @@
 use core::ops::Range;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-use slacp::Open;
+use slacp::StreamOpening;
 
 use super::packet::Packet;
 use super::ports::TCP;
@@ -27,7 +27,7 @@ pub struct Syn {
     packet: Vec<u8>,
     /// Offset of the TCP header.
     segment: usize,
-    open: Open,
+    open: StreamOpening,
 }
 
 impl Syn {
@@ -41,7 +41,7 @@ impl Syn {
             return None;
         }
         let port = |at: usize| u16::from_be_bytes([tcp[at], tcp[at + 1]]);
-        let open = Open {
+        let open = StreamOpening {
             source: SocketAddr::new(source, port(0)),
             destination: SocketAddr::new(destination, port(2)),
             dscp: Packet::parse(&packet).map(|packet| packet.dscp),
@@ -51,7 +51,7 @@ impl Syn {
     }
 
     /// Source and destination of the connection.
-    pub fn open(&self) -> Open {
+    pub fn open(&self) -> StreamOpening {
         self.open
     }
 
@@ -98,9 +98,9 @@ impl Syn {
     }
 }
 
-type Parsed = (IpAddr, IpAddr, usize, usize);
+type ParsedHeaders = (IpAddr, IpAddr, usize, usize);
 
-fn parse(packet: &[u8]) -> Option<Parsed> {
+fn parse(packet: &[u8]) -> Option<ParsedHeaders> {
     match packet.first()? >> 4 {
         4 => parse_v4(packet),
         6 => parse_v6(packet),
@@ -116,7 +116,7 @@ pub fn segment_of(packet: &[u8]) -> Option<Range<usize>> {
 }
 
 /// Source, destination, offset of the TCP header, and end of the packet.
-fn parse_v4(packet: &[u8]) -> Option<Parsed> {
+fn parse_v4(packet: &[u8]) -> Option<ParsedHeaders> {
     let header = packet.first_chunk::<IPV4_HEADER>()?;
     let length = usize::from(u16::from_be_bytes([header[2], header[3]]));
     let begin = usize::from(header[0] & 0xf) * 4;
@@ -131,7 +131,7 @@ fn parse_v4(packet: &[u8]) -> Option<Parsed> {
     Some((address(12), address(16), begin, length))
 }
 
-fn parse_v6(packet: &[u8]) -> Option<Parsed> {
+fn parse_v6(packet: &[u8]) -> Option<ParsedHeaders> {
     let header = packet.first_chunk::<IPV6_HEADER>()?;
     let length = IPV6_HEADER + usize::from(u16::from_be_bytes([header[4], header[5]]));
     let (mut next, mut begin) = (header[6], IPV6_HEADER);

@@ -1,7 +1,7 @@
 //! Windows of acknowledgements.
 
 use proptest::prelude::*;
-use tcp::{ByteRange, Flags};
+use tcp::{ByteRange, HeaderFlags};
 
 use super::*;
 
@@ -29,8 +29,8 @@ fn syn(shift: Option<u8>) -> Segment<ByteRange> {
 }
 
 /// Connections that have sent 1 to 1,000, with windows of this shift.
-fn connected(count: u32, shift: u8) -> Windows<u32> {
-    let mut windows = Windows::new(ROOM);
+fn connected(count: u32, shift: u8) -> WindowLimits<u32> {
+    let mut windows = WindowLimits::new(ROOM);
     for key in 0..count {
         windows.handle_sent(key, &syn(Some(0)));
         windows.handle_received(key, &mut syn(Some(shift)), EMPTY);
@@ -40,7 +40,7 @@ fn connected(count: u32, shift: u8) -> Windows<u32> {
 }
 
 /// The window with which an acknowledgement is passed on.
-fn passed(windows: &mut Windows<u32>, key: u32, to: u64, window: u16, waiting: u64) -> u16 {
+fn passed(windows: &mut WindowLimits<u32>, key: u32, to: u64, window: u16, waiting: u64) -> u16 {
     let mut segment = ack(to, window);
     windows.handle_received(key, &mut segment, ByteCount::new(waiting));
     segment.window
@@ -77,7 +77,7 @@ fn duplicates_have_the_same_window() {
 fn windows_are_scaled_if_both_sides_do() {
     let mut windows = connected(1, 7);
     assert_eq!(passed(&mut windows, 0, 1_001, 500, 0), 79, "10,112 bytes");
-    let mut windows = Windows::new(ROOM);
+    let mut windows = WindowLimits::new(ROOM);
     windows.handle_sent(0, &syn(None));
     windows.handle_received(0, &mut syn(Some(7)), EMPTY);
     windows.handle_sent(0, &data(1, 1_000));
@@ -95,7 +95,8 @@ fn other_segments_pass_unchanged() {
 #[test]
 fn what_has_ended_is_forgotten() {
     let mut windows = connected(3, 0);
-    let reset = Segment { flags: Flags { rst: true, ..Flags::default() }, ..data(1_001, 0) };
+    let reset =
+        Segment { flags: HeaderFlags { rst: true, ..HeaderFlags::default() }, ..data(1_001, 0) };
     windows.handle_sent(0, &reset);
     windows.handle_received(1, &mut reset.clone(), EMPTY);
     let mut last = data(1_001, 10);

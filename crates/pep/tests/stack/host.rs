@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use link::testkit::Peer;
-use tcp::{Cut, FlowId, Read, StackEvent, Wake, wire};
+use tcp::{FlowFailure, FlowId, FlowRead, StackEvent, TimerKind, wire};
 use units::{Instant, Machine};
 
 use super::station::{CLIENT, SERVER, SERVER_PORT, Station, address, byte, lan};
@@ -38,7 +38,7 @@ pub(crate) struct Talk {
     pub(crate) is_ended: bool,
     has_finished: bool,
     pub(crate) has_reset: bool,
-    pub(crate) failure: Option<Cut>,
+    pub(crate) failure: Option<FlowFailure>,
     is_released: bool,
 }
 
@@ -56,7 +56,7 @@ impl Host {
     pub(crate) fn client(neighbour: usize, plans: &[Plan]) -> Self {
         let mut station = Station::new(&[neighbour]);
         let open = |(port, plan): (u16, &Plan)| {
-            let path = wire::Path {
+            let path = wire::SegmentPath {
                 from: address(CLIENT),
                 from_port: port,
                 to: address(SERVER),
@@ -149,16 +149,16 @@ impl Talk {
         let mut left = self.plan.read;
         while left > 0 && !self.is_ended && self.failure.is_none() {
             match station.stack(0).read(self.flow, left) {
-                Read::Data(data) => {
+                FlowRead::Data(data) => {
                     for (at, data) in (self.received..).zip(&data) {
                         assert_eq!(*data, byte(self.port, !is_server, at), "{self:?} at {at}");
                     }
                     self.received += data.len() as u64;
                     left -= data.len();
                 }
-                Read::Blocked => return,
-                Read::End => self.is_ended = true,
-                Read::Failed(cut) => self.failure = Some(cut),
+                FlowRead::Blocked => return,
+                FlowRead::End => self.is_ended = true,
+                FlowRead::Failed(cut) => self.failure = Some(cut),
             }
         }
     }
@@ -186,9 +186,9 @@ impl Talk {
 }
 
 impl Machine for Host {
-    type Wake = Wake;
+    type Wake = TimerKind;
 
-    fn poll_timeout(&self) -> Option<(Instant, Wake)> {
+    fn poll_timeout(&self) -> Option<(Instant, TimerKind)> {
         self.station.poll_timeout()
     }
 

@@ -12,9 +12,9 @@ use core::time::Duration;
 
 use host::{End, Host, Plan, Talk};
 use link::testkit::{Mangle, Net, Peer};
-use link::{Dice, LinkConfig, Loss, QueueLimit};
+use link::{Dice, LinkConfig, LossModel, QueueLimit};
 use solo::Solo;
-use tcp::{Config, Keepalive, Profile, Wake};
+use tcp::{Config, KeepaliveConfig, Profile, TimerKind};
 use units::{BitRate, ByteCount, Instant, Machine, Probability};
 
 /// Connections at a time.
@@ -27,9 +27,9 @@ enum Node {
 }
 
 impl Machine for Node {
-    type Wake = Wake;
+    type Wake = TimerKind;
 
-    fn poll_timeout(&self) -> Option<(Instant, Wake)> {
+    fn poll_timeout(&self) -> Option<(Instant, TimerKind)> {
         match self {
             Self::Host(host) => host.poll_timeout(),
             Self::Solo(solo) => solo.poll_timeout(),
@@ -69,8 +69,8 @@ fn satellite(dice: &mut Dice) -> (LinkConfig, Mangle) {
     let rate = BitRate::from_mbit(1 + dice.below(20));
     let delay = Duration::from_millis(20 + dice.below(280));
     let loss = match dice.below(3) {
-        0 => Loss::None,
-        _ => Loss::Per(probability(0.05 * dice.chance())),
+        0 => LossModel::None,
+        _ => LossModel::Per(probability(0.05 * dice.chance())),
     };
     let queue = QueueLimit::Packets(20 + dice.below(400) as usize);
     let mut some =
@@ -93,8 +93,11 @@ fn wan(dice: &mut Dice) -> Config {
     };
     let controller = CONTROLLERS[dice.below(5) as usize].parse().unwrap();
     let buffer = ByteCount::new([20_000, 200_000, 2_000_000][dice.below(3) as usize]);
-    let keepalive =
-        Keepalive { idle: Duration::from_secs(60), interval: Duration::from_secs(10), probes: 20 };
+    let keepalive = KeepaliveConfig {
+        idle: Duration::from_secs(60),
+        interval: Duration::from_secs(10),
+        probes: 20,
+    };
     Config {
         controller,
         snack: dice.below(4) != 0,
@@ -159,7 +162,7 @@ fn network(plans: &Plans, [near, far]: [Config; 2], is_early: bool, seed: u64) -
     let mut net = Net::new(nodes, seed);
     let lan = || {
         let (rate, delay) = (BitRate::from_mbit(100), Duration::from_millis(1));
-        LinkConfig::new(rate, delay, Loss::None, QueueLimit::Packets(1000))
+        LinkConfig::new(rate, delay, LossModel::None, QueueLimit::Packets(1000))
     };
     net.join(0, 1, lan());
     net.join(2, 3, lan());
@@ -267,7 +270,7 @@ fn a_reset_that_the_satellite_loses_reaches_the_other_end_soon() {
         let config = || Config { nagle: false, snack: true, ..Profile::Linux.config() };
         let mut net = network(&plans, [config(), config()], seed % 2 == 0, seed);
         let (rate, delay) = (BitRate::from_mbit(20), Duration::from_millis(270));
-        let loss = Loss::Per(probability(0.2));
+        let loss = LossModel::Per(probability(0.2));
         net.join(1, 2, LinkConfig::new(rate, delay, loss, QueueLimit::Packets(1000)));
         let counts = finish(net, &plans, Duration::from_secs(60));
         assert_eq!(counts.reset, 2, "seed {seed}");

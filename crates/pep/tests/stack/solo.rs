@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use link::testkit::Peer;
-use pep::relay::{Failure, Legs, Progress, Relay, Side, Step};
+use pep::relay::{LegFailure, LegSide, LegStep, Legs, Relay, RelayProgress};
 use slacp::ResetReason;
-use tcp::{Config, Cut, FlowId, Read, StackEvent, Wake, wire};
+use tcp::{Config, FlowFailure, FlowId, FlowRead, StackEvent, TimerKind, wire};
 use units::{Instant, Machine};
 
 use super::station::{Station, lan};
@@ -48,16 +48,16 @@ struct Wires<'w> {
     station: &'w mut Station,
 }
 
-fn failure(cut: Cut) -> Failure {
-    Failure::of_connection(cut.why, cut.after_end)
+fn failure(cut: FlowFailure) -> LegFailure {
+    LegFailure::of_connection(cut.why, cut.after_end)
 }
 
 impl Wires<'_> {
-    fn leg(&self, side: Side) -> (usize, FlowId) {
+    fn leg(&self, side: LegSide) -> (usize, FlowId) {
         self.carried[side as usize].expect("a relay does not use a leg it has let go of")
     }
 
-    fn let_go(&mut self, side: Side) {
+    fn let_go(&mut self, side: LegSide) {
         let Some((stack, flow)) = self.carried[side as usize].take() else { return };
         let now = self.station.now;
         let stack = self.station.stack(stack);
@@ -70,71 +70,71 @@ impl Wires<'_> {
 }
 
 impl Legs for Wires<'_> {
-    fn pass(&mut self, from: Side) -> Step {
+    fn pass(&mut self, from: LegSide) -> LegStep {
         let ((source, read), (sink, write)) = (self.leg(from), self.leg(from.other()));
         if self.held[from as usize].is_empty() {
             match self.station.stack(sink).has_room(write) {
                 Ok(true) => {}
-                Ok(false) => return Step::Blocked(from.other()),
-                Err(cut) => return Step::Failed(from.other(), failure(cut)),
+                Ok(false) => return LegStep::Blocked(from.other()),
+                Err(cut) => return LegStep::Failed(from.other(), failure(cut)),
             }
             match self.station.stack(source).read(read, CHUNK) {
-                Read::Data(data) => self.held[from as usize] = data,
-                Read::Blocked => return Step::Blocked(from),
-                Read::End => return Step::End,
-                Read::Failed(cut) => return Step::Failed(from, failure(cut)),
+                FlowRead::Data(data) => self.held[from as usize] = data,
+                FlowRead::Blocked => return LegStep::Blocked(from),
+                FlowRead::End => return LegStep::End,
+                FlowRead::Failed(cut) => return LegStep::Failed(from, failure(cut)),
             }
         }
         let held = &mut self.held[from as usize];
         match self.station.stack(sink).write(write, held) {
             Ok(0) => {
                 let _ = self.station.stack(sink).has_room(write);
-                Step::Blocked(from.other())
+                LegStep::Blocked(from.other())
             }
             Ok(taken) => {
                 *held = held.slice(taken..);
-                Step::Moved(taken)
+                LegStep::Moved(taken)
             }
-            Err(cut) => Step::Failed(from.other(), failure(cut)),
+            Err(cut) => LegStep::Failed(from.other(), failure(cut)),
         }
     }
 
-    fn discard(&mut self, from: Side) -> Step {
+    fn discard(&mut self, from: LegSide) -> LegStep {
         let (stack, flow) = self.leg(from);
         match self.station.stack(stack).read(flow, CHUNK) {
-            Read::Data(data) => Step::Moved(data.len()),
-            Read::Blocked => Step::Blocked(from),
-            Read::End => Step::End,
-            Read::Failed(cut) => Step::Failed(from, failure(cut)),
+            FlowRead::Data(data) => LegStep::Moved(data.len()),
+            FlowRead::Blocked => LegStep::Blocked(from),
+            FlowRead::End => LegStep::End,
+            FlowRead::Failed(cut) => LegStep::Failed(from, failure(cut)),
         }
     }
 
-    fn finish(&mut self, to: Side) -> Result<bool, Failure> {
+    fn finish(&mut self, to: LegSide) -> Result<bool, LegFailure> {
         let (stack, flow) = self.leg(to);
         self.station.stack(stack).finish(flow).map(|()| true).map_err(failure)
     }
 
-    fn is_delivered(&mut self, leg: Side) -> bool {
+    fn is_delivered(&mut self, leg: LegSide) -> bool {
         self.closes[leg as usize] = true;
         let (stack, flow) = self.leg(leg);
         self.station.stack(stack).is_delivered(flow)
     }
 
-    fn close(&mut self, leg: Side) {
+    fn close(&mut self, leg: LegSide) {
         self.let_go(leg);
     }
 
-    fn reset(&mut self, leg: Side, _: ResetReason) {
+    fn reset(&mut self, leg: LegSide, _: ResetReason) {
         self.closes[leg as usize] = false;
         self.let_go(leg);
     }
 
-    fn unacknowledged(&mut self, leg: Side) -> u64 {
+    fn unacknowledged(&mut self, leg: LegSide) -> u64 {
         let (stack, flow) = self.leg(leg);
         self.station.stack(stack).unacknowledged(flow)
     }
 
-    fn reset_after_data(&mut self, leg: Side, reason: ResetReason) -> bool {
+    fn reset_after_data(&mut self, leg: LegSide, reason: ResetReason) -> bool {
         let is_delivered = self.unacknowledged(leg) == 0;
         if is_delivered {
             self.reset(leg, reason);
@@ -190,7 +190,7 @@ impl Solo {
     /// Connects the server for a host; keeps the host's address and changes its port.
     fn begin(&mut self, stack: usize, flow: FlowId) {
         let path = self.station.stack(stack).path(flow).unwrap().reversed();
-        let path = wire::Path { from_port: path.from_port + 1000, ..path };
+        let path = wire::SegmentPath { from_port: path.from_port + 1000, ..path };
         let (there, iss) = (1 - stack, self.station.iss());
         let config = self.config(there);
         let server = self.station.stack(there).connect(path, config, iss).unwrap();
@@ -225,17 +225,17 @@ impl Solo {
             legs.map(|leg| leg.and_then(|(stack, flow)| station.stack(stack).failure(flow)));
         let [client, server] = legs;
         let mut wires = Wires { carried: [client, server], held, closes, station };
-        for side in Side::BOTH {
+        for side in LegSide::BOTH {
             if let (true, Some(cut)) = (relay.is_carrying(), failures[side as usize]) {
                 relay.handle_failure(now, side, failure(cut));
             }
         }
         loop {
             match relay.handle(now, &mut wires) {
-                Progress::Busy => {}
-                Progress::Waiting => return,
-                Progress::Refused(reason) => relay.abort(reason, &mut wires),
-                Progress::Over => {
+                RelayProgress::Busy => {}
+                RelayProgress::Waiting => return,
+                RelayProgress::Refused(reason) => relay.abort(reason, &mut wires),
+                RelayProgress::Over => {
                     *is_over = true;
                     return;
                 }
@@ -257,7 +257,7 @@ impl Solo {
             (Ok(false), None) => false,
             (failed, _) => {
                 let now = self.station.now;
-                if failed.is_err_and(|cut| cut.why == tcp::Abort::Refused) {
+                if failed.is_err_and(|cut| cut.why == tcp::AbortReason::Refused) {
                     self.station.stack(client.0).refuse(client.1);
                 }
                 // Resets a client that was answered.
@@ -272,12 +272,13 @@ impl Solo {
 }
 
 impl Machine for Solo {
-    type Wake = Wake;
+    type Wake = TimerKind;
 
-    fn poll_timeout(&self) -> Option<(Instant, Wake)> {
+    fn poll_timeout(&self) -> Option<(Instant, TimerKind)> {
         let relays = self.carried.iter().filter(|carried| !carried.is_over);
         // The reason is of no interest here.
-        let relays = relays.filter_map(|it| Some((it.relay.poll_timeout()?.0, Wake::TimeWait)));
+        let relays =
+            relays.filter_map(|it| Some((it.relay.poll_timeout()?.0, TimerKind::TimeWait)));
         units::earliest(self.station.poll_timeout(), relays.min_by_key(|(at, _)| *at))
     }
 

@@ -4,12 +4,12 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use tcp::{Config, Ecn, Limits, SeqNr, Stack, StackEvent, Wake, wire};
+use tcp::{Config, Ecn, SeqNr, Stack, StackEvent, StackLimits, TimerKind, wire};
 use units::{Instant, Machine, earliest};
 
 /// Addresses before a segment, in bytes.
 const ADDRESSES: usize = 8;
-const LIMITS: Limits = Limits { flows: 100, incoming: 100 };
+const LIMITS: StackLimits = StackLimits { flows: 100, incoming: 100 };
 /// The port of the server.
 pub(crate) const SERVER_PORT: u16 = 80;
 
@@ -78,7 +78,7 @@ impl Station {
         Some((to, out))
     }
 
-    pub(crate) fn poll_timeout(&self) -> Option<(Instant, Wake)> {
+    pub(crate) fn poll_timeout(&self) -> Option<(Instant, TimerKind)> {
         let timers = self.stacks.iter().map(|(_, stack)| stack.poll_timeout());
         timers.fold(None, earliest)
     }
@@ -99,7 +99,7 @@ pub(crate) fn byte(port: u16, from_server: bool, offset: u64) -> u8 {
 
 /// Settings of hosts and of a gateway's side towards them.
 pub(crate) fn lan() -> Arc<Config> {
-    let keepalive = tcp::Keepalive {
+    let keepalive = tcp::KeepaliveConfig {
         idle: core::time::Duration::from_secs(60),
         interval: core::time::Duration::from_secs(10),
         probes: 6,

@@ -4,8 +4,8 @@ use plotters::element::DashedPathElement;
 use plotters::prelude::*;
 use plotters::style::text_anchor::HPos;
 
-use super::picture::{Area, Drawn, Picture};
-use super::theme::{Colour, INK, SCALE, SOFT, TEXT, text, text_width, title};
+use super::picture::{DrawArea, DrawResult, SvgPicture};
+use super::theme::{INK, SCALE, SOFT, SeriesColour, TEXT, text, text_width, title};
 
 /// Width of the picture, and heights of a group's title, of a row, of its bar and below a group, in
 /// pixels.
@@ -25,23 +25,23 @@ pub struct BarGroup {
     /// Title above the group.
     pub title: String,
     /// The bars, from top to bottom.
-    pub bars: Vec<Bar>,
+    pub bars: Vec<TimeBar>,
 }
 
 /// A time as a bar.
 #[derive(Debug, Clone)]
-pub struct Bar {
+pub struct TimeBar {
     /// Name to the left of the bar.
     pub name: String,
     /// Colour of the bar.
-    pub colour: Colour,
+    pub colour: SeriesColour,
     /// The time in seconds; `None` shows "failed".
     pub seconds: Option<f64>,
     /// True if the time is exact. Otherwise it is a lower bound, and the bar is pale and dashed.
     pub is_finished: bool,
 }
 
-impl Bar {
+impl TimeBar {
     fn value(&self) -> String {
         match self.seconds {
             None => "failed".to_owned(),
@@ -52,19 +52,19 @@ impl Bar {
 }
 
 /// Draws all groups below each other on one scale; `label` is for screen readers.
-pub fn bars(label: &str, groups: &[BarGroup]) -> Picture {
+pub fn bars(label: &str, groups: &[BarGroup]) -> SvgPicture {
     let rows = groups.iter().map(|group| group.bars.len() as u32).sum::<u32>();
     let height = rows * ROW + groups.len() as u32 * (TITLE_LINE + BELOW);
     let bars = || groups.iter().flat_map(|group| &group.bars);
     let widest =
-        |text: fn(&Bar) -> String| bars().map(|bar| text_width(&text(bar))).max().unwrap_or(0);
+        |text: fn(&TimeBar) -> String| bars().map(|bar| text_width(&text(bar))).max().unwrap_or(0);
     let left = widest(|bar| bar.name.clone()) + 3 * GAP;
-    let scale = Scale {
+    let scale = BarScale {
         left,
-        width: WIDTH.saturating_sub(left + widest(Bar::value) + 2 * GAP),
+        width: WIDTH.saturating_sub(left + widest(TimeBar::value) + 2 * GAP),
         longest: bars().filter_map(|bar| bar.seconds).fold(LEAST, f64::max),
     };
-    Picture::draw((WIDTH, height.max(1)), label, |area| {
+    SvgPicture::draw((WIDTH, height.max(1)), label, |area| {
         let mut y = 0;
         for group in groups {
             let place = (units(GAP), units(y + TITLE_LINE / 2));
@@ -81,14 +81,14 @@ pub fn bars(label: &str, groups: &[BarGroup]) -> Picture {
 }
 
 /// The scale of all bars: left end and width in pixels, and the longest time in seconds.
-struct Scale {
+struct BarScale {
     left: u32,
     width: u32,
     longest: f64,
 }
 
-impl Scale {
-    fn draw(&self, area: &Area<'_>, top: u32, bar: &Bar) -> Drawn {
+impl BarScale {
+    fn draw(&self, area: &DrawArea<'_>, top: u32, bar: &TimeBar) -> DrawResult {
         let middle = top + ROW / 2;
         let name = (units(self.left - GAP), units(middle));
         area.draw(&Text::new(bar.name.clone(), name, text(TEXT, INK, HPos::Right)))?;
@@ -106,7 +106,7 @@ impl Scale {
     }
 }
 
-fn outline(area: &Area<'_>, corners: [(i32, i32); 2], bar: &Bar) -> Drawn {
+fn outline(area: &DrawArea<'_>, corners: [(i32, i32); 2], bar: &TimeBar) -> DrawResult {
     let colour = bar.colour.rgb();
     if bar.is_finished {
         return area.draw(&Rectangle::new(corners, colour.filled()));

@@ -6,10 +6,10 @@ use plotters::prelude::*;
 use plotters::style::text_anchor::HPos;
 
 use super::Graph;
-use super::picture::{Area, Drawn, Picture};
-use super::series::{Point, Series, Shape};
+use super::picture::{DrawArea, DrawResult, SvgPicture};
+use super::series::{GraphSeries, PlotPoint, SeriesShape};
 use super::theme::{GRID, INK, SCALE, SOFT, TEXT, text, text_width, title};
-use super::thin::{self, View};
+use super::thin::{self, PlotView};
 
 /// Heights in pixels: of the title, of a line of the legend, of the y axis's title, and of the x
 /// axis's ticks and title.
@@ -31,17 +31,18 @@ const TICK_HEIGHT: u32 = 55;
 type Chart<'a, 'b, X, Y> = ChartContext<'a, SVGBackend<'b>, Cartesian2d<X, Y>>;
 
 /// An axis type of the drawing library, linear or logarithmic.
-trait Scale: Ranged<ValueType = f64> + ValueFormatter<f64> {}
-impl<T: Ranged<ValueType = f64> + ValueFormatter<f64>> Scale for T {}
+trait AxisScale: Ranged<ValueType = f64> + ValueFormatter<f64> {}
+impl<T: Ranged<ValueType = f64> + ValueFormatter<f64>> AxisScale for T {}
 
 /// Draws graphs one below the other, with their y axes aligned.
-pub fn stacked(graphs: &[Graph]) -> Picture {
+pub fn stacked(graphs: &[Graph]) -> SvgPicture {
     let left = graphs.iter().map(|graph| graph.left()).max().unwrap_or(0);
-    let plans: Vec<Plan<'_>> = graphs.iter().map(|graph| Plan::new(graph, left)).collect();
+    let plans: Vec<GraphLayout<'_>> =
+        graphs.iter().map(|graph| GraphLayout::new(graph, left)).collect();
     let width = graphs.iter().map(|graph| graph.size.0).max().unwrap_or(1);
-    let height = plans.iter().map(Plan::height).sum::<u32>().max(1);
+    let height = plans.iter().map(GraphLayout::height).sum::<u32>().max(1);
     let label: Vec<&str> = graphs.iter().map(|graph| graph.title.as_str()).collect();
-    Picture::draw((width, height), label.join(" ").trim(), |area| {
+    SvgPicture::draw((width, height), label.join(" ").trim(), |area| {
         let mut rest = area.clone();
         for plan in &plans {
             let (part, below) = rest.split_vertically(scaled(plan.height()));
@@ -58,9 +59,9 @@ fn scaled(pixels: u32) -> i32 {
 }
 
 impl Graph {
-    fn view(&self) -> View {
-        let points = || self.series.iter().flat_map(Series::extremes);
-        View {
+    fn view(&self) -> PlotView {
+        let points = || self.series.iter().flat_map(GraphSeries::extremes);
+        PlotView {
             x: self.x.ends(points().map(|(x, _)| x)),
             y: self.y.ends(points().map(|(_, y)| y)),
             is_logarithmic: self.x.is_logarithmic,
@@ -86,18 +87,18 @@ impl Graph {
 }
 
 /// The layout of a graph.
-struct Plan<'a> {
+struct GraphLayout<'a> {
     graph: &'a Graph,
-    view: View,
+    view: PlotView,
     /// Width left of the y axis, in pixels.
     left: u32,
     /// The entries of the legend, line by line, with the x position of each in pixels.
-    legend: Vec<Vec<(u32, &'a Series)>>,
+    legend: Vec<Vec<(u32, &'a GraphSeries)>>,
 }
 
-impl<'a> Plan<'a> {
+impl<'a> GraphLayout<'a> {
     fn new(graph: &'a Graph, left: u32) -> Self {
-        let mut legend: Vec<Vec<(u32, &Series)>> = Vec::new();
+        let mut legend: Vec<Vec<(u32, &GraphSeries)>> = Vec::new();
         // No position fits, so the first entry begins a line.
         let mut at = u32::MAX;
         for series in graph.series.iter().filter(|series| !series.name.is_empty()) {
@@ -132,10 +133,10 @@ impl<'a> Plan<'a> {
         self.head_height() + self.graph.size.1 + GAP
     }
 
-    fn draw(&self, area: &Area<'_>) -> Drawn {
+    fn draw(&self, area: &DrawArea<'_>) -> DrawResult {
         let (head, plot) = area.split_vertically(scaled(self.head_height()));
         self.draw_head(&head)?;
-        let View { x, y, is_logarithmic, .. } = self.view.clone();
+        let PlotView { x, y, is_logarithmic, .. } = self.view.clone();
         if is_logarithmic {
             let [x, y] = [x, y].map(|range| LogCoord::from(range.log_scale()));
             self.draw_plot(&plot, x, y)
@@ -145,7 +146,7 @@ impl<'a> Plan<'a> {
     }
 
     /// Draws the title, the legend and the y axis's title.
-    fn draw_head(&self, area: &Area<'_>) -> Drawn {
+    fn draw_head(&self, area: &DrawArea<'_>) -> DrawResult {
         let mut y = self.title_height();
         if y > GAP {
             let place = (scaled(MARGIN), scaled(y / 2 + 3));
@@ -162,7 +163,7 @@ impl<'a> Plan<'a> {
         area.draw(&Text::new(name, place, text(TEXT, SOFT, HPos::Left)))
     }
 
-    fn draw_plot<X: Scale, Y: Scale>(&self, area: &Area<'_>, x: X, y: Y) -> Drawn {
+    fn draw_plot<X: AxisScale, Y: AxisScale>(&self, area: &DrawArea<'_>, x: X, y: Y) -> DrawResult {
         let mut chart = ChartBuilder::on(area)
             .margin_right(scaled(2 * MARGIN))
             .margin_top(scaled(GAP))
@@ -187,36 +188,36 @@ impl<'a> Plan<'a> {
         self.graph.series.iter().try_for_each(|series| self.draw_series(&mut chart, series))
     }
 
-    fn draw_series<X: Scale, Y: Scale>(
+    fn draw_series<X: AxisScale, Y: AxisScale>(
         &self,
         chart: &mut Chart<'_, '_, X, Y>,
-        series: &Series,
-    ) -> Drawn {
+        series: &GraphSeries,
+    ) -> DrawResult {
         let (colour, view) = (series.colour.rgb(), &self.view);
         let style = colour.stroke_width(series.width * SCALE);
-        let path = |points: Vec<Point>| PathElement::new(points, style);
+        let path = |points: Vec<PlotPoint>| PathElement::new(points, style);
         match &series.shape {
-            Shape::Line(points) => {
+            SeriesShape::Line(points) => {
                 chart.draw_series(thin::lines(points, view).into_iter().map(path))?;
             }
-            Shape::Dashed(points) => {
+            SeriesShape::Dashed(points) => {
                 for points in thin::lines(points, view) {
                     let (dash, gap) = (6 * SCALE, 5 * SCALE);
                     chart.draw_series(DashedLineSeries::new(points, dash, gap, style))?;
                 }
             }
-            Shape::Dots(points) => {
+            SeriesShape::Dots(points) => {
                 let dot = |at| Circle::new(at, series.width * SCALE / 2, colour.filled());
                 chart.draw_series(thin::dots(points, view).into_iter().map(dot))?;
             }
-            Shape::Crosses(points) => self.draw_crosses(chart, series, points)?,
-            Shape::Diamonds(points) => {
+            SeriesShape::Crosses(points) => self.draw_crosses(chart, series, points)?,
+            SeriesShape::Diamonds(points) => {
                 let shape = [(0, -5), (5, 0), (0, 5), (-5, 0)].map(|(x, y)| (pixels(x), pixels(y)));
                 let diamond =
                     |at| EmptyElement::at(at) + Polygon::new(shape.to_vec(), colour.filled());
                 chart.draw_series(thin::dots(points, view).into_iter().map(diamond))?;
             }
-            Shape::Spans(spans) => {
+            SeriesShape::Spans(spans) => {
                 // Wide bars mark rare events, so they stay visible in a long series.
                 let least = view.row_height() * f64::from(series.width * 2);
                 let bar = |(x, low, high): (f64, f64, f64)| {
@@ -225,10 +226,10 @@ impl<'a> Plan<'a> {
                 };
                 chart.draw_series(thin::spans(spans, view).into_iter().map(bar))?;
             }
-            Shape::Level(spans) => {
+            SeriesShape::Level(spans) => {
                 chart.draw_series(thin::levels(spans, view).into_iter().map(path))?;
             }
-            Shape::Area(spans) => {
+            SeriesShape::Area(spans) => {
                 for points in thin::levels(spans, view) {
                     let area = AreaSeries::new(points, view.y.start, colour.mix(0.15));
                     chart.draw_series(area.border_style(style))?;
@@ -238,12 +239,12 @@ impl<'a> Plan<'a> {
         Ok(())
     }
 
-    fn draw_crosses<X: Scale, Y: Scale>(
+    fn draw_crosses<X: AxisScale, Y: AxisScale>(
         &self,
         chart: &mut Chart<'_, '_, X, Y>,
-        series: &Series,
-        points: &[Point],
-    ) -> Drawn {
+        series: &GraphSeries,
+        points: &[PlotPoint],
+    ) -> DrawResult {
         let colour = series.colour.rgb();
         let style = colour.stroke_width(series.width * SCALE);
         let points = thin::dots(points, &self.view);
@@ -265,15 +266,15 @@ impl<'a> Plan<'a> {
 }
 
 /// Draws a series' entry of the legend. `place` is its left end in pixels.
-fn swatch(area: &Area<'_>, (x, y): (u32, u32), series: &Series) -> Drawn {
+fn swatch(area: &DrawArea<'_>, (x, y): (u32, u32), series: &GraphSeries) -> DrawResult {
     let (from, to, y) = (scaled(x), scaled(x + SWATCH), scaled(y));
     let colour = series.colour.rgb();
     let style = colour.stroke_width(3 * SCALE);
     match series.shape {
-        Shape::Dots(_) => {
+        SeriesShape::Dots(_) => {
             area.draw(&Circle::new(((from + to) / 2, y), pixels(4), colour.filled()))?;
         }
-        Shape::Dashed(_) => {
+        SeriesShape::Dashed(_) => {
             for part in 0..3 {
                 let from = from + part * scaled(9);
                 area.draw(&PathElement::new([(from, y), (from + scaled(6), y)], style))?;

@@ -7,7 +7,7 @@ use crate::escape::escape;
 
 /// A finished drawing as SVG.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Picture {
+pub struct SvgPicture {
     /// Width and height in pixels.
     size: (u32, u32),
     /// Text for screen readers.
@@ -17,16 +17,16 @@ pub struct Picture {
 }
 
 /// The drawing area of a picture or of a part of it.
-pub(super) type Area<'a> = DrawingArea<SVGBackend<'a>, plotters::coord::Shift>;
+pub(super) type DrawArea<'a> = DrawingArea<SVGBackend<'a>, plotters::coord::Shift>;
 /// The result of drawing. Writing to memory cannot fail, so an error is a bug in this crate.
-pub(super) type Drawn = Result<(), DrawingAreaErrorKind<std::io::Error>>;
+pub(super) type DrawResult = Result<(), DrawingAreaErrorKind<std::io::Error>>;
 
-impl Picture {
+impl SvgPicture {
     /// Draws a picture of this size in pixels.
     pub(super) fn draw(
         size: (u32, u32),
         label: &str,
-        fill: impl FnOnce(&Area<'_>) -> Drawn,
+        fill: impl FnOnce(&DrawArea<'_>) -> DrawResult,
     ) -> Self {
         let mut text = String::new();
         let scaled = (size.0 * SCALE, size.1 * SCALE);

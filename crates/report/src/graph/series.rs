@@ -1,77 +1,93 @@
 //! Series of points in a graph.
 
-use super::theme::Colour;
+use super::theme::SeriesColour;
 
 /// A point in the axes' units.
-pub(super) type Point = (f64, f64);
+pub(super) type PlotPoint = (f64, f64);
 /// A position on the x axis, with a lower and an upper value.
-pub(super) type Span = (f64, f64, f64);
+pub(super) type PlotSpan = (f64, f64, f64);
 
 /// A series of points with its name, colour and shape.
 #[derive(Debug, Clone)]
-pub struct Series {
+pub struct GraphSeries {
     pub(super) name: String,
-    pub(super) colour: Colour,
+    pub(super) colour: SeriesColour,
     /// Width of its strokes in pixels.
     pub(super) width: u32,
-    pub(super) shape: Shape,
+    pub(super) shape: SeriesShape,
     /// Text above each point.
     pub(super) mark: String,
 }
 
 /// The shape in which points are drawn. Values that are not finite or outside the axes are not drawn.
 #[derive(Debug, Clone)]
-pub(super) enum Shape {
-    Line(Vec<Point>),
-    Dashed(Vec<Point>),
-    Dots(Vec<Point>),
-    Crosses(Vec<Point>),
-    Diamonds(Vec<Point>),
-    Spans(Vec<Span>),
-    Level(Vec<Span>),
-    Area(Vec<Span>),
+pub(super) enum SeriesShape {
+    Line(Vec<PlotPoint>),
+    Dashed(Vec<PlotPoint>),
+    Dots(Vec<PlotPoint>),
+    Crosses(Vec<PlotPoint>),
+    Diamonds(Vec<PlotPoint>),
+    Spans(Vec<PlotSpan>),
+    Level(Vec<PlotSpan>),
+    Area(Vec<PlotSpan>),
 }
 
-impl Series {
+impl GraphSeries {
     /// Creates points joined by straight lines.
-    pub fn line(name: impl Into<String>, colour: Colour, points: Vec<(f64, f64)>) -> Self {
-        Self::new(name, colour, Shape::Line(points))
+    pub fn line(name: impl Into<String>, colour: SeriesColour, points: Vec<(f64, f64)>) -> Self {
+        Self::new(name, colour, SeriesShape::Line(points))
     }
 
     /// Creates points joined by dashed lines, for values that are computed rather than measured.
-    pub fn dashed(name: impl Into<String>, colour: Colour, points: Vec<(f64, f64)>) -> Self {
-        Self::new(name, colour, Shape::Dashed(points))
+    pub fn dashed(name: impl Into<String>, colour: SeriesColour, points: Vec<(f64, f64)>) -> Self {
+        Self::new(name, colour, SeriesShape::Dashed(points))
     }
 
     /// Creates a dot at each point.
-    pub fn dots(name: impl Into<String>, colour: Colour, points: Vec<(f64, f64)>) -> Self {
-        Self { width: 4, ..Self::new(name, colour, Shape::Dots(points)) }
+    pub fn dots(name: impl Into<String>, colour: SeriesColour, points: Vec<(f64, f64)>) -> Self {
+        Self { width: 4, ..Self::new(name, colour, SeriesShape::Dots(points)) }
     }
 
     /// Creates a plus sign at each point.
-    pub fn crosses(name: impl Into<String>, colour: Colour, points: Vec<(f64, f64)>) -> Self {
-        Self::new(name, colour, Shape::Crosses(points))
+    pub fn crosses(name: impl Into<String>, colour: SeriesColour, points: Vec<(f64, f64)>) -> Self {
+        Self::new(name, colour, SeriesShape::Crosses(points))
     }
 
     /// Creates a diamond at each point.
-    pub fn diamonds(name: impl Into<String>, colour: Colour, points: Vec<(f64, f64)>) -> Self {
-        Self::new(name, colour, Shape::Diamonds(points))
+    pub fn diamonds(
+        name: impl Into<String>,
+        colour: SeriesColour,
+        points: Vec<(f64, f64)>,
+    ) -> Self {
+        Self::new(name, colour, SeriesShape::Diamonds(points))
     }
 
     /// Creates a vertical bar for each `(x, low, high)`.
-    pub fn spans(name: impl Into<String>, colour: Colour, spans: Vec<(f64, f64, f64)>) -> Self {
-        Self::new(name, colour, Shape::Spans(spans))
+    pub fn spans(
+        name: impl Into<String>,
+        colour: SeriesColour,
+        spans: Vec<(f64, f64, f64)>,
+    ) -> Self {
+        Self::new(name, colour, SeriesShape::Spans(spans))
     }
 
     /// Creates a step function: at each `(x, first, last)` it goes from `first` to `last`, which holds
     /// until the next one.
-    pub fn level(name: impl Into<String>, colour: Colour, spans: Vec<(f64, f64, f64)>) -> Self {
-        Self::new(name, colour, Shape::Level(spans))
+    pub fn level(
+        name: impl Into<String>,
+        colour: SeriesColour,
+        spans: Vec<(f64, f64, f64)>,
+    ) -> Self {
+        Self::new(name, colour, SeriesShape::Level(spans))
     }
 
     /// Creates a step function like [`Self::level`], with the area below it filled.
-    pub fn area(name: impl Into<String>, colour: Colour, spans: Vec<(f64, f64, f64)>) -> Self {
-        Self::new(name, colour, Shape::Area(spans))
+    pub fn area(
+        name: impl Into<String>,
+        colour: SeriesColour,
+        spans: Vec<(f64, f64, f64)>,
+    ) -> Self {
+        Self::new(name, colour, SeriesShape::Area(spans))
     }
 
     /// Sets the width of strokes, or the diameter of dots, in pixels.
@@ -86,7 +102,7 @@ impl Series {
         Self { mark: mark.into(), ..self }
     }
 
-    fn new(name: impl Into<String>, colour: Colour, shape: Shape) -> Self {
+    fn new(name: impl Into<String>, colour: SeriesColour, shape: SeriesShape) -> Self {
         Self { name: name.into(), colour, width: 2, shape, mark: String::new() }
     }
 
@@ -95,14 +111,14 @@ impl Series {
     }
 
     /// Returns points that include the least and the greatest value of each axis.
-    pub(super) fn extremes(&self) -> Box<dyn Iterator<Item = Point> + '_> {
+    pub(super) fn extremes(&self) -> Box<dyn Iterator<Item = PlotPoint> + '_> {
         match &self.shape {
-            Shape::Line(points)
-            | Shape::Dashed(points)
-            | Shape::Dots(points)
-            | Shape::Crosses(points)
-            | Shape::Diamonds(points) => Box::new(points.iter().copied()),
-            Shape::Spans(spans) | Shape::Level(spans) | Shape::Area(spans) => {
+            SeriesShape::Line(points)
+            | SeriesShape::Dashed(points)
+            | SeriesShape::Dots(points)
+            | SeriesShape::Crosses(points)
+            | SeriesShape::Diamonds(points) => Box::new(points.iter().copied()),
+            SeriesShape::Spans(spans) | SeriesShape::Level(spans) | SeriesShape::Area(spans) => {
                 Box::new(spans.iter().flat_map(|&(x, low, high)| [(x, low), (x, high)]))
             }
         }

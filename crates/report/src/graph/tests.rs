@@ -18,7 +18,11 @@ fn axes() -> (Axis, Axis) {
 fn a_point_is_where_its_numbers_say() {
     let (x, y) = axes();
     let mut graph = Graph::new("t", x, y);
-    graph.add(Series::line("a", Colour::Blue, vec![(0.0, 0.0), (5.0, 10.0), (10.0, 20.0)]));
+    graph.add(GraphSeries::line(
+        "a",
+        SeriesColour::Blue,
+        vec![(0.0, 0.0), (5.0, 10.0), (10.0, 20.0)],
+    ));
     let svg = graph.picture().inline();
     let lines = attributes(&svg, "#0B6BCB", "points");
     let points: Vec<(f64, f64)> = lines[1]
@@ -41,15 +45,15 @@ fn every_shape_is_drawn_and_named_and_nothing_empty() {
     let points = || vec![(1.0, 2.0), (3.0, 4.0)];
     let spans = || vec![(1.0, 2.0, 3.0), (3.0, 4.0, 6.0)];
     for series in [
-        Series::line("a line", Colour::Blue, points()),
-        Series::dashed("a dashed line", Colour::Grey, points()),
-        Series::dots("dots", Colour::Orange, points()),
-        Series::crosses("crosses", Colour::Red, points()).marked("Rs"),
-        Series::diamonds("diamonds", Colour::Sky, points()),
-        Series::spans("spans", Colour::Purple, spans()),
-        Series::level("a level", Colour::Green, spans()),
-        Series::area("an area", Colour::Blue, spans()),
-        Series::dots("nothing", Colour::Blue, Vec::new()),
+        GraphSeries::line("a line", SeriesColour::Blue, points()),
+        GraphSeries::dashed("a dashed line", SeriesColour::Grey, points()),
+        GraphSeries::dots("dots", SeriesColour::Orange, points()),
+        GraphSeries::crosses("crosses", SeriesColour::Red, points()).marked("Rs"),
+        GraphSeries::diamonds("diamonds", SeriesColour::Sky, points()),
+        GraphSeries::spans("spans", SeriesColour::Purple, spans()),
+        GraphSeries::level("a level", SeriesColour::Green, spans()),
+        GraphSeries::area("an area", SeriesColour::Blue, spans()),
+        GraphSeries::dots("nothing", SeriesColour::Blue, Vec::new()),
     ] {
         graph.add(series);
     }
@@ -85,7 +89,7 @@ fn titles_units_and_ticks_are_there() {
 fn logarithmic_axes_have_decades() {
     let axis = |title: &str| Axis::new(title).logarithmic();
     let mut graph = Graph::new("", axis("loss ratio"), axis("window (segments)"));
-    graph.add(Series::line("a", Colour::Blue, vec![(1e-4, 1.0), (0.1, 1000.0)]));
+    graph.add(GraphSeries::line("a", SeriesColour::Blue, vec![(1e-4, 1.0), (0.1, 1000.0)]));
     let svg = graph.picture().inline();
     for tick in ["0.001", "0.01", "0.1", "10", "100", "1,000"] {
         assert!(svg.contains(&format!("\n{tick}\n")), "{tick}: {svg}");
@@ -97,7 +101,7 @@ fn stacked_graphs_have_their_y_axes_in_one_line() {
     let graph = |end: f64| {
         let mut graph =
             Graph::new("", Axis::new("s").range(0.0..1.0), Axis::new("B").range(0.0..end));
-        graph.add(Series::line("x", Colour::Red, vec![(0.0, 0.0), (1.0, end)]));
+        graph.add(GraphSeries::line("x", SeriesColour::Red, vec![(0.0, 0.0), (1.0, end)]));
         graph
     };
     let svg = stacked(&[graph(1.0), graph(1e9)]).inline();
@@ -110,7 +114,10 @@ fn stacked_graphs_have_their_y_axes_in_one_line() {
 #[test]
 fn text_cannot_become_markup() {
     let mut graph = Graph::new("<script> & \"x\"", Axis::new("<x>"), Axis::new("<y>"));
-    graph.add(Series::line("<series>", Colour::Blue, vec![(0.0, 0.0), (1.0, 1.0)]).marked("<m>"));
+    graph.add(
+        GraphSeries::line("<series>", SeriesColour::Blue, vec![(0.0, 0.0), (1.0, 1.0)])
+            .marked("<m>"),
+    );
     let svg = graph.picture().inline();
     for text in ["script", "x", "y", "series"] {
         assert!(
@@ -139,8 +146,8 @@ fn a_file_is_complete_and_a_page_gets_the_element_only() {
 #[test]
 fn bars_are_as_long_as_their_times() {
     let bar = |seconds, is_finished| {
-        let (name, colour) = ("x".to_owned(), Colour::Orange);
-        Bar { name, colour, seconds, is_finished }
+        let (name, colour) = ("x".to_owned(), SeriesColour::Orange);
+        TimeBar { name, colour, seconds, is_finished }
     };
     let group = |bars| BarGroup { title: "T".to_owned(), bars };
     let groups =

@@ -24,7 +24,7 @@ pub(super) const GROUND: RGBColor = RGBColor(0xff, 0xff, 0xff);
 
 /// The colour of a series.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Colour {
+pub enum SeriesColour {
     /// The main series: skyhop, data sent.
     Blue,
     /// A series for comparison, or data out of order.
@@ -41,7 +41,7 @@ pub enum Colour {
     Grey,
 }
 
-impl Colour {
+impl SeriesColour {
     /// The colours for series without a meaning of their own.
     const CYCLE: [Self; 6] =
         [Self::Blue, Self::Red, Self::Green, Self::Orange, Self::Purple, Self::Grey];
@@ -81,7 +81,7 @@ impl Colour {
 /// Returns every colour of a picture with its replacement on a dark background.
 fn palette() -> impl Iterator<Item = (RGBColor, &'static str)> {
     let plain = [(INK, "#e6e9ed"), (SOFT, "#9aa5b1"), (GRID, "#343b43"), (GROUND, "#14171b")];
-    let colours = Colour::CYCLE.into_iter().chain([Colour::Sky]);
+    let colours = SeriesColour::CYCLE.into_iter().chain([SeriesColour::Sky]);
     plain.into_iter().chain(colours.map(|colour| (colour.rgb(), colour.dark())))
 }
 

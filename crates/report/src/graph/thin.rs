@@ -4,18 +4,18 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
-use super::series::{Point, Span};
+use super::series::{PlotPoint, PlotSpan};
 
 /// The visible ranges of both axes, and the size of the picture in pixels.
 #[derive(Debug, Clone)]
-pub(super) struct View {
+pub(super) struct PlotView {
     pub(super) x: Range<f64>,
     pub(super) y: Range<f64>,
     pub(super) is_logarithmic: bool,
     pub(super) pixels: (u32, u32),
 }
 
-impl View {
+impl PlotView {
     fn column(&self, x: f64) -> i64 {
         self.pixel(x, &self.x, self.pixels.0)
     }
@@ -30,7 +30,7 @@ impl View {
         ((value - start) / (end - start) * f64::from(pixels)) as i64
     }
 
-    fn contains(&self, (x, y): Point) -> bool {
+    fn contains(&self, (x, y): PlotPoint) -> bool {
         self.has_column(x) && self.y.start <= y && y <= self.y.end
     }
 
@@ -45,9 +45,9 @@ impl View {
 }
 
 /// Returns one of the points on each pixel.
-pub(super) fn dots(points: &[Point], view: &View) -> Vec<Point> {
+pub(super) fn dots(points: &[PlotPoint], view: &PlotView) -> Vec<PlotPoint> {
     let mut seen = BTreeSet::new();
-    let mut is_new = |&(x, y): &Point| seen.insert((view.column(x), view.row(y)));
+    let mut is_new = |&(x, y): &PlotPoint| seen.insert((view.column(x), view.row(y)));
     points
         .iter()
         .copied()
@@ -57,16 +57,16 @@ pub(super) fn dots(points: &[Point], view: &View) -> Vec<Point> {
 }
 
 /// Returns the parts of a line that are inside the picture, with one point on each pixel.
-pub(super) fn lines(points: &[Point], view: &View) -> Vec<Vec<Point>> {
-    let inside = |(a, b): (&Point, &Point)| view.contains(*a) == view.contains(*b);
+pub(super) fn lines(points: &[PlotPoint], view: &PlotView) -> Vec<Vec<PlotPoint>> {
+    let inside = |(a, b): (&PlotPoint, &PlotPoint)| view.contains(*a) == view.contains(*b);
     let parts = points.chunk_by(|a, b| inside((a, b)));
     let parts = parts.filter(|part| view.contains(part[0]));
     parts.map(|part| dots(part, view)).filter(|part| part.len() > 1).collect()
 }
 
 /// Joins bars in the same column of pixels that are less than a pixel apart.
-pub(super) fn spans(spans: &[Span], view: &View) -> Vec<Span> {
-    let mut of_column: BTreeMap<i64, Vec<Span>> = BTreeMap::new();
+pub(super) fn spans(spans: &[PlotSpan], view: &PlotView) -> Vec<PlotSpan> {
+    let mut of_column: BTreeMap<i64, Vec<PlotSpan>> = BTreeMap::new();
     for &(x, low, high) in spans {
         if view.has_column(x) && low <= view.y.end && high >= view.y.start {
             let span = (x, low.max(view.y.start), high.min(view.y.end));
@@ -93,8 +93,9 @@ pub(super) fn spans(spans: &[Span], view: &View) -> Vec<Span> {
 
 /// Returns the lines of a step function, with the first, lowest, highest and last value of each
 /// column of pixels. Parts outside the picture are left out.
-pub(super) fn levels(spans: &[Span], view: &View) -> Vec<Vec<Point>> {
-    let spans: Vec<Span> = spans.iter().copied().filter(|&(x, ..)| view.has_column(x)).collect();
+pub(super) fn levels(spans: &[PlotSpan], view: &PlotView) -> Vec<Vec<PlotPoint>> {
+    let spans: Vec<PlotSpan> =
+        spans.iter().copied().filter(|&(x, ..)| view.has_column(x)).collect();
     let mut lines = vec![Vec::new()];
     let mut last: Option<f64> = None;
     for part in spans.chunk_by(|a, b| view.column(a.0) == view.column(b.0)) {
@@ -127,8 +128,8 @@ mod tests {
     use super::*;
 
     /// Ten by ten, on as many pixels.
-    fn view() -> View {
-        View { x: 0.0..10.0, y: 0.0..10.0, is_logarithmic: false, pixels: (10, 10) }
+    fn view() -> PlotView {
+        PlotView { x: 0.0..10.0, y: 0.0..10.0, is_logarithmic: false, pixels: (10, 10) }
     }
 
     #[test]
@@ -136,7 +137,8 @@ mod tests {
         let points =
             [(1.1, 2.1), (1.9, 2.9), (2.0, 2.0), (11.0, 1.0), (1.0, f64::NAN), (1.0, 1e300)];
         assert_eq!(dots(&points, &view()), [(1.1, 2.1), (2.0, 2.0)]);
-        let view = View { x: 1.0..1000.0, y: 1.0..1000.0, is_logarithmic: true, pixels: (3, 3) };
+        let view =
+            PlotView { x: 1.0..1000.0, y: 1.0..1000.0, is_logarithmic: true, pixels: (3, 3) };
         let points = [(2.0, 2.0), (9.0, 9.0), (20.0, 2.0), (0.0, 1.0)];
         assert_eq!(dots(&points, &view), [(2.0, 2.0), (20.0, 2.0)]);
     }

@@ -1,9 +1,13 @@
 use super::*;
 
-fn table() -> Table {
-    let columns =
-        [Column::left(""), Column::right("time\ns"), Column::right("share ¹"), Column::left("")];
-    let mut table = Table::new(columns).title("Download of 20 MB, which is a long title");
+fn table() -> TextTable {
+    let columns = [
+        TableColumn::left(""),
+        TableColumn::right("time\ns"),
+        TableColumn::right("share ¹"),
+        TableColumn::left(""),
+    ];
+    let mut table = TextTable::new(columns).title("Download of 20 MB, which is a long title");
     table.row(["plain CUBIC", "> 20.00", "", "unfinished"]);
     table.row(["skyhop", "4.40", "96 %"]);
     table
@@ -23,7 +27,8 @@ skyhop          4.40     96 %
 
 #[test]
 fn notes_stand_between_the_rows_and_are_indented_like_them() {
-    let mut table = Table::new([Column::left("verdict"), Column::left("check")]).indent(2);
+    let mut table =
+        TextTable::new([TableColumn::left("verdict"), TableColumn::left("check")]).indent(2);
     table.row(["ok", "kernel"]);
     table.note("-> a line that is longer than the columns");
     table.row(["fail", "tun"]);
@@ -38,7 +43,7 @@ fn notes_stand_between_the_rows_and_are_indented_like_them() {
 
 #[test]
 fn without_names_there_is_no_head() {
-    let mut table = Table::new([Column::left("").at_least(6), Column::right("")]);
+    let mut table = TextTable::new([TableColumn::left("").at_least(6), TableColumn::right("")]);
     assert_eq!((table.to_string(), table.is_empty()), (String::new(), true));
     table.row(["geo", "1"]);
     assert_eq!((table.to_string(), table.is_empty()), ("geo     1\n".to_owned(), false));
@@ -46,9 +51,13 @@ fn without_names_there_is_no_head() {
 
 #[test]
 fn aligned_tables_share_their_widths() {
-    let mut narrow = Table::new([Column::left("a"), Column::right("b")]);
+    let mut narrow = TextTable::new([TableColumn::left("a"), TableColumn::right("b")]);
     narrow.row(["x", "1"]);
-    let mut wide = Table::new([Column::left("long name"), Column::right("b"), Column::left("c")]);
+    let mut wide = TextTable::new([
+        TableColumn::left("long name"),
+        TableColumn::right("b"),
+        TableColumn::left("c"),
+    ]);
     wide.row(["y", "1000", "z"]);
     let expected = "\
 a             b
@@ -76,7 +85,7 @@ Download of 20 MB, which is a long title
 
 #[test]
 fn html_is_escaped_and_marks_numbers() {
-    let mut table = Table::new([Column::left("<way>"), Column::right("s")]);
+    let mut table = TextTable::new([TableColumn::left("<way>"), TableColumn::right("s")]);
     table.row(["a & b", "1"]);
     table.note("x < y");
     let expected = "\
@@ -92,12 +101,12 @@ fn html_is_escaped_and_marks_numbers() {
 #[test]
 #[should_panic(expected = "a column for each cell")]
 fn a_cell_too_many_is_a_bug() {
-    Table::new([Column::left("")]).row(["a", "b"]);
+    TextTable::new([TableColumn::left("")]).row(["a", "b"]);
 }
 
 #[test]
 fn markdown_escapes_what_separates_cells_and_rows() {
-    let mut table = Table::new([Column::left("a|b")]);
+    let mut table = TextTable::new([TableColumn::left("a|b")]);
     table.row(["one | two\nthree"]);
     assert_eq!(table.markdown(), "| a\\|b |\n|---|\n| one \\| two three |\n");
 }

@@ -1,13 +1,13 @@
 //! `[dama.terminal.classes]`: the kind of capacity that each class of traffic uses.
 
 use link::TrafficClass;
-use link::dama::{Categories, Category};
+use link::dama::{CapacityKind, ClassCapacities};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::raw::RawDamaTerminal;
 use crate::FileError;
-use crate::place::{Place, quoted};
+use crate::place::{KeyContext, quoted};
 
 /// Kind of capacity that each class of traffic uses. A terminal that can request only rates, or only
 /// volumes, uses them for both by default.
@@ -42,7 +42,7 @@ enum RawCategory {
     Vbdc,
 }
 
-impl From<RawCategory> for Category {
+impl From<RawCategory> for CapacityKind {
     fn from(raw: RawCategory) -> Self {
         match raw {
             RawCategory::Cra => Self::Cra,
@@ -52,24 +52,24 @@ impl From<RawCategory> for Category {
     }
 }
 
-impl From<Category> for RawCategory {
-    fn from(category: Category) -> Self {
+impl From<CapacityKind> for RawCategory {
+    fn from(category: CapacityKind) -> Self {
         match category {
-            Category::Cra => Self::Cra,
-            Category::Rbdc => Self::Rbdc,
-            Category::Vbdc => Self::Vbdc,
+            CapacityKind::Cra => Self::Cra,
+            CapacityKind::Rbdc => Self::Rbdc,
+            CapacityKind::Vbdc => Self::Vbdc,
         }
     }
 }
 
 impl RawClasses {
     /// Returns the categories that differ from the defaults; `None` if all are defaults.
-    pub(super) fn of(categories: Categories) -> Option<Self> {
+    pub(super) fn of(categories: ClassCapacities) -> Option<Self> {
         let other = |class| {
             let category = categories.of(class);
-            (category != Categories::default().of(class)).then_some(category.into())
+            (category != ClassCapacities::default().of(class)).then_some(category.into())
         };
-        (categories != Categories::default()).then(|| Self {
+        (categories != ClassCapacities::default()).then(|| Self {
             control: other(TrafficClass::Control),
             voice: other(TrafficClass::Voice),
             streams: other(TrafficClass::Stream),
@@ -91,16 +91,21 @@ impl RawClasses {
 ///
 /// # Errors
 /// If a class uses a kind of capacity that the terminal does not have.
-pub(super) fn read(place: &Place<'_>, terminal: &RawDamaTerminal) -> Result<Categories, FileError> {
-    let mut categories = Categories::default();
+pub(super) fn read(
+    place: &KeyContext<'_>,
+    terminal: &RawDamaTerminal,
+) -> Result<ClassCapacities, FileError> {
+    let mut categories = ClassCapacities::default();
     for (key, class, category) in terminal.classes.unwrap_or_default().all() {
-        let Some(category) = category.map(Category::from) else { continue };
+        let Some(category) = category.map(CapacityKind::from) else { continue };
         let (name, has_any) = match category {
-            Category::Cra => ("cra", terminal.cra.is_some_and(|rate| rate.0.bits_per_second() > 0)),
-            Category::Rbdc => {
+            CapacityKind::Cra => {
+                ("cra", terminal.cra.is_some_and(|rate| rate.0.bits_per_second() > 0))
+            }
+            CapacityKind::Rbdc => {
                 ("rbdc", terminal.rbdc.is_some_and(|rate| rate.0.bits_per_second() > 0))
             }
-            Category::Vbdc => ("vbdc", terminal.vbdc.is_some_and(|cells| cells > 0)),
+            CapacityKind::Vbdc => ("vbdc", terminal.vbdc.is_some_and(|cells| cells > 0)),
         };
         let expected = format!("a kind of capacity that the terminal has: {name} is 0");
         place.check(has_any, key, quoted(name), expected)?;

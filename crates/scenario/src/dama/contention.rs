@@ -8,7 +8,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::FileError;
-use crate::place::{Place, quoted};
+use crate::place::{KeyContext, quoted};
 use crate::text::{Text, Words};
 
 /// Transport of capacity requests to the network control centre. All keys but `transport` are for
@@ -95,7 +95,7 @@ fn channel(
 
 /// Reads the `[dama.requests]` table.
 pub(super) fn transport(
-    place: &Place<'_>,
+    place: &KeyContext<'_>,
     raw: Option<&RawRequests>,
 ) -> Result<RequestTransport, FileError> {
     let Some(raw) = raw else { return Ok(RequestTransport::Assigned) };
@@ -104,10 +104,10 @@ pub(super) fn transport(
         let place = match (raw.slots, raw.carriers) {
             (Some(slots), None) => RequestPlace::Slots(slots),
             (None, Some(carriers)) => RequestPlace::Carriers(carriers),
-            (None, None) => return Err(place.missing("slots", missing)),
+            (None, None) => return Err(place.missing_key("slots", missing)),
             (Some(_), Some(carriers)) => {
                 let expected = "either slots, or carriers whose slots are all for requests";
-                return Err(place.wrong("carriers", carriers, expected));
+                return Err(place.wrong_value("carriers", carriers, expected));
             }
         };
         let channel = channel(raw.scheme, raw.backoff, raw.load_control);
@@ -128,7 +128,7 @@ pub(super) fn transport(
                 None => Ok(RequestTransport::Assigned),
                 Some((key, value)) => {
                     let expected = "transport = \"piggyback\" or \"contention\" with it";
-                    Err(place.wrong(key, value, expected))
+                    Err(place.wrong_value(key, value, expected))
                 }
             }
         }
@@ -137,7 +137,7 @@ pub(super) fn transport(
 
 /// Turns an error of the request slots into one that names the key.
 pub(super) fn wrong_slots(
-    place: &Place<'_>,
+    place: &KeyContext<'_>,
     transport: &RequestTransport,
     error: ContentionError,
 ) -> FileError {
@@ -147,17 +147,17 @@ pub(super) fn wrong_slots(
     };
     match error {
         ContentionError::Carriers { carriers, all } => {
-            place.wrong("carriers", carriers, grants_remain(all))
+            place.wrong_value("carriers", carriers, grants_remain(all))
         }
         ContentionError::Slots { most, .. } => {
-            place.wrong("slots", slots, format!("1 to a carrier's {most}"))
+            place.wrong_value("slots", slots, format!("1 to a carrier's {most}"))
         }
         ContentionError::NothingLeft { .. } => {
-            place.wrong("slots", slots, "fewer, so that some can be granted")
+            place.wrong_value("slots", slots, "fewer, so that some can be granted")
         }
         ContentionError::Block(BlockError::Slots { scheme, .. }) => {
             let expected = format!("at least {} for {}", scheme.replicas(), quoted(scheme));
-            place.wrong("slots", slots, expected)
+            place.wrong_value("slots", slots, expected)
         }
         other => place.unreadable("scheme", other),
     }
@@ -173,17 +173,17 @@ fn grants_remain(all: u32) -> String {
 
 /// Turns an error of the carriers for random access into one that names the key.
 pub(super) fn wrong_access(
-    place: &Place<'_>,
+    place: &KeyContext<'_>,
     access: Option<&RandomAccess>,
     error: ContentionError,
 ) -> FileError {
     match (error, access) {
         (ContentionError::Carriers { carriers, all }, _) => {
-            place.wrong("carriers", carriers, grants_remain(all))
+            place.wrong_value("carriers", carriers, grants_remain(all))
         }
         (ContentionError::Block(BlockError::Slots { slots, .. }), Some(access)) => {
             let expected = format!("at most as many replicas as a frame has slots, {slots}");
-            place.wrong("scheme", quoted(access.channel.scheme), expected)
+            place.wrong_value("scheme", quoted(access.channel.scheme), expected)
         }
         (other, _) => place.unreadable("scheme", other),
     }

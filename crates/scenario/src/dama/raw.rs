@@ -1,6 +1,6 @@
 //! The `[dama]` table as written in a file.
 
-use link::dama::{FreeCapacity, MacLimit, Policy, Sharing};
+use link::dama::{CapacityPolicy, FreeCapacity, MacLimit, SharingRule};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use units::BitRate;
@@ -29,7 +29,7 @@ pub(crate) struct RawDama {
     pub(super) processing: Option<Text<Time>>,
     /// Algorithm of requests and their allocation: classic or rtt-aware.
     #[schemars(extend("default" = "classic", "examples" = ["classic", "rtt-aware"]))]
-    pub(super) policy: Option<Text<Policy>>,
+    pub(super) policy: Option<Text<CapacityPolicy>>,
     /// Frames between a terminal's request opportunities.
     #[schemars(range(min = 1), extend("default" = 1))]
     pub(super) request_period: Option<u32>,
@@ -49,7 +49,7 @@ pub(crate) struct RawDama {
     pub(super) robust_requests: Option<bool>,
     /// Division of insufficient capacity among terminals: proportional or fair.
     #[schemars(extend("default" = "proportional", "examples" = ["proportional", "fair"]))]
-    pub(super) sharing: Option<Text<Sharing>>,
+    pub(super) sharing: Option<Text<SharingRule>>,
     /// FCA: terminals that get unrequested capacity: none, all \[chunk=N\], asking \[chunk=N\].
     #[schemars(extend("default" = "none", "examples" = ["none", "all chunk=4", "asking"]))]
     pub(super) free: Option<Text<FreeCapacity>>,

@@ -6,7 +6,8 @@ use std::collections::VecDeque;
 use link::TrafficClass;
 use link::dama::random_access::AccessScheme;
 use link::dama::{
-    Category, Dama, FreeCapacity, MacLimit, Policy, RequestPlace, RequestSlots, RequestTransport,
+    CapacityKind, CapacityPolicy, Dama, FreeCapacity, MacLimit, RequestPlace, RequestSlots,
+    RequestTransport,
 };
 use units::{BitRate, Instant};
 
@@ -75,7 +76,10 @@ fn a_preset_is_written_as_it_was_read() {
     )
     .unwrap();
     let dama = preset.dama.as_ref().unwrap();
-    assert_eq!((dama.policy, dama.free), (Policy::RttAware, FreeCapacity::All { chunk: 4 }));
+    assert_eq!(
+        (dama.policy, dama.free),
+        (CapacityPolicy::RttAware, FreeCapacity::All { chunk: 4 })
+    );
     let again = Preset::from_text(&preset.to_string()).unwrap();
     assert_eq!(again.dama, preset.dama);
 }
@@ -87,9 +91,9 @@ fn classes_use_the_capacity_they_are_given() {
     let [_, ret] = preset.links();
     let config = preset.dama.as_ref().unwrap().config(&preset.forward, &ret, 1).unwrap();
     let category = |class| config.terminals[0].category(class);
-    assert_eq!(category(TrafficClass::Voice), Category::Cra);
+    assert_eq!(category(TrafficClass::Voice), CapacityKind::Cra);
     // The terminal asks for volumes only.
-    assert_eq!(category(TrafficClass::Stream), Category::Vbdc);
+    assert_eq!(category(TrafficClass::Stream), CapacityKind::Vbdc);
     let again = Preset::from_text(&preset.to_string()).unwrap();
     assert_eq!(again.dama, preset.dama);
     for (from, to, named) in [

@@ -11,23 +11,23 @@ use serde::forward_to_deserialize_any;
 use toml::Spanned;
 use toml::de::{DeInteger, DeString, DeValue};
 
-use super::Document;
+use super::TomlDocument;
 use crate::FileError;
 
 /// A deserializer of one value of a document.
 #[derive(Clone)]
-pub(super) struct Reader<'d> {
-    document: &'d Document<'d>,
+pub(super) struct ValueReader<'d> {
+    document: &'d TomlDocument<'d>,
     value: &'d Spanned<DeValue<'d>>,
     /// Path of the value, such as `hop.forward.rate`; empty for the whole document.
     path: String,
     /// Keys of the document's top level, once they are known.
-    of_file: &'static [&'static str],
+    top_level_keys: &'static [&'static str],
 }
 
 /// An error of deserialization.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum Fault {
+pub(super) enum ReadFault {
     #[error("expected {0}")]
     Expected(String),
     #[error("{0}")]
@@ -41,13 +41,18 @@ pub(super) enum Fault {
     Located(Box<FileError>),
 }
 
-impl<'d> Reader<'d> {
-    pub(super) fn new(document: &'d Document<'d>) -> Self {
-        Self { document, value: &document.root, path: String::new(), of_file: &[] }
+impl<'d> ValueReader<'d> {
+    pub(super) fn new(document: &'d TomlDocument<'d>) -> Self {
+        Self { document, value: &document.root, path: String::new(), top_level_keys: &[] }
     }
 
     fn within(&self, key: &str, value: &'d Spanned<DeValue<'d>>) -> Self {
-        Self { document: self.document, value, path: self.path_of(key), of_file: self.of_file }
+        Self {
+            document: self.document,
+            value,
+            path: self.path_of(key),
+            top_level_keys: self.top_level_keys,
+        }
     }
 
     fn path_of(&self, key: &str) -> String {
@@ -55,15 +60,15 @@ impl<'d> Reader<'d> {
     }
 
     /// Adds the position of this value to `fault`, unless it has one.
-    pub(super) fn locate(&self, fault: Fault) -> FileError {
+    pub(super) fn locate(&self, fault: ReadFault) -> FileError {
         let start = (!self.path.is_empty()).then(|| self.value.span().start);
         let (at, key) = (self.document.at_start(start), self.path.clone());
         match fault {
-            Fault::Located(error) => *error,
-            Fault::Expected(expected) => {
+            ReadFault::Located(error) => *error,
+            ReadFault::Expected(expected) => {
                 FileError::Value { at, key, value: shown(self.value.get_ref()), expected }
             }
-            Fault::Missing(field) => {
+            ReadFault::Missing(field) => {
                 FileError::Missing { at, key: self.path_of(field), expected: String::new() }
             }
             fault => FileError::Unreadable { at, key, message: fault.to_string() },
@@ -71,39 +76,39 @@ impl<'d> Reader<'d> {
     }
 
     /// Adds the position of a key of this table to the fault of an unknown key.
-    fn locate_key(&self, key: &Spanned<DeString<'_>>, fault: Fault) -> Fault {
-        let Fault::UnknownKey(known) = fault else { return fault };
+    fn locate_key(&self, key: &Spanned<DeString<'_>>, fault: ReadFault) -> ReadFault {
+        let ReadFault::UnknownKey(known) = fault else { return fault };
         let at = self.document.at_start(Some(key.span().start));
         let (key, table) = (key.get_ref().clone().into_owned(), self.path.clone());
         // A common mistake: in TOML every key after a section's header belongs to that section.
-        let is_of_file = !table.is_empty() && self.of_file.contains(&key.as_str());
+        let is_of_file = !table.is_empty() && self.top_level_keys.contains(&key.as_str());
         let known = known.to_vec();
-        Fault::Located(Box::new(FileError::UnknownKey { at, key, table, known, is_of_file }))
+        ReadFault::Located(Box::new(FileError::UnknownKey { at, key, table, known, is_of_file }))
     }
 }
 
-impl<'d> Deserializer<'d> for Reader<'d> {
-    type Error = Fault;
+impl<'d> Deserializer<'d> for ValueReader<'d> {
+    type Error = ReadFault;
 
-    fn deserialize_any<V: Visitor<'d>>(self, visitor: V) -> Result<V::Value, Fault> {
+    fn deserialize_any<V: Visitor<'d>>(self, visitor: V) -> Result<V::Value, ReadFault> {
         match self.value.get_ref() {
             DeValue::String(text) => visitor.visit_str(text),
             DeValue::Boolean(value) => visitor.visit_bool(*value),
             DeValue::Integer(number) => match integer(number) {
                 Some(number) => visitor.visit_i64(number),
-                None => Err(Fault::Expected("a smaller number".to_owned())),
+                None => Err(ReadFault::Expected("a smaller number".to_owned())),
             },
             DeValue::Float(number) => match number.as_str().parse() {
                 Ok(number) => visitor.visit_f64(number),
-                Err(_) => Err(Fault::Expected("a number".to_owned())),
+                Err(_) => Err(ReadFault::Expected("a number".to_owned())),
             },
             // A bare date of TOML is accepted like one in quotes.
             DeValue::Datetime(time) => visitor.visit_str(&time.to_string()),
             DeValue::Array(list) => {
-                visitor.visit_seq(Elements { list: &self, rest: list.iter().enumerate() })
+                visitor.visit_seq(ListAccess { list: &self, rest: list.iter().enumerate() })
             }
             DeValue::Table(table) => {
-                visitor.visit_map(Entries { table: &self, rest: table.iter(), value: None })
+                visitor.visit_map(TableAccess { table: &self, rest: table.iter(), value: None })
             }
         }
     }
@@ -113,15 +118,15 @@ impl<'d> Deserializer<'d> for Reader<'d> {
         _: &'static str,
         fields: &'static [&'static str],
         visitor: V,
-    ) -> Result<V::Value, Fault> {
+    ) -> Result<V::Value, ReadFault> {
         // Only the outermost struct has the keys of the file itself.
         if self.path.is_empty() {
-            self.of_file = fields;
+            self.top_level_keys = fields;
         }
         self.deserialize_any(visitor)
     }
 
-    fn deserialize_option<V: Visitor<'d>>(self, visitor: V) -> Result<V::Value, Fault> {
+    fn deserialize_option<V: Visitor<'d>>(self, visitor: V) -> Result<V::Value, ReadFault> {
         visitor.visit_some(self)
     }
 
@@ -129,7 +134,7 @@ impl<'d> Deserializer<'d> for Reader<'d> {
         self,
         _: &'static str,
         visitor: V,
-    ) -> Result<V::Value, Fault> {
+    ) -> Result<V::Value, ReadFault> {
         visitor.visit_newtype_struct(self)
     }
 
@@ -139,10 +144,10 @@ impl<'d> Deserializer<'d> for Reader<'d> {
         _: &'static str,
         words: &'static [&'static str],
         visitor: V,
-    ) -> Result<V::Value, Fault> {
+    ) -> Result<V::Value, ReadFault> {
         match self.value.get_ref() {
             DeValue::String(text) => visitor.visit_enum(text.as_ref().into_deserializer()),
-            _ => Err(Fault::unknown_variant("", words)),
+            _ => Err(ReadFault::unknown_variant("", words)),
         }
     }
 
@@ -153,62 +158,62 @@ impl<'d> Deserializer<'d> for Reader<'d> {
     }
 }
 
-struct Elements<'a, 'd, I> {
-    list: &'a Reader<'d>,
+struct ListAccess<'a, 'd, I> {
+    list: &'a ValueReader<'d>,
     rest: I,
 }
 
 impl<'d, I: Iterator<Item = (usize, &'d Spanned<DeValue<'d>>)>> SeqAccess<'d>
-    for Elements<'_, 'd, I>
+    for ListAccess<'_, 'd, I>
 {
-    type Error = Fault;
+    type Error = ReadFault;
 
     fn next_element_seed<T: DeserializeSeed<'d>>(
         &mut self,
         seed: T,
-    ) -> Result<Option<T::Value>, Fault> {
+    ) -> Result<Option<T::Value>, ReadFault> {
         let Some((at, value)) = self.rest.next() else { return Ok(None) };
-        self.list.within(&at.to_string(), value).fill(seed).map(Some)
+        self.list.within(&at.to_string(), value).deserialize_with(seed).map(Some)
     }
 }
 
-struct Entries<'a, 'd, I> {
-    table: &'a Reader<'d>,
+struct TableAccess<'a, 'd, I> {
+    table: &'a ValueReader<'d>,
     rest: I,
     /// The value of the key that was read last.
-    value: Option<Reader<'d>>,
+    value: Option<ValueReader<'d>>,
 }
 
-type Entry<'d> = (&'d Spanned<DeString<'d>>, &'d Spanned<DeValue<'d>>);
+type TableEntry<'d> = (&'d Spanned<DeString<'d>>, &'d Spanned<DeValue<'d>>);
 
-impl<'d, I: Iterator<Item = Entry<'d>>> MapAccess<'d> for Entries<'_, 'd, I> {
-    type Error = Fault;
+impl<'d, I: Iterator<Item = TableEntry<'d>>> MapAccess<'d> for TableAccess<'_, 'd, I> {
+    type Error = ReadFault;
 
     fn next_key_seed<K: DeserializeSeed<'d>>(
         &mut self,
         seed: K,
-    ) -> Result<Option<K::Value>, Fault> {
+    ) -> Result<Option<K::Value>, ReadFault> {
         let Some((key, value)) = self.rest.next() else { return Ok(None) };
         self.value = Some(self.table.within(key.get_ref(), value));
         let read = seed.deserialize(key.get_ref().as_ref().into_deserializer());
         read.map(Some).map_err(|fault| self.table.locate_key(key, fault))
     }
 
-    fn next_value_seed<V: DeserializeSeed<'d>>(&mut self, seed: V) -> Result<V::Value, Fault> {
+    fn next_value_seed<V: DeserializeSeed<'d>>(&mut self, seed: V) -> Result<V::Value, ReadFault> {
         let value = self.value.take();
-        value.ok_or_else(|| Fault::custom("a value before its key"))?.fill(seed)
+        value.ok_or_else(|| ReadFault::custom("a value before its key"))?.deserialize_with(seed)
     }
 }
 
-impl<'d> Reader<'d> {
+impl<'d> ValueReader<'d> {
     /// Deserializes this value with `seed`, and adds its position to errors.
-    fn fill<T: DeserializeSeed<'d>>(self, seed: T) -> Result<T::Value, Fault> {
+    fn deserialize_with<T: DeserializeSeed<'d>>(self, seed: T) -> Result<T::Value, ReadFault> {
         let place = self.clone();
-        seed.deserialize(self).map_err(|fault| Fault::Located(Box::new(place.locate(fault))))
+        seed.deserialize(self).map_err(|fault| ReadFault::Located(Box::new(place.locate(fault))))
     }
 }
 
-impl Error for Fault {
+impl Error for ReadFault {
     /// Treats a message that begins with "expected" as the description of an acceptable value.
     fn custom<T: Display>(message: T) -> Self {
         let message = message.to_string();

@@ -5,15 +5,15 @@ use core::time::Duration;
 use std::net::IpAddr;
 use std::path::Path;
 
-use bundles::{AgentConfig, Limits, Neighbour, Node};
-use config::{BundlesConfig, BundlesTls, PermittedTerminal, Reach, TlsFiles};
+use bundles::{AgentConfig, AgentLimits, BundleNodeId, NeighbourConfig};
+use config::{BundlesConfig, BundlesTls, NodeReach, PermittedTerminal, TlsFiles};
 use slacp::HostName;
 use units::{ByteCount, format_duration};
 
 use super::number;
 use super::raw::sections;
 use crate::FileError;
-use crate::place::{Place, quoted};
+use crate::place::{KeyContext, quoted};
 
 const SIZE: ByteCount = ByteCount::new(1_000_000_000);
 const LEAST_SIZE: ByteCount = ByteCount::new(1_000_000);
@@ -33,33 +33,33 @@ const MOST_PEERS: usize = 1000;
 
 /// Reads the section of a terminal.
 pub(super) fn terminal(
-    place: &Place<'_>,
+    place: &KeyContext<'_>,
     raw: sections::Bundles,
 ) -> Result<BundlesConfig, FileError> {
     let place = place.within("bundles");
     let hub = raw.hub.as_ref().map(|hub| hub.0.clone());
     // All bundles that have no other route go to the hub.
-    let first = hub.map(|node| Peer {
-        neighbour: Neighbour { node, behind: Vec::new(), everything: true },
-        reach: Reach::Hub,
+    let first = hub.map(|node| BundleNeighbour {
+        neighbour: NeighbourConfig { node, behind: Vec::new(), everything: true },
+        reach: NodeReach::Hub,
         fragment: None,
         name: None,
     });
     read(&place, raw, first, |place, name| {
-        Err(place.wrong("terminal", quoted(name), "no such key: this is a terminal"))
+        Err(place.wrong_value("terminal", quoted(name), "no such key: this is a terminal"))
     })
 }
 
 /// Reads the section of a hub. With `permits`, its terminals need not be in its file.
 pub(super) fn hub(
-    place: &Place<'_>,
+    place: &KeyContext<'_>,
     raw: sections::Bundles,
     terminals: &[PermittedTerminal],
     permits: bool,
 ) -> Result<BundlesConfig, FileError> {
     let place = place.within("bundles");
     if let Some(hub) = &raw.hub {
-        return Err(place.wrong("hub", quoted(&hub.0), "no such key: this is a hub"));
+        return Err(place.wrong_value("hub", quoted(&hub.0), "no such key: this is a hub"));
     }
     read(&place, raw, None, |place, name| {
         // Terminals with permits are not known when the file is read.
@@ -68,24 +68,25 @@ pub(super) fn hub(
     })
 }
 
-struct Peer {
-    neighbour: Neighbour,
-    reach: Reach,
+struct BundleNeighbour {
+    neighbour: NeighbourConfig,
+    reach: NodeReach,
     fragment: Option<ByteCount>,
     /// Host name or address for which its certificate has to be valid.
     name: Option<String>,
 }
 
 fn read(
-    place: &Place<'_>,
+    place: &KeyContext<'_>,
     mut raw: sections::Bundles,
-    first: Option<Peer>,
-    check_terminal: impl Fn(&Place<'_>, &str) -> Result<(), FileError>,
+    first: Option<BundleNeighbour>,
+    check_terminal: impl Fn(&KeyContext<'_>, &str) -> Result<(), FileError>,
 ) -> Result<BundlesConfig, FileError> {
-    let node = raw.node.as_ref().ok_or_else(|| place.missing("node", Node::FORM))?.0.clone();
+    let node =
+        raw.node.as_ref().ok_or_else(|| place.missing_key("node", BundleNodeId::FORM))?.0.clone();
     let limits = limits(place, &raw)?;
     let raw_tls = [raw.certificate.take(), raw.key.take(), raw.authorities.take()];
-    let mut peers: Vec<Peer> = first.into_iter().collect();
+    let mut peers: Vec<BundleNeighbour> = first.into_iter().collect();
     let count = raw.peer.len();
     let expected = format!("at most {MOST_PEERS}");
     place.check(count <= MOST_PEERS, "peer", format!("{count} nodes"), expected)?;
@@ -97,13 +98,13 @@ fn read(
     let names = peers.iter_mut().map(|peer| peer.name.take()).collect();
     let tls = tls(place, &raw_tls, names)?;
     check_nodes(place, &node, &peers)?;
-    let store = raw.store.ok_or_else(|| place.missing("store", "a directory of its own"))?;
+    let store = raw.store.ok_or_else(|| place.missing_key("store", "a directory of its own"))?;
     let locate = |path: &str| place.folder().locate(Path::new(path));
     let listen = raw.listen.map(|address| address.0.0);
     let clients: Vec<_> = raw.clients.into_iter().map(|prefix| prefix.0).collect();
     let open = listen.is_some_and(|it| !it.ip().to_canonical().is_loopback());
     if open && clients.is_empty() {
-        return Err(place.missing("clients", "those that may connect, like [\"10.1.0.0/16\"]"));
+        return Err(place.missing_key("clients", "those that may connect, like [\"10.1.0.0/16\"]"));
     }
     let usual = fragment(place, raw.fragment.map(|size| size.0))?;
     let fragment = peers.iter().map(|peer| peer.fragment.or(usual)).collect();
@@ -122,7 +123,7 @@ fn read(
 
 /// Reads the keys of TLS, which are needed together: certificate, key and authorities.
 fn tls(
-    place: &Place<'_>,
+    place: &KeyContext<'_>,
     given: &[Option<String>; 3],
     names: Vec<Option<String>>,
 ) -> Result<Option<BundlesTls>, FileError> {
@@ -135,14 +136,15 @@ fn tls(
     }
     let file = |index: usize, key: &str| {
         let path = given[index].as_deref();
-        let path = path.ok_or_else(|| place.missing(key, "a PEM file, as the others are given"))?;
+        let path =
+            path.ok_or_else(|| place.missing_key(key, "a PEM file, as the others are given"))?;
         Ok(place.folder().locate(Path::new(path)))
     };
     let files = TlsFiles { certificate: file(0, "certificate")?, key: file(1, "key")? };
     Ok(Some(BundlesTls { files, authorities: file(2, "authorities")?, names }))
 }
 
-fn limits(place: &Place<'_>, raw: &sections::Bundles) -> Result<Limits, FileError> {
+fn limits(place: &KeyContext<'_>, raw: &sections::Bundles) -> Result<AgentLimits, FileError> {
     let size = raw.size.map_or(SIZE, |size| size.0);
     let expected = format!("at least {LEAST_SIZE}");
     place.check(size >= LEAST_SIZE, "size", quoted(size), expected)?;
@@ -159,7 +161,7 @@ fn limits(place: &Place<'_>, raw: &sections::Bundles) -> Result<Limits, FileErro
     let written = quoted(format_duration(lifetime));
     place.check(LIFETIMES.contains(&lifetime), "longest_lifetime", written, "1 min to 8784 h")?;
     let window = number(place, "window", raw.window, (1..=256, ""))?;
-    Ok(Limits {
+    Ok(AgentLimits {
         bytes: size,
         bundles: bundles as usize,
         largest,
@@ -170,42 +172,55 @@ fn limits(place: &Place<'_>, raw: &sections::Bundles) -> Result<Limits, FileErro
     })
 }
 
-fn fragment(place: &Place<'_>, size: Option<ByteCount>) -> Result<Option<ByteCount>, FileError> {
+fn fragment(
+    place: &KeyContext<'_>,
+    size: Option<ByteCount>,
+) -> Result<Option<ByteCount>, FileError> {
     let good = size.is_none_or(|size| size >= LEAST_FRAGMENT);
     let expected = format!("at least {LEAST_FRAGMENT}");
     place.check(good, "fragment", size.map_or_else(String::new, quoted), expected)?;
     Ok(size)
 }
 
-fn peer(place: &Place<'_>, raw: sections::BundlePeer) -> Result<Peer, FileError> {
-    let node = raw.node.ok_or_else(|| place.missing("node", Node::FORM))?.0;
+fn peer(place: &KeyContext<'_>, raw: sections::BundlePeer) -> Result<BundleNeighbour, FileError> {
+    let node = raw.node.ok_or_else(|| place.missing_key("node", BundleNodeId::FORM))?.0;
     let behind = raw.behind.into_iter().map(|node| node.0).collect();
-    let neighbour = Neighbour { node, behind, everything: raw.everything.unwrap_or(false) };
+    let neighbour = NeighbourConfig { node, behind, everything: raw.everything.unwrap_or(false) };
     let reach = match (raw.terminal, raw.address) {
         (Some(name), Some(_)) => {
-            return Err(place.wrong("terminal", quoted(name), "either `terminal` or `address`"));
+            return Err(place.wrong_value(
+                "terminal",
+                quoted(name),
+                "either `terminal` or `address`",
+            ));
         }
-        (Some(name), None) => Reach::Terminal(name),
-        (None, Some(address)) => Reach::Connect(address.0.0),
-        (None, None) => Reach::Listen,
+        (Some(name), None) => NodeReach::Terminal(name),
+        (None, Some(address)) => NodeReach::Connect(address.0.0),
+        (None, None) => NodeReach::Listen,
     };
     let fragment = fragment(place, raw.fragment.map(|size| size.0))?;
     let name = raw.certificate_name;
     if let Some(name) = &name {
         const KEY: &str = "certificate_name";
-        let by_tcp = matches!(reach, Reach::Connect(_) | Reach::Listen);
+        let by_tcp = matches!(reach, NodeReach::Connect(_) | NodeReach::Listen);
         place.check(by_tcp, KEY, quoted(name), "nothing with `terminal`")?;
         let good = HostName::new(name).is_some() || name.parse::<IpAddr>().is_ok();
         place.check(good, KEY, quoted(name), "a host name or an address")?;
     }
-    Ok(Peer { neighbour, reach, fragment, name })
+    Ok(BundleNeighbour { neighbour, reach, fragment, name })
 }
 
 /// Checks that each node is listed only once, and that at most one has `everything`.
-fn check_nodes(place: &Place<'_>, own: &Node, peers: &[Peer]) -> Result<(), FileError> {
-    let mut seen: Vec<&Node> = vec![own];
+fn check_nodes(
+    place: &KeyContext<'_>,
+    own: &BundleNodeId,
+    peers: &[BundleNeighbour],
+) -> Result<(), FileError> {
+    let mut seen: Vec<&BundleNodeId> = vec![own];
     let mut everything = 0;
-    for Peer { neighbour: Neighbour { node, behind, everything: all }, .. } in peers {
+    for BundleNeighbour { neighbour: NeighbourConfig { node, behind, everything: all }, .. } in
+        peers
+    {
         for node in [node].into_iter().chain(behind) {
             let expected = "a node that is nowhere else in [bundles]";
             place.check(!seen.contains(&node), "peer", quoted(node), expected)?;

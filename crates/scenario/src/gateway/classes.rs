@@ -4,7 +4,8 @@ use core::ops::RangeInclusive;
 use core::time::Duration;
 
 use pep::traffic::{
-    Classes, DEFAULT_CLASS, Definition, MOST_CLASSES, PacketQueue, Ports, TCP, Traffic, UDP,
+    ClassDefinition, DEFAULT_CLASS, MOST_CLASSES, PacketQueue, PortRange, TCP, TrafficClasses,
+    TrafficSelector, UDP,
 };
 use slacp::{ClassConfig, Destination, ErrorControl};
 use units::{ByteCount, format_duration};
@@ -14,7 +15,7 @@ use super::raw::values::Aqm;
 use super::{guarantees, number, rate};
 use crate::FileError;
 use crate::item::{DSCP_FORM, Item, code_point, up_to};
-use crate::place::{Place, quoted};
+use crate::place::{KeyContext, quoted};
 use crate::text::{Text, Time};
 
 const WEIGHTS: RangeInclusive<i64> = 1..=1000;
@@ -38,39 +39,39 @@ const PROTOCOLS: [(&str, &[u8]); 7] = [
 /// Reads the classes, or takes the default ones, and installs them in `link`. The default ones include
 /// a class for bundles if there is a node for them; with `packets` (a tunnel), classes get channels.
 pub(super) fn read(
-    place: &Place<'_>,
+    place: &KeyContext<'_>,
     (raw, bundles, links): (Vec<sections::Class>, bool, &[&str]),
     packets: bool,
     link: &mut slacp::Config,
-) -> Result<Classes, FileError> {
+) -> Result<TrafficClasses, FileError> {
     // Packets wait longer for capacity on demand, which takes at least a round trip to arrive.
     let queue = if link.on_demand { PacketQueue::on_demand() } else { PacketQueue::default() };
     let definitions = match raw.is_empty() {
-        true => usual(bundles).into_iter().map(|it| Definition { queue, ..it }).collect(),
+        true => usual(bundles).into_iter().map(|it| ClassDefinition { queue, ..it }).collect(),
         false => definitions(place, raw, queue, links)?,
     };
     let guarantees = definitions.iter().map(|it| (&it.name, it.share.guaranteed));
     guarantees::carried(place, &link.rate, "class", guarantees)?;
-    Classes::install(definitions, packets, link)
+    TrafficClasses::install(definitions, packets, link)
         .map_err(|(name, error)| place.unreadable("class", format!("{name:?}: {error}")))
 }
 
 /// Returns the default classes. Bundles have a class of their own, with the share of bulk.
-fn usual(bundles: bool) -> Vec<Definition> {
+fn usual(bundles: bool) -> Vec<ClassDefinition> {
     let port = Destination::Bundles.port();
-    let ports = vec![Ports { protocol: Some(TCP), first: port, last: port }];
-    let traffic = Traffic { ports, ..Traffic::default() };
-    let class = Definition { traffic, ..Definition::new("bundles") };
-    Definition::usual().into_iter().chain(bundles.then_some(class)).collect()
+    let ports = vec![PortRange { protocol: Some(TCP), first: port, last: port }];
+    let traffic = TrafficSelector { ports, ..TrafficSelector::default() };
+    let class = ClassDefinition { traffic, ..ClassDefinition::new("bundles") };
+    ClassDefinition::usual().into_iter().chain(bundles.then_some(class)).collect()
 }
 
 fn definitions(
-    place: &Place<'_>,
+    place: &KeyContext<'_>,
     raw: Vec<sections::Class>,
     usual: PacketQueue,
     links: &[&str],
-) -> Result<Vec<Definition>, FileError> {
-    let mut definitions: Vec<Definition> = Vec::with_capacity(raw.len());
+) -> Result<Vec<ClassDefinition>, FileError> {
+    let mut definitions: Vec<ClassDefinition> = Vec::with_capacity(raw.len());
     for (index, raw) in raw.into_iter().enumerate() {
         let place = place.within("class").within(index);
         let definition = definition(&place, raw, usual, links)?;
@@ -87,17 +88,17 @@ fn definitions(
 }
 
 fn definition(
-    place: &Place<'_>,
+    place: &KeyContext<'_>,
     raw: sections::Class,
     usual: PacketQueue,
     links: &[&str],
-) -> Result<Definition, FileError> {
-    let traffic = Traffic {
+) -> Result<ClassDefinition, FileError> {
+    let traffic = TrafficSelector {
         dscp: each(place, "dscp", &raw.dscp, DSCP_FORM, code_point)?,
         ports: each(place, "ports", &raw.ports, PORTS_FORM, ports)?,
         protocols: each(place, "protocols", &raw.protocols, PROTOCOL_FORM, protocols)?.concat(),
     };
-    let listed = traffic != Traffic::default();
+    let listed = traffic != TrafficSelector::default();
     let expected = match listed {
         true => {
             "neither dscp, ports nor protocols: it takes the traffic that no other class \
@@ -108,7 +109,7 @@ fn definition(
     place.check(listed != (raw.name == DEFAULT_CLASS), "name", quoted(&raw.name), expected)?;
     let weight = number(place, "weight", raw.weight, (WEIGHTS, ""))?;
     let mark = raw.mark.as_ref().map_or(Ok(0), |item| {
-        code_point(item).ok_or_else(|| place.wrong("mark", item, DSCP_FORM))
+        code_point(item).ok_or_else(|| place.wrong_value("mark", item, DSCP_FORM))
     })?;
     let share = ClassConfig {
         dscp: mark,
@@ -120,7 +121,7 @@ fn definition(
     guarantees::within(place, share.guaranteed, share.maximum)?;
     let error_control = raw.channel.map_or(ErrorControl::FecArq, Into::into);
     let queue = queue(place, (raw.queue, raw.queue_time, raw.aqm, raw.gather), usual)?;
-    Ok(Definition {
+    Ok(ClassDefinition {
         name: raw.name,
         traffic,
         share,
@@ -132,17 +133,19 @@ fn definition(
 }
 
 /// Returns the index of the link with that name.
-fn link(place: &Place<'_>, name: &str, links: &[&str]) -> Result<u8, FileError> {
+fn link(place: &KeyContext<'_>, name: &str, links: &[&str]) -> Result<u8, FileError> {
     let found = links.iter().position(|link| *link == name);
     let expected = "the name of a section [[link]]";
-    found.map(|number| number as u8).ok_or_else(|| place.wrong("link", quoted(name), expected))
+    found
+        .map(|number| number as u8)
+        .ok_or_else(|| place.wrong_value("link", quoted(name), expected))
 }
 
 type RawQueue = (Option<Text<ByteCount>>, Option<Text<Time>>, Option<Aqm>, Option<Text<Time>>);
 
 /// Reads the settings of a class's queue; missing ones are those of `usual`.
 fn queue(
-    place: &Place<'_>,
+    place: &KeyContext<'_>,
     (bytes, time, aqm, gather): RawQueue,
     usual: PacketQueue,
 ) -> Result<PacketQueue, FileError> {
@@ -159,14 +162,14 @@ fn queue(
 
 /// Reads every element of a list.
 pub(super) fn each<T>(
-    place: &Place<'_>,
+    place: &KeyContext<'_>,
     key: &str,
     items: &[Item],
     expected: &str,
     read: impl Fn(&Item) -> Option<T>,
 ) -> Result<Vec<T>, FileError> {
     let one = |(index, item)| {
-        read(item).ok_or_else(|| place.wrong(&format!("{key}.{index}"), item, expected))
+        read(item).ok_or_else(|| place.wrong_value(&format!("{key}.{index}"), item, expected))
     };
     items.iter().enumerate().map(one).collect()
 }
@@ -184,13 +187,13 @@ fn protocols(item: &Item) -> Option<Vec<u8>> {
     }
 }
 
-pub(super) fn ports(item: &Item) -> Option<Ports> {
+pub(super) fn ports(item: &Item) -> Option<PortRange> {
     match item {
         Item::Number(number) => {
             let port = u16::try_from(*number).ok()?;
-            Ports::range(None, port, port)
+            PortRange::range(None, port, port)
         }
-        Item::Text(text) => Ports::parse(text),
+        Item::Text(text) => PortRange::parse(text),
     }
 }
 
@@ -200,7 +203,7 @@ mod tests {
 
     #[test]
     fn ports_are_one_or_several_of_one_protocol_or_both() {
-        let all = |protocol, first, last| Some(Ports { protocol, first, last });
+        let all = |protocol, first, last| Some(PortRange { protocol, first, last });
         assert_eq!(ports(&22.into()), all(None, 22, 22));
         assert_eq!(ports(&"5060-5061".into()), all(None, 5060, 5061));
         assert_eq!(ports(&"udp/443".into()), all(Some(UDP), 443, 443));

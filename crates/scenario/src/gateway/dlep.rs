@@ -4,14 +4,14 @@ use core::ops::RangeInclusive;
 use core::time::Duration;
 use std::net::{IpAddr, SocketAddr};
 
-use config::{DlepConfig, Modem};
+use config::{DlepConfig, ModemLocation};
 use pep::dlep::PORT;
 use units::format_duration;
 
 use super::interface;
 use super::raw::sections;
 use crate::FileError;
-use crate::place::{Place, quoted};
+use crate::place::{KeyContext, quoted};
 
 const WHERE: &str = "the interface that the modem is on, like interface = \"wan0\", or its \
                      address, like modem = \"192.0.2.1\"";
@@ -20,7 +20,7 @@ const HEARTBEAT: Duration = Duration::from_secs(5);
 const HEARTBEATS: RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(3600);
 
 pub(super) fn read(
-    place: &Place<'_>,
+    place: &KeyContext<'_>,
     raw: sections::Dlep,
     rate: &slacp::Rate,
 ) -> Result<DlepConfig, FileError> {
@@ -32,16 +32,16 @@ pub(super) fn read(
     place.check(good, "rate", written, "\"modem\", which [dlep] needs")?;
     let place = place.within("dlep");
     let modem = match (raw.interface, raw.modem) {
-        (None, None) => return Err(place.missing("interface", WHERE)),
+        (None, None) => return Err(place.missing_key("interface", WHERE)),
         (Some(_), Some(modem)) => {
             let expected = "only one of `interface` and `modem`";
-            return Err(place.wrong("modem", quoted(modem), expected));
+            return Err(place.wrong_value("modem", quoted(modem), expected));
         }
         (Some(name), None) => {
             interface(&place, "interface", &name)?;
-            Modem::Discover(name)
+            ModemLocation::Discover(name)
         }
-        (None, Some(address)) => Modem::At(modem(&place, &address)?),
+        (None, Some(address)) => ModemLocation::At(modem(&place, &address)?),
     };
     let heartbeat = raw.heartbeat.map_or(HEARTBEAT, |time| time.0.0);
     let value = quoted(format_duration(heartbeat));
@@ -51,12 +51,12 @@ pub(super) fn read(
 }
 
 /// Parses a unicast address; without a port it gets DLEP's.
-fn modem(place: &Place<'_>, text: &str) -> Result<SocketAddr, FileError> {
+fn modem(place: &KeyContext<'_>, text: &str) -> Result<SocketAddr, FileError> {
     let alone = text.parse::<IpAddr>().map(|address| SocketAddr::new(address, PORT));
     let modem = alone.or_else(|_| text.parse::<SocketAddr>());
     let good = modem.ok().filter(|modem| {
         !modem.ip().is_unspecified() && !modem.ip().is_multicast() && modem.port() != 0
     });
     let expected = format!("an address, with a port if it is not {PORT}");
-    good.ok_or_else(|| place.wrong("modem", quoted(text), expected))
+    good.ok_or_else(|| place.wrong_value("modem", quoted(text), expected))
 }

@@ -6,14 +6,14 @@ use std::path::Path;
 
 use config::{DnsConfig, HubDnsConfig, SecureDns, TlsFiles};
 use names::{CacheLimits, NamesConfig, PoolConfig};
-use pep::traffic::{Prefix, Version};
+use pep::traffic::{IpFamily, Prefix};
 use units::{ByteCount, format_duration};
 
 use super::raw::sections;
-use super::raw::values::{Address, DnsAnswer};
+use super::raw::values::{AddressWithPort, DnsAnswer};
 use super::{hop, number};
 use crate::FileError;
-use crate::place::{Place, quoted};
+use crate::place::{KeyContext, quoted};
 use crate::text::{Text, Time};
 
 const CACHE: ByteCount = ByteCount::new(16_000_000);
@@ -32,7 +32,7 @@ const QUESTIONS: i64 = 128;
 
 /// Reads the section of a terminal; `intercepts` is true if connections of clients are intercepted.
 pub(super) fn terminal(
-    place: &Place<'_>,
+    place: &KeyContext<'_>,
     raw: sections::Dns,
     intercepts: bool,
 ) -> Result<DnsConfig, FileError> {
@@ -43,7 +43,7 @@ pub(super) fn terminal(
     let secure = secure(&place, &raw)?;
     let is_deaf = raw.listen.is_empty() && secure.is_none();
     if (intercept && !intercepts) || (!intercept && is_deaf) {
-        return Err(place.wrong("intercept", intercept, ASKED));
+        return Err(place.wrong_value("intercept", intercept, ASKED));
     }
     let pool = pool(&place, &raw, intercepts)?;
     let listen: Vec<_> = raw.listen.into_iter().map(|address| address.0.0).collect();
@@ -53,7 +53,7 @@ pub(super) fn terminal(
     if clients.is_empty()
         && listen.iter().chain(within_tls).any(|it| !it.ip().to_canonical().is_loopback())
     {
-        return Err(place.missing("clients", "those who may ask, like [\"10.1.0.0/16\"]"));
+        return Err(place.missing_key("clients", "those who may ask, like [\"10.1.0.0/16\"]"));
     }
     let bytes = hop::size(&place, "cache", raw.cache)?.unwrap_or(CACHE);
     let entries = (bytes.get() / BYTES_PER_ENTRY) as usize;
@@ -77,8 +77,8 @@ pub(super) fn terminal(
 }
 
 /// Reads the listeners for DNS over TLS and HTTPS.
-fn secure(place: &Place<'_>, raw: &sections::Dns) -> Result<Option<SecureDns>, FileError> {
-    let all = |given: &[Text<Address>]| given.iter().map(|it| it.0.0).collect::<Vec<_>>();
+fn secure(place: &KeyContext<'_>, raw: &sections::Dns) -> Result<Option<SecureDns>, FileError> {
+    let all = |given: &[Text<AddressWithPort>]| given.iter().map(|it| it.0.0).collect::<Vec<_>>();
     let (tls, https) = (all(&raw.tls), all(&raw.https));
     let file = |path: &String| place.folder().locate(Path::new(path));
     let files = [("certificate", &raw.certificate), ("key", &raw.key)];
@@ -93,14 +93,17 @@ fn secure(place: &Place<'_>, raw: &sections::Dns) -> Result<Option<SecureDns>, F
             .map(|()| None);
     }
     let [certificate, key] = files.map(|(key, given)| {
-        given.as_ref().map(file).ok_or_else(|| place.missing(key, "a PEM file"))
+        given.as_ref().map(file).ok_or_else(|| place.missing_key(key, "a PEM file"))
     });
     let files = TlsFiles { certificate: certificate?, key: key? };
     Ok(Some(SecureDns { tls, https, files }))
 }
 
 /// Reads the section of a hub.
-pub(super) fn hub(place: &Place<'_>, raw: sections::HubDns) -> Result<HubDnsConfig, FileError> {
+pub(super) fn hub(
+    place: &KeyContext<'_>,
+    raw: sections::HubDns,
+) -> Result<HubDnsConfig, FileError> {
     let place = place.within("dns");
     let questions = number(&place, "questions", raw.questions, (1..=512, ""))?;
     Ok(HubDnsConfig {
@@ -111,7 +114,7 @@ pub(super) fn hub(place: &Place<'_>, raw: sections::HubDns) -> Result<HubDnsConf
 
 /// Reads the pool of addresses for instant answers.
 fn pool(
-    place: &Place<'_>,
+    place: &KeyContext<'_>,
     raw: &sections::Dns,
     intercepts: bool,
 ) -> Result<Option<PoolConfig>, FileError> {
@@ -125,12 +128,12 @@ fn pool(
     for (index, prefix) in prefixes.iter().enumerate() {
         let key = format!("pool.{index}");
         let (version, longest) = match prefix.address() {
-            std::net::IpAddr::V4(_) => (Version::V4, 24),
-            std::net::IpAddr::V6(_) => (Version::V6, 120),
+            std::net::IpAddr::V4(_) => (IpFamily::V4, 24),
+            std::net::IpAddr::V6(_) => (IpFamily::V6, 120),
         };
         let expected = "at least 256 addresses: /8 to /24, or /8 to /120 of IPv6";
         place.check((8..=longest).contains(&prefix.length()), &key, quoted(prefix), expected)?;
-        let is_first = !prefixes[..index].iter().any(|it| Version::of(it.address()) == version);
+        let is_first = !prefixes[..index].iter().any(|it| IpFamily::of(it.address()) == version);
         place.check(is_first, &key, quoted(prefix), "one prefix of each IP version")?;
     }
     let has_v4 = prefixes.iter().any(|prefix| prefix.address().is_ipv4());
@@ -142,7 +145,7 @@ fn pool(
 
 /// Reads a time within a range; `expected` describes the range.
 fn time(
-    place: &Place<'_>,
+    place: &KeyContext<'_>,
     key: &str,
     time: Option<Text<Time>>,
     usual: Duration,

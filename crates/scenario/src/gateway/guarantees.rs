@@ -5,11 +5,11 @@ use core::fmt::Display;
 use units::BitRate;
 
 use crate::FileError;
-use crate::place::{Place, quoted};
+use crate::place::{KeyContext, quoted};
 
 /// Checks that a guarantee does not exceed the maximum of the same class or terminal.
 pub(super) fn within(
-    place: &Place<'_>,
+    place: &KeyContext<'_>,
     guaranteed: Option<BitRate>,
     maximum: Option<BitRate>,
 ) -> Result<(), FileError> {
@@ -21,7 +21,7 @@ pub(super) fn within(
 /// Checks that a configured rate carries all guarantees of `sections` together, in order. Reported or
 /// measured rates are known only at run time; guarantees that exceed them are then scaled.
 pub(super) fn carried(
-    place: &Place<'_>,
+    place: &KeyContext<'_>,
     rate: &slacp::Rate,
     sections: &str,
     guarantees: impl IntoIterator<Item = (impl Display, Option<BitRate>)>,
@@ -39,7 +39,7 @@ pub(super) fn carried(
 /// Checks that a configured rate carries one more guarantee, besides earlier ones of `taken` bit/s.
 /// Returns the new sum.
 pub(super) fn fits(
-    place: &Place<'_>,
+    place: &KeyContext<'_>,
     rate: &slacp::Rate,
     taken: u64,
     (name, guaranteed): (impl Display, BitRate),

@@ -7,7 +7,7 @@ use units::{ByteCount, format_duration};
 
 use super::number;
 use crate::FileError;
-use crate::place::{Place, quoted};
+use crate::place::{KeyContext, quoted};
 use crate::text::{Text, Time};
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
@@ -17,17 +17,17 @@ const MTU: RangeInclusive<i64> = 576..=9216;
 const LEAST_SIZE: ByteCount = ByteCount::new(64_000);
 
 /// The keys of the hop as written.
-pub(super) struct Hop {
+pub(super) struct HopKeys {
     pub(super) mtu: Option<i64>,
     pub(super) burst: Option<Text<ByteCount>>,
     pub(super) memory: Option<Text<ByteCount>>,
     pub(super) stream_window: Option<Text<ByteCount>>,
 }
 
-impl Hop {
+impl HopKeys {
     pub(super) fn read(
         self,
-        place: &Place<'_>,
+        place: &KeyContext<'_>,
         rate: slacp::Rate,
     ) -> Result<slacp::Config, FileError> {
         let mut link = slacp::Config::new(rate);
@@ -49,7 +49,7 @@ impl Hop {
 
 /// Checks `burst`: it must hold a full packet, or that could never be sent.
 fn burst(
-    place: &Place<'_>,
+    place: &KeyContext<'_>,
     burst: Option<Text<ByteCount>>,
     mtu: u16,
 ) -> Result<Option<ByteCount>, FileError> {
@@ -61,7 +61,7 @@ fn burst(
 
 /// Checks an optional amount of memory.
 pub(super) fn size(
-    place: &Place<'_>,
+    place: &KeyContext<'_>,
     key: &str,
     size: Option<Text<ByteCount>>,
 ) -> Result<Option<ByteCount>, FileError> {
@@ -71,7 +71,7 @@ pub(super) fn size(
 }
 
 pub(super) fn connect_timeout(
-    place: &Place<'_>,
+    place: &KeyContext<'_>,
     time: Option<Text<Time>>,
 ) -> Result<Duration, FileError> {
     let time = time.map_or(CONNECT_TIMEOUT, |time| time.0.0);

@@ -8,7 +8,7 @@ use std::net::IpAddr;
 use std::path::Path;
 
 use config::{
-    Answer, HttpConfig, HubCacheConfig, HubHttpConfig, InterceptConfig, SiteConfig, TlsFiles,
+    AnswerTiming, HttpConfig, HubCacheConfig, HubHttpConfig, InterceptConfig, SiteConfig, TlsFiles,
 };
 use http_cache::{CacheConfig, StoreLimits};
 use slacp::HostName;
@@ -17,7 +17,7 @@ use units::{ByteCount, format_duration};
 use super::hop;
 use super::raw::sections;
 use crate::FileError;
-use crate::place::{Place, quoted};
+use crate::place::{KeyContext, quoted};
 use crate::text::{Text, Time};
 
 const PORT: i64 = 80;
@@ -33,15 +33,15 @@ const STALE_TIMES: RangeInclusive<Duration> = Duration::ZERO..=Duration::from_se
 
 /// Reads the section of a terminal, whose clients' connections are intercepted as in `intercept`.
 pub(super) fn terminal(
-    place: &Place<'_>,
+    place: &KeyContext<'_>,
     raw: sections::Http,
     intercept: Option<&InterceptConfig>,
 ) -> Result<HttpConfig, FileError> {
     const INTERCEPTED: &str = "a section [intercept]: the connections of clients are intercepted";
     const EARLY: &str = "\"early\": a request is read before there is a connection to its server";
-    let missing = || place.missing("intercept", INTERCEPTED);
+    let missing = || place.missing_key("intercept", INTERCEPTED);
     let answer = intercept.ok_or_else(missing)?.answer;
-    place.check(answer == Answer::Early, "intercept.answer", "\"deferred\"", EARLY)?;
+    place.check(answer == AnswerTiming::Early, "intercept.answer", "\"deferred\"", EARLY)?;
     let place = place.within("http");
     let (sites, tls_ports) = (sites(&place, raw.site)?, tls_ports(&place, raw.tls_ports)?);
     let authorities = raw.authorities.map(|path| place.folder().locate(Path::new(&path)));
@@ -49,9 +49,9 @@ pub(super) fn terminal(
     let twice = ports.iter().position(|port| !sites.is_empty() && tls_ports.contains(port));
     let key = format!("ports.{}", twice.unwrap_or_default());
     place.check(twice.is_none(), &key, "a port of `tls_ports`", "ports of cleartext HTTP")?;
-    let kept = kept(
+    let kept = read_cache(
         &place,
-        Kept {
+        CacheKeys {
             memory: raw.memory,
             directory: raw.directory,
             disk: raw.disk,
@@ -65,7 +65,7 @@ pub(super) fn terminal(
 }
 
 /// Keys of the cache, which terminals and hubs have in common.
-struct Kept {
+struct CacheKeys {
     memory: Option<Text<ByteCount>>,
     directory: Option<String>,
     disk: Option<Text<ByteCount>>,
@@ -73,7 +73,7 @@ struct Kept {
     stale: Option<Text<Time>>,
 }
 
-impl Kept {
+impl CacheKeys {
     fn is_given(&self) -> bool {
         self.memory.is_some()
             || self.directory.is_some()
@@ -83,11 +83,11 @@ impl Kept {
     }
 }
 
-fn kept(place: &Place<'_>, raw: Kept) -> Result<HubCacheConfig, FileError> {
+fn read_cache(place: &KeyContext<'_>, raw: CacheKeys) -> Result<HubCacheConfig, FileError> {
     let directory = raw.directory.map(|path| place.folder().locate(Path::new(&path)));
     let disk = hop::size(place, "disk", raw.disk)?;
     if disk.is_some() && directory.is_none() {
-        return Err(place.missing("directory", "where to store it, like \"/var/cache/skyhop\""));
+        return Err(place.missing_key("directory", "where to store it, like \"/var/cache/skyhop\""));
     }
     // Without a directory, the cache is in memory only.
     let disk = if directory.is_some() { disk.unwrap_or(DISK) } else { ByteCount::new(0) };
@@ -103,9 +103,12 @@ fn kept(place: &Place<'_>, raw: Kept) -> Result<HubCacheConfig, FileError> {
 }
 
 /// Reads the section of a hub.
-pub(super) fn hub(place: &Place<'_>, raw: sections::HubHttp) -> Result<HubHttpConfig, FileError> {
+pub(super) fn hub(
+    place: &KeyContext<'_>,
+    raw: sections::HubHttp,
+) -> Result<HubHttpConfig, FileError> {
     let place = place.within("http");
-    let given = Kept {
+    let given = CacheKeys {
         memory: raw.memory,
         directory: raw.directory,
         disk: raw.disk,
@@ -114,22 +117,22 @@ pub(super) fn hub(place: &Place<'_>, raw: sections::HubHttp) -> Result<HubHttpCo
     };
     let cached = raw.cache.unwrap_or(false);
     if !cached && given.is_given() {
-        return Err(place.missing("cache", "true: the other keys configure the cache"));
+        return Err(place.missing_key("cache", "true: the other keys configure the cache"));
     }
-    let cache = kept(&place, given)?;
+    let cache = read_cache(&place, given)?;
     let authorities = raw.authorities.map(|path| place.folder().locate(Path::new(&path)));
     Ok(HubHttpConfig { authorities, cache: cached.then_some(cache) })
 }
 
 /// Reads the sites whose TLS is terminated here.
-fn sites(place: &Place<'_>, raw: Vec<sections::Site>) -> Result<Vec<SiteConfig>, FileError> {
+fn sites(place: &KeyContext<'_>, raw: Vec<sections::Site>) -> Result<Vec<SiteConfig>, FileError> {
     const HOSTS: &str = "1 to 64 names of hosts, like [\"mirror.example\"]";
     let mut known = BTreeSet::new();
     let mut sites = Vec::new();
     for (index, raw) in raw.into_iter().enumerate() {
         let place = place.within(format!("site.{index}"));
         let file = |path: String| place.folder().locate(Path::new(&path));
-        let hosts = raw.hosts.ok_or_else(|| place.missing("hosts", HOSTS))?;
+        let hosts = raw.hosts.ok_or_else(|| place.missing_key("hosts", HOSTS))?;
         place.check(
             (1..=MOST_HOSTS).contains(&hosts.len()),
             "hosts",
@@ -144,7 +147,7 @@ fn sites(place: &Place<'_>, raw: Vec<sections::Site>) -> Result<Vec<SiteConfig>,
             let is_new = known.insert(host.to_ascii_lowercase());
             place.check(is_new, &key, quoted(host), "a name that no other site has")?;
         }
-        let missing = |key, what| place.missing(key, what);
+        let missing = |key, what| place.missing_key(key, what);
         let certificate = raw.certificate.ok_or_else(|| missing("certificate", "a PEM file"))?;
         let key = raw.key.ok_or_else(|| missing("key", "the PEM file of the private key"))?;
         let files = TlsFiles { certificate: file(certificate), key: file(key) };
@@ -154,7 +157,7 @@ fn sites(place: &Place<'_>, raw: Vec<sections::Site>) -> Result<Vec<SiteConfig>,
     Ok(sites)
 }
 
-fn tls_ports(place: &Place<'_>, ports: Option<Vec<i64>>) -> Result<Vec<u16>, FileError> {
+fn tls_ports(place: &KeyContext<'_>, ports: Option<Vec<i64>>) -> Result<Vec<u16>, FileError> {
     const EXPECTED: &str = "1 to 16 ports, like [443]";
     let ports = ports.unwrap_or_else(|| vec![TLS_PORT]);
     let good = (1..=MOST_PORTS).contains(&ports.len());
@@ -168,7 +171,7 @@ fn tls_ports(place: &Place<'_>, ports: Option<Vec<i64>>) -> Result<Vec<u16>, Fil
     Ok(all)
 }
 
-fn ports(place: &Place<'_>, ports: Option<Vec<i64>>) -> Result<Vec<u16>, FileError> {
+fn ports(place: &KeyContext<'_>, ports: Option<Vec<i64>>) -> Result<Vec<u16>, FileError> {
     const EXPECTED: &str = "1 to 16 ports, like [80, 8080]";
     let ports = ports.unwrap_or_else(|| vec![PORT]);
     place.check(

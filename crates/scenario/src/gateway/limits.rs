@@ -4,9 +4,9 @@
 use core::ops::RangeInclusive;
 use std::collections::BTreeMap;
 
-use pep::accounting::{Exhausted, Period, VolumeDefaults, VolumeQuota};
-use pep::admission::Quota;
-use pep::traffic::Classes;
+use pep::accounting::{ExhaustedAction, RenewalPeriod, VolumeDefaults, VolumeQuota};
+use pep::admission::TerminalQuota;
+use pep::traffic::TrafficClasses;
 use slacp::{ClassRates, SessionShare};
 use units::ByteCount;
 
@@ -14,7 +14,7 @@ use super::hop::size;
 use super::raw::sections;
 use super::{guarantees, number, rate};
 use crate::FileError;
-use crate::place::{Place, quoted};
+use crate::place::{KeyContext, quoted};
 use crate::text::Text;
 
 /// Permitted values of `max_connections`, up to the number of streams in a session.
@@ -27,20 +27,23 @@ const LOOKUPS: RangeInclusive<i64> = 1..=128;
 const WEIGHT: RangeInclusive<i64> = 1..=1000;
 
 /// Reads the default limits of all terminals.
-pub(super) fn usual(place: &Place<'_>, raw: Option<sections::Limits>) -> Result<Quota, FileError> {
+pub(super) fn usual(
+    place: &KeyContext<'_>,
+    raw: Option<sections::Limits>,
+) -> Result<TerminalQuota, FileError> {
     let raw = raw.unwrap_or_default();
     let counts = [raw.max_connections, raw.connections_per_second, raw.lookups];
-    limited(&place.within("limits"), Quota::default(), counts)
+    limited(&place.within("limits"), TerminalQuota::default(), counts)
 }
 
 /// Reads the limits of one terminal; missing ones are those of `usual`.
 pub(super) fn of_terminal(
-    place: &Place<'_>,
-    usual: Quota,
+    place: &KeyContext<'_>,
+    usual: TerminalQuota,
     raw: &sections::PermittedTerminal,
-) -> Result<Quota, FileError> {
+) -> Result<TerminalQuota, FileError> {
     let counts = [raw.max_connections, raw.connections_per_second, raw.lookups];
-    Ok(Quota {
+    Ok(TerminalQuota {
         share: share(place, raw)?,
         memory: size(place, "memory", raw.memory)?,
         ..limited(place, usual, counts)?
@@ -49,7 +52,7 @@ pub(super) fn of_terminal(
 
 /// Reads the default volume quota of all terminals.
 pub(super) fn usual_volume(
-    place: &Place<'_>,
+    place: &KeyContext<'_>,
     raw: Option<&sections::Limits>,
 ) -> Result<VolumeDefaults, FileError> {
     let Some(raw) = raw else { return Ok(VolumeDefaults::default()) };
@@ -62,15 +65,15 @@ pub(super) fn usual_volume(
 /// Reads the rates of classes towards one terminal. Without `known`, the hub's classes, any name is
 /// accepted.
 pub(super) fn class_rates(
-    place: &Place<'_>,
+    place: &KeyContext<'_>,
     raw: &BTreeMap<String, sections::OwnRates>,
-    known: Option<&Classes>,
+    known: Option<&TrafficClasses>,
 ) -> Result<BTreeMap<String, ClassRates>, FileError> {
     let place = place.within("classes");
     let read = |(name, raw): (&String, &sections::OwnRates)| {
         if let Some(known) = known.filter(|known| known.id_of(name).is_none()) {
             let expected = format!("the name of a class: {}", names(known));
-            return Err(place.wrong(name, quoted(name), expected));
+            return Err(place.wrong_value(name, quoted(name), expected));
         }
         let place = place.within(name);
         let rates = ClassRates {
@@ -86,7 +89,7 @@ pub(super) fn class_rates(
 }
 
 /// Lists the names of classes, quoted.
-fn names(classes: &Classes) -> String {
+fn names(classes: &TrafficClasses) -> String {
     let names: Vec<String> = classes.all().map(|(class, _)| quoted(&class.name)).collect();
     names.join(", ")
 }
@@ -94,36 +97,40 @@ fn names(classes: &Classes) -> String {
 /// Reads the volume quota of one terminal; missing values are those of `usual`. Without `classes`,
 /// the hub's, any name of a class is accepted.
 pub(super) fn volume_of_terminal(
-    place: &Place<'_>,
+    place: &KeyContext<'_>,
     usual: &VolumeDefaults,
     raw: &sections::PermittedTerminal,
-    classes: Option<&Classes>,
+    classes: Option<&TrafficClasses>,
 ) -> Result<Option<VolumeQuota>, FileError> {
     let period = raw.quota_period.as_ref().map(|period| period.0);
     let then = raw.quota_then.as_ref().map(|then| then.0.clone());
     let VolumeDefaults { quota, period, then } =
         volume(place, usual.clone(), (raw.quota, period, then))?;
     let Some(volume) = quota else { return Ok(None) };
-    if let Exhausted::Class(name) = &then
+    if let ExhaustedAction::Class(name) = &then
         && let Some(classes) = classes.filter(|classes| classes.id_of(name).is_none())
     {
         let classes = names(classes);
         let expected = format!("\"block\", a rate like \"256 kbit/s\", or a class: {classes}");
-        return Err(place.wrong("quota_then", quoted(name), expected));
+        return Err(place.wrong_value("quota_then", quoted(name), expected));
     }
     Ok(Some(VolumeQuota { volume, period, then }))
 }
 
 /// Checks a volume quota; missing values are those of `usual`.
 fn volume(
-    place: &Place<'_>,
+    place: &KeyContext<'_>,
     usual: VolumeDefaults,
-    (quota, period, then): (Option<Text<ByteCount>>, Option<Period>, Option<Exhausted>),
+    (quota, period, then): (
+        Option<Text<ByteCount>>,
+        Option<RenewalPeriod>,
+        Option<ExhaustedAction>,
+    ),
 ) -> Result<VolumeDefaults, FileError> {
     let (quota, then) = (quota.map(|quota| quota.0), then.unwrap_or(usual.then));
     let some = quota.is_none_or(|quota| quota.get() > 0);
     place.check(some, "quota", quoted(quota.unwrap_or_default()), "above 0")?;
-    let rate_is_some = !matches!(then, Exhausted::Rate(rate) if rate.bits_per_second() == 0);
+    let rate_is_some = !matches!(then, ExhaustedAction::Rate(rate) if rate.bits_per_second() == 0);
     place.check(rate_is_some, "quota_then", quoted(&then), "a rate above 0, or \"block\"")?;
     Ok(VolumeDefaults {
         quota: quota.or(usual.quota),
@@ -132,7 +139,10 @@ fn volume(
     })
 }
 
-fn share(place: &Place<'_>, raw: &sections::PermittedTerminal) -> Result<SessionShare, FileError> {
+fn share(
+    place: &KeyContext<'_>,
+    raw: &sections::PermittedTerminal,
+) -> Result<SessionShare, FileError> {
     let weight = number(place, "weight", raw.weight, (WEIGHT, ""))?;
     let guaranteed = rate::rate(place, "guaranteed", raw.guaranteed)?;
     let maximum = rate::rate(place, "maximum", raw.maximum)?;
@@ -141,14 +151,14 @@ fn share(place: &Place<'_>, raw: &sections::PermittedTerminal) -> Result<Session
 }
 
 fn limited(
-    place: &Place<'_>,
-    usual: Quota,
+    place: &KeyContext<'_>,
+    usual: TerminalQuota,
     [connections, per_second, lookups]: [Option<i64>; 3],
-) -> Result<Quota, FileError> {
+) -> Result<TerminalQuota, FileError> {
     let connections = number(place, "max_connections", connections, (CONNECTIONS, ""))?;
     let per_second = number(place, "connections_per_second", per_second, (PER_SECOND, ""))?;
     let lookups = number(place, "lookups", lookups, (LOOKUPS, ""))?;
-    Ok(Quota {
+    Ok(TerminalQuota {
         connections: connections.map(|most| most as u64).or(usual.connections),
         per_second: per_second.map_or(usual.per_second, |pace| pace as u32),
         lookups: lookups.map_or(usual.lookups, |most| most as usize),

@@ -3,18 +3,18 @@
 use std::collections::BTreeMap;
 
 use config::LinkConfig;
-use slacp::{MOST_LINKS, Rate};
+use slacp::{MAX_LINKS, Rate};
 
 use super::raw::sections;
 use super::raw::values::RateChoice;
 use super::{LONGEST_INTERFACE_NAME, rate};
 use crate::FileError;
-use crate::place::{Place, quoted};
+use crate::place::{KeyContext, quoted};
 use crate::text::Text;
 
 /// The side of a pair that has the links.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Side {
+pub(super) enum LinkSide {
     /// A terminal has an interface or an address on each link.
     Terminal,
     /// A hub has one address, which its terminals reach over all links.
@@ -23,17 +23,17 @@ pub(super) enum Side {
 
 /// Reads the links of a side; a link without a rate gets `usual`. Empty if there is a single link.
 pub(super) fn read(
-    place: &Place<'_>,
+    place: &KeyContext<'_>,
     raw: Vec<sections::Link>,
     usual: &Rate,
-    side: Side,
+    side: LinkSide,
 ) -> Result<Vec<LinkConfig>, FileError> {
     if raw.is_empty() {
         return Ok(Vec::new());
     }
     let count = raw.len();
-    let expected = format!("2 to {MOST_LINKS} links, or none");
-    let good = (2..=MOST_LINKS).contains(&count);
+    let expected = format!("2 to {MAX_LINKS} links, or none");
+    let good = (2..=MAX_LINKS).contains(&count);
     place.check(good, "link", format!("{count} links"), &expected)?;
     let mut links: Vec<LinkConfig> = Vec::with_capacity(count);
     for (index, raw) in raw.into_iter().enumerate() {
@@ -47,22 +47,22 @@ pub(super) fn read(
 }
 
 fn link(
-    place: &Place<'_>,
+    place: &KeyContext<'_>,
     raw: sections::Link,
     usual: &Rate,
-    side: Side,
+    side: LinkSide,
 ) -> Result<LinkConfig, FileError> {
     place.check(!raw.name.is_empty(), "name", quoted(&raw.name), "a name")?;
     let source = raw.source.map(|source| source.0);
-    if side == Side::Hub {
+    if side == LinkSide::Hub {
         let expected = "no such key: terminals reach one address of the hub over all links";
         let interface = raw.interface.as_deref().unwrap_or_default();
         place.check(interface.is_empty(), "interface", quoted(interface), expected)?;
         let address = source.map(|address| address.to_string()).unwrap_or_default();
         place.check(address.is_empty(), "source", quoted(address), expected)?;
     }
-    if side == Side::Terminal && raw.interface.is_none() && source.is_none() {
-        return Err(place.missing("interface", "an interface, or a local address as `source`"));
+    if side == LinkSide::Terminal && raw.interface.is_none() && source.is_none() {
+        return Err(place.missing_key("interface", "an interface, or a local address as `source`"));
     }
     if let Some(name) = &raw.interface {
         let good = (1..=LONGEST_INTERFACE_NAME).contains(&name.len());
@@ -78,7 +78,7 @@ fn link(
 
 /// Reads the rate of a link, or derives it from the rate of the side.
 fn rate_of(
-    place: &Place<'_>,
+    place: &KeyContext<'_>,
     choice: Option<Text<RateChoice>>,
     usual: &Rate,
 ) -> Result<Rate, FileError> {
@@ -88,7 +88,7 @@ fn rate_of(
             let measured = Rate::Auto { ceiling: None, probe: false };
             Ok(if usual.probes() { measured } else { usual.clone() })
         }
-        None => Err(place.missing("rate", RATE)),
+        None => Err(place.missing_key("rate", RATE)),
     }
 }
 
@@ -97,21 +97,21 @@ const RATE: &str = "a rate, like \"10 Mbit/s\", or \"auto\"";
 
 /// Checks the rate of a link that is written at this key. `modem` is refused, because a modem reports
 /// rates of a session and not of its links.
-fn chosen(place: &Place<'_>, key: &str, choice: Text<RateChoice>) -> Result<Rate, FileError> {
+fn chosen(place: &KeyContext<'_>, key: &str, choice: Text<RateChoice>) -> Result<Rate, FileError> {
     match choice.0 {
         RateChoice::Auto => Ok(Rate::Auto { ceiling: None, probe: false }),
         RateChoice::Fixed(bits) => {
             let bits = rate::rate(place, key, Some(Text(bits)))?;
             Ok(Rate::Fixed(bits.unwrap_or_default()))
         }
-        RateChoice::Modem => Err(place.wrong(key, quoted("modem"), RATE)),
+        RateChoice::Modem => Err(place.wrong_value(key, quoted("modem"), RATE)),
     }
 }
 
 /// Reads the rates of links towards one terminal. Without `known`, the hub's links, any name is
 /// accepted.
 pub(super) fn of_terminal(
-    place: &Place<'_>,
+    place: &KeyContext<'_>,
     raw: BTreeMap<String, Text<RateChoice>>,
     known: Option<&[LinkConfig]>,
 ) -> Result<BTreeMap<String, Rate>, FileError> {
@@ -120,7 +120,11 @@ pub(super) fn of_terminal(
         if let Some(known) = known.filter(|known| known.iter().all(|link| link.name != name)) {
             let names: Vec<String> = known.iter().map(|link| quoted(&link.name)).collect();
             let names = if names.is_empty() { "none here".to_owned() } else { names.join(", ") };
-            return Err(place.wrong(&name, quoted(&name), format!("the name of a link: {names}")));
+            return Err(place.wrong_value(
+                &name,
+                quoted(&name),
+                format!("the name of a link: {names}"),
+            ));
         }
         let rate = chosen(&place, &name, choice)?;
         Ok((name, rate))

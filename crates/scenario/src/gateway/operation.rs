@@ -12,7 +12,7 @@ use super::ConfigFile;
 use super::hop::size;
 use super::raw::sections;
 use crate::FileError;
-use crate::place::{Place, quoted};
+use crate::place::{KeyContext, quoted};
 use crate::text::{Text, Time};
 
 /// Permitted values of `keepalive`: from 1 s, because the kernel counts in seconds, to the least
@@ -20,7 +20,7 @@ use crate::text::{Text, Time};
 const KEEPALIVE: RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(7200);
 
 /// The operational keys as written.
-pub(super) struct Operation {
+pub(super) struct OperationKeys {
     pub(super) control: Option<String>,
     pub(super) state: Option<String>,
     pub(super) metrics: Option<sections::Metrics>,
@@ -30,11 +30,11 @@ pub(super) struct Operation {
     pub(super) log: Option<Text<LogFilter>>,
 }
 
-impl Operation {
+impl OperationKeys {
     /// Reads the settings except `maximum_rate` and `dlep`, which are read with the rate.
     pub(super) fn read(
         self,
-        place: &Place<'_>,
+        place: &KeyContext<'_>,
         file: &ConfigFile<'_>,
     ) -> Result<OperationConfig, FileError> {
         let path = |path: String| place.folder().locate(Path::new(&path));
@@ -68,9 +68,9 @@ impl Operation {
     }
 }
 
-fn metrics(place: &Place<'_>, raw: sections::Metrics) -> Result<MetricsConfig, FileError> {
+fn metrics(place: &KeyContext<'_>, raw: sections::Metrics) -> Result<MetricsConfig, FileError> {
     const LISTEN: &str = "a local address and a TCP port, like \"127.0.0.1:9590\"";
-    let listen = raw.listen.ok_or_else(|| place.missing("listen", LISTEN))?.0.0;
+    let listen = raw.listen.ok_or_else(|| place.missing_key("listen", LISTEN))?.0.0;
     let file = raw.token_file.as_deref();
     place.check(file != Some(""), "token_file", "\"\"", "a path")?;
     let nobody = raw.allow.as_ref().is_some_and(Vec::is_empty);
@@ -92,7 +92,7 @@ fn metrics(place: &Place<'_>, raw: sections::Metrics) -> Result<MetricsConfig, F
     })
 }
 
-fn keepalive(place: &Place<'_>, time: Duration) -> Result<Duration, FileError> {
+fn keepalive(place: &KeyContext<'_>, time: Duration) -> Result<Duration, FileError> {
     let value = quoted(format_duration(time));
     place.check(KEEPALIVE.contains(&time), "keepalive", value, "1 s to 2 h").map(|()| time)
 }

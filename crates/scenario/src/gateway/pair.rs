@@ -8,23 +8,23 @@ use config::{
     PermittedTerminal, TcpAddress, TerminalConfig, TlsFiles,
 };
 use pep::keys::KEY_FORM;
-use slacp::{IndexShare, KeyPair, MOST_PARTS, PublicKey};
+use slacp::{IndexShare, KeyPair, MAX_PARTS, PublicKey};
 
-use super::hop::Hop;
-use super::links::Side;
-use super::operation::Operation;
-use super::permits::List;
-use super::policies::Choice;
-use super::rate::Rates;
+use super::hop::HopKeys;
+use super::links::LinkSide;
+use super::operation::OperationKeys;
+use super::permits::TerminalList;
+use super::policies::PolicyActions;
+use super::rate::RateKeys;
 use super::raw::sections;
-use super::raw::values::Key;
+use super::raw::values::PublicKeyText;
 use super::shared::{SharedKeys, shared_keys};
 use super::{
     ConfigFile, KeySource, RawHub, RawTerminal, bundles, dns, egress, entrances, http, limits,
     policies,
 };
 use crate::FileError;
-use crate::place::{Place, quoted};
+use crate::place::{KeyContext, quoted};
 use crate::text::Text;
 
 /// Maximum number of hubs of a terminal. While no hub answers, all are asked, over a link that may be
@@ -32,12 +32,12 @@ use crate::text::Text;
 const MOST_HUBS: usize = 8;
 
 pub(super) fn terminal<E: Display>(
-    place: &Place<'_>,
+    place: &KeyContext<'_>,
     raw: RawTerminal,
     file: &ConfigFile<'_>,
     key: impl FnOnce(KeySource) -> Result<KeyPair, E>,
 ) -> Result<TerminalConfig, FileError> {
-    let mut shared = shared_keys!(raw, Side::Terminal).read(place, file, key)?;
+    let mut shared = shared_keys!(raw, LinkSide::Terminal).read(place, file, key)?;
     // A terminal resolves no names, but its hub announces its next key on a stream to a name.
     shared.link.names = true;
     let first = hub_of_terminal(place, raw.hub, raw.hub_key, raw.hub_tcp)?;
@@ -47,7 +47,7 @@ pub(super) fn terminal<E: Display>(
     let nothing_else = raw.proxy.is_none() && raw.bundles.is_none();
     let needs_interception = shared.tunnel.is_some() || nothing_else;
     let (intercept, proxy) = entrances::read(place, raw.intercept, raw.proxy, needs_interception)?;
-    let choice = Choice { split: intercept.is_some(), tunnel: shared.tunnel.is_some() };
+    let choice = PolicyActions { split: intercept.is_some(), tunnel: shared.tunnel.is_some() };
     let dns = raw.dns.map(|raw| dns::terminal(place, raw, intercept.is_some())).transpose()?;
     let http = raw.http.map(|raw| http::terminal(place, raw, intercept.as_ref())).transpose()?;
     let bundles = raw.bundles.map(|raw| bundles::terminal(place, raw)).transpose()?;
@@ -76,19 +76,19 @@ pub(super) fn terminal<E: Display>(
 
 /// Reads the hub of the keys `hub`, `hub_key` and `hub_tcp`.
 fn hub_of_terminal(
-    place: &Place<'_>,
+    place: &KeyContext<'_>,
     address: Option<Text<HubAddress>>,
-    key: Option<Text<Key>>,
+    key: Option<Text<PublicKeyText>>,
     tcp: Option<Text<TcpAddress>>,
 ) -> Result<KnownHub, FileError> {
-    let address = address.ok_or_else(|| place.missing("hub", HubAddress::FORM))?.0;
+    let address = address.ok_or_else(|| place.missing_key("hub", HubAddress::FORM))?.0;
     let key = public_key(place, "hub_key", key)?;
     Ok(KnownHub { name: "hub".to_owned(), address, tcp: tcp.map(|tcp| tcp.0), key })
 }
 
 /// Reads all hubs of a terminal: the first, and the sections `[[other_hub]]`.
 fn known_hubs(
-    place: &Place<'_>,
+    place: &KeyContext<'_>,
     own: &PublicKey,
     first: KnownHub,
     raw: Vec<sections::OtherHub>,
@@ -97,7 +97,7 @@ fn known_hubs(
     let mut hubs = vec![first];
     for (index, raw) in raw.into_iter().enumerate() {
         let place = place.within("other_hub").within(index);
-        let missing = || place.missing("address", HubAddress::FORM);
+        let missing = || place.missing_key("address", HubAddress::FORM);
         let address = raw.address.ok_or_else(missing)?.0;
         let name = raw.name.unwrap_or_else(|| format!("hub-{}", index + 2));
         let is_new = hubs.iter().all(|other| other.name != name);
@@ -118,7 +118,7 @@ fn known_hubs(
 
 /// Checks that a hub's key is not the terminal's own, to which no hub would answer.
 fn expect_other_key(
-    place: &Place<'_>,
+    place: &KeyContext<'_>,
     name: &str,
     own: &PublicKey,
     key: &PublicKey,
@@ -132,7 +132,7 @@ fn expect_other_key(
 }
 
 pub(super) fn hub<E: Display>(
-    place: &Place<'_>,
+    place: &KeyContext<'_>,
     raw: RawHub,
     file: &ConfigFile<'_>,
     key: impl Fn(KeySource) -> Result<KeyPair, E>,
@@ -140,9 +140,9 @@ pub(super) fn hub<E: Display>(
     let next_identity = next_identity(place, raw.next_key_file.as_deref(), &key)?;
     let identity_until = raw.key_until.map(|end| end.0);
     if identity_until.is_some() && next_identity.is_none() {
-        return Err(place.missing("next_key_file", "the file with the key after `key_until`"));
+        return Err(place.missing_key("next_key_file", "the file with the key after `key_until`"));
     }
-    let mut shared = shared_keys!(raw, Side::Hub).read(place, file, &key)?;
+    let mut shared = shared_keys!(raw, LinkSide::Hub).read(place, file, &key)?;
     let dns = raw.dns.map(|raw| dns::hub(place, raw)).transpose()?;
     (shared.link.names, shared.link.questions) = (true, dns.is_some());
     let http = raw.http.map(|raw| http::hub(place, raw)).transpose()?;
@@ -160,10 +160,10 @@ pub(super) fn hub<E: Display>(
     let elsewhere = permits.is_some() || etcd.is_some();
     if raw.terminal.is_empty() && !elsewhere {
         let expected = "at least one section [[terminal]], `permits` or [etcd]";
-        return Err(place.missing("terminal", expected));
+        return Err(place.missing_key("terminal", expected));
     }
     let known = (Some(&shared.classes), Some(&shared.links[..]));
-    let mut list = List::new(&defaults, &shared.link.rate, known, shared.tunnel.is_some());
+    let mut list = TerminalList::new(&defaults, &shared.link.rate, known, shared.tunnel.is_some());
     list.reserve_keys_of_hub(&shared.identity, next_identity.as_ref());
     for (index, raw) in raw.terminal.into_iter().enumerate() {
         list.add(&place.within("terminal").within(index), raw)?;
@@ -178,7 +178,7 @@ pub(super) fn hub<E: Display>(
     let needs_networks = !elsewhere && (raw.intercept.is_some() || transparent);
     check_networks(place, &terminals, needs_networks)?;
     let bypass = entrances::bypass(raw.intercept.as_ref());
-    let choice = Choice { split: raw.intercept.is_some(), tunnel: shared.tunnel.is_some() };
+    let choice = PolicyActions { split: raw.intercept.is_some(), tunnel: shared.tunnel.is_some() };
     Ok(HubConfig {
         identity: shared.identity,
         next_identity,
@@ -212,7 +212,7 @@ pub(super) fn hub<E: Display>(
 }
 
 /// Reads the section `[etcd]`.
-fn etcd(place: &Place<'_>, raw: sections::Etcd) -> Result<EtcdConfig, FileError> {
+fn etcd(place: &KeyContext<'_>, raw: sections::Etcd) -> Result<EtcdConfig, FileError> {
     let members: Vec<HubAddress> = raw.members.into_iter().map(|member| member.0).collect();
     let expected = "the client addresses of its members, like [\"127.0.0.1:2379\"]";
     place.check((1..=MOST_MEMBERS).contains(&members.len()), "members", members.len(), expected)?;
@@ -227,7 +227,7 @@ fn etcd(place: &Place<'_>, raw: sections::Etcd) -> Result<EtcdConfig, FileError>
     let at = |path: String| place.folder().locate(Path::new(&path));
     let needs = |given: bool, name: &str, why: &str| match given {
         true => Ok(()),
-        false => Err(place.missing(name, why)),
+        false => Err(place.missing_key(name, why)),
     };
     let (authorities, certificate, key) = (raw.authorities, raw.certificate, raw.key);
     let is_plain = authorities.is_none() && certificate.is_none() && key.is_none();
@@ -249,7 +249,7 @@ const MOST_MEMBERS: usize = 16;
 
 /// Reads the private key that `next_key_file` names.
 fn next_identity<E: Display>(
-    place: &Place<'_>,
+    place: &KeyContext<'_>,
     file: Option<&str>,
     key: impl Fn(KeySource) -> Result<KeyPair, E>,
 ) -> Result<Option<KeyPair>, FileError> {
@@ -260,16 +260,16 @@ fn next_identity<E: Display>(
 }
 
 pub(super) fn public_key(
-    place: &Place<'_>,
+    place: &KeyContext<'_>,
     name: &str,
-    key: Option<Text<Key>>,
+    key: Option<Text<PublicKeyText>>,
 ) -> Result<PublicKey, FileError> {
-    key.map(|key| key.0.0).ok_or_else(|| place.missing(name, KEY_FORM))
+    key.map(|key| key.0.0).ok_or_else(|| place.missing_key(name, KEY_FORM))
 }
 
 /// Reads the files of the keys `listen_tcp_certificate` and `listen_tcp_key`, which go together.
 fn tls(
-    place: &Place<'_>,
+    place: &KeyContext<'_>,
     listens: bool,
     files: (Option<String>, Option<String>),
 ) -> Result<Option<TlsFiles>, FileError> {
@@ -277,29 +277,29 @@ fn tls(
     match files {
         (None, None) => Ok(None),
         (Some(_), Some(_)) if !listens => {
-            Err(place.missing("listen_tcp", "as there is a certificate"))
+            Err(place.missing_key("listen_tcp", "as there is a certificate"))
         }
         (Some(certificate), Some(key)) => {
             Ok(Some(TlsFiles { certificate: at(certificate), key: at(key) }))
         }
         (None, Some(_)) => {
-            Err(place.missing("listen_tcp_certificate", "the certificate of the key"))
+            Err(place.missing_key("listen_tcp_certificate", "the certificate of the key"))
         }
-        (Some(_), None) => Err(place.missing("listen_tcp_key", "the key of the certificate")),
+        (Some(_), None) => Err(place.missing_key("listen_tcp_key", "the key of the certificate")),
     }
 }
 
 /// Checks the number of a hub's threads.
-fn workers(place: &Place<'_>, workers: Option<i64>) -> Result<u8, FileError> {
+fn workers(place: &KeyContext<'_>, workers: Option<i64>) -> Result<u8, FileError> {
     let workers = workers.unwrap_or(1);
-    let permitted = (1..=i64::from(MOST_PARTS)).contains(&workers);
-    place.check(permitted, "workers", workers, format!("1 to {MOST_PARTS}"))?;
+    let permitted = (1..=i64::from(MAX_PARTS)).contains(&workers);
+    place.check(permitted, "workers", workers, format!("1 to {MAX_PARTS}"))?;
     Ok(workers as u8)
 }
 
 /// Checks the name of a forward link.
 pub(super) fn carrier(
-    place: &Place<'_>,
+    place: &KeyContext<'_>,
     name: Option<String>,
 ) -> Result<Option<String>, FileError> {
     name_of(place, ("carrier", "the name of a forward link, like \"ku-1\""), name)
@@ -307,7 +307,7 @@ pub(super) fn carrier(
 
 /// Checks that a name which terminals share is not blank.
 pub(super) fn name_of(
-    place: &Place<'_>,
+    place: &KeyContext<'_>,
     (key, expected): (&str, &'static str),
     name: Option<String>,
 ) -> Result<Option<String>, FileError> {
@@ -319,14 +319,14 @@ pub(super) fn name_of(
 
 /// Checks that at least one terminal has networks, if `any` is set because other settings need them.
 fn check_networks(
-    place: &Place<'_>,
+    place: &KeyContext<'_>,
     terminals: &[PermittedTerminal],
     any: bool,
 ) -> Result<(), FileError> {
     if any && terminals.iter().all(|terminal| terminal.networks.is_empty()) {
         const EXPECTED: &str = "the addresses behind a terminal, like [\"10.1.0.0/16\"], which \
                                 [intercept] and `transparent` need";
-        return Err(place.missing("terminal.0.networks", EXPECTED));
+        return Err(place.missing_key("terminal.0.networks", EXPECTED));
     }
     Ok(())
 }

@@ -6,24 +6,24 @@ use std::path::{Path, PathBuf};
 
 use config::{HubConfig, LinkConfig, PermitDefaults, PermittedTerminal};
 use pep::accounting::VolumeDefaults;
-use pep::admission::Quota;
-use pep::egress::Egress;
+use pep::admission::TerminalQuota;
+use pep::egress::EgressRules;
 use pep::keys::format_public_key;
-use pep::traffic::{Classes, Prefix, PrefixMap};
+use pep::traffic::{Prefix, PrefixMap, TrafficClasses};
 use slacp::{KeyPair, PublicKey, Rate};
 use units::BitRate;
 
 use super::pair::{carrier, name_of, public_key};
 use super::raw::RawPermit;
-use super::raw::values::Key;
+use super::raw::values::PublicKeyText;
 use super::{ConfigFile, egress, guarantees, limits, links};
-use crate::place::{Place, quoted};
+use crate::place::{KeyContext, quoted};
 use crate::text::Text;
 use crate::{FileError, FileKind};
 
 /// The terminals of a hub with permits.
 #[derive(Debug, Default)]
-pub struct Permitted {
+pub struct PermittedTerminals {
     /// Terminals of the hub's file, then those of the permits, in the order given.
     pub terminals: Vec<PermittedTerminal>,
     /// Path of the permit of each terminal that has one, by name.
@@ -32,11 +32,11 @@ pub struct Permitted {
     pub refused: Vec<(PathBuf, FileError)>,
 }
 
-impl Permitted {
+impl PermittedTerminals {
     /// Reads permits for a hub with this configuration. A permit without a name gets that of its file. A
     /// refused permit does not affect the others.
     pub fn read(config: &HubConfig, permits: &[ConfigFile<'_>]) -> Self {
-        let mut list = List::of(config);
+        let mut list = TerminalList::of(config);
         let (mut paths, mut refused) = (BTreeMap::new(), Vec::new());
         for file in permits {
             let name = file.path.file_stem().unwrap_or_default().to_string_lossy();
@@ -93,14 +93,14 @@ impl Permitted {
     /// If it is not valid.
     pub fn check(file: &ConfigFile<'_>) -> Result<(), FileError> {
         let defaults = PermitDefaults {
-            egress: Egress::everywhere(),
-            quota: Quota::default(),
+            egress: EgressRules::everywhere(),
+            quota: TerminalQuota::default(),
             carrier: None,
             volume: VolumeDefaults::default(),
         };
         // The hub's rate is not known here; with a reported rate, any guarantee is accepted.
         let rate = Rate::Modem { initial: BitRate::default() };
-        let mut list = List::new(&defaults, &rate, (None, None), false);
+        let mut list = TerminalList::new(&defaults, &rate, (None, None), false);
         file.parse(FileKind::Permit, |place, raw: RawPermit| {
             // The name may be that of the file, which cannot be wrong.
             list.add(place, RawPermit { name: raw.name.or_else(|| Some(String::new())), ..raw })
@@ -109,11 +109,11 @@ impl Permitted {
 }
 
 /// A list of terminals that do not contradict each other.
-pub(super) struct List<'a> {
+pub(super) struct TerminalList<'a> {
     defaults: &'a PermitDefaults,
     rate: &'a Rate,
     /// The hub's classes; `None` if they are not known, so that any name is accepted.
-    classes: Option<&'a Classes>,
+    classes: Option<&'a TrafficClasses>,
     /// The hub's links; `None` if they are not known, so that any name is accepted.
     links: Option<&'a [LinkConfig]>,
     /// True if there is a tunnel, which needs networks of every terminal.
@@ -127,11 +127,11 @@ pub(super) struct List<'a> {
     guaranteed: u64,
 }
 
-impl<'a> List<'a> {
+impl<'a> TerminalList<'a> {
     pub(super) fn new(
         defaults: &'a PermitDefaults,
         rate: &'a Rate,
-        (classes, links): (Option<&'a Classes>, Option<&'a [LinkConfig]>),
+        (classes, links): (Option<&'a TrafficClasses>, Option<&'a [LinkConfig]>),
         tunnel: bool,
     ) -> Self {
         Self {
@@ -167,12 +167,13 @@ impl<'a> List<'a> {
     }
 
     /// Adds a terminal, unless it contradicts an earlier one.
-    pub(super) fn add(&mut self, place: &Place<'_>, raw: RawPermit) -> Result<(), FileError> {
+    pub(super) fn add(&mut self, place: &KeyContext<'_>, raw: RawPermit) -> Result<(), FileError> {
         let quota = limits::of_terminal(place, self.defaults.quota, &raw)?;
         let volume = limits::volume_of_terminal(place, &self.defaults.volume, &raw, self.classes)?;
         let classes = limits::class_rates(place, &raw.classes, self.classes)?;
         let links = links::of_terminal(place, raw.links, self.links)?;
-        let name = raw.name.ok_or_else(|| place.missing("name", "a name for log and status"))?;
+        let name =
+            raw.name.ok_or_else(|| place.missing_key("name", "a name for log and status"))?;
         let is_new = !self.names.contains(&name);
         place.check(is_new, "name", quoted(&name), "a name that no earlier terminal has")?;
         let key = self.key(place, raw.key, raw.invite)?;
@@ -216,14 +217,14 @@ impl<'a> List<'a> {
     /// Returns the key of the terminal or of its invitation.
     fn key(
         &self,
-        place: &Place<'_>,
-        key: Option<Text<Key>>,
-        invite: Option<Text<Key>>,
+        place: &KeyContext<'_>,
+        key: Option<Text<PublicKeyText>>,
+        invite: Option<Text<PublicKeyText>>,
     ) -> Result<PublicKey, FileError> {
         let (name, key) = match (key, invite) {
             (Some(_), Some(_)) => {
                 let expected = "no such key: the terminal has a `key` already";
-                return Err(place.wrong("invite", "…", expected));
+                return Err(place.wrong_value("invite", "…", expected));
             }
             (None, Some(invite)) => ("invite", Some(invite)),
             (key, None) => ("key", key),
@@ -240,7 +241,7 @@ impl<'a> List<'a> {
     /// terminal without networks, so with a tunnel every terminal needs some.
     fn check_networks(
         &self,
-        place: &Place<'_>,
+        place: &KeyContext<'_>,
         name: &str,
         networks: &[Text<Prefix>],
     ) -> Result<(), FileError> {
@@ -248,13 +249,17 @@ impl<'a> List<'a> {
             let expected = format!(
                 "the addresses behind {name}, like [\"10.1.0.0/16\"], which [tunnel] needs"
             );
-            return Err(place.missing("networks", &expected));
+            return Err(place.missing_key("networks", &expected));
         }
         for (index, Text(network)) in networks.iter().enumerate() {
             if let Some((theirs, other)) = self.networks.overlapping(*network) {
                 let expected =
                     format!("networks that do not overlap: {other} already has {theirs}");
-                return Err(place.wrong(&format!("networks.{index}"), quoted(network), expected));
+                return Err(place.wrong_value(
+                    &format!("networks.{index}"),
+                    quoted(network),
+                    expected,
+                ));
             }
         }
         Ok(())
@@ -264,7 +269,7 @@ impl<'a> List<'a> {
     /// rate of its own, not together with others on a `carrier`, nothing can be guaranteed.
     fn check_guarantee(
         &self,
-        place: &Place<'_>,
+        place: &KeyContext<'_>,
         name: &str,
         (guaranteed, on_carrier): (Option<BitRate>, bool),
     ) -> Result<(), FileError> {
@@ -274,7 +279,7 @@ impl<'a> List<'a> {
         {
             let expected =
                 "no such key, or a `carrier`, or a `rate` of the hub other than \"auto\"";
-            return Err(place.wrong("guaranteed", quoted(guaranteed), expected));
+            return Err(place.wrong_value("guaranteed", quoted(guaranteed), expected));
         }
         guarantees::fits(place, self.rate, self.guaranteed, (name, guaranteed)).map(drop)
     }

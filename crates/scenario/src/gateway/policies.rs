@@ -1,12 +1,12 @@
 //! Sections `[[policy]]`: rules by which traffic is split, tunnelled or bypassed.
 
-use pep::traffic::{Action, MOST_RULES, Policy, Prefix, policy_rules};
+use pep::traffic::{MOST_RULES, PolicyAction, Prefix, TrafficPolicy, policy_rules};
 
 use super::classes::{PORTS_FORM, each, ports};
 use super::raw::sections;
 use crate::FileError;
 use crate::item::{DSCP_FORM, code_point};
-use crate::place::{Place, quoted};
+use crate::place::{KeyContext, quoted};
 use crate::text::Text;
 
 /// Name of the policy that represents `intercept.bypass`.
@@ -14,7 +14,7 @@ const BYPASS: &str = "intercept.bypass";
 
 /// The actions available to policies.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Choice {
+pub(super) struct PolicyActions {
     /// True if connections are intercepted.
     pub(super) split: bool,
     /// True if there is a tunnel; never on a solo gateway.
@@ -23,20 +23,21 @@ pub(super) struct Choice {
 
 /// Reads all policies of a gateway. The first one represents `bypass`.
 pub(super) fn read(
-    place: &Place<'_>,
+    place: &KeyContext<'_>,
     bypass: Vec<Prefix>,
     raw: Vec<sections::Policy>,
-    choice: Choice,
-) -> Result<Vec<Policy>, FileError> {
+    choice: PolicyActions,
+) -> Result<Vec<TrafficPolicy>, FileError> {
     let mut policies = Vec::with_capacity(raw.len() + 1);
     if !bypass.is_empty() {
         // First, because the first match decides.
-        policies.push(Policy { to: bypass, ..Policy::new(BYPASS, Action::Bypass) });
+        policies
+            .push(TrafficPolicy { to: bypass, ..TrafficPolicy::new(BYPASS, PolicyAction::Bypass) });
     }
     if !raw.is_empty() && !choice.split && !choice.tunnel {
         const EXPECTED: &str = "the interfaces to the clients, like [\"lan0\"]: [[policy]] \
                                 applies to intercepted traffic";
-        return Err(place.missing("intercept.interfaces", EXPECTED));
+        return Err(place.missing_key("intercept.interfaces", EXPECTED));
     }
     for (index, raw) in raw.into_iter().enumerate() {
         let place = place.within("policy").within(index);
@@ -54,30 +55,31 @@ pub(super) fn read(
 }
 
 fn policy(
-    place: &Place<'_>,
+    place: &KeyContext<'_>,
     number: usize,
     raw: sections::Policy,
-    choice: Choice,
-) -> Result<Policy, FileError> {
+    choice: PolicyActions,
+) -> Result<TrafficPolicy, FileError> {
     const ACTIONS: &str = "\"split\", \"tunnel\" or \"bypass\"";
     let prefixes = |all: Vec<Text<Prefix>>| all.into_iter().map(|prefix| prefix.0).collect();
-    let policy = Policy {
+    let policy = TrafficPolicy {
         name: raw.name.unwrap_or_else(|| number.to_string()),
         to: prefixes(raw.to),
         from: prefixes(raw.from),
         ports: each(place, "ports", &raw.ports, PORTS_FORM, ports)?,
         dscp: each(place, "dscp", &raw.dscp, DSCP_FORM, code_point)?,
-        action: raw.action.ok_or_else(|| place.missing("action", ACTIONS))?.into(),
+        action: raw.action.ok_or_else(|| place.missing_key("action", ACTIONS))?.into(),
     };
-    let refused = |expected| Err(place.wrong("action", quoted(policy.action.as_str()), expected));
+    let refused =
+        |expected| Err(place.wrong_value("action", quoted(policy.action.as_str()), expected));
     match policy.action {
-        Action::Tunnel if !choice.tunnel => {
+        PolicyAction::Tunnel if !choice.tunnel => {
             refused("section [tunnel] with it, or \"split\" or \"bypass\"")
         }
-        Action::Split if !choice.split => {
+        PolicyAction::Split if !choice.split => {
             refused("section [intercept] with it, or \"tunnel\" or \"bypass\"")
         }
-        Action::Split if !policy.fits_tcp() => {
+        PolicyAction::Split if !policy.fits_tcp() => {
             refused("TCP ports, as only TCP can be split, or \"tunnel\" or \"bypass\"")
         }
         _ => Ok(policy),
@@ -85,7 +87,11 @@ fn policy(
 }
 
 /// Checks that a policy has a unique name, and that earlier policies do not shadow it.
-fn check_order(place: &Place<'_>, before: &[Policy], policy: &Policy) -> Result<(), FileError> {
+fn check_order(
+    place: &KeyContext<'_>,
+    before: &[TrafficPolicy],
+    policy: &TrafficPolicy,
+) -> Result<(), FileError> {
     let name = quoted(&policy.name);
     let is_new = before.iter().all(|other| other.name != policy.name);
     place.check(is_new, "name", &name, "a name that no earlier policy has")?;
@@ -95,5 +101,5 @@ fn check_order(place: &Place<'_>, before: &[Policy], policy: &Policy) -> Result<
          everything",
         other.name
     );
-    Err(place.wrong("name", name, expected))
+    Err(place.wrong_value("name", name, expected))
 }

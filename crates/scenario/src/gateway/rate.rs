@@ -4,14 +4,14 @@ use units::{BitRate, Probability};
 
 use super::raw::values::{InitialRate, RateChoice};
 use crate::FileError;
-use crate::place::{Place, quoted};
+use crate::place::{KeyContext, quoted};
 use crate::text::Text;
 
 const RATE: &str =
     "the rate at which this side sends, like \"10 Mbit/s\", or \"auto\", or \"modem\"";
 
 /// The keys of the rate as written.
-pub(super) struct Rates {
+pub(super) struct RateKeys {
     pub(super) rate: Option<Text<RateChoice>>,
     pub(super) initial: Option<Text<InitialRate>>,
     pub(super) maximum: Option<Text<BitRate>>,
@@ -20,7 +20,7 @@ pub(super) struct Rates {
 }
 
 /// The settings that follow from the keys.
-pub(super) struct Source {
+pub(super) struct RateSettings {
     pub(super) rate: slacp::Rate,
     /// Upper limit of the rate.
     pub(super) maximum: Option<BitRate>,
@@ -28,9 +28,9 @@ pub(super) struct Source {
     pub(super) probe_share: Option<f64>,
 }
 
-impl Rates {
-    pub(super) fn read(self, place: &Place<'_>) -> Result<Source, FileError> {
-        let choice = self.rate.ok_or_else(|| place.missing("rate", RATE))?.0;
+impl RateKeys {
+    pub(super) fn read(self, place: &KeyContext<'_>) -> Result<RateSettings, FileError> {
+        let choice = self.rate.ok_or_else(|| place.missing_key("rate", RATE))?.0;
         let initial = self.initial.map(|initial| Text(initial.0.0));
         let initial = rate(place, "initial_rate", initial)?;
         let maximum = rate(place, "maximum_rate", self.maximum)?;
@@ -64,20 +64,20 @@ impl Rates {
             place.check(maximum >= least, "maximum_rate", quoted(maximum), expected)?;
         }
         let probe_share = self.probe_share.map(|share| share.0.get());
-        Ok(Source { rate: source, maximum, probe_share })
+        Ok(RateSettings { rate: source, maximum, probe_share })
     }
 }
 
 /// Checks that an optional rate is above zero.
 pub(super) fn rate(
-    place: &Place<'_>,
+    place: &KeyContext<'_>,
     key: &str,
     rate: Option<Text<BitRate>>,
 ) -> Result<Option<BitRate>, FileError> {
     rate.map(|rate| above_zero(place, key, rate.0)).transpose()
 }
 
-fn above_zero(place: &Place<'_>, key: &str, rate: BitRate) -> Result<BitRate, FileError> {
+fn above_zero(place: &KeyContext<'_>, key: &str, rate: BitRate) -> Result<BitRate, FileError> {
     let expected = "a rate above 0, like \"10 Mbit/s\"";
     place.check(rate.bits_per_second() > 0, key, quoted(rate), expected).map(|()| rate)
 }

@@ -14,7 +14,7 @@ use self::sections::{
     Accept, Bundles, Class, Dlep, Dns, Egress, Etcd, Http, HubDns, HubHttp, Intercept, Limits,
     Link, Metrics, OtherHub, PermittedTerminal, Policy, Proxy, Side, Tunnel, Wan,
 };
-use self::values::{Address, HubOrder, InitialRate, Key, RateChoice};
+use self::values::{AddressWithPort, HubOrder, InitialRate, PublicKeyText, RateChoice};
 use crate::text::{Text, Time};
 
 /// The configuration of a terminal (docs/configuration.md).
@@ -35,7 +35,7 @@ pub(crate) struct RawTerminal {
     pub(super) hub_tcp: Option<Text<TcpAddress>>,
     /// The hub's public key.
     #[schemars(required)]
-    pub(super) hub_key: Option<Text<Key>>,
+    pub(super) hub_key: Option<Text<PublicKeyText>>,
     /// Order in which the hubs are tried: `spread` by the keys, which divides terminals among them, or
     /// as `listed`.
     #[schemars(extend("default" = "spread"))]
@@ -78,7 +78,7 @@ pub(crate) struct RawTerminal {
     pub(super) max_connections: Option<i64>,
     /// The local UDP address.
     #[schemars(extend("examples" = ["[::]:5900"]))]
-    pub(super) listen: Option<Text<Address>>,
+    pub(super) listen: Option<Text<AddressWithPort>>,
     /// The longest IP packet to send over the hop, in bytes.
     #[schemars(range(min = 576, max = 9216), extend("default" = 1500))]
     pub(super) mtu: Option<i64>,
@@ -179,10 +179,10 @@ pub(crate) struct RawHub {
     pub(super) max_connections: Option<i64>,
     /// The local UDP address; by default port 5900 of every address.
     #[schemars(extend("examples" = ["[::]:5900"]))]
-    pub(super) listen: Option<Text<Address>>,
+    pub(super) listen: Option<Text<AddressWithPort>>,
     /// The local TCP address for terminals whose networks block UDP; by default none.
     #[schemars(extend("examples" = ["[::]:443"]))]
-    pub(super) listen_tcp: Option<Text<Address>>,
+    pub(super) listen_tcp: Option<Text<AddressWithPort>>,
     /// A file with the certificate for terminals that come there with TLS (PEM).
     pub(super) listen_tcp_certificate: Option<String>,
     /// The file with its private key (PEM).

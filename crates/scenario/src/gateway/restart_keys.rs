@@ -79,7 +79,7 @@ impl RestartKeys {
     }
 
     /// Returns the keys whose values differ.
-    pub fn unlike(&self, other: &Self) -> Vec<&'static str> {
+    pub fn differing(&self, other: &Self) -> Vec<&'static str> {
         let keys: BTreeSet<&'static str> = self.0.keys().chain(other.0.keys()).copied().collect();
         keys.into_iter().filter(|key| self.0.get(key) != other.0.get(key)).collect()
     }
@@ -116,7 +116,7 @@ impl WrittenKeys {
     }
 
     /// Returns the keys whose values differ.
-    pub fn unlike(&self, other: &Self) -> Vec<String> {
+    pub fn differing(&self, other: &Self) -> Vec<String> {
         let keys: BTreeSet<&String> = self.0.keys().chain(other.0.keys()).collect();
         keys.into_iter().filter(|key| self.0.get(*key) != other.0.get(*key)).cloned().collect()
     }
@@ -140,12 +140,12 @@ mod tests {
                             [intercept]\ninterfaces = [\"lan0\"]\n[tunnel]\nname = \"t\"\n";
 
     fn unlike(kind: FileKind, before: &str, after: &str) -> Vec<&'static str> {
-        RestartKeys::of(before, kind).unlike(&RestartKeys::of(after, kind))
+        RestartKeys::of(before, kind).differing(&RestartKeys::of(after, kind))
     }
 
     #[test]
     fn changed_keys_are_named_by_section() {
-        let unlike = |after: &str| WrittenKeys::of(TERMINAL).unlike(&WrittenKeys::of(after));
+        let unlike = |after: &str| WrittenKeys::of(TERMINAL).differing(&WrittenKeys::of(after));
         assert_eq!(unlike(&format!("# a comment\n{TERMINAL}")), [""; 0]);
         let after = TERMINAL.replace("1 Mbit/s", "2 Mbit/s").replace("lan0", "lan1");
         assert_eq!(unlike(&after), ["intercept.interfaces", "rate"]);

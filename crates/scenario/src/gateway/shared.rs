@@ -5,34 +5,34 @@ use core::time::Duration;
 use std::net::SocketAddr;
 
 use config::{LinkConfig, OperationConfig, TunnelConfig};
-use pep::traffic::Classes;
+use pep::traffic::TrafficClasses;
 use slacp::KeyPair;
 
-use super::hop::Hop;
-use super::links::{self, Side};
-use super::operation::Operation;
-use super::rate::{Rates, Source};
+use super::hop::HopKeys;
+use super::links::{self, LinkSide};
+use super::operation::OperationKeys;
+use super::rate::{RateKeys, RateSettings};
 use super::raw::sections;
-use super::raw::values::Address;
+use super::raw::values::AddressWithPort;
 use super::{ConfigFile, KeySource, classes, dlep, hop, identity, tunnel};
 use crate::FileError;
-use crate::place::Place;
+use crate::place::KeyContext;
 use crate::text::{Text, Time};
 
 /// The shared keys as written; [`shared_keys`] takes them out of a raw file.
 pub(super) struct SharedKeys {
     pub(super) private_key: Option<String>,
     pub(super) private_key_file: Option<String>,
-    pub(super) rates: Rates,
-    pub(super) hop: Hop,
-    pub(super) operation: Operation,
+    pub(super) rates: RateKeys,
+    pub(super) hop: HopKeys,
+    pub(super) operation: OperationKeys,
     pub(super) dlep: Option<sections::Dlep>,
-    pub(super) listen: Option<Text<Address>>,
+    pub(super) listen: Option<Text<AddressWithPort>>,
     pub(super) connect_timeout: Option<Text<Time>>,
     pub(super) tunnel: Option<sections::Tunnel>,
     pub(super) class: Vec<sections::Class>,
     pub(super) links: Vec<sections::Link>,
-    pub(super) side: Side,
+    pub(super) side: LinkSide,
     /// True if there is a node for bundles.
     pub(super) bundles: bool,
 }
@@ -80,14 +80,14 @@ macro_rules! shared_keys {
 pub(super) use shared_keys;
 
 /// The settings that follow from the shared keys.
-pub(super) struct Shared {
+pub(super) struct SharedSettings {
     pub(super) identity: KeyPair,
     pub(super) link: slacp::Config,
     pub(super) operation: OperationConfig,
     pub(super) listen: Option<SocketAddr>,
     pub(super) connect_timeout: Duration,
     pub(super) tunnel: Option<TunnelConfig>,
-    pub(super) classes: Classes,
+    pub(super) classes: TrafficClasses,
     pub(super) links: Vec<LinkConfig>,
 }
 
@@ -95,11 +95,11 @@ impl SharedKeys {
     /// Validates the keys; `key` reads the private key.
     pub(super) fn read<E: Display>(
         self,
-        place: &Place<'_>,
+        place: &KeyContext<'_>,
         file: &ConfigFile<'_>,
         key: impl FnOnce(KeySource) -> Result<KeyPair, E>,
-    ) -> Result<Shared, FileError> {
-        let Source { rate, maximum: maximum_rate, probe_share } = self.rates.read(place)?;
+    ) -> Result<SharedSettings, FileError> {
+        let RateSettings { rate, maximum: maximum_rate, probe_share } = self.rates.read(place)?;
         let dlep = self.dlep.map(|raw| dlep::read(place, raw, &rate)).transpose()?;
         let mut link = self.hop.read(place, rate)?;
         link.padding_share = probe_share.unwrap_or(link.padding_share);
@@ -112,7 +112,7 @@ impl SharedKeys {
         let written = (self.class, self.bundles, &names[..]);
         let classes = classes::read(place, written, tunnel.is_some(), &mut link)?;
         let operation = self.operation.read(place, file)?;
-        Ok(Shared {
+        Ok(SharedSettings {
             identity: identity(place, self.private_key, self.private_key_file, key)?,
             link,
             operation: OperationConfig { maximum_rate, dlep, ..operation },

@@ -3,16 +3,16 @@
 use core::ops::RangeInclusive;
 
 use config::{SideConfig, SoloConfig, StackConfig};
-use tcp::{Config, Sharing, SynData};
+use tcp::{Config, SynData, TcbSharing};
 use units::{BitRate, ByteCount};
 
-use super::operation::Operation;
-use super::policies::Choice;
+use super::operation::OperationKeys;
+use super::policies::PolicyActions;
 use super::raw::sections;
 use super::raw::values::Stack;
 use super::{ConfigFile, RawSolo, entrances, hop, interface, policies, tunnel};
 use crate::FileError;
-use crate::place::{Place, quoted};
+use crate::place::{KeyContext, quoted};
 use crate::scenario::{RawTcp, tcp as tcp_of};
 use crate::text::Text;
 
@@ -25,7 +25,7 @@ const LONGEST_CONGESTION_CONTROL: usize = 15;
 const BUFFER: RangeInclusive<ByteCount> = ByteCount::new(4_096)..=ByteCount::new(1_000_000_000);
 
 pub(super) fn read(
-    place: &Place<'_>,
+    place: &KeyContext<'_>,
     raw: RawSolo,
     file: &ConfigFile<'_>,
 ) -> Result<SoloConfig, FileError> {
@@ -37,7 +37,7 @@ pub(super) fn read(
     let accepts = stack.as_ref().is_some_and(|stack| !stack.interfaces.is_empty());
     let needs_interception = raw.proxy.is_none() && !accepts;
     let (intercept, proxy) = entrances::read(place, raw.intercept, raw.proxy, needs_interception)?;
-    let operation = Operation {
+    let operation = OperationKeys {
         control: raw.control,
         state: None,
         metrics: raw.metrics,
@@ -46,7 +46,7 @@ pub(super) fn read(
         keepalive: raw.keepalive,
         log: raw.log,
     };
-    let choice = Choice { split: intercept.is_some() || accepts, tunnel: false };
+    let choice = PolicyActions { split: intercept.is_some() || accepts, tunnel: false };
     Ok(SoloConfig {
         operation: operation.read(place, file)?,
         policies: policies::read(place, bypass, raw.policy, choice)?,
@@ -63,7 +63,7 @@ pub(super) fn read(
 
 /// Reads the settings of the WAN side, for the kernel's TCP or skyhop's own.
 fn wan(
-    place: &Place<'_>,
+    place: &KeyContext<'_>,
     raw: sections::Wan,
 ) -> Result<(SideConfig, Option<StackConfig>), FileError> {
     let kernels = sections::Side {
@@ -103,12 +103,12 @@ fn wan(
 /// Reads the options of skyhop's own TCP. By default it offers SNACK, which takes effect only if the
 /// peer does the same. Nagle's algorithm is off by default, as on a gateway's kernel sockets: the
 /// sender has already applied its own.
-fn stack_tcp(place: &Place<'_>, raw: &RawTcp) -> Result<Config, FileError> {
+fn stack_tcp(place: &KeyContext<'_>, raw: &RawTcp) -> Result<Config, FileError> {
     let mut config = Config::clone(&*tcp_of::read(place, raw)?);
     let good = config.syn_data == SynData::Off;
     let expected = "off: a gateway keeps no cookies and counts for data on a SYN";
     place.check(good, "syn-data", "another value", expected)?;
-    let good = config.sharing == Sharing::None;
+    let good = config.sharing == TcbSharing::None;
     let expected = "none: the connections of a gateway learn nothing from each other";
     place.check(good, "tcb-sharing", "another value", expected)?;
     if !raw.contains_key("profile") && !raw.contains_key("snack") {
@@ -134,7 +134,7 @@ impl sections::Side {
     }
 }
 
-fn side(place: &Place<'_>, raw: sections::Side) -> Result<SideConfig, FileError> {
+fn side(place: &KeyContext<'_>, raw: sections::Side) -> Result<SideConfig, FileError> {
     let named = |name| congestion_control(place, name);
     Ok(SideConfig {
         congestion_control: raw.congestion_control.map(named).transpose()?,
@@ -145,7 +145,7 @@ fn side(place: &Place<'_>, raw: sections::Side) -> Result<SideConfig, FileError>
     })
 }
 
-fn congestion_control(place: &Place<'_>, name: String) -> Result<String, FileError> {
+fn congestion_control(place: &KeyContext<'_>, name: String) -> Result<String, FileError> {
     let good = (1..=LONGEST_CONGESTION_CONTROL).contains(&name.len())
         && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_'));
     let expected = "the name of a congestion control that the kernel has, like \"cubic\"";
@@ -153,7 +153,7 @@ fn congestion_control(place: &Place<'_>, name: String) -> Result<String, FileErr
 }
 
 fn buffer(
-    place: &Place<'_>,
+    place: &KeyContext<'_>,
     key: &str,
     size: Option<Text<ByteCount>>,
 ) -> Result<Option<ByteCount>, FileError> {
@@ -163,7 +163,7 @@ fn buffer(
 
 /// Checks that a pacing rate is at least 8 bit/s, because the kernel counts whole bytes per second.
 fn pacing_rate(
-    place: &Place<'_>,
+    place: &KeyContext<'_>,
     rate: Option<Text<BitRate>>,
 ) -> Result<Option<BitRate>, FileError> {
     let Some(Text(rate)) = rate else { return Ok(None) };

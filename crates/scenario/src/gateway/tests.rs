@@ -3,15 +3,16 @@ use std::path::Path;
 use std::time::Duration;
 
 use config::{
-    Answer, ControlPath, DlepConfig, EtcdConfig, EtcdLogin, EtcdTls, MetricsConfig, Modem, Names,
-    OperationConfig, ProxyConfig, Reach, SideConfig, TlsFiles, TunnelConfig, TunnelDevice,
+    AnswerTiming, ControlPath, DlepConfig, EtcdConfig, EtcdLogin, EtcdTls, MetricsConfig,
+    ModemLocation, NameResolution, NodeReach, OperationConfig, ProxyConfig, SideConfig, TlsFiles,
+    TunnelConfig, TunnelDevice,
 };
-use pep::accounting::{Exhausted, Period, VolumeQuota};
-use pep::admission::Quota;
-use pep::egress::{Egress, Target};
+use pep::accounting::{ExhaustedAction, RenewalPeriod, VolumeQuota};
+use pep::admission::TerminalQuota;
+use pep::egress::{EgressRules, EgressTarget};
 use pep::hubs::HubId;
 use pep::keys::format_public_key;
-use pep::traffic::{Action, PacketQueue};
+use pep::traffic::{PacketQueue, PolicyAction};
 use slacp::{ClassRates, SessionShare};
 use units::{BitRate, ByteCount};
 
@@ -90,14 +91,14 @@ fn a_proxy_needs_no_interface_and_serves_this_machine_by_default() {
     let serves = |proxy: &ProxyConfig, client: &str| proxy.serves(client.parse().unwrap());
     let config = with("\"127.0.0.1:1080\"");
     let proxy = config.proxy.unwrap();
-    assert!(config.intercept.is_none() && proxy.answer == Answer::Early);
-    assert_eq!(proxy.names, Names::Hub);
+    assert!(config.intercept.is_none() && proxy.answer == AnswerTiming::Early);
+    assert_eq!(proxy.names, NameResolution::Hub);
     assert!(serves(&proxy, "127.0.0.1") && serves(&proxy, "::ffff:127.0.0.1"));
     assert!(!serves(&proxy, "10.1.0.1"));
 
     let open = "\"[::]:1080\"\nclients = [\"10.1.0.0/16\", \"fd00::/8\"]\nanswer = \"deferred\"\nnames = \"here\"";
     let proxy = with(open).proxy.unwrap();
-    assert_eq!((proxy.answer, proxy.names), (Answer::Deferred, Names::Here));
+    assert_eq!((proxy.answer, proxy.names), (AnswerTiming::Deferred, NameResolution::Here));
     for (client, served) in
         [("10.1.2.3", true), ("::ffff:10.1.2.3", true), ("fd00::1", true), ("10.2.0.1", false)]
     {
@@ -327,7 +328,7 @@ fn a_modem_is_asked_for_its_rate_where_it_is() {
     let config = |modem| DlepConfig { modem, heartbeat, gtsm: true, on_demand: false };
     for rate in [MODEM, "rate = \"modem\""] {
         let found = with(rate, "interface = \"wan0\"").unwrap();
-        assert_eq!(found, Some(config(Modem::Discover("wan0".to_owned()))));
+        assert_eq!(found, Some(config(ModemLocation::Discover("wan0".to_owned()))));
     }
     for (modem, address) in [
         ("192.0.2.1", "192.0.2.1:854"),
@@ -336,7 +337,7 @@ fn a_modem_is_asked_for_its_rate_where_it_is() {
         ("[2001:db8::1]:99", "[2001:db8::1]:99"),
     ] {
         let found = with(MODEM, &format!("modem = \"{modem}\"")).unwrap();
-        assert_eq!(found, Some(config(Modem::At(address.parse().unwrap()))));
+        assert_eq!(found, Some(config(ModemLocation::At(address.parse().unwrap()))));
     }
     let all =
         with(MODEM, "modem = \"192.0.2.1\"\nheartbeat = \"1 min\"\ngtsm = false\non_demand = true");
@@ -690,9 +691,9 @@ fn policies_come_in_order_and_the_bypass_before_them() {
                     [[policy]]\nname = \"rest\"\naction = \"bypass\"\n";
     let config = terminal(&(terminal_with("", "") + sections)).unwrap();
     let [bypass, first, rest] = &config.policies[..] else { panic!("{:?}", config.policies) };
-    assert_eq!((bypass.name.as_str(), bypass.action), ("intercept.bypass", Action::Bypass));
+    assert_eq!((bypass.name.as_str(), bypass.action), ("intercept.bypass", PolicyAction::Bypass));
     assert_eq!(bypass.to, ["10.9.0.0/16".parse().unwrap()]);
-    assert_eq!((first.name.as_str(), first.action), ("1", Action::Tunnel));
+    assert_eq!((first.name.as_str(), first.action), ("1", PolicyAction::Tunnel));
     assert_eq!((first.to.len(), first.from.len(), first.ports.len()), (2, 1, 2));
     assert_eq!(first.dscp, [46]);
     assert!(rest.name == "rest" && rest.fits_all());
@@ -912,7 +913,7 @@ fn lists(top: &str, of_terminal: &str) -> Result<[String; 2], String> {
     let text = hub_with("", "").replace("[[terminal]]", &format!("{top}[[terminal]]"));
     let config = hub(&format!("{text}{of_terminal}"));
     let egress = config.map_err(|error| error.to_string())?.terminals[0].egress.clone();
-    let shown = |targets: Vec<Target>| {
+    let shown = |targets: Vec<EgressTarget>| {
         targets.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ")
     };
     Ok([shown(egress.reach), shown(egress.deny)])
@@ -939,7 +940,7 @@ fn a_terminal_accepts_what_its_section_lists_and_without_one_nothing() {
         let text = terminal_with("[intercept]", &format!("{section}[intercept]"));
         terminal(&text).map(|config| config.accept)
     };
-    assert_eq!(accept("").unwrap(), Egress::nowhere());
+    assert_eq!(accept("").unwrap(), EgressRules::nowhere());
     let listed = accept("[accept]\nto = [\"10.1.0.0/16:22\"]\ndeny = [\"10.1.0.1\"]\n").unwrap();
     assert_eq!(listed.reach, ["10.1.0.0/16:22".parse().unwrap()]);
     assert_eq!(listed.deny, ["10.1.0.1".parse().unwrap()]);
@@ -973,13 +974,13 @@ fn a_terminal_takes_what_its_section_says_or_what_all_do() {
         config.map(|config| config.terminals[0].quota).map_err(|error| error.to_string())
     };
     const ALL: &str = "[limits]\nmax_connections = 500\nlookups = 4\n";
-    assert_eq!(quota("", "").unwrap(), Quota::default());
-    let all = Quota { connections: Some(500), lookups: 4, ..Quota::default() };
+    assert_eq!(quota("", "").unwrap(), TerminalQuota::default());
+    let all = TerminalQuota { connections: Some(500), lookups: 4, ..TerminalQuota::default() };
     assert_eq!(quota(ALL, "").unwrap(), all);
     let memory = Some(ByteCount::new(8_000_000));
     let rate = |kbit: u64| Some(BitRate::from_bits_per_second(kbit * 1000));
     let share = SessionShare { weight: 3, guaranteed: rate(500), maximum: rate(2000) };
-    let one = Quota { share, connections: Some(9), per_second: 50, memory, ..all };
+    let one = TerminalQuota { share, connections: Some(9), per_second: 50, memory, ..all };
     let own = "weight = 3\nguaranteed = \"500 kbit/s\"\nmaximum = \"2 Mbit/s\"\nmax_connections = 9\nconnections_per_second = 50\nmemory = \"8 MB\"\n";
     assert_eq!(quota(ALL, own).unwrap(), one);
     for (top, of_terminal, parts) in [
@@ -1066,21 +1067,21 @@ fn a_terminal_has_a_quota_of_volume_of_its_own_or_that_of_all() {
     const ALL: &str = "[limits]\nquota = \"50 GB\"\nquota_then = \"256 kbit/s\"\n";
     assert_eq!(volume("", "").unwrap(), None);
     assert_eq!(volume("", "quota_period = \"day\"\n").unwrap(), None, "no volume, no quota");
-    let rate = Exhausted::Rate(BitRate::from_bits_per_second(256_000));
+    let rate = ExhaustedAction::Rate(BitRate::from_bits_per_second(256_000));
     let all = VolumeQuota {
         volume: ByteCount::new(50_000_000_000),
-        period: Period::Month,
+        period: RenewalPeriod::Month,
         then: rate.clone(),
     };
     assert_eq!(volume(ALL, "").unwrap().unwrap(), all);
     let own = "quota = \"2 GB\"\nquota_period = \"168 h\"\nquota_then = \"bulk\"\n";
     let one = VolumeQuota {
         volume: ByteCount::new(2_000_000_000),
-        period: Period::Every(Duration::from_secs(7 * 86_400)),
-        then: Exhausted::Class("bulk".to_owned()),
+        period: RenewalPeriod::Every(Duration::from_secs(7 * 86_400)),
+        then: ExhaustedAction::Class("bulk".to_owned()),
     };
     assert_eq!(volume(ALL, own).unwrap().unwrap(), one);
-    let only = VolumeQuota { then: Exhausted::Block, ..all };
+    let only = VolumeQuota { then: ExhaustedAction::Block, ..all };
     assert_eq!(volume(ALL, "quota_then = \"block\"\n").unwrap().unwrap(), only);
     for (top, of_terminal, parts) in [
         ("[limits]\nquota = \"0 B\"\n", "", ["limits.quota", "above 0"]),
@@ -1215,7 +1216,7 @@ fn bundles_have_a_section_on_both_sides() {
     assert_eq!(bundles.agent.node.to_string(), "ipn:2.0");
     let only = terminal(&terminal_with(INTERCEPT, section)).unwrap();
     assert!(only.intercept.is_none() && only.bundles.is_some(), "nothing else is needed");
-    assert!(bundles.agent.peers[0].everything && bundles.reach == [Reach::Hub]);
+    assert!(bundles.agent.peers[0].everything && bundles.reach == [NodeReach::Hub]);
     assert_eq!((bundles.listen, &bundles.inbox), (None, &None), "nothing listens by default");
     let limits = bundles.agent.limits;
     assert_eq!((limits.bytes.get(), limits.largest.get()), (1_000_000_000, 16_000_000));
@@ -1231,8 +1232,8 @@ fn bundles_have_a_section_on_both_sides() {
     };
     let bundles = with("", "").unwrap().bundles.unwrap();
     let address = "10.0.0.9:4556".parse().unwrap();
-    let ship = Reach::Terminal("ship-1".to_owned());
-    assert_eq!(bundles.reach, [ship, Reach::Connect(address), Reach::Listen]);
+    let ship = NodeReach::Terminal("ship-1".to_owned());
+    assert_eq!(bundles.reach, [ship, NodeReach::Connect(address), NodeReach::Listen]);
     assert!(bundles.serves([10, 9, 9, 9].into()) && !bundles.serves([11, 0, 0, 1].into()));
     assert!(bundles.inbox.is_some() && bundles.file_service() == "files");
     assert_eq!(bundles.fragment, [None, Some(ByteCount::new(64_000)), None]);

@@ -8,7 +8,7 @@ use super::raw::sections;
 use super::raw::values::Device;
 use super::{LONGEST_INTERFACE_NAME, number};
 use crate::FileError;
-use crate::place::{Place, quoted};
+use crate::place::{KeyContext, quoted};
 
 const NAME: &str = "skyhop0";
 /// Permitted MTUs: from the IPv6 minimum link MTU to a jumbo frame.
@@ -17,7 +17,7 @@ const MTU: RangeInclusive<i64> = 1280..=9216;
 pub(super) const USUAL_MTU: u16 = 1500;
 
 pub(super) fn read(
-    place: &Place<'_>,
+    place: &KeyContext<'_>,
     raw: sections::Tunnel,
     link: &slacp::Config,
 ) -> Result<TunnelConfig, FileError> {
@@ -29,7 +29,7 @@ pub(super) fn read(
 
 /// Reads the keys `name`, `device` and `mtu` of a network device, with defaults of name and MTU.
 pub(super) fn device_of(
-    place: &Place<'_>,
+    place: &KeyContext<'_>,
     (name, device, mtu): (Option<String>, Option<Device>, Option<i64>),
     (usual_name, usual_mtu): (&str, u16),
 ) -> Result<TunnelConfig, FileError> {

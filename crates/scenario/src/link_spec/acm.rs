@@ -9,7 +9,7 @@ use units::{Decibels, SymbolRate, format_duration};
 
 use super::read::{own, trace};
 use crate::FileError;
-use crate::place::{Place, quoted};
+use crate::place::{KeyContext, quoted};
 use crate::text::{Text, Time};
 use crate::trace::Source;
 
@@ -109,8 +109,8 @@ const USUAL_REACTION: Duration = Duration::from_millis(500);
 
 impl AcmSpec {
     /// Reads the table `acm`.
-    pub(super) fn read(place: &Place<'_>, raw: RawAcm) -> Result<Self, FileError> {
-        let missing = |key, expected| move || place.missing(key, expected);
+    pub(super) fn read(place: &KeyContext<'_>, raw: RawAcm) -> Result<Self, FileError> {
+        let missing = |key, expected| move || place.missing_key(key, expected);
         let standard = own(raw.standard);
         let standard = standard.ok_or_else(missing("standard", "dvb-s2, dvb-s or dvb-rcs"))?;
         let clear_sky = own(raw.clear_sky);
@@ -131,10 +131,10 @@ impl AcmSpec {
 }
 
 fn symbol_rate(
-    place: &Place<'_>,
+    place: &KeyContext<'_>,
     symbol_rate: Option<SymbolRate>,
 ) -> Result<SymbolRate, FileError> {
-    let missing = || place.missing("symbol-rate", "a symbol rate, such as \"30 Mbaud\"");
+    let missing = || place.missing_key("symbol-rate", "a symbol rate, such as \"30 Mbaud\"");
     let symbol_rate = symbol_rate.ok_or_else(missing)?;
     let good = (LEAST_SYMBOL_RATE..=GREATEST_SYMBOL_RATE).contains(&symbol_rate);
     let expected = format!("{LEAST_SYMBOL_RATE} to {GREATEST_SYMBOL_RATE}");
@@ -143,7 +143,7 @@ fn symbol_rate(
 
 /// Checks a margin or a hysteresis.
 fn distance(
-    place: &Place<'_>,
+    place: &KeyContext<'_>,
     key: &str,
     distance: Option<Decibels>,
     usual: Decibels,
@@ -153,14 +153,14 @@ fn distance(
     place.check(good, key, distance, format!("0 to {GREATEST_MARGIN}")).map(|()| distance)
 }
 
-fn reaction(place: &Place<'_>, reaction: Option<Text<Time>>) -> Result<Duration, FileError> {
+fn reaction(place: &KeyContext<'_>, reaction: Option<Text<Time>>) -> Result<Duration, FileError> {
     let reaction = own(reaction).map_or(USUAL_REACTION, |time| time.0);
     let expected = format!("at most {}", format_duration(GREATEST_REACTION));
     let good = reaction <= GREATEST_REACTION;
     place.check(good, "reaction", format_duration(reaction), expected).map(|()| reaction)
 }
 
-fn rain(place: &Place<'_>, source: Option<&Source>) -> Result<Trace<Decibels>, FileError> {
+fn rain(place: &KeyContext<'_>, source: Option<&Source>) -> Result<Trace<Decibels>, FileError> {
     let dry = || Source::Lines(vec![format!("0s {}", Decibels::ZERO)]);
     let rain: Trace<Decibels> = trace(place, "rain", source.unwrap_or(&dry()))?;
     let range = Decibels::ZERO..=GREATEST_ATTENUATION;
@@ -171,12 +171,12 @@ fn rain(place: &Place<'_>, source: Option<&Source>) -> Result<Trace<Decibels>, F
 }
 
 fn modcods(
-    place: &Place<'_>,
+    place: &KeyContext<'_>,
     standard: Standard,
     names: Option<Names>,
 ) -> Result<Modcods, FileError> {
     let all = || standard.modcods().iter().map(Modcod::to_string).collect::<Vec<_>>().join(", ");
-    let wrong = |name| place.wrong("modcods", name, format!("\"all\", or some of {}", all()));
+    let wrong = |name| place.wrong_value("modcods", name, format!("\"all\", or some of {}", all()));
     let named = |name: &str| standard.modcod(name).ok_or_else(|| wrong(quoted(name)));
     let chosen = match names {
         None => standard.modcods(),

@@ -3,7 +3,7 @@
 use core::num::NonZeroU64;
 
 use link::{
-    Delay, DisciplineChoice, Encapsulation, ErrorModel, GilbertElliott, Jitter, Loss, Outage,
+    Delay, DisciplineChoice, Encapsulation, ErrorModel, GilbertElliott, Jitter, LossModel, Outage,
     Policer, QueueSize, Rate,
 };
 use schemars::JsonSchema;
@@ -126,13 +126,13 @@ impl From<&LinkSpec> for RawLink {
             other => unreachable!("no text for {other:?}"),
         }
         match &link.loss {
-            Loss::None => raw.per = Some(Text(ErrorRate(Probability::ZERO))),
-            Loss::Per(per) => raw.per = Some(Text(ErrorRate(*per))),
-            Loss::Ber(ber) => raw.ber = Some(Text(ErrorRate(*ber))),
-            Loss::Burst(burst) => raw.burst = Some(Words((*burst).into())),
-            Loss::Periodic(period) => raw.loss_period = Some(*period),
-            Loss::GilbertElliott(model) => raw.gilbert_elliott = Some(Words(*model)),
-            Loss::Trace(trace) => raw.loss_trace = Some(Source::lines_of(trace)),
+            LossModel::None => raw.per = Some(Text(ErrorRate(Probability::ZERO))),
+            LossModel::Per(per) => raw.per = Some(Text(ErrorRate(*per))),
+            LossModel::Ber(ber) => raw.ber = Some(Text(ErrorRate(*ber))),
+            LossModel::Burst(burst) => raw.burst = Some(Words((*burst).into())),
+            LossModel::Periodic(period) => raw.loss_period = Some(*period),
+            LossModel::GilbertElliott(model) => raw.gilbert_elliott = Some(Words(*model)),
+            LossModel::Trace(trace) => raw.loss_trace = Some(Source::lines_of(trace)),
             other => unreachable!("no text for {other:?}"),
         }
         raw

@@ -4,15 +4,15 @@ use core::fmt::Display;
 use core::time::Duration;
 
 use link::{
-    Delay, DisciplineChoice, Encapsulation, ErrorModel, Jitter, Loss, Outage, Policer, QueueSize,
-    Rate, Trace, TraceValue,
+    Delay, DisciplineChoice, Encapsulation, ErrorModel, Jitter, LossModel, Outage, Policer,
+    QueueSize, Rate, Trace, TraceValue,
 };
 use units::{BitRate, ByteCount, Probability, format_duration};
 
 use super::acm::{AcmSpec, RawAcm};
 use super::raw::RawLink;
 use super::{LinkSpec, RateSpec};
-use crate::place::Place;
+use crate::place::KeyContext;
 use crate::text::Text;
 use crate::trace::{Source, parse_rates, parse_values};
 use crate::{FileError, TraceFault};
@@ -27,12 +27,12 @@ const LEAST_CYCLE: Duration = Duration::from_millis(1);
 
 /// The validated values of a link that were given; the others are `None`.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Changes {
+pub(crate) struct LinkChanges {
     rate: Option<RateSpec>,
     encapsulation: Option<Encapsulation>,
     delay: Option<Delay>,
     jitter: Option<Jitter>,
-    loss: Option<Loss>,
+    loss: Option<LossModel>,
     outages: Option<Vec<Outage>>,
     policer: Option<Policer>,
     queue: Option<QueueSize>,
@@ -42,17 +42,19 @@ pub(crate) struct Changes {
 
 impl LinkSpec {
     /// Reads a complete link.
-    pub(crate) fn read(place: &Place<'_>, raw: RawLink) -> Result<Self, FileError> {
-        let changes = Changes::read(place, raw)?;
-        let rate = || place.missing("rate", "a rate, such as \"50 Mbit/s\", a rate-trace or acm");
-        let delay = || place.missing("delay", "a duration, such as \"300 ms\", or a delay-trace");
-        let queue = || place.missing("queue", "\"1 BDP\", \"100 packets\" or a size");
+    pub(crate) fn read(place: &KeyContext<'_>, raw: RawLink) -> Result<Self, FileError> {
+        let changes = LinkChanges::read(place, raw)?;
+        let rate =
+            || place.missing_key("rate", "a rate, such as \"50 Mbit/s\", a rate-trace or acm");
+        let delay =
+            || place.missing_key("delay", "a duration, such as \"300 ms\", or a delay-trace");
+        let queue = || place.missing_key("queue", "\"1 BDP\", \"100 packets\" or a size");
         let link = Self {
             rate: changes.rate.ok_or_else(rate)?,
             encapsulation: changes.encapsulation.unwrap_or_default(),
             delay: changes.delay.ok_or_else(delay)?,
             jitter: changes.jitter.unwrap_or_default(),
-            loss: changes.loss.unwrap_or(Loss::None),
+            loss: changes.loss.unwrap_or(LossModel::None),
             outages: changes.outages.unwrap_or_default(),
             policer: changes.policer,
             queue: changes.queue.ok_or_else(queue)?,
@@ -63,7 +65,7 @@ impl LinkSpec {
     }
 
     /// Checks that ECN is only enabled for a discipline that can mark.
-    pub(crate) fn check_marking(&self, place: &Place<'_>) -> Result<(), FileError> {
+    pub(crate) fn check_marking(&self, place: &KeyContext<'_>) -> Result<(), FileError> {
         let marks = matches!(
             self.discipline,
             DisciplineChoice::Red { .. } | DisciplineChoice::CoDel { .. }
@@ -74,7 +76,7 @@ impl LinkSpec {
     }
 
     /// Replaces the values that `changes` has.
-    pub(crate) fn change(&mut self, changes: Changes) {
+    pub(crate) fn change(&mut self, changes: LinkChanges) {
         fn set<T>(value: &mut T, new: Option<T>) {
             if let Some(new) = new {
                 *value = new;
@@ -93,9 +95,9 @@ impl LinkSpec {
     }
 }
 
-impl Changes {
+impl LinkChanges {
     /// Validates the given values.
-    pub(crate) fn read(place: &Place<'_>, raw: RawLink) -> Result<Self, FileError> {
+    pub(crate) fn read(place: &KeyContext<'_>, raw: RawLink) -> Result<Self, FileError> {
         Ok(Self {
             loss: loss(place, &raw)?,
             rate: rate(place, own(raw.rate), raw.rate_trace.as_ref(), raw.acm)?,
@@ -116,7 +118,7 @@ pub(super) fn own<T>(text: Option<Text<T>>) -> Option<T> {
 }
 
 fn rate(
-    place: &Place<'_>,
+    place: &KeyContext<'_>,
     rate: Option<BitRate>,
     source: Option<&Source>,
     acm: Option<RawAcm>,
@@ -139,7 +141,11 @@ fn rate(
 }
 
 /// Checks that a link may have this rate.
-pub(crate) fn check_rate(place: &Place<'_>, key: &str, rate: BitRate) -> Result<(), FileError> {
+pub(crate) fn check_rate(
+    place: &KeyContext<'_>,
+    key: &str,
+    rate: BitRate,
+) -> Result<(), FileError> {
     place.check(is_possible(rate), key, rate, possible_rates())
 }
 
@@ -152,7 +158,7 @@ fn possible_rates() -> String {
 }
 
 fn delay(
-    place: &Place<'_>,
+    place: &KeyContext<'_>,
     delay: Option<Duration>,
     source: Option<&Source>,
 ) -> Result<Option<Delay>, FileError> {
@@ -162,19 +168,19 @@ fn delay(
         (_, Some(source)) => ("delay-trace", Delay::Trace(trace(place, "delay-trace", source)?)),
         (None, None) => return Ok(None),
     };
-    short(place, key, delay.greatest()).map(|()| Some(delay))
+    check_delay(place, key, delay.greatest()).map(|()| Some(delay))
 }
 
-fn jitter(place: &Place<'_>, jitter: Option<Jitter>) -> Result<Option<Jitter>, FileError> {
-    short(place, "jitter", jitter.unwrap_or_default().greatest()).map(|()| jitter)
+fn jitter(place: &KeyContext<'_>, jitter: Option<Jitter>) -> Result<Option<Jitter>, FileError> {
+    check_delay(place, "jitter", jitter.unwrap_or_default().greatest()).map(|()| jitter)
 }
 
-fn short(place: &Place<'_>, key: &str, delay: Duration) -> Result<(), FileError> {
+fn check_delay(place: &KeyContext<'_>, key: &str, delay: Duration) -> Result<(), FileError> {
     let expected = format!("at most {}", format_duration(GREATEST_DELAY));
     place.check(delay <= GREATEST_DELAY, key, format_duration(delay), expected)
 }
 
-fn policer(place: &Place<'_>, policer: Option<Policer>) -> Result<Option<Policer>, FileError> {
+fn policer(place: &KeyContext<'_>, policer: Option<Policer>) -> Result<Option<Policer>, FileError> {
     if let Some(policer) = policer {
         place.check(is_possible(policer.rate), "policer", policer.rate, possible_rates())?;
         let expected = format!("a burst of at least {LEAST_BURST}, a packet");
@@ -184,7 +190,7 @@ fn policer(place: &Place<'_>, policer: Option<Policer>) -> Result<Option<Policer
 }
 
 fn encapsulation(
-    place: &Place<'_>,
+    place: &KeyContext<'_>,
     encapsulation: Option<Encapsulation>,
 ) -> Result<Option<Encapsulation>, FileError> {
     if let Some(Encapsulation::Fixed(overhead)) = encapsulation {
@@ -195,7 +201,7 @@ fn encapsulation(
     Ok(encapsulation)
 }
 
-fn loss(place: &Place<'_>, raw: &RawLink) -> Result<Option<Loss>, FileError> {
+fn loss(place: &KeyContext<'_>, raw: &RawLink) -> Result<Option<LossModel>, FileError> {
     let burst = raw.burst.map(|words| words.0);
     let chain = raw.gilbert_elliott.map(|words| words.0);
     let [per, ber] = [raw.per, raw.ber].map(|rate| own(rate).map(Probability::from));
@@ -210,31 +216,31 @@ fn loss(place: &Place<'_>, raw: &RawLink) -> Result<Option<Loss>, FileError> {
     // At most one model is given, so the order of the arms does not matter.
     Ok(match (burst, chain, raw.loss_period, &raw.loss_trace) {
         (Some(burst), ..) => Some(bursts(place, burst)?),
-        (_, Some(chain), ..) => Some(Loss::GilbertElliott(chain)),
-        (_, _, Some(period), _) => Some(Loss::Periodic(period)),
-        (.., Some(source)) => Some(Loss::Trace(trace(place, "loss-trace", source)?)),
+        (_, Some(chain), ..) => Some(LossModel::GilbertElliott(chain)),
+        (_, _, Some(period), _) => Some(LossModel::Periodic(period)),
+        (.., Some(source)) => Some(LossModel::Trace(trace(place, "loss-trace", source)?)),
         _ => single_losses(per, ber),
     })
 }
 
-fn bursts(place: &Place<'_>, model: ErrorModel) -> Result<Loss, FileError> {
+fn bursts(place: &KeyContext<'_>, model: ErrorModel) -> Result<LossModel, FileError> {
     let good = model.burst().is_none_or(|burst| burst.mean_cycle() >= LEAST_CYCLE);
     let expected = format!("at least {} from burst to burst", format_duration(LEAST_CYCLE));
     place.check(good, "burst", model, expected).map(|()| model.into())
 }
 
 /// Returns the model of independent losses of single packets.
-fn single_losses(per: Option<Probability>, ber: Option<Probability>) -> Option<Loss> {
+fn single_losses(per: Option<Probability>, ber: Option<Probability>) -> Option<LossModel> {
     match (per, ber) {
         (None, None) => None,
-        (Some(Probability::ZERO), _) | (_, Some(Probability::ZERO)) => Some(Loss::None),
-        (Some(per), _) => Some(Loss::Per(per)),
-        (None, Some(ber)) => Some(Loss::Ber(ber)),
+        (Some(Probability::ZERO), _) | (_, Some(Probability::ZERO)) => Some(LossModel::None),
+        (Some(per), _) => Some(LossModel::Per(per)),
+        (None, Some(ber)) => Some(LossModel::Ber(ber)),
     }
 }
 
 pub(super) fn trace<T: TraceValue>(
-    place: &Place<'_>,
+    place: &KeyContext<'_>,
     key: &str,
     source: &Source,
 ) -> Result<Trace<T>, FileError> {
@@ -242,7 +248,7 @@ pub(super) fn trace<T: TraceValue>(
 }
 
 fn read<T>(
-    place: &Place<'_>,
+    place: &KeyContext<'_>,
     key: &str,
     source: &Source,
     parse: impl FnOnce(&str) -> Result<T, TraceFault>,

@@ -6,7 +6,7 @@ use link::{Modcod, Rate};
 use proptest::prelude::*;
 use units::BitRate;
 
-use crate::{Overrides, Preset, RateSpec};
+use crate::{Preset, PresetOverrides, RateSpec};
 
 const ACM: &str = "[forward.acm]
 standard = \"dvb-s2\"
@@ -61,7 +61,7 @@ fn outages_of_the_file_come_in_addition_and_follow_the_delay() {
     let preset = preset(&format!("outages = [\"1s+1s\"]\n{ACM}"));
     assert_eq!(preset.forward.outages.len(), 1);
     let delay = Some(Duration::from_millis(50));
-    let preset = preset.with(&Overrides { delay, ..Overrides::default() }).unwrap();
+    let preset = preset.with(&PresetOverrides { delay, ..PresetOverrides::default() }).unwrap();
     let [forward, _] = preset.links();
     let outages: Vec<_> = forward.outages.iter().map(ToString::to_string).collect();
     assert_eq!(outages, ["1s+1s", "10s+450ms", "20s+10s"]);
@@ -70,7 +70,7 @@ fn outages_of_the_file_come_in_addition_and_follow_the_delay() {
 #[test]
 fn an_option_replaces_it_with_a_rate() {
     let rate = Some(BitRate::from_mbit(5));
-    let preset = preset(ACM).with(&Overrides { rate, ..Overrides::default() }).unwrap();
+    let preset = preset(ACM).with(&PresetOverrides { rate, ..PresetOverrides::default() }).unwrap();
     assert_eq!(preset.forward.rate, BitRate::from_mbit(5).into());
     assert_eq!(preset.links()[0].outages, []);
 }

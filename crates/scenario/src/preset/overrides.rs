@@ -5,16 +5,16 @@ use core::time::Duration;
 use std::path::{Path, PathBuf};
 
 use link::{
-    DisciplineChoice, Encapsulation, ErrorModel, GilbertElliott, Jitter, Loss, Outage, Policer,
-    QueueSize,
+    DisciplineChoice, Encapsulation, ErrorModel, GilbertElliott, Jitter, LossModel, Outage,
+    Policer, QueueSize,
 };
 use units::{BitRate, ErrorRate, Probability};
 
 use super::{Preset, check_mtu, check_terminals};
-use crate::folder::Folder;
-use crate::link_spec::Changes;
+use crate::folder::BaseFolder;
+use crate::link_spec::LinkChanges;
 use crate::link_spec::raw::RawLink;
-use crate::place::Place;
+use crate::place::KeyContext;
 use crate::text::{Text, Time, Words};
 use crate::trace::Source;
 use crate::{FileError, LinkSpec};
@@ -22,7 +22,7 @@ use crate::{FileError, LinkSpec};
 /// Changes to a preset; `None` or empty leaves a field as it is. A rate replaces a trace of rates
 /// or adaptive coding and modulation, and vice versa, and one loss model replaces another.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub struct Overrides {
+pub struct PresetOverrides {
     /// Rate of the forward link.
     pub rate: Option<BitRate>,
     /// Rate trace of the forward link: a file in the format of [`link::Trace`] or of mahimahi.
@@ -91,19 +91,19 @@ impl Preset {
     ///
     /// # Errors
     /// If the result is not a valid link.
-    pub fn with(mut self, overrides: &Overrides) -> Result<Self, FileError> {
-        let options = |prefix| Place::options(prefix, Folder::Disk(Path::new("")));
+    pub fn with(mut self, overrides: &PresetOverrides) -> Result<Self, FileError> {
+        let options = |prefix| KeyContext::options(prefix, BaseFolder::Disk(Path::new("")));
         let place = options("--");
         self.mtu = overrides.mtu.unwrap_or(self.mtu);
         check_mtu(&place, self.mtu)?;
-        let both = Changes::read(&place, overrides.of_both())?;
+        let both = LinkChanges::read(&place, overrides.of_both())?;
         for link in [&mut self.forward, &mut self.ret] {
             link.change(both.clone());
             // The new discipline may be one that cannot mark.
             link.check_marking(&place)?;
         }
-        self.forward.change(Changes::read(&place, overrides.of_forward())?);
-        self.ret.change(Changes::read(&options("--return-"), overrides.of_return())?);
+        self.forward.change(LinkChanges::read(&place, overrides.of_forward())?);
+        self.ret.change(LinkChanges::read(&options("--return-"), overrides.of_return())?);
         self.terminals = overrides.terminals.unwrap_or(self.terminals);
         check_terminals(&place, self.terminals)?;
         if let Some(dama) = &self.dama {
@@ -111,8 +111,8 @@ impl Preset {
         }
         if overrides.terrestrial != TerrestrialOverrides::default() {
             let written = overrides.terrestrial.written();
-            let changes = Changes::read(&options("--terrestrial-"), written)?;
-            self.terrestrial.get_or_insert_with(usual_terrestrial).change(changes);
+            let changes = LinkChanges::read(&options("--terrestrial-"), written)?;
+            self.terrestrial.get_or_insert_with(default_terrestrial).change(changes);
         }
         Ok(self)
     }
@@ -130,7 +130,7 @@ impl TerrestrialOverrides {
     }
 }
 
-impl Overrides {
+impl PresetOverrides {
     fn of_both(&self) -> RawLink {
         let outages = || self.outages.iter().copied().map(Text).collect();
         RawLink {
@@ -170,13 +170,13 @@ fn file(path: &Option<PathBuf>) -> Option<Source> {
 }
 
 /// Returns the terrestrial link that options change if the preset has none.
-fn usual_terrestrial() -> LinkSpec {
+fn default_terrestrial() -> LinkSpec {
     LinkSpec {
         rate: BitRate::from_mbit(1000).into(),
         encapsulation: Encapsulation::None,
         delay: Duration::ZERO.into(),
         jitter: Jitter::None,
-        loss: Loss::None,
+        loss: LossModel::None,
         outages: Vec::new(),
         policer: None,
         queue: QueueSize::Bdp(1.0),

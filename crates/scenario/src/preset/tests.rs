@@ -5,7 +5,7 @@ mod properties;
 
 use core::num::NonZeroU64;
 
-use link::{Delay, DisciplineChoice, ErrorModel, Jitter, Loss, QueueLimit, QueueSize, Rate};
+use link::{Delay, DisciplineChoice, ErrorModel, Jitter, LossModel, QueueLimit, QueueSize, Rate};
 use proptest::prelude::*;
 use units::{BitRate, ByteCount, Probability};
 
@@ -44,7 +44,7 @@ fn geo_is_50_to_10_mbit_with_600_ms_and_a_bdp_of_queue() {
     assert_eq!(forward.rate, BitRate::from_mbit(50).into());
     assert_eq!(forward.queue, QueueLimit::Bytes(ByteCount::new(3_750_000)));
     assert_eq!(ret.queue, QueueLimit::Bytes(ByteCount::new(750_000)));
-    assert_eq!((forward.loss, ret.loss), (Loss::None, Loss::None));
+    assert_eq!((forward.loss, ret.loss), (LossModel::None, LossModel::None));
 }
 
 #[test]
@@ -119,21 +119,22 @@ fn impossible_values_are_refused_by_key() {
 
 #[test]
 fn overrides_change_what_they_name_and_the_queue_follows() {
-    let overrides = Overrides {
+    let overrides = PresetOverrides {
         rate: Some(BitRate::from_mbit(5)),
         delay: Some(Duration::from_millis(100)),
         per: Probability::new(0.01),
-        ..Overrides::default()
+        ..PresetOverrides::default()
     };
     let preset = Preset::load("geo").unwrap().with(&overrides).unwrap();
     let [forward, ret] = preset.links();
     assert_eq!(forward.queue, QueueLimit::Bytes(ByteCount::new(125_000)));
     assert_eq!(ret.rate, BitRate::from_mbit(10).into());
-    let per = Loss::Per(Probability::new(0.01).unwrap());
+    let per = LossModel::Per(Probability::new(0.01).unwrap());
     assert_eq!((forward.loss, ret.loss), (per.clone(), per));
-    let every_ninth = Overrides { loss_period: NonZeroU64::new(9), ..Overrides::default() };
+    let every_ninth =
+        PresetOverrides { loss_period: NonZeroU64::new(9), ..PresetOverrides::default() };
     let [forward, ret] = preset.with(&every_ninth).unwrap().links();
-    let periodic = Loss::Periodic(NonZeroU64::new(9).unwrap());
+    let periodic = LossModel::Periodic(NonZeroU64::new(9).unwrap());
     assert_eq!((forward.loss, ret.loss), (periodic.clone(), periodic));
 }
 
@@ -146,7 +147,7 @@ fn overrides_replace_one_kind_by_another() {
         Some(path)
     };
     let preset = parse(&geo_with("ber = \"1e-6\"\noutages = [\"1s+1s\"]")).unwrap();
-    let overrides = Overrides {
+    let overrides = PresetOverrides {
         rate_trace: file("down", "1\n4\n"),
         return_rate_trace: file("up", "0s 1 Mbit/s\n"),
         delay_trace: file("delay", "0s 5 ms\n1s 7 ms\n"),
@@ -156,7 +157,7 @@ fn overrides_replace_one_kind_by_another() {
         outages: vec!["2s+3s".parse().unwrap()],
         discipline: Some("codel".parse().unwrap()),
         ecn: Some(true),
-        ..Overrides::default()
+        ..PresetOverrides::default()
     };
     let preset = preset.with(&overrides).unwrap();
     assert_eq!(preset.rtt(), Duration::from_millis(14));
@@ -168,7 +169,8 @@ fn overrides_replace_one_kind_by_another() {
         assert_eq!(direction.outages, ["2s+3s".parse().unwrap()]);
         assert!(direction.ecn && matches!(direction.discipline, DisciplineChoice::CoDel { .. }));
     }
-    let constant = Overrides { rate: Some(BitRate::from_mbit(7)), ..Overrides::default() };
+    let constant =
+        PresetOverrides { rate: Some(BitRate::from_mbit(7)), ..PresetOverrides::default() };
     assert_eq!(preset.with(&constant).unwrap().forward.rate, BitRate::from_mbit(7).into());
 }
 
@@ -195,20 +197,20 @@ fn each_loss_model_has_its_key() {
     let chain = "good-to-bad=1% bad-to-good=20%".parse().unwrap();
     let trace = link::Trace::new(vec![(Duration::ZERO, p(0.5))], None).unwrap();
     for (line, loss) in [
-        ("", Loss::None),
-        ("per = \"0\"", Loss::None),
-        ("per = \"1 %\"", Loss::Per(p(0.01))),
-        ("ber = \"1e-6\"", Loss::Ber(p(1e-6))),
-        ("burst = \"none\"", Loss::None),
-        ("burst = \"low\"", Loss::Burst(low)),
+        ("", LossModel::None),
+        ("per = \"0\"", LossModel::None),
+        ("per = \"1 %\"", LossModel::Per(p(0.01))),
+        ("ber = \"1e-6\"", LossModel::Ber(p(1e-6))),
+        ("burst = \"none\"", LossModel::None),
+        ("burst = \"low\"", LossModel::Burst(low)),
         ("burst = { good = \"1 s .. 2 s\", bad = \"60 ms\" }", own.into()),
         (
             "gilbert-elliott = { good-to-bad = \"1 %\", bad-to-good = \"20 %\" }",
-            Loss::GilbertElliott(chain),
+            LossModel::GilbertElliott(chain),
         ),
-        ("gilbert-elliott = \"good-to-bad=1% bad-to-good=20%\"", Loss::GilbertElliott(chain)),
-        ("loss-period = 1000", Loss::Periodic(NonZeroU64::new(1000).unwrap())),
-        ("loss-trace = [\"0s 50 %\"]", Loss::Trace(trace)),
+        ("gilbert-elliott = \"good-to-bad=1% bad-to-good=20%\"", LossModel::GilbertElliott(chain)),
+        ("loss-period = 1000", LossModel::Periodic(NonZeroU64::new(1000).unwrap())),
+        ("loss-trace = [\"0s 50 %\"]", LossModel::Trace(trace)),
     ] {
         assert_eq!(forward(line).loss, loss, "{line}");
     }
@@ -278,20 +280,22 @@ fn a_queue_in_bdps_is_one_of_what_packets_get() {
 
 #[test]
 fn impossible_overrides_are_refused_by_option() {
-    let zero = Overrides { return_rate: Some(BitRate::from_mbit(0)), ..Overrides::default() };
-    let small = Overrides { mtu: Some(1000), ..Overrides::default() };
-    let both = Overrides {
+    let zero =
+        PresetOverrides { return_rate: Some(BitRate::from_mbit(0)), ..PresetOverrides::default() };
+    let small = PresetOverrides { mtu: Some(1000), ..PresetOverrides::default() };
+    let both = PresetOverrides {
         per: Probability::new(0.1),
         ber: Probability::new(0.1),
-        ..Overrides::default()
+        ..PresetOverrides::default()
     };
-    let two = Overrides {
+    let two = PresetOverrides {
         return_rate: Some(BitRate::from_mbit(1)),
         return_rate_trace: Some("x".into()),
-        ..Overrides::default()
+        ..PresetOverrides::default()
     };
-    let missing = Overrides { delay_trace: Some("no/such".into()), ..Overrides::default() };
-    let unmarked = Overrides { ecn: Some(true), ..Overrides::default() };
+    let missing =
+        PresetOverrides { delay_trace: Some("no/such".into()), ..PresetOverrides::default() };
+    let unmarked = PresetOverrides { ecn: Some(true), ..PresetOverrides::default() };
     for (overrides, option) in [
         (zero, "--return-rate = "),
         (small, "--mtu = "),
@@ -338,7 +342,7 @@ fn a_star_and_a_terrestrial_link_are_read() {
     assert_eq!((preset.terminals, preset.rtt()), (3, Duration::from_millis(600)));
     assert_eq!(preset.path_rtt(), Duration::from_millis(800));
     let terrestrial = preset.terrestrial.unwrap();
-    assert_eq!(terrestrial.loss, Loss::Per(Probability::new(0.01).unwrap()));
+    assert_eq!(terrestrial.loss, LossModel::Per(Probability::new(0.01).unwrap()));
     assert_eq!(terrestrial.queue, QueueSize::Bdp(1.0));
 }
 
@@ -346,12 +350,12 @@ fn a_star_and_a_terrestrial_link_are_read() {
 fn one_terrestrial_option_makes_a_link_and_the_next_changes_it() {
     let geo = parse(GEO).unwrap();
     let with = |preset: Preset, terrestrial: TerrestrialOverrides| {
-        preset.with(&Overrides { terrestrial, ..Overrides::default() })
+        preset.with(&PresetOverrides { terrestrial, ..PresetOverrides::default() })
     };
     let delay = Some(Duration::from_millis(100));
     let delayed = with(geo, TerrestrialOverrides { delay, ..Default::default() }).unwrap();
     let made = delayed.terrestrial.clone().unwrap();
-    assert_eq!((made.rate, made.loss), (BitRate::from_mbit(1000).into(), Loss::None));
+    assert_eq!((made.rate, made.loss), (BitRate::from_mbit(1000).into(), LossModel::None));
     let rate = Some(BitRate::from_mbit(45));
     let both = with(delayed, TerrestrialOverrides { rate, ..Default::default() }).unwrap();
     let changed = both.terrestrial.unwrap();

@@ -3,8 +3,8 @@
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use crate::document::Document;
-use crate::folder::Folder;
+use crate::document::TomlDocument;
+use crate::folder::BaseFolder;
 use crate::{FileError, FileKind};
 
 const SHIPPED: &str = include_str!("../../documents.toml");
@@ -66,7 +66,7 @@ impl Documents {
     /// # Errors
     /// If it is not valid TOML, or keys are unknown or missing.
     pub fn parse(origin: &str, text: &str) -> Result<Self, FileError> {
-        Document::parse(origin, Folder::BuiltIn, text, FileKind::Documents)?.read()
+        TomlDocument::parse(origin, BaseFolder::BuiltIn, text, FileKind::Documents)?.read()
     }
 
     /// Returns the publication of this name.

@@ -6,7 +6,7 @@ use units::{ByteCount, Probability};
 
 use super::raw::RawCache;
 use crate::FileError;
-use crate::place::Place;
+use crate::place::KeyContext;
 
 /// A cache of replies at each hub.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -20,7 +20,7 @@ pub struct CacheSpec {
 }
 
 impl CacheSpec {
-    pub(super) fn read(place: &Place<'_>, raw: &RawCache) -> Result<Self, FileError> {
+    pub(super) fn read(place: &KeyContext<'_>, raw: &RawCache) -> Result<Self, FileError> {
         let largest = raw.largest.map(|text| text.0);
         let good = largest.is_none_or(|bytes| bytes.get() > 0);
         place.check(good, "largest", "0 B", "1 B or more")?;
@@ -29,7 +29,11 @@ impl CacheSpec {
     }
 
     /// Checks that there are servers behind the hub.
-    pub(super) fn check(place: &Place<'_>, mesh: bool, server_side: bool) -> Result<(), FileError> {
+    pub(super) fn check(
+        place: &KeyContext<'_>,
+        mesh: bool,
+        server_side: bool,
+    ) -> Result<(), FileError> {
         let expected = "no [cache]: it is for servers behind a hub, [server-side]";
         place.check(server_side && !mesh, "hit-ratio", "a cache", expected)
     }

@@ -17,8 +17,8 @@ use toml::de::{DeString, DeTable, DeValue};
 use super::raw::Setting;
 use super::study;
 use crate::FileError;
-use crate::document::Document;
-use crate::place::{Place, quoted};
+use crate::document::TomlDocument;
+use crate::place::{KeyContext, quoted};
 use levels::Factor;
 use raw::{RawCase, RawFactor, RawLevels};
 
@@ -27,7 +27,7 @@ const MOST: usize = 10_000;
 
 /// The level that a case has of a factor.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Level {
+pub struct FactorLevel {
     /// The factor's name.
     pub factor: String,
     /// The level's name, which becomes a part of the case's name; may be empty.
@@ -39,7 +39,7 @@ pub struct Level {
 
 /// The part of a file that defines its cases.
 #[derive(Deserialize)]
-struct Cases {
+struct RawCases {
     factor: Option<Vec<RawFactor>>,
     #[serde(default)]
     exclude: Vec<BTreeMap<String, RawLevels>>,
@@ -47,44 +47,44 @@ struct Cases {
 }
 
 /// The cases of a file, as changes to it.
-pub(super) struct Design {
+pub(super) struct CaseDesign {
     factors: Vec<Factor>,
-    changes: Vec<Change>,
+    changes: Vec<CaseChange>,
 }
 
 /// A case: its name, and the keys that it changes.
-struct Change {
+struct CaseChange {
     name: Option<String>,
     /// The level of each factor, by number; empty for a case besides the combinations.
     levels: Vec<usize>,
-    sets: Vec<Set>,
+    sets: Vec<CaseKeyChange>,
 }
 
 /// New values for keys of the file.
-enum Set {
+enum CaseKeyChange {
     /// The values of the table `set` inside the table at this path.
     Table(String),
     /// A value of a factor, for the key whose name is written at `key`.
-    Value { key: String, at: String, value: Literal },
+    Value { key: String, at: String, value: TomlLiteral },
 }
 
 /// A value of a factor, to be converted to TOML.
-enum Literal {
+enum TomlLiteral {
     Text(String),
     Switch(bool),
     /// The text of a number in TOML.
     Number(String),
 }
 
-impl Design {
+impl CaseDesign {
     /// Reads the definitions of the cases. Without cases and factors, there is a single case without a
     /// name.
     ///
     /// # Errors
     /// If there are more than [`MOST`] cases, names are missing or occur twice, or a factor is wrong.
-    pub(super) fn read(document: &Document<'_>) -> Result<Self, FileError> {
-        let Cases { factor, exclude, case } = document.read()?;
-        let place = Place::file(document);
+    pub(super) fn read(document: &TomlDocument<'_>) -> Result<Self, FileError> {
+        let RawCases { factor, exclude, case } = document.read()?;
+        let place = KeyContext::file(document);
         let mut factors = Vec::new();
         for (number, raw) in factor.iter().flatten().enumerate() {
             let factor = Factor::read(&place, number, raw, &factors)?;
@@ -103,7 +103,7 @@ impl Design {
         }
         check_names(&place, &changes)?;
         if factor.is_none() && case.is_none() {
-            changes.push(Change { name: None, levels: Vec::new(), sets: Vec::new() });
+            changes.push(CaseChange { name: None, levels: Vec::new(), sets: Vec::new() });
         }
         Ok(Self { factors, changes })
     }
@@ -111,8 +111,8 @@ impl Design {
     /// Calls `read` with the document and the levels of each case in turn.
     pub(super) fn each<'a, T>(
         &'a self,
-        document: &Document<'a>,
-        mut read: impl FnMut(Document<'a>, Vec<Level>) -> Result<T, FileError>,
+        document: &TomlDocument<'a>,
+        mut read: impl FnMut(TomlDocument<'a>, Vec<FactorLevel>) -> Result<T, FileError>,
     ) -> Result<Vec<T>, FileError> {
         let mut base = document.clone();
         if let DeValue::Table(file) = base.root.get_mut() {
@@ -125,11 +125,11 @@ impl Design {
         self.changes.iter().map(case).collect()
     }
 
-    fn levels(&self, change: &Change) -> Vec<Level> {
+    fn levels(&self, change: &CaseChange) -> Vec<FactorLevel> {
         let level = |(factor, number): (&Factor, &usize)| {
             let level = &factor.levels[*number];
             let value = level.value.as_ref().map(Setting::to_string);
-            Level { factor: factor.name.clone(), name: level.name.clone(), value }
+            FactorLevel { factor: factor.name.clone(), name: level.name.clone(), value }
         };
         self.factors.iter().zip(&change.levels).map(level).collect()
     }
@@ -137,42 +137,42 @@ impl Design {
 
 /// Names each combination after its levels, and collects their values. Levels without a name are left
 /// out of the name.
-fn combinations(factors: &[Factor], all: Vec<factors::Combination>) -> Vec<Change> {
-    let change = |combination: factors::Combination| {
+fn combinations(factors: &[Factor], all: Vec<factors::LevelCombination>) -> Vec<CaseChange> {
+    let change = |combination: factors::LevelCombination| {
         let (mut names, mut sets) = (Vec::new(), Vec::new());
         for (factor, level) in factors.iter().zip(&combination) {
             let level = &factor.levels[*level];
             names.extend((!level.name.is_empty()).then_some(&level.name[..]));
             match &level.value {
-                None => sets.push(Set::Table(level.at.clone())),
-                Some(value) => sets.extend(factor.keys.iter().map(|key| Set::Value {
+                None => sets.push(CaseKeyChange::Table(level.at.clone())),
+                Some(value) => sets.extend(factor.keys.iter().map(|key| CaseKeyChange::Value {
                     key: key.clone(),
                     at: level.at.clone(),
-                    value: Literal::of(value),
+                    value: TomlLiteral::of(value),
                 })),
             }
         }
-        Change { name: Some(names.join(", ")), levels: combination, sets }
+        CaseChange { name: Some(names.join(", ")), levels: combination, sets }
     };
     all.into_iter().map(change).collect()
 }
 
 /// Returns the change of a single case.
-fn own(number: usize, case: &RawCase) -> Change {
-    let sets = vec![Set::Table(format!("case.{number}"))];
-    Change { name: Some(case.name.clone()), levels: Vec::new(), sets }
+fn own(number: usize, case: &RawCase) -> CaseChange {
+    let sets = vec![CaseKeyChange::Table(format!("case.{number}"))];
+    CaseChange { name: Some(case.name.clone()), levels: Vec::new(), sets }
 }
 
 /// Checks that each case has a unique name.
-fn check_names(place: &Place<'_>, changes: &[Change]) -> Result<(), FileError> {
+fn check_names(place: &KeyContext<'_>, changes: &[CaseChange]) -> Result<(), FileError> {
     let count = format!("{} with the combinations of all factors", changes.len());
     place.check(changes.len() <= MOST, "case", count, format!("at most {MOST}"))?;
     let mut names = BTreeSet::new();
-    for Change { name, sets, .. } in changes {
+    for CaseChange { name, sets, .. } in changes {
         let name = name.as_deref().unwrap_or_default();
         let (table, key) = match sets.last() {
-            Some(Set::Table(table)) => (&table[..], "name"),
-            Some(Set::Value { at, .. }) => at.rsplit_once('.').unwrap_or((at, "")),
+            Some(CaseKeyChange::Table(table)) => (&table[..], "name"),
+            Some(CaseKeyChange::Value { at, .. }) => at.rsplit_once('.').unwrap_or((at, "")),
             None => ("case", "name"),
         };
         let place = place.within(table);
@@ -185,28 +185,30 @@ fn check_names(place: &Place<'_>, changes: &[Change]) -> Result<(), FileError> {
 
 /// Returns the file `base` with the changes that are written in `document`.
 fn apply<'a>(
-    document: &Document<'a>,
-    base: &Document<'a>,
-    change: &'a Change,
-) -> Result<Document<'a>, FileError> {
-    let mut changed = Document { case: change.name.clone(), ..base.clone() };
+    document: &TomlDocument<'a>,
+    base: &TomlDocument<'a>,
+    change: &'a CaseChange,
+) -> Result<TomlDocument<'a>, FileError> {
+    let mut changed = TomlDocument { case: change.name.clone(), ..base.clone() };
     for set in &change.sets {
         match set {
-            Set::Table(table) => {
-                let place = Place::file(document).within(table);
+            CaseKeyChange::Table(table) => {
+                let place = KeyContext::file(document).within(table);
                 let set = document.value(&format!("{table}.set")).and_then(DeValue::as_table);
                 for (path, value) in set.into_iter().flatten() {
-                    let wrong = |expected| place.wrong("set", quoted(path.get_ref()), expected);
+                    let wrong =
+                        |expected| place.wrong_value("set", quoted(path.get_ref()), expected);
                     put(&mut changed.root, path, value.clone()).map_err(wrong)?;
                 }
             }
-            Set::Value { key, at, value } => {
+            CaseKeyChange::Value { key, at, value } => {
                 let path = document.value(key).and_then(DeValue::as_str).unwrap_or_default();
                 let (of_key, of_value) = (document.start(key), document.start(at));
                 // The positions of key and level, so that an error in the case points there.
                 let written = Spanned::new(of_key..of_key, path.to_owned().into());
                 let value = Spanned::new(of_value..of_value, value.value());
-                let wrong = |expected| Place::file(document).wrong(key, quoted(path), expected);
+                let wrong =
+                    |expected| KeyContext::file(document).wrong_value(key, quoted(path), expected);
                 put(&mut changed.root, &written, value).map_err(wrong)?;
             }
         }
@@ -214,7 +216,7 @@ fn apply<'a>(
     Ok(changed)
 }
 
-impl Literal {
+impl TomlLiteral {
     fn of(value: &Setting) -> Self {
         match value {
             Setting::Text(text) => Self::Text(text.clone()),

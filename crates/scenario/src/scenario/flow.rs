@@ -13,7 +13,7 @@ pub(super) use read::read_all;
 
 /// One or more identical applications.
 #[derive(Debug, Clone)]
-pub struct Flow {
+pub struct ScenarioFlow {
     /// Name of 1 to 64 letters, digits, - and _.
     pub name: String,
     /// Number of applications, 1 to 100,000.
@@ -29,22 +29,22 @@ pub struct Flow {
     /// IP version of its packets.
     pub ip: IpVersion,
     /// Traffic of each application.
-    pub traffic: Traffic,
+    pub traffic: FlowTraffic,
     /// Data of its connections, for gateways that compress it.
-    pub contents: Contents,
+    pub contents: FlowContents,
     /// True if windows and segments are recorded.
     pub watch: bool,
 }
 
 /// The traffic of an application.
 #[derive(Debug, Clone)]
-pub enum Traffic {
+pub enum FlowTraffic {
     /// One transfer at full speed.
     Bulk {
         /// The sending side.
         direction: Direction,
         /// Size or duration of the transfer.
-        amount: Amount,
+        amount: FlowSize,
     },
     /// Requests and replies over one connection.
     Request {
@@ -93,7 +93,7 @@ pub enum Traffic {
     /// Web pages, fetched over HTTP.
     Page {
         /// Use of connections by HTTP.
-        method: Method,
+        method: FetchMethod,
         /// Size of a request in bytes.
         request: u64,
         /// Sizes of the objects in bytes, the document first.
@@ -112,7 +112,7 @@ pub enum Traffic {
         /// Size of a request in bytes.
         request: u64,
         /// Size of a reply.
-        sizes: Sizes,
+        sizes: ReplySizes,
         /// Duration from the flow's start; `None`: to the end of the run.
         time: Option<Duration>,
     },
@@ -133,7 +133,7 @@ pub enum Traffic {
 
 /// The data of connections, in both directions.
 #[derive(Debug, Clone, Default)]
-pub enum Contents {
+pub enum FlowContents {
     /// Data that looks encrypted and does not compress.
     #[default]
     Noise,
@@ -169,7 +169,7 @@ pub enum IpVersion {
 
 /// The size of a transfer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Amount {
+pub enum FlowSize {
     /// A size in bytes.
     Bytes(ByteCount),
     /// As many bytes as possible in this time from the flow's start.
@@ -178,7 +178,7 @@ pub enum Amount {
 
 /// The way in which HTTP fetches the objects of a page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Method {
+pub enum FetchMethod {
     /// HTTP/1.0: a connection per object, at most this many at a time.
     Http10(u32),
     /// This many persistent connections, each with one outstanding request.
@@ -189,7 +189,7 @@ pub enum Method {
 
 /// Sizes of replies, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Sizes {
+pub enum ReplySizes {
     /// A fixed size.
     Fixed(u64),
     /// Heavy-tailed: the probability of more than `x` is `(least/x)^alpha`, truncated at `most`
@@ -231,7 +231,7 @@ pub(super) enum HttpMethod {
     Pipelining,
 }
 
-impl Method {
+impl FetchMethod {
     /// Returns the maximum number of simultaneous connections.
     pub const fn connections(self) -> u32 {
         match self {

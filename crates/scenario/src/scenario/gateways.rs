@@ -8,7 +8,7 @@ use units::{BitRate, ByteCount, format_duration};
 
 use super::raw::RawGateways;
 use crate::FileError;
-use crate::place::Place;
+use crate::place::KeyContext;
 use crate::text::Text;
 
 /// Default queue of IP packets in front of SLACP, in bytes (SLACP paper, §4).
@@ -20,9 +20,9 @@ const SIZES: core::ops::RangeInclusive<u64> = 1000..=1_000_000_000;
 
 /// The gateways of a case, and the protocols between them.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Gateways {
+pub struct GatewaysSpec {
     /// The places where connections are split.
-    pub split: Split,
+    pub split: SplitMode,
     /// Name of the TCP on the hop.
     pub tcp: String,
     /// Name of the TCP towards the hosts.
@@ -39,12 +39,12 @@ pub struct Gateways {
     /// Bytes that may wait in the MAC buffer below SLACP; `None`: SLACP sends at its own rate.
     pub mac_buffer: Option<ByteCount>,
     /// Settings that save bytes on the hop.
-    pub thrift: Thrift,
+    pub compression: CompressionSpec,
 }
 
 /// Compression and gathering of packets by SLACP.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Thrift {
+pub struct CompressionSpec {
     /// True if streams are compressed where that saves bytes.
     pub compress: bool,
     /// True if headers of packets are compressed.
@@ -68,7 +68,7 @@ pub enum Overhead {
 
 /// The places where connections are split.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Split {
+pub enum SplitMode {
     /// By one gateway, at the hub.
     Two,
     /// By a gateway on each side, with TCP between them.
@@ -105,29 +105,33 @@ pub(super) enum HopProtocol {
     Slacp,
 }
 
-impl Gateways {
+impl GatewaysSpec {
     pub(super) fn read(
-        place: &Place<'_>,
+        place: &KeyContext<'_>,
         raw: Option<RawGateways>,
     ) -> Result<Option<Self>, FileError> {
         let Some(raw) = raw else { return Ok(None) };
         let split = match (raw.split, raw.hop.unwrap_or(HopProtocol::Tcp)) {
             (Splitting::None, _) => return Ok(None),
-            (Splitting::Two, HopProtocol::Tcp) => Split::Two,
-            (Splitting::Three, HopProtocol::Tcp) => Split::ThreeTcp,
-            (Splitting::Three, HopProtocol::Slacp) => Split::ThreeSlacp,
-            (Splitting::Packets, HopProtocol::Slacp) => Split::Packets,
-            (Splitting::Window, HopProtocol::Tcp) => Split::Window,
-            (Splitting::Spacing, HopProtocol::Tcp) => Split::Spacing,
+            (Splitting::Two, HopProtocol::Tcp) => SplitMode::Two,
+            (Splitting::Three, HopProtocol::Tcp) => SplitMode::ThreeTcp,
+            (Splitting::Three, HopProtocol::Slacp) => SplitMode::ThreeSlacp,
+            (Splitting::Packets, HopProtocol::Slacp) => SplitMode::Packets,
+            (Splitting::Window, HopProtocol::Tcp) => SplitMode::Window,
+            (Splitting::Spacing, HopProtocol::Tcp) => SplitMode::Spacing,
             (Splitting::Window | Splitting::Spacing, HopProtocol::Slacp) => {
-                return Err(place.wrong("hop", "\"slacp\"", "\"tcp\": connections are not split"));
+                return Err(place.wrong_value(
+                    "hop",
+                    "\"slacp\"",
+                    "\"tcp\": connections are not split",
+                ));
             }
             (Splitting::Packets, HopProtocol::Tcp) => {
-                return Err(place.wrong("hop", "\"tcp\"", "\"slacp\" to carry packets"));
+                return Err(place.wrong_value("hop", "\"tcp\"", "\"slacp\" to carry packets"));
             }
             (Splitting::Two, HopProtocol::Slacp) => {
                 let expected = "a gateway on each side: split = \"three\"";
-                return Err(place.wrong("hop", "\"slacp\"", expected));
+                return Err(place.wrong_value("hop", "\"slacp\"", expected));
             }
         };
         let rate = |key, rate: Option<Text<BitRate>>| {
@@ -141,7 +145,7 @@ impl Gateways {
             let shown = size.unwrap_or_default();
             place.check(good, key, shown, "1 kB to 1 GB").map(|()| size)
         };
-        let thrift = Thrift::read(place, &raw, split)?;
+        let thrift = CompressionSpec::read(place, &raw, split)?;
         let name = |name: Option<String>| name.unwrap_or_else(|| "default".to_owned());
         Ok(Some(Self {
             split,
@@ -152,47 +156,51 @@ impl Gateways {
             overhead: raw.overhead.unwrap_or_default(),
             queue: size("queue", raw.queue)?.unwrap_or(QUEUE),
             mac_buffer: size("mac-buffer", raw.mac_buffer)?,
-            thrift,
+            compression: thrift,
         }))
     }
 
     /// Checks that gateways have a network behind them where they need one.
     pub(super) fn check(
         &self,
-        place: &Place<'_>,
+        place: &KeyContext<'_>,
         mesh: bool,
         [server_side, client_side]: [bool; 2],
     ) -> Result<(), FileError> {
         let split = match self.split {
-            Split::Two => "\"two\"",
-            Split::ThreeTcp | Split::ThreeSlacp => "\"three\"",
-            Split::Packets => "\"packets\"",
-            Split::Window => "\"window\"",
-            Split::Spacing => "\"spacing\"",
+            SplitMode::Two => "\"two\"",
+            SplitMode::ThreeTcp | SplitMode::ThreeSlacp => "\"three\"",
+            SplitMode::Packets => "\"packets\"",
+            SplitMode::Window => "\"window\"",
+            SplitMode::Spacing => "\"spacing\"",
         };
         place.check(!mesh, "split", split, "no gateways in a mesh")?;
         let behind = |key| format!("a network behind the gateway: [{key}]");
         // Terminals limit windows, so the hub needs no network behind it.
-        let good = server_side || self.split == Split::Window;
+        let good = server_side || self.split == SplitMode::Window;
         place.check(good, "split", split, behind("server-side"))?;
         // These gateways are only at the hub.
-        let good = client_side || matches!(self.split, Split::Two | Split::Spacing);
+        let good = client_side || matches!(self.split, SplitMode::Two | SplitMode::Spacing);
         place.check(good, "split", split, behind("client-side"))
     }
 
     /// Returns true if SLACP runs between two gateways.
     pub fn has_slacp(&self) -> bool {
-        matches!(self.split, Split::ThreeSlacp | Split::Packets)
+        matches!(self.split, SplitMode::ThreeSlacp | SplitMode::Packets)
     }
 }
 
-impl Thrift {
-    fn read(place: &Place<'_>, raw: &RawGateways, split: Split) -> Result<Self, FileError> {
+impl CompressionSpec {
+    fn read(
+        place: &KeyContext<'_>,
+        raw: &RawGateways,
+        split: SplitMode,
+    ) -> Result<Self, FileError> {
         let compress = raw.compress.unwrap_or(false);
-        let good = !compress || split == Split::ThreeSlacp;
+        let good = !compress || split == SplitMode::ThreeSlacp;
         let expected = "false without streams: split = \"three\", hop = \"slacp\"";
         place.check(good, "compress", true, expected)?;
-        let is_packets = split == Split::Packets;
+        let is_packets = split == SplitMode::Packets;
         let compress_headers = raw.compress_headers.unwrap_or(false);
         let expected = "false unless packets are carried whole: split = \"packets\"";
         place.check(is_packets || !compress_headers, "compress-headers", true, expected)?;

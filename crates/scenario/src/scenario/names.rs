@@ -6,7 +6,7 @@ use units::Probability;
 
 use super::raw::RawNames;
 use crate::FileError;
-use crate::place::Place;
+use crate::place::KeyContext;
 
 /// The resolver at each terminal.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -38,7 +38,7 @@ impl NamesSpec {
     /// Checks that there is a hub to ask and, for instant answers, that connections are split.
     pub(super) fn check(
         self,
-        place: &Place<'_>,
+        place: &KeyContext<'_>,
         mesh: bool,
         splits: bool,
     ) -> Result<(), FileError> {

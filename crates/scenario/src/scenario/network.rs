@@ -5,11 +5,11 @@ use units::BitRate;
 use super::raw::{RawNetwork, RawPlatforms};
 use crate::FileError;
 use crate::link_spec::check_rate;
-use crate::place::{Place, quoted};
+use crate::place::{KeyContext, quoted};
 
 /// Numbers of nodes, and the links that terminals share.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Network {
+pub struct NetworkSpec {
     /// Number of terminals of all platforms, 1 to 100,000. More than one form a star.
     pub terminals: u32,
     /// Number of terminals of each platform, 1 or more; their sum is [`Network::terminals`]. A platform
@@ -32,8 +32,8 @@ pub struct Network {
 /// Maximum number of nodes of each kind.
 const MOST_NODES: u32 = 100_000;
 
-impl Network {
-    pub(super) fn read(place: &Place<'_>, raw: &RawNetwork) -> Result<Self, FileError> {
+impl NetworkSpec {
+    pub(super) fn read(place: &KeyContext<'_>, raw: &RawNetwork) -> Result<Self, FileError> {
         let one = |key, value: Option<u32>| {
             let value = value.unwrap_or(1);
             let good = (1..=MOST_NODES).contains(&value);
@@ -59,7 +59,7 @@ impl Network {
     /// Checks that the numbers fit each other and the links to servers and clients.
     pub(super) fn check(
         &self,
-        place: &Place<'_>,
+        place: &KeyContext<'_>,
         [server_side, client_side]: [bool; 2],
     ) -> Result<(), FileError> {
         let Self { terminals, servers, clients, return_channels, mesh, .. } = *self;
@@ -84,7 +84,7 @@ impl Network {
 }
 
 /// Returns the number of terminals of each platform: as listed, or as evenly as possible.
-fn platforms(place: &Place<'_>, raw: &RawNetwork) -> Result<Vec<u32>, FileError> {
+fn platforms(place: &KeyContext<'_>, raw: &RawNetwork) -> Result<Vec<u32>, FileError> {
     let terminals = raw.terminals.unwrap_or(1);
     match &raw.platforms {
         None => Ok(vec![terminals]),
@@ -110,7 +110,7 @@ fn platforms(place: &Place<'_>, raw: &RawNetwork) -> Result<Vec<u32>, FileError>
     }
 }
 
-fn carrier_rates(place: &Place<'_>, raw: &RawNetwork) -> Result<Vec<BitRate>, FileError> {
+fn carrier_rates(place: &KeyContext<'_>, raw: &RawNetwork) -> Result<Vec<BitRate>, FileError> {
     let given = raw.carrier_rates.iter().flatten().enumerate();
     let checked = given.map(|(number, rate)| {
         check_rate(&place.within("carrier-rates"), &number.to_string(), rate.0).map(|()| rate.0)

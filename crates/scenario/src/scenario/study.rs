@@ -9,10 +9,10 @@ mod tests;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::Case;
+use super::ScenarioCase;
 use crate::FileError;
-use crate::document::Document;
-use crate::place::{Place, quoted};
+use crate::document::TomlDocument;
+use crate::place::{KeyContext, quoted};
 use raw::{RawMetric, RawReplications};
 
 pub use metrics::{METRICS, MetricName};
@@ -35,7 +35,7 @@ pub enum BackEnd {
 
 /// Back ends, replications and metrics of a file.
 #[derive(Debug)]
-pub(super) struct Study {
+pub(super) struct StudySettings {
     pub(super) back_ends: Vec<BackEnd>,
     pub(super) replications: Replications,
     pub(super) results: Vec<MetricName>,
@@ -51,10 +51,13 @@ struct RawStudy {
     result: Vec<RawMetric>,
 }
 
-impl Study {
-    pub(super) fn read(document: &Document<'_>, cases: &[Case]) -> Result<Self, FileError> {
+impl StudySettings {
+    pub(super) fn read(
+        document: &TomlDocument<'_>,
+        cases: &[ScenarioCase],
+    ) -> Result<Self, FileError> {
         let raw: RawStudy = document.read()?;
-        let place = Place::file(document);
+        let place = KeyContext::file(document);
         let back_ends = raw.back_ends.unwrap_or_else(|| vec![BackEnd::Sim, BackEnd::Lab]);
         let twice = (1..back_ends.len()).any(|at| back_ends[..at].contains(&back_ends[at]));
         let good = !back_ends.is_empty() && !twice;

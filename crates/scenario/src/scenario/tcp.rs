@@ -7,19 +7,19 @@ use tcp::{Config, ConfigError, Profile};
 
 use super::raw::{RawTcp, Setting};
 use crate::FileError;
-use crate::place::Place;
+use crate::place::KeyContext;
 
 /// Parses the settings of a `[tcp.NAME]` (in a gateway's file, `[wan.tcp]`): a profile, then single options.
-pub(crate) fn read(place: &Place<'_>, raw: &RawTcp) -> Result<Arc<Config>, FileError> {
+pub(crate) fn read(place: &KeyContext<'_>, raw: &RawTcp) -> Result<Arc<Config>, FileError> {
     let mut config = Profile::Linux.config();
     // The profile first, because it sets all options, which the others then change.
     let profile = raw.get_key_value("profile");
     let others = raw.iter().filter(|(key, _)| *key != "profile");
     for (key, value) in profile.into_iter().chain(others) {
         config.set(key, &value.to_string()).map_err(|error| match error {
-            ConfigError::Value { expected, .. } => place.wrong(key, value.shown(), expected),
+            ConfigError::Value { expected, .. } => place.wrong_value(key, value.shown(), expected),
             ConfigError::Unreadable { message, .. } => place.unreadable(key, message),
-            _ => place.unknown(key, Config::names().chain(["controller"]).collect()),
+            _ => place.unknown_key(key, Config::names().chain(["controller"]).collect()),
         })?;
     }
     Ok(Arc::new(config))

@@ -1,6 +1,6 @@
 use std::fs;
 
-use link::{Delay, DisciplineChoice, Loss, QueueLimit, QueueSize, Rate};
+use link::{Delay, DisciplineChoice, LossModel, QueueLimit, QueueSize, Rate};
 use proptest::prelude::*;
 use units::{BitRate, ByteCount};
 
@@ -30,7 +30,7 @@ fn error(text: &str) -> String {
     Scenario::parse("x.toml", text).unwrap_err().to_string()
 }
 
-fn parse(text: &str) -> Case {
+fn parse(text: &str) -> ScenarioCase {
     let scenario = Scenario::parse("x.toml", text).unwrap_or_else(|error| panic!("{error}"));
     scenario.cases.into_iter().next().unwrap()
 }
@@ -58,15 +58,15 @@ fn every_key_reaches_its_value() {
     assert_eq!(case.round_trip(), Duration::from_millis(522));
     assert_eq!(case.tcp["old"].receive_buffer.get(), 32 << 10);
     let gateways = case.gateways.unwrap();
-    assert_eq!((gateways.split, &gateways.tcp[..]), (Split::ThreeSlacp, "default"));
+    assert_eq!((gateways.split, &gateways.tcp[..]), (SplitMode::ThreeSlacp, "default"));
     assert_eq!(gateways.lan_tcp, "old");
     assert_eq!((gateways.forward_rate, gateways.return_rate), (Some(BitRate::from_mbit(9)), None));
     let [flow] = &case.flows[..] else { panic!() };
     assert_eq!((&flow.name[..], flow.count, flow.watch), ("ftp", 3, true));
     assert_eq!(flow.tcp, ["old", "default"]);
-    let amount = Amount::Bytes(ByteCount::new(500_000));
+    let amount = FlowSize::Bytes(ByteCount::new(500_000));
     assert!(
-        matches!(&flow.traffic, Traffic::Bulk { direction: Direction::Up, amount: it } if *it == amount)
+        matches!(&flow.traffic, FlowTraffic::Bulk { direction: Direction::Up, amount: it } if *it == amount)
     );
 }
 
@@ -85,7 +85,7 @@ fn a_bdp_is_of_the_rate_that_packets_get() {
 #[test]
 fn a_preset_is_a_hop() {
     let geo = Preset::load("geo").unwrap();
-    let Hop { forward, ret, mtu, dama } = parse(&with_hop("hop = \"geo\"")).hop;
+    let SatelliteHop { forward, ret, mtu, dama } = parse(&with_hop("hop = \"geo\"")).hop;
     assert_eq!((forward, ret, mtu, dama), (geo.forward, geo.ret, geo.mtu, None));
     assert_eq!(parse(&with_hop("hop = \"atm-155m\"")).hop.mtu, 9180);
     let cases = with_hop("hop = \"geo\"")
@@ -118,9 +118,11 @@ fn presets_and_traces_are_found_beside_the_scenario() {
         + "[[flow]]\nname = \"ftp\"\nkind = \"bulk\"\nbytes = \"1 kB\"\n";
     write("traced.toml", &traced);
     let load = |name: &str| Scenario::load(&folder.path().join(name));
-    let Hop { forward, ret, .. } = load("traced.toml").unwrap().cases.remove(0).hop;
+    let SatelliteHop { forward, ret, .. } = load("traced.toml").unwrap().cases.remove(0).hop;
     assert_eq!([forward.rate.least(), forward.rate.greatest()], [1, 10].map(BitRate::from_mbit));
-    assert!(matches!(forward.delay, Delay::Trace(_)) && matches!(forward.loss, Loss::Trace(_)));
+    assert!(
+        matches!(forward.delay, Delay::Trace(_)) && matches!(forward.loss, LossModel::Trace(_))
+    );
     assert!(matches!(ret.rate.over_time(), Rate::Opportunities(_)));
     write("own.toml", &Preset::load("geo").unwrap().to_string());
     write("named.toml", &with_hop("hop = \"own.toml\""));
@@ -148,7 +150,7 @@ fn a_text_cannot_name_files() {
 fn disciplines_and_queues_are_those_of_a_preset() {
     let text =
         GOOD.replace("queue = \"1 BDP\"", "queue = \"0.5 BDP\"\ndiscipline = \"red\"\necn = true");
-    let Hop { forward, .. } = parse(&text).hop;
+    let SatelliteHop { forward, .. } = parse(&text).hop;
     assert_eq!(forward.queue, QueueSize::Bdp(0.5));
     assert!(forward.ecn && matches!(forward.discipline, DisciplineChoice::Red { .. }));
     let text = GOOD.replace("queue =", "per = \"1 %\"\nloss-period = 100\nqueue =");
@@ -186,7 +188,7 @@ fn terminals_are_divided_among_platforms() {
 #[test]
 fn a_flow_may_be_one_for_each_platform() {
     let text = GOOD.to_owned() + "per-platform = true\n[network]\nplatforms = [2, 2]\n";
-    let of = |case: Case| {
+    let of = |case: ScenarioCase| {
         case.flows.into_iter().map(|flow| (flow.name, flow.platform)).collect::<Vec<_>>()
     };
     let each = [("ftp-1".to_owned(), Some(0)), ("ftp-2".to_owned(), Some(1))];
@@ -225,8 +227,8 @@ fn cases_change_single_keys() {
     assert_eq!(names, ["small", "large"]);
     let buffers = scenario.cases.iter().map(|case| case.tcp["old"].receive_buffer.get());
     assert_eq!(buffers.collect::<Vec<_>>(), [32 << 10, 64 << 10]);
-    let large = Amount::Bytes(ByteCount::new(1_000_000));
-    let of = |case: &Case| matches!(case.flows[0].traffic, Traffic::Bulk { amount, .. } if amount == large);
+    let large = FlowSize::Bytes(ByteCount::new(1_000_000));
+    let of = |case: &ScenarioCase| matches!(case.flows[0].traffic, FlowTraffic::Bulk { amount, .. } if amount == large);
     assert_eq!(scenario.cases.iter().map(of).collect::<Vec<_>>(), [false, true]);
     for (from, to, told) in [
         (
@@ -279,8 +281,8 @@ fn each_combination_of_levels_is_a_case() {
     assert_eq!(names, ["small", "small, long", "large", "large, long", "extra"]);
     let buffers = cases.iter().map(|case| case.tcp["old"].receive_buffer.get() >> 10);
     assert_eq!(buffers.collect::<Vec<_>>(), [32, 32, 64, 64, 32]);
-    let amount = |bytes| Amount::Bytes(ByteCount::new(bytes));
-    let is = |case: &Case, bytes| matches!(case.flows[0].traffic, Traffic::Bulk { amount: it, .. } if it == amount(bytes));
+    let amount = |bytes| FlowSize::Bytes(ByteCount::new(bytes));
+    let is = |case: &ScenarioCase, bytes| matches!(case.flows[0].traffic, FlowTraffic::Bulk { amount: it, .. } if it == amount(bytes));
     let long: Vec<_> = cases.iter().map(|case| is(case, 1_000_000)).collect();
     assert_eq!(long, [false, true, false, true, false]);
     assert!(is(&cases[4], 2_000_000));
@@ -476,7 +478,9 @@ proptest! {
 fn a_file_of_bundles_is_one_bundle_unless_they_are_smaller() {
     let text = |keys: &str| GOOD.replace("\"bulk\"", &format!("\"bundles\"\n{keys}"));
     let read = |keys: &str| match parse(&text(keys)).flows.remove(0).traffic {
-        Traffic::Bundles { direction, bytes, bundle, window } => (direction, bytes, bundle, window),
+        FlowTraffic::Bundles { direction, bytes, bundle, window } => {
+            (direction, bytes, bundle, window)
+        }
         traffic => panic!("{traffic:?}"),
     };
     assert_eq!(read(""), (Direction::Down, 500_000, 500_000, 16));
@@ -501,14 +505,14 @@ fn a_file_of_bundles_is_one_bundle_unless_they_are_smaller() {
 
 #[test]
 fn contents_are_noise_or_a_text_beside_the_scenario() {
-    assert!(matches!(parse(GOOD).flows[0].contents, Contents::Noise));
+    assert!(matches!(parse(GOOD).flows[0].contents, FlowContents::Noise));
     let folder = tempfile::tempdir().unwrap();
     let load = |length: usize| {
         fs::write(folder.path().join("access.log"), "x".repeat(length)).unwrap();
         let text = GOOD.replace("[[flow]]", "[[flow]]\ncontents = \"access.log\"");
         Scenario::parse_at(&folder.path().join("x.toml"), &text).map(|mut it| it.cases.remove(0))
     };
-    let Contents::Sample(text) = &load(65_536).unwrap().flows[0].contents else { panic!() };
+    let FlowContents::Sample(text) = &load(65_536).unwrap().flows[0].contents else { panic!() };
     assert_eq!(text.len(), 65_536);
     let told = load(65_535).unwrap_err().to_string();
     assert!(told.contains("contents = 65.535 kB: expected a text of 64 KiB or more"), "{told}");

@@ -1,6 +1,6 @@
 //! Graphs as SVG.
 
-use report::{Axis, Colour, Graph, Series as Drawn};
+use report::{Axis, Graph, GraphSeries as Drawn, SeriesColour};
 
 use crate::checks::{Plot, Series};
 
@@ -14,7 +14,7 @@ pub(crate) fn plot(plot: &Plot) -> String {
     let mut graph = Graph::new(plot.title.clone(), x, y);
     for (index, series) in plot.series.iter().enumerate() {
         let Series { name, joined, points } = series;
-        let (colour, points) = (Colour::cycle(index), points.clone());
+        let (colour, points) = (SeriesColour::cycle(index), points.clone());
         graph.add(match joined {
             true => Drawn::line(name.as_str(), colour, points),
             false => Drawn::dots(name.as_str(), colour, points).width(8),

@@ -5,14 +5,14 @@ use core::time::Duration;
 use scenario::IpVersion;
 use units::{BitRate, ByteCount, Instant};
 
-use super::{App, AppId, Notice};
+use super::{App, AppId, AppNotice};
 use crate::ids::NodeId;
-use crate::packet::Datagram;
+use crate::packet::AppDatagram;
 use crate::world::World;
 
 /// UDP datagrams from one host to another.
 #[derive(Debug)]
-pub struct Cbr {
+pub struct CbrSource {
     /// The sending node.
     pub from: NodeId,
     /// The receiving node.
@@ -34,13 +34,13 @@ pub struct Cbr {
 /// The number of the wake-up that ends the application.
 const LAST: u64 = u64::MAX;
 /// Time after the last datagram at which datagrams that have not arrived count as lost.
-const ON_THE_WAY: Duration = Duration::from_secs(10);
+const ARRIVAL_TIMEOUT: Duration = Duration::from_secs(10);
 
-impl App for Cbr {
-    fn handle(&mut self, world: &mut World, me: AppId, notice: Notice) {
+impl App for CbrSource {
+    fn handle(&mut self, world: &mut World, me: AppId, notice: AppNotice) {
         match notice {
-            Notice::Start => world.wake_at(me, self.start, 0),
-            Notice::Wake(number) if world.now() < self.stop => {
+            AppNotice::Start => world.wake_at(me, self.start, 0),
+            AppNotice::Wake(number) if world.now() < self.stop => {
                 if number == 0 {
                     world.begin(me);
                 }
@@ -50,18 +50,18 @@ impl App for Cbr {
                 let next = self.start + self.rate.time_to_send(sent);
                 world.wake_at(me, next, number + 1);
             }
-            Notice::Wake(LAST) => world.set_done(me),
-            Notice::Wake(_) => world.wake_at(me, world.now() + ON_THE_WAY, LAST),
-            Notice::Datagram(datagram) => world.note_datagram(me, datagram),
+            AppNotice::Wake(LAST) => world.set_done(me),
+            AppNotice::Wake(_) => world.wake_at(me, world.now() + ARRIVAL_TIMEOUT, LAST),
+            AppNotice::Datagram(datagram) => world.record_datagram(me, datagram),
             _ => {}
         }
     }
 }
 
-impl Cbr {
+impl CbrSource {
     fn send(&self, world: &mut World, me: AppId, number: u64) {
         let sent_at = world.now();
-        let datagram = Datagram { app: me.0, number, sent_at, len: self.size, dscp: self.dscp };
+        let datagram = AppDatagram { app: me.0, number, sent_at, len: self.size, dscp: self.dscp };
         world.send_datagram([self.from, self.to], self.ip, datagram);
     }
 }
@@ -71,11 +71,11 @@ mod tests {
     use super::*;
     use crate::testkit::{at, at_ms, geo};
 
-    fn run(size: u32, start: Instant, stop: Instant, until: Instant) -> crate::app::Tally {
+    fn run(size: u32, start: Instant, stop: Instant, until: Instant) -> crate::app::AppStats {
         let mut world = World::new(1);
         let (from, to, _) = geo(&mut world);
         let rate = BitRate::from_mbit(3);
-        let app = world.add_app(Box::new(Cbr {
+        let app = world.add_app(Box::new(CbrSource {
             from,
             to,
             rate,
@@ -86,7 +86,7 @@ mod tests {
             stop,
         }));
         world.run_until(until);
-        world.tally(app).clone()
+        world.app_stats(app).clone()
     }
 
     #[test]

@@ -7,11 +7,11 @@ use std::sync::Arc;
 use scenario::Direction;
 use units::Instant;
 
-use super::{App, AppId, Deed, Notice};
-use crate::path::Path;
-use crate::slab::Key;
-use crate::talk::Closer;
-use crate::turn::Turn;
+use super::{App, AppId, AppNotice, WorkUnit};
+use crate::path::ConnectionPath;
+use crate::slab::SlabKey;
+use crate::talk::FirstCloser;
+use crate::turn::ExchangeSizes;
 use crate::world::World;
 
 /// The dialogue before the first file: the server's greeting, and commands with their replies
@@ -35,8 +35,8 @@ const QUIT: (&str, &str) = ("QUIT\r\n", "221 Service closing control connection.
 /// server's reply that it is ready. The last reply about a download is sent together with the first,
 /// because a server that has written a file to its socket has nothing more to wait for.
 #[derive(Debug)]
-pub struct Ftp {
-    path: Arc<Path>,
+pub struct FtpTransfer {
+    path: Arc<ConnectionPath>,
     direction: Direction,
     /// Size of a file in bytes.
     bytes: u64,
@@ -46,16 +46,16 @@ pub struct Ftp {
     files: u64,
     start: Instant,
     begun: Instant,
-    control: Option<Key>,
-    data: Option<Key>,
-    step: Step,
+    control: Option<SlabKey>,
+    data: Option<SlabKey>,
+    step: FtpStep,
 }
 
 /// The client's progress, by the event it waits for.
 #[derive(Debug)]
-enum Step {
+enum FtpStep {
     /// The reply to a command of the login; these are the commands after it.
-    Login(VecDeque<Turn>),
+    Login(VecDeque<ExchangeSizes>),
     /// The reply to PASV, with the address for the data connection.
     Passive,
     /// The handshake of the data connection.
@@ -73,142 +73,145 @@ enum Step {
 const BEGIN: u64 = 0;
 const NEXT: u64 = 1;
 
-pub(super) fn turn((request, reply): (&str, &str)) -> Turn {
-    Turn { request: request.len() as u64, reply: reply.len() as u64 }
+pub(super) fn turn((request, reply): (&str, &str)) -> ExchangeSizes {
+    ExchangeSizes { request: request.len() as u64, reply: reply.len() as u64 }
 }
 
-impl Ftp {
+impl FtpTransfer {
     /// Transfers `files` files of `bytes` bytes from `start` on, with a pause of `think` between them.
     pub fn new(
-        path: Arc<Path>,
+        path: Arc<ConnectionPath>,
         direction: Direction,
         bytes: u64,
         start: Instant,
         (files, think): (u64, Duration),
     ) -> Self {
-        let step = Step::Login(LOGIN.into_iter().map(turn).collect());
+        let step = FtpStep::Login(LOGIN.into_iter().map(turn).collect());
         let (begun, control, data) = (start, None, None);
         Self { path, direction, bytes, think, files, start, begun, control, data, step }
     }
 }
 
-impl App for Ftp {
-    fn handle(&mut self, world: &mut World, me: AppId, notice: Notice) {
+impl App for FtpTransfer {
+    fn handle(&mut self, world: &mut World, me: AppId, notice: AppNotice) {
         match notice {
-            Notice::Start if self.files == 0 => world.set_done(me),
-            Notice::Start => world.wake_at(me, self.start, BEGIN),
-            Notice::Wake(BEGIN) => {
+            AppNotice::Start if self.files == 0 => world.set_done(me),
+            AppNotice::Start => world.wake_at(me, self.start, BEGIN),
+            AppNotice::Wake(BEGIN) => {
                 world.begin(me);
-                let control = world.open(me, &self.path, Closer::Client, None);
+                let control = world.open(me, &self.path, FirstCloser::Client, None);
                 self.control = Some(control);
                 self.go_on(world, me, control);
             }
-            Notice::Wake(_) => {
+            AppNotice::Wake(_) => {
                 self.begun = world.now();
-                self.ask_where(world);
+                self.request_passive(world);
             }
-            Notice::Connected(talk) if self.data == Some(talk) => self.command(world),
-            Notice::Turn(talk) => self.go_on(world, me, talk),
-            Notice::Over { talk, whole } => self.over(world, me, talk, whole),
-            Notice::Connected(_) | Notice::Asked(_) | Notice::Datagram(_) => {}
+            AppNotice::Connected(talk) if self.data == Some(talk) => self.command(world),
+            AppNotice::ExchangeDone(talk) => self.go_on(world, me, talk),
+            AppNotice::Ended { talk, whole } => self.over(world, me, talk, whole),
+            AppNotice::Connected(_) | AppNotice::RequestArrived(_) | AppNotice::Datagram(_) => {}
         }
     }
 }
 
-impl Ftp {
+impl FtpTransfer {
     /// Takes the next step after a reply or the arrival of data.
-    fn go_on(&mut self, world: &mut World, me: AppId, talk: Key) {
+    fn go_on(&mut self, world: &mut World, me: AppId, talk: SlabKey) {
         let Some(control) = self.control else { return };
-        if world.tally(me).done {
+        if world.app_stats(me).done {
             // The reply is that to QUIT.
             return;
         }
         match &mut self.step {
-            Step::Login(turns) => match turns.pop_front() {
-                Some(turn) => world.ask(control, turn),
-                None => self.ask_where(world),
+            FtpStep::Login(turns) => match turns.pop_front() {
+                Some(turn) => world.send_request(control, turn),
+                None => self.request_passive(world),
             },
-            Step::Passive => {
+            FtpStep::Passive => {
                 // The end of a file is the end of its connection, which its sender closes (RFC 959 §3.4.1).
                 let closer = match self.direction {
-                    Direction::Down => Closer::Server,
-                    Direction::Up => Closer::Client,
+                    Direction::Down => FirstCloser::Server,
+                    Direction::Up => FirstCloser::Client,
                 };
                 let data = world.open(me, &self.path, closer, None);
-                (self.data, self.step) = (Some(data), Step::Connecting);
+                (self.data, self.step) = (Some(data), FtpStep::Connecting);
                 world.connect_now(data);
             }
-            Step::Connecting => {}
-            Step::Asking => self.obey(world, control),
-            Step::Opening => {
+            FtpStep::Connecting => {}
+            FtpStep::Asking => self.run_command(world, control),
+            FtpStep::Opening => {
                 let Some(data) = self.data else { return };
-                self.step = Step::Moving { missing: 1 };
-                world.ask(data, Turn { request: self.bytes, reply: 0 });
+                self.step = FtpStep::Moving { missing: 1 };
+                world.send_request(data, ExchangeSizes { request: self.bytes, reply: 0 });
                 world.finish(data);
             }
-            Step::Moving { missing: 2 } => self.step = Step::Moving { missing: 1 },
-            Step::Moving { .. } if self.direction == Direction::Up => {
-                self.step = Step::Closing;
-                world.ask(control, turn(("", COMPLETE)));
+            FtpStep::Moving { missing: 2 } => self.step = FtpStep::Moving { missing: 1 },
+            FtpStep::Moving { .. } if self.direction == Direction::Up => {
+                self.step = FtpStep::Closing;
+                world.send_request(control, turn(("", COMPLETE)));
             }
-            Step::Moving { .. } | Step::Closing => self.complete(world, me, control),
+            FtpStep::Moving { .. } | FtpStep::Closing => self.complete(world, me, control),
         }
         if self.data == Some(talk) && self.direction == Direction::Down {
             world.finish(talk);
         }
     }
 
-    fn ask_where(&mut self, world: &mut World) {
-        self.step = Step::Passive;
+    fn request_passive(&mut self, world: &mut World) {
+        self.step = FtpStep::Passive;
         if let Some(control) = self.control {
-            world.ask(control, turn(PASSIVE));
+            world.send_request(control, turn(PASSIVE));
         }
     }
 
     /// Sends RETR or STOR on the control connection, as soon as the data connection is open.
     fn command(&mut self, world: &mut World) {
-        self.step = Step::Asking;
+        self.step = FtpStep::Asking;
         let command = match self.direction {
             Direction::Down => RETRIEVE,
             Direction::Up => STORE,
         };
         if let Some(control) = self.control {
-            world.ask(control, turn((command, "")));
+            world.send_request(control, turn((command, "")));
         }
     }
 
     /// Lets the server carry out the command that has arrived.
-    fn obey(&mut self, world: &mut World, control: Key) {
+    fn run_command(&mut self, world: &mut World, control: SlabKey) {
         let Some(data) = self.data else { return };
         match self.direction {
             Direction::Down => {
-                self.step = Step::Moving { missing: 2 };
+                self.step = FtpStep::Moving { missing: 2 };
                 let reply = (OPENING.len() + COMPLETE.len()) as u64;
-                world.ask(control, Turn { request: 0, reply });
-                world.ask(data, Turn { request: 0, reply: self.bytes });
+                world.send_request(control, ExchangeSizes { request: 0, reply });
+                world.send_request(data, ExchangeSizes { request: 0, reply: self.bytes });
             }
             Direction::Up => {
-                self.step = Step::Opening;
-                world.ask(control, turn(("", OPENING)));
+                self.step = FtpStep::Opening;
+                world.send_request(control, turn(("", OPENING)));
             }
         }
     }
 
-    fn complete(&mut self, world: &mut World, me: AppId, control: Key) {
-        world.note_deed(me, Deed { begin: self.begun, end: world.now(), bytes: self.bytes });
+    fn complete(&mut self, world: &mut World, me: AppId, control: SlabKey) {
+        world.record_work_unit(
+            me,
+            WorkUnit { begin: self.begun, end: world.now(), bytes: self.bytes },
+        );
         self.files -= 1;
         if self.files > 0 {
             world.wake_at(me, world.now() + self.think, NEXT);
             return;
         }
         world.set_done(me);
-        world.ask(control, turn(QUIT));
+        world.send_request(control, turn(QUIT));
         world.finish(control);
     }
 
-    fn over(&mut self, world: &mut World, me: AppId, talk: Key, whole: bool) {
+    fn over(&mut self, world: &mut World, me: AppId, talk: SlabKey, whole: bool) {
         if !whole {
-            world.note_broken(me);
+            world.record_failure(me);
         }
         // The client does not retry.
         if !whole || self.control == Some(talk) {
@@ -225,12 +228,12 @@ mod tests {
     fn times(direction: Direction, bytes: u64, files: u64) -> Vec<u128> {
         let often = (files, Duration::from_secs(3));
         let (mut world, app) =
-            run_app(|path| Box::new(Ftp::new(path, direction, bytes, at(1), often)));
+            run_app(|path| Box::new(FtpTransfer::new(path, direction, bytes, at(1), often)));
         // The last replies and the ends of the connections.
         world.run_until(at(300));
-        assert_eq!((world.tally(app).broken, world.strays()), (0, 0));
+        assert_eq!((world.app_stats(app).failures, world.strays()), (0, 0));
         assert_eq!(world.sockets(), 0);
-        world.tally(app).deeds.iter().map(|deed| deed.time().as_millis()).collect()
+        world.app_stats(app).work_units.iter().map(|deed| deed.time().as_millis()).collect()
     }
 
     /// Round trips of 500 ms: connection and greeting 2 (a server speaks when it is connected), USER,
@@ -262,7 +265,7 @@ mod tests {
     fn no_files_are_done_at_once() {
         let never = (0, Duration::ZERO);
         let (world, app) =
-            run_app(|path| Box::new(Ftp::new(path, Direction::Down, 1, at(1), never)));
-        assert_eq!((world.now(), world.tally(app).deeds.len()), (at(0), 0));
+            run_app(|path| Box::new(FtpTransfer::new(path, Direction::Down, 1, at(1), never)));
+        assert_eq!((world.now(), world.app_stats(app).work_units.len()), (at(0), 0));
     }
 }

@@ -15,9 +15,9 @@ use std::collections::BTreeMap;
 use link::Dice;
 use scenario::{IpVersion, NameAnswer, NamesSpec};
 
-use super::{AppId, Notice};
+use super::{AppId, AppNotice};
 use crate::ids::NodeId;
-use crate::packet::Datagram;
+use crate::packet::AppDatagram;
 use crate::world::World;
 
 /// Sizes of DNS messages, in bytes: for a name of 16 octets a header of 12, the question of 22 and
@@ -25,16 +25,16 @@ use crate::world::World;
 const QUESTION: u32 = 12 + 22 + 11;
 const ANSWER: u32 = QUESTION + 16;
 /// Time until a client asks again, and number of its attempts: the defaults of resolv.conf(5).
-const AGAIN: Duration = Duration::from_secs(5);
+const RETRY_INTERVAL: Duration = Duration::from_secs(5);
 const ATTEMPTS: u32 = 2;
 /// Bit that distinguishes wake-ups of look-ups from the application's own.
-const MARK: u64 = 1 << 63;
+const LOOKUP_WAKE: u64 = 1 << 63;
 /// Number of datagrams of a look-up: to the resolver, to the hub, and two on the way back.
 const STEPS: u64 = 4;
 
 /// The nodes and settings with which an application's names are resolved.
 #[derive(Debug, Clone)]
-pub struct Resolution {
+pub struct ResolutionSetup {
     /// Behaviour of the terminal's resolver.
     pub spec: NamesSpec,
     /// For each client: its node, its terminal and its hub. The client may be the terminal.
@@ -47,15 +47,15 @@ pub struct Resolution {
 
 /// The look-ups of an application.
 #[derive(Debug)]
-pub(crate) struct Lookups {
-    resolution: Resolution,
+pub(crate) struct NameLookups {
+    resolution: ResolutionSetup,
     dice: Dice,
     next: u64,
-    waiting: BTreeMap<u64, Waiting>,
+    waiting: BTreeMap<u64, PendingLookup>,
 }
 
 #[derive(Debug)]
-struct Waiting {
+struct PendingLookup {
     /// The application's number for the name.
     name: u64,
     nodes: [NodeId; 3],
@@ -66,19 +66,19 @@ struct Waiting {
 
 /// The result of a notification for the look-ups.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Heard {
+pub(crate) enum LookupOutcome {
     /// The notification does not concern a look-up.
-    Other,
+    Unrelated,
     /// It was handled, and the application has nothing to do.
-    Nothing,
+    Handled,
     /// The name with this number is resolved.
-    Known(u64),
+    Resolved(u64),
     /// All attempts for the name with this number went unanswered.
-    Unknown(u64),
+    Unresolved(u64),
 }
 
-impl Lookups {
-    pub(crate) fn new(resolution: Resolution) -> Self {
+impl NameLookups {
+    pub(crate) fn new(resolution: ResolutionSetup) -> Self {
         let dice = Dice::new(resolution.seed);
         Self { resolution, dice, next: 0, waiting: BTreeMap::new() }
     }
@@ -92,7 +92,7 @@ impl Lookups {
         // Drawn even if not used, so that `answer` does not change the random numbers of later names.
         let hit = self.dice.chance() < hit_ratio.get();
         let is_known = hit || answer == NameAnswer::Instant;
-        self.waiting.insert(number, Waiting { name, nodes, is_known, attempts: 0 });
+        self.waiting.insert(number, PendingLookup { name, nodes, is_known, attempts: 0 });
         self.send(world, me, number);
     }
 
@@ -100,7 +100,7 @@ impl Lookups {
     fn send(&mut self, world: &mut World, me: AppId, number: u64) {
         let Some(waiting) = self.waiting.get_mut(&number) else { return };
         waiting.attempts += 1;
-        world.wake_at(me, world.now() + AGAIN, MARK | number);
+        world.wake_at(me, world.now() + RETRY_INTERVAL, LOOKUP_WAKE | number);
         self.step(world, me, number * STEPS);
     }
 
@@ -115,44 +115,49 @@ impl Lookups {
             (terminal, client, ANSWER),
         ][step as usize];
         let (app, sent_at) = (me.0, world.now());
-        let datagram = Datagram { app, number: datagram, sent_at, len, dscp: 0 };
+        let datagram = AppDatagram { app, number: datagram, sent_at, len, dscp: 0 };
         world.send_unaccounted([from, to], self.resolution.ip, datagram);
     }
 
     /// Handles a notification if it concerns a look-up.
-    pub(crate) fn hear(&mut self, world: &mut World, me: AppId, notice: &Notice) -> Heard {
+    pub(crate) fn handle_notice(
+        &mut self,
+        world: &mut World,
+        me: AppId,
+        notice: &AppNotice,
+    ) -> LookupOutcome {
         match notice {
-            Notice::Datagram(datagram) => self.arrived(world, me, datagram.number),
-            Notice::Wake(wish) if wish & MARK != 0 => {
-                let number = wish & !MARK;
+            AppNotice::Datagram(datagram) => self.arrived(world, me, datagram.number),
+            AppNotice::Wake(wish) if wish & LOOKUP_WAKE != 0 => {
+                let number = wish & !LOOKUP_WAKE;
                 match self.waiting.get(&number) {
                     Some(waiting) if waiting.attempts >= ATTEMPTS => {
                         let gone = self.waiting.remove(&number);
-                        gone.map_or(Heard::Nothing, |it| Heard::Unknown(it.name))
+                        gone.map_or(LookupOutcome::Handled, |it| LookupOutcome::Unresolved(it.name))
                     }
                     Some(_) => {
                         self.send(world, me, number);
-                        Heard::Nothing
+                        LookupOutcome::Handled
                     }
-                    None => Heard::Nothing,
+                    None => LookupOutcome::Handled,
                 }
             }
-            _ => Heard::Other,
+            _ => LookupOutcome::Unrelated,
         }
     }
 
-    fn arrived(&mut self, world: &mut World, me: AppId, datagram: u64) -> Heard {
+    fn arrived(&mut self, world: &mut World, me: AppId, datagram: u64) -> LookupOutcome {
         let (number, step) = (datagram / STEPS, datagram % STEPS);
-        let Some(waiting) = self.waiting.get(&number) else { return Heard::Nothing };
+        let Some(waiting) = self.waiting.get(&number) else { return LookupOutcome::Handled };
         let next = match step {
             0 if waiting.is_known => 3,
             0..=2 => step + 1,
             _ => {
                 let known = self.waiting.remove(&number);
-                return known.map_or(Heard::Nothing, |it| Heard::Known(it.name));
+                return known.map_or(LookupOutcome::Handled, |it| LookupOutcome::Resolved(it.name));
             }
         };
         self.step(world, me, number * STEPS + next);
-        Heard::Nothing
+        LookupOutcome::Handled
     }
 }

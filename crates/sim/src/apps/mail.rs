@@ -7,11 +7,11 @@ use std::sync::Arc;
 use units::Instant;
 
 use super::ftp::turn;
-use super::{App, AppId, Deed, Notice};
-use crate::path::Path;
-use crate::slab::Key;
-use crate::talk::Closer;
-use crate::turn::Turn;
+use super::{App, AppId, AppNotice, WorkUnit};
+use crate::path::ConnectionPath;
+use crate::slab::SlabKey;
+use crate::talk::FirstCloser;
+use crate::turn::ExchangeSizes;
 use crate::world::World;
 
 /// The server's greeting, and the client's EHLO with the list of extensions (RFC 5321 §D.1).
@@ -35,8 +35,8 @@ const QUIT: (&str, &str) =
 
 /// Sends messages from a client to a server, one after the other, over one connection.
 #[derive(Debug)]
-pub struct Mail {
-    path: Arc<Path>,
+pub struct MailTransfer {
+    path: Arc<ConnectionPath>,
     /// Size of a message in bytes.
     bytes: u64,
     /// True if the commands of an envelope are sent together (RFC 2920).
@@ -47,18 +47,18 @@ pub struct Mail {
     messages: u64,
     start: Instant,
     begun: Instant,
-    talk: Option<Key>,
+    talk: Option<SlabKey>,
     /// Remaining commands of this message, with the lengths of their replies.
-    turns: VecDeque<Turn>,
+    turns: VecDeque<ExchangeSizes>,
 }
 
 const BEGIN: u64 = 0;
 const NEXT: u64 = 1;
 
-impl Mail {
+impl MailTransfer {
     /// Sends `messages` messages of `bytes` bytes from `start` on, with a pause of `think` between them.
     pub fn new(
-        path: Arc<Path>,
+        path: Arc<ConnectionPath>,
         bytes: u64,
         pipelining: bool,
         start: Instant,
@@ -73,65 +73,69 @@ impl Mail {
     fn compose(&mut self) {
         let envelope = ENVELOPE.map(turn);
         if self.pipelining {
-            let sum = |of: fn(&Turn) -> u64| envelope.iter().map(of).sum();
-            let turn = Turn { request: sum(|turn| turn.request), reply: sum(|turn| turn.reply) };
+            let sum = |of: fn(&ExchangeSizes) -> u64| envelope.iter().map(of).sum();
+            let turn =
+                ExchangeSizes { request: sum(|turn| turn.request), reply: sum(|turn| turn.reply) };
             self.turns.push_back(turn);
         } else {
             self.turns.extend(envelope);
         }
-        let Turn { request, reply } = turn(END_OF_MESSAGE);
-        self.turns.push_back(Turn { request: self.bytes + request, reply });
+        let ExchangeSizes { request, reply } = turn(END_OF_MESSAGE);
+        self.turns.push_back(ExchangeSizes { request: self.bytes + request, reply });
     }
 
     fn go_on(&mut self, world: &mut World, me: AppId) {
         let Some(talk) = self.talk else { return };
         match self.turns.pop_front() {
-            Some(turn) => world.ask(talk, turn),
+            Some(turn) => world.send_request(talk, turn),
             None => self.complete(world, me, talk),
         }
     }
 
-    fn complete(&mut self, world: &mut World, me: AppId, talk: Key) {
-        if world.tally(me).done {
+    fn complete(&mut self, world: &mut World, me: AppId, talk: SlabKey) {
+        if world.app_stats(me).done {
             // The reply is that to QUIT.
             return;
         }
-        world.note_deed(me, Deed { begin: self.begun, end: world.now(), bytes: self.bytes });
+        world.record_work_unit(
+            me,
+            WorkUnit { begin: self.begun, end: world.now(), bytes: self.bytes },
+        );
         self.messages -= 1;
         if self.messages > 0 {
             world.wake_at(me, world.now() + self.think, NEXT);
             return;
         }
         world.set_done(me);
-        world.ask(talk, turn(QUIT));
+        world.send_request(talk, turn(QUIT));
         world.finish(talk);
     }
 }
 
-impl App for Mail {
-    fn handle(&mut self, world: &mut World, me: AppId, notice: Notice) {
+impl App for MailTransfer {
+    fn handle(&mut self, world: &mut World, me: AppId, notice: AppNotice) {
         match notice {
-            Notice::Start if self.messages == 0 => world.set_done(me),
-            Notice::Start => world.wake_at(me, self.start, BEGIN),
-            Notice::Wake(BEGIN) => {
+            AppNotice::Start if self.messages == 0 => world.set_done(me),
+            AppNotice::Start => world.wake_at(me, self.start, BEGIN),
+            AppNotice::Wake(BEGIN) => {
                 world.begin(me);
-                self.talk = Some(world.open(me, &self.path, Closer::Client, None));
+                self.talk = Some(world.open(me, &self.path, FirstCloser::Client, None));
                 self.compose();
                 self.go_on(world, me);
             }
-            Notice::Wake(_) => {
+            AppNotice::Wake(_) => {
                 self.begun = world.now();
                 self.compose();
                 self.go_on(world, me);
             }
-            Notice::Turn(_) => self.go_on(world, me),
-            Notice::Over { whole, .. } => {
+            AppNotice::ExchangeDone(_) => self.go_on(world, me),
+            AppNotice::Ended { whole, .. } => {
                 if !whole {
-                    world.note_broken(me);
+                    world.record_failure(me);
                 }
                 world.set_done(me);
             }
-            Notice::Connected(_) | Notice::Asked(_) | Notice::Datagram(_) => {}
+            AppNotice::Connected(_) | AppNotice::RequestArrived(_) | AppNotice::Datagram(_) => {}
         }
     }
 }
@@ -144,10 +148,10 @@ mod tests {
     fn times(bytes: u64, pipelining: bool, messages: u64) -> Vec<u128> {
         let often = (messages, Duration::from_secs(3));
         let (mut world, app) =
-            run_app(|path| Box::new(Mail::new(path, bytes, pipelining, at(1), often)));
+            run_app(|path| Box::new(MailTransfer::new(path, bytes, pipelining, at(1), often)));
         world.run_until(at(300));
-        assert_eq!((world.tally(app).broken, world.sockets()), (0, 0));
-        world.tally(app).deeds.iter().map(|deed| deed.time().as_millis()).collect()
+        assert_eq!((world.app_stats(app).failures, world.sockets()), (0, 0));
+        world.app_stats(app).work_units.iter().map(|deed| deed.time().as_millis()).collect()
     }
 
     /// Round trips of 500 ms: connection and greeting 2 (a server speaks when it is connected), EHLO;
@@ -165,7 +169,7 @@ mod tests {
     #[test]
     fn no_messages_are_done_at_once() {
         let never = (0, Duration::ZERO);
-        let (world, app) = run_app(|path| Box::new(Mail::new(path, 1, true, at(1), never)));
-        assert_eq!((world.now(), world.tally(app).deeds.len()), (at(0), 0));
+        let (world, app) = run_app(|path| Box::new(MailTransfer::new(path, 1, true, at(1), never)));
+        assert_eq!((world.now(), world.app_stats(app).work_units.len()), (at(0), 0));
     }
 }

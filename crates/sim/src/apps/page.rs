@@ -5,22 +5,22 @@ use core::time::Duration;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use scenario::Method;
+use scenario::FetchMethod;
 use units::Instant;
 
-use super::lookups::{Heard, Lookups};
-use super::{App, AppId, Deed, Notice, Resolution};
-use crate::path::Path;
-use crate::slab::Key;
-use crate::talk::Closer;
-use crate::turn::Turn;
+use super::lookups::{LookupOutcome, NameLookups};
+use super::{App, AppId, AppNotice, ResolutionSetup, WorkUnit};
+use crate::path::ConnectionPath;
+use crate::slab::SlabKey;
+use crate::talk::FirstCloser;
+use crate::turn::ExchangeSizes;
 use crate::world::World;
 
 /// Loads a document and, once it has arrived, the objects it refers to; repeatedly.
 #[derive(Debug)]
-pub struct Page {
-    path: Arc<Path>,
-    method: Method,
+pub struct PageLoads {
+    path: Arc<ConnectionPath>,
+    method: FetchMethod,
     request: u64,
     objects: Arc<[u64]>,
     think: Duration,
@@ -33,26 +33,26 @@ pub struct Page {
     /// Number of objects that have not arrived.
     missing: usize,
     /// Open connections, with the outstanding requests on each.
-    open: Vec<(Key, u32)>,
+    open: Vec<(SlabKey, u32)>,
     /// The host names of the objects, if they have to be resolved.
-    names: Option<Names>,
+    names: Option<PageNames>,
 }
 
 #[derive(Debug)]
-struct Names {
-    lookups: Lookups,
+struct PageNames {
+    lookups: NameLookups,
     /// For each name, true once it is resolved.
     known: Vec<bool>,
 }
 
 const NEXT: u64 = 0;
 
-impl Page {
+impl PageLoads {
     /// Loads `pages` pages from `start` on, with a pause of `think` between them. The first of
     /// `objects` (sizes in bytes, with headers) is the document; requests are `request` bytes long.
     pub fn new(
-        path: Arc<Path>,
-        method: Method,
+        path: Arc<ConnectionPath>,
+        method: FetchMethod,
         request: u64,
         objects: Arc<[u64]>,
         start: Instant,
@@ -78,31 +78,35 @@ impl Page {
     /// they are resolved before their objects are requested: the first name when the page begins, the
     /// others when the document has arrived.
     #[must_use]
-    pub fn on_names(self, count: u32, resolution: Option<Resolution>) -> Self {
-        let names = resolution.map(|resolution| Names {
-            lookups: Lookups::new(resolution),
+    pub fn on_names(self, count: u32, resolution: Option<ResolutionSetup>) -> Self {
+        let names = resolution.map(|resolution| PageNames {
+            lookups: NameLookups::new(resolution),
             known: vec![false; count as usize],
         });
         Self { names, ..self }
     }
 }
 
-impl App for Page {
-    fn handle(&mut self, world: &mut World, me: AppId, notice: Notice) {
-        match self.names.as_mut().map_or(Heard::Other, |it| it.lookups.hear(world, me, &notice)) {
-            Heard::Other => {}
-            Heard::Nothing => return,
-            Heard::Known(name) => return self.resolved(world, me, name),
-            Heard::Unknown(_) => {
-                world.note_broken(me);
+impl App for PageLoads {
+    fn handle(&mut self, world: &mut World, me: AppId, notice: AppNotice) {
+        match self
+            .names
+            .as_mut()
+            .map_or(LookupOutcome::Unrelated, |it| it.lookups.handle_notice(world, me, &notice))
+        {
+            LookupOutcome::Unrelated => {}
+            LookupOutcome::Handled => return,
+            LookupOutcome::Resolved(name) => return self.resolved(world, me, name),
+            LookupOutcome::Unresolved(_) => {
+                world.record_failure(me);
                 return world.set_done(me);
             }
         }
         match notice {
-            Notice::Start if self.pages == 0 || self.objects.is_empty() => world.set_done(me),
-            Notice::Start => world.wake_at(me, self.start, NEXT),
-            Notice::Wake(_) => {
-                if world.tally(me).deeds.is_empty() {
+            AppNotice::Start if self.pages == 0 || self.objects.is_empty() => world.set_done(me),
+            AppNotice::Start => world.wake_at(me, self.start, NEXT),
+            AppNotice::Wake(_) => {
+                if world.app_stats(me).work_units.is_empty() {
                     world.begin(me);
                 }
                 self.begun = world.now();
@@ -112,20 +116,23 @@ impl App for Page {
                 self.resolve(world, me, 0..1);
                 self.fetch(world, me);
             }
-            Notice::Turn(talk) => self.arrived(world, me, talk),
-            Notice::Over { talk, whole } => self.over(world, me, talk, whole),
-            Notice::Connected(_) | Notice::Asked(_) | Notice::Datagram(_) => {}
+            AppNotice::ExchangeDone(talk) => self.arrived(world, me, talk),
+            AppNotice::Ended { talk, whole } => self.over(world, me, talk, whole),
+            AppNotice::Connected(_) | AppNotice::RequestArrived(_) | AppNotice::Datagram(_) => {}
         }
     }
 }
 
-impl Page {
+impl PageLoads {
     /// Requests wanted objects as far as their names and the method allow.
     fn fetch(&mut self, world: &mut World, me: AppId) {
         while let Some(place) = self.wanted.iter().position(|object| self.is_resolved(*object)) {
             let Some(talk) = self.connection(world, me) else { return };
             let Some(object) = self.wanted.remove(place) else { return };
-            world.ask(talk, Turn { request: self.request, reply: self.objects[object] });
+            world.send_request(
+                talk,
+                ExchangeSizes { request: self.request, reply: self.objects[object] },
+            );
         }
     }
 
@@ -150,11 +157,11 @@ impl Page {
     }
 
     /// Returns a connection for another request and counts the request; `None` if all are busy.
-    fn connection(&mut self, world: &mut World, me: AppId) -> Option<Key> {
+    fn connection(&mut self, world: &mut World, me: AppId) -> Option<SlabKey> {
         let most = match self.method {
-            Method::Http10(_) => 0,
-            Method::KeepAlive(_) => 1,
-            Method::Pipelining(_) => u32::MAX,
+            FetchMethod::Http10(_) => 0,
+            FetchMethod::KeepAlive(_) => 1,
+            FetchMethod::Pipelining(_) => u32::MAX,
         };
         let is_full = self.open.len() >= self.method.connections() as usize;
         let free = self.open.iter_mut().filter(|(_, under_way)| *under_way < most);
@@ -170,19 +177,19 @@ impl Page {
             return None;
         }
         let closer = match self.method {
-            Method::Http10(_) => Closer::Server,
-            _ => Closer::Client,
+            FetchMethod::Http10(_) => FirstCloser::Server,
+            _ => FirstCloser::Client,
         };
         let talk = world.open(me, &self.path, closer, None);
         self.open.push((talk, 1));
         Some(talk)
     }
 
-    fn arrived(&mut self, world: &mut World, me: AppId, talk: Key) {
+    fn arrived(&mut self, world: &mut World, me: AppId, talk: SlabKey) {
         if let Some((_, under_way)) = self.open.iter_mut().find(|(open, _)| *open == talk) {
             *under_way -= 1;
         }
-        if matches!(self.method, Method::Http10(_)) {
+        if matches!(self.method, FetchMethod::Http10(_)) {
             // The server closes after its only reply, so the connection no longer counts as open.
             self.open.retain(|(open, _)| *open != talk);
             world.finish(talk);
@@ -202,7 +209,7 @@ impl Page {
 
     fn complete(&mut self, world: &mut World, me: AppId) {
         let bytes = self.objects.iter().sum();
-        world.note_deed(me, Deed { begin: self.begun, end: world.now(), bytes });
+        world.record_work_unit(me, WorkUnit { begin: self.begun, end: world.now(), bytes });
         self.pages -= 1;
         // The next page uses new connections, as after a visit to other sites.
         for (talk, _) in self.open.drain(..) {
@@ -215,9 +222,9 @@ impl Page {
         }
     }
 
-    fn over(&mut self, world: &mut World, me: AppId, talk: Key, whole: bool) {
+    fn over(&mut self, world: &mut World, me: AppId, talk: SlabKey, whole: bool) {
         if !whole {
-            world.note_broken(me);
+            world.record_failure(me);
         }
         if self.open.iter().any(|(open, under_way)| *open == talk && *under_way > 0) {
             // The client does not retry, so the page will never be complete.
@@ -232,16 +239,21 @@ mod tests {
     use super::*;
     use crate::testkit::{at, gateways, run_app};
 
-    fn page(path: Arc<Path>, method: Method, sizes: &[u64], pages: u64) -> Box<Page> {
+    fn page(
+        path: Arc<ConnectionPath>,
+        method: FetchMethod,
+        sizes: &[u64],
+        pages: u64,
+    ) -> Box<PageLoads> {
         let often = (pages, Duration::from_secs(5));
-        Box::new(Page::new(path, method, 300, sizes.into(), at(1), often))
+        Box::new(PageLoads::new(path, method, 300, sizes.into(), at(1), often))
     }
 
     #[test]
     fn pages_follow_each_other_after_the_time_to_read_one() {
         let sizes = [1000, 200, 300];
-        let (world, app) = run_app(|path| page(path, Method::KeepAlive(2), &sizes, 3));
-        let deeds = &world.tally(app).deeds;
+        let (world, app) = run_app(|path| page(path, FetchMethod::KeepAlive(2), &sizes, 3));
+        let deeds = &world.app_stats(app).work_units;
         assert_eq!(deeds.len(), 3);
         assert!(deeds.iter().all(|deed| deed.bytes == 1500));
         for pair in deeds.windows(2) {
@@ -249,36 +261,38 @@ mod tests {
             // Each page opens its own connections.
             assert_eq!(pair[0].time().as_millis() / 100, pair[1].time().as_millis() / 100);
         }
-        assert_eq!(world.tally(app).bytes, 3 * (1500 + 3 * 300));
+        assert_eq!(world.app_stats(app).bytes, 3 * (1500 + 3 * 300));
     }
 
     #[test]
     fn no_more_connections_are_open_than_the_method_allows() {
-        for (method, most) in
-            [(Method::Http10(3), 3), (Method::KeepAlive(2), 2), (Method::Pipelining(1), 1)]
-        {
+        for (method, most) in [
+            (FetchMethod::Http10(3), 3),
+            (FetchMethod::KeepAlive(2), 2),
+            (FetchMethod::Pipelining(1), 1),
+        ] {
             let (world, app) = run_app(|path| {
                 let page = *page(path, method, &[500; 20], 1);
                 Box::new(Watched { page, most: 0, expected: most })
             });
-            assert_eq!(world.tally(app).deeds.len(), 1, "{method:?}");
+            assert_eq!(world.app_stats(app).work_units.len(), 1, "{method:?}");
         }
     }
 
     /// A page that counts its connections.
     #[derive(Debug)]
     struct Watched {
-        page: Page,
+        page: PageLoads,
         most: usize,
         expected: usize,
     }
 
     impl App for Watched {
-        fn handle(&mut self, world: &mut World, me: AppId, notice: Notice) {
+        fn handle(&mut self, world: &mut World, me: AppId, notice: AppNotice) {
             self.page.handle(world, me, notice);
             self.most = self.most.max(self.page.open.len());
             assert!(self.most <= self.expected, "{} connections", self.most);
-            if world.tally(me).done {
+            if world.app_stats(me).done {
                 assert_eq!(self.most, self.expected);
             }
         }
@@ -287,8 +301,8 @@ mod tests {
     #[test]
     fn a_page_without_objects_is_done_at_once() {
         for (sizes, pages) in [(&[][..], 3), (&[100][..], 0)] {
-            let (world, app) = run_app(|path| page(path, Method::Http10(1), sizes, pages));
-            assert_eq!((world.now(), world.tally(app).deeds.len()), (at(0), 0));
+            let (world, app) = run_app(|path| page(path, FetchMethod::Http10(1), sizes, pages));
+            assert_eq!((world.now(), world.app_stats(app).work_units.len()), (at(0), 0));
         }
     }
 
@@ -296,12 +310,12 @@ mod tests {
     fn a_page_that_lost_a_connection_is_given_up() {
         let mut world = World::new(1);
         let ([_, _, hub, _], path) = gateways(&mut world, 0.0);
-        let app = world.add_app(page(path, Method::Http10(2), &[20_000_000; 3], 2));
+        let app = world.add_app(page(path, FetchMethod::Http10(2), &[20_000_000; 3], 2));
         world.run_until(at(6));
         world.restart_gateway(hub);
         world.run_until(at(60));
-        let tally = world.tally(app);
-        assert_eq!((tally.deeds.len(), tally.done), (0, true));
-        assert!(tally.broken > 0);
+        let tally = world.app_stats(app);
+        assert_eq!((tally.work_units.len(), tally.done), (0, true));
+        assert!(tally.failures > 0);
     }
 }

@@ -5,50 +5,50 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use link::Dice;
-use scenario::Sizes;
+use scenario::ReplySizes;
 use units::Instant;
 
-use super::lookups::{Heard, Lookups};
-use super::{App, AppId, Deed, Notice, Resolution};
+use super::lookups::{LookupOutcome, NameLookups};
+use super::{App, AppId, AppNotice, ResolutionSetup, WorkUnit};
 use crate::chance::{exponential, pareto};
-use crate::path::Path;
-use crate::slab::Key;
-use crate::talk::Closer;
-use crate::turn::Turn;
+use crate::path::ConnectionPath;
+use crate::slab::SlabKey;
+use crate::talk::FirstCloser;
+use crate::turn::ExchangeSizes;
 use crate::world::World;
 
 /// Sends requests at random times (a Poisson process), each over its own connection.
 #[derive(Debug)]
-pub struct Users {
+pub struct WebUsers {
     /// The paths; each request takes a random one.
-    pub paths: Vec<Arc<Path>>,
+    pub paths: Vec<Arc<ConnectionPath>>,
     /// Mean time between requests, over all users.
     pub every: Duration,
     /// Size of a request in bytes.
     pub request: u64,
     /// Size of a reply in bytes.
-    pub sizes: Sizes,
+    pub sizes: ReplySizes,
     /// When the first request may start.
     pub start: Instant,
     /// The time from which no more requests start.
     pub stop: Instant,
     dice: Dice,
-    waiting: BTreeMap<Key, (Instant, u64)>,
-    names: Option<Lookups>,
+    waiting: BTreeMap<SlabKey, (Instant, u64)>,
+    names: Option<NameLookups>,
     /// Requests that wait for a name: the path, the time and the size of the reply.
-    nameless: BTreeMap<u64, (usize, Instant, u64)>,
+    awaiting_name: BTreeMap<u64, (usize, Instant, u64)>,
     /// Number of names asked for so far.
     asked: u64,
     /// True once no further requests start.
     over: bool,
 }
 
-impl Users {
+impl WebUsers {
     /// Creates users whose random numbers are seeded from `seed`.
     pub fn new(
-        paths: Vec<Arc<Path>>,
+        paths: Vec<Arc<ConnectionPath>>,
         every: Duration,
-        (request, sizes): (u64, Sizes),
+        (request, sizes): (u64, ReplySizes),
         [start, stop]: [Instant; 2],
         seed: u64,
     ) -> Self {
@@ -62,7 +62,7 @@ impl Users {
             dice: Dice::new(seed),
             waiting: BTreeMap::new(),
             names: None,
-            nameless: BTreeMap::new(),
+            awaiting_name: BTreeMap::new(),
             asked: 0,
             over: false,
         }
@@ -70,20 +70,20 @@ impl Users {
 
     /// Lets a name be resolved before each request. The clients are in the order of the paths.
     #[must_use]
-    pub fn by_name(self, resolution: Option<Resolution>) -> Self {
-        Self { names: resolution.map(Lookups::new), ..self }
+    pub fn by_name(self, resolution: Option<ResolutionSetup>) -> Self {
+        Self { names: resolution.map(NameLookups::new), ..self }
     }
 
     fn size(&mut self) -> u64 {
         match self.sizes {
-            Sizes::Fixed(bytes) => bytes,
-            Sizes::Pareto { least, most, alpha } => {
+            ReplySizes::Fixed(bytes) => bytes,
+            ReplySizes::Pareto { least, most, alpha } => {
                 (pareto(self.dice.chance(), least as f64, alpha) as u64).min(most)
             }
         }
     }
 
-    fn come(&mut self, world: &mut World, me: AppId) {
+    fn schedule_next(&mut self, world: &mut World, me: AppId) {
         let pause = exponential(self.dice.chance(), self.every);
         world.wake_at(me, world.now() + pause, 1);
     }
@@ -94,7 +94,7 @@ impl Users {
         let Some(names) = &mut self.names else {
             return self.connect(world, me, (path, world.now(), bytes));
         };
-        self.nameless.insert(self.asked, (path, world.now(), bytes));
+        self.awaiting_name.insert(self.asked, (path, world.now(), bytes));
         names.ask(world, me, self.asked, path);
         self.asked += 1;
     }
@@ -105,66 +105,66 @@ impl Users {
         me: AppId,
         (path, begin, bytes): (usize, Instant, u64),
     ) {
-        let talk = world.open(me, &self.paths[path], Closer::Server, None);
-        world.ask(talk, Turn { request: self.request, reply: bytes });
+        let talk = world.open(me, &self.paths[path], FirstCloser::Server, None);
+        world.send_request(talk, ExchangeSizes { request: self.request, reply: bytes });
         self.waiting.insert(talk, (begin, bytes));
     }
 
     /// Handles a notification that concerns a look-up; returns false if it concerns none.
-    fn hear(&mut self, world: &mut World, me: AppId, notice: &Notice) -> bool {
+    fn handle_lookup(&mut self, world: &mut World, me: AppId, notice: &AppNotice) -> bool {
         let Some(names) = &mut self.names else { return false };
-        match names.hear(world, me, notice) {
-            Heard::Other => return false,
-            Heard::Nothing => {}
-            Heard::Known(name) => {
-                if let Some(request) = self.nameless.remove(&name) {
+        match names.handle_notice(world, me, notice) {
+            LookupOutcome::Unrelated => return false,
+            LookupOutcome::Handled => {}
+            LookupOutcome::Resolved(name) => {
+                if let Some(request) = self.awaiting_name.remove(&name) {
                     self.connect(world, me, request);
                 }
             }
-            Heard::Unknown(name) => {
-                self.nameless.remove(&name);
-                world.note_broken(me);
+            LookupOutcome::Unresolved(name) => {
+                self.awaiting_name.remove(&name);
+                world.record_failure(me);
             }
         }
         true
     }
 }
 
-impl App for Users {
-    fn handle(&mut self, world: &mut World, me: AppId, notice: Notice) {
+impl App for WebUsers {
+    fn handle(&mut self, world: &mut World, me: AppId, notice: AppNotice) {
         match notice {
-            notice if self.hear(world, me, &notice) => {}
-            Notice::Start => {
+            notice if self.handle_lookup(world, me, &notice) => {}
+            AppNotice::Start => {
                 if self.paths.is_empty() {
                     world.set_done(me);
                 } else {
                     world.wake_at(me, self.start, 0);
                 }
             }
-            Notice::Wake(0) => {
+            AppNotice::Wake(0) => {
                 world.begin(me);
-                self.come(world, me);
+                self.schedule_next(world, me);
             }
-            Notice::Wake(_) if world.now() < self.stop => {
+            AppNotice::Wake(_) if world.now() < self.stop => {
                 self.ask(world, me);
-                self.come(world, me);
+                self.schedule_next(world, me);
             }
-            Notice::Turn(talk) => {
+            AppNotice::ExchangeDone(talk) => {
                 if let Some((begin, bytes)) = self.waiting.remove(&talk) {
-                    world.note_deed(me, Deed { begin, end: world.now(), bytes });
+                    world.record_work_unit(me, WorkUnit { begin, end: world.now(), bytes });
                 }
                 world.finish(talk);
             }
-            Notice::Over { talk, whole } => {
+            AppNotice::Ended { talk, whole } => {
                 self.waiting.remove(&talk);
                 if !whole {
-                    world.note_broken(me);
+                    world.record_failure(me);
                 }
             }
-            Notice::Wake(_) => self.over = true,
-            Notice::Connected(_) | Notice::Asked(_) | Notice::Datagram(_) => {}
+            AppNotice::Wake(_) => self.over = true,
+            AppNotice::Connected(_) | AppNotice::RequestArrived(_) | AppNotice::Datagram(_) => {}
         }
-        if self.over && self.waiting.is_empty() && self.nameless.is_empty() {
+        if self.over && self.waiting.is_empty() && self.awaiting_name.is_empty() {
             world.set_done(me);
         }
     }
@@ -175,12 +175,12 @@ mod tests {
     use super::*;
     use crate::testkit::{at, geo};
 
-    fn users(sizes: Sizes, [start, stop]: [u64; 2], seed: u64) -> (World, AppId) {
+    fn users(sizes: ReplySizes, [start, stop]: [u64; 2], seed: u64) -> (World, AppId) {
         let mut world = World::new(1);
         let (_, _, path) = geo(&mut world);
         let every = Duration::from_millis(200);
         let span = [at(start), at(stop)];
-        let app = Users::new(vec![path], every, (300, sizes), span, seed);
+        let app = WebUsers::new(vec![path], every, (300, sizes), span, seed);
         let app = world.add_app(Box::new(app));
         world.run_until(at(200));
         (world, app)
@@ -188,21 +188,21 @@ mod tests {
 
     #[test]
     fn users_come_between_start_and_stop_and_each_gets_its_reply() {
-        let (world, app) = users(Sizes::Fixed(1000), [10, 50], 7);
-        let tally = world.tally(app);
-        assert!(tally.done && tally.broken == 0);
-        let count = tally.deeds.len() as u64;
+        let (world, app) = users(ReplySizes::Fixed(1000), [10, 50], 7);
+        let tally = world.app_stats(app);
+        assert!(tally.done && tally.failures == 0);
+        let count = tally.work_units.len() as u64;
         assert!((150..250).contains(&count), "{count}: 200 ± 14");
-        assert!(tally.deeds.iter().all(|deed| at(10) <= deed.begin && deed.begin < at(50)));
+        assert!(tally.work_units.iter().all(|deed| at(10) <= deed.begin && deed.begin < at(50)));
         assert_eq!(tally.bytes, count * 1300);
     }
 
     #[test]
     fn sizes_are_cut_at_the_most() {
         // A tail so heavy that most would be larger.
-        let sizes = Sizes::Pareto { least: 1000, most: 2000, alpha: 0.1 };
+        let sizes = ReplySizes::Pareto { least: 1000, most: 2000, alpha: 0.1 };
         let (world, app) = users(sizes, [0, 20], 7);
-        let deeds = &world.tally(app).deeds;
+        let deeds = &world.app_stats(app).work_units;
         assert!(deeds.iter().all(|deed| (1000..=2000).contains(&deed.bytes)));
         assert!(deeds.iter().filter(|deed| deed.bytes == 2000).count() * 2 > deeds.len());
     }
@@ -210,8 +210,8 @@ mod tests {
     #[test]
     fn the_seed_decides_who_comes() {
         let begins = |seed| {
-            let (world, app) = users(Sizes::Fixed(1000), [0, 20], seed);
-            world.tally(app).deeds.iter().map(|deed| deed.begin).collect::<Vec<_>>()
+            let (world, app) = users(ReplySizes::Fixed(1000), [0, 20], seed);
+            world.app_stats(app).work_units.iter().map(|deed| deed.begin).collect::<Vec<_>>()
         };
         assert_eq!(begins(1), begins(1));
         assert_ne!(begins(1), begins(2));
@@ -221,7 +221,7 @@ mod tests {
     fn without_a_path_nobody_comes() {
         let mut world = World::new(1);
         let every = Duration::from_secs(1);
-        let app = Users::new(vec![], every, (1, Sizes::Fixed(1)), [at(0), at(9)], 1);
+        let app = WebUsers::new(vec![], every, (1, ReplySizes::Fixed(1)), [at(0), at(9)], 1);
         world.add_app(Box::new(app));
         assert!(world.is_done());
     }

@@ -3,92 +3,95 @@
 use core::time::Duration;
 use std::sync::Arc;
 
-use scenario::{Case, Direction, Flow, IpVersion, Split, Traffic};
+use scenario::{Direction, FlowTraffic, IpVersion, ScenarioCase, ScenarioFlow, SplitMode};
 use tcp::Config;
 use units::Instant;
 
-use super::network::{Ends, Nodes, Relay};
-use crate::apps::{Amount, Bulk, Bundles, Cbr, Ftp, Mail, Page, RequestReply, Resolution, Users};
-use crate::contents::Contents;
+use super::network::{ConnectionNodes, NodesByRole, RelayHop};
+use crate::apps::{
+    BulkAmount, BulkTransfer, BundleTransfer, CbrSource, FtpTransfer, MailTransfer, PageLoads,
+    RequestReply, ResolutionSetup, WebUsers,
+};
+use crate::contents::StreamContents;
 use crate::ids::AppId;
 use crate::packet::headers_of;
-use crate::path::{Leg, Path};
-use crate::turn::Turn;
+use crate::path::{ConnectionPath, PathLeg};
+use crate::turn::ExchangeSizes;
 use crate::world::{App, World};
 
 /// Size of a TCP header without options, in bytes.
 const TCP_HEADER: usize = 20;
 
 /// Starts the applications of a case on its nodes.
-pub(super) struct Applications<'a> {
-    pub(super) case: &'a Case,
-    pub(super) nodes: &'a Nodes,
+pub(super) struct AppStarter<'a> {
+    pub(super) case: &'a ScenarioCase,
+    pub(super) nodes: &'a NodesByRole,
 }
 
-impl Applications<'_> {
+impl AppStarter<'_> {
     /// Adds all applications to the world; returns the name of each flow with its applications.
     pub(super) fn start(&self, world: &mut World) -> Vec<(String, Vec<AppId>)> {
-        let flow = |flow: &Flow| {
+        let flow = |flow: &ScenarioFlow| {
             let all = (0..flow.count).map(|number| self.start_one(world, flow, number));
             (flow.name.clone(), all.collect())
         };
         self.case.flows.iter().map(flow).collect()
     }
 
-    fn start_one(&self, world: &mut World, flow: &Flow, number: u32) -> AppId {
+    fn start_one(&self, world: &mut World, flow: &ScenarioFlow, number: u32) -> AppId {
         let start = Instant::ZERO + flow.start + flow.spacing * number;
         let ends = self.nodes.ends(number, flow.platform, self.case.network.mesh);
         let path = || Arc::new(self.path(ends, flow));
         let until = |time: Option<Duration>| start + time.unwrap_or(self.case.time);
         let app: Box<dyn App> = match &flow.traffic {
-            Traffic::Bulk { direction, amount } => {
+            FlowTraffic::Bulk { direction, amount } => {
                 let amount = match amount {
-                    scenario::Amount::Bytes(bytes) => Amount::Bytes(*bytes),
-                    scenario::Amount::Time(time) => Amount::Until(start + *time),
+                    scenario::FlowSize::Bytes(bytes) => BulkAmount::Bytes(*bytes),
+                    scenario::FlowSize::Time(time) => BulkAmount::Until(start + *time),
                 };
-                let mut bulk = Bulk::new(path(), *direction, amount, start);
+                let mut bulk = BulkTransfer::new(path(), *direction, amount, start);
                 bulk.watch = flow.watch.then(|| match flow.count {
                     1 => flow.name.clone(),
                     _ => format!("{}-{}", flow.name, number + 1),
                 });
                 Box::new(bulk)
             }
-            Traffic::Request { request, reply, think, repeat } => {
-                let turn = Turn { request: *request, reply: *reply };
+            FlowTraffic::Request { request, reply, think, repeat } => {
+                let turn = ExchangeSizes { request: *request, reply: *reply };
                 let requests = RequestReply::new(path(), turn, *think, *repeat, start);
                 Box::new(requests.by_name(self.resolution(world, flow, vec![ends])))
             }
-            Traffic::Ftp { direction, bytes, think, repeat } => {
-                Box::new(Ftp::new(path(), *direction, *bytes, start, (*repeat, *think)))
+            FlowTraffic::Ftp { direction, bytes, think, repeat } => {
+                Box::new(FtpTransfer::new(path(), *direction, *bytes, start, (*repeat, *think)))
             }
-            Traffic::Mail { bytes, pipelining, think, repeat } => {
-                Box::new(Mail::new(path(), *bytes, *pipelining, start, (*repeat, *think)))
+            FlowTraffic::Mail { bytes, pipelining, think, repeat } => {
+                Box::new(MailTransfer::new(path(), *bytes, *pipelining, start, (*repeat, *think)))
             }
-            Traffic::Bundles { direction, bytes, bundle, window } => {
+            FlowTraffic::Bundles { direction, bytes, bundle, window } => {
                 let hops = path().hops(*direction);
-                Box::new(Bundles::new(hops, [*bytes, *bundle], *window, start))
+                Box::new(BundleTransfer::new(hops, [*bytes, *bundle], *window, start))
             }
-            Traffic::Page { method, request, objects, names, think, repeat } => {
+            FlowTraffic::Page { method, request, objects, names, think, repeat } => {
                 let (objects, often) = (Arc::clone(objects), (*repeat, *think));
-                let page = Page::new(path(), *method, *request, objects, start, often);
+                let page = PageLoads::new(path(), *method, *request, objects, start, often);
                 Box::new(page.on_names(*names, self.resolution(world, flow, vec![ends])))
             }
-            Traffic::Users { every, request, sizes, time } => {
+            FlowTraffic::Users { every, request, sizes, time } => {
                 let paths = self.all_paths(flow);
                 let seed = world.draw_seed();
                 let span = [start, until(*time)];
-                let users = Users::new(paths, *every, (*request, *sizes), span, seed);
+                let users = WebUsers::new(paths, *every, (*request, *sizes), span, seed);
                 let ends = self.all_ends(flow).collect();
                 Box::new(users.by_name(self.resolution(world, flow, ends)))
             }
-            Traffic::Udp { direction, rate, size, dscp, time } => {
-                let Ends { client, server, .. } = ends;
+            FlowTraffic::Udp { direction, rate, size, dscp, time } => {
+                let ConnectionNodes { client, server, .. } = ends;
                 let (from, to) = match direction {
                     Direction::Down => (server, client),
                     Direction::Up => (client, server),
                 };
                 let (rate, size, dscp, stop) = (*rate, *size, *dscp, until(*time));
-                Box::new(Cbr { from, to, rate, size, dscp, ip: flow.ip, start, stop })
+                Box::new(CbrSource { from, to, rate, size, dscp, ip: flow.ip, start, stop })
             }
         };
         world.add_app(app)
@@ -105,75 +108,88 @@ impl Applications<'_> {
     }
 
     /// Returns the paths of users, one for each client.
-    fn all_paths(&self, flow: &Flow) -> Vec<Arc<Path>> {
+    fn all_paths(&self, flow: &ScenarioFlow) -> Vec<Arc<ConnectionPath>> {
         self.all_ends(flow).map(|ends| Arc::new(self.path(ends, flow))).collect()
     }
 
-    fn all_ends(&self, flow: &Flow) -> impl Iterator<Item = Ends> {
+    fn all_ends(&self, flow: &ScenarioFlow) -> impl Iterator<Item = ConnectionNodes> {
         let (on, mesh) = (flow.platform, self.case.network.mesh);
         (0..self.nodes.count_clients(on)).map(move |number| self.nodes.ends(number, on, mesh))
     }
 
     /// Returns the name resolution of the flow's clients at these ends, if the case has one.
-    fn resolution(&self, world: &mut World, flow: &Flow, ends: Vec<Ends>) -> Option<Resolution> {
+    fn resolution(
+        &self,
+        world: &mut World,
+        flow: &ScenarioFlow,
+        ends: Vec<ConnectionNodes>,
+    ) -> Option<ResolutionSetup> {
         let spec = self.case.names?;
-        let nodes = |Ends { client, terminal, hub, .. }| [client, terminal, hub];
+        let nodes = |ConnectionNodes { client, terminal, hub, .. }| [client, terminal, hub];
         let (nodes, seed) = (ends.into_iter().map(nodes).collect(), world.draw_seed());
-        Some(Resolution { spec, nodes, ip: flow.ip, seed })
+        Some(ResolutionSetup { spec, nodes, ip: flow.ip, seed })
     }
 
-    fn path(&self, ends: Ends, flow: &Flow) -> Path {
+    fn path(&self, ends: ConnectionNodes, flow: &ScenarioFlow) -> ConnectionPath {
         let is_http = matches!(
             flow.traffic,
-            Traffic::Request { .. } | Traffic::Page { .. } | Traffic::Users { .. }
+            FlowTraffic::Request { .. } | FlowTraffic::Page { .. } | FlowTraffic::Users { .. }
         );
         let Some((spec, cache)) = self.case.cache.zip(ends.cache).filter(|_| is_http) else {
             return self.path_of(ends, flow);
         };
         let far = self.fitting(&self.case.tcp[&flow.tcp[1]], flow.ip);
-        let origin = Path::direct(cache, ends.server, [Arc::clone(&far), far]).over(flow.ip);
-        self.path_of(Ends { server: cache, ..ends }, flow).to_cache(spec, origin)
+        let origin =
+            ConnectionPath::direct(cache, ends.server, [Arc::clone(&far), far]).over(flow.ip);
+        self.path_of(ConnectionNodes { server: cache, ..ends }, flow).to_cache(spec, origin)
     }
 
-    fn path_of(&self, ends: Ends, flow: &Flow) -> Path {
+    fn path_of(&self, ends: ConnectionNodes, flow: &ScenarioFlow) -> ConnectionPath {
         let path = self.route(ends, flow).over(flow.ip);
-        let compress = self.case.gateways.as_ref().is_some_and(|it| it.thrift.compress);
-        if compress { path.carrying(Contents::new(&flow.contents)) } else { path }
+        let compress = self.case.gateways.as_ref().is_some_and(|it| it.compression.compress);
+        if compress { path.carrying(StreamContents::new(&flow.contents)) } else { path }
     }
 
-    fn route(&self, Ends { client, terminal, hub, server, .. }: Ends, flow: &Flow) -> Path {
+    fn route(
+        &self,
+        ConnectionNodes { client, terminal, hub, server, .. }: ConnectionNodes,
+        flow: &ScenarioFlow,
+    ) -> ConnectionPath {
         let tcp = |name: &String| self.fitting(&self.case.tcp[name], flow.ip);
         let [near, far] = flow.tcp.each_ref().map(tcp);
         let gateways = match &self.case.gateways {
             // The other kinds of gateway do not split connections.
             Some(gateways)
-                if !matches!(gateways.split, Split::Packets | Split::Window | Split::Spacing) =>
+                if !matches!(
+                    gateways.split,
+                    SplitMode::Packets | SplitMode::Window | SplitMode::Spacing
+                ) =>
             {
                 gateways
             }
-            _ => return Path::direct(client, server, [near, far]),
+            _ => return ConnectionPath::direct(client, server, [near, far]),
         };
         let [lan, hop] = [&gateways.lan_tcp, &gateways.tcp].map(tcp);
-        let between = |tcp: &Arc<Config>| Leg::Tcp(Arc::clone(tcp), Arc::clone(tcp));
-        let is_slacp = gateways.split == Split::ThreeSlacp;
+        let between = |tcp: &Arc<Config>| PathLeg::Tcp(Arc::clone(tcp), Arc::clone(tcp));
+        let is_slacp = gateways.split == SplitMode::ThreeSlacp;
         let (mut nodes, mut legs) = (vec![hub], Vec::new());
-        if gateways.split == Split::Two {
-            legs.push(Leg::Tcp(near, Arc::clone(&hop)));
+        if gateways.split == SplitMode::Two {
+            legs.push(PathLeg::Tcp(near, Arc::clone(&hop)));
         } else {
             nodes.insert(0, terminal);
-            legs.push(Leg::Tcp(near, Arc::clone(&lan)));
-            legs.push(if is_slacp { Leg::Slacp } else { between(&hop) });
+            legs.push(PathLeg::Tcp(near, Arc::clone(&lan)));
+            legs.push(if is_slacp { PathLeg::Slacp } else { between(&hop) });
         }
-        for Relay { station, hub } in self.nodes.relays(hub) {
+        for RelayHop { station, hub } in self.nodes.relays(hub) {
             if is_slacp {
                 nodes.extend([*station, *hub]);
-                legs.extend([between(&lan), Leg::Slacp]);
+                legs.extend([between(&lan), PathLeg::Slacp]);
             } else {
                 nodes.push(*hub);
                 legs.push(between(&hop));
             }
         }
-        legs.push(Leg::Tcp(lan, far));
-        Path::split(client, &nodes, server, legs)
+        legs.push(PathLeg::Tcp(lan, far));
+        ConnectionPath::split(client, &nodes, server, legs)
     }
 }

@@ -4,12 +4,12 @@ use core::ops::Range;
 use core::time::Duration;
 
 use compression::decompressors;
-use link::{LinkConfig, Loss, QueueLimit};
-use scenario::{Case, Gateways, LinkSpec, Links, Overhead, Split};
+use link::{LinkConfig, LossModel, QueueLimit};
+use scenario::{CaseLinks, GatewaysSpec, LinkSpec, Overhead, ScenarioCase, SplitMode};
 use units::{BitRate, ByteCount};
 
-use crate::ids::{LaneId, NodeId};
-use crate::network::Hop;
+use crate::ids::{LinkId, NodeId};
+use crate::network::RouteHop;
 use crate::packet::{IP_HEADER, TUNNEL_ONLY, UDP_HEADER};
 use crate::world::{MacBuffer, World};
 
@@ -19,12 +19,12 @@ const LINK_LAYER_HEADERS: usize = 30;
 /// Queue limit of links within a site, in packets.
 const LAN_QUEUE: usize = 10_000;
 /// Number of times a gateway checks its MAC's buffer for room while a full packet is sent.
-const LOOKS: u32 = 8;
+const CHECKS_PER_PACKET: u32 = 8;
 
 /// The nodes of a case by role.
 #[derive(Debug, Default)]
-pub(super) struct Nodes {
-    pub(super) platforms: Vec<Platform>,
+pub(super) struct NodesByRole {
+    pub(super) platforms: Vec<PlatformNodes>,
     /// Terminals of all platforms, in the platforms' order.
     pub(super) terminals: Vec<NodeId>,
     /// Clients of each terminal.
@@ -33,10 +33,10 @@ pub(super) struct Nodes {
 
 /// A hub with the nodes that belong to it.
 #[derive(Debug)]
-pub(super) struct Platform {
+pub(super) struct PlatformNodes {
     pub(super) hub: NodeId,
     /// Ends of the further hops, towards the servers.
-    pub(super) relays: Vec<Relay>,
+    pub(super) relays: Vec<RelayHop>,
     pub(super) servers: Vec<NodeId>,
     /// The cache at the hub, if the case has caches.
     pub(super) cache: Option<NodeId>,
@@ -46,7 +46,7 @@ pub(super) struct Platform {
 
 /// The two ends of a further hop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Relay {
+pub(super) struct RelayHop {
     /// The terminal of this hop, in the network of the hub before it.
     pub(super) station: NodeId,
     pub(super) hub: NodeId,
@@ -54,7 +54,7 @@ pub(super) struct Relay {
 
 /// The nodes that a connection passes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Ends {
+pub(super) struct ConnectionNodes {
     pub(super) client: NodeId,
     pub(super) terminal: NodeId,
     pub(super) hub: NodeId,
@@ -62,10 +62,10 @@ pub(super) struct Ends {
     pub(super) cache: Option<NodeId>,
 }
 
-impl Nodes {
+impl NodesByRole {
     /// Returns the nodes of a flow's application by its number, assigned in turn on one platform or on
     /// all.
-    pub(super) fn ends(&self, number: u32, on: Option<u32>, mesh: bool) -> Ends {
+    pub(super) fn ends(&self, number: u32, on: Option<u32>, mesh: bool) -> ConnectionNodes {
         let (number, places) = (number as usize, self.places(on));
         let place = places.start + number % places.len();
         let (round, clients) = (number / places.len(), &self.clients[place]);
@@ -77,12 +77,12 @@ impl Nodes {
             platform.servers[number % platform.servers.len()]
         };
         let (client, terminal) = (clients[round % clients.len()], self.terminals[place]);
-        let Platform { hub, cache, .. } = *platform;
-        Ends { client, terminal, hub, server, cache }
+        let PlatformNodes { hub, cache, .. } = *platform;
+        ConnectionNodes { client, terminal, hub, server, cache }
     }
 
     /// Returns the further hops behind a hub.
-    pub(super) fn relays(&self, hub: NodeId) -> &[Relay] {
+    pub(super) fn relays(&self, hub: NodeId) -> &[RelayHop] {
         let platform = self.platforms.iter().find(|platform| platform.hub == hub);
         platform.map_or(&[], |platform| &platform.relays)
     }
@@ -105,80 +105,80 @@ impl Nodes {
 
 /// The links of the hop, of all platforms.
 #[derive(Debug, Default)]
-pub(super) struct Lanes {
-    pub(super) forward: Vec<LaneId>,
-    pub(super) ret: Vec<LaneId>,
+pub(super) struct HopLinks {
+    pub(super) forward: Vec<LinkId>,
+    pub(super) ret: Vec<LinkId>,
     /// Shapers by terminal, if the case has them.
-    pub(super) shapers: Vec<LaneId>,
+    pub(super) shapers: Vec<LinkId>,
 }
 
 /// Builds the network of a case.
-pub(super) struct Network<'a> {
-    case: &'a Case,
+pub(super) struct NetworkBuilder<'a> {
+    case: &'a ScenarioCase,
     world: &'a mut World,
-    links: Links,
-    nodes: Nodes,
-    lanes: Lanes,
+    links: CaseLinks,
+    nodes: NodesByRole,
+    lanes: HopLinks,
 }
 
-impl Network<'_> {
+impl NetworkBuilder<'_> {
     /// Creates nodes, links and routes; returns the nodes and the hop's links.
-    pub(super) fn lay(case: &Case, world: &mut World) -> (Nodes, Lanes) {
-        let (links, nodes, lanes) = (case.links(), Nodes::default(), Lanes::default());
-        let mut network = Network { case, world, links, nodes, lanes };
-        network.lay_all();
+    pub(super) fn build(case: &ScenarioCase, world: &mut World) -> (NodesByRole, HopLinks) {
+        let (links, nodes, lanes) = (case.links(), NodesByRole::default(), HopLinks::default());
+        let mut network = NetworkBuilder { case, world, links, nodes, lanes };
+        network.build_all();
         (network.nodes, network.lanes)
     }
 
-    fn lay_all(&mut self) {
+    fn build_all(&mut self) {
         let mut begin = 0;
         for count in &self.case.network.platforms {
             let hub = self.world.add_node();
-            let relays = self.lay_relays();
+            let relays = self.add_relays();
             let last = relays.last().map_or(hub, |relay| relay.hub);
-            let (servers, end) = (self.lay_servers(last), begin + *count as usize);
-            let cache = self.case.cache.map(|_| self.lay_cache(last));
+            let (servers, end) = (self.add_servers(last), begin + *count as usize);
+            let cache = self.case.cache.map(|_| self.add_cache(last));
             let places = begin..end;
-            self.nodes.platforms.push(Platform { hub, relays, servers, cache, places });
+            self.nodes.platforms.push(PlatformNodes { hub, relays, servers, cache, places });
             begin = end;
         }
         self.nodes.terminals = (0..begin).map(|_| self.world.add_node()).collect();
         for place in 0..begin {
-            self.lay_clients(self.nodes.terminals[place]);
+            self.add_clients(self.nodes.terminals[place]);
         }
         for number in 0..self.nodes.platforms.len() {
-            let Platform { hub, ref places, .. } = self.nodes.platforms[number];
-            let lanes = self.lay_hop(hub, places.clone());
-            self.lay_next_hops(number);
+            let PlatformNodes { hub, ref places, .. } = self.nodes.platforms[number];
+            let lanes = self.connect_hop(hub, places.clone());
+            self.connect_next_hops(number);
             match &self.case.gateways {
-                Some(gateways) if gateways.has_slacp() => self.lay_slacp(number, gateways, &lanes),
-                Some(Gateways { split: Split::Window, queue, .. }) => {
-                    self.lay_limiters(number, *queue, &lanes.1);
+                Some(gateways) if gateways.has_slacp() => self.add_slacp(number, gateways, &lanes),
+                Some(GatewaysSpec { split: SplitMode::Window, queue, .. }) => {
+                    self.add_limiters(number, *queue, &lanes.1);
                 }
-                Some(Gateways { split: Split::Spacing, forward_rate, .. }) => {
-                    self.lay_spacer(number, *forward_rate);
+                Some(GatewaysSpec { split: SplitMode::Spacing, forward_rate, .. }) => {
+                    self.add_spacer(number, *forward_rate);
                 }
                 _ => {}
             }
         }
     }
 
-    fn lay_relays(&mut self) -> Vec<Relay> {
-        let relay = |_| Relay { station: self.world.add_node(), hub: self.world.add_node() };
+    fn add_relays(&mut self) -> Vec<RelayHop> {
+        let relay = |_| RelayHop { station: self.world.add_node(), hub: self.world.add_node() };
         (0..self.links.next_hops.len()).map(relay).collect()
     }
 
     /// Creates the links and gateways of the further hops. A station is in the network of the hub before it.
-    fn lay_next_hops(&mut self, platform: usize) {
-        let Platform { hub, relays, servers, cache, .. } = &self.nodes.platforms[platform];
+    fn connect_next_hops(&mut self, platform: usize) {
+        let PlatformNodes { hub, relays, servers, cache, .. } = &self.nodes.platforms[platform];
         let (mut before, relays) = (*hub, relays.clone());
         let servers: Vec<_> = servers.iter().chain(cache).copied().collect();
-        for (number, Relay { station, hub }) in relays.iter().copied().enumerate() {
+        for (number, RelayHop { station, hub }) in relays.iter().copied().enumerate() {
             let [forward, ret] = self.links.next_hops[number].clone();
             let down = self.world.connect(station, forward);
             let up = self.world.connect(hub, ret);
-            self.world.set_default_route(hub, Hop::Lane(down));
-            let [to, from] = self.lay_lan([before, station]);
+            self.world.set_default_route(hub, RouteHop::Link(down));
+            let [to, from] = self.connect_lan([before, station]);
             self.world.set_default_route(station, from);
             self.world.set_route(before, station, to);
             let later = relays[number + 1..].iter().flat_map(|relay| [relay.station, relay.hub]);
@@ -186,10 +186,10 @@ impl Network<'_> {
             for later in later {
                 // Everything beyond this hop, including the stations of later hops, is reached through it.
                 self.world.set_route(before, later, to);
-                self.world.set_route(station, later, Hop::Lane(up));
+                self.world.set_route(station, later, RouteHop::Link(up));
             }
             if let Some(gateways) = self.case.gateways.as_ref().filter(|it| it.has_slacp()) {
-                self.lay_next_slacp(platform, number, gateways, [down, up]);
+                self.add_next_slacp(platform, number, gateways, [down, up]);
             }
             before = hub;
         }
@@ -197,17 +197,17 @@ impl Network<'_> {
 
     /// Creates the session of a further hop: SLACP runs over each satellite link separately (SLACP
     /// paper, 2).
-    fn lay_next_slacp(
+    fn add_next_slacp(
         &mut self,
         platform: usize,
         number: usize,
-        gateways: &Gateways,
-        [down, up]: [LaneId; 2],
+        gateways: &GatewaysSpec,
+        [down, up]: [LinkId; 2],
     ) {
         let [forward, ret] = self.case.next_hops[number].clone();
-        let Platform { ref relays, ref servers, cache, ref places, .. } =
+        let PlatformNodes { ref relays, ref servers, cache, ref places, .. } =
             self.nodes.platforms[platform];
-        let Relay { station, hub } = relays[number];
+        let RelayHop { station, hub } = relays[number];
         let servers: Vec<_> = servers.iter().chain(&cache).copied().collect();
         let clients: Vec<_> = self.nodes.clients[places.clone()].concat();
         // The rates in the file apply to the first hop only.
@@ -215,19 +215,19 @@ impl Network<'_> {
             [&forward, &ret].map(|link| self.slacp_config(gateways, None, link));
         self.world.add_hub(hub, down_config, &[station]);
         self.world.add_terminal(station, up_config, hub);
-        self.lay_below(hub, gateways, &forward, down);
-        self.lay_below(station, gateways, &ret, up);
-        if gateways.split == Split::Packets {
+        self.configure_lower_link(hub, gateways, &forward, down);
+        self.configure_lower_link(station, gateways, &ret, up);
+        if gateways.split == SplitMode::Packets {
             for client in clients {
-                self.world.set_route(hub, client, Hop::Tunnel(station));
+                self.world.set_route(hub, client, RouteHop::Tunnel(station));
             }
             for server in servers {
-                self.world.set_route(station, server, Hop::Tunnel(hub));
+                self.world.set_route(station, server, RouteHop::Tunnel(hub));
             }
         }
     }
 
-    fn lay_servers(&mut self, hub: NodeId) -> Vec<NodeId> {
+    fn add_servers(&mut self, hub: NodeId) -> Vec<NodeId> {
         let count = self.case.network.servers;
         match self.links.server_side.clone() {
             None => vec![hub],
@@ -236,9 +236,9 @@ impl Network<'_> {
     }
 
     /// Creates a cache as a host in the hub's own network.
-    fn lay_cache(&mut self, hub: NodeId) -> NodeId {
+    fn add_cache(&mut self, hub: NodeId) -> NodeId {
         let cache = self.world.add_node();
-        let [to, from] = self.lay_lan([hub, cache]);
+        let [to, from] = self.connect_lan([hub, cache]);
         self.world.set_route(hub, cache, to);
         self.world.set_default_route(cache, from);
         cache
@@ -246,13 +246,13 @@ impl Network<'_> {
 
     /// Connects two nodes of a site by a fast network without delay; returns the hops from each to the
     /// other.
-    fn lay_lan(&mut self, [one, other]: [NodeId; 2]) -> [Hop; 2] {
+    fn connect_lan(&mut self, [one, other]: [NodeId; 2]) -> [RouteHop; 2] {
         let limit = QueueLimit::Packets(LAN_QUEUE);
-        let lan = LinkConfig::new(BitRate::from_mbit(1000), Duration::ZERO, Loss::None, limit);
-        [other, one].map(|to| Hop::Lane(self.world.connect(to, lan.clone())))
+        let lan = LinkConfig::new(BitRate::from_mbit(1000), Duration::ZERO, LossModel::None, limit);
+        [other, one].map(|to| RouteHop::Link(self.world.connect(to, lan.clone())))
     }
 
-    fn lay_clients(&mut self, terminal: NodeId) {
+    fn add_clients(&mut self, terminal: NodeId) {
         let count = self.case.network.clients;
         let clients = match self.links.client_side.clone() {
             None => vec![terminal],
@@ -266,58 +266,58 @@ impl Network<'_> {
         let host = self.world.add_node();
         let to = self.world.connect(host, side.clone());
         let from = self.world.connect(router, side.clone());
-        self.world.set_route(router, host, Hop::Lane(to));
-        self.world.set_default_route(host, Hop::Lane(from));
+        self.world.set_route(router, host, RouteHop::Link(to));
+        self.world.set_default_route(host, RouteHop::Link(from));
         host
     }
 
     /// Creates the links of a platform. A single terminal has a link in each direction. Several
     /// terminals receive the hub's carrier; on the return path each has its own link, or they share
     /// channels. In a mesh all terminals receive the return links too.
-    fn lay_hop(&mut self, hub: NodeId, places: Range<usize>) -> (LaneId, Vec<LaneId>) {
+    fn connect_hop(&mut self, hub: NodeId, places: Range<usize>) -> (LinkId, Vec<LinkId>) {
         let (network, count) = (&self.case.network, places.len() as u32);
         let alone = count == 1;
         // The satellite is a node only if it broadcasts to several terminals.
         let sky = if alone { self.nodes.terminals[places.start] } else { self.world.add_node() };
         let forward = self.world.connect(sky, self.links.forward.clone());
         self.lanes.forward.push(forward);
-        self.lay_uplink(hub, forward, places.clone());
+        self.connect_uplink(hub, forward, places.clone());
         let heard_by = if network.mesh { sky } else { hub };
         let channels = match network.return_channels {
             0 => count,
             channels => channels,
         };
-        let ret = self.lay_returns(heard_by, channels, count);
+        let ret = self.connect_returns(heard_by, channels, count);
         for (number, place) in places.enumerate() {
             let terminal = self.nodes.terminals[place];
-            self.world.set_default_route(terminal, Hop::Lane(ret[number % ret.len()]));
+            self.world.set_default_route(terminal, RouteHop::Link(ret[number % ret.len()]));
             if !alone {
-                self.route_to(sky, place, Hop::Node(terminal));
+                self.route_to(sky, place, RouteHop::Node(terminal));
             }
         }
         if !alone {
-            self.world.set_default_route(sky, Hop::Node(hub));
+            self.world.set_default_route(sky, RouteHop::Node(hub));
         }
         self.lanes.ret.extend(&ret);
         (forward, ret)
     }
 
     /// Routes from a hub into its forward link, through the terminals' shapers if there are any.
-    fn lay_uplink(&mut self, hub: NodeId, forward: LaneId, places: Range<usize>) {
-        self.world.set_default_route(hub, Hop::Lane(forward));
+    fn connect_uplink(&mut self, hub: NodeId, forward: LinkId, places: Range<usize>) {
+        self.world.set_default_route(hub, RouteHop::Link(forward));
         let Some(shaper) = self.links.shaper.clone() else { return };
         // A node behind the shapers, where their packets enter the common forward link.
         let uplink = self.world.add_node();
-        self.world.set_default_route(uplink, Hop::Lane(forward));
+        self.world.set_default_route(uplink, RouteHop::Link(forward));
         for place in places {
             let lane = self.world.connect(uplink, shaper.clone());
-            self.route_to(hub, place, Hop::Lane(lane));
+            self.route_to(hub, place, RouteHop::Link(lane));
             self.lanes.shapers.push(lane);
         }
     }
 
     /// Sets the route at a node to a terminal and its clients.
-    fn route_to(&mut self, at: NodeId, place: usize, hop: Hop) {
+    fn route_to(&mut self, at: NodeId, place: usize, hop: RouteHop) {
         let terminal = self.nodes.terminals[place];
         for to in [terminal].iter().chain(&self.nodes.clients[place]) {
             self.world.set_route(at, *to, hop);
@@ -325,7 +325,7 @@ impl Network<'_> {
     }
 
     /// Creates the return links of a platform: `channels` links, or each terminal's part of a shared one.
-    fn lay_returns(&mut self, heard_by: NodeId, channels: u32, terminals: u32) -> Vec<LaneId> {
+    fn connect_returns(&mut self, heard_by: NodeId, channels: u32, terminals: u32) -> Vec<LinkId> {
         let (hop, returns) = (&self.case.hop, &self.links.returns);
         if let Some(dama) = &hop.dama {
             let config = dama.config(&hop.forward, &returns[0], terminals);
@@ -338,7 +338,7 @@ impl Network<'_> {
     }
 
     /// Lets terminals limit the windows of the hosts behind them.
-    fn lay_limiters(&mut self, platform: usize, room: ByteCount, up: &[LaneId]) {
+    fn add_limiters(&mut self, platform: usize, room: ByteCount, up: &[LinkId]) {
         let places = self.nodes.platforms[platform].places.clone();
         for (number, place) in places.enumerate() {
             let lane = up[number % up.len()];
@@ -347,8 +347,8 @@ impl Network<'_> {
     }
 
     /// Lets the hub space acknowledgements to its servers, by default at the forward link's rate.
-    fn lay_spacer(&mut self, platform: usize, told: Option<BitRate>) {
-        let Platform { hub, ref servers, cache, .. } = self.nodes.platforms[platform];
+    fn add_spacer(&mut self, platform: usize, told: Option<BitRate>) {
+        let PlatformNodes { hub, ref servers, cache, .. } = self.nodes.platforms[platform];
         let servers: Vec<_> = servers.iter().copied().chain(cache).collect();
         let hop = &self.case.hop;
         let rate = told.unwrap_or(hop.forward.peak_rate(hop.mtu));
@@ -357,11 +357,11 @@ impl Network<'_> {
 
     /// Creates the SLACP gateways of a platform. They use the rates that the links leave to IP packets,
     /// unless the file sets others.
-    fn lay_slacp(
+    fn add_slacp(
         &mut self,
         platform: usize,
-        gateways: &Gateways,
-        (down, up): &(LaneId, Vec<LaneId>),
+        gateways: &GatewaysSpec,
+        (down, up): &(LinkId, Vec<LinkId>),
     ) {
         let hop = &self.case.hop;
         let forward = self.slacp_config(gateways, gateways.forward_rate, &hop.forward);
@@ -369,24 +369,24 @@ impl Network<'_> {
             (self.slacp_config(gateways, gateways.return_rate, link), link.clone())
         };
         let returns: Vec<_> = self.case.returns().iter().map(config).collect();
-        let Platform { hub, ref places, .. } = self.nodes.platforms[platform];
+        let PlatformNodes { hub, ref places, .. } = self.nodes.platforms[platform];
         let places = places.clone();
         self.world.add_hub(hub, forward, &self.nodes.terminals[places.clone()]);
-        self.lay_below(hub, gateways, &hop.forward, *down);
+        self.configure_lower_link(hub, gateways, &hop.forward, *down);
         for (number, place) in places.enumerate() {
             let (config, link) = &returns[number % returns.len()];
             let terminal = self.nodes.terminals[place];
             self.world.add_terminal(terminal, config.clone(), hub);
-            self.lay_below(terminal, gateways, link, up[number % up.len()]);
-            if gateways.split == Split::Packets {
-                self.lay_tunnel(platform, place);
+            self.configure_lower_link(terminal, gateways, link, up[number % up.len()]);
+            if gateways.split == SplitMode::Packets {
+                self.route_through_tunnel(platform, place);
             }
         }
     }
 
     fn slacp_config(
         &self,
-        gateways: &Gateways,
+        gateways: &GatewaysSpec,
         told: Option<BitRate>,
         link: &LinkSpec,
     ) -> slacp::Config {
@@ -398,33 +398,39 @@ impl Network<'_> {
             // SLACP counts the headers of a tunnel in its MTU; as a link layer it has none.
             config.mtu = mtu + (LINK_LAYER_HEADERS + IP_HEADER + UDP_HEADER + TUNNEL_ONLY) as u16;
         }
-        if gateways.thrift.compress {
+        if gateways.compression.compress {
             config.decompressors = decompressors(config.memory);
         }
         // One channel with these settings is within SLACP's limits.
-        let added = World::add_tunnel(&mut config, gateways.queue, gateways.thrift);
+        let added = World::add_tunnel(&mut config, gateways.queue, gateways.compression);
         debug_assert_eq!(added, Ok(()));
         config
     }
 
     /// Sets a gateway's overhead on the link, and the size of its MAC buffer.
-    fn lay_below(&mut self, node: NodeId, gateways: &Gateways, link: &LinkSpec, lane: LaneId) {
+    fn configure_lower_link(
+        &mut self,
+        node: NodeId,
+        gateways: &GatewaysSpec,
+        link: &LinkSpec,
+        lane: LinkId,
+    ) {
         let packet = usize::from(self.case.hop.mtu) + LINK_LAYER_HEADERS;
         let rate = link.peak_rate(packet as u16);
-        let look_every = rate.time_to_send(ByteCount::new(packet as u64)) / LOOKS;
-        let buffer = |most| MacBuffer { lane, most, packet, look_every };
-        self.world.set_below(node, gateways.overhead, gateways.mac_buffer.map(buffer));
+        let look_every = rate.time_to_send(ByteCount::new(packet as u64)) / CHECKS_PER_PACKET;
+        let buffer = |most| MacBuffer { lane, most, packet, check_interval: look_every };
+        self.world.set_lower_link(node, gateways.overhead, gateways.mac_buffer.map(buffer));
     }
 
     /// Routes packets of hosts through the session; packets of the gateways themselves use the link.
-    fn lay_tunnel(&mut self, platform: usize, place: usize) {
+    fn route_through_tunnel(&mut self, platform: usize, place: usize) {
         let terminal = self.nodes.terminals[place];
-        let Platform { hub, ref servers, cache, .. } = self.nodes.platforms[platform];
+        let PlatformNodes { hub, ref servers, cache, .. } = self.nodes.platforms[platform];
         for client in &self.nodes.clients[place] {
-            self.world.set_route(hub, *client, Hop::Tunnel(terminal));
+            self.world.set_route(hub, *client, RouteHop::Tunnel(terminal));
         }
         for server in servers.iter().chain(&cache) {
-            self.world.set_route(terminal, *server, Hop::Tunnel(hub));
+            self.world.set_route(terminal, *server, RouteHop::Tunnel(hub));
         }
     }
 }
@@ -437,19 +443,27 @@ mod tests {
         range.map(NodeId).collect()
     }
 
-    fn nodes() -> Nodes {
+    fn nodes() -> NodesByRole {
         let (relays, servers) = (Vec::new(), ids(10..12));
-        let platform = Platform { hub: NodeId(0), relays, servers, cache: None, places: 0..3 };
-        Nodes {
+        let platform = PlatformNodes { hub: NodeId(0), relays, servers, cache: None, places: 0..3 };
+        NodesByRole {
             platforms: vec![platform],
             terminals: ids(20..23),
             clients: vec![ids(30..32), ids(32..34), ids(34..36)],
         }
     }
 
-    fn ends(nodes: &Nodes, numbers: Range<u32>, on: Option<u32>, mesh: bool) -> Vec<[u32; 3]> {
+    fn ends(
+        nodes: &NodesByRole,
+        numbers: Range<u32>,
+        on: Option<u32>,
+        mesh: bool,
+    ) -> Vec<[u32; 3]> {
         let ends = numbers.map(|number| nodes.ends(number, on, mesh));
-        ends.map(|Ends { client, terminal, server, .. }| [client.0, terminal.0, server.0]).collect()
+        ends.map(|ConnectionNodes { client, terminal, server, .. }| {
+            [client.0, terminal.0, server.0]
+        })
+        .collect()
     }
 
     #[test]
@@ -480,7 +494,7 @@ mod tests {
     fn a_server_is_behind_the_hub_of_the_client_s_platform() {
         let mut nodes = nodes();
         nodes.platforms[0].places = 0..1;
-        nodes.platforms.push(Platform {
+        nodes.platforms.push(PlatformNodes {
             hub: NodeId(1),
             relays: Vec::new(),
             servers: ids(12..13),

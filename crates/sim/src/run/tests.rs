@@ -34,13 +34,13 @@ bytes = "500 kB"
 tcp = "old"
 "#;
 
-fn run(case: &Case, seed: u64) -> Vec<Metric> {
-    let mut run = Run::new(case, seed);
+fn run(case: &ScenarioCase, seed: u64) -> Vec<MetricValue> {
+    let mut run = SimulationRun::new(case, seed);
     run.finish();
     run.metrics()
 }
 
-fn value(metrics: &[Metric], of: &str, name: &str) -> f64 {
+fn value(metrics: &[MetricValue], of: &str, name: &str) -> f64 {
     let known = metrics.iter().find(|metric| metric.of == of && metric.name == name);
     known.unwrap_or_else(|| panic!("no {of}.{name} in {metrics:?}")).value
 }
@@ -198,7 +198,7 @@ fn each_platform_has_its_own_links_and_each_terminal_its_rate() {
 }
 
 /// A network of two platforms whose terminals all want more than there is.
-fn overload(platforms: [u32; 2], sharing: &str, size: u32) -> Case {
+fn overload(platforms: [u32; 2], sharing: &str, size: u32) -> ScenarioCase {
     let text = format!(
         r#"
 description = "more is wanted than there is"
@@ -275,9 +275,9 @@ proptest! {
         platforms in [1u32..40, 1u32..40], fair: bool, size in 1u32..1400, seed: u64,
     ) {
         let case = overload(platforms, if fair { "fair" } else { "proportional" }, size);
-        let mut run = Run::new(&case, seed);
+        let mut run = SimulationRun::new(&case, seed);
         run.finish();
-        let Lanes { forward, ret, shapers } = &run.lanes;
+        let HopLinks { forward, ret, shapers } = &run.lanes;
         for lane in forward.iter().chain(ret).chain(shapers) {
             let counters = run.world.counters(*lane);
             let parts =
@@ -287,7 +287,7 @@ proptest! {
                 parts.iter().map(|part| part.bytes.get()).sum::<u64>()
             );
         }
-        let of = |lane: &LaneId| core::ptr::from_ref(run.world.shared(*lane).unwrap().0);
+        let of = |lane: &LinkId| core::ptr::from_ref(run.world.shared(*lane).unwrap().0);
         for lanes in ret.chunk_by(|one, next| of(one) == of(next)) {
             let shared = lanes.iter().map(|lane| run.world.shared(*lane).unwrap());
             let slots: Vec<_> = shared.map(|(dama, terminal)| dama.slots(terminal)).collect();
@@ -332,7 +332,7 @@ fn flows_whose_names_begin_alike_are_measured_apart() {
 #[test]
 fn a_run_advances_by_hundredths_and_stops_when_all_is_done() {
     let scenario = Scenario::parse("x.toml", GOOD).unwrap();
-    let mut run = Run::new(&scenario.cases[0], 1);
+    let mut run = SimulationRun::new(&scenario.cases[0], 1);
     assert_eq!(run.progress(), 0.0);
     assert!(run.advance());
     assert!((run.progress() - 0.01).abs() < 1e-9);
@@ -347,7 +347,7 @@ fn a_run_advances_by_hundredths_and_stops_when_all_is_done() {
 fn the_shortest_of_cases_ends_too() {
     let mut scenario = Scenario::parse("x.toml", GOOD).unwrap();
     scenario.cases[0].time = Duration::from_nanos(50);
-    let mut run = Run::new(&scenario.cases[0], 1);
+    let mut run = SimulationRun::new(&scenario.cases[0], 1);
     run.finish();
     assert_eq!(run.progress(), 1.0);
     assert_eq!(value(&run.metrics(), "ftp", "bytes"), 0.0);

@@ -6,23 +6,23 @@ use pep::relay;
 use scenario::IpVersion;
 use units::Instant;
 
-use super::{Due, World};
-use crate::app::{Deed, Notice, Tally};
-use crate::cache::Cache;
+use super::{DueEvent, World};
+use crate::app::{AppNotice, AppStats, WorkUnit};
+use crate::cache::ServerReplyCache;
 use crate::ids::{AppId, NodeId};
-use crate::packet::{Body, Datagram, Packet};
-use crate::path::{Leg, Path};
-use crate::slab::Key;
-use crate::socket::{Hosts, Owner};
+use crate::packet::{AppDatagram, PacketBody, SimulatedPacket};
+use crate::path::{ConnectionPath, PathLeg};
+use crate::slab::SlabKey;
+use crate::socket::{ConnectionHosts, SocketOwner};
 use crate::split::LegEnd;
-use crate::talk::{Closer, News, Side, Talk};
-use crate::turn::Turn;
-use crate::world::socket::End;
+use crate::talk::{AppConversation, ConversationEvent, ConversationSide, FirstCloser};
+use crate::turn::ExchangeSizes;
+use crate::world::socket::SocketSpec;
 
 /// An application; it drives both ends of its communication.
 pub trait App: core::fmt::Debug {
     /// Handles a notification; acts through the methods of `world`.
-    fn handle(&mut self, world: &mut World, me: AppId, notice: Notice);
+    fn handle(&mut self, world: &mut World, me: AppId, notice: AppNotice);
 }
 
 impl World {
@@ -30,9 +30,9 @@ impl World {
     pub fn add_app(&mut self, app: Box<dyn App>) -> AppId {
         let id = AppId(self.apps.len() as u32);
         self.apps.push(Some(app));
-        self.tallies.push(Tally::default());
-        self.notices.push_back((id, Notice::Start));
-        self.tell_apps();
+        self.tallies.push(AppStats::default());
+        self.notices.push_back((id, AppNotice::Start));
+        self.deliver_notices();
         self.settle();
         id
     }
@@ -43,13 +43,13 @@ impl World {
     }
 
     /// Returns the statistics of an application.
-    pub fn tally(&self, app: AppId) -> &Tally {
+    pub fn app_stats(&self, app: AppId) -> &AppStats {
         &self.tallies[app.index()]
     }
 
     /// Sends [`Notice::Wake`] with the number `wish` to an application at `at`.
     pub fn wake_at(&mut self, app: AppId, at: Instant, wish: u64) {
-        self.agenda.enter(at.max(self.now), Due::App(app, wish));
+        self.agenda.schedule(at.max(self.now), DueEvent::App(app, wish));
     }
 
     /// Opens a connection between an application's two ends; its SYN leaves with the first request
@@ -57,15 +57,20 @@ impl World {
     pub fn open(
         &mut self,
         app: AppId,
-        path: &Arc<Path>,
-        closer: Closer,
+        path: &Arc<ConnectionPath>,
+        closer: FirstCloser,
         watch: Option<&str>,
-    ) -> Key {
+    ) -> SlabKey {
         self.tallies[app.index()].connections += 1;
-        let cache = path.cache.clone().map(|cache| Cache::new(cache, self.seeds.bits()));
-        let talk = Talk::new(app, closer, watch.map(str::to_owned)).with(cache);
+        let cache = path.cache.clone().map(|cache| ServerReplyCache::new(cache, self.seeds.bits()));
+        let talk = AppConversation::new(app, closer, watch.map(str::to_owned)).with_cache(cache);
         let talk = self.talks.insert(|_| talk);
-        let first = self.open_leg(path, 0, Hosts::Talk(talk), Owner::Talk(talk, Side::Client));
+        let first = self.open_leg(
+            path,
+            0,
+            ConnectionHosts::Talk(talk),
+            SocketOwner::Talk(talk, ConversationSide::Client),
+        );
         if let Some(talk) = self.talks.get_mut(talk) {
             talk.sockets[0] = first;
         }
@@ -75,50 +80,57 @@ impl World {
     /// Opens segment `at` of a path and returns its near socket; `None` if it is not TCP.
     pub(super) fn open_leg(
         &mut self,
-        path: &Arc<Path>,
+        path: &Arc<ConnectionPath>,
         at: usize,
-        hosts: Hosts,
-        owner: Owner,
-    ) -> Option<Key> {
-        let Leg::Tcp(near, far) = &path.legs[at] else { return None };
+        hosts: ConnectionHosts,
+        owner: SocketOwner,
+    ) -> Option<SlabKey> {
+        let PathLeg::Tcp(near, far) = &path.legs[at] else { return None };
         let far_owner = self.owner_after(path, at, hosts);
         let ends = [
-            End { node: path.nodes[at], config: Arc::clone(near), owner },
-            End { node: path.nodes[at + 1], config: Arc::clone(far), owner: far_owner },
+            SocketSpec { node: path.nodes[at], config: Arc::clone(near), owner },
+            SocketSpec { node: path.nodes[at + 1], config: Arc::clone(far), owner: far_owner },
         ];
         let [near, far] = self.open_sockets(ends, path.ip);
         match far_owner {
-            Owner::Talk(talk, _) => {
+            SocketOwner::Talk(talk, _) => {
                 if let Some(talk) = self.talks.get_mut(talk) {
                     talk.sockets[1] = Some(far);
                 }
             }
-            Owner::Script(connection, _) => self.join_script(connection, far),
-            Owner::Nobody => {}
-            Owner::Split(split) => self.join_split(split, LegEnd::Tcp(far)),
+            SocketOwner::Script(connection, _) => self.join_script(connection, far),
+            SocketOwner::Unattended => {}
+            SocketOwner::Split(split) => self.join_split(split, LegEnd::Tcp(far)),
         }
         self.watch_leg(hosts, at, [near, far]);
         Some(near)
     }
 
     /// Returns the owner of the far end of segment `at`: the server, or a gateway.
-    fn owner_after(&mut self, path: &Arc<Path>, at: usize, hosts: Hosts) -> Owner {
+    fn owner_after(
+        &mut self,
+        path: &Arc<ConnectionPath>,
+        at: usize,
+        hosts: ConnectionHosts,
+    ) -> SocketOwner {
         if at + 1 == path.legs.len() {
             return match hosts {
-                Hosts::Talk(talk) => Owner::Talk(talk, Side::Server),
-                Hosts::Script(connection) => Owner::Script(connection, relay::Side::Server),
+                ConnectionHosts::Talk(talk) => SocketOwner::Talk(talk, ConversationSide::Server),
+                ConnectionHosts::Script(connection) => {
+                    SocketOwner::Script(connection, relay::LegSide::Server)
+                }
             };
         }
-        Owner::Split(self.add_split(path, at + 1, hosts))
+        SocketOwner::Split(self.add_split(path, at + 1, hosts))
     }
 
     /// Reports each arriving request of a connection to its application ([`Notice::Asked`]).
-    pub fn tell_requests(&mut self, talk: Key) {
-        self.change(talk, |talk| talk.tells_requests = true);
+    pub fn report_requests(&mut self, talk: SlabKey) {
+        self.change(talk, |talk| talk.reports_requests = true);
     }
 
     /// Resets a connection from the client's end. Its application gets no further notifications about it.
-    pub fn abort(&mut self, talk: Key) {
+    pub fn abort(&mut self, talk: SlabKey) {
         let now = self.now;
         let socket = self.talks.remove(talk).and_then(|talk| talk.sockets[0]);
         if let Some(key) = socket
@@ -130,26 +142,26 @@ impl World {
     }
 
     /// Sends a request. Replies keep the order of the requests.
-    pub fn ask(&mut self, talk: Key, turn: Turn) {
+    pub fn send_request(&mut self, talk: SlabKey, turn: ExchangeSizes) {
         self.change(talk, |talk| talk.ask(turn));
     }
 
     /// Sends the SYN now, before the first request.
-    pub fn connect_now(&mut self, talk: Key) {
+    pub fn connect_now(&mut self, talk: SlabKey) {
         self.change(talk, |_| {});
     }
 
     /// Declares that there are no further requests. The connection may end when all are answered.
-    pub fn finish(&mut self, talk: Key) {
-        self.change(talk, Talk::finish);
+    pub fn finish(&mut self, talk: SlabKey) {
+        self.change(talk, AppConversation::finish);
     }
 
     /// Stops writing on a connection: bytes that have not been written are dropped.
-    pub fn stop(&mut self, talk: Key) {
-        self.change(talk, Talk::stop);
+    pub fn stop(&mut self, talk: SlabKey) {
+        self.change(talk, AppConversation::stop);
     }
 
-    fn change(&mut self, talk: Key, change: impl FnOnce(&mut Talk)) {
+    fn change(&mut self, talk: SlabKey, change: impl FnOnce(&mut AppConversation)) {
         let Some(found) = self.talks.get_mut(talk) else { return };
         change(found);
         for socket in found.sockets.into_iter().flatten() {
@@ -158,12 +170,12 @@ impl World {
     }
 
     /// Returns the bytes of a conversation received by the server and by the client.
-    pub fn received(&self, talk: Key) -> Option<[u64; 2]> {
+    pub fn received(&self, talk: SlabKey) -> Option<[u64; 2]> {
         Some(self.talks.get(talk)?.received())
     }
 
     /// Sends a datagram from one node to another.
-    pub fn send_datagram(&mut self, [from, to]: [NodeId; 2], ip: IpVersion, datagram: Datagram) {
+    pub fn send_datagram(&mut self, [from, to]: [NodeId; 2], ip: IpVersion, datagram: AppDatagram) {
         self.tallies[datagram.app as usize].datagrams[0] += 1;
         self.send_unaccounted([from, to], ip, datagram);
     }
@@ -173,16 +185,16 @@ impl World {
         &mut self,
         [from, to]: [NodeId; 2],
         ip: IpVersion,
-        datagram: Datagram,
+        datagram: AppDatagram,
     ) {
         if from == to {
             return self.deliver_datagram(datagram);
         }
-        self.send(Box::new(Packet { from, to, ip, body: Body::Cbr(datagram) }));
+        self.send(Box::new(SimulatedPacket { from, to, ip, body: PacketBody::Cbr(datagram) }));
     }
 
-    pub(super) fn deliver_datagram(&mut self, datagram: Datagram) {
-        self.notices.push_back((AppId(datagram.app), Notice::Datagram(datagram)));
+    pub(super) fn deliver_datagram(&mut self, datagram: AppDatagram) {
+        self.notices.push_back((AppId(datagram.app), AppNotice::Datagram(datagram)));
     }
 
     /// Records that an application begins now.
@@ -200,17 +212,17 @@ impl World {
     }
 
     /// Records a finished unit of work of an application.
-    pub fn note_deed(&mut self, app: AppId, deed: Deed) {
-        self.tallies[app.index()].deeds.push(deed);
+    pub fn record_work_unit(&mut self, app: AppId, deed: WorkUnit) {
+        self.tallies[app.index()].work_units.push(deed);
     }
 
     /// Records that a connection of an application failed.
-    pub fn note_broken(&mut self, app: AppId) {
-        self.tallies[app.index()].broken += 1;
+    pub fn record_failure(&mut self, app: AppId) {
+        self.tallies[app.index()].failures += 1;
     }
 
     /// Records that a datagram of an application has arrived.
-    pub fn note_datagram(&mut self, app: AppId, datagram: Datagram) {
+    pub fn record_datagram(&mut self, app: AppId, datagram: AppDatagram) {
         let (now, tally) = (self.now, &mut self.tallies[app.index()]);
         tally.delivered(now, u64::from(datagram.len));
         tally.datagrams[1] += 1;
@@ -218,37 +230,37 @@ impl World {
     }
 
     /// Passes the events of a conversation to its application; removes the conversation when it is over.
-    pub(super) fn tell_news(&mut self, key: Key) {
+    pub(super) fn deliver_events(&mut self, key: SlabKey) {
         while let Some(talk) = self.talks.get_mut(key) {
             let Some(news) = talk.news.pop_front() else { return };
-            if let Some(client) = talk.feeds {
-                self.hear_origin(key, client, news);
+            if let Some(client) = talk.fetches_for {
+                self.handle_origin_event(key, client, news);
                 continue;
             }
             let app = talk.app;
             let notice = match news {
-                News::Connected => Notice::Connected(key),
-                News::Fetch(turn) => {
+                ConversationEvent::Connected => AppNotice::Connected(key),
+                ConversationEvent::Fetch(turn) => {
                     self.fetch(key, turn);
                     continue;
                 }
-                News::Looks(time) => {
-                    self.agenda.enter(self.now + time, Due::Cache(key));
+                ConversationEvent::Search(time) => {
+                    self.agenda.schedule(self.now + time, DueEvent::Cache(key));
                     continue;
                 }
-                News::Asked => Notice::Asked(key),
-                News::Turn => Notice::Turn(key),
-                News::Over { whole } => Notice::Over { talk: key, whole },
+                ConversationEvent::RequestArrived => AppNotice::RequestArrived(key),
+                ConversationEvent::ExchangeDone => AppNotice::ExchangeDone(key),
+                ConversationEvent::Ended { whole } => AppNotice::Ended { talk: key, whole },
             };
             self.notices.push_back((app, notice));
-            if matches!(news, News::Over { .. }) {
+            if matches!(news, ConversationEvent::Ended { .. }) {
                 self.talks.remove(key);
             }
         }
     }
 
     /// Delivers all pending notifications to applications.
-    pub(super) fn tell_apps(&mut self) {
+    pub(super) fn deliver_notices(&mut self) {
         while let Some((id, notice)) = self.notices.pop_front() {
             // Taken out while it acts, because it gets the whole world as `&mut`.
             let Some(mut app) = self.apps[id.index()].take() else { continue };

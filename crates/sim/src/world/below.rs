@@ -7,24 +7,24 @@ use scenario::Overhead;
 use units::{ByteCount, Instant, Machine};
 
 use super::World;
-use crate::ids::{LaneId, NodeId};
-use crate::network::Carrier;
-use crate::packet::Sealed;
+use crate::ids::{LinkId, NodeId};
+use crate::network::PacketCarrier;
+use crate::packet::SlacpDatagram;
 
 /// The link below a gateway, as SLACP sees it.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Below {
+pub(super) struct LowerLink {
     pub(super) overhead: Overhead,
     /// Flow control between MAC and IP, if it is used.
     buffer: Option<MacBuffer>,
     /// True while new data is held back.
     pub(super) is_full: bool,
-    pub(super) charged: Charged,
+    pub(super) charged: ChargedBytes,
 }
 
 /// Bytes that a gateway's datagrams took on links, and would have taken in a secure tunnel.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Charged {
+pub struct ChargedBytes {
     /// Number of datagrams.
     pub packets: u64,
     /// Their size on the link, in bytes.
@@ -33,8 +33,8 @@ pub struct Charged {
     pub tunnel: u64,
 }
 
-impl Charged {
-    pub(super) fn add(&mut self, sealed: &Sealed) {
+impl ChargedBytes {
+    pub(super) fn add(&mut self, sealed: &SlacpDatagram) {
         self.packets += 1;
         self.link += sealed.wire_len() as u64;
         self.tunnel += sealed.tunnel_len() as u64;
@@ -45,54 +45,55 @@ impl Charged {
 #[derive(Debug, Clone)]
 pub struct MacBuffer {
     /// The link whose queue is the buffer.
-    pub lane: LaneId,
+    pub lane: LinkId,
     /// Maximum number of bytes that may wait for it.
     pub most: ByteCount,
     /// Size of a full packet on the link, in bytes. New data is passed on if a full packet fits.
     pub packet: usize,
     /// Time between checks for room while the buffer is full. A fraction of the time that a full packet
     /// takes, so that the link never runs out of packets.
-    pub look_every: Duration,
+    pub check_interval: Duration,
 }
 
-impl Below {
+impl LowerLink {
     /// Returns the same link for a gateway that has restarted, with nothing held back.
-    pub(super) fn afresh(&self) -> Self {
+    pub(super) fn after_restart(&self) -> Self {
         Self { is_full: false, ..self.clone() }
     }
 
     /// Returns the time of the next check for room, while the buffer is full.
-    pub(super) fn look_again(&self, now: Instant) -> Option<Instant> {
+    pub(super) fn next_check(&self, now: Instant) -> Option<Instant> {
         let buffer = self.buffer.as_ref().filter(|_| self.is_full)?;
-        Some(now + buffer.look_every)
+        Some(now + buffer.check_interval)
     }
 }
 
 impl World {
     /// Sets the overhead and the buffer of the link below a gateway; without a buffer, SLACP sends at
     /// its own rate.
-    pub fn set_below(&mut self, node: NodeId, overhead: Overhead, buffer: Option<MacBuffer>) {
+    pub fn set_lower_link(&mut self, node: NodeId, overhead: Overhead, buffer: Option<MacBuffer>) {
         if let Some(gateway) = self.gateway(node) {
-            gateway.below = Below { overhead, buffer, ..Below::default() };
+            gateway.below = LowerLink { overhead, buffer, ..LowerLink::default() };
         }
     }
 
     /// Returns the bytes that a gateway's datagrams have taken; zeros if the node is not a gateway.
-    pub fn charged(&self, node: NodeId) -> Charged {
+    pub fn charged(&self, node: NodeId) -> ChargedBytes {
         let place = self.nodes[node.index()].gateway;
-        place.map_or_else(Charged::default, |place| self.gateways[place as usize].below.charged)
+        place
+            .map_or_else(ChargedBytes::default, |place| self.gateways[place as usize].below.charged)
     }
 
     /// Returns the bytes that wait for a lane now. On a shared return link these are the bytes in front
     /// of the MAC buffer and in it, without control traffic.
-    pub(super) fn waiting(&mut self, lane: LaneId) -> u64 {
+    pub(super) fn waiting(&mut self, lane: LinkId) -> u64 {
         let now = self.now;
         match &mut self.lanes[lane.index()].carrier {
-            Carrier::Own { link, .. } => {
+            PacketCarrier::Own { link, .. } => {
                 link.handle_timeout(now);
                 link.queued().bytes.get()
             }
-            Carrier::Shared { medium, terminal } => {
+            PacketCarrier::Shared { medium, terminal } => {
                 let (medium, terminal) = (*medium, *terminal);
                 let dama = &mut self.media[medium as usize].dama;
                 let cells = dama.waiting(now, terminal, TrafficClass::Bulk);
@@ -106,7 +107,7 @@ impl World {
     }
 
     /// Holds back new data of a gateway's sessions while the link below has no room for a packet.
-    pub(super) fn follow_room(&mut self, node: NodeId) {
+    pub(super) fn update_hold_back(&mut self, node: NodeId) {
         let now = self.now;
         let Some(MacBuffer { lane, most, packet, .. }) =
             self.gateway(node).and_then(|gateway| gateway.below.buffer.clone())

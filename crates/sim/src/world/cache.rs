@@ -3,33 +3,33 @@
 use std::sync::Arc;
 
 use super::World;
-use crate::cache::Cache;
-use crate::slab::Key;
-use crate::socket::{Hosts, Owner};
-use crate::talk::{News, Side, Talk};
-use crate::turn::Turn;
+use crate::cache::ServerReplyCache;
+use crate::slab::SlabKey;
+use crate::socket::{ConnectionHosts, SocketOwner};
+use crate::talk::{AppConversation, ConversationEvent, ConversationSide};
+use crate::turn::ExchangeSizes;
 
 impl World {
     /// Fetches a reply for the cache at the end of a conversation.
-    pub(super) fn fetch(&mut self, client: Key, turn: Turn) {
+    pub(super) fn fetch(&mut self, client: SlabKey, turn: ExchangeSizes) {
         let Some(talk) = self.talks.get(client) else { return };
         let Some(origin) = talk.cache.as_ref().map(|cache| Arc::clone(&cache.origin)) else {
             return;
         };
         let app = talk.app;
-        let fetching = self.talks.insert(|_| Talk::fetching(app, client));
-        let owner = Owner::Talk(fetching, Side::Client);
-        let near = self.open_leg(&origin, 0, Hosts::Talk(fetching), owner);
+        let fetching = self.talks.insert(|_| AppConversation::for_fetch(app, client));
+        let owner = SocketOwner::Talk(fetching, ConversationSide::Client);
+        let near = self.open_leg(&origin, 0, ConnectionHosts::Talk(fetching), owner);
         if let Some(talk) = self.talks.get_mut(fetching) {
             talk.sockets[0] = near;
         }
-        self.ask(fetching, turn);
+        self.send_request(fetching, turn);
     }
 
     /// Ends a cache's search: on a hit it passes the reply on, on a miss it asks the server.
-    pub(super) fn looked(&mut self, client: Key) {
+    pub(super) fn finish_search(&mut self, client: SlabKey) {
         let cache = self.talks.get_mut(client).and_then(|talk| talk.cache.as_mut());
-        match cache.and_then(Cache::looked) {
+        match cache.and_then(ServerReplyCache::finish_search) {
             Some((turn, true)) => self.feed(client, turn.reply),
             Some((turn, false)) => self.fetch(client, turn),
             None => {}
@@ -37,7 +37,7 @@ impl World {
     }
 
     /// Passes on bytes that have come from a server.
-    pub(super) fn feed(&mut self, client: Key, bytes: u64) {
+    pub(super) fn feed(&mut self, client: SlabKey, bytes: u64) {
         let Some(talk) = self.talks.get_mut(client) else { return };
         talk.feed(bytes);
         if let Some(socket) = talk.sockets[1] {
@@ -46,26 +46,34 @@ impl World {
     }
 
     /// Handles an event of the conversation between a cache and a server.
-    pub(super) fn hear_origin(&mut self, fetching: Key, client: Key, news: News) {
+    pub(super) fn handle_origin_event(
+        &mut self,
+        fetching: SlabKey,
+        client: SlabKey,
+        news: ConversationEvent,
+    ) {
         match news {
-            News::Turn => self.finish(fetching),
-            News::Over { whole } => {
+            ConversationEvent::ExchangeDone => self.finish(fetching),
+            ConversationEvent::Ended { whole } => {
                 self.talks.remove(fetching);
                 if !whole {
-                    self.give_up(client);
+                    self.abort_client(client);
                 }
             }
-            News::Connected | News::Asked | News::Fetch(_) | News::Looks(_) => {}
+            ConversationEvent::Connected
+            | ConversationEvent::RequestArrived
+            | ConversationEvent::Fetch(_)
+            | ConversationEvent::Search(_) => {}
         }
     }
 
     /// Resets the connection of a client whose reply is incomplete.
-    fn give_up(&mut self, client: Key) {
+    fn abort_client(&mut self, client: SlabKey) {
         let now = self.now;
         let cut = self
             .talks
             .get(client)
-            .filter(|talk| talk.cache.as_ref().is_some_and(|cache| cache.awaits > 0));
+            .filter(|talk| talk.cache.as_ref().is_some_and(|cache| cache.awaited > 0));
         if let Some(key) = cut.and_then(|talk| talk.sockets[1])
             && let Some(socket) = self.sockets.get_mut(key)
         {
@@ -84,7 +92,7 @@ mod tests {
 
     use super::*;
     use crate::testkit::{at, link, row, tcp};
-    use crate::{Method, Page, Path};
+    use crate::{ConnectionPath, FetchMethod, PageLoads};
 
     fn cache(hit_ratio: f64, largest: Option<u64>) -> CacheSpec {
         let hit_ratio = Probability::new(hit_ratio).unwrap();
@@ -93,27 +101,27 @@ mod tests {
 
     /// A client, a hub with a cache, and a server 100 ms behind it; the times in milliseconds of pages
     /// of 11 objects of 10 kB, and the bytes that the application has read at either end.
-    fn pages(spec: Option<CacheSpec>, method: Method) -> (Vec<u128>, u64) {
+    fn pages(spec: Option<CacheSpec>, method: FetchMethod) -> (Vec<u128>, u64) {
         let mut world = World::new(1);
         let (nodes, _) = row(&mut world, &[link(10, 250, 0.0), link(100, 50, 0.0)]);
         let [client, hub, server] = nodes[..] else { unreachable!() };
         let path = match spec {
-            None => Path::direct(client, server, tcp()),
-            Some(spec) => {
-                Path::direct(client, hub, tcp()).to_cache(spec, Path::direct(hub, server, tcp()))
-            }
+            None => ConnectionPath::direct(client, server, tcp()),
+            Some(spec) => ConnectionPath::direct(client, hub, tcp())
+                .to_cache(spec, ConnectionPath::direct(hub, server, tcp())),
         };
         let often = (20, Duration::from_secs(1));
-        let page = Page::new(Arc::new(path), method, 300, [10_000; 11].into(), at(1), often);
+        let page = PageLoads::new(Arc::new(path), method, 300, [10_000; 11].into(), at(1), often);
         let app = world.add_app(Box::new(page));
         assert!(world.run_until_done(at(1000)));
         world.run_until(world.now() + Duration::from_secs(200));
-        let tally = world.tally(app);
-        assert_eq!((tally.broken, world.sockets(), world.talks.iter().count()), (0, 0, 0));
-        (tally.deeds.iter().map(|deed| deed.time().as_millis()).collect(), tally.bytes)
+        let tally = world.app_stats(app);
+        assert_eq!((tally.failures, world.sockets(), world.talks.iter().count()), (0, 0, 0));
+        (tally.work_units.iter().map(|deed| deed.time().as_millis()).collect(), tally.bytes)
     }
 
-    const METHODS: [Method; 3] = [Method::Http10(4), Method::KeepAlive(2), Method::Pipelining(1)];
+    const METHODS: [FetchMethod; 3] =
+        [FetchMethod::Http10(4), FetchMethod::KeepAlive(2), FetchMethod::Pipelining(1)];
 
     #[test]
     fn every_byte_arrives_whatever_the_cache_has() {
@@ -129,7 +137,7 @@ mod tests {
     /// object costs a connection there: two round trips of 100 ms.
     #[test]
     fn a_page_takes_as_long_as_what_the_cache_lacks() {
-        let method = Method::KeepAlive(1);
+        let method = FetchMethod::KeepAlive(1);
         let [all, half, none] =
             [1.0, 0.5, 0.0].map(|ratio| pages(Some(cache(ratio, None)), method).0);
         let mean = |times: &[u128]| times.iter().sum::<u128>() as f64 / times.len() as f64;

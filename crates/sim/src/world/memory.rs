@@ -3,39 +3,39 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use tcp::{Config, ControlBlock, Sharing, State, SynData, TaoCache, Transactions};
+use tcp::{Config, ControlBlock, SynData, TaoCache, TcbSharing, TcpState, TransactionSettings};
 
 use crate::ids::NodeId;
-use crate::socket::Socket;
+use crate::socket::SimulatedSocket;
 
 /// The memories of all hosts.
 #[derive(Debug, Default)]
-pub(super) struct Memory {
+pub(super) struct HostMemory {
     /// State by host and peer.
-    peers: BTreeMap<[NodeId; 2], Peer>,
+    peers: BTreeMap<[NodeId; 2], PeerMemory>,
     /// The last connection count of each host (T/TCP's CCgen).
     counts: BTreeMap<NodeId, u32>,
 }
 
 #[derive(Debug, Default)]
-struct Peer {
+struct PeerMemory {
     /// TCB interdependence (RFC 9040).
     block: ControlBlock,
     /// T/TCP's cache (RFC 1644).
     tao: TaoCache,
 }
 
-impl Memory {
+impl HostMemory {
     /// Adds the remembered state to the settings of a connection from `hosts[0]` to `hosts[1]`.
     pub(super) fn recall(&mut self, config: Arc<Config>, hosts: [NodeId; 2]) -> Arc<Config> {
         let mut config = config;
-        let shares = config.sharing != Sharing::None && config.shared.is_none();
+        let shares = config.sharing != TcbSharing::None && config.shared.is_none();
         if let Some(peer) = self.peers.get(&hosts).filter(|_| shares) {
             Arc::make_mut(&mut config).shared = Some(peer.block);
         }
         if matches!(config.syn_data, SynData::Transactions(_)) {
             let settings =
-                Transactions { count: self.next_count(hosts[0]), cache: self.tao(hosts) };
+                TransactionSettings { count: self.next_count(hosts[0]), cache: self.tao(hosts) };
             Arc::make_mut(&mut config).syn_data = SynData::Transactions(settings);
         }
         config
@@ -50,7 +50,7 @@ impl Memory {
 
     /// Gives a socket the host's current T/TCP cache for its peer, because other connections may have
     /// changed it since this one was opened. Returns true if the socket may change it.
-    pub(super) fn lend_tao_cache(&self, socket: &mut Socket) -> bool {
+    pub(super) fn lend_tao_cache(&self, socket: &mut SimulatedSocket) -> bool {
         let lends = has_tao_cache(socket) && is_opening(socket);
         if lends {
             socket.tcp.set_tao_cache(self.tao([socket.node, socket.peer_node]));
@@ -59,15 +59,15 @@ impl Memory {
     }
 
     /// Stores a socket's T/TCP cache as the host's.
-    pub(super) fn keep_tao_cache(&mut self, socket: &Socket) {
+    pub(super) fn keep_tao_cache(&mut self, socket: &SimulatedSocket) {
         let peer = self.peers.entry([socket.node, socket.peer_node]).or_default();
         peer.tao = socket.tcp.tao_cache();
     }
 
     /// Stores a socket's estimates of its path, if its settings share them.
-    pub(super) fn keep_control_block(&mut self, socket: &Socket) {
+    pub(super) fn keep_control_block(&mut self, socket: &SimulatedSocket) {
         let sharing = socket.tcp.config().sharing;
-        if sharing != Sharing::None {
+        if sharing != TcbSharing::None {
             let peer = self.peers.entry([socket.node, socket.peer_node]).or_default();
             peer.block = sharing.keep(socket.tcp.control_block(), peer.block);
         }
@@ -78,30 +78,30 @@ impl Memory {
     }
 }
 
-pub(super) fn has_tao_cache(socket: &Socket) -> bool {
+pub(super) fn has_tao_cache(socket: &SimulatedSocket) -> bool {
     matches!(socket.tcp.config().syn_data, SynData::Transactions(_))
 }
 
-fn is_opening(socket: &Socket) -> bool {
-    matches!(socket.tcp.state(), State::Listen | State::SynSent | State::SynReceived)
+fn is_opening(socket: &SimulatedSocket) -> bool {
+    matches!(socket.tcp.state(), TcpState::Listen | TcpState::SynSent | TcpState::SynReceived)
 }
 
 #[cfg(test)]
 mod tests {
     use core::time::Duration;
 
-    use link::{LinkConfig, Loss, QueueLimit};
+    use link::{LinkConfig, LossModel, QueueLimit};
     use units::{BitRate, ByteCount};
 
     use super::*;
     use crate::testkit::{at, bytes, geo, row, tcp};
-    use crate::{Bulk, Direction, Method, Page, Path, World};
+    use crate::{BulkTransfer, ConnectionPath, Direction, FetchMethod, PageLoads, World};
 
     /// The first connection loses packets and sets its threshold. The next one to the same server starts
     /// with it, if its host keeps thresholds.
     #[test]
     fn a_host_that_keeps_thresholds_starts_the_next_connection_with_the_last_one() {
-        for (sharing, kept) in [(Sharing::Threshold, true), (Sharing::None, false)] {
+        for (sharing, kept) in [(TcbSharing::Threshold, true), (TcbSharing::None, false)] {
             let mut world = World::new(1);
             world.sample_every(Duration::from_millis(100));
             let short = LinkConfig {
@@ -109,16 +109,17 @@ mod tests {
                 ..LinkConfig::new(
                     BitRate::from_mbit(1),
                     Duration::from_millis(100),
-                    Loss::None,
+                    LossModel::None,
                     QueueLimit::Packets(20),
                 )
             };
             let (nodes, _) = row(&mut world, &[short]);
             let config = Arc::new(Config { sharing, ..tcp::Profile::Satellite.config() });
             let ends = [Arc::clone(&config), config];
-            let path = Arc::new(Path::direct(nodes[0], nodes[1], ends));
+            let path = Arc::new(ConnectionPath::direct(nodes[0], nodes[1], ends));
             for start in [at(1), at(100)] {
-                let mut bulk = Bulk::new(Arc::clone(&path), Direction::Up, bytes(300_000), start);
+                let mut bulk =
+                    BulkTransfer::new(Arc::clone(&path), Direction::Up, bytes(300_000), start);
                 bulk.watch = Some(format!("{start:?}"));
                 world.add_app(Box::new(bulk));
             }
@@ -138,10 +139,10 @@ mod tests {
         let mut world = World::new(1);
         let (client, server, _) = geo(&mut world);
         let ends = kinds.map(|syn_data| Arc::new(Config { syn_data, ..(*tcp()[0]).clone() }));
-        let path = Arc::new(Path::direct(client, server, ends));
-        let page = Page::new(
+        let path = Arc::new(ConnectionPath::direct(client, server, ends));
+        let page = PageLoads::new(
             path,
-            Method::Http10(1),
+            FetchMethod::Http10(1),
             300,
             [1000].into(),
             at(1),
@@ -149,13 +150,13 @@ mod tests {
         );
         let app = world.add_app(Box::new(page));
         assert!(world.run_until_done(at(60)));
-        world.tally(app).deeds.iter().map(|deed| deed.time().as_millis()).collect()
+        world.app_stats(app).work_units.iter().map(|deed| deed.time().as_millis()).collect()
     }
 
     /// RFC 1644 §2.1: the first connection takes two round trips of 500 ms, later ones one.
     #[test]
     fn transactions_are_accelerated_once_the_hosts_know_each_other() {
-        let with = || SynData::Transactions(Transactions::default());
+        let with = || SynData::Transactions(TransactionSettings::default());
         assert_eq!(pages([with(), with()]), [1001, 501, 501]);
         assert_eq!(pages([with(), SynData::Off]), [1001; 3]);
         assert_eq!(pages([SynData::Off, with()]), [1001; 3]);
@@ -163,7 +164,7 @@ mod tests {
 
     #[test]
     fn a_count_is_never_zero() {
-        let mut memory = Memory::default();
+        let mut memory = HostMemory::default();
         let host = NodeId(0);
         assert_eq!([0; 3].map(|_| memory.next_count(host)), [1, 2, 3]);
         memory.counts.insert(host, u32::MAX);

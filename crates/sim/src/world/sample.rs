@@ -2,25 +2,25 @@
 
 use core::time::Duration;
 
-use super::{Due, World};
-use crate::ids::LaneId;
-use crate::probe::{Line, Load, Probe, State};
+use super::{DueEvent, World};
+use crate::ids::LinkId;
+use crate::probe::{LinkRecording, LinkSample, RunRecordings, SenderSample};
 
 impl World {
     /// Samples all recorded connections and links at this interval.
     pub fn sample_every(&mut self, every: Duration) {
         // With an interval of zero, time would stand still.
-        self.probe.every = Some(every.max(Duration::from_nanos(1)));
-        self.agenda.enter(self.now, Due::Sample);
+        self.probe.interval = Some(every.max(Duration::from_nanos(1)));
+        self.agenda.schedule(self.now, DueEvent::Sample);
     }
 
     /// Records the load of a link under this label.
-    pub fn watch_lane(&mut self, label: String, lane: LaneId) {
-        self.probe.links.push(Line { label, lane, loads: Vec::new() });
+    pub fn watch_lane(&mut self, label: String, lane: LinkId) {
+        self.probe.links.push(LinkRecording { label, lane, loads: Vec::new() });
     }
 
     /// Returns the recordings so far.
-    pub fn probe(&self) -> &Probe {
+    pub fn probe(&self) -> &RunRecordings {
         &self.probe
     }
 
@@ -29,7 +29,7 @@ impl World {
         for sender in &mut self.probe.senders {
             let socket = sender.socket.and_then(|key| self.sockets.get(key));
             let Some(stats) = socket.map(|socket| socket.tcp.stats()) else { continue };
-            sender.states.push(State {
+            sender.states.push(SenderSample {
                 at: now,
                 cwnd: stats.cwnd.get(),
                 ssthresh: stats.ssthresh.get(),
@@ -42,15 +42,15 @@ impl World {
         for line in &mut self.probe.links {
             let (lanes, media) = (&self.lanes, &self.media);
             let (queued, counters) = lanes[line.lane.index()].read(media);
-            line.loads.push(Load {
+            line.loads.push(LinkSample {
                 at: now,
                 queued: queued.packets,
                 queued_bytes: queued.bytes.get(),
                 delivered: counters.delivered.bytes.get(),
             });
         }
-        if let Some(every) = self.probe.every {
-            self.agenda.enter(now + every, Due::Sample);
+        if let Some(every) = self.probe.interval {
+            self.agenda.schedule(now + every, DueEvent::Sample);
         }
     }
 }

@@ -2,23 +2,30 @@
 
 use std::sync::Arc;
 
-use pep::relay::Side;
+use pep::relay::LegSide;
 
-use super::{Due, World};
-use crate::agenda::Ticket;
-use crate::path::Path;
-use crate::script::{Answer, Answering, Ending, Script, Scripted};
-use crate::slab::Key;
-use crate::socket::{Hosts, Owner};
+use super::{DueEvent, World};
+use crate::agenda::EventNumber;
+use crate::path::ConnectionPath;
+use crate::script::{
+    EndpointState, HostScript, KernelReaction, ScriptedConnection, ServerBehaviour,
+};
+use crate::slab::SlabKey;
+use crate::socket::{ConnectionHosts, SocketOwner};
 
 impl World {
     /// Opens a connection whose two ends follow scripts.
-    pub fn open_scripted(&mut self, path: &Arc<Path>, client: Script, server: Answer) -> Key {
-        let key = self.scripted.insert(|_| Scripted::new(client, server));
-        let owner = Owner::Script(key, Side::Client);
-        let first = self.open_leg(path, 0, Hosts::Script(key), owner);
+    pub fn open_scripted(
+        &mut self,
+        path: &Arc<ConnectionPath>,
+        client: HostScript,
+        server: ServerBehaviour,
+    ) -> SlabKey {
+        let key = self.scripted.insert(|_| ScriptedConnection::new(client, server));
+        let owner = SocketOwner::Script(key, LegSide::Client);
+        let first = self.open_leg(path, 0, ConnectionHosts::Script(key), owner);
         if let Some(connection) = self.scripted.get_mut(key) {
-            connection.host(Side::Client).socket = first;
+            connection.host(LegSide::Client).socket = first;
         }
         if let Some(first) = first {
             self.service(first);
@@ -27,7 +34,7 @@ impl World {
     }
 
     /// Returns the states that the client's and the server's end of a scripted connection have reached.
-    pub fn endings(&self, connection: Key) -> Option<[Ending; 2]> {
+    pub fn endings(&self, connection: SlabKey) -> Option<[EndpointState; 2]> {
         Some(self.scripted.get(connection)?.hosts.each_ref().map(|host| host.ending))
     }
 
@@ -38,21 +45,21 @@ impl World {
 
     /// Sets the server's socket of a scripted connection; removes or silences it if the server does not
     /// accept.
-    pub(super) fn join_script(&mut self, key: Key, socket: Key) {
+    pub(super) fn join_script(&mut self, key: SlabKey, socket: SlabKey) {
         let Some(connection) = self.scripted.get_mut(key) else { return };
-        connection.host(Side::Server).socket = Some(socket);
+        connection.host(LegSide::Server).socket = Some(socket);
         match connection.answer {
-            Answering::Accepts => {}
-            Answering::Refuses => drop(self.sockets.remove(socket)),
-            Answering::Ignores => {
+            KernelReaction::Accepts => {}
+            KernelReaction::Refuses => drop(self.sockets.remove(socket)),
+            KernelReaction::Ignores => {
                 if let Some(socket) = self.sockets.get_mut(socket) {
-                    socket.owner = Owner::Nobody;
+                    socket.owner = SocketOwner::Unattended;
                 }
             }
         }
     }
 
-    pub(super) fn serve_script(&mut self, socket: Key, key: Key, side: Side) {
+    pub(super) fn serve_script(&mut self, socket: SlabKey, key: SlabKey, side: LegSide) {
         let now = self.now;
         let (Some(end), Some(connection)) =
             (self.sockets.get_mut(socket), self.scripted.get_mut(key))
@@ -61,11 +68,11 @@ impl World {
         };
         let host = connection.host(side);
         let next = host.serve(now, &mut end.tcp);
-        host.alarm.set(&mut self.agenda, next, Due::Script(key, side));
+        host.alarm.set(&mut self.agenda, next, DueEvent::Script(key, side));
         self.flush(socket);
     }
 
-    pub(super) fn wake_script(&mut self, key: Key, side: Side, ticket: Ticket) {
+    pub(super) fn wake_script(&mut self, key: SlabKey, side: LegSide, ticket: EventNumber) {
         let Some(connection) = self.scripted.get_mut(key) else { return };
         let host = connection.host(side);
         if host.alarm.ring(ticket)

@@ -4,24 +4,26 @@ use core::net::{Ipv4Addr, SocketAddr};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use compression::{Coded, Decoder, DecoderPool, Encoder, Got, Malformed, Slots};
+use compression::{
+    CodedStream, ContextSlots, Decoder, DecoderPool, Encoder, MalformedStream, StreamRead,
+};
 use link::Dice;
 use slacp::{
-    CloseReason, Config, Endpoint, Event, KeyPair, Open, PublicKey, Read, ResetReason, SessionId,
-    StreamError, StreamId,
+    CloseReason, Config, Endpoint, Event, KeyPair, PublicKey, ReadOutcome, ResetReason, SessionId,
+    StreamError, StreamId, StreamOpening,
 };
-use tcp::{ByteRange, Payload as _};
+use tcp::{ByteRange, SegmentPayload as _};
 use units::Machine;
 
-use super::below::Below;
-use super::{Due, World};
-use crate::agenda::{Alarm, Ticket};
-use crate::contents::Contents;
+use super::below::LowerLink;
+use super::{DueEvent, World};
+use crate::agenda::{EventAlarm, EventNumber};
+use crate::contents::StreamContents;
 use crate::ids::NodeId;
-use crate::packet::{Body, Packet, Sealed};
-use crate::path::Path;
-use crate::slab::Key;
-use crate::socket::Hosts;
+use crate::packet::{PacketBody, SimulatedPacket, SlacpDatagram};
+use crate::path::ConnectionPath;
+use crate::slab::SlabKey;
+use crate::socket::ConnectionHosts;
 use crate::split::LegEnd;
 
 /// The UDP port of every gateway.
@@ -29,42 +31,42 @@ const PORT: u16 = 5258;
 /// Maximum number of bytes written or read at once; the same as in the gateway.
 const CHUNK: usize = 65_536;
 
-pub(crate) struct Gateway {
+pub(crate) struct SlacpGateway {
     pub(super) endpoint: Endpoint,
     config: Config,
-    role: Role,
+    role: GatewayRole,
     /// Maximum number of simultaneous connections; further streams are reset.
     most_connections: Option<usize>,
     /// True while it cannot open sockets (EMFILE).
     has_no_descriptor: bool,
-    alarm: Alarm,
+    alarm: EventAlarm,
     /// The link below, with its flow control.
-    pub(super) below: Below,
+    pub(super) below: LowerLink,
     /// The session with each peer, once it is up.
     pub(super) sessions: BTreeMap<NodeId, SessionId>,
     peers: BTreeMap<SessionId, NodeId>,
-    streams: BTreeMap<(SessionId, StreamId), Key>,
+    streams: BTreeMap<(SessionId, StreamId), SlabKey>,
     /// Slots for compressed streams, by session.
-    encoders: BTreeMap<SessionId, Slots>,
+    encoders: BTreeMap<SessionId, ContextSlots>,
     /// Split connections that wait for a session.
-    waiting: Vec<Key>,
+    waiting: Vec<SlabKey>,
     buffer: Vec<u8>,
 }
 
 /// The side of the hop, with its peers.
 #[derive(Debug, Clone)]
-enum Role {
+enum GatewayRole {
     Hub(Vec<PublicKey>),
     Terminal(NodeId),
 }
 
 /// A stream on its way to the next gateway.
 #[derive(Debug)]
-pub(super) struct Opening {
-    path: Arc<Path>,
+pub(super) struct PendingStream {
+    path: Arc<ConnectionPath>,
     /// The index of the gateway that will answer.
     at: usize,
-    hosts: Hosts,
+    hosts: ConnectionHosts,
 }
 
 pub(super) fn address(node: NodeId) -> SocketAddr {
@@ -88,29 +90,29 @@ impl World {
     /// Makes `node` the hub of the gateways at `terminals`.
     pub fn add_hub(&mut self, node: NodeId, config: Config, terminals: &[NodeId]) {
         let allow = terminals.iter().map(|terminal| identity(*terminal).public()).collect();
-        self.add_gateway(node, config, Role::Hub(allow));
+        self.add_gateway(node, config, GatewayRole::Hub(allow));
     }
 
     /// Makes `node` a terminal of the gateway at `hub`. It sets up its session when the clock
     /// starts.
     pub fn add_terminal(&mut self, node: NodeId, config: Config, hub: NodeId) {
-        self.add_gateway(node, config, Role::Terminal(hub));
+        self.add_gateway(node, config, GatewayRole::Terminal(hub));
     }
 
-    fn add_gateway(&mut self, node: NodeId, config: Config, role: Role) {
+    fn add_gateway(&mut self, node: NodeId, config: Config, role: GatewayRole) {
         self.nodes[node.index()].gateway = Some(self.gateways.len() as u32);
         let endpoint = self.new_endpoint(node, config.clone(), &role);
-        self.gateways.push(Gateway::new(endpoint, config, role));
-        self.restless.push_back(node);
+        self.gateways.push(SlacpGateway::new(endpoint, config, role));
+        self.gateways_to_drive.push_back(node);
         self.settle();
     }
 
-    fn new_endpoint(&mut self, node: NodeId, config: Config, role: &Role) -> Endpoint {
+    fn new_endpoint(&mut self, node: NodeId, config: Config, role: &GatewayRole) -> Endpoint {
         let mut seed = [0; 32];
         self.seeds.fill(&mut seed);
         match role {
-            Role::Hub(allow) => Endpoint::hub(config, identity(node), allow.clone(), seed),
-            Role::Terminal(hub) => {
+            GatewayRole::Hub(allow) => Endpoint::hub(config, identity(node), allow.clone(), seed),
+            GatewayRole::Terminal(hub) => {
                 let (key, to) = (identity(*hub).public(), vec![address(*hub)]);
                 Endpoint::terminal(config, identity(node), key, to, seed)
             }
@@ -122,13 +124,14 @@ impl World {
     pub fn restart_gateway(&mut self, node: NodeId) {
         let now = self.now;
         let Some(place) = self.nodes[node.index()].gateway else { return };
-        let Gateway { config, role, most_connections, below, .. } = &self.gateways[place as usize];
+        let SlacpGateway { config, role, most_connections, below, .. } =
+            &self.gateways[place as usize];
         let (config, role, most_connections) = (config.clone(), role.clone(), *most_connections);
-        let below = below.afresh();
+        let below = below.after_restart();
         let endpoint = self.new_endpoint(node, config.clone(), &role);
-        let gateway = Gateway::new(endpoint, config, role);
-        self.gateways[place as usize] = Gateway { most_connections, below, ..gateway };
-        let lost: Vec<Key> = self.splits_at(node).collect();
+        let gateway = SlacpGateway::new(endpoint, config, role);
+        self.gateways[place as usize] = SlacpGateway { most_connections, below, ..gateway };
+        let lost: Vec<SlabKey> = self.splits_at(node).collect();
         for split in
             lost.into_iter().filter_map(|split| self.splits.remove(split)).collect::<Vec<_>>()
         {
@@ -140,7 +143,7 @@ impl World {
                 self.flush(socket);
             }
         }
-        self.restless.push_back(node);
+        self.gateways_to_drive.push_back(node);
         self.settle();
     }
 
@@ -170,7 +173,7 @@ impl World {
         place.map_or(0, |place| self.gateways[place as usize].streams.len())
     }
 
-    fn splits_at(&self, node: NodeId) -> impl Iterator<Item = Key> {
+    fn splits_at(&self, node: NodeId) -> impl Iterator<Item = SlabKey> {
         let here = self.splits.iter().filter(move |(_, it)| it.path.nodes[it.at] == node);
         here.map(|(key, _)| key)
     }
@@ -185,13 +188,13 @@ impl World {
         self.gateway(node).is_some_and(|gateway| gateway.has_no_descriptor)
     }
 
-    pub(super) fn gateway(&mut self, node: NodeId) -> Option<&mut Gateway> {
+    pub(super) fn gateway(&mut self, node: NodeId) -> Option<&mut SlacpGateway> {
         let place = self.nodes[node.index()].gateway?;
         self.gateways.get_mut(place as usize)
     }
 
     /// Returns the statistics of a gateway's session with a peer.
-    pub fn session_stats(&self, node: NodeId, peer: NodeId) -> Option<slacp::Stats> {
+    pub fn session_stats(&self, node: NodeId, peer: NodeId) -> Option<slacp::SessionStats> {
         let gateway = &self.gateways[self.nodes[node.index()].gateway? as usize];
         gateway.endpoint.stats(*gateway.sessions.get(&peer)?)
     }
@@ -214,14 +217,14 @@ impl World {
     pub(super) fn deliver_slacp(&mut self, from: NodeId, to: NodeId, mut bytes: Vec<u8>) {
         let now = self.now;
         let Some(gateway) = self.gateway(to) else {
-            self.strays += 1;
+            self.unroutable += 1;
             return;
         };
         gateway.endpoint.handle_datagram(now, address(from), &mut bytes);
         self.drive_gateway(to);
     }
 
-    pub(super) fn wake_gateway(&mut self, node: NodeId, ticket: Ticket) {
+    pub(super) fn wake_gateway(&mut self, node: NodeId, ticket: EventNumber) {
         let now = self.now;
         let Some(gateway) = self.gateway(node) else { return };
         if !gateway.alarm.ring(ticket) {
@@ -239,7 +242,7 @@ impl World {
             self.gateway_event(node, session, &event);
         }
         self.leave_tunnels(node);
-        self.follow_room(node);
+        self.update_hold_back(node);
         let now = self.now;
         while let Some(gateway) = self.gateway(node) {
             let mut bytes = Vec::with_capacity(1500);
@@ -247,18 +250,18 @@ impl World {
             let Some(to) = node_at(to) else { break };
             let (is_control, overhead) =
                 (gateway.endpoint.transmit_is_control(), gateway.below.overhead);
-            let sealed = Sealed { bytes, is_control, overhead };
+            let sealed = SlacpDatagram { bytes, is_control, overhead };
             gateway.below.charged.add(&sealed);
-            self.send(Box::new(Packet::v4(node, to, Body::Slacp(sealed))));
+            self.send(Box::new(SimulatedPacket::v4(node, to, PacketBody::Slacp(sealed))));
             // Every datagram may fill the MAC buffer.
-            self.follow_room(node);
+            self.update_hold_back(node);
         }
         let Some(place) = self.nodes[node.index()].gateway else { return };
         let gateway = &mut self.gateways[place as usize];
         let next = gateway.endpoint.poll_timeout().map(|(at, _)| at.max(now));
-        let look = gateway.below.look_again(now);
+        let look = gateway.below.next_check(now);
         let next = next.into_iter().chain(look).min();
-        gateway.alarm.set(&mut self.agenda, next, Due::Gateway(node));
+        gateway.alarm.set(&mut self.agenda, next, DueEvent::Gateway(node));
     }
 
     fn gateway_event(&mut self, node: NodeId, session: SessionId, event: &Event) {
@@ -326,10 +329,10 @@ impl World {
     /// If there is no room for another stream.
     pub(super) fn open_stream(
         &mut self,
-        path: &Arc<Path>,
+        path: &Arc<ConnectionPath>,
         at: usize,
-        hosts: Hosts,
-        split: Key,
+        hosts: ConnectionHosts,
+        split: SlabKey,
     ) -> Result<Option<LegEnd>, ResetReason> {
         let (now, peer) = (self.now, path.nodes[at + 1]);
         // Gateways share their memory among clients by source address. The port identifies the opening.
@@ -338,7 +341,7 @@ impl World {
         let Some(gateway) = self.gateway(path.nodes[at]) else {
             return Err(ResetReason::Unreachable);
         };
-        let open = Open { destination: address(peer), source, dscp: None };
+        let open = StreamOpening { destination: address(peer), source, dscp: None };
         let opened = match gateway.sessions.get(&peer).copied() {
             Some(session) => {
                 // Not compressed unless both sides have decompressors.
@@ -350,7 +353,7 @@ impl World {
         match opened {
             Ok((session, stream)) => {
                 gateway.streams.insert((session, stream), split);
-                let opening = Opening { path: Arc::clone(path), at: at + 1, hosts };
+                let opening = PendingStream { path: Arc::clone(path), at: at + 1, hosts };
                 self.openings.insert(source, opening);
                 Ok(Some(LegEnd::Stream(session, stream)))
             }
@@ -375,7 +378,7 @@ impl World {
         let opening = self.openings.remove(&source);
         let is_full = self.is_full(node);
         let Some(gateway) = self.gateway(node) else { return };
-        let Some(Opening { path, at, hosts }) = opening else {
+        let Some(PendingStream { path, at, hosts }) = opening else {
             return gateway.reset(session, stream, ResetReason::Refused);
         };
         if is_full {
@@ -400,16 +403,16 @@ impl World {
     }
 }
 
-impl Gateway {
-    fn new(endpoint: Endpoint, config: Config, role: Role) -> Self {
+impl SlacpGateway {
+    fn new(endpoint: Endpoint, config: Config, role: GatewayRole) -> Self {
         Self {
             endpoint,
             config,
             role,
             most_connections: None,
             has_no_descriptor: false,
-            alarm: Alarm::default(),
-            below: Below::default(),
+            alarm: EventAlarm::default(),
+            below: LowerLink::default(),
             sessions: BTreeMap::new(),
             peers: BTreeMap::new(),
             streams: BTreeMap::new(),
@@ -420,17 +423,21 @@ impl Gateway {
     }
 
     /// Returns the coder of a stream; `None` if its data is not compressed.
-    pub(super) fn coder(&mut self, session: SessionId, stream: StreamId) -> Option<Box<Coded>> {
+    pub(super) fn coder(
+        &mut self,
+        session: SessionId,
+        stream: StreamId,
+    ) -> Option<Box<CodedStream>> {
         if !self.endpoint.is_compressed(session, stream) {
             return None;
         }
         let most = usize::from(self.endpoint.peer_decompressors(session));
-        let encoders = self.encoders.entry(session).or_insert_with(|| Slots::new(most));
+        let encoders = self.encoders.entry(session).or_insert_with(|| ContextSlots::new(most));
         // Not limited here: the peer keeps to the number that was announced to it.
         let decoder = Decoder::new(DecoderPool::new(usize::MAX));
         let has_dictionary = self.endpoint.peer_has_dictionary(session);
         let encoder = Encoder::new(encoders.clone()).with_dictionary(has_dictionary);
-        Some(Box::new(Coded::new(encoder, decoder)))
+        Some(Box::new(CodedStream::new(encoder, decoder)))
     }
 
     /// Reads the next bytes, which begin at `position`, and checks them.
@@ -438,16 +445,16 @@ impl Gateway {
         &mut self,
         (session, stream): (SessionId, StreamId),
         position: u64,
-        contents: &Contents,
-        coded: Option<&mut Coded>,
-    ) -> Result<Read, StreamError> {
+        contents: &StreamContents,
+        coded: Option<&mut CodedStream>,
+    ) -> Result<ReadOutcome, StreamError> {
         self.buffer.resize(CHUNK, 0);
         let Self { endpoint, buffer, .. } = self;
         let read = match coded {
             None => endpoint.read(session, stream, buffer)?,
             Some(coded) => read_coded(endpoint, (session, stream), coded, buffer)?,
         };
-        if let Read::Data(bytes) = read {
+        if let ReadOutcome::Data(bytes) = read {
             let same = contents.from(position).take(bytes).eq(buffer[..bytes].iter().copied());
             assert!(same, "a byte is not where it was written");
         }
@@ -459,8 +466,8 @@ impl Gateway {
         &mut self,
         (session, stream): (SessionId, StreamId),
         data: ByteRange,
-        contents: &Contents,
-        coded: Option<&mut Coded>,
+        contents: &StreamContents,
+        coded: Option<&mut CodedStream>,
     ) -> usize {
         let len = data.len().min(CHUNK);
         self.buffer.clear();
@@ -478,7 +485,7 @@ impl Gateway {
     pub(super) fn finish(
         &mut self,
         (session, stream): (SessionId, StreamId),
-        coded: Option<&mut Coded>,
+        coded: Option<&mut CodedStream>,
     ) -> bool {
         let is_flushed = self.flush((session, stream), coded);
         if is_flushed {
@@ -488,7 +495,7 @@ impl Gateway {
     }
 
     /// Writes the rest of the compressed data; returns false if there was no room for it.
-    fn flush(&mut self, stream: (SessionId, StreamId), coded: Option<&mut Coded>) -> bool {
+    fn flush(&mut self, stream: (SessionId, StreamId), coded: Option<&mut CodedStream>) -> bool {
         let write = |bytes: &[u8]| self.endpoint.write(stream.0, stream.1, bytes);
         // An error means that the stream was reset; the event follows.
         coded.is_none_or(|coded| coded.finish(write).unwrap_or(true))
@@ -500,7 +507,7 @@ impl Gateway {
         &mut self,
         (session, stream): (SessionId, StreamId),
         reason: ResetReason,
-        coded: Option<&mut Coded>,
+        coded: Option<&mut CodedStream>,
     ) -> bool {
         let is_flushed = self.flush((session, stream), coded);
         if is_flushed {
@@ -522,39 +529,39 @@ impl Gateway {
 fn read_coded(
     endpoint: &mut Endpoint,
     (session, stream): (SessionId, StreamId),
-    coded: &mut Coded,
+    coded: &mut CodedStream,
     buffer: &mut [u8],
-) -> Result<Read, StreamError> {
+) -> Result<ReadOutcome, StreamError> {
     let mut receive = |into: &mut [u8]| match endpoint.read(session, stream, into) {
-        Ok(Read::Data(bytes)) => Ok(Got::Data(bytes)),
-        Ok(Read::End) => Ok(Got::End),
-        Ok(Read::Blocked) => Ok(Got::Nothing),
-        Err(error) => Err(Unread::Stream(error)),
+        Ok(ReadOutcome::Data(bytes)) => Ok(StreamRead::Data(bytes)),
+        Ok(ReadOutcome::End) => Ok(StreamRead::End),
+        Ok(ReadOutcome::Blocked) => Ok(StreamRead::Nothing),
+        Err(error) => Err(ReadFailure::Stream(error)),
     };
     // Decompression takes no virtual time, so there is no reason to let others go first.
     let got = loop {
         match coded.read(buffer, &mut receive) {
-            Ok(Got::Later) => {}
+            Ok(StreamRead::Later) => {}
             got => break got,
         }
     };
     match got {
-        Ok(Got::Data(bytes)) => Ok(Read::Data(bytes)),
-        Ok(Got::End) => Ok(Read::End),
-        Ok(Got::Nothing | Got::Later) => Ok(Read::Blocked),
-        Err(Unread::Stream(error)) => Err(error),
-        Err(Unread::Malformed(error)) => panic!("a gateway has compressed wrongly: {error}"),
+        Ok(StreamRead::Data(bytes)) => Ok(ReadOutcome::Data(bytes)),
+        Ok(StreamRead::End) => Ok(ReadOutcome::End),
+        Ok(StreamRead::Nothing | StreamRead::Later) => Ok(ReadOutcome::Blocked),
+        Err(ReadFailure::Stream(error)) => Err(error),
+        Err(ReadFailure::Malformed(error)) => panic!("a gateway has compressed wrongly: {error}"),
     }
 }
 
 /// The reason why a stream cannot be read.
-enum Unread {
+enum ReadFailure {
     Stream(StreamError),
-    Malformed(Malformed),
+    Malformed(MalformedStream),
 }
 
-impl From<Malformed> for Unread {
-    fn from(error: Malformed) -> Self {
+impl From<MalformedStream> for ReadFailure {
+    fn from(error: MalformedStream) -> Self {
         Self::Malformed(error)
     }
 }

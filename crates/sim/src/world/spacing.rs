@@ -9,29 +9,36 @@ use std::collections::{BTreeMap, VecDeque};
 
 use units::{BitRate, Instant};
 
-use super::{Due, World};
-use crate::ack_spacer::{AckSpacer, Pace, is_bare};
-use crate::agenda::{Alarm, Ticket};
+use super::{DueEvent, World};
+use crate::ack_spacer::{AckSchedule, AckSpacer, is_bare};
+use crate::agenda::{EventAlarm, EventNumber};
 use crate::ids::NodeId;
-use crate::packet::{Body, Packet};
-use crate::slab::Key;
+use crate::packet::{PacketBody, SimulatedPacket};
+use crate::slab::SlabKey;
 
 impl World {
     /// Lets `node` space acknowledgements to `servers`, so that they release data at no more than `rate`.
     pub fn space_acknowledgements(&mut self, node: NodeId, servers: &[NodeId], rate: BitRate) {
-        let pace = Pace { rate, acked: BTreeMap::new(), free: Instant::ZERO };
+        let pace = AckSchedule { rate, acked: BTreeMap::new(), free: Instant::ZERO };
         let servers = servers.iter().copied().collect();
-        let spacer = AckSpacer { pace, servers, held: VecDeque::new(), alarm: Alarm::default() };
+        let spacer =
+            AckSpacer { pace, servers, held: VecDeque::new(), alarm: EventAlarm::default() };
         self.nodes[node.index()].spacer = Some(Box::new(spacer));
     }
 
     /// Holds an acknowledgement until it is due; returns a packet that may pass now.
-    pub(super) fn pass_spacer(&mut self, node: NodeId, packet: Box<Packet>) -> Option<Box<Packet>> {
+    pub(super) fn pass_spacer(
+        &mut self,
+        node: NodeId,
+        packet: Box<SimulatedPacket>,
+    ) -> Option<Box<SimulatedPacket>> {
         let now = self.now;
         let Some(spacer) = self.nodes[node.index()].spacer.as_deref_mut() else {
             return Some(packet);
         };
-        let Body::Tcp { destination, segment, .. } = &packet.body else { return Some(packet) };
+        let PacketBody::Tcp { destination, segment, .. } = &packet.body else {
+            return Some(packet);
+        };
         if !spacer.servers.contains(&packet.to) {
             return Some(packet);
         }
@@ -54,9 +61,9 @@ impl World {
 
     /// Releases all acknowledgements held for a sender, so that a segment with more than an
     /// acknowledgement does not overtake them.
-    fn release(&mut self, node: NodeId, sender: Key) {
+    fn release(&mut self, node: NodeId, sender: SlabKey) {
         let Some(spacer) = self.nodes[node.index()].spacer.as_deref_mut() else { return };
-        let goes = |packet: &Packet| matches!(packet.body, Body::Tcp { destination, .. } if destination == sender);
+        let goes = |packet: &SimulatedPacket| matches!(packet.body, PacketBody::Tcp { destination, .. } if destination == sender);
         if !spacer.held.iter().any(|(_, packet)| goes(packet)) {
             return;
         }
@@ -70,7 +77,7 @@ impl World {
         self.set_spacer_alarm(node);
     }
 
-    pub(super) fn wake_spacer(&mut self, node: NodeId, ticket: Ticket) {
+    pub(super) fn wake_spacer(&mut self, node: NodeId, ticket: EventNumber) {
         let now = self.now;
         let Some(spacer) = self.nodes[node.index()].spacer.as_deref_mut() else { return };
         if !spacer.alarm.ring(ticket) {
@@ -87,7 +94,7 @@ impl World {
     fn set_spacer_alarm(&mut self, node: NodeId) {
         if let Some(spacer) = self.nodes[node.index()].spacer.as_deref_mut() {
             let next = spacer.held.front().map(|(due, _)| *due);
-            spacer.alarm.set(&mut self.agenda, next, Due::Spacer(node));
+            spacer.alarm.set(&mut self.agenda, next, DueEvent::Spacer(node));
         }
     }
 }

@@ -7,32 +7,37 @@
 use core::time::Duration;
 use std::sync::Arc;
 
-use pep::relay::{Failure, Progress, Relay, Side};
+use pep::relay::{LegFailure, LegSide, Relay, RelayProgress};
 use slacp::ResetReason;
-use tcp::State;
+use tcp::TcpState;
 
-use super::wires::Wires;
-use super::{Due, World};
-use crate::agenda::Ticket;
-use crate::path::{self, Path};
-use crate::slab::Key;
-use crate::socket::{Hosts, Owner};
-use crate::split::{LegEnd, Split, Stage};
+use super::wires::LegDriver;
+use super::{DueEvent, World};
+use crate::agenda::EventNumber;
+use crate::path::{self, ConnectionPath};
+use crate::slab::SlabKey;
+use crate::socket::{ConnectionHosts, SocketOwner};
+use crate::split::{LegEnd, SplitConnection, SplitStage};
 
 /// Time-out for a hub's connection to a server: the gateway's default.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
 impl World {
-    pub(super) fn add_split(&mut self, path: &Arc<Path>, at: usize, hosts: Hosts) -> Key {
-        self.splits.insert(|_| Split::new(path, at, hosts))
+    pub(super) fn add_split(
+        &mut self,
+        path: &Arc<ConnectionPath>,
+        at: usize,
+        hosts: ConnectionHosts,
+    ) -> SlabKey {
+        self.splits.insert(|_| SplitConnection::new(path, at, hosts))
     }
 
     /// Sets a split connection's leg towards the client.
-    pub(super) fn join_split(&mut self, key: Key, end: LegEnd) {
-        self.set_leg(key, Side::Client, end);
+    pub(super) fn join_split(&mut self, key: SlabKey, end: LegEnd) {
+        self.set_leg(key, LegSide::Client, end);
     }
 
-    fn set_leg(&mut self, key: Key, side: Side, end: LegEnd) {
+    fn set_leg(&mut self, key: SlabKey, side: LegSide, end: LegEnd) {
         let Some(split) = self.splits.get_mut(key) else { return };
         let node = split.path.nodes[split.at];
         let coded = match end {
@@ -48,13 +53,13 @@ impl World {
     }
 
     /// Lets a split connection proceed as far as possible after a change.
-    pub(super) fn serve_split(&mut self, key: Key) {
+    pub(super) fn serve_split(&mut self, key: SlabKey) {
         let Some(split) = self.splits.get(key) else { return };
         let (node, before) = (split.path.nodes[split.at], split.ends());
         self.handle_failures(key);
         self.advance(key);
         let over = self.run_relay(key);
-        let after = self.splits.get(key).map_or([None; 2], Split::ends);
+        let after = self.splits.get(key).map_or([None; 2], SplitConnection::ends);
         if over {
             self.splits.remove(key);
         }
@@ -64,32 +69,32 @@ impl World {
             match end {
                 LegEnd::Tcp(socket) => self.flush(socket),
                 // The gateway is already the last in the queue.
-                LegEnd::Stream(..) if self.restless.back() == Some(&node) => {}
-                LegEnd::Stream(..) => self.restless.push_back(node),
+                LegEnd::Stream(..) if self.gateways_to_drive.back() == Some(&node) => {}
+                LegEnd::Stream(..) => self.gateways_to_drive.push_back(node),
             }
         }
     }
 
-    pub(super) fn wake_split(&mut self, key: Key, ticket: Ticket) {
+    pub(super) fn wake_split(&mut self, key: SlabKey, ticket: EventNumber) {
         if self.splits.get_mut(key).is_some_and(|split| split.alarm.ring(ticket)) {
             self.serve_split(key);
         }
     }
 
     /// Records that the stream of a leg was reset or its session was lost.
-    pub(super) fn fail_stream(&mut self, key: Key, end: LegEnd, reason: ResetReason) {
+    pub(super) fn fail_stream(&mut self, key: SlabKey, end: LegEnd, reason: ResetReason) {
         if let Some(split) = self.splits.get_mut(key)
             && let Some(side) = split.side_of(end)
         {
             let leg = &mut split.legs[side as usize];
-            leg.failure = Some(Failure::Reset(reason));
+            leg.failure = Some(LegFailure::Reset(reason));
             leg.unhandled = leg.failure;
         }
         self.serve_split(key);
     }
 
     /// Handles the peer's message that it has connected to the destination.
-    pub(super) fn note_accepted(&mut self, key: Key) {
+    pub(super) fn note_accepted(&mut self, key: SlabKey) {
         if let Some(split) = self.splits.get_mut(key) {
             split.relay.handle_accepted();
             // A hub between two terminals passes the acceptance on.
@@ -98,7 +103,7 @@ impl World {
     }
 
     /// Processes the events of the legs' connections, and reports failed legs to the relay.
-    fn handle_failures(&mut self, key: Key) {
+    fn handle_failures(&mut self, key: SlabKey) {
         let Some(split) = self.splits.get_mut(key) else { return };
         let mut failures = [None; 2];
         for (leg, failed) in split.legs.iter_mut().zip(&mut failures) {
@@ -115,45 +120,49 @@ impl World {
     }
 
     /// Reports a failed leg to the relay; aborts the connection if the relay does not run yet.
-    fn fail_leg(&mut self, key: Key, end: LegEnd, failure: Failure) {
+    fn fail_leg(&mut self, key: SlabKey, end: LegEnd, failure: LegFailure) {
         let Some(side) = self.splits.get(key).and_then(|split| split.side_of(end)) else { return };
         let reason = match failure {
-            Failure::Closed => ResetReason::Reset,
-            Failure::Broken(reason) | Failure::Reset(reason) => reason,
+            LegFailure::Closed => ResetReason::Reset,
+            LegFailure::Broken(reason) | LegFailure::Reset(reason) => reason,
         };
         let now = self.now;
-        self.with_wires(key, |stage, relay, wires| match stage {
-            Stage::Relaying => relay.handle_failure(now, side, failure),
-            Stage::Accepting | Stage::Waiting | Stage::Dialling(_) => relay.abort(reason, wires),
+        self.with_legs(key, |stage, relay, wires| match stage {
+            SplitStage::Relaying => relay.handle_failure(now, side, failure),
+            SplitStage::Accepting | SplitStage::Waiting | SplitStage::Dialling(_) => {
+                relay.abort(reason, wires)
+            }
         });
     }
 
     /// Enters the next stage, if its condition is met.
-    fn advance(&mut self, key: Key) {
+    fn advance(&mut self, key: SlabKey) {
         let Some(split) = self.splits.get(key) else { return };
         match &split.stage {
-            Stage::Accepting | Stage::Waiting if self.is_connected(split, Side::Client) => {
+            SplitStage::Accepting | SplitStage::Waiting
+                if self.is_connected(split, LegSide::Client) =>
+            {
                 self.open_next_leg(key);
             }
-            Stage::Dialling(_) if self.is_connected(split, Side::Server) => {
+            SplitStage::Dialling(_) if self.is_connected(split, LegSide::Server) => {
                 if let Some(split) = self.splits.get_mut(key) {
-                    (split.stage, split.relay) = (Stage::Relaying, Relay::default());
+                    (split.stage, split.relay) = (SplitStage::Relaying, Relay::default());
                 }
                 self.accept_stream(key);
             }
-            Stage::Dialling(until) if *until <= self.now => {
-                if let Some(end) = split.leg(Side::Server).end {
-                    self.fail_leg(key, end, Failure::Broken(ResetReason::TimedOut));
+            SplitStage::Dialling(until) if *until <= self.now => {
+                if let Some(end) = split.leg(LegSide::Server).end {
+                    self.fail_leg(key, end, LegFailure::Broken(ResetReason::TimedOut));
                 }
             }
             _ => {}
         }
     }
 
-    fn is_connected(&self, split: &Split, side: Side) -> bool {
+    fn is_connected(&self, split: &SplitConnection, side: LegSide) -> bool {
         match split.leg(side).end {
             Some(LegEnd::Tcp(socket)) => self.sockets.get(socket).is_some_and(|socket| {
-                use State::{Closed, Listen, SynReceived, SynSent};
+                use TcpState::{Closed, Listen, SynReceived, SynSent};
                 !matches!(socket.tcp.state(), Listen | SynSent | SynReceived | Closed)
             }),
             Some(LegEnd::Stream(..)) => true,
@@ -162,41 +171,43 @@ impl World {
     }
 
     /// Opens the segment towards the server.
-    fn open_next_leg(&mut self, key: Key) {
+    fn open_next_leg(&mut self, key: SlabKey) {
         let Some(split) = self.splits.get(key) else { return };
         let (path, at, hosts) = (Arc::clone(&split.path), split.at, split.hosts);
         let is_from_peer = matches!(split.ends(), [Some(LegEnd::Stream(..)), _]);
         let opened = match path.legs[at] {
-            path::Leg::Tcp(..) if self.has_no_descriptor(path.nodes[at]) => Err(ResetReason::Limit),
-            path::Leg::Tcp(..) => {
-                Ok(self.open_leg(&path, at, hosts, Owner::Split(key)).map(LegEnd::Tcp))
+            path::PathLeg::Tcp(..) if self.has_no_descriptor(path.nodes[at]) => {
+                Err(ResetReason::Limit)
             }
-            path::Leg::Slacp => self.open_stream(&path, at, hosts, key),
+            path::PathLeg::Tcp(..) => {
+                Ok(self.open_leg(&path, at, hosts, SocketOwner::Split(key)).map(LegEnd::Tcp))
+            }
+            path::PathLeg::Slacp => self.open_stream(&path, at, hosts, key),
         };
         let now = self.now;
         if let Ok(Some(end)) = opened {
-            self.set_leg(key, Side::Server, end);
+            self.set_leg(key, LegSide::Server, end);
         }
         let Some(split) = self.splits.get_mut(key) else { return };
         match opened {
             Ok(Some(end)) => {
                 split.stage = match end {
-                    LegEnd::Tcp(_) if is_from_peer => Stage::Dialling(now + CONNECT_TIMEOUT),
-                    _ => Stage::Relaying,
+                    LegEnd::Tcp(_) if is_from_peer => SplitStage::Dialling(now + CONNECT_TIMEOUT),
+                    _ => SplitStage::Relaying,
                 };
             }
-            Ok(None) => split.stage = Stage::Waiting,
+            Ok(None) => split.stage = SplitStage::Waiting,
             Err(reason) => {
-                self.with_wires(key, |_, relay, wires| relay.abort(reason, wires));
+                self.with_legs(key, |_, relay, wires| relay.abort(reason, wires));
             }
         }
     }
 
     /// Accepts the stream on the client's side of a connection, if that side is a stream.
-    fn accept_stream(&mut self, key: Key) {
+    fn accept_stream(&mut self, key: SlabKey) {
         let Some(split) = self.splits.get(key) else { return };
         let node = split.path.nodes[split.at];
-        if let Some(LegEnd::Stream(session, stream)) = split.leg(Side::Client).end
+        if let Some(LegEnd::Stream(session, stream)) = split.leg(LegSide::Client).end
             && let Some(gateway) = self.gateway(node)
         {
             // The call fails if the stream has just been reset; the event follows.
@@ -205,56 +216,56 @@ impl World {
     }
 
     /// Runs the relay as far as possible, and sets the alarm. Returns true when the relay is over.
-    fn run_relay(&mut self, key: Key) -> bool {
+    fn run_relay(&mut self, key: SlabKey) -> bool {
         let now = self.now;
-        let over = self.with_wires(key, |stage, relay, wires| {
+        let over = self.with_legs(key, |stage, relay, wires| {
             // A relay that was aborted before it ran still has to end.
-            while matches!(stage, Stage::Relaying) || !relay.is_carrying() {
+            while matches!(stage, SplitStage::Relaying) || !relay.is_carrying() {
                 match relay.handle(now, wires) {
-                    Progress::Busy => {}
-                    Progress::Waiting => return false,
-                    Progress::Over => return true,
+                    RelayProgress::Busy => {}
+                    RelayProgress::Waiting => return false,
+                    RelayProgress::Over => return true,
                     // The simulator never lets later connections pass unaccelerated, so there is nothing to wait for.
-                    Progress::Refused(reason) => relay.abort(reason, wires),
+                    RelayProgress::Refused(reason) => relay.abort(reason, wires),
                 }
             }
             false
         });
         if let Some(split) = self.splits.get_mut(key) {
             let next = match &split.stage {
-                Stage::Dialling(until) => Some(*until),
+                SplitStage::Dialling(until) => Some(*until),
                 _ => split.relay.poll_timeout().map(|(at, _)| at),
             };
-            split.alarm.set(&mut self.agenda, next, Due::Split(key));
+            split.alarm.set(&mut self.agenda, next, DueEvent::Split(key));
         }
         over.unwrap_or(true)
     }
 
     /// Calls `work` with a split connection's state and its legs.
-    fn with_wires<R>(
+    fn with_legs<R>(
         &mut self,
-        key: Key,
-        work: impl FnOnce(&mut Stage, &mut Relay, &mut Wires<'_>) -> R,
+        key: SlabKey,
+        work: impl FnOnce(&mut SplitStage, &mut Relay, &mut LegDriver<'_>) -> R,
     ) -> Option<R> {
         let split = self.splits.get_mut(key)?;
         let node = split.path.nodes[split.at];
         let gateway = self.nodes[node.index()].gateway;
         let gateway = gateway.map(|place| &mut self.gateways[place as usize]);
-        let Split { stage, relay, legs, path, .. } = split;
+        let SplitConnection { stage, relay, legs, path, .. } = split;
         let (sockets, contents) = (&mut self.sockets, &path.contents);
-        let mut wires = Wires { now: self.now, legs, sockets, gateway, contents };
+        let mut wires = LegDriver { now: self.now, legs, sockets, gateway, contents };
         Some(work(stage, relay, &mut wires))
     }
 
     /// Returns true if a socket is a leg of this split connection.
-    pub(super) fn is_leg(&self, socket: Key, split: Key) -> bool {
+    pub(super) fn is_leg(&self, socket: SlabKey, split: SlabKey) -> bool {
         let split = self.splits.get(split);
         split.is_some_and(|split| split.side_of(LegEnd::Tcp(socket)).is_some())
     }
 
     /// Starts recording the connection's segment between `nodes[at]` and the next node.
-    pub(super) fn watch_leg(&mut self, hosts: Hosts, at: usize, ends: [Key; 2]) {
-        let Hosts::Talk(talk) = hosts else { return };
+    pub(super) fn watch_leg(&mut self, hosts: ConnectionHosts, at: usize, ends: [SlabKey; 2]) {
+        let ConnectionHosts::Talk(talk) = hosts else { return };
         let Some(talk) = self.talks.get(talk) else { return };
         let (Some(name), app) = (talk.watch.clone(), talk.app) else { return };
         for (place, end) in ends.into_iter().enumerate() {

@@ -5,14 +5,15 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use link::{LinkConfig, Loss, QueueLimit};
-use scenario::Thrift;
+use link::{LinkConfig, LossModel, QueueLimit};
+use scenario::CompressionSpec;
 use units::{BitRate, ByteCount, Instant, Probability};
 
 use crate::testkit::{at, at_ms, bytes, gateways, geo, link, row, run_app, tcp, tcp_leg};
 use crate::{
-    Act, Amount, Answer, Bulk, Cbr, Direction, Hop, IpVersion, Key, Method, NodeId, Packet, Page,
-    Path, RequestReply, Script, Sizes, Tap, Turn, Users, World,
+    BulkAmount, BulkTransfer, CbrSource, ConnectionPath, Direction, ExchangeSizes, FetchMethod,
+    HostScript, IpVersion, NodeId, PacketTap, PageLoads, ReplySizes, RequestReply, RouteHop,
+    ScriptStep, ServerBehaviour, SimulatedPacket, SlabKey, WebUsers, World,
 };
 
 /// Duration of a 5 MB download with this split, and a counter.
@@ -21,21 +22,24 @@ fn download(split: &str, per: f64, seed: u64) -> (f64, u64) {
     let ([client, terminal, hub, server], slacp) = gateways(&mut world, per);
     let leg = tcp_leg;
     let path = match split {
-        "none" => Arc::new(Path::direct(client, server, tcp())),
-        "two" => Arc::new(Path::split(client, &[hub], server, vec![leg(), leg()])),
-        "three" => {
-            Arc::new(Path::split(client, &[terminal, hub], server, vec![leg(), leg(), leg()]))
-        }
+        "none" => Arc::new(ConnectionPath::direct(client, server, tcp())),
+        "two" => Arc::new(ConnectionPath::split(client, &[hub], server, vec![leg(), leg()])),
+        "three" => Arc::new(ConnectionPath::split(
+            client,
+            &[terminal, hub],
+            server,
+            vec![leg(), leg(), leg()],
+        )),
         _ => slacp,
     };
-    let app = Bulk::new(path, Direction::Down, bytes(5_000_000), at(2));
+    let app = BulkTransfer::new(path, Direction::Down, bytes(5_000_000), at(2));
     let app = world.add_app(Box::new(app));
     assert!(world.run_until_done(at(600)), "{split} {per}");
     world.run_until(world.now() + Duration::from_secs(130));
-    let tally = world.tally(app);
-    assert_eq!((tally.bytes, tally.broken, tally.deeds.len()), (5_000_000, 0, 1), "{split}");
+    let tally = world.app_stats(app);
+    assert_eq!((tally.bytes, tally.failures, tally.work_units.len()), (5_000_000, 0, 1), "{split}");
     assert_eq!(world.strays(), 0);
-    (tally.deeds[0].time().as_secs_f64(), world.arrivals())
+    (tally.work_units[0].time().as_secs_f64(), world.arrivals())
 }
 
 #[test]
@@ -67,10 +71,11 @@ fn the_same_seed_gives_the_same_run() {
 
 #[test]
 fn a_reply_takes_a_round_trip_and_the_first_the_handshake_too() {
-    let turn = Turn { request: 100, reply: 100 };
+    let turn = ExchangeSizes { request: 100, reply: 100 };
     let think = Duration::from_millis(700);
     let (world, app) = run_app(|path| Box::new(RequestReply::new(path, turn, think, 3, at(1))));
-    let times: Vec<_> = world.tally(app).deeds.iter().map(|deed| deed.time().as_millis()).collect();
+    let times: Vec<_> =
+        world.app_stats(app).work_units.iter().map(|deed| deed.time().as_millis()).collect();
     assert_eq!(times, [1000, 500, 500]);
 }
 
@@ -81,16 +86,16 @@ fn each_method_takes_the_round_trips_that_it_must() {
         let objects: Arc<[u64]> = vec![1000; 7].into();
         let (world, app) = run_app(|path| {
             let once = (1, Duration::ZERO);
-            Box::new(Page::new(path, method, 300, objects, at(0), once))
+            Box::new(PageLoads::new(path, method, 300, objects, at(0), once))
         });
-        world.tally(app).deeds[0].time().as_millis() / 500
+        world.app_stats(app).work_units[0].time().as_millis() / 500
     };
-    assert_eq!(time(Method::Http10(1)), 14);
-    assert_eq!(time(Method::Http10(6)), 4);
-    assert_eq!(time(Method::KeepAlive(1)), 8);
-    assert_eq!(time(Method::Pipelining(1)), 3);
+    assert_eq!(time(FetchMethod::Http10(1)), 14);
+    assert_eq!(time(FetchMethod::Http10(6)), 4);
+    assert_eq!(time(FetchMethod::KeepAlive(1)), 8);
+    assert_eq!(time(FetchMethod::Pipelining(1)), 3);
     // The second connection's handshake starts with the objects.
-    assert_eq!(time(Method::KeepAlive(2)), 6);
+    assert_eq!(time(FetchMethod::KeepAlive(2)), 6);
 }
 
 #[test]
@@ -98,7 +103,7 @@ fn datagrams_keep_their_rate_and_delay() {
     let mut world = World::new(1);
     let (a, b, _) = geo(&mut world);
     let rate = BitRate::from_mbit(1);
-    let cbr = Cbr {
+    let cbr = CbrSource {
         from: a,
         to: b,
         rate,
@@ -110,7 +115,7 @@ fn datagrams_keep_their_rate_and_delay() {
     };
     let app = world.add_app(Box::new(cbr));
     world.run_until(at(12));
-    let tally = world.tally(app);
+    let tally = world.app_stats(app);
     assert_eq!(tally.datagrams, [1000, 1000]);
     // 1278 bytes at 10 Mbit/s, plus 250 ms.
     assert_eq!(tally.delays, [Duration::from_nanos(251_022_400); 1000]);
@@ -118,28 +123,29 @@ fn datagrams_keep_their_rate_and_delay() {
 
 #[test]
 fn an_endless_transfer_ends_when_its_time_has_come() {
-    let (world, app) =
-        run_app(|path| Box::new(Bulk::new(path, Direction::Up, Amount::Until(at(60)), at(0))));
-    let goodput = world.tally(app).deeds[0].bytes as f64 * 8.0 / 60e6;
+    let (world, app) = run_app(|path| {
+        Box::new(BulkTransfer::new(path, Direction::Up, BulkAmount::Until(at(60)), at(0)))
+    });
+    let goodput = world.app_stats(app).work_units[0].bytes as f64 * 8.0 / 60e6;
     assert!((8.5..9.6).contains(&goodput), "{goodput} Mbit/s");
 }
 
 #[test]
 fn random_users_ask_as_often_as_they_should() {
-    let sizes = Sizes::Pareto { least: 2000, most: 1_000_000, alpha: 1.2 };
+    let sizes = ReplySizes::Pareto { least: 2000, most: 1_000_000, alpha: 1.2 };
     let every = Duration::from_millis(100);
     let mut world = World::new(1);
     let (_, _, path) = geo(&mut world);
     let seed = world.draw_seed();
-    let users = Users::new(vec![path], every, (300, sizes), [at(0), at(100)], seed);
+    let users = WebUsers::new(vec![path], every, (300, sizes), [at(0), at(100)], seed);
     let app = world.add_app(Box::new(users));
     world.run_until(at(200));
-    let tally = world.tally(app);
-    assert_eq!(tally.broken, 0);
+    let tally = world.app_stats(app);
+    assert_eq!(tally.failures, 0);
     // A Poisson process: 1000 ± 32.
-    assert!((900..1100).contains(&tally.deeds.len()), "{}", tally.deeds.len());
+    assert!((900..1100).contains(&tally.work_units.len()), "{}", tally.work_units.len());
     // The median of 1000 is 2000·2^(1/1.2) = 3564 bytes.
-    let mut sizes: Vec<_> = tally.deeds.iter().map(|deed| deed.bytes).collect();
+    let mut sizes: Vec<_> = tally.work_units.iter().map(|deed| deed.bytes).collect();
     sizes.sort_unstable();
     assert!((3300..3800).contains(&sizes[sizes.len() / 2]), "{}", sizes[sizes.len() / 2]);
 }
@@ -149,7 +155,7 @@ fn a_packet_without_a_route_is_counted() {
     let mut world = World::new(1);
     let (a, b) = (world.add_node(), world.add_node());
     let rate = BitRate::from_mbit(1);
-    let cbr = Cbr {
+    let cbr = CbrSource {
         from: a,
         to: b,
         rate,
@@ -168,9 +174,9 @@ fn a_packet_without_a_route_is_counted() {
 fn routes_that_form_a_loop_without_links_cost_one_packet_each() {
     let mut world = World::new(1);
     let (a, b, c) = (world.add_node(), world.add_node(), world.add_node());
-    world.set_default_route(a, Hop::Node(b));
-    world.set_default_route(b, Hop::Node(a));
-    let cbr = Cbr {
+    world.set_default_route(a, RouteHop::Node(b));
+    world.set_default_route(b, RouteHop::Node(a));
+    let cbr = CbrSource {
         from: a,
         to: c,
         rate: BitRate::from_mbit(1),
@@ -190,9 +196,9 @@ fn a_node_without_delay_delivers_at_once_and_a_specific_route_goes_first() {
     let mut world = World::new(1);
     let (a, sky, b) = (world.add_node(), world.add_node(), world.add_node());
     let away = world.connect(sky, link(10, 250, 0.0));
-    world.set_default_route(a, Hop::Lane(away));
-    world.set_route(a, b, Hop::Node(b));
-    let cbr = Cbr {
+    world.set_default_route(a, RouteHop::Link(away));
+    world.set_route(a, b, RouteHop::Node(b));
+    let cbr = CbrSource {
         from: a,
         to: b,
         rate: BitRate::from_mbit(1),
@@ -204,7 +210,7 @@ fn a_node_without_delay_delivers_at_once_and_a_specific_route_goes_first() {
     };
     let app = world.add_app(Box::new(cbr));
     world.run_until(at(2));
-    let tally = world.tally(app);
+    let tally = world.app_stats(app);
     assert_eq!((tally.datagrams, &tally.delays[..]), ([100, 100], &[Duration::ZERO; 100][..]));
     assert_eq!(world.counters(away).delivered.packets, 0);
 }
@@ -215,7 +221,7 @@ fn the_peak_of_a_queue_is_what_a_burst_leaves_waiting() {
     let mut world = World::new(1);
     let (nodes, lanes) = row(&mut world, &[link(1, 10, 0.0)]);
     let [from, to] = nodes[..] else { unreachable!() };
-    let cbr = Cbr {
+    let cbr = CbrSource {
         from,
         to,
         rate: BitRate::from_mbit(10),
@@ -239,8 +245,8 @@ fn the_peak_of_a_queue_is_what_a_burst_leaves_waiting() {
 fn a_tap_sees_each_packet_leave_its_sender_and_reach_its_destination() {
     #[derive(Debug, Default)]
     struct Log(Rc<RefCell<Vec<(u64, NodeId, bool)>>>);
-    impl Tap for Log {
-        fn packet(&mut self, now: Instant, node: NodeId, outgoing: bool, _: &Packet) {
+    impl PacketTap for Log {
+        fn packet(&mut self, now: Instant, node: NodeId, outgoing: bool, _: &SimulatedPacket) {
             self.0.borrow_mut().push((now.as_nanos() / 1_000_000, node, outgoing));
         }
     }
@@ -250,7 +256,7 @@ fn a_tap_sees_each_packet_leave_its_sender_and_reach_its_destination() {
     world.set_tap(Box::new(Log(Rc::clone(&seen))));
     let (from, to, rate) = (nodes[0], nodes[2], BitRate::from_mbit(1));
     let stop = at_ms(1);
-    world.add_app(Box::new(Cbr {
+    world.add_app(Box::new(CbrSource {
         from,
         to,
         rate,
@@ -274,7 +280,7 @@ fn samples_are_taken_at_their_interval_and_end_with_the_connection() {
     world.sample_every(Duration::from_millis(100));
     let lane = world.connect(server, link(1, 1, 0.0));
     world.watch_lane("idle".into(), lane);
-    let mut bulk = Bulk::new(path, Direction::Up, bytes(100_000), at(1));
+    let mut bulk = BulkTransfer::new(path, Direction::Up, bytes(100_000), at(1));
     bulk.watch = Some("ftp".into());
     let app = world.add_app(Box::new(bulk));
     world.run_until(at(100));
@@ -286,7 +292,7 @@ fn samples_are_taken_at_their_interval_and_end_with_the_connection() {
     let states = &probe.senders[0].states;
     assert_eq!(states[0].at, at(1));
     // TIME-WAIT takes a minute; then the socket is gone, and so are its samples.
-    let end = world.tally(app).deeds[0].end + Duration::from_secs(62);
+    let end = world.app_stats(app).work_units[0].end + Duration::from_secs(62);
     let last = states.last().unwrap().at;
     assert!(world.sockets() == 0 && last < end && last > end - Duration::from_secs(2), "{last}");
     assert!(probe.senders[0].has_sent() && !probe.senders[1].has_sent());
@@ -294,10 +300,13 @@ fn samples_are_taken_at_their_interval_and_end_with_the_connection() {
 }
 
 /// Gateways whose session comes up after `client` has written its request.
-fn scripted(world: &mut World, path: &Arc<Path>) -> Key {
-    let client = Script { acts: vec![Act::Write(5000), Act::Finish], slow: None };
-    let server = Script { acts: vec![Act::AwaitEnd, Act::Write(7000), Act::Finish], slow: None };
-    world.open_scripted(path, client, Answer::Accept(server))
+fn scripted(world: &mut World, path: &Arc<ConnectionPath>) -> SlabKey {
+    let client = HostScript { acts: vec![ScriptStep::Write(5000), ScriptStep::Finish], slow: None };
+    let server = HostScript {
+        acts: vec![ScriptStep::AwaitEnd, ScriptStep::Write(7000), ScriptStep::Finish],
+        slow: None,
+    };
+    world.open_scripted(path, client, ServerBehaviour::Accept(server))
 }
 
 #[test]
@@ -325,7 +334,7 @@ fn a_full_hub_refuses_a_further_connection_until_it_has_room() {
     let refused = scripted(&mut world, &path);
     world.run_until(at(6));
     let failures = world.endings(refused).unwrap().map(|end| end.failure);
-    assert_eq!(failures, [Some(tcp::Abort::Reset), None]);
+    assert_eq!(failures, [Some(tcp::AbortReason::Reset), None]);
     world.set_most_connections(hub, Some(1));
     let served = scripted(&mut world, &path);
     world.run_until(at(10));
@@ -343,7 +352,7 @@ fn a_gateway_keeps_its_limit_when_it_restarts() {
     assert!(world.session_stats(terminal, hub).is_some());
     let refused = scripted(&mut world, &path);
     world.run_until(at(40));
-    assert_eq!(world.endings(refused).unwrap()[0].failure, Some(tcp::Abort::Reset));
+    assert_eq!(world.endings(refused).unwrap()[0].failure, Some(tcp::AbortReason::Reset));
 }
 
 #[test]
@@ -355,7 +364,7 @@ fn without_descriptors_a_hub_resets_the_client_and_the_server_hears_nothing() {
     let refused = scripted(&mut world, &path);
     world.run_until(at(6));
     let [client, server] = world.endings(refused).unwrap();
-    assert_eq!(client.failure, Some(tcp::Abort::Reset));
+    assert_eq!(client.failure, Some(tcp::AbortReason::Reset));
     assert_eq!((server.is_connected, server.failure), (false, None));
     world.set_descriptors(hub, true);
     let served = scripted(&mut world, &path);
@@ -368,16 +377,16 @@ fn a_restarted_gateway_resets_its_connections_on_both_sides() {
     let mut world = World::new(1);
     let ([_, terminal, hub, _], path) = gateways(&mut world, 0.0);
     world.run_until(at(3));
-    let act = Act::AwaitEnd;
-    let wait = Script { acts: vec![act], slow: None };
-    let idle = world.open_scripted(&path, wait.clone(), Answer::Accept(wait));
+    let act = ScriptStep::AwaitEnd;
+    let wait = HostScript { acts: vec![act], slow: None };
+    let idle = world.open_scripted(&path, wait.clone(), ServerBehaviour::Accept(wait));
     world.run_until(at(5));
     assert!(world.endings(idle).unwrap().iter().all(|end| end.is_connected));
     world.restart_gateway(hub);
     // Its kernel resets the server's side; the terminal hears of it when the session is set up anew.
     world.run_until(at(40));
     let failures = world.endings(idle).unwrap().map(|end| end.failure);
-    assert_eq!(failures, [Some(tcp::Abort::Reset); 2]);
+    assert_eq!(failures, [Some(tcp::AbortReason::Reset); 2]);
     assert_eq!((world.streams(terminal), world.streams(hub), world.sockets()), (0, 0, 0));
 }
 
@@ -386,12 +395,12 @@ fn an_orderly_end_of_the_session_resets_what_it_carried_after_one_way() {
     let mut world = World::new(1);
     let ([_, terminal, hub, _], path) = gateways(&mut world, 0.0);
     world.run_until(at(3));
-    let wait = Script { acts: vec![Act::AwaitEnd], slow: None };
-    let idle = world.open_scripted(&path, wait.clone(), Answer::Accept(wait));
+    let wait = HostScript { acts: vec![ScriptStep::AwaitEnd], slow: None };
+    let idle = world.open_scripted(&path, wait.clone(), ServerBehaviour::Accept(wait));
     world.run_until(at(5));
     world.close_session(hub, terminal);
     world.run_until(at_ms(5_270));
-    assert_eq!(world.endings(idle).unwrap()[0].failure, Some(tcp::Abort::Reset));
+    assert_eq!(world.endings(idle).unwrap()[0].failure, Some(tcp::AbortReason::Reset));
     assert_eq!(world.connections(terminal), 0);
 }
 
@@ -400,13 +409,17 @@ fn a_segment_to_a_socket_that_is_gone_is_refused_and_counted() {
     let mut world = World::new(1);
     let (_, _, path) = geo(&mut world);
     // The client resets while the server's data is under way.
-    let acts = vec![Act::AwaitBytes(10_000), Act::Reset];
-    let server = Script { acts: vec![Act::Write(200_000), Act::Finish], slow: None };
-    let client = Script { acts, slow: None };
-    let connection = world.open_scripted(&path, client, Answer::Accept(server));
+    let acts = vec![ScriptStep::AwaitBytes(10_000), ScriptStep::Reset];
+    let server =
+        HostScript { acts: vec![ScriptStep::Write(200_000), ScriptStep::Finish], slow: None };
+    let client = HostScript { acts, slow: None };
+    let connection = world.open_scripted(&path, client, ServerBehaviour::Accept(server));
     world.run_until(at(30));
     let [client, server] = world.endings(connection).unwrap();
-    assert!(client.has_reset && server.failure == Some(tcp::Abort::Reset), "{client:?} {server:?}");
+    assert!(
+        client.has_reset && server.failure == Some(tcp::AbortReason::Reset),
+        "{client:?} {server:?}"
+    );
     assert!(world.strays() > 0);
     assert_eq!(world.sockets(), 0);
 }
@@ -415,17 +428,17 @@ fn a_segment_to_a_socket_that_is_gone_is_refused_and_counted() {
 fn a_server_that_refuses_answers_in_a_round_trip_and_a_silent_one_never() {
     let mut world = World::new(1);
     let (_, _, path) = geo(&mut world);
-    let client = Script { acts: vec![Act::Write(10), Act::AwaitEnd], slow: None };
-    let refused = world.open_scripted(&path, client.clone(), Answer::Refuse);
-    let silent = world.open_scripted(&path, client, Answer::Silence);
+    let client = HostScript { acts: vec![ScriptStep::Write(10), ScriptStep::AwaitEnd], slow: None };
+    let refused = world.open_scripted(&path, client.clone(), ServerBehaviour::Refuse);
+    let silent = world.open_scripted(&path, client, ServerBehaviour::Silence);
     world.run_until(at_ms(499));
     assert_eq!(world.endings(refused).unwrap()[0].failure, None);
     world.run_until(at_ms(501));
-    assert_eq!(world.endings(refused).unwrap()[0].failure, Some(tcp::Abort::Refused));
+    assert_eq!(world.endings(refused).unwrap()[0].failure, Some(tcp::AbortReason::Refused));
     world.run_until(at(30));
     assert_eq!(world.endings(silent).unwrap()[0].failure, None);
     world.run_until(at(600));
-    assert_eq!(world.endings(silent).unwrap()[0].failure, Some(tcp::Abort::TimedOut));
+    assert_eq!(world.endings(silent).unwrap()[0].failure, Some(tcp::AbortReason::TimedOut));
 }
 
 #[test]
@@ -434,11 +447,11 @@ fn a_tunnel_carries_packets_whole_and_loses_them_without_a_session() {
     let (nodes, _) = row(&mut world, &[link(100, 5, 0.0), link(20, 250, 0.0), link(100, 5, 0.0)]);
     let [client, terminal, hub, server] = nodes[..] else { unreachable!() };
     let mut config = slacp::Config::new(slacp::Rate::Fixed(BitRate::from_mbit(20)));
-    World::add_tunnel(&mut config, ByteCount::new(40_000), Thrift::default()).unwrap();
+    World::add_tunnel(&mut config, ByteCount::new(40_000), CompressionSpec::default()).unwrap();
     world.add_hub(hub, config.clone(), &[terminal]);
     world.add_terminal(terminal, config, hub);
-    world.set_route(terminal, server, Hop::Tunnel(hub));
-    let cbr = |start, stop| Cbr {
+    world.set_route(terminal, server, RouteHop::Tunnel(hub));
+    let cbr = |start, stop| CbrSource {
         from: client,
         to: server,
         rate: BitRate::from_mbit(1),
@@ -451,8 +464,8 @@ fn a_tunnel_carries_packets_whole_and_loses_them_without_a_session() {
     let early = world.add_app(Box::new(cbr(at(0), at_ms(100))));
     let late = world.add_app(Box::new(cbr(at(5), at(6))));
     world.run_until(at(20));
-    assert_eq!(world.tally(early).datagrams, [10, 0]);
-    let tally = world.tally(late);
+    assert_eq!(world.app_stats(early).datagrams, [10, 0]);
+    let tally = world.app_stats(late);
     assert_eq!(tally.datagrams, [100, 100]);
     let delay = tally.delays.iter().sum::<Duration>() / 100;
     assert!(delay > Duration::from_millis(260) && delay < Duration::from_millis(263), "{delay:?}");
@@ -461,7 +474,7 @@ fn a_tunnel_carries_packets_whole_and_loses_them_without_a_session() {
 #[test]
 fn links_of_a_world_have_random_numbers_of_their_own() {
     let lossy = || {
-        let loss = Loss::Per(Probability::new(0.5).unwrap());
+        let loss = LossModel::Per(Probability::new(0.5).unwrap());
         let (rate, delay) = (BitRate::from_mbit(10), Duration::from_millis(1));
         LinkConfig::new(rate, delay, loss, QueueLimit::Bytes(ByteCount::new(1_000_000)))
     };
@@ -470,7 +483,7 @@ fn links_of_a_world_have_random_numbers_of_their_own() {
     let (other, _) = row(&mut world, &[lossy()]);
     let apps = [nodes, other].map(|nodes| {
         let (from, to, rate) = (nodes[0], nodes[1], BitRate::from_mbit(1));
-        world.add_app(Box::new(Cbr {
+        world.add_app(Box::new(CbrSource {
             from,
             to,
             rate,
@@ -482,6 +495,6 @@ fn links_of_a_world_have_random_numbers_of_their_own() {
         }))
     });
     world.run_until(at(11));
-    let [one, two] = apps.map(|app| world.tally(app).datagrams[1]);
+    let [one, two] = apps.map(|app| world.app_stats(app).datagrams[1]);
     assert!(one != two && (400..600).contains(&one) && (400..600).contains(&two), "{one} {two}");
 }

@@ -4,47 +4,48 @@
 use core::time::Duration;
 use std::collections::BTreeMap;
 
-use scenario::Thrift;
+use scenario::CompressionSpec;
 use slacp::{ChannelConfig, ChannelId, Config, ConfigError, ErrorControl};
 use units::ByteCount;
 
 use super::World;
 use crate::ids::NodeId;
 use crate::ip::ecn;
-use crate::packet::{Body, Packet};
+use crate::packet::{PacketBody, SimulatedPacket};
 
 /// The session's packet channel for tunnelled packets.
 const CHANNEL: u8 = 0;
 /// Maximum number of packets tracked: more than all tunnels hold together.
-const MOST: usize = 1 << 16;
+const MAX_TRACKED: usize = 1 << 16;
 /// Number of bytes that identify a packet: more than all headers and a datagram's number.
-const FRONT: usize = 128;
+const IDENTITY_BYTES: usize = 128;
 
 /// Packets whose bytes are in transit, found by their first bytes. Of identical packets the last one
 /// is found first. The oldest are dropped when there are too many, because some never come out.
 #[derive(Debug, Default)]
-pub(super) struct Tunnelled {
-    packets: BTreeMap<Vec<u8>, Vec<(u64, Box<Packet>)>>,
+pub(super) struct TunnelledPackets {
+    packets: BTreeMap<Vec<u8>, Vec<(u64, Box<SimulatedPacket>)>>,
     /// Keys of the packets by age.
     order: BTreeMap<u64, Vec<u8>>,
     next: u64,
 }
 
-impl Tunnelled {
-    fn put(&mut self, bytes: &[u8], packet: Box<Packet>) {
-        if self.order.len() >= MOST
+impl TunnelledPackets {
+    fn put(&mut self, bytes: &[u8], packet: Box<SimulatedPacket>) {
+        if self.order.len() >= MAX_TRACKED
             && let Some((number, name)) = self.order.pop_first()
         {
             self.remove(&name, |alike| alike.iter().position(|(it, _)| *it == number));
         }
-        let name = name(bytes);
+        let name = packet_identity(bytes);
         self.order.insert(self.next, name.clone());
         self.packets.entry(name).or_default().push((self.next, packet));
         self.next += 1;
     }
 
-    fn take(&mut self, bytes: &[u8]) -> Option<Box<Packet>> {
-        let (number, packet) = self.remove(&name(bytes), |alike| alike.len().checked_sub(1))?;
+    fn take(&mut self, bytes: &[u8]) -> Option<Box<SimulatedPacket>> {
+        let (number, packet) =
+            self.remove(&packet_identity(bytes), |alike| alike.len().checked_sub(1))?;
         self.order.remove(&number);
         Some(packet)
     }
@@ -52,8 +53,8 @@ impl Tunnelled {
     fn remove(
         &mut self,
         name: &[u8],
-        which: impl FnOnce(&[(u64, Box<Packet>)]) -> Option<usize>,
-    ) -> Option<(u64, Box<Packet>)> {
+        which: impl FnOnce(&[(u64, Box<SimulatedPacket>)]) -> Option<usize>,
+    ) -> Option<(u64, Box<SimulatedPacket>)> {
         let alike = self.packets.get_mut(name)?;
         let found = which(alike).map(|place| alike.remove(place));
         if alike.is_empty() {
@@ -65,8 +66,8 @@ impl Tunnelled {
 
 /// Returns the bytes that identify a packet. ECN and the checksum over it are masked, because they
 /// may change on the way.
-fn name(bytes: &[u8]) -> Vec<u8> {
-    let mut name = bytes[..bytes.len().min(FRONT)].to_vec();
+fn packet_identity(bytes: &[u8]) -> Vec<u8> {
+    let mut name = bytes[..bytes.len().min(IDENTITY_BYTES)].to_vec();
     let is_v6 = name.first().is_some_and(|first| first >> 4 == 6);
     if let Some(class) = name.get_mut(1) {
         *class &= if is_v6 { 0xcf } else { 0xfc };
@@ -91,20 +92,25 @@ impl World {
     pub fn add_tunnel(
         config: &mut Config,
         queue: ByteCount,
-        thrift: Thrift,
+        thrift: CompressionSpec,
     ) -> Result<(), ConfigError> {
         let Some(channel) = ChannelId::new(CHANNEL) else { return Ok(()) };
         let queue_time = Self::TUNNEL_QUEUE_TIME;
         let tunnel =
             ChannelConfig { queue, queue_time, ..ChannelConfig::new(ErrorControl::FecArq) };
         let link_layer = config.link_layer.then(|| ChannelConfig::link_layer(queue));
-        let Thrift { compress_headers: compress, gather, .. } = thrift;
+        let CompressionSpec { compress_headers: compress, gather, .. } = thrift;
         let tunnel = ChannelConfig { compress, gather, ..link_layer.unwrap_or(tunnel) };
         config.add_channel(channel, tunnel)
     }
 
     /// Sends a packet through the session between two gateways; it is lost if there is no session.
-    pub(super) fn enter_tunnel(&mut self, node: NodeId, peer: NodeId, packet: Box<Packet>) {
+    pub(super) fn enter_tunnel(
+        &mut self,
+        node: NodeId,
+        peer: NodeId,
+        packet: Box<SimulatedPacket>,
+    ) {
         let now = self.now;
         let bytes = packet.to_bytes();
         // Kept even if the session refuses the packet: the oldest give way.
@@ -113,7 +119,7 @@ impl World {
         let session = gateway.sessions.get(&peer).copied();
         let (Some(session), Some(channel)) = (session, ChannelId::new(CHANNEL)) else { return };
         if gateway.endpoint.send_packet(now, session, channel, &bytes).is_ok() {
-            self.restless.push_back(node);
+            self.gateways_to_drive.push_back(node);
         }
     }
 
@@ -123,7 +129,7 @@ impl World {
             self.gateway(node).and_then(|gateway| gateway.endpoint.poll_packet())
         {
             let Some(mut packet) = self.tunnelled.take(&bytes) else { continue };
-            if let Body::Tcp { segment, .. } = &mut packet.body {
+            if let PacketBody::Tcp { segment, .. } = &mut packet.body {
                 // A queue on the way may have marked the packet.
                 segment.ecn = ecn(&bytes);
             }
@@ -142,24 +148,24 @@ mod tests {
     use units::Instant;
 
     use super::*;
-    use crate::packet::Datagram;
+    use crate::packet::AppDatagram;
 
-    fn packet(number: u64, payload: u32) -> Box<Packet> {
+    fn packet(number: u64, payload: u32) -> Box<SimulatedPacket> {
         let (app, sent_at) = (0, Instant::from_nanos(number));
-        let datagram = Datagram { app, number, sent_at, len: payload, dscp: 0 };
-        Box::new(Packet::v4(NodeId(1), NodeId(2), Body::Cbr(datagram)))
+        let datagram = AppDatagram { app, number, sent_at, len: payload, dscp: 0 };
+        Box::new(SimulatedPacket::v4(NodeId(1), NodeId(2), PacketBody::Cbr(datagram)))
     }
 
-    fn number(packet: Option<Box<Packet>>) -> Option<u64> {
+    fn number(packet: Option<Box<SimulatedPacket>>) -> Option<u64> {
         packet.map(|packet| match packet.body {
-            Body::Cbr(datagram) => datagram.sent_at.as_nanos(),
+            PacketBody::Cbr(datagram) => datagram.sent_at.as_nanos(),
             _ => unreachable!(),
         })
     }
 
     #[test]
     fn a_packet_comes_out_once_and_is_the_one_that_went_in() {
-        let mut tunnelled = Tunnelled::default();
+        let mut tunnelled = TunnelledPackets::default();
         let bytes = [1, 2, 3].map(|it| packet(it, 8).to_bytes());
         for (number, bytes) in (1..).zip(&bytes) {
             tunnelled.put(bytes, packet(number, 8));
@@ -175,7 +181,7 @@ mod tests {
 
     #[test]
     fn of_packets_that_are_alike_the_last_comes_out_first() {
-        let mut tunnelled = Tunnelled::default();
+        let mut tunnelled = TunnelledPackets::default();
         // Too short for their numbers.
         let bytes = packet(0, 1).to_bytes();
         (1..=3).for_each(|number| tunnelled.put(&bytes, packet(number, 1)));
@@ -185,12 +191,12 @@ mod tests {
 
     #[test]
     fn lost_packets_give_way_to_others_the_oldest_first() {
-        let mut tunnelled = Tunnelled::default();
+        let mut tunnelled = TunnelledPackets::default();
         let first = packet(0, 8).to_bytes();
-        for number in 0..=MOST as u64 {
+        for number in 0..=MAX_TRACKED as u64 {
             tunnelled.put(&packet(number, 8).to_bytes(), packet(number, 8));
         }
-        assert_eq!((tunnelled.order.len(), tunnelled.packets.len()), (MOST, MOST));
+        assert_eq!((tunnelled.order.len(), tunnelled.packets.len()), (MAX_TRACKED, MAX_TRACKED));
         assert!(tunnelled.take(&first).is_none());
         assert_eq!(number(tunnelled.take(&packet(1, 8).to_bytes())), Some(1));
     }

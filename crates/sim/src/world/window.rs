@@ -1,32 +1,32 @@
 //! Gateways that limit windows instead of splitting connections.
 
-use pep::window::Windows;
+use pep::window::WindowLimits;
 use units::ByteCount;
 
 use super::World;
-use crate::ids::{LaneId, NodeId};
-use crate::network::Hop;
-use crate::packet::{Body, Packet};
+use crate::ids::{LinkId, NodeId};
+use crate::network::RouteHop;
+use crate::packet::{PacketBody, SimulatedPacket};
 use crate::window_limiter::WindowLimiter;
 
 impl World {
     /// Lets `node` lower the windows of the connections whose data passes it on its way into `lane`,
     /// so that about `room` bytes wait there.
-    pub fn limit_windows(&mut self, node: NodeId, lane: LaneId, room: ByteCount) {
-        let limiter = WindowLimiter { windows: Windows::new(room), lane };
+    pub fn limit_windows(&mut self, node: NodeId, lane: LinkId, room: ByteCount) {
+        let limiter = WindowLimiter { windows: WindowLimits::new(room), lane };
         self.nodes[node.index()].limiter = Some(Box::new(limiter));
     }
 
     /// Lowers the window of a segment that passes a node with a limiter, or records the data that it
     /// sends into the link.
-    pub(super) fn pass_limiter(&mut self, node: NodeId, packet: &mut Packet) {
+    pub(super) fn pass_limiter(&mut self, node: NodeId, packet: &mut SimulatedPacket) {
         let Some(WindowLimiter { lane, .. }) = self.nodes[node.index()].limiter.as_deref() else {
             return;
         };
         let lane = *lane;
-        let leaves = self.nodes[node.index()].route(packet.to) == Some(Hop::Lane(lane));
+        let leaves = self.nodes[node.index()].route(packet.to) == Some(RouteHop::Link(lane));
         let waiting = if leaves { 0 } else { self.waiting(lane) };
-        let Body::Tcp { source, destination, segment } = &mut packet.body else { return };
+        let PacketBody::Tcp { source, destination, segment } = &mut packet.body else { return };
         let Some(limiter) = &mut self.nodes[node.index()].limiter else { return };
         if leaves {
             limiter.windows.handle_sent(*source, segment);

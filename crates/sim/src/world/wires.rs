@@ -1,68 +1,68 @@
 //! The legs of a split connection as the relay of `pep` drives them: TCP connections of the
 //! simulator and streams of SLACP sessions.
 
-use pep::relay::{Failure, Legs, Side, Step};
-use slacp::{Read, ResetReason};
-use tcp::{ByteRange, Payload as _, State};
+use pep::relay::{LegFailure, LegSide, LegStep, Legs};
+use slacp::{ReadOutcome, ResetReason};
+use tcp::{ByteRange, SegmentPayload as _, TcpState};
 use units::Instant;
 
-use super::slacp::Gateway;
-use crate::contents::Contents;
+use super::slacp::SlacpGateway;
+use crate::contents::StreamContents;
 use crate::slab::Slab;
-use crate::socket::Socket;
-use crate::split::{Leg, LegEnd};
+use crate::socket::SimulatedSocket;
+use crate::split::{LegEnd, SplitLeg};
 
 /// Maximum number of bytes read at once; the same as in the gateway.
 const CHUNK: usize = 65_536;
 
-pub(super) struct Wires<'w> {
+pub(super) struct LegDriver<'w> {
     pub(super) now: Instant,
     /// Indexed by side.
-    pub(super) legs: &'w mut [Leg; 2],
-    pub(super) sockets: &'w mut Slab<Socket>,
-    pub(super) gateway: Option<&'w mut Gateway>,
-    pub(super) contents: &'w Contents,
+    pub(super) legs: &'w mut [SplitLeg; 2],
+    pub(super) sockets: &'w mut Slab<SimulatedSocket>,
+    pub(super) gateway: Option<&'w mut SlacpGateway>,
+    pub(super) contents: &'w StreamContents,
 }
 
 /// The result of reading a leg.
-enum Input {
+enum LegInput {
     Data(ByteRange),
     Blocked,
     End,
-    Failed(Failure),
+    Failed(LegFailure),
 }
 
-impl Legs for Wires<'_> {
-    fn pass(&mut self, from: Side) -> Step {
+impl Legs for LegDriver<'_> {
+    fn pass(&mut self, from: LegSide) -> LegStep {
         if self.legs[from as usize].held.is_empty() {
             match self.read(from) {
-                Input::Data(data) => self.legs[from as usize].held = data,
-                Input::Blocked => return Step::Blocked(from),
-                Input::End => return Step::End,
-                Input::Failed(failure) => return Step::Failed(from, failure),
+                LegInput::Data(data) => self.legs[from as usize].held = data,
+                LegInput::Blocked => return LegStep::Blocked(from),
+                LegInput::End => return LegStep::End,
+                LegInput::Failed(failure) => return LegStep::Failed(from, failure),
             }
         }
         let held = self.legs[from as usize].held;
         match self.write(from.other(), held) {
-            Ok(0) => Step::Blocked(from.other()),
+            Ok(0) => LegStep::Blocked(from.other()),
             Ok(taken) => {
                 self.legs[from as usize].held = held.slice(taken..held.len());
-                Step::Moved(taken)
+                LegStep::Moved(taken)
             }
-            Err(failure) => Step::Failed(from.other(), failure),
+            Err(failure) => LegStep::Failed(from.other(), failure),
         }
     }
 
-    fn discard(&mut self, from: Side) -> Step {
+    fn discard(&mut self, from: LegSide) -> LegStep {
         match self.read(from) {
-            Input::Data(data) => Step::Moved(data.len()),
-            Input::Blocked => Step::Blocked(from),
-            Input::End => Step::End,
-            Input::Failed(failure) => Step::Failed(from, failure),
+            LegInput::Data(data) => LegStep::Moved(data.len()),
+            LegInput::Blocked => LegStep::Blocked(from),
+            LegInput::End => LegStep::End,
+            LegInput::Failed(failure) => LegStep::Failed(from, failure),
         }
     }
 
-    fn finish(&mut self, to: Side) -> Result<bool, Failure> {
+    fn finish(&mut self, to: LegSide) -> Result<bool, LegFailure> {
         let leg = &mut self.legs[to as usize];
         match leg.end {
             Some(LegEnd::Tcp(socket)) => {
@@ -70,7 +70,7 @@ impl Legs for Wires<'_> {
                 match (leg.failure, socket.tcp.state()) {
                     (Some(failure), _) => Err(failure),
                     // A CLOSE in SYN-SENT would abort the connection.
-                    (None, State::SynSent) => Ok(false),
+                    (None, TcpState::SynSent) => Ok(false),
                     (None, _) => {
                         socket.tcp.close();
                         Ok(true)
@@ -85,17 +85,17 @@ impl Legs for Wires<'_> {
         }
     }
 
-    fn is_delivered(&mut self, leg: Side) -> bool {
+    fn is_delivered(&mut self, leg: LegSide) -> bool {
         let Some(LegEnd::Tcp(socket)) = self.legs[leg as usize].end else { return true };
-        let state = self.sockets.get(socket).map_or(State::Closed, |socket| socket.tcp.state());
-        matches!(state, State::Closed | State::TimeWait | State::FinWait2)
+        let state = self.sockets.get(socket).map_or(TcpState::Closed, |socket| socket.tcp.state());
+        matches!(state, TcpState::Closed | TcpState::TimeWait | TcpState::FinWait2)
     }
 
-    fn close(&mut self, leg: Side) {
+    fn close(&mut self, leg: LegSide) {
         self.legs[leg as usize].end = None;
     }
 
-    fn reset(&mut self, leg: Side, reason: ResetReason) {
+    fn reset(&mut self, leg: LegSide, reason: ResetReason) {
         match self.legs[leg as usize].end.take() {
             Some(LegEnd::Tcp(socket)) => {
                 if let Some(socket) = self.sockets.get_mut(socket) {
@@ -111,7 +111,7 @@ impl Legs for Wires<'_> {
         }
     }
 
-    fn unacknowledged(&mut self, leg: Side) -> u64 {
+    fn unacknowledged(&mut self, leg: LegSide) -> u64 {
         match self.legs[leg as usize].end {
             Some(LegEnd::Tcp(socket)) => {
                 self.sockets.get(socket).map_or(0, |socket| socket.tcp.unacknowledged().get())
@@ -127,7 +127,7 @@ impl Legs for Wires<'_> {
         }
     }
 
-    fn reset_after_data(&mut self, leg: Side, reason: ResetReason) -> bool {
+    fn reset_after_data(&mut self, leg: LegSide, reason: ResetReason) -> bool {
         if let Some(LegEnd::Stream(session, stream)) = self.legs[leg as usize].end {
             let coded = self.legs[leg as usize].coded.as_deref_mut();
             let Some(gateway) = &mut self.gateway else { return true };
@@ -145,16 +145,16 @@ impl Legs for Wires<'_> {
     }
 }
 
-impl Wires<'_> {
-    fn read(&mut self, from: Side) -> Input {
+impl LegDriver<'_> {
+    fn read(&mut self, from: LegSide) -> LegInput {
         let leg = &mut self.legs[from as usize];
         let input = match leg.end {
             Some(LegEnd::Tcp(socket)) => {
                 let socket = self.sockets.get_mut(socket);
                 match socket.and_then(|socket| socket.tcp.read(CHUNK)) {
-                    Some(data) => Input::Data(data),
-                    None if leg.is_ended => Input::End,
-                    None => leg.failure.map_or(Input::Blocked, Input::Failed),
+                    Some(data) => LegInput::Data(data),
+                    None if leg.is_ended => LegInput::End,
+                    None => leg.failure.map_or(LegInput::Blocked, LegInput::Failed),
                 }
             }
             Some(LegEnd::Stream(session, stream)) => match &mut self.gateway {
@@ -164,32 +164,34 @@ impl Wires<'_> {
                     self.contents,
                     leg.coded.as_deref_mut(),
                 ) {
-                    Ok(Read::Data(bytes)) => {
+                    Ok(ReadOutcome::Data(bytes)) => {
                         let end = leg.position + bytes as u64;
-                        Input::Data(ByteRange::new(leg.position..end))
+                        LegInput::Data(ByteRange::new(leg.position..end))
                     }
-                    Ok(Read::End) => Input::End,
+                    Ok(ReadOutcome::End) => LegInput::End,
                     // An error means that the stream was reset; the event follows.
-                    Ok(Read::Blocked) | Err(_) => leg.failure.map_or(Input::Blocked, Input::Failed),
+                    Ok(ReadOutcome::Blocked) | Err(_) => {
+                        leg.failure.map_or(LegInput::Blocked, LegInput::Failed)
+                    }
                 },
-                None => Input::Blocked,
+                None => LegInput::Blocked,
             },
-            None => Input::Blocked,
+            None => LegInput::Blocked,
         };
-        if let Input::Data(data) = &input {
+        if let LegInput::Data(data) = &input {
             assert_eq!(data.range().start, leg.position, "a byte is not where it was written");
             leg.position = data.range().end;
         }
         input
     }
 
-    fn write(&mut self, to: Side, data: ByteRange) -> Result<usize, Failure> {
+    fn write(&mut self, to: LegSide, data: ByteRange) -> Result<usize, LegFailure> {
         let leg = &mut self.legs[to as usize];
         match leg.end {
             Some(LegEnd::Tcp(socket)) => {
                 let Some(socket) = self.sockets.get_mut(socket) else { return Ok(0) };
                 let written = socket.tcp.write(&data);
-                written.map_err(|_| leg.failure.unwrap_or(Failure::Broken(ResetReason::Reset)))
+                written.map_err(|_| leg.failure.unwrap_or(LegFailure::Broken(ResetReason::Reset)))
             }
             Some(LegEnd::Stream(session, stream)) => {
                 if let Some(failure) = leg.failure {

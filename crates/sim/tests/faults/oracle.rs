@@ -1,6 +1,6 @@
 //! What the endings must be.
 
-use sim::{Ending, World};
+use sim::{EndpointState, World};
 
 use super::plan::{ClientEnd, Connection, Network, Plan, ServerEnd};
 
@@ -81,7 +81,7 @@ pub(crate) fn judge(plan: &Plan, world: &World, network: &Network) -> Counts {
 }
 
 /// What holds whatever breaks.
-fn never_wrong(end: Ending, other: Ending, context: &impl Fn() -> String) {
+fn never_wrong(end: EndpointState, other: EndpointState, context: &impl Fn() -> String) {
     assert!(end.read <= other.written, "bytes from nowhere: {}", context());
     if end.has_ended {
         assert!(other.has_finished, "an end that the other has not made: {}", context());
@@ -92,8 +92,8 @@ fn never_wrong(end: Ending, other: Ending, context: &impl Fn() -> String) {
 /// Without a fault of a gateway, each host learns exactly what the other has done.
 fn as_the_hosts_have_ended_it(
     connection: &Connection,
-    client: Ending,
-    server: Ending,
+    client: EndpointState,
+    server: EndpointState,
     context: &impl Fn() -> String,
 ) {
     let is_reached = !matches!(connection.server, ServerEnd::Refuses | ServerEnd::Silent);
@@ -133,7 +133,12 @@ fn as_the_hosts_have_ended_it(
     }
 }
 
-fn count(counts: &mut Counts, connection: &Connection, client: Ending, server: Ending) {
+fn count(
+    counts: &mut Counts,
+    connection: &Connection,
+    client: EndpointState,
+    server: EndpointState,
+) {
     counts.connections += 1;
     counts.bytes += client.read + server.read;
     let is_broken = client.failure.is_some() || server.failure.is_some();
@@ -141,7 +146,8 @@ fn count(counts: &mut Counts, connection: &Connection, client: Ending, server: E
         counts.whole += 1;
     } else if client.has_reset || server.has_reset {
         counts.resets += 1;
-        let has_read = |end: Ending, other: Ending| other.sent > 0 && end.read >= other.sent;
+        let has_read =
+            |end: EndpointState, other: EndpointState| other.sent > 0 && end.read >= other.sent;
         let arrived = has_read(client, server) || has_read(server, client);
         counts.resets_after_data += u64::from(arrived);
     } else if is_broken {

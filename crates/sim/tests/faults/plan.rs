@@ -3,8 +3,11 @@
 use core::time::Duration;
 use std::sync::Arc;
 
-use link::{Dice, Jitter, LinkConfig, Loss, Outage, QueueLimit};
-use sim::{Act, Answer, Hop, Key, Leg, NodeId, Path, Script, World};
+use link::{Dice, Jitter, LinkConfig, LossModel, Outage, QueueLimit};
+use sim::{
+    ConnectionPath, HostScript, NodeId, PathLeg, RouteHop, ScriptStep, ServerBehaviour, SlabKey,
+    World,
+};
 use units::{BitRate, ByteCount, Instant, Probability};
 
 /// Connections of one pair.
@@ -95,7 +98,7 @@ pub(crate) struct Network {
     pub(crate) terminal: NodeId,
     pub(crate) hub: NodeId,
     /// In the order of the plan's connections.
-    pub(crate) connections: Vec<Key>,
+    pub(crate) connections: Vec<SlabKey>,
 }
 
 impl Network {
@@ -135,9 +138,9 @@ impl Taste {
 
     fn link(&mut self, mbit: u64) -> LinkConfig {
         let loss = match self.0.below(6) {
-            0..=2 => Loss::None,
-            3 | 4 => Loss::Per(Probability::new(0.01).unwrap()),
-            _ => Loss::Per(Probability::new(0.08).unwrap()),
+            0..=2 => LossModel::None,
+            3 | 4 => LossModel::Per(Probability::new(0.01).unwrap()),
+            _ => LossModel::Per(Probability::new(0.08).unwrap()),
         };
         let (rate, queue) = (BitRate::from_mbit(mbit), QueueLimit::Packets(500));
         let mut link = LinkConfig::new(rate, self.ms(5, 300), loss, queue);
@@ -227,8 +230,13 @@ impl Plan {
         config.rate = slacp::Rate::Fixed(BitRate::from_mbit(4));
         world.add_terminal(terminal, config, hub);
         let tcp = Arc::new(tcp::Profile::Linux.config());
-        let leg = || Leg::Tcp(Arc::clone(&tcp), Arc::clone(&tcp));
-        let path = Path::split(client, &[terminal, hub], server, vec![leg(), Leg::Slacp, leg()]);
+        let leg = || PathLeg::Tcp(Arc::clone(&tcp), Arc::clone(&tcp));
+        let path = ConnectionPath::split(
+            client,
+            &[terminal, hub],
+            server,
+            vec![leg(), PathLeg::Slacp, leg()],
+        );
         let mut network = Network { terminal, hub, connections: Vec::new() };
         network.connections = self.run(&mut world, &Arc::new(path), &network);
         (world, network)
@@ -239,7 +247,7 @@ impl Plan {
         let lan = LinkConfig::new(
             BitRate::from_mbit(100),
             Duration::from_millis(1),
-            Loss::None,
+            LossModel::None,
             QueueLimit::Packets(1000),
         );
         let links = [[&lan, &lan], [&self.back, &self.forward], [&lan, &lan]];
@@ -248,14 +256,19 @@ impl Plan {
             let left = world.connect(nodes[at], left.clone());
             for (other, node) in nodes.iter().enumerate() {
                 let (from, lane) = if other > at { (at, right) } else { (at + 1, left) };
-                world.set_route(nodes[from], *node, Hop::Lane(lane));
+                world.set_route(nodes[from], *node, RouteHop::Link(lane));
             }
         }
         nodes
     }
 
     /// Runs the world; returns its connections.
-    fn run(&self, world: &mut World, path: &Arc<Path>, network: &Network) -> Vec<Key> {
+    fn run(
+        &self,
+        world: &mut World,
+        path: &Arc<ConnectionPath>,
+        network: &Network,
+    ) -> Vec<SlabKey> {
         let opened = self.connections.iter().enumerate().map(|(n, it)| (it.at, Event::Open(n)));
         let broken = self.faults.iter().flat_map(|(at, fault)| {
             let ends = match fault {
@@ -300,57 +313,72 @@ fn set(world: &mut World, network: &Network, fault: Fault, begins: bool) {
 }
 
 impl Connection {
-    fn open(&self, world: &mut World, path: &Arc<Path>) -> Key {
-        let client = Script { acts: self.client_acts(), slow: self.slow[0] };
+    fn open(&self, world: &mut World, path: &Arc<ConnectionPath>) -> SlabKey {
+        let client = HostScript { acts: self.client_acts(), slow: self.slow[0] };
         let server = match self.server {
-            ServerEnd::Refuses => Answer::Refuse,
-            ServerEnd::Silent => Answer::Silence,
-            _ => Answer::Accept(Script { acts: self.server_acts(), slow: self.slow[1] }),
+            ServerEnd::Refuses => ServerBehaviour::Refuse,
+            ServerEnd::Silent => ServerBehaviour::Silence,
+            _ => {
+                ServerBehaviour::Accept(HostScript { acts: self.server_acts(), slow: self.slow[1] })
+            }
         };
         world.open_scripted(path, client, server)
     }
 
-    fn client_acts(&self) -> Vec<Act> {
+    fn client_acts(&self) -> Vec<ScriptStep> {
         let request = match self.client {
             ClientEnd::ResetWithin(part, _) => part,
             _ => self.request,
         };
-        let mut acts = vec![Act::Pause(self.pauses[0]), Act::Write(request)];
+        let mut acts = vec![ScriptStep::Pause(self.pauses[0]), ScriptStep::Write(request)];
         acts.extend(match self.client {
-            ClientEnd::Polite => vec![Act::AwaitBytes(self.reply), Act::Finish, Act::AwaitEnd],
-            ClientEnd::HalfClose => vec![Act::Finish, Act::AwaitEnd],
-            ClientEnd::Reset(after) => vec![Act::AwaitBytes(after), Act::Reset],
-            ClientEnd::Close(after) => vec![Act::AwaitBytes(after), Act::Close],
-            ClientEnd::ResetAfterEnd(pause) => vec![Act::Finish, Act::Pause(pause), Act::Reset],
-            ClientEnd::ResetWithin(_, pause) => vec![Act::Pause(pause), Act::Reset],
+            ClientEnd::Polite => {
+                vec![ScriptStep::AwaitBytes(self.reply), ScriptStep::Finish, ScriptStep::AwaitEnd]
+            }
+            ClientEnd::HalfClose => vec![ScriptStep::Finish, ScriptStep::AwaitEnd],
+            ClientEnd::Reset(after) => vec![ScriptStep::AwaitBytes(after), ScriptStep::Reset],
+            ClientEnd::Close(after) => vec![ScriptStep::AwaitBytes(after), ScriptStep::Close],
+            ClientEnd::ResetAfterEnd(pause) => {
+                vec![ScriptStep::Finish, ScriptStep::Pause(pause), ScriptStep::Reset]
+            }
+            ClientEnd::ResetWithin(_, pause) => vec![ScriptStep::Pause(pause), ScriptStep::Reset],
             ClientEnd::Unread(after, pause) => {
-                vec![Act::AwaitBytes(after), Act::StopReading, Act::Pause(pause), Act::Close]
+                vec![
+                    ScriptStep::AwaitBytes(after),
+                    ScriptStep::StopReading,
+                    ScriptStep::Pause(pause),
+                    ScriptStep::Close,
+                ]
             }
         });
         acts
     }
 
-    fn server_acts(&self) -> Vec<Act> {
+    fn server_acts(&self) -> Vec<ScriptStep> {
         let reply = match self.server {
             ServerEnd::ResetWithin(part, _) => part,
             _ => self.reply,
         };
         let mut acts = match self.server {
             ServerEnd::Early(_) => vec![],
-            ServerEnd::Unread(after, _) => vec![Act::AwaitBytes(after), Act::StopReading],
-            _ => vec![Act::AwaitBytes(self.request)],
-        };
-        acts.extend([Act::Pause(self.pauses[1]), Act::Write(reply)]);
-        acts.extend(match self.server {
-            ServerEnd::First => vec![Act::Finish, Act::AwaitEnd],
-            ServerEnd::Last => vec![Act::AwaitEnd, Act::Finish],
-            ServerEnd::Close => vec![Act::Close],
-            ServerEnd::Early(pause) => vec![Act::Finish, Act::Pause(pause), Act::Close],
-            ServerEnd::Reset => vec![Act::Reset],
-            ServerEnd::ResetLater(pause) | ServerEnd::ResetWithin(_, pause) => {
-                vec![Act::Pause(pause), Act::Reset]
+            ServerEnd::Unread(after, _) => {
+                vec![ScriptStep::AwaitBytes(after), ScriptStep::StopReading]
             }
-            ServerEnd::Unread(_, pause) => vec![Act::Pause(pause), Act::Close],
+            _ => vec![ScriptStep::AwaitBytes(self.request)],
+        };
+        acts.extend([ScriptStep::Pause(self.pauses[1]), ScriptStep::Write(reply)]);
+        acts.extend(match self.server {
+            ServerEnd::First => vec![ScriptStep::Finish, ScriptStep::AwaitEnd],
+            ServerEnd::Last => vec![ScriptStep::AwaitEnd, ScriptStep::Finish],
+            ServerEnd::Close => vec![ScriptStep::Close],
+            ServerEnd::Early(pause) => {
+                vec![ScriptStep::Finish, ScriptStep::Pause(pause), ScriptStep::Close]
+            }
+            ServerEnd::Reset => vec![ScriptStep::Reset],
+            ServerEnd::ResetLater(pause) | ServerEnd::ResetWithin(_, pause) => {
+                vec![ScriptStep::Pause(pause), ScriptStep::Reset]
+            }
+            ServerEnd::Unread(_, pause) => vec![ScriptStep::Pause(pause), ScriptStep::Close],
             ServerEnd::Refuses | ServerEnd::Silent => vec![],
         });
         acts

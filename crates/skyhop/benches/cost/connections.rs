@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use lab::{Cabled, Node};
+use lab::{CabledLab, Node};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 
 use crate::way::{Running, Way};
@@ -35,7 +35,7 @@ pub(crate) fn run(count: usize) -> Result<(), Failure> {
 }
 
 fn idle(count: usize) -> Result<(), Failure> {
-    let hosts = Cabled::start()?;
+    let hosts = CabledLab::start()?;
     let server = (hosts.address4(Node::Server), SERVER_PORT).into();
     let _holder = Running::holder(&hosts, server)?;
     let running = Running::start(&hosts, Way::Skyhop, server)?;
@@ -83,7 +83,7 @@ pub(crate) fn holder(listen: SocketAddr) -> Result<(), Failure> {
 
 /// New connections per second, with each client opening one after the other.
 fn fresh(way: Way) -> Result<f64, Failure> {
-    let hosts = Cabled::start()?;
+    let hosts = CabledLab::start()?;
     let server = (hosts.address4(Node::Server), SERVER_PORT).into();
     let listener = hosts.node(Node::Server).run(|| TcpListener::bind(server))?;
     thread::spawn(move || {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use gateway::keys::PrivateKey;
 use lab::{Lab, Node, Preset};
-use report::{Column, Table};
+use report::{TableColumn, TextTable};
 
 use crate::way::{Running, Settings};
 use crate::{CHUNK, Failure, SERVER_PORT, serve, spread, transfer};
@@ -37,8 +37,8 @@ pub(crate) fn run(rounds: usize) -> Result<(), Failure> {
     }
     eprintln!();
     let names = ["Mbit/s", "terminal CPU-s/GB", "hub CPU-s/GB", "pair CPU-s/GB"];
-    let columns = [Column::left("")].into_iter().chain(names.map(Column::right));
-    let mut table = Table::new(columns)
+    let columns = [TableColumn::left("")].into_iter().chain(names.map(TableColumn::right));
+    let mut table = TextTable::new(columns)
         .title(format!("{MEGABYTES} MB at {RATE}, {rounds} rounds, medians (and range)"));
     for (name, _, figures) in &all {
         table.row([

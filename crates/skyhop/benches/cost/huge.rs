@@ -6,7 +6,7 @@ use std::net::{Shutdown, TcpListener, TcpStream};
 use std::thread;
 use std::time::Instant;
 
-use lab::{Cabled, Node};
+use lab::{CabledLab, Node};
 
 use crate::way::{Running, Way};
 use crate::{CHUNK, Failure, SERVER_PORT};
@@ -16,7 +16,7 @@ const WORD: usize = 8;
 
 pub(crate) fn run(gigabytes: f64) -> Result<(), Failure> {
     lab::enter()?;
-    let hosts = Cabled::start()?;
+    let hosts = CabledLab::start()?;
     let server = (hosts.address4(Node::Server), SERVER_PORT).into();
     let listener = hosts.node(Node::Server).run(|| TcpListener::bind(server))?;
     let words = (gigabytes * 1e9) as u64 / WORD as u64;

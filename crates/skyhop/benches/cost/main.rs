@@ -45,9 +45,9 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::thread;
 use std::time::Instant;
 
-use lab::{Cabled, NetNs, Node};
-use report::{Column, Table};
-use stats::Spread;
+use lab::{CabledLab, NetNs, Node};
+use report::{TableColumn, TextTable};
+use stats::SampleSpread;
 
 use self::way::{Running, Way};
 
@@ -121,7 +121,7 @@ fn compare(
     chunk: [u8; CHUNK],
 ) -> Result<(), Failure> {
     lab::enter()?;
-    let hosts = Cabled::start()?;
+    let hosts = CabledLab::start()?;
     let server = (hosts.address4(Node::Server), SERVER_PORT).into();
     let bytes = (gigabytes * 1e9) as u64;
     serve(hosts.node(Node::Server), server, bytes, chunk)?;
@@ -133,8 +133,8 @@ fn compare(
         }
     }
     eprintln!();
-    let names = ["Gbit/s", "terminal CPU-s/GB", "hub CPU-s/GB"].map(Column::right);
-    let mut table = Table::new([Column::left("")].into_iter().chain(names))
+    let names = ["Gbit/s", "terminal CPU-s/GB", "hub CPU-s/GB"].map(TableColumn::right);
+    let mut table = TextTable::new([TableColumn::left("")].into_iter().chain(names))
         .title(format!("{gigabytes} GB, {rounds} rounds, medians (and range)"));
     for (way, figures) in &all {
         let column = |of: fn(&Figures) -> f64| spread(figures.iter().map(of));
@@ -147,7 +147,7 @@ fn compare(
 
 /// Formats the median and range; empty without figures.
 fn spread(values: impl Iterator<Item = f64>) -> String {
-    Spread::of(values).map_or_else(String::new, |it| it.to_string())
+    SampleSpread::of(values).map_or_else(String::new, |it| it.to_string())
 }
 
 /// A server that replies to one byte with `bytes` bytes, in which `chunk` is repeated, and closes.
@@ -169,7 +169,12 @@ fn serve(host: &NetNs, address: SocketAddr, bytes: u64, chunk: [u8; CHUNK]) -> R
     Ok(())
 }
 
-fn measure(hosts: &Cabled, way: Way, server: SocketAddr, bytes: u64) -> Result<Figures, Failure> {
+fn measure(
+    hosts: &CabledLab,
+    way: Way,
+    server: SocketAddr,
+    bytes: u64,
+) -> Result<Figures, Failure> {
     let running = Running::start(hosts, way, server)?;
     transfer(hosts.node(Node::Client), &running, bytes)
         .map_err(|error| format!("{way}: {error}").into())

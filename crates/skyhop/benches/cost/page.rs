@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use report::{Column, Table};
+use report::{TableColumn, TextTable};
 use serde_json::Value;
 
 use crate::swarm::{Hub, Server, print_hub_config, start_swarm};
@@ -51,7 +51,7 @@ pub(crate) fn run(rounds: usize) -> Result<(), Failure> {
     eprintln!();
     let names = ["viewers", "hub's CPU, ms each second", "sent to each, kB each second"];
     let title = format!("{TERMINALS} terminals, {BUSY} busy, {rounds} rounds, medians (and range)");
-    let mut table = Table::new(names.map(Column::right)).title(title);
+    let mut table = TextTable::new(names.map(TableColumn::right)).title(title);
     for (viewers, cpus, sent) in costs {
         let sent = if viewers == 0 { String::new() } else { spread(sent.into_iter()) };
         table.row([viewers.to_string(), spread(cpus.into_iter()), sent]);

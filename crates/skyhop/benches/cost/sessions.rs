@@ -9,9 +9,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use gateway::keys::PrivateKey;
-use lab::{Cabled, Lab, Node, Preset};
+use lab::{CabledLab, Lab, Node, Preset};
 use link::QueueSize;
-use report::{Column, Table};
+use report::{TableColumn, TextTable};
 use slacp::Config;
 use units::BitRate;
 
@@ -50,7 +50,7 @@ pub(crate) fn run(gigabytes: f64, rounds: usize) -> Result<(), Failure> {
 }
 
 fn cost(gigabytes: f64, rounds: usize) -> Result<(), Failure> {
-    let hosts = Cabled::start()?;
+    let hosts = CabledLab::start()?;
     let server = (hosts.address4(Node::Server), SERVER_PORT).into();
     let bytes = (gigabytes * 1e9) as u64;
     serve(hosts.node(Node::Server), server, bytes, [7; CHUNK])?;
@@ -65,7 +65,7 @@ fn cost(gigabytes: f64, rounds: usize) -> Result<(), Failure> {
     let names =
         ["sessions", "hub CPU-s/GB", "ratio", "idle, CPU-ms/s", "kB per idle session", "Gbit/s"];
     let title = format!("{gigabytes} GB through one session, {rounds} rounds, medians (and range)");
-    let mut table = Table::new(names.map(Column::right)).title(title);
+    let mut table = TextTable::new(names.map(TableColumn::right)).title(title);
     let busy = |figures: &[Figures]| {
         let busy: Vec<f64> = figures.iter().map(|f| f.busy).collect();
         median(&busy).ok_or("no figures")
@@ -84,7 +84,7 @@ fn cost(gigabytes: f64, rounds: usize) -> Result<(), Failure> {
 
 /// Measures a pair beside idle terminals, first idle, then busy.
 fn measure(
-    hosts: &Cabled,
+    hosts: &CabledLab,
     count: usize,
     server: SocketAddr,
     bytes: u64,
@@ -147,7 +147,7 @@ fn start_ups(count: usize, rounds: usize) -> Result<(), Failure> {
         "process is started",
         "gateway is ready",
     ];
-    let mut table = Table::new(names.map(Column::right))
+    let mut table = TextTable::new(names.map(TableColumn::right))
         .title(format!("{count} terminals start at one address: seconds until the last"));
     for (rtt, queue, times) in &all {
         let column = |of: fn(&StartUp) -> f64| spread(times.iter().map(of));

@@ -9,7 +9,7 @@ use std::thread;
 use std::time::Instant;
 
 use gateway::keys::PrivateKey;
-use report::{Column, Table};
+use report::{TableColumn, TextTable};
 use serde_json::Value;
 use stats::median;
 use tempfile::TempDir;
@@ -52,7 +52,7 @@ pub(crate) fn run(rounds: usize, rate: &str) -> Result<(), Failure> {
         "CPU-s/GB",
         "ratio",
     ];
-    let mut table = Table::new(names.map(Column::right))
+    let mut table = TextTable::new(names.map(TableColumn::right))
         .title(format!("a hub on loopback at {rate}, {rounds} rounds, medians (and range)"));
     let costs = |reports: &[Value]| -> Vec<f64> {
         let cost = |report: &Value| report["hub"]["cpu_seconds_per_gigabyte"].as_f64();

@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::process::{Child, Command, Stdio};
 
 use gateway::keys::{PrivateKey, format_public_key};
-use lab::{Cabled, LAN_DEVICE, Lab, NetNs, Node};
+use lab::{CabledLab, LAN_DEVICE, Lab, NetNs, Node};
 
 use crate::{Failure, SERVER_PORT, cpu};
 
@@ -71,7 +71,7 @@ pub(crate) struct Running {
 
 impl Running {
     /// Starts them and waits until they are in service.
-    pub(crate) fn start(hosts: &Cabled, way: Way, server: SocketAddr) -> Result<Self, Failure> {
+    pub(crate) fn start(hosts: &CabledLab, way: Way, server: SocketAddr) -> Result<Self, Failure> {
         let relay = (hosts.address4(Node::Terminal), SERVER_PORT).into();
         let hub = hub_address();
         let own = |node, role: &str, from: SocketAddr, to: SocketAddr| {
@@ -100,7 +100,7 @@ impl Running {
 
     /// Starts the pair, with a hub that serves further terminals.
     pub(crate) fn beside(
-        hosts: &Cabled,
+        hosts: &CabledLab,
         server: SocketAddr,
         hub: &PrivateKey,
         others: &[PrivateKey],
@@ -110,7 +110,7 @@ impl Running {
 
     /// Starts the pair on these hosts, with further sections in the files of both.
     fn usual(
-        hosts: &Cabled,
+        hosts: &CabledLab,
         server: SocketAddr,
         hub: &PrivateKey,
         others: &[PrivateKey],
@@ -169,7 +169,7 @@ impl Running {
     }
 
     /// A server that keeps connections open.
-    pub(crate) fn holder(hosts: &Cabled, address: SocketAddr) -> Result<Self, Failure> {
+    pub(crate) fn holder(hosts: &CabledLab, address: SocketAddr) -> Result<Self, Failure> {
         let mut command = hosts.command(Node::Server, std::env::current_exe()?);
         command.args(["hold", &address.to_string()]);
         Ok(Self { entrance: address, sides: vec![ready(command, "")?] })

@@ -5,7 +5,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use report::{Column, Table};
+use report::{TableColumn, TextTable};
 
 use crate::swarm::{Hub, Server, print_hub_config, run_swarm};
 use crate::{Failure, spread};
@@ -47,7 +47,7 @@ pub(crate) fn run(rounds: usize) -> Result<(), Failure> {
     }
     eprintln!();
     let names = ["workers", "of a processor each", "Mbit/s", "hub CPU-s/GB"];
-    let mut table = Table::new(names.map(Column::right))
+    let mut table = TextTable::new(names.map(TableColumn::right))
         .title(format!("{TERMINALS} busy terminals, {rounds} rounds, medians (and range)"));
     for ((workers, held), reports) in &all {
         let mbit = |it: &serde_json::Value| it["traffic"]["goodput_bits_per_second"].as_f64();

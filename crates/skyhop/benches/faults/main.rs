@@ -26,7 +26,7 @@ use std::time::Duration;
 
 use lab::{Lab, Node, Preset};
 use link::Outage;
-use stats::Spread;
+use stats::SampleSpread;
 
 type Failure = Box<dyn Error + Send + Sync>;
 
@@ -69,7 +69,7 @@ fn measure_all(rounds: u64, only: &str) -> Result<(), Failure> {
         eprint!("\r\x1b[K");
         println!("{name}");
         for (what, values) in &figures {
-            let spread = Spread::of(values.iter().copied()).ok_or("no figures")?;
+            let spread = SampleSpread::of(values.iter().copied()).ok_or("no figures")?;
             println!("  {what:<58} {spread}");
         }
     }

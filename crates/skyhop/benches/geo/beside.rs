@@ -4,9 +4,9 @@
 use std::process::{Command, Stdio};
 
 use lab::Node;
-use report::{Column, Table};
+use report::{TableColumn, TextTable};
 use serde_json::Value;
-use stats::Spread;
+use stats::SampleSpread;
 
 use crate::meter::{self, report, seconds};
 use crate::pair::Pair;
@@ -26,10 +26,10 @@ type Shares = [f64; 3];
 
 /// Measures and prints all; returns how many bounds were missed.
 pub(crate) fn compare(rounds: u64) -> Result<usize, Failure> {
-    let names = ["download", "least TCP", "mean TCP", "link used"].map(Column::right);
-    let columns = [Column::left("beside")].into_iter().chain(names);
-    let columns = columns.chain(["must reach", ""].map(Column::left));
-    let mut table = Table::new(columns).title(format!(
+    let names = ["download", "least TCP", "mean TCP", "link used"].map(TableColumn::right);
+    let columns = [TableColumn::left("beside")].into_iter().chain(names);
+    let columns = columns.chain(["must reach", ""].map(TableColumn::left));
+    let mut table = TextTable::new(columns).title(format!(
         "a download with both rates \"auto\" beside kernel TCP, {SECONDS}: of a fair share, {rounds} \
          rounds, medians (and range)"
     ));
@@ -44,7 +44,7 @@ pub(crate) fn compare(rounds: u64) -> Result<usize, Failure> {
     Ok(missed)
 }
 
-fn row(table: &mut Table, control: &str, flows: u32, rounds: u64) -> Result<bool, Failure> {
+fn row(table: &mut TextTable, control: &str, flows: u32, rounds: u64) -> Result<bool, Failure> {
     let name = format!("{flows} {}", control.to_uppercase());
     let mut all: Vec<Shares> = Vec::new();
     for round in 1..=rounds {
@@ -52,7 +52,8 @@ fn row(table: &mut Table, control: &str, flows: u32, rounds: u64) -> Result<bool
         all.push(measure(control, flows, round)?);
     }
     let used = |[own, _, mean]: &Shares| (own + mean * f64::from(flows)) / f64::from(flows + 1);
-    let spread = |of: &dyn Fn(&Shares) -> f64| Spread::of(all.iter().map(of)).ok_or("no rounds");
+    let spread =
+        |of: &dyn Fn(&Shares) -> f64| SampleSpread::of(all.iter().map(of)).ok_or("no rounds");
     let (own, least, mean) = (spread(&|s| s[0])?, spread(&|s| s[1])?, spread(&|s| s[2])?);
     let reached = own.median.min(least.median) >= LEAST;
     let verdict = if reached { "reached" } else { "MISSED" };

@@ -10,9 +10,9 @@ use std::time::{Duration, Instant};
 
 use lab::{LAN_DEVICE, Node, find_netns};
 use os::netlink::RouteSocket;
-use report::{Column, Table};
+use report::{TableColumn, TextTable};
 use socket2::{Domain, Socket, Type};
-use stats::Spread;
+use stats::SampleSpread;
 
 use crate::meter::{self, seconds};
 use crate::pair::Pair;
@@ -38,9 +38,9 @@ const MOST: (f64, f64) = (1.1, 0.1);
 
 /// Measures and prints all; returns how many bounds were missed.
 pub(crate) fn compare(rounds: u64) -> Result<usize, Failure> {
-    let columns = [Column::left("in vain")].into_iter();
-    let columns = columns.chain(SIZES.map(Column::right)).chain([Column::left("")]);
-    let mut table = Table::new(columns).title(format!(
+    let columns = [TableColumn::left("in vain")].into_iter();
+    let columns = columns.chain(SIZES.map(TableColumn::right)).chain([TableColumn::left("")]);
+    let mut table = TextTable::new(columns).title(format!(
         "downloads beside a client that connects in vain, per second: seconds, {rounds} rounds, \
          medians (and range)"
     ));
@@ -51,13 +51,14 @@ pub(crate) fn compare(rounds: u64) -> Result<usize, Failure> {
             progress(&format!("round {round} of {rounds}: {pace} a second in vain"))?;
             all.push(measure(pace, round)?);
         }
-        let spread = |at: usize| Spread::of(all.iter().map(|it: &[f64; 2]| it[at]));
+        let spread = |at: usize| SampleSpread::of(all.iter().map(|it: &[f64; 2]| it[at]));
         let times = [spread(0).ok_or("no rounds")?, spread(1).ok_or("no rounds")?];
         if pace == 0 {
             alone = [times[0].median, times[1].median];
         }
-        let is_near =
-            |(time, alone): (&Spread, f64)| time.median <= (alone * MOST.0).min(alone + MOST.1);
+        let is_near = |(time, alone): (&SampleSpread, f64)| {
+            time.median <= (alone * MOST.0).min(alone + MOST.1)
+        };
         let reached = times.iter().zip(alone).all(is_near);
         missed += usize::from(!reached);
         let verdict = if reached { "reached" } else { "MISSED" };

@@ -6,8 +6,8 @@ use std::process::{Command, Stdio};
 use std::thread;
 use std::time::Duration;
 
-use report::{Column, Table};
-use stats::Spread;
+use report::{TableColumn, TextTable};
+use stats::SampleSpread;
 
 use crate::meter::{self, seconds};
 use crate::pair::Pair;
@@ -80,10 +80,10 @@ const WAYS: [&str; 3] = ["told", "auto", "quinn BBR"];
 
 /// Measures and prints all links whose name contains `only`; returns how many bounds were missed.
 pub(crate) fn compare(rounds: u64, only: &str) -> Result<usize, Failure> {
-    let names = ["link", "traffic"].map(Column::left).into_iter();
-    let names = names.chain(WAYS.map(Column::right));
-    let columns = names.chain(["auto must reach", ""].map(Column::left));
-    let mut table = Table::new(columns).title(format!(
+    let names = ["link", "traffic"].map(TableColumn::left).into_iter();
+    let names = names.chain(WAYS.map(TableColumn::right));
+    let columns = names.chain(["auto must reach", ""].map(TableColumn::left));
+    let mut table = TextTable::new(columns).title(format!(
         "fresh sessions, seconds, {rounds} rounds, medians (and range); page of 0.65 MB, download \
          of 20 MB"
     ));
@@ -102,7 +102,7 @@ pub(crate) fn compare(rounds: u64, only: &str) -> Result<usize, Failure> {
 
 /// Measures a row; returns whether it met its bound.
 fn row(
-    table: &mut Table,
+    table: &mut TextTable,
     link: &Link,
     what: Use,
     pause: u64,
@@ -115,7 +115,8 @@ fn row(
             times.push(measure(link, way, what, pause, round)?);
         }
     }
-    let median = |times: &[f64]| Spread::of(times.iter().copied()).map_or(f64::NAN, |s| s.median);
+    let median =
+        |times: &[f64]| SampleSpread::of(times.iter().copied()).map_or(f64::NAN, |s| s.median);
     let more = if pause > 0 { 0.0 } else { 2.0 * link.rtt as f64 / 1e3 };
     let (auto, most) = (median(&times[1]), 1.1 * median(&times[0]) + more);
     let reached = auto <= most;
@@ -133,7 +134,7 @@ fn cell(times: &[f64]) -> String {
     if failed > 0 {
         return format!("fails in {failed} of {}", times.len());
     }
-    Spread::of(times.iter().copied()).map_or(String::new(), |spread| format!("{spread:.2}"))
+    SampleSpread::of(times.iter().copied()).map_or(String::new(), |spread| format!("{spread:.2}"))
 }
 
 /// One lab and one load; infinite if it fails.

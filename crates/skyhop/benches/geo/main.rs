@@ -30,8 +30,8 @@ mod run;
 use std::io::Write as _;
 use std::process::ExitCode;
 
-use report::{Column, Table};
-use stats::Spread;
+use report::{TableColumn, TextTable};
+use stats::SampleSpread;
 
 use self::case::{Bound, CASES, Case};
 use self::run::{Failure, Way, measure};
@@ -85,9 +85,10 @@ fn compare(rounds: u64, only: &str) -> Result<usize, Failure> {
     }
     eprintln!();
     println!("{rounds} rounds, medians (and range)");
-    let names = ["skyhop", "plain BBR", "plain CUBIC"].map(Column::right);
-    let columns = [Column::left("")].into_iter().chain(names);
-    let mut table = Table::new(columns.chain([Column::left("must reach"), Column::left("")]));
+    let names = ["skyhop", "plain BBR", "plain CUBIC"].map(TableColumn::right);
+    let columns = [TableColumn::left("")].into_iter().chain(names);
+    let mut table =
+        TextTable::new(columns.chain([TableColumn::left("must reach"), TableColumn::left("")]));
     let mut missed = 0;
     for (case, values) in cases.iter().zip(&all) {
         missed += usize::from(!add_row(&mut table, case, values));
@@ -102,9 +103,9 @@ fn values(case: &Case) -> Values {
 }
 
 /// Adds a case; returns whether it met its bound.
-fn add_row(table: &mut Table, case: &Case, values: &Values) -> bool {
-    let spreads: Vec<Spread> =
-        values.iter().filter_map(|(_, values)| Spread::of(values.iter().copied())).collect();
+fn add_row(table: &mut TextTable, case: &Case, values: &Values) -> bool {
+    let spreads: Vec<SampleSpread> =
+        values.iter().filter_map(|(_, values)| SampleSpread::of(values.iter().copied())).collect();
     let best_plain = spreads[1..].iter().map(|it| it.median).fold(f64::INFINITY, f64::min);
     let (ours, bound) = (spreads[0].median, case.bound.value(best_plain));
     let (reached, sign) = match case.bound {

@@ -34,7 +34,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use lab::{Builder, Node};
-use report::{Column, Table};
+use report::{TableColumn, TextTable};
 use units::BitRate;
 
 use self::scene::{Case, Figures, Times};
@@ -88,8 +88,8 @@ fn compare(only: &str) -> Result<ExitCode, Failure> {
         "download, Mbit/s",
         "left",
     ];
-    let columns = [Column::left("")].into_iter().chain(names.map(Column::right));
-    let mut table = Table::new(columns.chain([Column::left("")]));
+    let columns = [TableColumn::left("")].into_iter().chain(names.map(TableColumn::right));
+    let mut table = TextTable::new(columns.chain([TableColumn::left("")]));
     let mut missed = 0;
     for case in CASES.iter().filter(|case| case.name.contains(only)) {
         eprint!("\r\x1b[K{}", case.name);

@@ -5,7 +5,7 @@ use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::time::{Duration, Instant};
 
 use lab::{Node, find_netns};
-use slacp::{Config, Endpoint, Event, Open, SessionId, StreamId};
+use slacp::{Config, Endpoint, Event, SessionId, StreamId, StreamOpening};
 use units::{BitRate, Machine};
 
 use crate::gateways::Keys;
@@ -68,7 +68,7 @@ impl Peer {
     /// Opens a stream to a destination.
     pub(crate) fn open(&mut self, destination: SocketAddr, compressed: bool) -> Option<StreamId> {
         let source = (Node::client(2)?.address4(), 40_000).into();
-        let (now, open) = (self.now(), Open { destination, source, dscp: None });
+        let (now, open) = (self.now(), StreamOpening { destination, source, dscp: None });
         let opened = match compressed {
             true => self.endpoint.open_compressed(now, self.session(), open),
             false => self.endpoint.open(now, self.session(), open),

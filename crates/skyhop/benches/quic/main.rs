@@ -19,8 +19,8 @@ use std::sync::Arc;
 use std::thread;
 
 use lab::{Node, find_netns};
-use report::{Column, Table};
-use stats::Spread;
+use report::{TableColumn, TextTable};
+use stats::SampleSpread;
 
 use self::client::Control;
 
@@ -55,8 +55,8 @@ fn main() -> Result<(), Failure> {
 }
 
 fn compare(rounds: u64, losses: &[&str]) -> Result<(), Failure> {
-    let names = WAYS.map(|(name, ..)| Column::right(name));
-    let mut table = Table::new([Column::left("PER")].into_iter().chain(names)).title(format!(
+    let names = WAYS.map(|(name, ..)| TableColumn::right(name));
+    let mut table = TextTable::new([TableColumn::left("PER")].into_iter().chain(names)).title(format!(
         "QUIC, {BYTES} bytes over 50/10 Mbit/s, 600 ms: seconds, {rounds} rounds, medians (and range)"
     ));
     for per in losses {
@@ -110,7 +110,7 @@ fn download(control: Control) -> Result<(), Failure> {
 }
 
 fn spread(values: &[f64]) -> String {
-    let Some(Spread { median, min, max }) = Spread::of(values.iter().copied()) else {
+    let Some(SampleSpread { median, min, max }) = SampleSpread::of(values.iter().copied()) else {
         return String::new();
     };
     let text = |value: f64| {

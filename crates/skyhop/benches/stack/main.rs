@@ -24,8 +24,8 @@ use std::error::Error;
 use std::io::Write as _;
 use std::process::{Command, ExitCode, Stdio};
 
-use report::{Column, Table};
-use stats::{Bootstrap, Intervals, Spread, mean};
+use report::{TableColumn, TextTable};
+use stats::{Bootstrap, ConfidenceIntervals, SampleSpread, mean};
 
 type Failure = Box<dyn Error + Send + Sync>;
 
@@ -101,11 +101,11 @@ fn compare(rounds: u64, only: &str) -> Result<bool, Failure> {
         }
     }
     progress("")?;
-    let bbr = Spread::of(plain.iter().copied()).ok_or("no rounds")?;
+    let bbr = SampleSpread::of(plain.iter().copied()).ok_or("no rounds")?;
     println!("{rounds} rounds, medians (and range), Mbit/s; kernel BBR without gateways: {bbr:.2}");
     let names = ["lab", "of BBR", "mean", "simulator's mean", "ratio (95 %)", "CPU s/GB"];
-    let columns = [Column::left("")].into_iter().chain(names.map(Column::right));
-    let mut table = Table::new(columns.chain([Column::left("")]));
+    let columns = [TableColumn::left("")].into_iter().chain(names.map(TableColumn::right));
+    let mut table = TextTable::new(columns.chain([TableColumn::left("")]));
     let (mut best, mut is_near) = (0.0_f64, true);
     for runs in &measured {
         let (share, near) = add_row(&mut table, runs, bbr.median)?;
@@ -117,11 +117,11 @@ fn compare(rounds: u64, only: &str) -> Result<bool, Failure> {
 }
 
 /// Adds a variant; returns its part of BBR's goodput, and whether it is near the simulator.
-fn add_row(table: &mut Table, runs: &Measured, bbr: f64) -> Result<(f64, bool), Failure> {
+fn add_row(table: &mut TextTable, runs: &Measured, bbr: f64) -> Result<(f64, bool), Failure> {
     let variant = &VARIANTS[runs.variant];
     let lab: Vec<f64> = runs.runs.iter().map(|run| run.mbit_s).collect();
-    let spread = Spread::of(lab.iter().copied()).ok_or("no rounds")?;
-    let cpu = Spread::of(runs.runs.iter().filter_map(|run| run.cpu_s)).ok_or("no rounds")?;
+    let spread = SampleSpread::of(lab.iter().copied()).ok_or("no rounds")?;
+    let cpu = SampleSpread::of(runs.runs.iter().filter_map(|run| run.cpu_s)).ok_or("no rounds")?;
     let simulated = simulated::goodput(variant, at_most(cpu.median))?;
     let means = mean(&lab).zip(mean(&simulated)).ok_or("no runs")?;
     let (share, ratio) = (spread.median / bbr, means.0 / means.1);
@@ -146,7 +146,7 @@ fn at_most(cpu_s: f64) -> u32 {
     (BYTES as f64 * 8e-6 / cpu_s).clamp(1.0, 1000.0) as u32
 }
 
-fn with_interval(ratio: f64, Intervals { ci95, .. }: Intervals) -> String {
+fn with_interval(ratio: f64, ConfidenceIntervals { ci95, .. }: ConfidenceIntervals) -> String {
     format!("{ratio:.2} ({:.2}–{:.2})", ci95.low, ci95.high)
 }
 

@@ -3,25 +3,26 @@
 use std::io::Read;
 
 use gateway::control::{
-    Answer, BundleAsked, BundleOffer, BundleRequest, Control, Request, from_base64, to_base64,
+    BundleAnswer, BundleOffer, BundleRequest, ControlAnswer, ControlClient, ControlRequest,
+    from_base64, to_base64,
 };
 use gateway::status::BundleStatus;
 
 use super::unexpected;
 
 /// Bytes of payload per request. In base64 they fit into the 64 kB that a request may have.
-const PIECE: usize = 45_000;
+const MAX_PIECE: usize = 45_000;
 
-pub(super) struct Client(Control);
+pub(super) struct BundleClient(ControlClient);
 
-impl Client {
-    pub(super) fn new(control: Control) -> Self {
+impl BundleClient {
+    pub(super) fn new(control: ControlClient) -> Self {
         Self(control)
     }
 
-    fn ask(&mut self, request: BundleRequest) -> anyhow::Result<BundleAsked> {
-        match self.0.ask(&Request::Bundle(request))? {
-            Answer::Bundle(answer) => Ok(*answer),
+    fn ask(&mut self, request: BundleRequest) -> anyhow::Result<BundleAnswer> {
+        match self.0.ask(&ControlRequest::Bundle(request))? {
+            ControlAnswer::Bundle(answer) => Ok(*answer),
             other => unexpected(other),
         }
     }
@@ -33,23 +34,23 @@ impl Client {
         payload: &mut impl Read,
     ) -> anyhow::Result<String> {
         let handle = match self.ask(BundleRequest::Offer(offer))? {
-            BundleAsked::Handle(handle) => handle,
+            BundleAnswer::Handle(handle) => handle,
             other => return unexpected(other),
         };
         let mut piece = Vec::new();
-        while payload.by_ref().take(PIECE as u64).read_to_end(&mut piece)? > 0 {
+        while payload.by_ref().take(MAX_PIECE as u64).read_to_end(&mut piece)? > 0 {
             self.ask(BundleRequest::Data { handle, base64: to_base64(&piece) })?;
             piece.clear();
         }
         match self.ask(BundleRequest::End { handle })? {
-            BundleAsked::Stored(id) => Ok(id),
+            BundleAnswer::Stored(id) => Ok(id),
             other => unexpected(other),
         }
     }
 
     pub(super) fn list(&mut self) -> anyhow::Result<Vec<BundleStatus>> {
         match self.ask(BundleRequest::List)? {
-            BundleAsked::List(bundles) => Ok(bundles),
+            BundleAnswer::List(bundles) => Ok(bundles),
             other => unexpected(other),
         }
     }
@@ -57,7 +58,7 @@ impl Client {
     /// Returns the state of a bundle; `None` if the gateway does not know it.
     pub(super) fn state(&mut self, id: &str) -> anyhow::Result<Option<String>> {
         match self.ask(BundleRequest::State { id: id.to_owned() })? {
-            BundleAsked::State(state) => Ok(state),
+            BundleAnswer::State(state) => Ok(state),
             other => unexpected(other),
         }
     }
@@ -68,7 +69,7 @@ impl Client {
         service: &str,
     ) -> anyhow::Result<Option<(BundleStatus, Option<String>, u64)>> {
         match self.ask(BundleRequest::Next { service: service.to_owned() })? {
-            BundleAsked::Next(next) => Ok(next),
+            BundleAnswer::Next(next) => Ok(next),
             other => unexpected(other),
         }
     }
@@ -78,16 +79,16 @@ impl Client {
         while (payload.len() as u64) < length {
             let request = BundleRequest::Read { id: id.to_owned(), offset: payload.len() as u64 };
             match self.ask(request)? {
-                BundleAsked::Data(data) if !data.is_empty() => payload.extend(from_base64(&data)?),
+                BundleAnswer::Data(data) if !data.is_empty() => payload.extend(from_base64(&data)?),
                 other => return unexpected(other),
             }
         }
         Ok(payload)
     }
 
-    pub(super) fn taken(&mut self, id: &str, taken: bool) -> anyhow::Result<()> {
+    pub(super) fn report_taken(&mut self, id: &str, taken: bool) -> anyhow::Result<()> {
         match self.ask(BundleRequest::Taken { id: id.to_owned(), taken })? {
-            BundleAsked::Stored(_) => Ok(()),
+            BundleAnswer::Stored(_) => Ok(()),
             other => unexpected(other),
         }
     }

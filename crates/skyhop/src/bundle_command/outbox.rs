@@ -16,21 +16,21 @@ use anyhow::{Context, bail};
 use gateway::control::BundleOffer;
 use serde::{Deserialize, Serialize};
 
-use super::client::Client;
+use super::client::BundleClient;
 use super::{connect, duration};
 use crate::print;
-use crate::which::Which;
+use crate::which::GatewaySelection;
 
 /// Interval between scans of the directory.
-const EVERY: Duration = Duration::from_secs(1);
+const SCAN_INTERVAL: Duration = Duration::from_secs(1);
 /// Time for which a file must not have been modified before it is sent.
-const QUIET: Duration = Duration::from_secs(2);
+const QUIET_TIME: Duration = Duration::from_secs(2);
 /// Subdirectory of the notes.
 const NOTES: &str = ".skyhop";
 
 /// The arguments of `skyhop outbox`.
 #[derive(clap::Args)]
-pub(crate) struct Args {
+pub(crate) struct OutboxArgs {
     /// The directory; files in directories below are left alone, and so are hidden ones and links
     directory: PathBuf,
     /// The endpoint that they are for, such as ipn:1.1000 or dtn://hub/files
@@ -46,12 +46,12 @@ pub(crate) struct Args {
     #[arg(long)]
     once: bool,
     #[command(flatten)]
-    which: Which,
+    which: GatewaySelection,
 }
 
 /// The recorded state of a file and its bundle.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-struct Note {
+struct OutboxNote {
     inode: u64,
     bytes: u64,
     modified_ns: i128,
@@ -61,7 +61,7 @@ struct Note {
     id: Option<String>,
 }
 
-impl Note {
+impl OutboxNote {
     fn is_of(&self, file: &Metadata) -> bool {
         let (inode, bytes) = (file.ino(), file.len());
         (self.inode, self.bytes, self.modified_ns) == (inode, bytes, modified(file))
@@ -73,20 +73,20 @@ fn modified(file: &Metadata) -> i128 {
 }
 
 /// Sends files until interrupted or, with `--once`, until all have been sent.
-pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+pub(crate) fn run(args: &OutboxArgs) -> anyhow::Result<ExitCode> {
     for directory in [args.directory.join(NOTES), args.directory.join("sent")] {
         let made = DirBuilder::new().recursive(true).mode(0o700).create(&directory);
         made.with_context(|| format!("cannot make {}", directory.display()))?;
     }
     let mut said = String::new();
     loop {
-        let left = match look(args) {
+        let left = match scan(args) {
             Ok(left) => left,
             // The gateway may be down for a while, or its store full; the same error is reported once.
             Err(error) if !args.once => {
                 let now = format!("{error:#}");
                 if now != said {
-                    crate::say(&now);
+                    crate::print_to_stderr(&now);
                     said = now;
                 }
                 1
@@ -96,15 +96,15 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         if args.once && left == 0 {
             return Ok(ExitCode::SUCCESS);
         }
-        thread::sleep(EVERY);
+        thread::sleep(SCAN_INTERVAL);
     }
 }
 
 /// Scans the directory once and takes the next step for each file. Returns the number of files that are
 /// left to be sent.
-fn look(args: &Args) -> anyhow::Result<usize> {
+fn scan(args: &OutboxArgs) -> anyhow::Result<usize> {
     let files = files(&args.directory)?;
-    forget_others(args, &files)?;
+    remove_stale_notes(args, &files)?;
     let (mut left, mut failed) = (0, None);
     if files.is_empty() {
         return Ok(0);
@@ -139,7 +139,7 @@ fn files(directory: &Path) -> anyhow::Result<Vec<(String, Metadata)>> {
 }
 
 /// Removes the notes of files that no longer exist.
-fn forget_others(args: &Args, files: &[(String, Metadata)]) -> anyhow::Result<()> {
+fn remove_stale_notes(args: &OutboxArgs, files: &[(String, Metadata)]) -> anyhow::Result<()> {
     for entry in fs::read_dir(args.directory.join(NOTES))? {
         let entry = entry?;
         if !files.iter().any(|(name, _)| **name == *entry.file_name()) {
@@ -151,13 +151,14 @@ fn forget_others(args: &Args, files: &[(String, Metadata)]) -> anyhow::Result<()
 
 /// Takes the next step for a file. Returns true once it has been sent.
 fn advance(
-    args: &Args,
-    client: &mut Client,
+    args: &OutboxArgs,
+    client: &mut BundleClient,
     name: &str,
     metadata: &Metadata,
 ) -> anyhow::Result<bool> {
     let (path, noted) = (args.directory.join(name), args.directory.join(NOTES).join(name));
-    let note = fs::read(&noted).ok().and_then(|text| serde_json::from_slice::<Note>(&text).ok());
+    let note =
+        fs::read(&noted).ok().and_then(|text| serde_json::from_slice::<OutboxNote>(&text).ok());
     let note = match note.filter(|note| note.is_of(metadata)) {
         Some(note) => note,
         None if !is_quiet(metadata) => return Ok(false),
@@ -174,14 +175,16 @@ fn advance(
             Ok(true)
         }
         Some("expired") => {
-            crate::say(format_args!("{name}: the bundle has expired, the file is sent again"));
+            crate::print_to_stderr(format_args!(
+                "{name}: the bundle has expired, the file is sent again"
+            ));
             fs::remove_file(noted)?;
             Ok(false)
         }
         Some(_) => Ok(false),
         None => {
             let id = hand_over(args, client, name, &path, &note)?;
-            write_note(&noted, &Note { id: Some(id), ..note })?;
+            write_note(&noted, &OutboxNote { id: Some(id), ..note })?;
             Ok(false)
         }
     }
@@ -190,14 +193,14 @@ fn advance(
 fn is_quiet(metadata: &Metadata) -> bool {
     let age = metadata.modified().ok().and_then(|at| at.elapsed().ok());
     // `None` is a time in the future: the clock was set back, so the file may be old.
-    age.is_none_or(|age| age >= QUIET)
+    age.is_none_or(|age| age >= QUIET_TIME)
 }
 
-fn new_note(path: &Path, metadata: &Metadata) -> anyhow::Result<Note> {
+fn new_note(path: &Path, metadata: &Metadata) -> anyhow::Result<OutboxNote> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     // The inode distinguishes files that are noted in the same millisecond.
     let made = (now.as_millis() as u64, metadata.ino());
-    let note = Note {
+    let note = OutboxNote {
         inode: metadata.ino(),
         bytes: metadata.len(),
         modified_ns: modified(metadata),
@@ -209,7 +212,7 @@ fn new_note(path: &Path, metadata: &Metadata) -> anyhow::Result<Note> {
 }
 
 /// Writes a note atomically and syncs it to disk.
-fn write_note(path: &Path, note: &Note) -> io::Result<()> {
+fn write_note(path: &Path, note: &OutboxNote) -> io::Result<()> {
     // Hidden files are not sent, so this name is free.
     let temporary = path.with_file_name(".new");
     let _ = fs::remove_file(&temporary);
@@ -223,7 +226,7 @@ fn write_note(path: &Path, note: &Note) -> io::Result<()> {
 }
 
 /// Opens the file of a note; fails if the file has changed since.
-fn open(path: &Path, note: &Note) -> anyhow::Result<File> {
+fn open(path: &Path, note: &OutboxNote) -> anyhow::Result<File> {
     let file = File::open(path).with_context(|| "cannot read the file")?;
     if !note.is_of(&file.metadata()?) {
         bail!("the file has just changed");
@@ -232,11 +235,11 @@ fn open(path: &Path, note: &Note) -> anyhow::Result<File> {
 }
 
 fn hand_over(
-    args: &Args,
-    client: &mut Client,
+    args: &OutboxArgs,
+    client: &mut BundleClient,
     name: &str,
     path: &Path,
-    note: &Note,
+    note: &OutboxNote,
 ) -> anyhow::Result<String> {
     let offer = BundleOffer {
         destination: args.to.clone(),
@@ -250,7 +253,7 @@ fn hand_over(
 }
 
 /// Moves or deletes a file that the other side has stored.
-fn finish(args: &Args, name: &str, path: &Path, note: &Note) -> anyhow::Result<()> {
+fn finish(args: &OutboxArgs, name: &str, path: &Path, note: &OutboxNote) -> anyhow::Result<()> {
     // A new version under the same name stays, and is sent in its turn.
     if !fs::symlink_metadata(path).is_ok_and(|now| note.is_of(&now)) {
         return Ok(());

@@ -9,15 +9,15 @@ use std::time::Duration;
 
 use anyhow::Result;
 use clap::ValueEnum;
-use study::{Demo, Options, Results, Task};
+use study::{Demo, DemoOptions, Results, Task};
 use units::{BitRate, ErrorRate};
 
-use self::display::Display;
-use self::output::Output;
+use self::display::DemoDisplay;
+use self::output::OutputFile;
 
 /// The arguments of `skyhop demo`.
 #[derive(Debug, clap::Args)]
-pub(crate) struct Args {
+pub(crate) struct DemoArgs {
     /// Rate of the forward link (download)
     #[arg(long, value_name = "RATE", default_value = "50 Mbit/s")]
     rate: BitRate,
@@ -38,7 +38,7 @@ pub(crate) struct Args {
     runs: u32,
     /// Run only this task; may be repeated
     #[arg(long, value_name = "TASK")]
-    only: Vec<Only>,
+    only: Vec<TaskArg>,
     /// Simulate in virtual time, which takes seconds; the default without network namespaces
     #[arg(long)]
     simulate: bool,
@@ -58,7 +58,7 @@ pub(crate) struct Args {
 
 /// A task on the command line.
 #[derive(Debug, Clone, Copy, ValueEnum)]
-enum Only {
+enum TaskArg {
     /// One flow from the server to the client
     Download,
     /// A web page with a new connection for each object
@@ -71,40 +71,40 @@ enum Only {
     Upload,
 }
 
-impl From<Only> for Task {
-    fn from(only: Only) -> Self {
+impl From<TaskArg> for Task {
+    fn from(only: TaskArg) -> Self {
         match only {
-            Only::Download => Self::Download,
-            Only::Page => Self::Page,
-            Only::PageKeepAlive => Self::PageKeepAlive,
-            Only::Requests => Self::Requests,
-            Only::Upload => Self::Upload,
+            TaskArg::Download => Self::Download,
+            TaskArg::Page => Self::Page,
+            TaskArg::PageKeepAlive => Self::PageKeepAlive,
+            TaskArg::Requests => Self::Requests,
+            TaskArg::Upload => Self::Upload,
         }
     }
 }
 
 /// Runs the demo. Returns exit code 1 if a measurement failed; running out of time is a result, not a
 /// failure.
-pub(crate) fn run(args: &Args) -> Result<ExitCode> {
+pub(crate) fn run(args: &DemoArgs) -> Result<ExitCode> {
     let demo = Demo::new(args.options()?)?;
-    let outputs = Outputs::new(args)?;
+    let outputs = OutputFiles::new(args)?;
     // Before any thread starts, because only the calling thread enters the namespaces.
     let refused = if args.simulate { None } else { lab::enter().err() };
     crate::start_log();
-    let mut display = Display::new();
+    let mut display = DemoDisplay::new();
     let results = match refused {
         _ if args.simulate => demo.simulate("requested by --simulate".to_owned(), &mut display),
         None => demo.run(&mut display),
-        Some(error) => demo.make_do(&error.to_string(), &mut display),
+        Some(error) => demo.simulate_instead(&error.to_string(), &mut display),
     }?;
     crate::print(&format!("\n{}", results.text()))?;
     outputs.write(&results)?;
     Ok(if results.any_failed() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
-impl Args {
-    fn options(&self) -> Result<Options> {
-        Ok(Options {
+impl DemoArgs {
+    fn options(&self) -> Result<DemoOptions> {
+        Ok(DemoOptions {
             rate: self.rate,
             return_rate: self.return_rate,
             delay: self.delay,
@@ -119,15 +119,15 @@ impl Args {
 }
 
 /// The requested output files.
-struct Outputs {
-    html: Option<Output>,
-    json: Option<Output>,
-    svg: Option<Output>,
+struct OutputFiles {
+    html: Option<OutputFile>,
+    json: Option<OutputFile>,
+    svg: Option<OutputFile>,
 }
 
-impl Outputs {
-    fn new(args: &Args) -> Result<Self> {
-        let output = |path: Option<&PathBuf>| path.map(|path| Output::new(path)).transpose();
+impl OutputFiles {
+    fn new(args: &DemoArgs) -> Result<Self> {
+        let output = |path: Option<&PathBuf>| path.map(|path| OutputFile::new(path)).transpose();
         let html = Some(&args.html).filter(|_| !args.no_html);
         let (json, svg) = (args.json.as_ref(), args.svg.as_ref());
         Ok(Self { html: output(html)?, json: output(json)?, svg: output(svg)? })
@@ -142,7 +142,7 @@ impl Outputs {
         }
         if let Some(html) = &self.html {
             html.write(&results.html())?;
-            crate::say(format_args!("\nwith plots: {}", html.path().display()));
+            crate::print_to_stderr(format_args!("\nwith plots: {}", html.path().display()));
         }
         Ok(())
     }

@@ -7,9 +7,9 @@ use anyhow::{Context, Result};
 
 /// An output file. It is opened for writing at the start, so that a wrong path fails before two minutes of
 /// measurements, and written at the end. If the demo is interrupted, the file keeps its old contents.
-pub(crate) struct Output(PathBuf);
+pub(crate) struct OutputFile(PathBuf);
 
-impl Output {
+impl OutputFile {
     /// Checks that the file can be written.
     ///
     /// # Errors
@@ -51,14 +51,14 @@ mod tests {
     fn a_file_is_replaced_only_by_something_new() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("page.html");
-        let output = Output::new(&path).unwrap();
+        let output = OutputFile::new(&path).unwrap();
         assert!(!path.exists(), "nothing before there is something");
         output.write("something longer").unwrap();
-        let output = Output::new(&path).unwrap();
+        let output = OutputFile::new(&path).unwrap();
         assert_eq!(fs::read_to_string(&path).unwrap(), "something longer");
         output.write("new").unwrap();
         assert_eq!(fs::read_to_string(&path).unwrap(), "new");
-        let nowhere = Output::new(&directory.path().join("no/page.html")).err().unwrap();
+        let nowhere = OutputFile::new(&directory.path().join("no/page.html")).err().unwrap();
         assert!(format!("{nowhere:#}").contains("no/page.html"), "{nowhere:#}");
     }
 }

@@ -8,21 +8,21 @@ use anyhow::{Context, Result, bail};
 use clap::ValueEnum;
 use gateway::doctor::{clients_interface, interface_names};
 
-use super::{AUTO, Args, DIRECTORY, INTERFACE, NAME, Role, valid};
+use super::{AUTO, DIRECTORY, INTERFACE, InitArgs, InitRole, NAME, valid};
 
 /// Writes questions to `output`, and reads answers from `input`.
-pub(super) struct Asker<R, W> {
+pub(super) struct SetupDialogue<R, W> {
     input: R,
     output: W,
 }
 
-impl<R: BufRead, W: Write> Asker<R, W> {
+impl<R: BufRead, W: Write> SetupDialogue<R, W> {
     pub(super) fn new(input: R, output: W) -> Self {
         Self { input, output }
     }
 
     /// Asks for all settings; only the directory may be `given`.
-    pub(super) fn complete(&mut self, given: &Args) -> Result<Args> {
+    pub(super) fn ask_all(&mut self, given: &InitArgs) -> Result<InitArgs> {
         writeln!(
             self.output,
             "Configurations with fresh keys. Enter takes the answer in brackets; Ctrl-C stops, and \
@@ -38,12 +38,12 @@ impl<R: BufRead, W: Write> Asker<R, W> {
                 self.ask("Directory for the files", Some(DIRECTORY), free)?
             }
         };
-        let mut args = Args { role: Some(role), ..Args::default() };
-        if role != Role::Solo {
+        let mut args = InitArgs { role: Some(role), ..InitArgs::default() };
+        if role != InitRole::Solo {
             self.ask_for_pair(role, &directory, &mut args)?;
         }
         args.interface = Some(self.interface(role)?);
-        if role != Role::Solo {
+        if role != InitRole::Solo {
             self.ask_for_rates(role, &mut args)?;
         }
         args.directory = Some(directory);
@@ -51,10 +51,15 @@ impl<R: BufRead, W: Write> Asker<R, W> {
         Ok(args)
     }
 
-    fn ask_for_pair(&mut self, role: Role, directory: &Path, args: &mut Args) -> Result<()> {
+    fn ask_for_pair(
+        &mut self,
+        role: InitRole,
+        directory: &Path,
+        args: &mut InitArgs,
+    ) -> Result<()> {
         let hub = "Address where terminals reach the hub, with its UDP port (hub.example.net:5900)";
         args.hub = Some(self.ask(hub, None, valid::hub)?);
-        if role == Role::Terminal {
+        if role == InitRole::Terminal {
             args.hub_key = Some(self.ask("The hub's public key", None, valid::key)?);
         }
         let name = |text: &str| {
@@ -65,9 +70,9 @@ impl<R: BufRead, W: Write> Asker<R, W> {
         Ok(())
     }
 
-    fn ask_for_rates(&mut self, role: Role, args: &mut Args) -> Result<()> {
+    fn ask_for_rates(&mut self, role: InitRole, args: &mut InitArgs) -> Result<()> {
         let how = "such as 50Mbit/s; auto measures it; modem: the modem reports it";
-        if role == Role::Pair {
+        if role == InitRole::Pair {
             let question = format!("Rate of the forward link, hub to terminal ({how})");
             args.hub_rate = Some(self.ask(&question, Some(AUTO), valid::rate)?);
         }
@@ -84,10 +89,10 @@ impl<R: BufRead, W: Write> Asker<R, W> {
     /// Asks for the interface towards the clients. A name that this machine does not have is accepted when
     /// it is entered a second time, because the terminal may be another machine. The proposed name is always
     /// accepted.
-    fn interface(&mut self, role: Role) -> Result<String> {
+    fn interface(&mut self, role: InitRole) -> Result<String> {
         let names = interface_names();
         let usual = clients_interface().unwrap_or_else(|| INTERFACE.to_owned());
-        let whose = if role == Role::Solo { "The" } else { "The terminal's" };
+        let whose = if role == InitRole::Solo { "The" } else { "The terminal's" };
         let question = format!("{whose} interface towards the clients; here: {}", names.join(", "));
         let mut doubted = None;
         let mut answer = |text: &str| {
@@ -127,8 +132,8 @@ impl<R: BufRead, W: Write> Asker<R, W> {
     }
 }
 
-fn role(text: &str) -> Result<Role, String> {
-    Role::from_str(text, true).map_err(|_| "expected pair, terminal or solo".to_owned())
+fn role(text: &str) -> Result<InitRole, String> {
+    InitRole::from_str(text, true).map_err(|_| "expected pair, terminal or solo".to_owned())
 }
 
 fn yes_or_no(text: &str) -> Result<bool, String> {
@@ -140,11 +145,11 @@ fn yes_or_no(text: &str) -> Result<bool, String> {
 }
 
 /// Returns the name of the file that a role always writes; empty if there is none.
-fn own_file(role: Role) -> &'static str {
+fn own_file(role: InitRole) -> &'static str {
     match role {
-        Role::Pair => "hub.toml",
-        Role::Terminal => "",
-        Role::Solo => "solo.toml",
+        InitRole::Pair => "hub.toml",
+        InitRole::Terminal => "",
+        InitRole::Solo => "solo.toml",
     }
 }
 
@@ -165,9 +170,9 @@ mod tests {
     use super::*;
 
     /// The arguments, and what was shown.
-    fn answer(lines: &str) -> (Result<Args>, String) {
+    fn answer(lines: &str) -> (Result<InitArgs>, String) {
         let mut shown = Vec::new();
-        let args = Asker::new(lines.as_bytes(), &mut shown).complete(&Args::default());
+        let args = SetupDialogue::new(lines.as_bytes(), &mut shown).ask_all(&InitArgs::default());
         (args, String::from_utf8(shown).unwrap())
     }
 
@@ -195,7 +200,7 @@ mod tests {
         ] {
             assert_eq!(shown.matches(said).count(), 1, "{said} in {shown}");
         }
-        assert_eq!((args.role, args.directory), (Some(Role::Pair), Some(new)));
+        assert_eq!((args.role, args.directory), (Some(InitRole::Pair), Some(new)));
         assert_eq!(args.hub.as_deref(), Some("hub.example.net:5901"));
         assert_eq!((args.name.as_deref(), args.metered), (Some("ship-1"), true));
         assert_eq!(args.interface.as_deref(), Some("no-such0"));

@@ -10,7 +10,7 @@ use std::process::ExitCode;
 
 use anyhow::{Result, bail};
 use clap::ValueEnum;
-use gateway::config::pair::{Added, NewPair, NewSolo};
+use gateway::config::pair::{AddedTerminal, NewPair, NewSolo};
 use gateway::keys::PublicKey;
 
 use crate::print;
@@ -26,12 +26,12 @@ const AUTO: &str = "auto";
 
 /// The arguments of `skyhop init`.
 #[derive(Default, clap::Args)]
-pub(crate) struct Args {
+pub(crate) struct InitArgs {
     /// Directory for the files; created if missing [default: skyhop]
     directory: Option<PathBuf>,
     /// What to write [default: pair]
     #[arg(long, value_enum)]
-    role: Option<Role>,
+    role: Option<InitRole>,
     /// Address where terminals reach the hub: host and UDP port
     #[arg(long, value_name = "HOST:PORT", value_parser = valid::hub)]
     hub: Option<String>,
@@ -59,7 +59,7 @@ pub(crate) struct Args {
 
 /// The set of files to write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
-enum Role {
+enum InitRole {
     /// A hub and its first terminal
     #[default]
     Pair,
@@ -70,11 +70,11 @@ enum Role {
 }
 
 /// Asks for the settings if needed, then writes the files.
-pub(crate) fn run(args: &Args) -> Result<ExitCode> {
+pub(crate) fn run(args: &InitArgs) -> Result<ExitCode> {
     let asks = !args.has_options() && io::stdin().is_terminal() && io::stderr().is_terminal();
     let text = if asks {
-        let mut asker = ask::Asker::new(io::stdin().lock(), io::stderr().lock());
-        asker.complete(args)?.write()?
+        let mut asker = ask::SetupDialogue::new(io::stdin().lock(), io::stderr().lock());
+        asker.ask_all(args)?.write()?
     } else {
         args.write()?
     };
@@ -82,7 +82,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-impl Args {
+impl InitArgs {
     fn has_options(&self) -> bool {
         let Self { role, hub, hub_key, hub_rate, terminal_rate, interface, name, metered, .. } =
             self;
@@ -94,19 +94,19 @@ impl Args {
     fn write(&self) -> Result<String> {
         let directory = self.directory.clone().unwrap_or_else(|| DIRECTORY.into());
         Ok(match self.role.unwrap_or_default() {
-            Role::Pair => {
+            InitRole::Pair => {
                 let pair = self.pair()?;
                 let paths = pair.write(&directory)?;
                 pair_written(&pair, &paths)
             }
-            Role::Terminal => {
+            InitRole::Terminal => {
                 let pair = self.pair()?;
                 let Some(key) = &self.hub_key else {
                     bail!("--hub-key is missing: expected the hub's public key");
                 };
                 terminal_written(&pair, &pair.add_terminal(&directory, key)?)
             }
-            Role::Solo => {
+            InitRole::Solo => {
                 let solo = NewSolo { interface: self.interface() };
                 solo_written(&solo, &solo.write(&directory)?)
             }
@@ -152,7 +152,7 @@ fn pair_written(pair: &NewPair, [hub, terminal]: &[PathBuf; 2]) -> String {
     )
 }
 
-fn terminal_written(pair: &NewPair, Added { path, section }: &Added) -> String {
+fn terminal_written(pair: &NewPair, AddedTerminal { path, section }: &AddedTerminal) -> String {
     let NewPair { name, interface, .. } = pair;
     format!(
         "{}\n\n\

@@ -5,7 +5,7 @@ use std::os::unix::process::CommandExt;
 use std::process::{Command, ExitCode};
 
 use anyhow::bail;
-use lab::{Found, LabName, NETNS_VARIABLE, Node, Standing, Standings};
+use lab::{FoundLabs, LabName, LabRegistry, NETNS_VARIABLE, Node, RunningLab};
 
 use super::not_run;
 
@@ -31,7 +31,7 @@ pub(super) fn exec(args: &ExecArgs) -> anyhow::Result<ExitCode> {
         let error = command.exec();
         return Ok(not_run(&command, &error));
     }
-    let found = super::status::look(&Standings::default())?;
+    let found = super::status::find_labs(&LabRegistry::default())?;
     if args.lab.is_none() && found.up.is_empty() {
         bail!("not inside a lab, and no lab is up: skyhop lab up PRESET");
     }
@@ -69,7 +69,7 @@ pub(super) fn prompt(place: &str) -> String {
 }
 
 /// Returns the lab of this name or, without one, the only lab that is up.
-pub(super) fn choose(found: Found, name: Option<&LabName>) -> anyhow::Result<Standing> {
+pub(super) fn choose(found: FoundLabs, name: Option<&LabName>) -> anyhow::Result<RunningLab> {
     if let Some(name) = name {
         return Ok(found.named(name)?);
     }

@@ -10,7 +10,7 @@ use clap::{Arg, Command};
 use link::{
     DisciplineChoice, Encapsulation, ErrorModel, GilbertElliott, Jitter, Outage, Policer, QueueSize,
 };
-use scenario::{FileError, Overrides, Preset, TerrestrialOverrides};
+use scenario::{FileError, Preset, PresetOverrides, TerrestrialOverrides};
 use units::{BitRate, ErrorRate, Probability, parse_duration};
 
 /// Link of a new lab.
@@ -147,8 +147,11 @@ pub(super) struct LinkOptions {
 impl LinkArgs {
     /// Returns the preset with the options applied.
     pub(crate) fn preset(&self) -> Result<Preset, FileError> {
-        let overrides =
-            Overrides { mtu: self.lab.mtu, terminals: self.lab.terminals, ..self.link.overrides() };
+        let overrides = PresetOverrides {
+            mtu: self.lab.mtu,
+            terminals: self.lab.terminals,
+            ..self.link.overrides()
+        };
         Preset::load(&self.preset)?.with(&overrides)
     }
 
@@ -160,8 +163,8 @@ impl LinkArgs {
 
 impl LinkOptions {
     /// Returns the changes to apply to the preset.
-    pub(super) fn overrides(&self) -> Overrides {
-        Overrides {
+    pub(super) fn overrides(&self) -> PresetOverrides {
+        PresetOverrides {
             rate: self.rate,
             rate_trace: self.rate_trace.clone(),
             return_rate: self.return_rate,

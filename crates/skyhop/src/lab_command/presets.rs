@@ -7,7 +7,7 @@ use serde::Serialize;
 
 /// A built-in preset as listed in JSON.
 #[derive(Serialize)]
-struct Listed {
+struct ListedPreset {
     name: String,
     description: String,
     /// Least and greatest rate, hub to terminal.
@@ -22,18 +22,18 @@ struct Listed {
 
 /// Lists the built-in presets.
 pub(super) fn run(json: bool) -> anyhow::Result<ExitCode> {
-    let all: Vec<Listed> = Preset::built_in().map(Listed::from).collect();
+    let all: Vec<ListedPreset> = Preset::built_in().map(ListedPreset::from).collect();
     let text = if json { serde_json::to_string_pretty(&all)? + "\n" } else { list(&all) };
     crate::print(&text)?;
     Ok(ExitCode::SUCCESS)
 }
 
-fn list(all: &[Listed]) -> String {
+fn list(all: &[ListedPreset]) -> String {
     let width = all.iter().map(|preset| preset.name.len()).max().unwrap_or(0);
     all.iter().map(|it| format!("{:<width$} {}\n", it.name, it.description)).collect()
 }
 
-impl From<Preset> for Listed {
+impl From<Preset> for ListedPreset {
     fn from(preset: Preset) -> Self {
         let rates = |link: &LinkSpec| {
             [link.rate.least(), link.rate.greatest()].map(|rate| rate.bits_per_second())

@@ -5,15 +5,15 @@ use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::{self, JoinHandle};
 
 use clap::ValueEnum;
-use lab::{Gauge, Gauges};
+use lab::{GaugeReader, LinkGauge};
 use serde_json::{Value, json};
 
 /// Interval between lines of statistics.
-const EVERY: Duration = Duration::from_secs(1);
+const PRINT_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The output format of statistics.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(super) enum Format {
+pub(super) enum StatsFormat {
     /// A line for people
     Text,
     /// A JSON object on a line: `links`, each with what it did in that second
@@ -21,25 +21,25 @@ pub(super) enum Format {
 }
 
 /// A thread that prints statistics until this is dropped.
-pub(super) struct Stats {
+pub(super) struct StatsPrinter {
     stop: Option<Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
 
-impl Stats {
+impl StatsPrinter {
     /// Starts the thread.
-    pub(super) fn start(gauges: Gauges, format: Format) -> std::io::Result<Self> {
+    pub(super) fn start(gauges: GaugeReader, format: StatsFormat) -> std::io::Result<Self> {
         let (stop, stopped) = channel();
         let body = move || {
             let mut before = gauges.read();
-            while stopped.recv_timeout(EVERY) == Err(RecvTimeoutError::Timeout) {
+            while stopped.recv_timeout(PRINT_INTERVAL) == Err(RecvTimeoutError::Timeout) {
                 let now = gauges.read();
                 // Goes on if stderr is closed; `say` ignores that.
                 let text = match format {
-                    Format::Text => line(&before, &now, EVERY),
-                    Format::Json => object(&before, &now, EVERY).to_string(),
+                    StatsFormat::Text => line(&before, &now, PRINT_INTERVAL),
+                    StatsFormat::Json => object(&before, &now, PRINT_INTERVAL).to_string(),
                 };
-                crate::say(text);
+                crate::print_to_stderr(text);
                 before = now;
             }
         };
@@ -48,7 +48,7 @@ impl Stats {
     }
 }
 
-impl Drop for Stats {
+impl Drop for StatsPrinter {
     fn drop(&mut self) {
         drop(self.stop.take());
         if let Some(thread) = self.thread.take() {
@@ -58,7 +58,7 @@ impl Drop for Stats {
 }
 
 /// Formats rates and losses between two readings, and the queue lengths at the second.
-fn line(before: &[Gauge], now: &[Gauge], time: Duration) -> String {
+fn line(before: &[LinkGauge], now: &[LinkGauge], time: Duration) -> String {
     let links = before.iter().zip(now).map(|(before, now)| {
         let (name, was, before) = (now.link, before, &before.counters);
         let bytes = now.counters.delivered.bytes.get() - before.delivered.bytes.get();
@@ -75,7 +75,7 @@ fn line(before: &[Gauge], now: &[Gauge], time: Duration) -> String {
 }
 
 /// Formats the slots of a terminal on a shared return link and its requests; empty for other links.
-fn shared(now: &Gauge, before: &Gauge) -> String {
+fn shared(now: &LinkGauge, before: &LinkGauge) -> String {
     let (Some(now), before) = (&now.shared, &before.shared) else { return String::new() };
     let since = before.as_ref().map(|before| before.slots).unwrap_or_default();
     format!(
@@ -88,7 +88,7 @@ fn shared(now: &Gauge, before: &Gauge) -> String {
 }
 
 /// Returns the same as [`line()`] in JSON; packets and slots are those since the reading before.
-fn object(before: &[Gauge], now: &[Gauge], time: Duration) -> Value {
+fn object(before: &[LinkGauge], now: &[LinkGauge], time: Duration) -> Value {
     let links = before.iter().zip(now).map(|(before, now)| {
         let bytes = now.counters.delivered.bytes.get() - before.counters.delivered.bytes.get();
         let since = before.shared.as_ref().map(|shared| shared.slots).unwrap_or_default();
@@ -122,7 +122,7 @@ mod tests {
 
     #[test]
     fn a_line_is_what_changed() {
-        let before = [LinkName::Forward, LinkName::Return(Site::FIRST)].map(Gauge::new);
+        let before = [LinkName::Forward, LinkName::Return(Site::FIRST)].map(LinkGauge::new);
         let mut now = before;
         now[0].counters.delivered.bytes = ByteCount::new(1_250_000);
         now[0].counters.lost.packets = 3;
@@ -138,6 +138,6 @@ mod tests {
         assert_eq!((&forward["link"], &forward["bit_s"]), (&"forward".into(), &1e7.into()));
         assert_eq!((&forward["queue_packets"], &forward["lost_packets"]), (&7.into(), &3.into()));
         assert_eq!((&ret["dropped_packets"], &ret["shared"]), (&2.into(), &Value::Null));
-        assert!(line(&now, &now, EVERY).contains("forward 0.00 Mbit/s, queue 7"));
+        assert!(line(&now, &now, PRINT_INTERVAL).contains("forward 0.00 Mbit/s, queue 7"));
     }
 }

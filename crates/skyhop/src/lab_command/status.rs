@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use lab::{Found, LabName, Standing, Standings, StateError, Status};
+use lab::{FoundLabs, LabName, LabRegistry, LabStatus, RunningLab, StateError};
 
 use crate::print;
 
@@ -21,7 +21,7 @@ pub(super) struct StatusArgs {
 
 /// Shows one lab, or all that are up.
 pub(super) fn run(args: &StatusArgs) -> anyhow::Result<ExitCode> {
-    let found = look(&Standings::default())?;
+    let found = find_labs(&LabRegistry::default())?;
     if args.names {
         let names = found.up.iter().map(|lab| format!("{}\n", lab.name()));
         print(&names.collect::<String>())?;
@@ -31,21 +31,23 @@ pub(super) fn run(args: &StatusArgs) -> anyhow::Result<ExitCode> {
         Some(name) => vec![found.named(name)?],
         None => found.up,
     };
-    let all = labs.iter().map(Standing::status).collect::<Result<Vec<Status>, _>>()?;
+    let all = labs.iter().map(RunningLab::status).collect::<Result<Vec<LabStatus>, _>>()?;
     let text = match (args.json, all.is_empty()) {
         (true, _) => serde_json::to_string_pretty(&all)? + "\n",
         (false, true) => "no lab is up\n".to_owned(),
-        (false, false) => all.iter().map(Status::to_string).collect::<Vec<_>>().join("\n"),
+        (false, false) => all.iter().map(LabStatus::to_string).collect::<Vec<_>>().join("\n"),
     };
     print(&text)?;
     Ok(ExitCode::SUCCESS)
 }
 
 /// Finds the labs that are up. Reports labs that were killed and whose remains were removed.
-pub(super) fn look(labs: &Standings) -> Result<Found, StateError> {
+pub(super) fn find_labs(labs: &LabRegistry) -> Result<FoundLabs, StateError> {
     let found = labs.find()?;
     for name in &found.swept {
-        crate::say(format_args!("skyhop: lab {name} was killed; its remains have been removed"));
+        crate::print_to_stderr(format_args!(
+            "skyhop: lab {name} was killed; its remains have been removed"
+        ));
     }
     Ok(found)
 }

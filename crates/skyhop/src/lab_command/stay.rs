@@ -6,10 +6,11 @@ use std::process::ExitCode;
 use anyhow::{Context, anyhow, bail};
 use clap::Parser;
 use lab::{
-    Capture, Change, Changed, Detached, Foothold, Keeper, LabName, Preset, Stand, Standings,
+    AppliedChange, DetachedProcess, LabCallbacks, LabCapture, LabName, LabRegistry, LinkChange,
+    PersistentLab, Preset, StartingLab,
 };
-use scenario::Overrides;
-use study::Pair;
+use scenario::PresetOverrides;
+use study::GatewayPair;
 
 use super::inside::choose;
 use super::link_args::{LinkArgs, LinkOptions};
@@ -64,14 +65,14 @@ pub(super) fn up(args: &UpArgs) -> anyhow::Result<ExitCode> {
     };
     // The lab's process has another working directory, so a relative path would lead elsewhere.
     let pcap = args.pcap.as_ref().map(std::path::absolute).transpose()?;
-    let taken = Standings::default().take(&name)?;
+    let taken = LabRegistry::default().reserve(&name)?;
     match lab::detach(taken)? {
-        Detached::Command(Ok(())) => {
+        DetachedProcess::Command(Ok(())) => {
             crate::print(&welcome(&name, &preset, args.gateways.gateways))?;
             Ok(ExitCode::SUCCESS)
         }
-        Detached::Command(Err(error)) => Err(anyhow!(error)),
-        Detached::Lab(foothold) => keep(args, &preset, pcap, foothold),
+        DetachedProcess::Command(Err(error)) => Err(anyhow!(error)),
+        DetachedProcess::Lab(foothold) => keep(args, &preset, pcap, foothold),
     }
 }
 
@@ -94,13 +95,13 @@ fn keep(
     args: &UpArgs,
     preset: &Preset,
     pcap: Option<PathBuf>,
-    foothold: Foothold,
+    foothold: StartingLab,
 ) -> anyhow::Result<ExitCode> {
     let start = || -> anyhow::Result<_> {
         let lab = super::start(preset, args.link.seed())?;
         let meter = super::serve_meter(&lab)?;
         let pair = args.gateways.start(&lab, preset)?;
-        let capture = pcap.map(|directory| Capture::start(&lab, &directory)).transpose()?;
+        let capture = pcap.map(|directory| LabCapture::start(&lab, &directory)).transpose()?;
         Ok((lab, meter, pair, capture))
     };
     let (lab, _meter, pair, _capture) = match start() {
@@ -108,34 +109,34 @@ fn keep(
         Err(error) => foothold.fail(&format!("{error:#}")),
     };
     let (seed, gateways) = (args.link.seed(), pair.is_some());
-    let mut keeper = Housekeeper { pair, failed: false };
-    let mut stand = Stand { lab, seed, gateways };
+    let mut keeper = LabHousekeeper { pair, failed: false };
+    let mut stand = PersistentLab { lab, seed, gateways };
     stand.keep(foothold, &mut keeper)?;
-    keeper.pair.map_or(Ok(()), Pair::stop)?;
+    keeper.pair.map_or(Ok(()), GatewayPair::stop)?;
     Ok(ExitCode::SUCCESS)
 }
 
 /// Supervises the gateways of a detached lab, and parses the options of `skyhop lab set`.
-struct Housekeeper {
-    pair: Option<Pair>,
+struct LabHousekeeper {
+    pair: Option<GatewayPair>,
     failed: bool,
 }
 
-impl Keeper for Housekeeper {
-    fn change(&mut self, preset: &Preset, change: &Change) -> Result<Changed, String> {
+impl LabCallbacks for LabHousekeeper {
+    fn change(&mut self, preset: &Preset, change: &LinkChange) -> Result<AppliedChange, String> {
         // Paths of traces are relative to the directory in which `skyhop lab set` was called.
         let here = std::env::current_dir().map_err(|error| error.to_string())?;
         std::env::set_current_dir(&change.directory)
             .map_err(|error| format!("cannot enter {}: {error}", change.directory.display()))?;
-        let changed = read(preset, &change.options);
+        let changed = parse_change(preset, &change.options);
         std::env::set_current_dir(here).map_err(|error| error.to_string())?;
         changed
     }
 
-    fn look(&mut self) {
+    fn tick(&mut self) {
         let Some(pair) = self.pair.as_mut().filter(|_| !self.failed) else { return };
         if let Err(error) = pair.check() {
-            crate::say(format_args!("skyhop: {error:#}"));
+            crate::print_to_stderr(format_args!("skyhop: {error:#}"));
             self.failed = true;
         }
     }
@@ -149,18 +150,18 @@ struct SetLine {
     args: SetArgs,
 }
 
-fn read(preset: &Preset, options: &[String]) -> Result<Changed, String> {
+fn parse_change(preset: &Preset, options: &[String]) -> Result<AppliedChange, String> {
     let line = SetLine::try_parse_from(options).map_err(|error| error.to_string())?;
     let mut overrides = line.args.link.overrides();
     // They count from now, so they are added to the running links and not to the preset.
     let outages = core::mem::take(&mut overrides.outages);
     let preset = preset.clone().with(&overrides).map_err(|error| error.to_string())?;
-    Ok(Changed { preset, outages, end_outages: line.args.end_outages })
+    Ok(AppliedChange { preset, outages, end_outages: line.args.end_outages })
 }
 
 /// Stops labs, and cleans up after labs that were killed.
 pub(super) fn down(args: &DownArgs) -> anyhow::Result<ExitCode> {
-    let found = super::status::look(&Standings::default())?;
+    let found = super::status::find_labs(&LabRegistry::default())?;
     let killed = |name: &LabName| found.swept.contains(name);
     let nothing_left = match &args.name {
         Some(name) => killed(name),
@@ -178,14 +179,14 @@ pub(super) fn down(args: &DownArgs) -> anyhow::Result<ExitCode> {
 
 /// Sends the options to a lab, which changes its links.
 pub(super) fn set(args: &SetArgs) -> anyhow::Result<ExitCode> {
-    if args.link.overrides() == Overrides::default() && !args.end_outages {
+    if args.link.overrides() == PresetOverrides::default() && !args.end_outages {
         bail!("nothing to set: see the options of skyhop lab set --help");
     }
-    let lab = choose(super::status::look(&Standings::default())?, args.name.as_ref())?;
+    let lab = choose(super::status::find_labs(&LabRegistry::default())?, args.name.as_ref())?;
     // The lab's process parses the options, because it knows the preset that they change.
     let line = std::env::args_os().skip_while(|argument| argument != "set").skip(1);
     let options = line.map(|argument| argument.to_string_lossy().into_owned()).collect();
     let directory = std::env::current_dir().context("cannot determine the working directory")?;
-    lab.change(Change { options, directory })?;
+    lab.change(LinkChange { options, directory })?;
     Ok(ExitCode::SUCCESS)
 }

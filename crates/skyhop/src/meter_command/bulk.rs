@@ -4,20 +4,20 @@ use std::time::Duration;
 
 use anyhow::Result;
 use clap::Args;
-use meter::{Amount, BulkOptions, Directions, Window};
+use meter::{BulkOptions, Directions, FlowAmount, ReceiveWindow};
 use units::{BitRate, ByteCount};
 
-use super::{Output, Target, Tcp, fresh_key, some_bytes, some_rate};
+use super::{OutputArgs, TargetArg, TcpArgs, fresh_key, some_bytes, some_rate};
 
 /// Arguments of `skyhop meter bulk`.
 #[derive(Debug, Args)]
 pub(crate) struct BulkArgs {
     #[command(flatten)]
-    target: Target,
+    target: TargetArg,
     #[command(flatten)]
-    tcp: Tcp,
+    tcp: TcpArgs,
     #[command(flatten)]
-    pub(super) output: Output,
+    pub(super) output: OutputArgs,
     /// Payload of each flow, e.g. 20MB
     #[arg(long, default_value = "10 MB", conflicts_with = "time")]
     bytes: ByteCount,
@@ -47,7 +47,7 @@ pub(crate) struct BulkArgs {
     receive_buffer: Option<ByteCount>,
     /// Window advertised by the receivers: 2048 to 65535 bytes, e.g. 8KiB
     #[arg(long, value_name = "BYTES", conflicts_with = "receive_buffer")]
-    window: Option<Window>,
+    window: Option<ReceiveWindow>,
 }
 
 impl BulkArgs {
@@ -57,7 +57,7 @@ impl BulkArgs {
             (true, false) => Directions::Upload,
             (false, false) => Directions::Download,
         };
-        let amount = self.time.map_or(Amount::Bytes(self.bytes), Amount::Time);
+        let amount = self.time.map_or(FlowAmount::Bytes(self.bytes), FlowAmount::Time);
         Ok(BulkOptions {
             directions,
             flows: self.flows,

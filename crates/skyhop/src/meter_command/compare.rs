@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 use clap::Args;
-use meter::{Runs, compare};
+use meter::{RunFile, compare};
 
 use super::print;
 
@@ -23,7 +23,7 @@ pub(crate) struct CompareArgs {
 }
 
 pub(super) fn run(args: &CompareArgs) -> Result<ExitCode> {
-    let files: Result<Vec<Runs>> = args.files.iter().map(|file| read(file)).collect();
+    let files: Result<Vec<RunFile>> = args.files.iter().map(|file| read(file)).collect();
     let comparison = compare(&files?, args.seed)?;
     print(&match args.json {
         true => serde_json::to_string_pretty(&comparison)? + "\n",
@@ -32,7 +32,7 @@ pub(super) fn run(args: &CompareArgs) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn read(file: &str) -> Result<Runs> {
+fn read(file: &str) -> Result<RunFile> {
     let text = std::fs::read_to_string(file).with_context(|| format!("cannot read {file}"))?;
-    Ok(Runs::read(file, &text)?)
+    Ok(RunFile::read(file, &text)?)
 }

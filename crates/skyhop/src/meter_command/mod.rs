@@ -15,13 +15,14 @@ use std::time::Duration;
 use anyhow::{Context, Result, anyhow};
 use clap::{Args, Subcommand};
 use meter::{
-    BulkOptions, CongestionControl, DEFAULT_PORT, PageOptions, Report, RrOptions, Stop, UdpOptions,
+    BulkOptions, CongestionControl, DEFAULT_PORT, MeterReport, PageOptions, RrOptions, Stop,
+    UdpOptions,
 };
 use tokio::runtime::Runtime;
 use tokio::signal::unix::{SignalKind, signal};
 use units::{BitRate, ByteCount};
 
-use crate::output::{Reader, print, print_to_reader};
+use crate::output::{StdoutReader, print, print_to_reader};
 use crate::progress;
 
 /// Subcommands of `skyhop meter`.
@@ -55,14 +56,14 @@ pub(crate) struct ServeArgs {
 
 /// The server to measure against.
 #[derive(Debug, Args)]
-struct Target {
+struct TargetArg {
     /// Meter server: name or address, with or without `:PORT`
     host: String,
 }
 
 /// Options common to all TCP tests.
 #[derive(Debug, Args)]
-struct Tcp {
+struct TcpArgs {
     /// Congestion control at the sender, e.g. cubic
     #[arg(long, value_name = "NAME")]
     cc: Option<CongestionControl>,
@@ -73,7 +74,7 @@ struct Tcp {
 
 /// Output format, and number of runs.
 #[derive(Debug, Args)]
-struct Output {
+struct OutputArgs {
     /// Print every report as JSON, which `skyhop meter compare` reads
     #[arg(long, conflicts_with = "csv")]
     json: bool,
@@ -97,19 +98,19 @@ pub(crate) fn run(command: MeterCommand) -> Result<ExitCode> {
         MeterCommand::Serve(args) => runtime.block_on(serve(&args)),
         MeterCommand::Bulk(args) => args.output.repeat(&runtime, |stop| {
             let options = BulkOptions { stop: stop.clone(), ..args.options()? };
-            Ok(Report::Bulk(runtime.block_on(meter::bulk(&options))))
+            Ok(MeterReport::Bulk(runtime.block_on(meter::bulk(&options))))
         }),
         MeterCommand::Page(args) => args.output.repeat(&runtime, |stop| {
             let options = PageOptions { stop: stop.clone(), ..args.options()? };
-            Ok(Report::Page(runtime.block_on(meter::page(&options))))
+            Ok(MeterReport::Page(runtime.block_on(meter::page(&options))))
         }),
         MeterCommand::Udp(args) => args.output.repeat(&runtime, |stop| {
             let options = UdpOptions { stop: stop.clone(), ..args.options()? };
-            Ok(Report::Udp(runtime.block_on(meter::udp(&options))))
+            Ok(MeterReport::Udp(runtime.block_on(meter::udp(&options))))
         }),
         MeterCommand::Rr(args) => args.output.repeat(&runtime, |stop| {
             let options = RrOptions { stop: stop.clone(), ..args.options()? };
-            Ok(Report::Rr(runtime.block_on(meter::request_reply(&options))))
+            Ok(MeterReport::Rr(runtime.block_on(meter::request_reply(&options))))
         }),
     }
 }
@@ -137,12 +138,12 @@ fn stop_on_interrupt(runtime: &Runtime) -> Stop {
     stop
 }
 
-impl Output {
+impl OutputArgs {
     /// Measures and prints the requested number of times, or until interrupted or the reader is gone.
     fn repeat(
         &self,
         runtime: &Runtime,
-        mut measure: impl FnMut(&Stop) -> Result<Report>,
+        mut measure: impl FnMut(&Stop) -> Result<MeterReport>,
     ) -> Result<ExitCode> {
         let stop = stop_on_interrupt(runtime);
         let mut complete = true;
@@ -155,14 +156,14 @@ impl Output {
             spinner.finish_and_clear();
             complete &= report.is_complete();
             let reader = print_to_reader(&self.show(run, &report)?)?;
-            if reader == Reader::Gone || stop.is_stopped() {
+            if reader == StdoutReader::Gone || stop.is_stopped() {
                 break;
             }
         }
         Ok(if complete { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
 
-    fn show(&self, run: u32, report: &Report) -> Result<String> {
+    fn show(&self, run: u32, report: &MeterReport) -> Result<String> {
         if self.json {
             return Ok(serde_json::to_string_pretty(report)? + "\n");
         }
@@ -178,11 +179,11 @@ impl Output {
 async fn serve(args: &ServeArgs) -> Result<ExitCode> {
     let listener = TcpListener::bind(args.listen)
         .with_context(|| format!("cannot listen on {}", args.listen))?;
-    crate::say(format_args!("listening on {}", listener.local_addr()?));
+    crate::print_to_stderr(format_args!("listening on {}", listener.local_addr()?));
     match meter::serve(listener).await? {}
 }
 
-impl Target {
+impl TargetArg {
     fn resolve(&self) -> Result<SocketAddr> {
         resolve(&self.host)
     }

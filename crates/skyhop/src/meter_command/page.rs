@@ -2,10 +2,10 @@
 
 use anyhow::{Result, bail};
 use clap::{Args, ValueEnum};
-use meter::{HttpMode, PageOptions, Progress, Stop};
+use meter::{HttpMode, PageOptions, ProgressCounter, Stop};
 use units::ByteCount;
 
-use super::{Output, Target, Tcp, fresh_key};
+use super::{OutputArgs, TargetArg, TcpArgs, fresh_key};
 
 /// Maximum number of objects on a page.
 const OBJECTS_MAX: usize = 10_000;
@@ -14,17 +14,17 @@ const OBJECTS_MAX: usize = 10_000;
 #[derive(Debug, Args)]
 pub(crate) struct PageArgs {
     #[command(flatten)]
-    target: Target,
+    target: TargetArg,
     #[command(flatten)]
-    tcp: Tcp,
+    tcp: TcpArgs,
     #[command(flatten)]
-    pub(super) output: Output,
+    pub(super) output: OutputArgs,
     /// Sizes of the page's objects, e.g. 20kB,9x10kB
     #[arg(long, value_name = "SIZES", default_value = "20 kB,9x10 kB")]
     objects: String,
     /// HTTP version
-    #[arg(long, value_enum, default_value_t = Http::Http11)]
-    http: Http,
+    #[arg(long, value_enum, default_value_t = HttpVersion::Http11)]
+    http: HttpVersion,
     /// Maximum number of parallel connections
     #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=1000))]
     connections: u32,
@@ -32,7 +32,7 @@ pub(crate) struct PageArgs {
 
 /// The version of HTTP, with its use of connections.
 #[derive(Debug, Clone, Copy, ValueEnum)]
-enum Http {
+enum HttpVersion {
     /// HTTP/1.0: a new connection for each object
     #[value(name = "1.0")]
     Http10,
@@ -47,13 +47,13 @@ enum Http {
     Http11Pipelined,
 }
 
-impl From<Http> for HttpMode {
-    fn from(http: Http) -> Self {
+impl From<HttpVersion> for HttpMode {
+    fn from(http: HttpVersion) -> Self {
         match http {
-            Http::Http10 => Self::Http10,
-            Http::Http10KeepAlive => Self::Http10KeepAlive,
-            Http::Http11 => Self::Http11,
-            Http::Http11Pipelined => Self::Http11Pipelined,
+            HttpVersion::Http10 => Self::Http10,
+            HttpVersion::Http10KeepAlive => Self::Http10KeepAlive,
+            HttpVersion::Http11 => Self::Http11,
+            HttpVersion::Http11Pipelined => Self::Http11Pipelined,
         }
     }
 }
@@ -69,7 +69,7 @@ impl PageArgs {
             fresh: None,
             limit: self.tcp.limit,
             key: fresh_key()?,
-            progress: Progress::default(),
+            progress: ProgressCounter::default(),
             stop: Stop::default(),
         })
     }

@@ -2,20 +2,20 @@
 
 use anyhow::{Result, bail};
 use clap::Args;
-use meter::{Progress, RrOptions, Stop};
+use meter::{ProgressCounter, RrOptions, Stop};
 use units::ByteCount;
 
-use super::{Output, Target, Tcp, fresh_key};
+use super::{OutputArgs, TargetArg, TcpArgs, fresh_key};
 
 /// Arguments of `skyhop meter rr`.
 #[derive(Debug, Args)]
 pub(crate) struct RrArgs {
     #[command(flatten)]
-    target: Target,
+    target: TargetArg,
     #[command(flatten)]
-    tcp: Tcp,
+    tcp: TcpArgs,
     #[command(flatten)]
-    pub(super) output: Output,
+    pub(super) output: OutputArgs,
     /// Number of parallel connections
     #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=1000))]
     connections: u32,
@@ -45,7 +45,7 @@ impl RrArgs {
             congestion_control: self.tcp.cc.clone(),
             limit: self.tcp.limit,
             key: fresh_key()?,
-            progress: Progress::default(),
+            progress: ProgressCounter::default(),
             stop: Stop::default(),
         })
     }

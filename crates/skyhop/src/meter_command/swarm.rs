@@ -9,8 +9,8 @@ use anyhow::{Context, Result};
 use clap::Args;
 use gateway::config::has_aes;
 use gateway::keys::{PublicKey, format_public_key, parse_public_key};
-use meter::swarm::{Traffic, terminal_key};
-use meter::{Amount, Stop, SwarmOptions, swarm};
+use meter::swarm::{SwarmTraffic, terminal_key};
+use meter::{FlowAmount, Stop, SwarmOptions, swarm};
 use units::{BitRate, ByteCount};
 
 use super::{fresh_key, print, resolve, resolve_with, some_bytes, some_rate, stop_on_interrupt};
@@ -93,8 +93,8 @@ impl SwarmArgs {
     fn options(&self, server: Option<SocketAddr>, stop: Stop) -> Result<SwarmOptions> {
         let hub = self.hub.as_deref().context("no hub")?;
         let amount = match self.time {
-            Some(time) => Amount::Time(time),
-            None => Amount::Bytes(self.bytes.unwrap_or(USUAL)),
+            Some(time) => FlowAmount::Time(time),
+            None => FlowAmount::Bytes(self.bytes.unwrap_or(USUAL)),
         };
         let key = fresh_key()?;
         let busy = self.busy.min(self.terminals);
@@ -106,7 +106,7 @@ impl SwarmArgs {
             rate: self.rate,
             aes: has_aes(),
             over: self.over,
-            traffic: server.map(|server| Traffic { server, terminals: busy, amount, key }),
+            traffic: server.map(|server| SwarmTraffic { server, terminals: busy, amount, key }),
             limit: self.limit.saturating_add(self.time.unwrap_or_default()),
             hub_process: self.hub_pid,
             stop,

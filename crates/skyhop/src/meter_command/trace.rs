@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
-use meter::trace::{Trace, TraceOptions, TraceReport};
+use meter::trace::{AnalysedCapture, TraceOptions, TraceReport};
 use serde::Serialize;
 
 /// Arguments of `skyhop meter trace`.
@@ -30,7 +30,7 @@ pub(crate) struct TraceArgs {
 
 /// The report in JSON, with the name of its capture.
 #[derive(Serialize)]
-struct Titled<'a> {
+struct TitledReport<'a> {
     meter: &'static str,
     file: &'a Path,
     #[serde(flatten)]
@@ -42,7 +42,7 @@ struct Titled<'a> {
 pub(super) fn run(args: &TraceArgs) -> Result<ExitCode> {
     let trace = analyse(args)?;
     for warning in &trace.report.warnings {
-        crate::say(format_args!("skyhop: {}: {warning}", args.file.display()));
+        crate::print_to_stderr(format_args!("skyhop: {}: {warning}", args.file.display()));
     }
     let connections = &trace.report.connections;
     if let Some(number) = args.connection.filter(|_| connections.is_empty()) {
@@ -55,7 +55,7 @@ pub(super) fn run(args: &TraceArgs) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn analyse(args: &TraceArgs) -> Result<Trace> {
+fn analyse(args: &TraceArgs) -> Result<AnalysedCapture> {
     let shown = args.file.display();
     let file = File::open(&args.file).with_context(|| format!("cannot open {shown}"))?;
     // A pipe has length 0; the progress bar then only counts.
@@ -67,7 +67,7 @@ fn analyse(args: &TraceArgs) -> Result<Trace> {
     trace.with_context(|| shown.to_string())
 }
 
-fn draw(trace: &Trace, directory: &Path) -> Result<()> {
+fn draw(trace: &AnalysedCapture, directory: &Path) -> Result<()> {
     let cannot = |path: &Path| format!("cannot write {}", path.display());
     std::fs::create_dir_all(directory).with_context(|| cannot(directory))?;
     for (name, text) in trace.graphs() {
@@ -79,7 +79,7 @@ fn draw(trace: &Trace, directory: &Path) -> Result<()> {
 
 fn show(args: &TraceArgs, report: &TraceReport) -> Result<String> {
     if args.json {
-        let titled = Titled { meter: "trace", file: &args.file, report };
+        let titled = TitledReport { meter: "trace", file: &args.file, report };
         return Ok(serde_json::to_string_pretty(&titled)? + "\n");
     }
     if args.csv {

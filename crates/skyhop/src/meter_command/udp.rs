@@ -7,7 +7,7 @@ use clap::Args;
 use meter::{DATAGRAMS_MAX, Directions, Stop, UdpOptions, UdpPlan};
 use units::BitRate;
 
-use super::{Output, Target, fresh_key, some_rate};
+use super::{OutputArgs, TargetArg, fresh_key, some_rate};
 
 /// Time allowed in addition to sending, for greeting, last datagrams in flight and closing.
 const MARGIN: Duration = Duration::from_secs(60);
@@ -16,9 +16,9 @@ const MARGIN: Duration = Duration::from_secs(60);
 #[derive(Debug, Args)]
 pub(crate) struct UdpArgs {
     #[command(flatten)]
-    target: Target,
+    target: TargetArg,
     #[command(flatten)]
-    pub(super) output: Output,
+    pub(super) output: OutputArgs,
     /// UDP payload rate, without UDP and IP headers
     #[arg(long, default_value = "1 Mbit/s", value_parser = some_rate)]
     rate: BitRate,

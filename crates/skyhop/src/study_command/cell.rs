@@ -6,17 +6,17 @@ use std::process::ExitCode;
 
 use anyhow::{Result, bail};
 use study::campaign::STEPS;
-use study::campaign::{self, Name, Plan, Planned, Record};
+use study::campaign::{self, CampaignPlan, CellName, CellRecord, PlannedCell};
 
-use super::{StoreArg, back_end, binary, verdict};
+use super::{StoreArg, back_end, binary, report_failures};
 use crate::sim_command::progress;
 
 /// Arguments of `skyhop study cell`.
 #[derive(Debug, clap::Args)]
-pub(crate) struct Args {
+pub(crate) struct CellArgs {
     /// Names of cells
     #[arg(required = true, value_name = "CELL")]
-    cells: Vec<Name>,
+    cells: Vec<CellName>,
     /// The plan that has them: the output of skyhop study plan --json
     #[arg(long, value_name = "FILE")]
     plan: PathBuf,
@@ -31,10 +31,10 @@ pub(crate) struct Args {
 }
 
 /// Runs the cells, and stores or prints their results.
-pub(super) fn run(args: &Args) -> Result<ExitCode> {
-    let plan = Plan::load(&args.plan, &args.cells, binary()?)?;
+pub(super) fn run(args: &CellArgs) -> Result<ExitCode> {
+    let plan = CampaignPlan::load(&args.plan, &args.cells, binary()?)?;
     let store = (!args.print).then(|| args.store.store());
-    let keep = |record: &Record| match &store {
+    let keep = |record: &CellRecord| match &store {
         Some(store) => store.put(record).map_err(|error| error.to_string()),
         None => crate::print(&record.line()).map_err(|error| error.to_string()),
     };
@@ -45,8 +45,8 @@ pub(super) fn run(args: &Args) -> Result<ExitCode> {
     }
     let (back_end, threads) = (back_end(on)?, args.threads.get());
     let bar = progress(args.cells.len(), args.cells.len() as u64 * STEPS);
-    let step = |_: &Planned, steps| bar.inc(steps);
+    let step = |_: &PlannedCell, steps| bar.inc(steps);
     let report = campaign::run(&plan, &*back_end, threads, store.as_ref(), keep, step)?;
     bar.finish_and_clear();
-    Ok(verdict(&report))
+    Ok(report_failures(&report))
 }

@@ -7,15 +7,15 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 use clap::ValueEnum;
-use study::design::{Answer, Errors, OnDemand, Question, Task};
-use study::runs::{Extras, Progress, Run, replicate_as_declared};
+use study::design::{DesignAnswer, DesignQuestion, DesignTask, LinkErrors, OnDemand};
+use study::runs::{Extras, RoundProgress, ScenarioRun, replicate_as_declared};
 use units::{BitRate, ErrorRate, parse_duration};
 
 use crate::sim_command::{add_runs, progress, threads};
 
 /// Arguments of `skyhop study design`.
 #[derive(Debug, clap::Args)]
-pub(crate) struct Args {
+pub(crate) struct DesignArgs {
     /// Rate of the forward link, towards the terminals
     #[arg(long, value_name = "RATE")]
     rate: BitRate,
@@ -36,7 +36,7 @@ pub(crate) struct Args {
     terminals: NonZeroU32,
     /// Capacity on demand on the return link
     #[arg(long, value_enum, value_name = "HOW")]
-    on_demand: Option<How>,
+    on_demand: Option<OnDemandArg>,
     /// Number of seeds; intervals need six
     #[arg(long, default_value = "8", value_name = "N")]
     seeds: NonZeroU32,
@@ -56,7 +56,7 @@ pub(crate) struct Args {
 
 /// The kind of requests for capacity on demand.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum How {
+enum OnDemandArg {
     /// By requests for a rate
     Rbdc,
     /// By requests for a volume
@@ -66,23 +66,24 @@ enum How {
 }
 
 /// Runs the scenarios and ranks the enhancements.
-pub(super) fn run(args: &Args) -> Result<ExitCode> {
+pub(super) fn run(args: &DesignArgs) -> Result<ExitCode> {
     let question = args.question();
     let files = question.files()?;
     if let Some(directory) = &args.write {
         write(directory, &question)?;
     }
     let bar = progress(0, 0);
-    let follow = Progress { planned: &|runs| add_runs(&bar, runs), step: &|steps| bar.inc(steps) };
+    let follow =
+        RoundProgress { planned: &|runs| add_runs(&bar, runs), step: &|steps| bar.inc(steps) };
     let done = replicate_as_declared(&files, threads(args.threads), Extras::default(), &follow)?;
     bar.finish_and_clear();
-    let runs = done.runs.iter().map(|(job, outcome)| Run {
+    let runs = done.runs.iter().map(|(job, outcome)| ScenarioRun {
         file: job.file,
         case: job.case,
         seed: job.seed,
         metrics: &outcome.metrics,
     });
-    let answer = Answer::new(&question, &runs.collect::<Vec<_>>());
+    let answer = DesignAnswer::new(&question, &runs.collect::<Vec<_>>());
     crate::print(&match args.json {
         true => answer.json(),
         false => format!("{}\n{}\n", answer.table(), answer.notes().join("\n")),
@@ -95,33 +96,33 @@ pub(super) fn run(args: &Args) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-impl Args {
-    fn question(&self) -> Question {
+impl DesignArgs {
+    fn question(&self) -> DesignQuestion {
         let quarter = BitRate::from_bits_per_second((self.rate.bits_per_second() / 4).max(1000));
         let errors = match (self.ber, self.per) {
-            (_, Some(per)) => Errors::Per(per.0.get()),
-            (ber, None) => Errors::Ber(ber.map_or(0.0, |ber| ber.0.get())),
+            (_, Some(per)) => LinkErrors::Per(per.0.get()),
+            (ber, None) => LinkErrors::Ber(ber.map_or(0.0, |ber| ber.0.get())),
         };
-        Question {
+        DesignQuestion {
             rate: self.rate,
             return_rate: self.return_rate.unwrap_or(quarter),
             rtt: self.rtt,
             errors,
             terminals: self.terminals.get(),
             on_demand: self.on_demand.map(|how| match how {
-                How::Rbdc => OnDemand::Rbdc,
-                How::Vbdc => OnDemand::Vbdc,
-                How::CraVbdc => OnDemand::CraVbdc,
+                OnDemandArg::Rbdc => OnDemand::Rbdc,
+                OnDemandArg::Vbdc => OnDemand::Vbdc,
+                OnDemandArg::CraVbdc => OnDemand::CraVbdc,
             }),
             seeds: self.seeds.get(),
         }
     }
 }
 
-fn write(directory: &PathBuf, question: &Question) -> Result<()> {
+fn write(directory: &PathBuf, question: &DesignQuestion) -> Result<()> {
     fs::create_dir_all(directory)
         .with_context(|| format!("cannot create {}", directory.display()))?;
-    for task in Task::ALL {
+    for task in DesignTask::ALL {
         let path = directory.join(format!("{}.toml", task.name()));
         fs::write(&path, question.scenario(task))
             .with_context(|| format!("cannot write {}", path.display()))?;

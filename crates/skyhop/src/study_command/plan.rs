@@ -8,7 +8,7 @@ use super::CampaignArgs;
 
 /// Arguments of `skyhop study plan`.
 #[derive(Debug, clap::Args)]
-pub(crate) struct Args {
+pub(crate) struct PlanArgs {
     #[command(flatten)]
     campaign: CampaignArgs,
     /// Print the plan as JSON, for skyhop study cell
@@ -20,7 +20,7 @@ pub(crate) struct Args {
 }
 
 /// Prints a plan as text, as JSON, or as names of cells.
-pub(super) fn run(args: &Args) -> Result<ExitCode> {
+pub(super) fn run(args: &PlanArgs) -> Result<ExitCode> {
     let plan = args.campaign.plan()?;
     let text = match (args.json, args.todo) {
         (true, _) => plan.json(),

@@ -5,22 +5,22 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
-use scenario::{Documents, FileError, Published, Shipped};
-use study::campaign::{Selection, Source, select};
-use study::reproduction::{Entry, csv, json, markdown, page, text as text_of};
-use study::runs::{self, File};
-use study::verdict::Runs;
+use scenario::{Documents, FileError, Published, ShippedScenario};
+use study::campaign::{ScenarioSource, SelectedResults, select};
+use study::reproduction::{ReproductionEntry, csv, json, markdown, page, text as text_of};
+use study::runs::{self, ScenarioFile};
+use study::verdict::CaseRunMetrics;
 
-use super::{On, ScenariosArg, StoreArg, binary, warn};
+use super::{BackEndArg, ScenariosArg, StoreArg, binary, warn};
 
 /// Arguments of `skyhop study report`.
 #[derive(Debug, clap::Args)]
-pub(crate) struct Args {
+pub(crate) struct ReportArgs {
     #[command(flatten)]
     scenarios: ScenariosArg,
     /// Where the cells ran
     #[arg(long, value_enum, default_value = "sim")]
-    on: On,
+    on: BackEndArg,
     #[command(flatten)]
     store: StoreArg,
     /// Print CSV: every figure of every run, or with --published every published result beside ours
@@ -40,7 +40,7 @@ pub(crate) struct Args {
     html: Option<PathBuf>,
 }
 
-impl Args {
+impl ReportArgs {
     fn compares(&self) -> bool {
         self.published || self.markdown || self.html.is_some()
     }
@@ -54,7 +54,7 @@ impl Args {
 }
 
 /// Prints the stored results of the scenarios.
-pub(super) fn run(args: &Args) -> Result<ExitCode> {
+pub(super) fn run(args: &ReportArgs) -> Result<ExitCode> {
     let mut sources = args.scenarios.read()?;
     let mut published = Vec::new();
     if args.compares() {
@@ -64,7 +64,9 @@ pub(super) fn run(args: &Args) -> Result<ExitCode> {
     let selection = select(&sources, args.on.into(), this.clone(), &args.store.store())?;
     warn(&selection.damaged);
     for (scenario, case) in &selection.missing {
-        crate::say(format_args!("skyhop: warning: no result of {scenario}, case {case:?}"));
+        crate::print_to_stderr(format_args!(
+            "skyhop: warning: no result of {scenario}, case {case:?}"
+        ));
     }
     if selection.runs.is_empty() {
         bail!(
@@ -73,14 +75,14 @@ pub(super) fn run(args: &Args) -> Result<ExitCode> {
         );
     }
     if selection.binary != this {
-        crate::say(format_args!(
+        crate::print_to_stderr(format_args!(
             "skyhop: warning: these are results of another program, {}",
             selection.binary
         ));
     }
     if args.compares() {
         let all = args.scenarios.is_all();
-        let alone = if all { Shipped::published_alone().collect() } else { Vec::new() };
+        let alone = if all { ShippedScenario::published_alone().collect() } else { Vec::new() };
         return compare(args, &sources, &published, &selection, alone);
     }
     crate::print(&text(args, sources, &selection))?;
@@ -89,10 +91,10 @@ pub(super) fn run(args: &Args) -> Result<ExitCode> {
 
 /// Shows the results beside published ones; `alone` are published results without a scenario.
 fn compare(
-    args: &Args,
-    sources: &[Source],
+    args: &ReportArgs,
+    sources: &[ScenarioSource],
     published: &[Published],
-    selection: &Selection,
+    selection: &SelectedResults,
     alone: Vec<(&str, Result<Published, FileError>)>,
 ) -> Result<ExitCode> {
     let documents = Documents::shipped()?;
@@ -100,14 +102,18 @@ fn compare(
     for (file, (source, published)) in sources.iter().zip(published).enumerate() {
         let own = selection.runs.iter().filter(|(number, ..)| *number == file);
         let runs = own.map(|(_, case, result)| (&*source.cases[*case].name, &*result.metrics));
-        let runs = Runs(runs.collect());
-        let entry = Entry::new(source.path().display().to_string(), published, &runs);
+        let runs = CaseRunMetrics(runs.collect());
+        let entry = ReproductionEntry::new(source.path().display().to_string(), published, &runs);
         entries.push(entry.with_context(|| source.path().display().to_string())?);
     }
     let alone: Vec<(&str, Published)> =
         alone.into_iter().map(|(name, published)| Ok((name, published?))).collect::<Result<_>>()?;
     for (name, published) in &alone {
-        entries.push(Entry::new((*name).to_owned(), published, &Runs::default())?);
+        entries.push(ReproductionEntry::new(
+            (*name).to_owned(),
+            published,
+            &CaseRunMetrics::default(),
+        )?);
     }
     if let Some(directory) = &args.html {
         write_pages(args, directory, &entries, &documents)?;
@@ -127,9 +133,9 @@ fn compare(
 }
 
 fn write_pages(
-    args: &Args,
+    args: &ReportArgs,
     directory: &Path,
-    entries: &[Entry<'_>],
+    entries: &[ReproductionEntry<'_>],
     documents: &Documents,
 ) -> Result<()> {
     let cannot = |path: &Path| format!("cannot write {}", path.display());
@@ -139,12 +145,12 @@ fn write_pages(
         let path = directory.join(format!("{stem}.html"));
         let html = page(entry, documents, &args.command(Some(&entry.name)));
         fs::write(&path, html).with_context(|| cannot(&path))?;
-        crate::say(path.display());
+        crate::print_to_stderr(path.display());
     }
     Ok(())
 }
 
-fn with_published(sources: Vec<Source>) -> Result<(Vec<Source>, Vec<Published>)> {
+fn with_published(sources: Vec<ScenarioSource>) -> Result<(Vec<ScenarioSource>, Vec<Published>)> {
     let mut both = (Vec::new(), Vec::new());
     for source in sources {
         if let Some(published) = source.published()? {
@@ -158,23 +164,23 @@ fn with_published(sources: Vec<Source>) -> Result<(Vec<Source>, Vec<Published>)>
     Ok(both)
 }
 
-fn text(args: &Args, sources: Vec<Source>, selection: &Selection) -> String {
-    let file = |source: Source| {
+fn text(args: &ReportArgs, sources: Vec<ScenarioSource>, selection: &SelectedResults) -> String {
+    let file = |source: ScenarioSource| {
         let path = source.path();
-        let Source { cases, replications, results, .. } = source;
-        File { path, cases, replications, results }
+        let ScenarioSource { cases, replications, results, .. } = source;
+        ScenarioFile { path, cases, replications, results }
     };
-    let files: Vec<File> = sources.into_iter().map(file).collect();
-    let runs = selection.runs.iter().map(|(file, index, result)| runs::Run {
+    let files: Vec<ScenarioFile> = sources.into_iter().map(file).collect();
+    let runs = selection.runs.iter().map(|(file, index, result)| runs::ScenarioRun {
         file: *file,
         case: &files[*file].cases[*index],
         seed: result.seed,
         metrics: &result.metrics,
     });
-    let runs: Vec<runs::Run<'_>> = runs.collect();
+    let runs: Vec<runs::ScenarioRun<'_>> = runs.collect();
     match args {
-        Args { csv: true, .. } => runs::csv(&files, &runs),
-        Args { json: true, .. } => runs::json(&files, &runs),
+        ReportArgs { csv: true, .. } => runs::csv(&files, &runs),
+        ReportArgs { json: true, .. } => runs::json(&files, &runs),
         _ => runs::text(&files, &runs),
     }
 }

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result, ensure};
 use lab::TestObject;
-use study::senders::{Controllers, Senders};
+use study::senders::{ControllerPair, SenderComparison};
 use tcp::Config;
 use tcp::cc::ControllerSpec;
 
@@ -40,8 +40,8 @@ pub(crate) fn run(args: CompareArgs) -> Result<ExitCode> {
     let object = TestObject::named(&args.object);
     let object = object.with_context(|| format!("{:?}: expected a size: 10MB", args.object))?;
     ensure!(args.runs > 0, "--runs 0: expected 1 or more");
-    let controllers = args.controllers.into_iter().map(Controllers::try_from);
-    let senders = Senders {
+    let controllers = args.controllers.into_iter().map(ControllerPair::try_from);
+    let senders = SenderComparison {
         preset: args.link.preset()?,
         first_seed: args.link.seed(),
         runs: args.runs,

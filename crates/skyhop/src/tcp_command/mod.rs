@@ -11,7 +11,7 @@ use clap::Subcommand;
 use lab::{LAB_VARIABLE, LAN_DEVICE};
 use os::station::{Station, spare_addresses};
 use serde::Serialize;
-use study::endpoint::{self, Fetched, Target, fitting};
+use study::endpoint::{self, FetchResult, ObjectUrl, fit_to_ethernet};
 use tcp::{Config, SynData};
 
 /// Exit code of a failed transfer.
@@ -75,7 +75,7 @@ pub(crate) struct ServeArgs {
 pub(crate) struct GetArgs {
     /// URL of the object, such as http://server/1MB
     #[arg(value_name = "URL")]
-    target: Target,
+    target: ObjectUrl,
     #[command(flatten)]
     station: StationArgs,
     /// Use IPv4 only
@@ -89,13 +89,13 @@ pub(crate) struct GetArgs {
     #[arg(long, value_name = "N", default_value_t = 1)]
     times: u32,
     /// State that later connections inherit from earlier ones (RFC 9040)
-    #[arg(long, value_enum, default_value_t = Share::Nothing)]
-    share: Share,
+    #[arg(long, value_enum, default_value_t = SharedState::Nothing)]
+    share: SharedState,
 }
 
 /// TCB interdependence (RFC 9040).
 #[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-enum Share {
+enum SharedState {
     Nothing,
     /// The slow-start threshold
     Ssthresh,
@@ -114,11 +114,14 @@ pub(crate) fn run(command: TcpCommand) -> Result<ExitCode> {
 fn serve(args: ServeArgs) -> Result<ExitCode> {
     let (mut station, addresses) = args.station.open()?;
     for address in &addresses {
-        crate::say(format_args!("skyhop: serving on {}", SocketAddr::new(*address, args.port)));
+        crate::print_to_stderr(format_args!(
+            "skyhop: serving on {}",
+            SocketAddr::new(*address, args.port)
+        ));
     }
     let StationArgs { options, json, .. } = args.station;
     endpoint::serve(&mut station, options, args.port, args.connections, |served| {
-        let _ = tell(served, json);
+        let _ = print_report(served, json);
     })?;
     Ok(ExitCode::SUCCESS)
 }
@@ -128,13 +131,13 @@ fn get(args: &GetArgs) -> Result<ExitCode> {
     let server = args.resolve(&addresses)?;
     let own = addresses.iter().find(|own| own.is_ipv4() == server.is_ipv4());
     let own = *own.with_context(|| format!("no local address of {server}'s family"))?;
-    let mut config = fitting(&args.station.options, own);
+    let mut config = fit_to_ethernet(&args.station.options, own);
     for _ in 0..args.times {
         let fetched = endpoint::get(&mut station, &config, (own, server), &args.target)?;
         match &fetched.outcome {
-            Ok(got) => tell(got, args.station.json)?,
+            Ok(got) => print_report(got, args.station.json)?,
             Err(error) => {
-                crate::say(format_args!("skyhop: {}: {error}", args.target));
+                crate::print_to_stderr(format_args!("skyhop: {}: {error}", args.target));
                 return Ok(ExitCode::from(FAILED));
             }
         }
@@ -164,11 +167,11 @@ impl StationArgs {
 
 impl GetArgs {
     /// Sets the initial values of the next connection.
-    fn learn(&self, config: &mut Config, Fetched { tcp, .. }: &Fetched) {
+    fn learn(&self, config: &mut Config, FetchResult { tcp, .. }: &FetchResult) {
         config.shared = match self.share {
-            Share::Nothing => None,
-            Share::Ssthresh => Some(tcp.control_block().ssthresh_only()),
-            Share::All => Some(tcp.control_block()),
+            SharedState::Nothing => None,
+            SharedState::Ssthresh => Some(tcp.control_block().ssthresh_only()),
+            SharedState::All => Some(tcp.control_block()),
         };
         if let SynData::FastOpen { cookie } = &mut config.syn_data
             && !tcp.cookie().is_empty()
@@ -178,7 +181,7 @@ impl GetArgs {
     }
 
     fn resolve(&self, own: &[IpAddr]) -> Result<SocketAddr> {
-        let Target { host, port, .. } = &self.target;
+        let ObjectUrl { host, port, .. } = &self.target;
         let all = (host.as_str(), *port).to_socket_addrs();
         let all = all.with_context(|| format!("cannot find {host}"))?;
         let wanted = |address: &SocketAddr| {
@@ -192,7 +195,7 @@ impl GetArgs {
     }
 }
 
-fn tell<T: Serialize + core::fmt::Display>(report: &T, json: bool) -> Result<()> {
+fn print_report<T: Serialize + core::fmt::Display>(report: &T, json: bool) -> Result<()> {
     let text = if json { serde_json::to_string(report)? } else { report.to_string() };
     crate::print(&format!("{text}\n"))?;
     Ok(())

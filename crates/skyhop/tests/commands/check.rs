@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-use scenario::{FileKind, Shipped};
+use scenario::{FileKind, ShippedScenario};
 use serde_json::Value;
 
 use crate::common::{Runner, assert_refused, text};
@@ -46,7 +46,7 @@ fn every_shipped_scenario_preset_and_list_is_valid_and_recognised() {
     assert!(code == Some(0) && wrong.is_empty(), "{wrong:#?}");
     assert_eq!(results.len(), files.len());
     let count = |kind: &str| results.iter().filter(|file| file["kind"] == kind).count();
-    assert_eq!(count("scenario"), Shipped::all().len());
+    assert_eq!(count("scenario"), ShippedScenario::all().len());
     assert_eq!(count("preset"), scenario::Preset::built_in().count());
     assert_eq!(count("documents"), 1);
     assert!(count("published") > 30);

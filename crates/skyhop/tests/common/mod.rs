@@ -22,7 +22,7 @@ use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use nix::unistd::Uid;
-use os::testkit::heed_signals;
+use os::testkit::restore_signal_defaults;
 
 pub(crate) use self::running::{Remains, Running};
 pub(crate) use os::testkit::skip;
@@ -102,7 +102,7 @@ impl Runner {
     pub(crate) fn program(&self, program: impl AsRef<OsStr>) -> Command {
         let mut command = Command::new(program);
         command.stdin(Stdio::null()).current_dir("/");
-        heed_signals(&mut command);
+        restore_signal_defaults(&mut command);
         if let Some(user) = self.user {
             command.uid(user).gid(user);
         }

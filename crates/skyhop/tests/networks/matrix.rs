@@ -9,7 +9,7 @@ use std::thread;
 use gateway::keys::{PrivateKey, format_public_key};
 use nix::sys::signal::Signal;
 use os::testkit::NoSockets;
-use report::{Column, Table};
+use report::{TableColumn, TextTable};
 
 use crate::inside::Gateway;
 use crate::probe;
@@ -32,7 +32,7 @@ struct Outcome {
 /// All outcomes as a table.
 fn table(outcomes: &[Outcome]) -> String {
     let columns = ["network", "without the pair", "early answers", "deferred answers"];
-    let mut table = Table::new(columns.map(Column::left));
+    let mut table = TextTable::new(columns.map(TableColumn::left));
     for Outcome { row, got, .. } in outcomes {
         table.row([row.name.to_owned()].into_iter().chain(got.iter().cloned()));
     }
@@ -60,7 +60,7 @@ fn through(row: &'static Row) -> std::io::Result<Outcome> {
     let [early, deferred] = ["early", "deferred"].map(|answer| {
         let mut command = command(&world, "terminal");
         if !row.has_v6 {
-            NoSockets::IPV6.restrain(&mut command);
+            NoSockets::IPV6.apply_to(&mut command);
         }
         let mut terminal = Gateway::run(command, &keys.terminal(row, answer));
         terminal.wait_for("ready");

@@ -22,7 +22,7 @@ use std::process::Command;
 use std::thread;
 
 use os::namespace::NetNs;
-use os::netlink::{End, RouteSocket};
+use os::netlink::{RouteSocket, VethEnd};
 
 /// Where every host but the terminal serves, and where the terminal does: a captive portal.
 pub(crate) const PORT: u16 = 8000;
@@ -102,7 +102,8 @@ impl World {
         let namespaces = HOSTS.map(|(host, _)| NetNs::create().map(|netns| (host, netns)));
         let world = Self(namespaces.into_iter().collect::<io::Result<_>>()?);
         for [one, other] in CABLES {
-            let end = |(host, name)| End { netns: world.host(host).as_fd(), name, station: None };
+            let end =
+                |(host, name)| VethEnd { netns: world.host(host).as_fd(), name, station: None };
             RouteSocket::open()?.add_veth([&end(one), &end(other)])?;
         }
         for (host, script) in HOSTS {

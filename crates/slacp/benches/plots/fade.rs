@@ -1,6 +1,6 @@
 //! One session on a link whose rate falls to a tenth and rises again.
 
-use report::{Colour, Picture, Series};
+use report::{GraphSeries, SeriesColour, SvgPicture};
 
 use super::timeline::{self, bins};
 use crate::path::fades::{DELAY, Fade};
@@ -12,13 +12,13 @@ const BIN: f64 = 0.5;
 /// The link's rate before it changes, in Mbit/s.
 const BEFORE: f64 = 50.0;
 
-pub(super) fn draw() -> Picture {
+pub(super) fn draw() -> SvgPicture {
     let fade = Fade::step("", ms(600));
     let mut path = fade.path(SEED);
     let goodput = goodput(&mut path, fade.end);
     let rates = vec![
-        Series::dashed("the link", Colour::Grey, link(&fade)),
-        Series::line("goodput at the receiver", Colour::Blue, goodput),
+        GraphSeries::dashed("the link", SeriesColour::Grey, link(&fade)),
+        GraphSeries::line("goodput at the receiver", SeriesColour::Blue, goodput),
     ];
     let title = "A session on a link of 50, 5 and again 50 Mbit/s, 600 ms";
     timeline::draw(title, rates, timeline::queue(&path, DELAY, fade.end), fade.end)

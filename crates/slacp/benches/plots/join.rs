@@ -1,6 +1,6 @@
 //! Four sessions that do not know of each other, and begin one after the other.
 
-use report::{Colour, Picture, Series};
+use report::{GraphSeries, SeriesColour, SvgPicture};
 
 use super::timeline::{self, bins};
 use crate::path::sharing::{MBIT, path, session};
@@ -13,7 +13,7 @@ const END: f64 = 80.0;
 /// Rates are counted over so many seconds.
 const BIN: f64 = 1.0;
 
-pub(super) fn draw() -> Picture {
+pub(super) fn draw() -> SvgPicture {
     let delay = ms(300);
     let mut path = path(delay, SEED);
     let flows = STARTS.iter().zip(SEED * 1000..).map(|(start, seed)| {
@@ -24,9 +24,9 @@ pub(super) fn draw() -> Picture {
     path.run_on(at(END));
     let rate = |(flow, start): (usize, f64)| {
         let name = format!("from {start:.0} s on");
-        Series::line(name, Colour::cycle(flow), rates(&path, flow))
+        GraphSeries::line(name, SeriesColour::cycle(flow), rates(&path, flow))
     };
-    let mut series = vec![Series::dashed("fair share", Colour::Grey, fair())];
+    let mut series = vec![GraphSeries::dashed("fair share", SeriesColour::Grey, fair())];
     series.extend(flows.into_iter().map(rate));
     let title = "Four sessions that do not know of each other on 50 Mbit/s, 600 ms";
     timeline::draw(title, series, timeline::queue(&path, delay, END), END)

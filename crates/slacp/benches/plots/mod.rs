@@ -9,7 +9,7 @@ mod timeline;
 use std::fs;
 use std::path::Path;
 
-use report::Picture;
+use report::SvgPicture;
 
 /// Where the pictures are.
 const PLACE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/rate");
@@ -25,7 +25,7 @@ pub(super) fn draw() {
     }
 }
 
-fn write(name: &str, picture: &Picture) {
+fn write(name: &str, picture: &SvgPicture) {
     let file = Path::new(PLACE).join(name).with_extension("svg");
     let text = picture.file();
     fs::write(&file, &text).expect("the picture can be written");

@@ -2,7 +2,7 @@
 //! their defaults.
 
 use rayon::prelude::*;
-use report::{Axis, Colour, Graph, Picture, Series, stacked};
+use report::{Axis, Graph, GraphSeries, SeriesColour, SvgPicture, stacked};
 use slacp::Law;
 
 use crate::path::crowd::Crowd;
@@ -35,11 +35,11 @@ struct Came {
 }
 
 /// A picture for each constant, with its name.
-pub(super) fn draw() -> Vec<(&'static str, Picture)> {
+pub(super) fn draw() -> Vec<(&'static str, SvgPicture)> {
     CONSTANTS.into_iter().map(|constant| (constant.0, picture(constant))).collect()
 }
 
-fn picture(constant: Constant) -> Picture {
+fn picture(constant: Constant) -> SvgPicture {
     let came: Vec<Came> =
         FACTORS.into_par_iter().map(|(factor, ..)| run(constant, factor)).collect();
     for ((_, name, _), Came { least, queue }) in FACTORS.iter().zip(&came) {
@@ -76,10 +76,12 @@ fn graph(title: &str, x: &str, y: &str, bound: f64, values: impl Iterator<Item =
     let (x, y) = (Axis::new(x).range(-2.25..2.25), Axis::new(y).range(0.0..most * 1.25));
     let mut graph = Graph::new(title, x, y).height(HEIGHT);
     let name = format!("bound: {bound}");
-    graph.add(Series::dashed(name, Colour::Grey, vec![(-2.25, bound), (2.25, bound)]));
-    graph.add(Series::line("", Colour::Blue, points.clone()));
+    graph.add(GraphSeries::dashed(name, SeriesColour::Grey, vec![(-2.25, bound), (2.25, bound)]));
+    graph.add(GraphSeries::line("", SeriesColour::Blue, points.clone()));
     for ((_, name, _), point) in FACTORS.iter().zip(points) {
-        graph.add(Series::crosses("", Colour::Blue, vec![point]).marked(format!("x {name}")));
+        graph.add(
+            GraphSeries::crosses("", SeriesColour::Blue, vec![point]).marked(format!("x {name}")),
+        );
     }
     graph
 }

@@ -2,7 +2,7 @@
 
 use core::time::Duration;
 
-use report::{Axis, Colour, Graph, Picture, Series, stacked};
+use report::{Axis, Graph, GraphSeries, SeriesColour, SvgPicture, stacked};
 
 use crate::path::{Path, at};
 
@@ -12,7 +12,12 @@ const RATES_HEIGHT: u32 = 360;
 const QUEUE_HEIGHT: u32 = 240;
 
 /// Graphs of rates and of the queue, from 0 to `end` seconds.
-pub(super) fn draw(title: &str, rates: Vec<Series>, queue: Vec<(f64, f64)>, end: f64) -> Picture {
+pub(super) fn draw(
+    title: &str,
+    rates: Vec<GraphSeries>,
+    queue: Vec<(f64, f64)>,
+    end: f64,
+) -> SvgPicture {
     let time = |name: &str| Axis::new(name).range(0.0..end);
     let mut above = Graph::new(title, time(""), Axis::new("rate (Mbit/s)").from_zero());
     for series in rates {
@@ -20,7 +25,7 @@ pub(super) fn draw(title: &str, rates: Vec<Series>, queue: Vec<(f64, f64)>, end:
     }
     let delay = Axis::new("queueing delay (ms), the longest in each 0.2 s").from_zero();
     let mut below = Graph::new("", time("time (s)"), delay);
-    below.add(Series::line("", Colour::Blue, queue));
+    below.add(GraphSeries::line("", SeriesColour::Blue, queue));
     stacked(&[above.height(RATES_HEIGHT), below.height(QUEUE_HEIGHT)])
 }
 

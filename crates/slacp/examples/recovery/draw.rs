@@ -1,6 +1,6 @@
 //! The picture of a recovery as SVG: numbers of packets over time.
 
-use report::{Axis, Colour, Graph, Series};
+use report::{Axis, Graph, GraphSeries, SeriesColour};
 
 use crate::points::{Point, Recovery};
 
@@ -11,22 +11,23 @@ pub(crate) fn draw(title: &str, recovery: &Recovery) -> String {
     let level =
         recovery.acknowledged.iter().map(place).map(|(time, number)| (time, number, number));
     let acknowledged = "acknowledged, at the sender";
-    graph.add(Series::level(acknowledged, Colour::Green, level.collect()));
-    for (points, name, colour) in
-        [(&recovery.sent, "sent", Colour::Orange), (&recovery.received, "received", Colour::Blue)]
-    {
-        graph.add(Series::line(name, colour, places(points)).width(1));
-        graph.add(Series::crosses("", colour, places(points)));
+    graph.add(GraphSeries::level(acknowledged, SeriesColour::Green, level.collect()));
+    for (points, name, colour) in [
+        (&recovery.sent, "sent", SeriesColour::Orange),
+        (&recovery.received, "received", SeriesColour::Blue),
+    ] {
+        graph.add(GraphSeries::line(name, colour, places(points)).width(1));
+        graph.add(GraphSeries::crosses("", colour, places(points)));
     }
     let delivered = places(&recovery.delivered);
-    graph.add(Series::diamonds("delivered, in order", Colour::Sky, delivered));
+    graph.add(GraphSeries::diamonds("delivered, in order", SeriesColour::Sky, delivered));
     for (points, mark, name) in [
         (&recovery.resent, "Rs", "Rs: retransmission sent"),
         (&recovery.resent_received, "Rr", "Rr: retransmission received"),
         (&recovery.restored, "Fd", "Fd: data restored by FEC"),
         (&recovery.restored_acknowledgements, "Fa", "Fa: acknowledgement restored by FEC"),
     ] {
-        graph.add(Series::crosses(name, Colour::Red, places(points)).marked(mark));
+        graph.add(GraphSeries::crosses(name, SeriesColour::Red, places(points)).marked(mark));
     }
     graph.picture().file()
 }

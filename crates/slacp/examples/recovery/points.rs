@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use slacp::{ChannelId, LogEvent, Unit};
+use slacp::{ChannelId, LogEvent, PayloadUnit};
 use units::Instant;
 
 /// What happened, and when.
@@ -109,9 +109,9 @@ impl Recovery {
 }
 
 /// The number of a packet of this channel.
-fn sequence(unit: Unit, of: ChannelId) -> Option<u64> {
+fn sequence(unit: PayloadUnit, of: ChannelId) -> Option<u64> {
     match unit {
-        Unit::Packet { channel, sequence, .. } if channel == of => Some(sequence),
+        PayloadUnit::Packet { channel, sequence, .. } if channel == of => Some(sequence),
         _ => None,
     }
 }
@@ -122,8 +122,8 @@ mod tests {
 
     const CHANNEL: ChannelId = ChannelId::new(2).unwrap();
 
-    fn unit(sequence: u64) -> Unit {
-        Unit::Packet { channel: CHANNEL, lane: 7, sequence }
+    fn unit(sequence: u64) -> PayloadUnit {
+        PayloadUnit::Packet { channel: CHANNEL, lane: 7, sequence }
     }
 
     fn placed(packet: u64, sequence: u64, again: bool) -> LogEvent {
@@ -146,7 +146,8 @@ mod tests {
 
     #[test]
     fn sent_and_resent_are_distinguished_and_other_channels_left_out() {
-        let other = Unit::Packet { channel: ChannelId::new(3).unwrap(), lane: 7, sequence: 9 };
+        let other =
+            PayloadUnit::Packet { channel: ChannelId::new(3).unwrap(), lane: 7, sequence: 9 };
         let other = LogEvent::Placed { packet: 3, unit: other, again: false };
         let sender = log(&[placed(1, 50, false), placed(2, 51, false), other, placed(4, 50, true)]);
         let recovery = Recovery::of(&sender, &[], CHANNEL);

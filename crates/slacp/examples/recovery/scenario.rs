@@ -3,7 +3,7 @@
 use core::ops::Range;
 use core::time::Duration;
 
-use link::Loss;
+use link::LossModel;
 use link::testkit::{Mangle, Net};
 use slacp::{ChannelId, Config, LogEntry, LogEvent, Wake};
 use units::{BitRate, ByteCount, Instant, Machine};
@@ -97,7 +97,7 @@ impl Scenario {
 
 fn hop() -> Hop {
     let (forward, ret) = (FORWARD, RETURN);
-    let loss = Loss::None;
+    let loss = LossModel::None;
     Hop { forward, ret, delay: DELAY, loss, configure, ..Hop::geo(0.0, 1) }
 }
 

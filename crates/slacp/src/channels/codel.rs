@@ -19,7 +19,7 @@ const PATIENCE: u32 = 4;
 const SLACK: Duration = Duration::from_millis(20);
 /// A queue of this many packets is no standing queue: each packet waits for the one before it,
 /// however short the queue is kept (RFC 8289 §4.4).
-const FEW: u32 = 3;
+const MIN_STANDING: u32 = 3;
 
 /// The two parameters of RFC 8289 §4, and the slack.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,7 +38,7 @@ impl CoDelParams {
     /// of it, at least the time of [`FEW`] packets.
     pub(crate) fn new(rtt: Duration, packet_time: Duration) -> Self {
         let interval = rtt.max(Duration::from_millis(100));
-        let target = (interval / 20).max(packet_time * FEW);
+        let target = (interval / 20).max(packet_time * MIN_STANDING);
         Self { target, interval, slack: SLACK.max(packet_time) }
     }
 }
@@ -58,17 +58,17 @@ pub(crate) struct CoDel {
 impl CoDel {
     /// Returns `true` if the head of the queue, which has waited for `wait`, is to be dropped. The
     /// `last` packet in the queue is never dropped.
-    pub(crate) fn drops(
+    pub(crate) fn should_drop(
         &mut self,
         now: Instant,
         wait: Duration,
         last: bool,
         law: &CoDelParams,
     ) -> bool {
-        let bad = self.is_bad(now, wait, last, law);
+        let bad = self.is_above_target(now, wait, last, law);
         match self.dropping {
             None if bad => {
-                self.enter(now, law);
+                self.start_dropping(now, law);
                 true
             }
             Some(_) if !bad => {
@@ -83,7 +83,7 @@ impl CoDel {
             }
             Some(_) if now >= self.drop_next => {
                 self.count += 1;
-                self.drop_next = self.after(self.drop_next, law);
+                self.drop_next = self.next_drop(self.drop_next, law);
                 true
             }
             _ => false,
@@ -91,7 +91,13 @@ impl CoDel {
     }
 
     /// §5.4, `dodequeue`: returns `true` if the wait has been above the target for an interval.
-    fn is_bad(&mut self, now: Instant, wait: Duration, last: bool, law: &CoDelParams) -> bool {
+    fn is_above_target(
+        &mut self,
+        now: Instant,
+        wait: Duration,
+        last: bool,
+        law: &CoDelParams,
+    ) -> bool {
         if wait < law.target || last {
             self.first_above = None;
             return false;
@@ -100,18 +106,18 @@ impl CoDel {
     }
 
     /// §5.5: starts dropping, at nearly the previous rate if that was recent.
-    fn enter(&mut self, now: Instant, law: &CoDelParams) {
+    fn start_dropping(&mut self, now: Instant, law: &CoDelParams) {
         self.dropping = Some(now);
         let delta = self.count.saturating_sub(self.last_count);
         // Within 16 intervals the previous drop rate is a good estimate (RFC 8289 §5.5).
         let recent = now.saturating_since(self.drop_next) < law.interval * 16;
         self.count = if delta > 1 && recent { delta } else { 1 };
         self.last_count = self.count;
-        self.drop_next = self.after(now, law);
+        self.drop_next = self.next_drop(now, law);
     }
 
     /// §5.3: the more drops there have been, the shorter the interval to the next.
-    fn after(&self, from: Instant, law: &CoDelParams) -> Instant {
+    fn next_drop(&self, from: Instant, law: &CoDelParams) -> Instant {
         from + law.interval.div_f64((self.count as f64).sqrt())
     }
 }
@@ -136,7 +142,7 @@ mod tests {
         let mut codel = CoDel::default();
         let mut drops = Vec::new();
         for at in 0..until {
-            while codel.drops(ms(1000 + at), wait, false, &LAW) {
+            while codel.should_drop(ms(1000 + at), wait, false, &LAW) {
                 drops.push(at);
                 assert!(drops.len() < 10_000);
             }
@@ -151,7 +157,7 @@ mod tests {
         let law = CoDelParams::new(rtt, packet_time);
         assert_eq!((law.target, law.slack), (packet_time * 3, packet_time));
         let mut codel = CoDel::default();
-        assert!((0..10_000).all(|at| !codel.drops(ms(at), packet_time * 2, false, &law)));
+        assert!((0..10_000).all(|at| !codel.should_drop(ms(at), packet_time * 2, false, &law)));
         let fast = CoDelParams::new(rtt, Duration::from_millis(1));
         assert_eq!((fast.target, fast.interval, fast.slack), (rtt / 20, rtt, SLACK));
     }
@@ -179,20 +185,20 @@ mod tests {
     fn a_deaf_sender_gets_no_more_than_the_target_and_a_little() {
         let mut codel = CoDel::default();
         for at in 0..500 {
-            codel.drops(ms(at), Duration::from_millis(200), false, &LAW);
+            codel.should_drop(ms(at), Duration::from_millis(200), false, &LAW);
         }
         for at in 500..550 {
-            assert!(codel.drops(ms(at), Duration::from_millis(26), false, &LAW));
+            assert!(codel.should_drop(ms(at), Duration::from_millis(26), false, &LAW));
         }
-        assert!(!codel.drops(ms(551), Duration::from_millis(4), false, &LAW));
-        assert!(!codel.drops(ms(552), Duration::from_millis(26), false, &LAW));
+        assert!(!codel.should_drop(ms(551), Duration::from_millis(4), false, &LAW));
+        assert!(!codel.should_drop(ms(552), Duration::from_millis(26), false, &LAW));
     }
 
     #[test]
     fn the_last_packet_is_no_standing_queue() {
         let mut codel = CoDel::default();
         for at in 0..2000 {
-            assert!(!codel.drops(ms(at), Duration::from_millis(50), true, &LAW));
+            assert!(!codel.should_drop(ms(at), Duration::from_millis(50), true, &LAW));
         }
     }
 }

@@ -17,8 +17,8 @@ mod layout;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use compressor::{Compressor, Form};
-pub(crate) use decompressor::{Decompressor, Rebuilt};
+pub(crate) use compressor::{Compressor, PacketForm};
+pub(crate) use decompressor::{Decompressor, RebuiltPacket};
 
 /// Number of contexts that this side keeps for its peer, announced by parameter 17.
 pub(crate) const CONTEXTS: u16 = 256;

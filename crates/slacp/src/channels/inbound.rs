@@ -8,13 +8,13 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use units::{ByteCount, Instant};
 
-use super::{ChannelConfig, Rebuilt};
+use super::{ChannelConfig, RebuiltPacket};
 use crate::ChannelId;
-use crate::event_log::{EventLog, LogEvent, Unit};
-use crate::spare::{ENTRY, Spare as _};
+use crate::event_log::{EventLog, LogEvent, PayloadUnit};
+use crate::spare::{ENTRY, FreeSpare as _};
 use crate::stats::ChannelStats;
-use crate::wire::frame::{Announcement, Gone, Packet, TruncatedOffset};
-use lane::{Lanes, Outcome};
+use crate::wire::frame::{ChannelAnnouncement, ChannelPacket, GoneFrame, TruncatedOffset};
+use lane::{LaneTable, PacketOutcome};
 
 /// Time for which a channel without a deadline remembers missing packets, so that none is delivered
 /// twice.
@@ -22,9 +22,9 @@ const REMEMBERED: Duration = Duration::from_secs(5);
 
 /// The receiving side of all packet channels of a session.
 #[derive(Debug)]
-pub(crate) struct Inbound {
+pub(crate) struct InboundChannels {
     /// Boxed because a map's nodes have room for eleven values each.
-    channels: BTreeMap<ChannelId, Box<Receiver>>,
+    channels: BTreeMap<ChannelId, Box<ChannelReceiver>>,
     /// The time at which the first missing packet of each lane is given up.
     deadlines: BTreeSet<(Instant, ChannelId, u8)>,
     /// Packets in order, for the owner to take.
@@ -37,26 +37,26 @@ pub(crate) struct Inbound {
     /// lanes themselves, at most 64 for each of the owner's channels, are not counted.
     limit: usize,
     /// Number of frames for channels that this side does not have.
-    unknown: u64,
+    unknown_channels: u64,
     /// Number of compressed packets that could not be rebuilt.
     without_context: u64,
 }
 
 #[derive(Debug, Default)]
-struct Receiver {
+struct ChannelReceiver {
     /// Zero until announced, that is, missing packets are not waited for.
     deadline: Duration,
-    lanes: Lanes,
+    lanes: LaneTable,
     stats: ChannelStats,
 }
 
-impl Receiver {
+impl ChannelReceiver {
     fn patience(&self) -> Duration {
         if self.deadline.is_zero() { REMEMBERED } else { self.deadline }
     }
 }
 
-impl Inbound {
+impl InboundChannels {
     /// A receiver of these channels that holds at most `limit` bytes.
     pub(crate) fn new(channels: &BTreeMap<ChannelId, ChannelConfig>, limit: usize) -> Self {
         Self {
@@ -66,7 +66,7 @@ impl Inbound {
             ready_bytes: 0,
             held: 0,
             limit,
-            unknown: 0,
+            unknown_channels: 0,
             without_context: 0,
         }
     }
@@ -98,8 +98,8 @@ impl Inbound {
     }
 
     /// Number of frames for channels that this side does not have.
-    pub(crate) fn unknown(&self) -> u64 {
-        self.unknown
+    pub(crate) fn unknown_channels(&self) -> u64 {
+        self.unknown_channels
     }
 
     /// Number of compressed packets that could not be rebuilt.
@@ -124,7 +124,7 @@ impl Inbound {
         Some((channel, packet.into_vec()))
     }
 
-    pub(crate) fn announced(&mut self, announcement: &Announcement) {
+    pub(crate) fn announced(&mut self, announcement: &ChannelAnnouncement) {
         if let Some(receiver) = self.channels.get_mut(&announcement.channel) {
             receiver.deadline = announcement.deadline;
         }
@@ -134,16 +134,16 @@ impl Inbound {
     pub(crate) fn rebuilt(
         &mut self,
         now: Instant,
-        found: Option<Rebuilt>,
+        found: Option<RebuiltPacket>,
         restored: bool,
         log: &mut EventLog,
     ) {
-        let Some(Rebuilt { channel, lane, sequence, packet }) = found else {
+        let Some(RebuiltPacket { channel, lane, sequence, packet }) = found else {
             self.without_context += 1;
             return;
         };
         let sequence = TruncatedOffset::full(sequence);
-        let packet = Packet { channel, lane, sequence, part: None, data: &packet };
+        let packet = ChannelPacket { channel, lane, sequence, part: None, data: &packet };
         self.packet(now, &packet, restored, log);
     }
 
@@ -151,12 +151,12 @@ impl Inbound {
     pub(crate) fn packet(
         &mut self,
         now: Instant,
-        packet: &Packet,
+        packet: &ChannelPacket,
         restored: bool,
         log: &mut EventLog,
     ) {
         let Some(receiver) = self.channels.get_mut(&packet.channel) else {
-            self.unknown += 1;
+            self.unknown_channels += 1;
             return;
         };
         receiver.stats.recovered += u64::from(restored);
@@ -164,12 +164,12 @@ impl Inbound {
         let before = lane.held();
         let (sequence, outcome) = lane.insert(now, packet);
         match outcome {
-            Outcome::Late => receiver.stats.late += 1,
-            Outcome::Part => {}
-            Outcome::Whole => receiver.stats.received += 1,
+            PacketOutcome::Late => receiver.stats.late += 1,
+            PacketOutcome::Part => {}
+            PacketOutcome::Whole => receiver.stats.received += 1,
         }
-        let unit = Unit::Packet { channel: packet.channel, lane: packet.lane, sequence };
-        log.record(now, || LogEvent::Arrived { unit, late: outcome == Outcome::Late });
+        let unit = PayloadUnit::Packet { channel: packet.channel, lane: packet.lane, sequence };
+        log.record(now, || LogEvent::Arrived { unit, late: outcome == PacketOutcome::Late });
         self.held = self.held + lane.held() - before;
         if lane.has_too_many_gaps() {
             self.give_up(now, packet.channel, packet.lane, log);
@@ -179,10 +179,10 @@ impl Inbound {
     }
 
     /// Handles GONE: the sender has given a packet up.
-    pub(crate) fn gone(&mut self, now: Instant, gone: Gone, log: &mut EventLog) {
-        let Gone { channel, lane: id, sequence } = gone;
+    pub(crate) fn gone(&mut self, now: Instant, gone: GoneFrame, log: &mut EventLog) {
+        let GoneFrame { channel, lane: id, sequence } = gone;
         let Some(receiver) = self.channels.get_mut(&channel) else {
-            self.unknown += 1;
+            self.unknown_channels += 1;
             return;
         };
         let lane = receiver.lanes.lane(id);
@@ -211,7 +211,7 @@ impl Inbound {
             self.ready_bytes += ENTRY + packet.len();
             receiver.stats.delivered += 1;
             receiver.stats.bytes_delivered += packet.len() as u64;
-            let unit = Unit::Packet { channel, lane: id, sequence };
+            let unit = PayloadUnit::Packet { channel, lane: id, sequence };
             log.record(now, || LogEvent::Delivered { unit });
             self.ready.push_back((channel, packet));
         }

@@ -7,13 +7,13 @@ use std::sync::Arc;
 use units::{ByteCount, Instant};
 
 use super::codel::{CoDel, CoDelParams};
-use super::piece::{Fit, Piece, Room};
+use super::piece::{PacketPiece, PieceFit, PieceRoom};
 use super::{ChannelConfig, QueueDiscipline, flow};
-use crate::event_log::{DropReason, EventLog, LogEvent, Unit};
-use crate::scheduler::{Backlog, FairQueue};
-use crate::spare::Spare as _;
+use crate::event_log::{DropReason, EventLog, LogEvent, PayloadUnit};
+use crate::scheduler::{ClassBacklog, FairQueue};
+use crate::spare::FreeSpare as _;
 use crate::stats::ChannelStats;
-use crate::wire::frame::{CHANNEL_SIZE, Gone, MAX_DEADLINE, MAX_PACKET};
+use crate::wire::frame::{CHANNEL_SIZE, GoneFrame, MAX_DEADLINE, MAX_PACKET};
 use crate::{ChannelError, ChannelId, ClassId};
 
 /// Identifies a lane of a channel.
@@ -21,50 +21,50 @@ type LaneId = (ChannelId, u8);
 
 /// The sending side of all packet channels of a session.
 #[derive(Debug)]
-pub(crate) struct Outbound {
+pub(crate) struct OutboundChannels {
     /// Boxed, like the lanes, because a map's nodes have room for eleven values each.
-    channels: BTreeMap<ChannelId, Box<Sender>>,
+    channels: BTreeMap<ChannelId, Box<ChannelSender>>,
     /// Lanes with packets, per class.
-    turns: Vec<FairQueue<LaneId>>,
-    urgent: Urgent,
+    ready_lanes: Vec<FairQueue<LaneId>>,
+    urgent: UrgentQueue,
     /// Number of gathered bytes that count as a full packet of the hop.
-    full: usize,
+    full_packet: usize,
 }
 
 /// Pieces that go before new packets: the rest of a packet that was sent in part, then
 /// retransmissions. Bounded by the packets in flight, because a piece is retransmitted only once.
 #[derive(Debug, Default)]
-struct Urgent {
-    pieces: VecDeque<Piece>,
+struct UrgentQueue {
+    pieces: VecDeque<PacketPiece>,
     bytes: usize,
 }
 
-impl Urgent {
-    fn push_front(&mut self, piece: Piece) {
-        self.bytes += size_of::<Piece>() + piece.len();
+impl UrgentQueue {
+    fn push_front(&mut self, piece: PacketPiece) {
+        self.bytes += size_of::<PacketPiece>() + piece.len();
         self.pieces.push_front(piece);
     }
 
-    fn push_back(&mut self, piece: Piece) {
-        self.bytes += size_of::<Piece>() + piece.len();
+    fn push_back(&mut self, piece: PacketPiece) {
+        self.bytes += size_of::<PacketPiece>() + piece.len();
         self.pieces.push_back(piece);
     }
 
-    fn pop_front(&mut self) -> Option<Piece> {
+    fn pop_front(&mut self) -> Option<PacketPiece> {
         let piece = self.pieces.pop_front()?;
-        self.bytes -= size_of::<Piece>() + piece.len();
+        self.bytes -= size_of::<PacketPiece>() + piece.len();
         Some(piece)
     }
 }
 
 #[derive(Debug)]
-struct Sender {
+struct ChannelSender {
     config: ChannelConfig,
     /// Set once the peer has acknowledged an announcement of the channel with its present deadline.
     announced: bool,
     /// Bytes of the packets in all lanes.
     bytes: usize,
-    lanes: BTreeMap<u8, Box<Lane>>,
+    lanes: BTreeMap<u8, Box<OutboundLane>>,
     /// The next sequence numbers of lanes that were empty when the session rested.
     resting: BTreeMap<u8, u64>,
     /// The time since which packets are gathered. Until they are released, their lanes have no
@@ -76,35 +76,35 @@ struct Sender {
 }
 
 #[derive(Debug, Default)]
-struct Lane {
-    queue: VecDeque<Queued>,
+struct OutboundLane {
+    queue: VecDeque<QueuedPacket>,
     bytes: usize,
     next_sequence: u64,
     codel: CoDel,
 }
 
 #[derive(Debug)]
-struct Queued {
+struct QueuedPacket {
     since: Instant,
     data: Arc<[u8]>,
 }
 
 /// A new piece, and the bytes that its class is charged for.
 #[derive(Debug)]
-pub(crate) struct Taken {
-    pub(crate) piece: Piece,
+pub(crate) struct ChargedPiece {
+    pub(crate) piece: PacketPiece,
     /// Size of the whole packet with its frame, even if a part of it is sent later.
     pub(crate) bytes: usize,
 }
 
-impl Sender {
+impl ChannelSender {
     /// The lane with this number, which is created if necessary. One that rested continues with its
     /// sequence number.
-    fn lane(&mut self, number: u8) -> &mut Lane {
+    fn lane(&mut self, number: u8) -> &mut OutboundLane {
         let resting = &mut self.resting;
         self.lanes.entry(number).or_insert_with(|| {
             let next_sequence = resting.remove(&number).unwrap_or_default();
-            Box::new(Lane { next_sequence, ..Lane::default() })
+            Box::new(OutboundLane { next_sequence, ..OutboundLane::default() })
         })
     }
 
@@ -137,7 +137,7 @@ impl Sender {
 
     /// Returns `true` if a drop-tail queue has no room for the packet, which then counts as
     /// dropped.
-    fn refuses(
+    fn drop_tail(
         &mut self,
         now: Instant,
         channel: ChannelId,
@@ -159,7 +159,7 @@ impl Sender {
     }
 
     /// The reason to drop the head of the lane now, if there is one.
-    fn verdict(&mut self, now: Instant, lane: u8, law: &CoDelParams) -> Option<DropReason> {
+    fn drop_reason(&mut self, now: Instant, lane: u8, law: &CoDelParams) -> Option<DropReason> {
         let lane = self.lanes.get_mut(&lane)?;
         let head = lane.queue.front()?;
         // Time spent gathering was asked for, and is no sign of a standing queue.
@@ -173,14 +173,14 @@ impl Sender {
         }
         // RFC 8289 §5.4: no drop if what remains is at most one packet, here one of this size.
         let last = lane.bytes - size <= size;
-        lane.codel.drops(now, wait, last, law).then_some(DropReason::Aqm)
+        lane.codel.should_drop(now, wait, last, law).then_some(DropReason::Aqm)
     }
 
     /// The head of a lane as a piece, which stays in the queue.
-    fn peek(&self, now: Instant, id: LaneId) -> Option<Piece> {
+    fn peek(&self, now: Instant, id: LaneId) -> Option<PacketPiece> {
         let lane = self.lanes.get(&id.1)?;
         let data = Arc::clone(&lane.queue.front()?.data);
-        Some(Piece {
+        Some(PacketPiece {
             channel: id.0,
             lane: id.1,
             sequence: lane.next_sequence,
@@ -206,7 +206,7 @@ impl Sender {
     }
 }
 
-impl Outbound {
+impl OutboundChannels {
     /// The channels of a session with `classes` classes and packets of `mtu` bytes.
     pub(crate) fn new(
         channels: &BTreeMap<ChannelId, ChannelConfig>,
@@ -214,7 +214,7 @@ impl Outbound {
         mtu: usize,
     ) -> Self {
         let sender = |config: &ChannelConfig| {
-            Box::new(Sender {
+            Box::new(ChannelSender {
                 config: *config,
                 announced: false,
                 bytes: 0,
@@ -227,9 +227,9 @@ impl Outbound {
         };
         Self {
             channels: channels.iter().map(|(id, config)| (*id, sender(config))).collect(),
-            turns: (0..classes).map(|_| FairQueue::new(mtu)).collect(),
-            urgent: Urgent::default(),
-            full: mtu - mtu / 8,
+            ready_lanes: (0..classes).map(|_| FairQueue::new(mtu)).collect(),
+            urgent: UrgentQueue::default(),
+            full_packet: mtu - mtu / 8,
         }
     }
 
@@ -241,7 +241,7 @@ impl Outbound {
         classes: usize,
         mtu: usize,
     ) {
-        self.turns = (0..classes).map(|_| FairQueue::new(mtu)).collect();
+        self.ready_lanes = (0..classes).map(|_| FairQueue::new(mtu)).collect();
         for (id, sender) in &mut self.channels {
             let usual = ChannelConfig { class: ClassId::DEFAULT, ..sender.config };
             let config = channels.get(id).copied().unwrap_or(usual);
@@ -251,14 +251,15 @@ impl Outbound {
             // Gathered packets get their turns below, with all others.
             sender.gathered_since = None;
             let waiting = sender.lanes.iter().filter(|(_, lane)| !lane.queue.is_empty());
-            let turns = &mut self.turns[usize::from(config.class.0)];
+            let turns = &mut self.ready_lanes[usize::from(config.class.0)];
             waiting.for_each(|(lane, _)| turns.push((*id, *lane)));
         }
     }
 
     pub(crate) fn stats(&self, id: ChannelId) -> Option<ChannelStats> {
         let sender = self.channels.get(&id)?;
-        let urgent = self.urgent.pieces.iter().filter(|piece| piece.channel == id).map(Piece::len);
+        let urgent =
+            self.urgent.pieces.iter().filter(|piece| piece.channel == id).map(PacketPiece::len);
         let waiting = sender.bytes + urgent.sum::<usize>();
         Some(ChannelStats { waiting: ByteCount::new(waiting as u64), ..sender.stats.clone() })
     }
@@ -266,7 +267,7 @@ impl Outbound {
     /// Frees memory that is not in use.
     pub(crate) fn free_spare(&mut self) {
         self.channels.values_mut().for_each(|sender| sender.free_spare());
-        self.turns.iter_mut().for_each(FairQueue::free_spare);
+        self.ready_lanes.iter_mut().for_each(FairQueue::free_spare);
         self.urgent.pieces.free_spare();
     }
 
@@ -285,28 +286,28 @@ impl Outbound {
             return Err(ChannelError::Size { size });
         }
         sender.stats.offered += 1;
-        if sender.refuses(now, channel, packet, log) {
+        if sender.drop_tail(now, channel, packet, log) {
             return Ok(());
         }
         let class = usize::from(sender.config.class.0);
         let id = (channel, flow::lane(packet));
         let lane = sender.lane(id.1);
-        lane.queue.push_back(Queued { since: now, data: packet.into() });
+        lane.queue.push_back(QueuedPacket { since: now, data: packet.into() });
         lane.bytes += size;
         let gathers = !sender.config.gather.is_zero();
         // Once packets wait for a turn, others join them without being gathered.
         if gathers && (sender.bytes == 0 || sender.gathered_since.is_some()) {
             sender.gathered_since.get_or_insert(now);
         } else {
-            self.turns[class].push(id);
+            self.ready_lanes[class].push(id);
         }
         sender.bytes += size;
-        let is_full = sender.bytes >= self.full;
+        let is_full = sender.bytes >= self.full_packet;
         while sender.bytes as u64 > sender.config.queue.get() {
             let Some(longest) = sender.longest_lane() else { break };
             sender.drop_head(now, (channel, longest), DropReason::Full, log);
             if sender.lanes.get(&longest).is_none_or(|lane| lane.queue.is_empty()) {
-                self.turns[class].remove((channel, longest));
+                self.ready_lanes[class].remove((channel, longest));
             }
         }
         if is_full {
@@ -317,7 +318,7 @@ impl Outbound {
 
     /// The time at which gathered packets must be released at the latest.
     pub(crate) fn gathered_until(&self) -> Option<Instant> {
-        let until = |sender: &Sender| Some(sender.gathered_since? + sender.config.gather);
+        let until = |sender: &ChannelSender| Some(sender.gathered_since? + sender.config.gather);
         self.channels.values().filter_map(|sender| until(sender)).min()
     }
 
@@ -328,14 +329,14 @@ impl Outbound {
 
     /// Maximum time that the next packets may wait for others, if packets of a channel that gathers
     /// are about to leave.
-    pub(crate) fn gathers(&self) -> Option<Duration> {
+    pub(crate) fn gather_time(&self) -> Option<Duration> {
         let waiting = self.channels.values().filter(|sender| sender.bytes > 0);
         waiting.map(|sender| sender.config.gather).max().filter(|gather| !gather.is_zero())
     }
 
     /// Releases gathered packets: those that have waited long enough, or `all`.
     pub(crate) fn release_gathered(&mut self, now: Instant, all: bool) {
-        let is_due = |sender: &Sender| {
+        let is_due = |sender: &ChannelSender| {
             sender.gathered_since.is_some_and(|since| all || since + sender.config.gather <= now)
         };
         let due = self.channels.iter().filter(|(_, sender)| is_due(sender));
@@ -350,13 +351,13 @@ impl Outbound {
             return;
         }
         sender.released = now;
-        let turns = &mut self.turns[usize::from(sender.config.class.0)];
+        let turns = &mut self.ready_lanes[usize::from(sender.config.class.0)];
         let waiting = sender.lanes.iter().filter(|(_, lane)| !lane.queue.is_empty());
         waiting.for_each(|(lane, _)| turns.push((channel, *lane)));
     }
 
     /// Returns `true` if the headers of a piece may be compressed: it must be a whole packet.
-    pub(crate) fn compresses(&self, piece: &Piece) -> bool {
+    pub(crate) fn compresses(&self, piece: &PacketPiece) -> bool {
         let is_whole = piece.len() == piece.data.len();
         is_whole && self.channels.get(&piece.channel).is_some_and(|sender| sender.config.compress)
     }
@@ -385,13 +386,13 @@ impl Outbound {
 
     /// Returns `true` if anything may be sent now.
     pub(crate) fn wants_to_send(&self) -> bool {
-        self.has_urgent() || self.turns.iter().any(|class| !class.is_empty())
+        self.has_urgent() || self.ready_lanes.iter().any(|class| !class.is_empty())
     }
 
     /// The lanes of a class with packets that have turns.
-    pub(crate) fn backlog(&self, class: usize) -> Backlog {
-        let turns = &self.turns[class];
-        Backlog { flows: turns.len(), sparse: turns.has_sparse() }
+    pub(crate) fn backlog(&self, class: usize) -> ClassBacklog {
+        let turns = &self.ready_lanes[class];
+        ClassBacklog { flows: turns.len(), sparse: turns.has_sparse() }
     }
 
     /// Number of bytes in a class that wait for its turn.
@@ -405,27 +406,29 @@ impl Outbound {
     pub(crate) fn next_urgent(
         &mut self,
         now: Instant,
-        room: Room,
+        room: PieceRoom,
         log: &mut EventLog,
-    ) -> Option<Piece> {
+    ) -> Option<PacketPiece> {
         loop {
             let piece = self.urgent.pieces.front()?;
             let sender = self.channels.get_mut(&piece.channel)?;
             // The receiver waits for it no longer.
-            if piece.again && now.saturating_since(piece.first_sent) > wait(&sender.config) {
+            if piece.again
+                && now.saturating_since(piece.first_sent) > retransmission_time(&sender.config)
+            {
                 sender.give_up(now, piece, log);
                 self.urgent.pop_front();
                 continue;
             }
             let fit = piece.fit(sender.announcement(), room);
-            if fit == Fit::Later {
+            if fit == PieceFit::Later {
                 return None;
             }
             let mut piece = self.urgent.pop_front()?;
             match fit {
-                Fit::Cut(size) => self.urgent.push_front(piece.cut(size)),
-                Fit::Never => continue,
-                Fit::Whole | Fit::Later => {}
+                PieceFit::Cut(size) => self.urgent.push_front(piece.cut(size)),
+                PieceFit::Never => continue,
+                PieceFit::Whole | PieceFit::Later => {}
             }
             if piece.again {
                 sender.stats.retransmitted += 1;
@@ -440,35 +443,35 @@ impl Outbound {
         &mut self,
         now: Instant,
         class: usize,
-        room: Room,
+        room: PieceRoom,
         law: &CoDelParams,
         log: &mut EventLog,
-    ) -> Option<Taken> {
+    ) -> Option<ChargedPiece> {
         loop {
-            let (id, _) = self.turns[class].front()?;
+            let (id, _) = self.ready_lanes[class].front()?;
             let sender = self.channels.get_mut(&id.0)?;
-            while let Some(why) = sender.verdict(now, id.1, law) {
+            while let Some(why) = sender.drop_reason(now, id.1, law) {
                 sender.drop_head(now, id, why, log);
             }
             let Some(mut piece) = sender.peek(now, id) else {
                 // Queue management has emptied the lane.
-                self.turns[class].sent(id, 0, false);
+                self.ready_lanes[class].charge_front(id, 0, false);
                 continue;
             };
             let bytes = piece.frame().head() + piece.len();
             let fit = piece.fit(sender.announcement(), room);
-            if fit == Fit::Later {
+            if fit == PieceFit::Later {
                 return None;
             }
             let more = sender.pop(now, id.1);
-            self.turns[class].sent(id, bytes, more);
+            self.ready_lanes[class].charge_front(id, bytes, more);
             match fit {
-                Fit::Cut(size) => self.urgent.push_front(piece.cut(size)),
+                PieceFit::Cut(size) => self.urgent.push_front(piece.cut(size)),
                 // It is dropped, or it would block its lane.
-                Fit::Never => continue,
-                Fit::Whole | Fit::Later => {}
+                PieceFit::Never => continue,
+                PieceFit::Whole | PieceFit::Later => {}
             }
-            return Some(Taken { piece, bytes });
+            return Some(ChargedPiece { piece, bytes });
         }
     }
 
@@ -500,34 +503,36 @@ impl Outbound {
     }
 
     /// Records that a retransmission was lost, and with it the packet.
-    pub(crate) fn on_last_lost(&mut self, now: Instant, gone: Gone, log: &mut EventLog) {
+    pub(crate) fn on_last_lost(&mut self, now: Instant, gone: GoneFrame, log: &mut EventLog) {
         self.on_gone(gone.channel);
-        let Gone { channel, lane, sequence } = gone;
-        log.record(now, || LogEvent::GivenUp { unit: Unit::Packet { channel, lane, sequence } });
+        let GoneFrame { channel, lane, sequence } = gone;
+        log.record(now, || LogEvent::GivenUp {
+            unit: PayloadUnit::Packet { channel, lane, sequence },
+        });
     }
 
     /// Queues the retransmission of a piece that was, or may have been, lost, unless it is too
     /// late.
-    pub(crate) fn resend(&mut self, now: Instant, piece: Piece, log: &mut EventLog) {
+    pub(crate) fn resend(&mut self, now: Instant, piece: PacketPiece, log: &mut EventLog) {
         let Some(sender) = self.channels.get_mut(&piece.channel) else { return };
-        if now.saturating_since(piece.first_sent) > wait(&sender.config) {
+        if now.saturating_since(piece.first_sent) > retransmission_time(&sender.config) {
             return sender.give_up(now, &piece, log);
         }
-        self.urgent.push_back(Piece { again: true, ..piece });
+        self.urgent.push_back(PacketPiece { again: true, ..piece });
     }
 }
 
-impl Sender {
+impl ChannelSender {
     /// Counts a piece as lost for good.
-    fn give_up(&mut self, now: Instant, piece: &Piece, log: &mut EventLog) {
+    fn give_up(&mut self, now: Instant, piece: &PacketPiece, log: &mut EventLog) {
         self.stats.lost += 1;
-        let unit = Unit::from(piece);
+        let unit = PayloadUnit::from(piece);
         log.record(now, || LogEvent::GivenUp { unit });
     }
 }
 
 /// Time after the first transmission of a packet during which a retransmission is useful: as long
 /// as the receiver waits for it.
-fn wait(config: &ChannelConfig) -> Duration {
+fn retransmission_time(config: &ChannelConfig) -> Duration {
     if config.deadline.is_zero() { MAX_DEADLINE } else { config.deadline }
 }

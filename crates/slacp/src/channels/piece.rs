@@ -7,15 +7,15 @@ use units::Instant;
 
 use super::ErrorControl;
 use crate::ChannelId;
-use crate::event_log::Unit;
-use crate::wire::frame::{Gone, Packet, Part, TruncatedOffset};
+use crate::event_log::PayloadUnit;
+use crate::wire::frame::{ChannelPacket, GoneFrame, PacketPart, TruncatedOffset};
 
 /// Minimum size of a part in bytes, except for the last of a packet.
 const SHORTEST_PART: usize = 64;
 
 /// A packet, or a part of one, that is carried in one SLACP packet.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Piece {
+pub(crate) struct PacketPiece {
     pub(crate) channel: ChannelId,
     pub(crate) lane: u8,
     pub(crate) sequence: u64,
@@ -32,7 +32,7 @@ pub(crate) struct Piece {
 
 /// The room for a piece in a SLACP packet, in bytes.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Room {
+pub(crate) struct PieceRoom {
     /// Bytes left for frames in this packet.
     pub(crate) left: usize,
     /// Bytes for frames in an empty packet.
@@ -41,7 +41,7 @@ pub(crate) struct Room {
 
 /// The result of fitting a piece into a SLACP packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Fit {
+pub(crate) enum PieceFit {
     Whole,
     /// This many bytes fit. The piece would not fit in a packet of its own either.
     Cut(usize),
@@ -51,7 +51,7 @@ pub(crate) enum Fit {
     Never,
 }
 
-impl Piece {
+impl PacketPiece {
     pub(crate) fn len(&self) -> usize {
         self.range.len()
     }
@@ -63,14 +63,15 @@ impl Piece {
     }
 
     /// The report that its packet is given up.
-    pub(crate) fn gone(&self) -> Gone {
-        Gone { channel: self.channel, lane: self.lane, sequence: self.sequence }
+    pub(crate) fn gone(&self) -> GoneFrame {
+        GoneFrame { channel: self.channel, lane: self.lane, sequence: self.sequence }
     }
 
-    pub(crate) fn frame(&self) -> Packet<'_> {
+    pub(crate) fn frame(&self) -> ChannelPacket<'_> {
         let total = self.data.len();
-        let part = (self.range != (0..total)).then_some(Part { offset: self.range.start, total });
-        Packet {
+        let part =
+            (self.range != (0..total)).then_some(PacketPart { offset: self.range.start, total });
+        ChannelPacket {
             channel: self.channel,
             lane: self.lane,
             sequence: TruncatedOffset::new(self.sequence),
@@ -80,20 +81,20 @@ impl Piece {
     }
 
     /// Fits the piece, and the `before` bytes that must precede it, into a packet.
-    pub(crate) fn fit(&self, before: usize, room: Room) -> Fit {
+    pub(crate) fn fit(&self, before: usize, room: PieceRoom) -> PieceFit {
         let size = before + self.frame().head() + self.len();
         if size <= room.left {
-            return Fit::Whole;
+            return PieceFit::Whole;
         }
         if size <= room.whole {
-            return Fit::Later;
+            return PieceFit::Later;
         }
         // The head of a part is longer: it has the offset and the size of the packet.
         let head = before + self.part(self.range.start..self.range.end - 1).frame().head();
         match room.left.saturating_sub(head) {
-            space if space >= SHORTEST_PART => Fit::Cut(space.min(self.len() - 1)),
-            _ if room.left < room.whole => Fit::Later,
-            _ => Fit::Never,
+            space if space >= SHORTEST_PART => PieceFit::Cut(space.min(self.len() - 1)),
+            _ if room.left < room.whole => PieceFit::Later,
+            _ => PieceFit::Never,
         }
     }
 
@@ -110,8 +111,8 @@ impl Piece {
     }
 }
 
-impl From<&Piece> for Unit {
-    fn from(piece: &Piece) -> Self {
+impl From<&PacketPiece> for PayloadUnit {
+    fn from(piece: &PacketPiece) -> Self {
         Self::Packet { channel: piece.channel, lane: piece.lane, sequence: piece.sequence }
     }
 }
@@ -122,8 +123,8 @@ mod tests {
 
     use super::*;
 
-    fn piece(len: usize) -> Piece {
-        Piece {
+    fn piece(len: usize) -> PacketPiece {
+        PacketPiece {
             channel: ChannelId(1),
             lane: 5,
             sequence: 70_000,
@@ -141,20 +142,20 @@ mod tests {
             len in 1usize..9000, whole in 100usize..2000, used in 0usize..2000, before in 0usize..5
         ) {
             let mut rest = piece(len);
-            let mut room = Room { left: whole - used.min(whole), whole };
+            let mut room = PieceRoom { left: whole - used.min(whole), whole };
             let mut back = Vec::new();
             let mut parts = 0;
             loop {
                 match rest.fit(before, room) {
-                    Fit::Later => prop_assert!(room.left < whole),
-                    Fit::Never => unreachable!("every piece can be cut"),
-                    Fit::Whole => {
+                    PieceFit::Later => prop_assert!(room.left < whole),
+                    PieceFit::Never => unreachable!("every piece can be cut"),
+                    PieceFit::Whole => {
                         let frame = rest.frame();
                         prop_assert!(before + frame.head() + frame.data.len() <= room.left);
                         back.extend_from_slice(frame.data);
                         break;
                     }
-                    Fit::Cut(size) => {
+                    PieceFit::Cut(size) => {
                         let next = rest.cut(size);
                         let frame = rest.frame();
                         prop_assert!(before + frame.head() + frame.data.len() <= room.left);

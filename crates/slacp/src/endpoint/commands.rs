@@ -7,12 +7,13 @@ use std::net::{IpAddr, SocketAddr};
 
 use units::{BitRate, ByteCount, Instant};
 
-use super::{Endpoint, Role};
+use super::{Endpoint, EndpointRole};
 use crate::session::Session;
 use crate::{
     AggregateId, ChannelConfig, ChannelError, ChannelId, ClassId, ClassRates, CloseReason, Config,
-    Destination, Farewell, KeyPair, Open, PathKey, PathMemory, PublicKey, Rate, RateError, Read,
-    ResetReason, Room, SessionId, SessionShare, StreamError, StreamId,
+    Destination, KeyPair, PathKey, PathMemory, PublicKey, Rate, RateError, ReadOutcome,
+    ResetReason, SessionId, SessionShare, StopAnnouncement, StreamError, StreamId, StreamOpening,
+    WriteRoom,
 };
 
 /// Commands on sessions and the endpoint.
@@ -44,12 +45,15 @@ impl Endpoint {
 
     /// Returns whether a peer with a session has this address now.
     pub fn has_peer_at(&self, address: IpAddr) -> bool {
-        self.core.sessions.iter().any(|(_, session)| session.is_usable() && session.is_at(address))
+        self.core
+            .sessions
+            .iter()
+            .any(|(_, session)| session.is_usable() && session.has_address(address))
     }
 
     /// Announces to all peers, now and when their sessions are set up, that this side is about to
     /// stop ([`crate::Event::Leaving`], [`crate::Event::Succeeded`]). Sessions and streams go on.
-    pub fn announce(&mut self, now: Instant, farewell: Farewell) {
+    pub fn announce(&mut self, now: Instant, farewell: StopAnnouncement) {
         self.core.now = now;
         // LEAVING and SUCCESSOR go to a peer once a session.
         if self.core.leaving.replace(farewell) != Some(farewell) {
@@ -87,7 +91,7 @@ impl Endpoint {
         let told = self.core.with(session, |session| session.set_rate(now, rate, valid_for));
         told.ok_or(RateError::NoSession)??;
         // The new rate also holds for what the last packet still owes the link.
-        self.core.follow_rate(now);
+        self.core.update_pacer_rate(now);
         Ok(())
     }
 
@@ -100,7 +104,7 @@ impl Endpoint {
         self.core.now = now;
         let ended = self.core.with(session, |session| session.expire_rate(now));
         ended.ok_or(RateError::NoSession)??;
-        self.core.follow_rate(now);
+        self.core.update_pacer_rate(now);
         Ok(())
     }
 
@@ -113,7 +117,7 @@ impl Endpoint {
         let portion = portion.clamp(LEAST, 1.0);
         self.core.link.set_portion(portion);
         self.core.sessions.iter_mut().for_each(|session| session.set_portion(portion));
-        self.core.follow_rate(now);
+        self.core.update_pacer_rate(now);
         self.core.settle();
     }
 
@@ -184,7 +188,7 @@ impl Endpoint {
         }
         self.core.config.rate = rate;
         self.core.settle();
-        self.core.follow_rate(now);
+        self.core.update_pacer_rate(now);
         all
     }
 
@@ -216,7 +220,7 @@ impl Endpoint {
     /// Has no effect on a terminal.
     pub fn set_allowed(&mut self, now: Instant, allow: Vec<PublicKey>) {
         self.core.now = now;
-        if let Role::Hub(hub) = &mut self.role {
+        if let EndpointRole::Hub(hub) = &mut self.role {
             hub.set_allowed(&mut self.core, now, allow);
         }
         self.core.settle();
@@ -226,7 +230,7 @@ impl Endpoint {
     /// either. Sessions go on with whichever key they were set up. An empty list changes nothing.
     /// Has no effect on a terminal.
     pub fn set_identities(&mut self, identities: Vec<KeyPair>) {
-        if let Role::Hub(hub) = &mut self.role {
+        if let EndpointRole::Hub(hub) = &mut self.role {
             hub.set_identities(identities);
         }
     }
@@ -236,7 +240,7 @@ impl Endpoint {
     /// key). From then on it is the hub's key, and the earlier one is not used any more. Has no
     /// effect on a hub, or for an unknown hub.
     pub fn set_next_hub_key(&mut self, hub: PublicKey, next: Option<PublicKey>) {
-        if let Role::Terminal(terminal) = &mut self.role {
+        if let EndpointRole::Terminal(terminal) = &mut self.role {
             terminal.set_next_key(hub, next);
         }
     }
@@ -244,7 +248,7 @@ impl Endpoint {
     /// Sets the addresses at which a terminal tries a hub, in turn. A new hub gets no session
     /// before [`Self::want_hub`]. Has no effect on a hub.
     pub fn set_hub(&mut self, hub: PublicKey, addresses: Vec<SocketAddr>) {
-        if let Role::Terminal(terminal) = &mut self.role {
+        if let EndpointRole::Terminal(terminal) = &mut self.role {
             terminal.set_addresses(hub, addresses);
         }
     }
@@ -253,7 +257,7 @@ impl Endpoint {
     /// An existing session goes on either way, until it is closed or lost. Has no effect on a hub,
     /// or for an unknown hub.
     pub fn want_hub(&mut self, hub: PublicKey, wanted: bool) {
-        if let Role::Terminal(terminal) = &mut self.role {
+        if let EndpointRole::Terminal(terminal) = &mut self.role {
             terminal.set_wanted(&mut self.core, hub, wanted);
         }
     }
@@ -261,7 +265,7 @@ impl Endpoint {
     /// Overrides [`Config::links`] for these terminals, by the index of the link, for sessions set up and
     /// links added from now on. Has no effect on a terminal.
     pub fn set_link_rates(&mut self, rates: BTreeMap<PublicKey, BTreeMap<u8, Rate>>) {
-        if let Role::Hub(hub) = &mut self.role {
+        if let EndpointRole::Hub(hub) = &mut self.role {
             hub.set_link_rates(rates);
         }
     }
@@ -269,7 +273,7 @@ impl Endpoint {
     /// Overrides [`Config::memory`] for these terminals, for sessions set up from now on. Has no
     /// effect on a terminal.
     pub fn set_memory(&mut self, memory: BTreeMap<PublicKey, ByteCount>) {
-        if let Role::Hub(hub) = &mut self.role {
+        if let EndpointRole::Hub(hub) = &mut self.role {
             hub.set_memory(memory);
         }
     }
@@ -280,7 +284,7 @@ impl Endpoint {
     /// their paths alone. Has no effect on sessions with another rate, or on a terminal.
     pub fn set_aggregates(&mut self, now: Instant, aggregates: BTreeMap<PublicKey, AggregateId>) {
         self.core.now = now;
-        if let Role::Hub(hub) = &mut self.role {
+        if let EndpointRole::Hub(hub) = &mut self.role {
             hub.set_aggregates(&aggregates);
             self.core.set_aggregates(aggregates);
         }
@@ -306,7 +310,7 @@ impl Endpoint {
         &mut self,
         now: Instant,
         session: SessionId,
-        open: impl Into<Open<Destination>>,
+        open: impl Into<StreamOpening<Destination>>,
     ) -> Result<StreamId, StreamError> {
         self.core.now = now;
         self.with(session, |session| session.streams.open(open.into()))?
@@ -321,7 +325,7 @@ impl Endpoint {
         &mut self,
         now: Instant,
         session: SessionId,
-        open: impl Into<Open<Destination>>,
+        open: impl Into<StreamOpening<Destination>>,
     ) -> Result<StreamId, StreamError> {
         self.core.now = now;
         self.with(session, |session| session.streams.open_as(open.into(), true))?
@@ -374,7 +378,7 @@ impl Endpoint {
         &mut self,
         session: SessionId,
         stream: StreamId,
-        read: impl FnOnce(&mut Room<'_>),
+        read: impl FnOnce(&mut WriteRoom<'_>),
     ) -> Result<Option<usize>, StreamError> {
         self.with(session, |session| session.streams.fill(stream, read))?
     }
@@ -389,7 +393,7 @@ impl Endpoint {
         session: SessionId,
         stream: StreamId,
         buf: &mut [u8],
-    ) -> Result<Read, StreamError> {
+    ) -> Result<ReadOutcome, StreamError> {
         let now = self.core.now;
         self.with(session, |session| session.streams.read(now, stream, buf))?
     }
@@ -404,7 +408,7 @@ impl Endpoint {
         session: SessionId,
         stream: StreamId,
         take: impl FnOnce(&[IoSlice<'_>]) -> usize,
-    ) -> Result<Read, StreamError> {
+    ) -> Result<ReadOutcome, StreamError> {
         let now = self.core.now;
         self.with(session, |session| session.streams.read_by(now, stream, |it| it.offer(take)))?
     }

@@ -1,19 +1,19 @@
 //! Calls to the terminals of a hub that has lost its sessions, which would otherwise notice only
 //! with their next packet (`docs/slacp.md`, Lost sessions).
 
-use super::{Endpoint, Role};
+use super::{Endpoint, EndpointRole};
 use std::collections::BTreeMap;
 
 use units::Instant;
 
-use crate::{Contact, PublicKey, Sibling};
+use crate::{PublicKey, SiblingProcess, TerminalContact};
 
 impl Endpoint {
     /// The last contact with each session's peer, for a process that replaces this endpoint without
     /// its sessions.
-    pub fn contacts(&self) -> Vec<Contact> {
+    pub fn contacts(&self) -> Vec<TerminalContact> {
         let usable = self.core.sessions.with_indices().filter(|(_, session)| session.is_usable());
-        let contact = |(index, session): (u32, &crate::session::Session)| Contact {
+        let contact = |(index, session): (u32, &crate::session::Session)| TerminalContact {
             address: session.peer.address,
             index,
             number: session.last_number(),
@@ -37,8 +37,8 @@ impl Endpoint {
     /// Sets the sessions that another process at a hub's address has. Terminals that ask for a new
     /// session learn that theirs still exists, and packets of those sessions get no answer. `None`
     /// when that process has ended. Has no effect on a terminal.
-    pub fn set_sibling(&mut self, now: Instant, sibling: Option<Sibling>) {
-        if let Role::Hub(hub) = &mut self.role {
+    pub fn set_sibling(&mut self, now: Instant, sibling: Option<SiblingProcess>) {
+        if let EndpointRole::Hub(hub) = &mut self.role {
             hub.set_sibling(now, sibling);
         }
     }
@@ -46,8 +46,8 @@ impl Endpoint {
     /// Tells terminals that their sessions with this hub are lost, a thousand a second. Each then
     /// starts a handshake. A terminal whose session is not lost keeps it. Replaces the rest of an
     /// earlier call. Has no effect on a terminal.
-    pub fn call(&mut self, contacts: Vec<Contact>) {
-        if let Role::Hub(hub) = &mut self.role {
+    pub fn call(&mut self, contacts: Vec<TerminalContact>) {
+        if let EndpointRole::Hub(hub) = &mut self.role {
             hub.call(contacts);
         }
     }

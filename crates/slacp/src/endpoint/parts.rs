@@ -12,11 +12,11 @@ use rand_chacha::ChaCha20Rng;
 use rand_core::SeedableRng;
 use units::Instant;
 
-use super::{Endpoint, Role};
+use super::{Endpoint, EndpointRole};
 use crate::keys::secret::{Secret, draw};
-use crate::parts::{Handover, Part};
-use crate::sessions::{Core, STEPS};
-use crate::setup::gate::Gate;
+use crate::parts::{HubPart, InitiationHandover};
+use crate::sessions::{EndpointCore, STEPS};
+use crate::setup::gate::AdmissionGate;
 use crate::setup::hub::Hub;
 use crate::{Config, KeyPair, PublicKey};
 
@@ -48,26 +48,26 @@ impl Endpoint {
         let mut rng = ChaCha20Rng::from_seed(*Secret::new(seed));
         // One secret, so that each part accepts the cookies of the others.
         let cookies = draw(&mut rng);
-        let part = |part: Part| {
-            let mut core = Core::new(config.clone(), identity.clone(), *draw(&mut rng));
+        let part = |part: HubPart| {
+            let mut core = EndpointCore::new(config.clone(), identity.clone(), *draw(&mut rng));
             core.set_part(part);
-            let gate = Gate::with_secret(config.handshakes_per_second, &cookies);
+            let gate = AdmissionGate::with_secret(config.handshakes_per_second, &cookies);
             let hub = Hub::new(identity.clone(), allow.to_vec(), gate);
-            let hub = if part.number == 0 { hub.in_front_of(parts) } else { hub };
-            Self { core, role: Role::Hub(Box::new(hub)) }
+            let hub = if part.number == 0 { hub.divided_into(parts) } else { hub };
+            Self { core, role: EndpointRole::Hub(Box::new(hub)) }
         };
-        Part::all(parts).map(part).collect()
+        HubPart::all(parts).map(part).collect()
     }
 
     /// Returns the next initiation for another part of the hub.
-    pub fn poll_handover(&mut self) -> Option<Handover> {
+    pub fn poll_handover(&mut self) -> Option<InitiationHandover> {
         self.core.handovers.pop_front()
     }
 
     /// Handles an initiation that the first part of the hub has passed on.
-    pub fn handle_handover(&mut self, now: Instant, handover: &Handover) {
+    pub fn handle_handover(&mut self, now: Instant, handover: &InitiationHandover) {
         self.core.now = now;
-        if let Role::Hub(hub) = &mut self.role {
+        if let EndpointRole::Hub(hub) = &mut self.role {
             hub.handle_handover(&mut self.core, now, handover);
         }
         self.core.settle();
@@ -91,11 +91,11 @@ impl Endpoint {
     }
 }
 
-impl Core {
+impl EndpointCore {
     fn share_link(&mut self, now: Instant, free_at: Instant, others: Option<u64>) -> LinkUse {
         self.sessions.catch_up(now, others);
         let used = self.link_use();
-        self.link.follow(free_at, (used.turn, others), STEPS);
+        self.link.update_shared_use(free_at, (used.turn, others), STEPS);
         used
     }
 

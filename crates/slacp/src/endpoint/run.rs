@@ -11,14 +11,14 @@ use crate::{Ecn, SessionId};
 /// dropped.
 ///
 /// The datagrams are the same as without it, and in the same order.
-pub struct Run<'a> {
+pub struct DatagramRun<'a> {
     endpoint: &'a mut Endpoint,
     now: Instant,
     /// The last operation transmitted a datagram.
     has_sent: bool,
 }
 
-impl<'a> Run<'a> {
+impl<'a> DatagramRun<'a> {
     pub(super) fn new(endpoint: &'a mut Endpoint, now: Instant) -> Self {
         endpoint.core.now = now;
         Self { endpoint, now, has_sent: false }
@@ -92,7 +92,7 @@ impl<'a> Run<'a> {
     }
 }
 
-impl Drop for Run<'_> {
+impl Drop for DatagramRun<'_> {
     fn drop(&mut self) {
         self.endpoint.core.settle();
     }

@@ -9,12 +9,12 @@ mod several_hubs;
 mod siblings;
 
 use super::*;
-use crate::handshake::Message;
+use crate::handshake::InitiationMessage;
 use crate::handshake::knock::KnockKey;
 use crate::wire::packet::INITIATION_COOKIE;
 use crate::{
-    CloseReason, Destination, DownReason, Farewell, Footprint, Host, HostName, Open, Rate, Read,
-    ResetReason, StreamId,
+    CloseReason, Destination, DownReason, EndpointFootprint, Host, HostName, Rate, ReadOutcome,
+    ResetReason, StopAnnouncement, StreamId, StreamOpening,
 };
 
 fn at(ms: u64) -> Instant {
@@ -179,7 +179,7 @@ fn another_version_hears_which_one_is_spoken_here() {
     let answer = drain(&mut hub, at(0)).remove(0);
     assert_eq!(packet::spoken(&answer), [packet::VERSION]);
     assert!(answer.len() <= first.len());
-    assert_eq!(hub.footprint(), Footprint::default());
+    assert_eq!(hub.footprint(), EndpointFootprint::default());
 }
 
 #[test]
@@ -197,7 +197,7 @@ fn a_hub_of_another_version_is_reported_once_and_asked_again() {
         }
     }
     let told = terminal.poll_notice().unwrap();
-    assert_eq!(told, Notice::OtherVersion { ours: packet::VERSION, theirs: vec![1, 3] });
+    assert_eq!(told, EndpointNotice::OtherVersion { ours: packet::VERSION, theirs: vec![1, 3] });
     assert_eq!(told.to_string(), "the hub speaks SLACP version 1, 3; this terminal speaks 2");
     assert_eq!(terminal.poll_notice(), None);
     assert!((4..7).contains(&seconds.len()), "{seconds:?}");
@@ -209,12 +209,13 @@ fn a_mandatory_parameter_is_refused_by_name_and_leaves_nothing() {
     let knock_key = KnockKey::new(key(HUB).public());
     let mut rng = ChaCha20Rng::from_seed([4; 32]);
     // Parameter 33, value 1.
-    let message = Message::new(&key(TERMINAL), &knock_key, 7, &[33, 1], &[0; 16], &mut rng);
+    let message =
+        InitiationMessage::new(&key(TERMINAL), &knock_key, 7, &[33, 1], &[0; 16], &mut rng);
     hub.handle_datagram(at(0), address(TERMINAL), &mut message.datagram.clone());
     let answer = drain(&mut hub, at(0)).remove(0);
     assert!(matches!(packet::parse(&answer), Some(Datagram::Response { receiver: 7, .. })));
     assert!(answer.len() <= message.datagram.len());
-    assert_eq!(hub.footprint(), Footprint::default());
+    assert_eq!(hub.footprint(), EndpointFootprint::default());
 }
 
 #[test]
@@ -234,7 +235,7 @@ fn an_opening_carries_the_code_point_and_a_name_to_a_resolving_peer() {
     for destination in
         [name, address(9).into(), Destination::Resolver, exchange, Destination::Bundles]
     {
-        let open = Open { destination, source: address(8), dscp: Some(46) };
+        let open = StreamOpening { destination, source: address(8), dscp: Some(46) };
         terminal.open(at(100), ids[0], open.clone()).unwrap();
         carry(&mut terminal, TERMINAL, &mut hub, at(100));
         let Some((_, Event::Opened { open: told, .. })) = hub.poll_event() else { panic!() };
@@ -245,7 +246,7 @@ fn an_opening_carries_the_code_point_and_a_name_to_a_resolving_peer() {
 /// A hub's answer to a packet of a session that it does not know.
 fn hint(terminal: &mut Endpoint, now: Instant) -> (Endpoint, Vec<u8>, usize) {
     let id = session(terminal);
-    let open = Open { destination: address(9), source: address(8), dscp: None };
+    let open = StreamOpening { destination: address(9), source: address(8), dscp: None };
     terminal.open(now, id, open).unwrap();
     let mut packet = drain(terminal, now).remove(0);
     let mut restarted = hub(config());
@@ -260,7 +261,7 @@ fn a_restarted_hub_says_so_and_gets_a_handshake_at_once() {
     connect(&mut terminal, &mut hub);
     let (mut restarted, mut hint, size) = hint(&mut terminal, at(100));
     assert!(hint.len() <= size);
-    assert_eq!(restarted.footprint(), Footprint::default());
+    assert_eq!(restarted.footprint(), EndpointFootprint::default());
     terminal.handle_datagram(at(100), address(HUB), &mut hint);
     carry(&mut terminal, TERMINAL, &mut restarted, at(100));
     carry(&mut restarted, HUB, &mut terminal, at(101));
@@ -337,7 +338,7 @@ fn reset_after(bytes: usize) -> (Endpoint, SessionId, StreamId) {
     let (mut terminal, mut hub) = (terminal(5), hub(config()));
     connect(&mut terminal, &mut hub);
     let (down, up) = (session(&terminal), session(&hub));
-    let open = Open { destination: address(9), source: address(8), dscp: None };
+    let open = StreamOpening { destination: address(9), source: address(8), dscp: None };
     let stream = terminal.open(at(10), down, open).unwrap();
     carry(&mut terminal, TERMINAL, &mut hub, at(10));
     assert_eq!(hub.write(up, stream, &vec![7; bytes]), Ok(bytes));
@@ -358,7 +359,7 @@ fn what_came_before_a_reset_is_read_first() {
     let mut read = 0;
     while read < 20_000 {
         assert_eq!(terminal.poll_event(), None);
-        let Ok(Read::Data(count)) = terminal.read(session, stream, &mut [0; 4096]) else {
+        let Ok(ReadOutcome::Data(count)) = terminal.read(session, stream, &mut [0; 4096]) else {
             panic!()
         };
         read += count;

@@ -4,23 +4,24 @@ use std::collections::BTreeMap;
 
 use units::{ByteCount, Instant};
 
-use super::{Endpoint, Role};
+use super::{Endpoint, EndpointRole};
 use crate::session::Session;
-use crate::wire::open::Openings;
+use crate::wire::open::OpeningFeatures;
 use crate::{
-    ChannelId, ChannelStats, ClassId, ClassRates, ClassStats, Effort, Footprint, LinkStats,
-    PathKey, PathMemory, SessionId, SessionShare, Stats, Stranger, StreamId, StreamStats,
+    ChannelId, ChannelStats, ClassId, ClassRates, ClassStats, EndpointFootprint, HandshakeEffort,
+    LinkStats, PathKey, PathMemory, SessionId, SessionShare, SessionStats, Stranger, StreamId,
+    StreamStats,
 };
 
 impl Endpoint {
     /// The current size of the endpoint's state.
-    pub fn footprint(&self) -> Footprint {
+    pub fn footprint(&self) -> EndpointFootprint {
         let handshakes = match &self.role {
-            Role::Hub(hub) => hub.handshakes(),
-            Role::Terminal(terminal) => terminal.handshakes(),
+            EndpointRole::Hub(hub) => hub.handshakes(),
+            EndpointRole::Terminal(terminal) => terminal.handshakes(),
         };
         let waiting = self.core.outbox.len() + self.core.answers.len();
-        Footprint { sessions: self.core.sessions.len(), handshakes, waiting }
+        EndpointFootprint { sessions: self.core.sessions.len(), handshakes, waiting }
     }
 
     /// Memory of all sessions together ([`Stats::held`]). Costs less than asking each for its
@@ -31,10 +32,10 @@ impl Endpoint {
     }
 
     /// The cost of handshakes for a hub so far; zero for a terminal.
-    pub fn effort(&self) -> Effort {
+    pub fn effort(&self) -> HandshakeEffort {
         match &self.role {
-            Role::Hub(hub) => hub.effort(),
-            Role::Terminal(_) => Effort::default(),
+            EndpointRole::Hub(hub) => hub.effort(),
+            EndpointRole::Terminal(_) => HandshakeEffort::default(),
         }
     }
 
@@ -42,8 +43,8 @@ impl Endpoint {
     /// most 64, in no particular order; empty for a terminal.
     pub fn strangers(&self, now: Instant) -> Vec<Stranger> {
         match &self.role {
-            Role::Hub(hub) => hub.strangers(now).cloned().collect(),
-            Role::Terminal(_) => Vec::new(),
+            EndpointRole::Hub(hub) => hub.strangers(now).cloned().collect(),
+            EndpointRole::Terminal(_) => Vec::new(),
         }
     }
 
@@ -64,8 +65,8 @@ impl Endpoint {
         let links = self.core.sessions.get(session).map(Session::link_stats).unwrap_or_default();
         let silent = links.into_iter().filter(|link| !link.works).map(|link| link.link);
         let missing = match &self.role {
-            Role::Terminal(terminal) => terminal.missing_links(session),
-            Role::Hub(_) => Vec::new(),
+            EndpointRole::Terminal(terminal) => terminal.missing_links(session),
+            EndpointRole::Hub(_) => Vec::new(),
         };
         silent.chain(missing).collect()
     }
@@ -98,7 +99,7 @@ impl Endpoint {
     }
 
     /// Statistics of a session; `None` once it is over.
-    pub fn stats(&self, session: SessionId) -> Option<Stats> {
+    pub fn stats(&self, session: SessionId) -> Option<SessionStats> {
         self.core.session(session).map(Session::stats)
     }
 
@@ -156,28 +157,28 @@ impl Endpoint {
     /// Returns whether a session's peer resolves names, so that streams may be opened to them.
     pub fn peer_resolves(&self, session: SessionId) -> bool {
         let openings = self.core.session(session).map(|session| session.peer.limits.openings);
-        openings.is_some_and(Openings::names)
+        openings.is_some_and(OpeningFeatures::names)
     }
 
     /// Returns whether a session's peer answers DNS questions, so that streams may be opened to its
     /// resolver.
     pub fn peer_answers(&self, session: SessionId) -> bool {
         let openings = self.core.session(session).map(|session| session.peer.limits.openings);
-        openings.is_some_and(Openings::questions)
+        openings.is_some_and(OpeningFeatures::questions)
     }
 
     /// Returns whether a session's peer understands HTTP exchanges, so that streams may be opened
     /// to them.
     pub fn peer_exchanges(&self, session: SessionId) -> bool {
         let openings = self.core.session(session).map(|session| session.peer.limits.openings);
-        openings.is_some_and(Openings::exchanges)
+        openings.is_some_and(OpeningFeatures::exchanges)
     }
 
     /// Returns whether a session's peer takes bundles, so that streams may be opened to its bundle
     /// agent.
     pub fn peer_takes_bundles(&self, session: SessionId) -> bool {
         let openings = self.core.session(session).map(|session| session.peer.limits.openings);
-        openings.is_some_and(Openings::bundles)
+        openings.is_some_and(OpeningFeatures::bundles)
     }
 
     /// Number of datagrams that matched no session and no handshake.

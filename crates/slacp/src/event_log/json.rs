@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-use super::{DropReason, LogEntry, LogEvent, Unit};
+use super::{DropReason, LogEntry, LogEvent, PayloadUnit};
 
 /// One JSON object, without a line break.
 impl fmt::Display for LogEntry {
@@ -94,7 +94,7 @@ fn fields(f: &mut fmt::Formatter<'_>, event: &LogEvent) -> fmt::Result {
 }
 
 /// The fields that identify a unit.
-impl fmt::Display for Unit {
+impl fmt::Display for PayloadUnit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Stream { stream, start, end } => {
@@ -131,12 +131,12 @@ mod tests {
 
     #[test]
     fn a_line_is_one_object() {
-        let unit = Unit::Packet { channel: ChannelId(2), lane: 9, sequence: 71 };
+        let unit = PayloadUnit::Packet { channel: ChannelId(2), lane: 9, sequence: 71 };
         assert_eq!(
             line(LogEvent::Placed { packet: 8, unit, again: true }),
             r#"{"time":12.000345000,"session":3,"event":"placed","packet":8,"channel":2,"lane":9,"sequence":71,"again":true}"#
         );
-        let unit = Unit::Stream { stream: StreamId(4), start: 0, end: 100 };
+        let unit = PayloadUnit::Stream { stream: StreamId(4), start: 0, end: 100 };
         assert_eq!(
             line(LogEvent::Delivered { unit }),
             r#"{"time":12.000345000,"session":3,"event":"delivered","stream":4,"start":0,"end":100}"#

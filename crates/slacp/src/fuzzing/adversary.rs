@@ -7,9 +7,9 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use units::{BitRate, ByteCount, Instant, Machine};
 
 use super::Choices;
-use super::contact::Contact;
-use super::contacts::Contacts;
-use super::forger::{Opening, respond};
+use super::contact::HostileSession;
+use super::contacts::HostileSessions;
+use super::forger::{HandshakeAttempt, respond};
 use super::tactics::Tactic;
 use crate::wire::frame::Frame;
 use crate::{KeyPair, PublicKey};
@@ -72,9 +72,9 @@ const fn address(net: u8, host: usize) -> SocketAddr {
 /// A malicious terminal or hub, which sends everything that the grammar allows, and more. Its
 /// actions follow from its [`Choices`] and its inputs, in virtual time.
 pub struct Adversary {
-    role: Role,
+    role: AdversaryRole,
     choices: Choices,
-    contacts: Contacts,
+    contacts: HostileSessions,
     /// Number of sessions that it wants to have at a time.
     wanted: usize,
     /// Set once nearly all sessions of a crowd are up. Until then it sends only handshakes.
@@ -88,11 +88,11 @@ pub struct Adversary {
     next_initiation: Instant,
 }
 
-enum Role {
+enum AdversaryRole {
     Terminal {
         keys: Vec<KeyPair>,
         hub: PublicKey,
-        openings: VecDeque<Box<Opening>>,
+        openings: VecDeque<Box<HandshakeAttempt>>,
         /// Keys of a crowd that have no session. `None` if this is no crowd: then a key may have
         /// several.
         idle: Option<BTreeSet<usize>>,
@@ -108,28 +108,33 @@ impl Adversary {
         let most = keys.len() as u64;
         let wanted = if choices.one_in(4) { 1 + choices.below(most) } else { 1 };
         let openings = VecDeque::new();
-        Self::new(Role::Terminal { keys, hub, openings, idle: None }, wanted as usize, choices)
+        Self::new(
+            AdversaryRole::Terminal { keys, hub, openings, idle: None },
+            wanted as usize,
+            choices,
+        )
     }
 
     /// Terminals with these keys, all of them at once.
     pub fn crowd(keys: Vec<KeyPair>, hub: PublicKey, choices: Choices) -> Self {
         let (openings, idle) = (VecDeque::new(), Some((0..keys.len()).collect()));
         let wanted = keys.len();
-        let crowd = Self::new(Role::Terminal { keys, hub, openings, idle }, wanted, choices);
+        let crowd =
+            Self::new(AdversaryRole::Terminal { keys, hub, openings, idle }, wanted, choices);
         Self { assembled: false, rate: CROWD_RATE, initiation: CROWD_INITIATION, ..crowd }
     }
 
     /// A malicious hub.
     pub fn hub(identity: KeyPair, choices: Choices) -> Self {
-        Self::new(Role::Hub { identity }, 1, choices)
+        Self::new(AdversaryRole::Hub { identity }, 1, choices)
     }
 
-    fn new(role: Role, wanted: usize, mut choices: Choices) -> Self {
+    fn new(role: AdversaryRole, wanted: usize, mut choices: Choices) -> Self {
         let rate = choices.pick(&[200_000, 2_000_000, 8_000_000, 16_000_000]);
         Self {
             role,
             choices,
-            contacts: Contacts::default(),
+            contacts: HostileSessions::default(),
             wanted,
             assembled: true,
             rate: BitRate::from_bits_per_second(rate),
@@ -156,31 +161,36 @@ impl Adversary {
     /// Receives a datagram that was sent to one of its addresses.
     pub fn receive(&mut self, now: Instant, at: SocketAddr, datagram: &mut [u8]) {
         let (taken, ended) = self.contacts.receive(at, datagram);
-        if let Role::Terminal { idle: Some(idle), .. } = &mut self.role {
+        if let AdversaryRole::Terminal { idle: Some(idle), .. } = &mut self.role {
             idle.extend(ended.map(|ended| ended.key));
         }
         if taken {
             return;
         }
         match &mut self.role {
-            Role::Terminal { openings, .. } => {
+            AdversaryRole::Terminal { openings, .. } => {
                 let under_way = core::mem::take(openings);
                 for opening in under_way {
-                    self.follow(now, opening, datagram);
+                    self.continue_handshake(now, opening, datagram);
                 }
             }
-            Role::Hub { identity } => {
+            AdversaryRole::Hub { identity } => {
                 if let Some((answer, forger)) = respond(identity, datagram, &mut self.choices) {
                     self.outbox.push_back((own_address(0), answer));
                     self.contacts.clear();
-                    self.contacts.push(Contact::new(forger, None, &mut self.choices));
+                    self.contacts.push(HostileSession::new(forger, None, &mut self.choices));
                 }
             }
         }
     }
 
     /// Continues a handshake if the datagram answers it.
-    fn follow(&mut self, now: Instant, mut opening: Box<Opening>, datagram: &[u8]) {
+    fn continue_handshake(
+        &mut self,
+        now: Instant,
+        mut opening: Box<HandshakeAttempt>,
+        datagram: &[u8],
+    ) {
         let again = opening.takes_cookie(now, datagram);
         let own = opening.home;
         if let Some(initiation) = again.then(|| opening.datagram(now)).flatten() {
@@ -189,14 +199,14 @@ impl Adversary {
         let key = Some((opening.key, own));
         match opening.complete(datagram) {
             Ok(forger) => {
-                let mut contact = Contact::new(forger, key, &mut self.choices);
+                let mut contact = HostileSession::new(forger, key, &mut self.choices);
                 let mut out = Vec::new();
                 Frame::Ping.write(&mut out, false);
                 self.outbox.push_back((own, contact.seal(&out, false)));
                 self.contacts.push(contact);
             }
             Err(opening) => {
-                if let Role::Terminal { openings, .. } = &mut self.role {
+                if let AdversaryRole::Terminal { openings, .. } = &mut self.role {
                     openings.push_back(opening);
                 }
             }
@@ -216,7 +226,7 @@ impl Adversary {
         self.assembled |= self.contacts.len() >= self.wanted * 15 / 16;
         for _ in 0..1 + self.choices.below(BURST) {
             if self.assembled {
-                self.speak();
+                self.send_on_session();
             }
         }
         let sent = self.outbox.iter().skip(before).map(|(_, datagram)| datagram.len() as u64);
@@ -227,7 +237,7 @@ impl Adversary {
 
     fn wants_another(&mut self) -> bool {
         let missing = match &self.role {
-            Role::Terminal { idle: Some(idle), .. } => !idle.is_empty(),
+            AdversaryRole::Terminal { idle: Some(idle), .. } => !idle.is_empty(),
             _ => self.contacts.len() < self.wanted,
         };
         missing || self.choices.one_in(1_000)
@@ -236,7 +246,7 @@ impl Adversary {
     /// Begins one handshake, or several at once, or sends old initiations again.
     fn initiate(&mut self, now: Instant) {
         self.next_initiation = self.next_initiation.max(now - CATCH_UP) + self.initiation;
-        let Role::Terminal { keys, hub, openings, idle } = &mut self.role else { return };
+        let AdversaryRole::Terminal { keys, hub, openings, idle } = &mut self.role else { return };
         let masses = if self.choices.one_in(8) { 1 + self.choices.below(8) as u32 } else { 1 };
         self.next_initiation += self.initiation * (masses - 1);
         for _ in 0..masses {
@@ -246,11 +256,11 @@ impl Adversary {
             let identity = keys[key].clone();
             // Links are added to known sessions, but not in a crowd, where each key has one
             // session.
-            let of_key = |contact: &&Contact| contact.key == key;
+            let of_key = |contact: &&HostileSession| contact.key == key;
             let known = self.contacts.iter().find(of_key).filter(|_| idle.is_none());
             let joined = known.map(|contact| contact.forger.name);
             let pair = (identity, *hub);
-            let opening = Opening::new(now, (key, home), pair, joined, &mut self.choices);
+            let opening = HandshakeAttempt::new(now, (key, home), pair, joined, &mut self.choices);
             let mut opening = Box::new(opening);
             let Some(initiation) = opening.datagram(now) else { continue };
             if self.recorded.len() == RECORDED {
@@ -277,7 +287,7 @@ impl Adversary {
     }
 
     /// Sends a packet on one of its sessions.
-    fn speak(&mut self) {
+    fn send_on_session(&mut self) {
         let nth = self.choices.below(self.contacts.len() as u64) as usize;
         let Some(contact) = self.contacts.get_mut(nth) else { return };
         if let Some((at, token)) = contact.challenges.pop_front() {

@@ -6,9 +6,9 @@ use std::net::SocketAddr;
 use units::{Instant, Machine};
 
 use super::adversary::is_claimed;
-use crate::recovery::fec::{Block, Decoder, PendingRepair, encode};
-use crate::wire::frame::Repair;
-use crate::{Destination, Ecn, Endpoint, Event, Footprint, Open, SessionId, Wake};
+use crate::recovery::fec::{FecBlock, FecDecoder, PendingRepair, encode};
+use crate::wire::frame::RepairFrame;
+use crate::{Destination, Ecn, Endpoint, EndpointFootprint, Event, SessionId, StreamOpening, Wake};
 
 /// Maximum ratio of the bytes sent to an unproven address to those received from it (RFC 9000
 /// §8.1).
@@ -30,7 +30,7 @@ const FIXED: usize = 4 * 64 * 512 + 32 * 1024 + 2 * 1024 * 100 + 36_000;
 
 /// Limits of the statistics of a session.
 #[derive(Debug, Clone, Copy)]
-pub struct Limits {
+pub struct FigureLimits {
     /// Maximum number of bytes of streams in each direction.
     pub memory: u64,
     /// Maximum number of live streams.
@@ -39,7 +39,7 @@ pub struct Limits {
 
 /// Maximum memory of an endpoint, in bytes.
 #[derive(Debug, Clone, Copy)]
-pub struct Bound {
+pub struct MemoryBound {
     /// Memory without sessions.
     pub base: usize,
     /// Memory for each session, and for each handshake under way.
@@ -51,13 +51,13 @@ pub struct Bound {
 /// Allocates the tables of the erasure code. They take some megabytes, belong to the process, and
 /// must not count for the endpoint that first needs them.
 fn fill_tables() {
-    let block = Block { base: 0, stride: 1, count: 2 };
+    let block = FecBlock { base: 0, stride: 1, count: 2 };
     let pending = encode(block, 1, |_| b"source");
-    let mut decoder = Decoder::new(100);
-    decoder.keep(0, b"source");
+    let mut decoder = FecDecoder::new(100);
+    decoder.store(0, b"source");
     let PendingRepair { repairs, index, shard, .. } = &pending[0];
     let (repairs, index) = (*repairs, *index);
-    let repair = Repair { distance: 2, stride: 1, count: 2, repairs, index, shard };
+    let repair = RepairFrame { distance: 2, stride: 1, count: 2, repairs, index, shard };
     decoder.repair(2, &repair);
 }
 
@@ -66,7 +66,7 @@ pub struct CheckedEndpoint {
     endpoint: Endpoint,
     /// Returns the number of bytes allocated and not freed in this thread.
     live: fn() -> isize,
-    bound: Bound,
+    bound: MemoryBound,
     held: isize,
     /// Number of sessions of honest peers.
     pub honest: usize,
@@ -90,7 +90,7 @@ pub struct CheckedEndpoint {
 impl CheckedEndpoint {
     /// Checks the endpoint that `make` makes. `live` returns the memory in use, in bytes, or always
     /// 0 if it is not known.
-    pub fn new(live: fn() -> isize, bound: Bound, make: impl FnOnce() -> Endpoint) -> Self {
+    pub fn new(live: fn() -> isize, bound: MemoryBound, make: impl FnOnce() -> Endpoint) -> Self {
         fill_tables();
         let before = live();
         let endpoint = make();
@@ -173,7 +173,7 @@ impl CheckedEndpoint {
             (self.second, self.turns, self.work) = (second, 0, 0);
         }
         self.turns += 1;
-        let Footprint { sessions, handshakes, .. } = self.endpoint.footprint();
+        let EndpointFootprint { sessions, handshakes, .. } = self.endpoint.footprint();
         let peers = (1 + sessions + handshakes) as u64;
         let most = 2 * self.work + TIMER_TURNS * peers;
         assert!(self.turns <= most, "{} turns in a second at {now}: {:?}", self.turns, due());
@@ -185,7 +185,8 @@ impl CheckedEndpoint {
         let event = self.with(Endpoint::poll_event)?;
         // The only memory that leaves with an event.
         if let Event::Opened {
-            open: Open { destination: Destination::Name(name, _), .. }, ..
+            open: StreamOpening { destination: Destination::Name(name, _), .. },
+            ..
         } = &event.1
         {
             self.held -= name.as_str().len() as isize;
@@ -203,8 +204,8 @@ impl CheckedEndpoint {
     /// # Panics
     /// If the endpoint holds more.
     fn check_memory(&mut self) {
-        let Footprint { sessions, handshakes, .. } = self.endpoint.footprint();
-        let Bound { base, session, honest } = self.bound;
+        let EndpointFootprint { sessions, handshakes, .. } = self.endpoint.footprint();
+        let MemoryBound { base, session, honest } = self.bound;
         let hostile = (sessions + handshakes).saturating_sub(self.honest);
         let bound = base + hostile * session + self.honest * honest;
         self.most = self.most.max(self.held as f64 / bound as f64);
@@ -223,9 +224,9 @@ impl CheckedEndpoint {
     pub fn check_figures(
         &mut self,
         sessions: impl Iterator<Item = SessionId> + Clone,
-        limits: &Limits,
+        limits: &FigureLimits,
     ) {
-        let Footprint { sessions: all, handshakes, .. } = self.endpoint.footprint();
+        let EndpointFootprint { sessions: all, handshakes, .. } = self.endpoint.footprint();
         let mut counted = self.bound.base;
         let mut known = 0;
         for stats in sessions.clone().filter_map(|id| self.endpoint.stats(id)) {

@@ -8,9 +8,9 @@ use rand_core::{Rng, SeedableRng};
 use crate::wire::varint;
 
 /// A deterministic source of choices.
-pub struct Choices(Source);
+pub struct Choices(ChoiceSource);
 
-enum Source {
+enum ChoiceSource {
     Seeded(Box<ChaCha8Rng>),
     /// Zeros follow the last byte.
     Bytes(VecDeque<u8>),
@@ -19,25 +19,25 @@ enum Source {
 impl Choices {
     /// An endless source of pseudo-random choices.
     pub fn seeded(seed: u64) -> Self {
-        Self(Source::Seeded(Box::new(ChaCha8Rng::seed_from_u64(seed))))
+        Self(ChoiceSource::Seeded(Box::new(ChaCha8Rng::seed_from_u64(seed))))
     }
 
     /// Choices that a fuzzer makes.
     pub fn bytes(bytes: &[u8]) -> Self {
-        Self(Source::Bytes(bytes.iter().copied().collect()))
+        Self(ChoiceSource::Bytes(bytes.iter().copied().collect()))
     }
 
     /// Returns `true` if the fuzzer's bytes are used up: every further choice is zero.
     pub fn is_spent(&self) -> bool {
-        matches!(&self.0, Source::Bytes(rest) if rest.is_empty())
+        matches!(&self.0, ChoiceSource::Bytes(rest) if rest.is_empty())
     }
 
     /// A number of this many random bits, at most 64.
     pub fn bits(&mut self, bits: u32) -> u64 {
         let all = match &mut self.0 {
-            Source::Seeded(rng) if bits <= 32 => rng.next_u32().into(),
-            Source::Seeded(rng) => rng.next_u64(),
-            Source::Bytes(rest) => {
+            ChoiceSource::Seeded(rng) if bits <= 32 => rng.next_u32().into(),
+            ChoiceSource::Seeded(rng) => rng.next_u64(),
+            ChoiceSource::Bytes(rest) => {
                 let few = rest.len().min(bits.div_ceil(8) as usize);
                 rest.drain(..few).fold(0, |number, byte| number << 8 | u64::from(byte))
             }

@@ -4,12 +4,12 @@ use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
 
 use super::adversary::own_address;
-use super::forger::Forger;
+use super::forger::PacketForger;
 use super::tactics::Tactic;
 use super::{Choices, grammar};
 use crate::StreamId;
 use crate::wire::ecn::EcnCounts;
-use crate::wire::frame::{self, Frame, Report, TruncatedOffset};
+use crate::wire::frame::{self, AckReport, Frame, TruncatedOffset};
 
 /// Maximum size of the frames of a packet, in bytes, with which it passes every path.
 pub(super) const ROOM: usize = 1180;
@@ -20,7 +20,7 @@ const CHALLENGES: usize = 8;
 
 /// The packets that an adversary acknowledges.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Acks {
+pub(super) enum AckHabit {
     Honest,
     Never,
     /// Every second packet, as if the others were lost.
@@ -31,29 +31,29 @@ pub(super) enum Acks {
 
 /// A stream that the adversary has opened.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Written {
+pub(super) struct WrittenStream {
     /// Number of bytes sent so far, in order.
     pub(super) sent: u64,
     /// Number of bytes that may be sent: the window in its OPEN, or more by now.
     pub(super) limit: u64,
     /// Number of RETURN frames sent.
-    pub(super) returned: u64,
+    pub(super) returns_sent: u64,
     /// Number of bytes that the other side may send on it.
     pub(super) credit: u64,
 }
 
 /// A session of an adversary.
-pub(super) struct Contact {
+pub(super) struct HostileSession {
     /// Index of the adversary's key; 0 for a hub.
     pub(super) key: usize,
     /// The address at which it was set up.
     pub(super) home: SocketAddr,
-    pub(super) forger: Forger,
+    pub(super) forger: PacketForger,
     pub(super) tactics: Vec<Tactic>,
-    pub(super) acks: Acks,
+    pub(super) acks: AckHabit,
     /// The identifier of the next stream opened here.
     pub(super) next_stream: u64,
-    pub(super) written: BTreeMap<StreamId, Written>,
+    pub(super) written: BTreeMap<StreamId, WrittenStream>,
     /// Number of bytes sent on all streams.
     pub(super) sent: u64,
     /// Number of bytes that may be sent on all streams.
@@ -61,7 +61,7 @@ pub(super) struct Contact {
     /// Streams of the other side, each with the highest offset received.
     pub(super) theirs: BTreeMap<StreamId, u64>,
     /// Numbers of RETURN frames received.
-    taken_back: BTreeMap<StreamId, u64>,
+    returns_received: BTreeMap<StreamId, u64>,
     /// Counts of ECN codepoints, true or false, that it reports.
     pub(super) counted: EcnCounts,
     /// Challenges to be answered, each with the address at which it arrived.
@@ -73,16 +73,22 @@ pub(super) struct Contact {
     pub(super) closed: bool,
 }
 
-impl Contact {
+impl HostileSession {
     /// A session of a terminal with this key and address, or of a hub.
     pub(super) fn new(
-        forger: Forger,
+        forger: PacketForger,
         terminal: Option<(usize, SocketAddr)>,
         choices: &mut Choices,
     ) -> Self {
         let count = if choices.one_in(2) { 1 } else { 2 + choices.below(2) };
         let tactics = (0..count).map(|_| choices.pick(&Tactic::ALL)).collect();
-        let acks = [Acks::Honest, Acks::Honest, Acks::Never, Acks::Half, Acks::Anything];
+        let acks = [
+            AckHabit::Honest,
+            AckHabit::Honest,
+            AckHabit::Never,
+            AckHabit::Half,
+            AckHabit::Anything,
+        ];
         let (key, home) = terminal.unwrap_or((0, own_address(0)));
         Self {
             key,
@@ -95,7 +101,7 @@ impl Contact {
             written: BTreeMap::new(),
             sent: 0,
             theirs: BTreeMap::new(),
-            taken_back: BTreeMap::new(),
+            returns_received: BTreeMap::new(),
             counted: EcnCounts::default(),
             challenges: VecDeque::new(),
             recorded: VecDeque::new(),
@@ -120,17 +126,18 @@ impl Contact {
                 Frame::StreamCredit { stream, returns, limit } => {
                     let written = self.written.get_mut(&stream);
                     // Credit that crossed a RETURN does not hold.
-                    if let Some(written) = written.filter(|written| written.returned == returns) {
+                    if let Some(written) = written.filter(|written| written.returns_sent == returns)
+                    {
                         written.limit = written.limit.max(limit);
                     }
                 }
                 Frame::Return { stream, returns, .. } => {
-                    self.taken_back.insert(stream, returns);
+                    self.returns_received.insert(stream, returns);
                 }
                 Frame::Reset { stream, .. } => {
                     self.written.remove(&stream);
                     self.theirs.remove(&stream);
-                    self.taken_back.remove(&stream);
+                    self.returns_received.remove(&stream);
                 }
                 Frame::PathChallenge(token) if self.challenges.len() < CHALLENGES => {
                     self.challenges.push_back((at, token));
@@ -178,8 +185,8 @@ impl Contact {
     }
 
     /// Number of RETURN frames received for a stream.
-    pub(super) fn taken_back(&self, id: StreamId) -> u64 {
-        self.taken_back.get(&id).copied().unwrap_or(0)
+    pub(super) fn returns_received(&self, id: StreamId) -> u64 {
+        self.returns_received.get(&id).copied().unwrap_or(0)
     }
 
     /// Opens a stream on which the other side may send a large amount.
@@ -200,7 +207,8 @@ impl Contact {
         let allowed = self.forger.allowed;
         let windows = [0, allowed.memory / 64, allowed.memory / 16, allowed.stream_window];
         let window = if choices.one_in(256) { choices.extreme() } else { choices.pick(&windows) };
-        self.written.insert(stream, Written { limit: window, credit, ..Written::default() });
+        self.written
+            .insert(stream, WrittenStream { limit: window, credit, ..WrittenStream::default() });
         let open = Box::new(grammar::destination(choices));
         let compressed = choices.one_in(4);
         Frame::Open { stream, window, credit, compressed, open }.write(out, false);
@@ -224,23 +232,23 @@ impl Contact {
 
     /// Appends an acknowledgement in this adversary's manner.
     pub(super) fn acknowledge(&self, out: &mut Vec<u8>, choices: &mut Choices) {
-        let heard = &self.forger.heard;
-        if heard.is_empty() || self.acks == Acks::Never {
+        let heard = &self.forger.received;
+        if heard.is_empty() || self.acks == AckHabit::Never {
             return;
         }
         match self.acks {
-            Acks::Half => {
-                let largest = self.forger.heard_end() - 1;
+            AckHabit::Half => {
+                let largest = self.forger.received_end() - 1;
                 let alternate = (0..largest.min(100)).map(|i| largest - 2 * i.min(largest / 2));
                 let mut ranges: Vec<_> = alternate.map(|n| n..n + 1).collect();
                 ranges.dedup();
                 let none = core::iter::empty();
-                frame::write_ack(out, ranges.into_iter(), none, &Report::default(), 800);
+                frame::write_ack(out, ranges.into_iter(), none, &AckReport::default(), 800);
             }
-            Acks::Anything => grammar::any_ack(self.forger.heard_end(), out, choices),
-            Acks::Honest | Acks::Never => {
+            AckHabit::Anything => grammar::any_ack(self.forger.received_end(), out, choices),
+            AckHabit::Honest | AckHabit::Never => {
                 let none = core::iter::empty();
-                frame::write_ack(out, heard.descending(), none, &Report::default(), 800);
+                frame::write_ack(out, heard.descending(), none, &AckReport::default(), 800);
             }
         }
     }

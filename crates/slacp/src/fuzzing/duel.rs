@@ -5,7 +5,7 @@ use core::time::Duration;
 use units::{BitRate, Instant, Machine};
 
 use super::adversary::{Adversary, is_own, own_address};
-use super::checked::{Bound, CheckedEndpoint};
+use super::checked::{CheckedEndpoint, MemoryBound};
 use super::owner::Owner;
 use super::{Choices, config};
 use crate::{Config, Endpoint, KeyPair, Rate};
@@ -57,7 +57,7 @@ pub fn adversary(bytes: &[u8]) {
 fn opponents(hub: bool, links: usize, choices: Choices) -> (CheckedEndpoint, Adversary) {
     let key = |seed| KeyPair::from_private([seed; 32]);
     let hub_key = key(1);
-    let bound = Bound { base: usize::MAX / 2, session: 0, honest: 0 };
+    let bound = MemoryBound { base: usize::MAX / 2, session: 0, honest: 0 };
     let links = vec![Rate::Fixed(BitRate::from_mbit(10)); links];
     let config = || Config { links: links.clone(), ..config() };
     if hub {

@@ -8,11 +8,11 @@ use super::Choices;
 use crate::ChannelId;
 use crate::wire::ecn::EcnCounts;
 use crate::wire::frame::{
-    self, Announcement, CompressedPacket, ContextPacket, Frame, Gone, Packet, Part, Repair, Report,
-    ReportedTimes, TruncatedOffset,
+    self, AckReport, ChannelAnnouncement, ChannelPacket, CompressedPacket, ContextPacket, Frame,
+    GoneFrame, PacketPart, RepairFrame, ReportedTimes, TruncatedOffset,
 };
-use crate::wire::profile::{Inner, Profile};
-use crate::{CloseReason, Destination, Host, HostName, Open, ResetReason, StreamId};
+use crate::wire::profile::{HeaderProfile, InnerProtocol};
+use crate::{CloseReason, Destination, Host, HostName, ResetReason, StreamId, StreamOpening};
 
 /// Appends any frame of a side that has sealed and received packets up to these numbers. It may be
 /// one that extends to the end of its packet.
@@ -101,11 +101,12 @@ fn headers(choices: &mut Choices) -> Vec<u8> {
 }
 
 fn context<'a>(data: &'a [u8], choices: &mut Choices) -> ContextPacket<'a> {
-    let inner = [Inner::None, Inner::Rtp, Inner::Esp][choices.below(3) as usize];
-    let stride = if inner == Inner::Rtp { choices.bits(32) as u32 } else { 0 };
+    let inner =
+        [InnerProtocol::None, InnerProtocol::Rtp, InnerProtocol::Esp][choices.below(3) as usize];
+    let stride = if inner == InnerProtocol::Rtp { choices.bits(32) as u32 } else { 0 };
     ContextPacket {
         slot: choices.bits(8) as u8,
-        profile: Profile { inner, id_counts: choices.one_in(2), stride },
+        profile: HeaderProfile { inner, id_counts: choices.one_in(2), stride },
         channel: channel(choices),
         lane: choices.below(64) as u8,
         sequence: choices.near(0),
@@ -146,7 +147,13 @@ pub(super) fn any_ack(heard: u64, out: &mut Vec<u8>, choices: &mut Choices) {
         ReportedTimes { clock: choices.bits(32) as u32, marks }
     });
     let held = if choices.one_in(2) { age(choices) } else { Duration::ZERO };
-    frame::write_ack(out, ranges.into_iter(), restored.into_iter(), &Report { held, times }, 900);
+    frame::write_ack(
+        out,
+        ranges.into_iter(),
+        restored.into_iter(),
+        &AckReport { held, times },
+        900,
+    );
 }
 
 /// Ranges of numbers, the highest first.
@@ -166,7 +173,7 @@ fn any_ranges(heard: u64, choices: &mut Choices) -> Vec<Range<u64>> {
 }
 
 /// An opening with any destination.
-pub(super) fn destination(choices: &mut Choices) -> Open<Destination> {
+pub(super) fn destination(choices: &mut Choices) -> StreamOpening<Destination> {
     let address = SocketAddr::from(([192, 0, 2, choices.bits(8) as u8], 80));
     let destination = match HostName::new("server.example") {
         Some(name) if choices.one_in(8) => Destination::Name(name, 80),
@@ -175,7 +182,7 @@ pub(super) fn destination(choices: &mut Choices) -> Open<Destination> {
         _ if choices.one_in(16) => Destination::Bundles,
         _ => address.into(),
     };
-    Open { destination, source: address, dscp: Some(choices.bits(8) as u8) }
+    StreamOpening { destination, source: address, dscp: Some(choices.bits(8) as u8) }
 }
 
 /// A stream that may or may not exist.
@@ -188,9 +195,9 @@ pub(super) fn reason(choices: &mut Choices) -> ResetReason {
 }
 
 /// A repair in a packet whose number is `number`.
-pub(super) fn repair<'a>(number: u64, shard: &'a [u8], choices: &mut Choices) -> Repair<'a> {
+pub(super) fn repair<'a>(number: u64, shard: &'a [u8], choices: &mut Choices) -> RepairFrame<'a> {
     let repairs = 1 + choices.below(255) as usize;
-    Repair {
+    RepairFrame {
         distance: if choices.one_in(8) { choices.near(number) } else { 1 + choices.below(600) },
         stride: if choices.one_in(8) { choices.extreme() } else { 1 + choices.below(4) },
         count: 1 + choices.below(255) as usize,
@@ -200,14 +207,14 @@ pub(super) fn repair<'a>(number: u64, shard: &'a [u8], choices: &mut Choices) ->
     }
 }
 
-fn gone(choices: &mut Choices) -> Gone {
+fn gone(choices: &mut Choices) -> GoneFrame {
     let channel = ChannelId(choices.below(32) as u8);
-    Gone { channel, lane: choices.below(64) as u8, sequence: choices.near(0) }
+    GoneFrame { channel, lane: choices.below(64) as u8, sequence: choices.near(0) }
 }
 
-pub(super) fn announcement(choices: &mut Choices) -> Announcement {
+pub(super) fn announcement(choices: &mut Choices) -> ChannelAnnouncement {
     let deadline = Duration::from_millis(choices.below(10_001));
-    Announcement { channel: channel(choices), deadline }
+    ChannelAnnouncement { channel: channel(choices), deadline }
 }
 
 /// Usually one of the configured channels.
@@ -217,16 +224,16 @@ fn channel(choices: &mut Choices) -> ChannelId {
 }
 
 /// A packet of a channel, or more often a part of one.
-pub(super) fn part<'a>(data: &'a [u8], choices: &mut Choices) -> Packet<'a> {
+pub(super) fn part<'a>(data: &'a [u8], choices: &mut Choices) -> ChannelPacket<'a> {
     let data = if data.is_empty() { &[0][..] } else { data };
     let total = data.len() + choices.below(65_536 - data.len() as u64) as usize;
     let offset = choices.below((total - data.len()) as u64 + 1) as usize;
     let number = if choices.one_in(8) { choices.extreme() } else { choices.below(4_000) };
-    Packet {
+    ChannelPacket {
         channel: channel(choices),
         lane: choices.below(64) as u8,
         sequence: TruncatedOffset::new(number),
-        part: (!choices.one_in(8)).then_some(Part { offset, total }),
+        part: (!choices.one_in(8)).then_some(PacketPart { offset, total }),
         data,
     }
 }

@@ -5,7 +5,7 @@ use core::time::Duration;
 use units::Instant;
 
 use crate::ChannelId;
-use crate::channels::{Compressor, Decompressor, Form};
+use crate::channels::{Compressor, Decompressor, PacketForm};
 use crate::wire::frame::{self, CompressedPacket, Frame};
 
 /// Both sides of a hop that keeps the order.
@@ -34,15 +34,17 @@ impl HeaderHop {
         self.number += 1;
         let place = (ChannelId(1), 0, self.number);
         match self.compressor.form(self.now, place, packet, again) {
-            Form::Plain => {}
-            Form::Context { slot, serial, .. } if lost => self.compressor.failed(slot, serial),
-            Form::Context { slot, serial, profile } => {
+            PacketForm::Plain => {}
+            PacketForm::Context { slot, serial, .. } if lost => {
+                self.compressor.failed(slot, serial)
+            }
+            PacketForm::Context { slot, serial, profile } => {
                 for side in [&mut self.decompressor, &mut self.confused] {
-                    side.keep(self.number, slot, profile, place, packet);
+                    side.store(self.number, slot, profile, place, packet);
                 }
                 self.compressor.established(slot, serial);
             }
-            Form::Compressed(found) => {
+            PacketForm::Compressed(found) => {
                 let data = [&found.changes[..], &packet[found.header..]].concat();
                 let has_changed = !found.changes.is_empty();
                 let (slot, distance) = (found.slot, found.distance);
@@ -56,13 +58,13 @@ impl HeaderHop {
     }
 
     /// Hands the fuzzer's frames to the second decompressor.
-    pub(super) fn hear(&mut self, mut frames: &[u8]) {
+    pub(super) fn receive_frames(&mut self, mut frames: &[u8]) {
         while let Ok(Some(frame)) = frame::read(&mut frames) {
             self.number += 1;
             match frame {
                 Frame::Context(found) => {
                     let place = (found.channel, found.lane, found.sequence);
-                    self.confused.keep(self.number, found.slot, found.profile, place, found.data);
+                    self.confused.store(self.number, found.slot, found.profile, place, found.data);
                 }
                 Frame::Compressed(found) => {
                     let rebuilt = self.confused.rebuild(self.number, &found);

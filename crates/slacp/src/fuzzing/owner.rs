@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 use units::{BitRate, Instant};
 
 use super::{CheckedEndpoint, Choices};
-use crate::{ChannelId, Event, Open, Read, ResetReason, SessionId, StreamId};
+use crate::{ChannelId, Event, ReadOutcome, ResetReason, SessionId, StreamId, StreamOpening};
 
 /// Number of streams that it uses in one turn.
 const LOOKS: usize = 8;
@@ -17,14 +17,14 @@ const OPENED: usize = 6;
 
 /// The owner's use of a stream.
 #[derive(Debug, Clone, Copy)]
-struct Manner {
+struct StreamManner {
     reads: bool,
     writes: bool,
 }
 
 /// Uses the sessions of an adversary as owners do.
 pub struct Owner {
-    streams: BTreeMap<(SessionId, StreamId), Manner>,
+    streams: BTreeMap<(SessionId, StreamId), StreamManner>,
     opened: usize,
     /// The stream that it used last.
     turn: Option<(SessionId, StreamId)>,
@@ -80,7 +80,7 @@ impl Owner {
             _ => _ = endpoint.with(|it| it.accept(session, stream)),
         }
         let (reads, writes) = (choices.one_in(2), self.generous && choices.one_in(2));
-        self.streams.insert((session, stream), Manner { reads, writes });
+        self.streams.insert((session, stream), StreamManner { reads, writes });
     }
 
     /// Uses a session and some streams. `rates` are those that the modem may report.
@@ -124,10 +124,10 @@ impl Owner {
     ) {
         if self.opened < OPENED && choices.one_in(4) {
             let address = SocketAddr::from(([192, 0, 2, 1], 80));
-            let open = Open { destination: address, source: address, dscp: None };
+            let open = StreamOpening { destination: address, source: address, dscp: None };
             if let Ok(stream) = endpoint.with(|it| it.open(now, session, open)) {
                 self.opened += 1;
-                let manner = Manner { reads: choices.one_in(2), writes: self.generous };
+                let manner = StreamManner { reads: choices.one_in(2), writes: self.generous };
                 self.streams.insert((session, stream), manner);
             }
         }
@@ -144,7 +144,7 @@ fn use_stream(
     endpoint: &mut CheckedEndpoint,
     session: SessionId,
     stream: StreamId,
-    manner: Manner,
+    manner: StreamManner,
     choices: &mut Choices,
 ) {
     let mut buffer = [0; 4096];
@@ -153,7 +153,7 @@ fn use_stream(
     }
     if manner.reads {
         let mut read = || endpoint.with(|it| it.read(session, stream, &mut buffer));
-        while matches!(read(), Ok(Read::Data(_))) {}
+        while matches!(read(), Ok(ReadOutcome::Data(_))) {}
     }
     match choices.below(64) {
         0 => _ = endpoint.with(|it| it.reset(session, stream, ResetReason::TimedOut)),

@@ -1,7 +1,7 @@
 //! The attacks of an adversary on a session.
 
 use super::Choices;
-use super::contact::{Contact, ROOM};
+use super::contact::{HostileSession, ROOM};
 use super::grammar;
 use crate::StreamId;
 use crate::wire::frame::{Frame, TruncatedOffset};
@@ -79,7 +79,11 @@ impl Tactic {
     ];
 
     /// The next packet of this attack, if it sends one.
-    pub(super) fn packet(self, contact: &mut Contact, choices: &mut Choices) -> Option<Vec<u8>> {
+    pub(super) fn packet(
+        self,
+        contact: &mut HostileSession,
+        choices: &mut Choices,
+    ) -> Option<Vec<u8>> {
         let mut out = Vec::with_capacity(ROOM + 64);
         if self == Self::Counts {
             count(contact, &mut out, choices);
@@ -104,7 +108,7 @@ impl Tactic {
             Self::Repairs => repairs(contact, &mut out, choices),
             Self::Garbage => out.extend((0..choices.below(60)).map(|_| choices.bits(8) as u8)),
             Self::FalseAcks => {
-                grammar::any_ack(contact.forger.heard_end(), &mut out, choices);
+                grammar::any_ack(contact.forger.received_end(), &mut out, choices);
             }
             Self::Talk | Self::Roam => {
                 let id = contact.stream(&mut out, choices);
@@ -117,7 +121,7 @@ impl Tactic {
     }
 
     /// Fills a packet with small frames.
-    fn fill(self, contact: &mut Contact, out: &mut Vec<u8>, choices: &mut Choices) {
+    fn fill(self, contact: &mut HostileSession, out: &mut Vec<u8>, choices: &mut Choices) {
         let most = if self == Self::Pings { 1 } else { 1 + choices.below(200) };
         for _ in 0..most {
             if out.len() + 60 > ROOM {
@@ -127,8 +131,8 @@ impl Tactic {
         }
     }
 
-    fn small(self, contact: &mut Contact, out: &mut Vec<u8>, choices: &mut Choices) {
-        let (sealed, heard) = (contact.forger.sealed_end, contact.forger.heard_end());
+    fn small(self, contact: &mut HostileSession, out: &mut Vec<u8>, choices: &mut Choices) {
+        let (sealed, heard) = (contact.forger.sealed_end, contact.forger.received_end());
         match self {
             Self::OpenReset => {
                 let stream = contact.open(out, choices);
@@ -147,8 +151,8 @@ impl Tactic {
                 let (stream, limit) = (grammar::stream(choices), choices.extreme());
                 let returns = match choices.below(4) {
                     0 => choices.extreme(),
-                    1 => choices.near(contact.taken_back(stream)),
-                    _ => contact.taken_back(stream),
+                    1 => choices.near(contact.returns_received(stream)),
+                    _ => contact.returns_received(stream),
                 };
                 Frame::StreamCredit { stream, returns, limit }.write(out, false);
             }
@@ -171,18 +175,18 @@ impl Tactic {
 }
 
 /// Reports a few more packets by ECN codepoint, now and then any number.
-fn count(contact: &mut Contact, out: &mut Vec<u8>, choices: &mut Choices) {
+fn count(contact: &mut HostileSession, out: &mut Vec<u8>, choices: &mut Choices) {
     contact.counted.ect0 += choices.below(4);
     contact.counted.ce += choices.below(2);
     let counts = match choices.below(256) {
-        0 => grammar::counts(contact.forger.heard_end(), choices),
+        0 => grammar::counts(contact.forger.received_end(), choices),
         _ => contact.counted,
     };
     Frame::Ecn(counts).write(out, false);
 }
 
 /// Resets a stream, with a true or a false number of bytes sent.
-fn reset(contact: &mut Contact, stream: StreamId, out: &mut Vec<u8>, choices: &mut Choices) {
+fn reset(contact: &mut HostileSession, stream: StreamId, out: &mut Vec<u8>, choices: &mut Choices) {
     let written = contact.written.remove(&stream).unwrap_or_default();
     let limit = contact.limit(stream);
     let more = limit.saturating_sub(written.sent);
@@ -199,13 +203,14 @@ fn reset(contact: &mut Contact, stream: StreamId, out: &mut Vec<u8>, choices: &m
 
 /// Writes a few bytes and returns all or some of the credit beyond them. Now and then it returns
 /// credit that was not granted, or skips a RETURN.
-fn give_back(contact: &mut Contact, out: &mut Vec<u8>, choices: &mut Choices) {
+fn give_back(contact: &mut HostileSession, out: &mut Vec<u8>, choices: &mut Choices) {
     let stream = contact.stream(out, choices);
     contact.write(stream, choices.below(20), out);
     let Some(written) = contact.written.get_mut(&stream) else { return };
     let (sent, granted) = (written.sent, written.limit.saturating_sub(written.sent));
     if choices.one_in(1024) {
-        let (returns, limit) = (choices.near(written.returned + 1), choices.near(written.limit));
+        let (returns, limit) =
+            (choices.near(written.returns_sent + 1), choices.near(written.limit));
         return Frame::Return { stream, returns, limit }.write(out, false);
     }
     let limit = match choices.below(4) {
@@ -213,13 +218,13 @@ fn give_back(contact: &mut Contact, out: &mut Vec<u8>, choices: &mut Choices) {
         1 => sent + granted,
         _ => sent + choices.below(granted + 1),
     };
-    written.returned += 1;
+    written.returns_sent += 1;
     written.limit = limit;
-    Frame::Return { stream, returns: written.returned, limit }.write(out, false);
+    Frame::Return { stream, returns: written.returns_sent, limit }.write(out, false);
 }
 
 /// Opens a stream with a small window for the other side, or grants a little more of it.
-fn stall(contact: &mut Contact, out: &mut Vec<u8>, choices: &mut Choices) {
+fn stall(contact: &mut HostileSession, out: &mut Vec<u8>, choices: &mut Choices) {
     let most = contact.forger.allowed.max_streams as usize;
     if contact.written.len() < most {
         let credit = choices.pick(&[0, 1, 1_000, 20_000, 100_000]);
@@ -227,14 +232,14 @@ fn stall(contact: &mut Contact, out: &mut Vec<u8>, choices: &mut Choices) {
         return contact.write(stream, choices.below(20), out);
     }
     let stream = contact.stream(out, choices);
-    let returns = contact.taken_back(stream);
+    let returns = contact.returns_received(stream);
     let Some(written) = contact.written.get_mut(&stream) else { return };
     written.credit = (written.credit + choices.pick(&[0, 0, 1, 100])).min(crate::wire::varint::MAX);
     Frame::StreamCredit { stream, returns, limit: written.credit }.write(out, false);
 }
 
 /// Sends a byte without its neighbours, within the credit.
-fn island(contact: &mut Contact, out: &mut Vec<u8>, choices: &mut Choices) {
+fn island(contact: &mut HostileSession, out: &mut Vec<u8>, choices: &mut Choices) {
     let stream = contact.stream(out, choices);
     let limit = contact.limit(stream);
     let Some(written) = contact.written.get_mut(&stream) else { return };
@@ -249,7 +254,7 @@ fn island(contact: &mut Contact, out: &mut Vec<u8>, choices: &mut Choices) {
 }
 
 /// Sends the last byte that a new stream has credit for.
-fn far_end(contact: &mut Contact, out: &mut Vec<u8>, choices: &mut Choices) {
+fn far_end(contact: &mut HostileSession, out: &mut Vec<u8>, choices: &mut Choices) {
     let stream = contact.open(out, choices);
     let end = contact.limit(stream).min(contact.credit.saturating_sub(contact.sent));
     if let Some(offset) = end.checked_sub(1) {
@@ -269,20 +274,21 @@ fn byte_at(stream: StreamId, offset: u64, out: &mut Vec<u8>) {
 }
 
 /// Sends a repair of any block, or a contradicting one of always the same block.
-fn repairs(contact: &Contact, out: &mut Vec<u8>, choices: &mut Choices) {
+fn repairs(contact: &HostileSession, out: &mut Vec<u8>, choices: &mut Choices) {
     let number = contact.forger.sealed_end;
     let size = if choices.one_in(4) { choices.below(600) } else { ROOM as u64 };
     let shard = vec![choices.bits(8) as u8; (size as usize).min(ROOM.saturating_sub(out.len()))];
     let mut repair = grammar::repair(number, &shard, choices);
     if choices.one_in(4) {
         // An old block that never existed.
-        repair = crate::wire::frame::Repair { distance: number, stride: 1, count: 200, ..repair };
+        repair =
+            crate::wire::frame::RepairFrame { distance: number, stride: 1, count: 200, ..repair };
     }
     Frame::Repair(repair).write(out, true);
 }
 
 /// Changes the keys, correctly or not.
-fn rekey(contact: &mut Contact, out: &mut Vec<u8>, choices: &mut Choices) {
+fn rekey(contact: &mut HostileSession, out: &mut Vec<u8>, choices: &mut Choices) {
     if choices.one_in(65_536) {
         let frame = Frame::Rekey { generation: choices.near(1), key: [choices.bits(8) as u8; 32] };
         return frame.write(out, false);
@@ -296,7 +302,7 @@ fn rekey(contact: &mut Contact, out: &mut Vec<u8>, choices: &mut Choices) {
 }
 
 /// Sends an earlier packet again, or another one with any number near the last.
-fn replay(contact: &mut Contact, frames: &[u8], choices: &mut Choices) -> Option<Vec<u8>> {
+fn replay(contact: &mut HostileSession, frames: &[u8], choices: &mut Choices) -> Option<Vec<u8>> {
     if contact.recorded.is_empty() || choices.one_in(8) {
         let number = choices.near(contact.forger.sealed_end).min(contact.forger.sealed_end + 300);
         let mut frames = frames.to_vec();

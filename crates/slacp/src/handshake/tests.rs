@@ -3,15 +3,15 @@
 use super::*;
 use crate::wire::packet::RESPONSE_BODY;
 
-fn params(present: Option<u64>) -> Params {
-    Params {
-        limits: Limits {
+fn params(present: Option<u64>) -> HandshakeParams {
+    HandshakeParams {
+        limits: PeerLimits {
             channels: 0x8000_0005,
             contexts: 12,
             decompressors: 9,
             dictionary: true,
-            openings: Openings(3),
-            ..Limits::new(1000, 500, 7)
+            openings: OpeningFeatures(3),
+            ..PeerLimits::new(1000, 500, 7)
         },
         rate: BitRate::from_mbit(3),
         present,
@@ -32,7 +32,7 @@ fn identity(seed: u8) -> KeyPair {
 }
 
 /// An initiator for terminal 2, to hub 3.
-fn initiator(rng: &mut ChaCha20Rng, params: &Params) -> Initiator {
+fn initiator(rng: &mut ChaCha20Rng, params: &HandshakeParams) -> Initiator {
     let hub = KnockKey::new(identity(3).public());
     Initiator::new(Instant::ZERO, &identity(2), &hub, 7, params, rng)
 }
@@ -46,14 +46,14 @@ fn both_sides_learn_each_other_and_share_keys() {
     let responder = Responder::read(&hub, &first, &mut rng).unwrap();
     assert_eq!(responder.peer, terminal.public());
     assert_eq!(responder.params, Ok(params(Some(5))));
-    let (second, hub_keys) = responder.answer(9, 7, &params(None), Cipher::Aes256Gcm);
+    let (second, hub_keys) = responder.answer(9, 7, &params(None), PacketCipher::Aes256Gcm);
     assert!(second.len() <= first.len());
 
     let mut forged = second[RESPONSE_BODY..].to_vec();
     forged[3] ^= 1;
     assert!(initiator.answer(&forged).is_err());
     assert_eq!(initiator.answer(&second[RESPONSE_BODY..]).unwrap(), params(None));
-    let keys = initiator.into_keys(Cipher::Aes256Gcm);
+    let keys = initiator.into_keys(PacketCipher::Aes256Gcm);
     assert_eq!((keys.name, keys.token), (hub_keys.name, hub_keys.token));
     assert_eq!(keys.chain, hub_keys.chain);
     assert_ne!(keys.name, keys.token);
@@ -91,7 +91,7 @@ fn cookies_are_taken_a_few_times() {
     for count in 0..9 {
         let sent = initiator.poll(initiator.due()).unwrap();
         assert!(Responder::read(&identity(3), &sent, &mut rng).is_ok());
-        assert_eq!(cookie_of(&sent), Some(&[count.min(COOKIES) as u8; MAC]));
+        assert_eq!(cookie_of(&sent), Some(&[count.min(MAX_COOKIES) as u8; MAC]));
         let cookie = [count as u8 + 1; MAC];
         let params = params(None);
         initiator.take_cookie(Instant::ZERO, &identity(2), &hub, &params, &cookie, &mut rng);
@@ -104,13 +104,14 @@ fn unknown_parameters_are_skipped_unless_they_are_mandatory() {
         let mut payload = params(Some(5)).encode();
         varint::write(&mut payload, name);
         varint::write(&mut payload, 1);
-        Params::decode(&payload)
+        HandshakeParams::decode(&payload)
     };
     for name in [30, 31, 64, 64 + 31, 1 << 40] {
         assert_eq!(with(name).unwrap(), params(Some(5)), "{name}");
     }
     for name in [32, 33, 63, 96, 1 << 40 | MANDATORY] {
-        let Err(HandshakeError::Unsupported(Unsupported { parameter })) = with(name) else {
+        let Err(HandshakeError::Unsupported(UnsupportedParameter { parameter })) = with(name)
+        else {
             panic!("{name} was taken");
         };
         assert_eq!(parameter, name);
@@ -123,7 +124,7 @@ fn a_refusal_names_the_parameter() {
     let mut initiator = initiator(&mut rng, &params(None));
     let first = initiator.poll(Instant::ZERO).unwrap();
     let responder = Responder::read(&identity(3), &first, &mut rng).unwrap();
-    let refusal = responder.refusal(7, Unsupported { parameter: 77 });
+    let refusal = responder.refusal(7, UnsupportedParameter { parameter: 77 });
     assert!(refusal.len() <= first.len());
     let Err(HandshakeError::Refused { parameter: 77 }) =
         initiator.answer(&refusal[RESPONSE_BODY..])

@@ -5,7 +5,7 @@ use core::ops::Range;
 
 use ring::aead::{AES_256_GCM, Aad, CHACHA20_POLY1305, LessSafeKey, Nonce, UnboundKey};
 
-use crate::keys::secret::Wiped;
+use crate::keys::secret::WipedBox;
 use crate::wire::packet::TAG;
 
 /// Size of an AES block in bytes. A partial block at the end takes a pass of its own.
@@ -13,13 +13,13 @@ pub(crate) const BLOCK: usize = 16;
 
 /// The cipher that seals a session's packets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Cipher {
+pub(crate) enum PacketCipher {
     ChaCha20Poly1305,
     /// Three times as fast on CPUs with AES instructions.
     Aes256Gcm,
 }
 
-impl Cipher {
+impl PacketCipher {
     /// Builds the nonce of a packet as in the Noise protocol (§12.3, §12.4): four zero bytes, then
     /// the packet number, little-endian for ChaCha20, big-endian for AES.
     fn nonce(self, number: u64) -> Nonce {
@@ -34,18 +34,18 @@ impl Cipher {
 
 /// The key of one direction of a session, wiped when dropped. The packet number is the nonce.
 pub(crate) struct PacketKey {
-    key: Wiped<LessSafeKey>,
-    cipher: Cipher,
+    key: WipedBox<LessSafeKey>,
+    cipher: PacketCipher,
 }
 
 impl PacketKey {
-    pub(crate) fn new(cipher: Cipher, key: &[u8; 32]) -> Self {
+    pub(crate) fn new(cipher: PacketCipher, key: &[u8; 32]) -> Self {
         let algorithm = match cipher {
-            Cipher::ChaCha20Poly1305 => &CHACHA20_POLY1305,
-            Cipher::Aes256Gcm => &AES_256_GCM,
+            PacketCipher::ChaCha20Poly1305 => &CHACHA20_POLY1305,
+            PacketCipher::Aes256Gcm => &AES_256_GCM,
         };
         let key = UnboundKey::new(algorithm, key).expect("the key has 32 bytes");
-        Self { key: Wiped::new(LessSafeKey::new(key)), cipher }
+        Self { key: WipedBox::new(LessSafeKey::new(key)), cipher }
     }
 
     /// Encrypts the last packet of `buf` in place and appends the tag. Its header is at `header`,
@@ -81,7 +81,7 @@ mod tests {
 
     #[test]
     fn opens_what_was_sealed_and_nothing_else() {
-        for cipher in [Cipher::ChaCha20Poly1305, Cipher::Aes256Gcm] {
+        for cipher in [PacketCipher::ChaCha20Poly1305, PacketCipher::Aes256Gcm] {
             let key = PacketKey::new(cipher, &[7; 32]);
             let mut sealed = b"headbody".to_vec();
             key.seal(42, 0..4, &mut sealed);

@@ -11,10 +11,10 @@ use snow::types::Dh;
 use thiserror::Error;
 use zeroize::Zeroizing;
 
-use crate::keys::crypto::{Cipher, PacketKey};
+use crate::keys::crypto::{PacketCipher, PacketKey};
 use crate::keys::secret::{Secret, draw, x25519};
 use crate::wire::frame::Frame;
-use crate::wire::packet::Header;
+use crate::wire::packet::PacketHeader;
 
 /// An invalid key offer of the peer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
@@ -49,7 +49,7 @@ impl Default for KeyLimits {
 
 /// A key has reached its usage limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
-pub(crate) enum WornOut {
+pub(crate) enum KeyLimitReached {
     #[error("{sealed} packets are sealed with one key, and no new key was agreed on")]
     Sealed { sealed: u64 },
     #[error("{forged} forged packets were received under one key")]
@@ -57,8 +57,8 @@ pub(crate) enum WornOut {
 }
 
 /// The result of a completed handshake.
-pub(crate) struct Keys {
-    pub(crate) cipher: Cipher,
+pub(crate) struct HandshakeKeys {
+    pub(crate) cipher: PacketCipher,
     pub(crate) send: PacketKey,
     pub(crate) recv: PacketKey,
     /// The session's name, the same on both sides: 62 bits of the handshake hash.
@@ -70,10 +70,10 @@ pub(crate) struct Keys {
 }
 
 /// The keys in use and the change in progress. Only the terminal offers, so offers never cross.
-pub(crate) struct Phases {
+pub(crate) struct KeyPhases {
     terminal: bool,
     rng: ChaCha20Rng,
-    cipher: Cipher,
+    cipher: PacketCipher,
     chain: Secret,
     send: PacketKey,
     send_generation: u64,
@@ -85,19 +85,19 @@ pub(crate) struct Phases {
     recv_generation: u64,
     /// Number of packets since that generation began which no key could open.
     forged: u64,
-    other: Other,
-    change: Change,
+    other: OtherPhaseKey,
+    change: KeyChange,
 }
 
 /// The receiving key of the phase that is not current.
-enum Other {
+enum OtherPhaseKey {
     None,
     Next(PacketKey),
     /// For packets sent before the key change that arrive after it.
     Previous(PacketKey),
 }
 
-enum Change {
+enum KeyChange {
     None,
     /// The terminal has offered its key share.
     Offered(Box<dyn Dh>),
@@ -111,8 +111,8 @@ enum Change {
     Switched,
 }
 
-impl Phases {
-    pub(crate) fn new(keys: Keys, terminal: bool, seed: &Secret) -> Self {
+impl KeyPhases {
+    pub(crate) fn new(keys: HandshakeKeys, terminal: bool, seed: &Secret) -> Self {
         Self {
             terminal,
             rng: ChaCha20Rng::from_seed(**seed),
@@ -125,8 +125,8 @@ impl Phases {
             recv: keys.recv,
             recv_generation: 0,
             forged: 0,
-            other: Other::None,
-            change: Change::None,
+            other: OtherPhaseKey::None,
+            change: KeyChange::None,
         }
     }
 
@@ -142,16 +142,16 @@ impl Phases {
     }
 
     /// Returns an error if a key has reached its usage limit.
-    pub(crate) fn check(&self) -> Result<(), WornOut> {
+    pub(crate) fn check(&self) -> Result<(), KeyLimitReached> {
         let Self { sealed, forged, limits, .. } = *self;
         if sealed >= limits.sealed {
-            return Err(WornOut::Sealed { sealed });
+            return Err(KeyLimitReached::Sealed { sealed });
         }
-        if forged >= limits.forged { Err(WornOut::Forged { forged }) } else { Ok(()) }
+        if forged >= limits.forged { Err(KeyLimitReached::Forged { forged }) } else { Ok(()) }
     }
 
     /// Returns whether a key has reached half of a usage limit.
-    pub(crate) fn are_worn(&self) -> bool {
+    pub(crate) fn are_due_for_renewal(&self) -> bool {
         self.sealed >= self.limits.sealed / 2 || self.forged >= self.limits.forged / 2
     }
 
@@ -169,7 +169,7 @@ impl Phases {
     /// the change, after which [`Self::holds_previous`] is true.
     pub(crate) fn open<'a>(
         &mut self,
-        header: &Header,
+        header: &PacketHeader,
         number: u64,
         packet: &'a mut [u8],
     ) -> Option<&'a [u8]> {
@@ -180,7 +180,7 @@ impl Phases {
 
     fn try_open<'a>(
         &mut self,
-        header: &Header,
+        header: &PacketHeader,
         number: u64,
         packet: &'a mut [u8],
     ) -> Option<&'a [u8]> {
@@ -188,9 +188,9 @@ impl Phases {
             return self.recv.open(number, header.len(), packet);
         }
         match &self.other {
-            Other::None => None,
-            Other::Previous(key) => key.open(number, header.len(), packet),
-            Other::Next(key) => {
+            OtherPhaseKey::None => None,
+            OtherPhaseKey::Previous(key) => key.open(number, header.len(), packet),
+            OtherPhaseKey::Next(key) => {
                 // A forged phase bit must change nothing: only an authentic packet completes the
                 // change.
                 let frames = key.open(number, header.len(), packet)?;
@@ -202,12 +202,15 @@ impl Phases {
 
     /// Completes the change, because the peer uses the next key.
     fn complete(&mut self) {
-        if let Other::Next(next) = core::mem::replace(&mut self.other, Other::None) {
-            self.other = Other::Previous(core::mem::replace(&mut self.recv, next));
+        if let OtherPhaseKey::Next(next) = core::mem::replace(&mut self.other, OtherPhaseKey::None)
+        {
+            self.other = OtherPhaseKey::Previous(core::mem::replace(&mut self.recv, next));
             self.recv_generation += 1;
             self.forged = 0;
         }
-        if let Change::Answered { send, .. } = core::mem::replace(&mut self.change, Change::None) {
+        if let KeyChange::Answered { send, .. } =
+            core::mem::replace(&mut self.change, KeyChange::None)
+        {
             self.switch(*send, self.recv_generation);
         }
     }
@@ -221,21 +224,22 @@ impl Phases {
 
     /// Returns whether packets of the previous phase can still be opened.
     pub(crate) fn holds_previous(&self) -> bool {
-        matches!(self.other, Other::Previous(_))
+        matches!(self.other, OtherPhaseKey::Previous(_))
     }
 
     /// Forgets the previous receiving key. After that, recorded packets of its phase cannot be
     /// decrypted here.
     pub(crate) fn drop_previous(&mut self) {
         if self.holds_previous() {
-            self.other = Other::None;
+            self.other = OtherPhaseKey::None;
         }
     }
 
     /// Returns whether this side may offer new keys now.
     pub(crate) fn may_offer(&self) -> bool {
         // The phase bit distinguishes two generations, so the previous key must be gone first.
-        self.terminal && matches!((&self.change, &self.other), (Change::None, Other::None))
+        self.terminal
+            && matches!((&self.change, &self.other), (KeyChange::None, OtherPhaseKey::None))
     }
 
     /// Starts a key change, if [`Self::may_offer`].
@@ -245,7 +249,7 @@ impl Phases {
         }
         let dh = self.ephemeral();
         let key = public(dh.as_ref());
-        self.change = Change::Offered(dh);
+        self.change = KeyChange::Offered(dh);
         Some(Frame::Rekey { generation: self.recv_generation + 1, key })
     }
 
@@ -263,21 +267,21 @@ impl Phases {
         if generation != present + 1 {
             return Err(RekeyError::Generation { generation, present });
         }
-        match core::mem::replace(&mut self.change, Change::None) {
-            Change::None if !self.terminal => self.answer(generation, key).map(Some),
+        match core::mem::replace(&mut self.change, KeyChange::None) {
+            KeyChange::None if !self.terminal => self.answer(generation, key).map(Some),
             // The terminal sends with the new key from here on, and the hub follows with its first
             // packet.
-            Change::Offered(ours) => {
+            KeyChange::Offered(ours) => {
                 let [up, down] = self.derive(ours.as_ref(), &key, &public(ours.as_ref()), &key)?;
                 self.switch(up, generation);
-                self.other = Other::Next(down);
-                self.change = Change::Switched;
+                self.other = OtherPhaseKey::Next(down);
+                self.change = KeyChange::Switched;
                 Ok(None)
             }
-            Change::Answered { theirs, .. } if theirs != key => {
+            KeyChange::Answered { theirs, .. } if theirs != key => {
                 Err(RekeyError::Contradiction { generation })
             }
-            Change::None => Err(RekeyError::Generation { generation, present }),
+            KeyChange::None => Err(RekeyError::Generation { generation, present }),
             // A repeated REKEY of the change in progress.
             under_way => {
                 self.change = under_way;
@@ -291,8 +295,8 @@ impl Phases {
         let key = public(ours.as_ref());
         let [up, down] = self.derive(ours.as_ref(), &theirs, &theirs, &key)?;
         // Either phase is accepted from here on, while sending stays in the old one.
-        self.other = Other::Next(up);
-        self.change = Change::Answered { theirs, send: Box::new(down) };
+        self.other = OtherPhaseKey::Next(up);
+        self.change = KeyChange::Answered { theirs, send: Box::new(down) };
         Ok(Frame::Rekey { generation, key })
     }
 
@@ -351,14 +355,14 @@ pub(crate) fn expand<const N: usize>(salt: &[u8], input: &[u8], info: &[u8]) -> 
 mod tests {
     use super::*;
 
-    fn pair() -> (Phases, Phases) {
+    fn pair() -> (KeyPhases, KeyPhases) {
         pair_with(KeyLimits::default())
     }
 
-    fn pair_with(limits: KeyLimits) -> (Phases, Phases) {
-        let key = |byte| PacketKey::new(Cipher::Aes256Gcm, &[byte; 32]);
-        let keys = |send, recv| Keys {
-            cipher: Cipher::Aes256Gcm,
+    fn pair_with(limits: KeyLimits) -> (KeyPhases, KeyPhases) {
+        let key = |byte| PacketKey::new(PacketCipher::Aes256Gcm, &[byte; 32]);
+        let keys = |send, recv| HandshakeKeys {
+            cipher: PacketCipher::Aes256Gcm,
             send: key(send),
             recv: key(recv),
             name: 1,
@@ -366,13 +370,13 @@ mod tests {
             chain: Secret::new([3; 32]),
         };
         (
-            Phases::new(keys(1, 2), true, &Secret::new([4; 32])).limited(limits),
-            Phases::new(keys(2, 1), false, &Secret::new([5; 32])).limited(limits),
+            KeyPhases::new(keys(1, 2), true, &Secret::new([4; 32])).limited(limits),
+            KeyPhases::new(keys(2, 1), false, &Secret::new([5; 32])).limited(limits),
         )
     }
 
-    fn sealed(from: &mut Phases, number: u64) -> (Header, Vec<u8>) {
-        let header = Header { phase: from.phase(), ..Header::new(1, number, 0, false) };
+    fn sealed(from: &mut KeyPhases, number: u64) -> (PacketHeader, Vec<u8>) {
+        let header = PacketHeader { phase: from.phase(), ..PacketHeader::new(1, number, 0, false) };
         let mut packet = Vec::new();
         header.write(&mut packet);
         packet.extend_from_slice(b"frames");
@@ -380,7 +384,7 @@ mod tests {
         (header, packet)
     }
 
-    fn opens(to: &mut Phases, number: u64, sealed: &(Header, Vec<u8>)) -> bool {
+    fn opens(to: &mut KeyPhases, number: u64, sealed: &(PacketHeader, Vec<u8>)) -> bool {
         to.open(&sealed.0, number, &mut sealed.1.clone()) == Some(&b"frames"[..])
     }
 
@@ -438,15 +442,15 @@ mod tests {
     fn a_key_wears_out_and_the_next_one_is_fresh() {
         let (mut terminal, mut hub) = pair_with(KeyLimits { sealed: 10, forged: 10 });
         for number in 0..9 {
-            assert_eq!((terminal.are_worn(), terminal.check()), (number >= 5, Ok(())));
+            assert_eq!((terminal.are_due_for_renewal(), terminal.check()), (number >= 5, Ok(())));
             sealed(&mut terminal, number);
             let (header, mut packet) = sealed(&mut hub, 0);
-            hub.switch(PacketKey::new(Cipher::Aes256Gcm, &[2; 32]), 0);
+            hub.switch(PacketKey::new(PacketCipher::Aes256Gcm, &[2; 32]), 0);
             packet[9] ^= 1;
             assert_eq!(terminal.open(&header, number, &mut packet), None);
         }
         sealed(&mut terminal, 9);
-        assert_eq!(terminal.check(), Err(WornOut::Sealed { sealed: 10 }));
+        assert_eq!(terminal.check(), Err(KeyLimitReached::Sealed { sealed: 10 }));
         let offer = half(terminal.offer());
         let answer = half(hub.on_rekey(offer.0, offer.1).unwrap());
         terminal.on_rekey(answer.0, answer.1).unwrap();
@@ -456,7 +460,7 @@ mod tests {
         let mut forged = sealed(&mut hub, 11);
         forged.1[9] ^= 1;
         assert!(!opens(&mut terminal, 11, &forged));
-        assert_eq!(terminal.check(), Err(WornOut::Forged { forged: 10 }));
+        assert_eq!(terminal.check(), Err(KeyLimitReached::Forged { forged: 10 }));
         let down = sealed(&mut hub, 12);
         assert!(opens(&mut terminal, 12, &down));
         assert_eq!((terminal.check(), terminal.forged), (Ok(()), 0));

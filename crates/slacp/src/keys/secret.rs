@@ -29,15 +29,15 @@ pub(crate) fn draw(rng: &mut ChaCha20Rng) -> Secret {
 
 /// A value of another crate that holds secrets. Its own bytes are wiped after it has been dropped;
 /// memory that it points to is not.
-pub(crate) struct Wiped<T>(Box<MaybeUninit<T>>);
+pub(crate) struct WipedBox<T>(Box<MaybeUninit<T>>);
 
-impl<T> Wiped<T> {
+impl<T> WipedBox<T> {
     pub(crate) fn new(value: T) -> Self {
         Self(Box::new(MaybeUninit::new(value)))
     }
 }
 
-impl<T> Deref for Wiped<T> {
+impl<T> Deref for WipedBox<T> {
     type Target = T;
 
     fn deref(&self) -> &T {
@@ -46,14 +46,14 @@ impl<T> Deref for Wiped<T> {
     }
 }
 
-impl<T> DerefMut for Wiped<T> {
+impl<T> DerefMut for WipedBox<T> {
     fn deref_mut(&mut self) -> &mut T {
         // SAFETY: it is initialised by `new` until `drop`.
         unsafe { self.0.assume_init_mut() }
     }
 }
 
-impl<T> Drop for Wiped<T> {
+impl<T> Drop for WipedBox<T> {
     fn drop(&mut self) {
         // SAFETY: it is initialised, and nobody uses it after this.
         unsafe { end(&mut self.0) }
@@ -174,7 +174,7 @@ mod tests {
         // SAFETY: all of its bytes have been written.
         let bytes = unsafe { core::slice::from_raw_parts(place.as_ptr().cast::<u8>(), length) };
         assert!(bytes.iter().all(|byte| *byte == 0), "{bytes:?}");
-        drop(Wiped::new(Rc::clone(&counted)));
+        drop(WipedBox::new(Rc::clone(&counted)));
         assert_eq!(Rc::strong_count(&counted), 1);
     }
 

@@ -31,11 +31,11 @@ const PROBE_BUDGET: u64 = 100;
 const PROBE_SIZE: ByteCount = ByteCount::new(100);
 /// Time after the last data received until the receiver asks whether the sender is alive, so that
 /// both sides notice a fade.
-pub(crate) const ASK: Duration = Duration::from_secs(1);
+pub(crate) const SILENT_SENDER_TIMEOUT: Duration = Duration::from_secs(1);
 /// Interval at which a side that only receives adds a PING to its acknowledgements. With
 /// [`SILENCE`], it learns within 1.5 s plus one round trip that its own direction is down. Each
 /// PING costs one byte and an acknowledgement.
-pub(crate) const ASK_ALONG: Duration = Duration::from_millis(250);
+pub(crate) const RECEIVER_PING_INTERVAL: Duration = Duration::from_millis(250);
 
 /// A peer heard during this fade counts as silent again after this long: several of its probes are
 /// missing by then.
@@ -43,26 +43,26 @@ const SILENT_AGAIN: Duration = Duration::from_secs(10);
 
 /// Number of an endpoint's sessions in a fade. Together they probe no faster than one alone may.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Faded(Arc<AtomicU64>);
+pub(crate) struct FadedSessions(Arc<AtomicU64>);
 
-impl Faded {
-    fn enter(&self) -> Counted {
+impl FadedSessions {
+    fn enter(&self) -> FadedGuard {
         self.0.fetch_add(1, Ordering::Relaxed);
-        Counted(self.clone())
+        FadedGuard(self.clone())
     }
 }
 
 /// Counts one session in a fade until dropped.
 #[derive(Debug)]
-struct Counted(Faded);
+struct FadedGuard(FadedSessions);
 
-impl Counted {
-    fn all(&self) -> u64 {
+impl FadedGuard {
+    fn count(&self) -> u64 {
         self.0.0.load(Ordering::Relaxed)
     }
 }
 
-impl Drop for Counted {
+impl Drop for FadedGuard {
     fn drop(&mut self) {
         let before = self.0.0.fetch_sub(1, Ordering::Relaxed);
         debug_assert!(before > 0, "each fade ends once");
@@ -80,20 +80,20 @@ pub(crate) enum ProbeRate {
 
 /// State of a fade: no packet is being acknowledged, because one or both directions are silent.
 #[derive(Debug)]
-pub(crate) struct Fade {
+pub(crate) struct FadeState {
     since: Instant,
     /// Time and size of the last probe.
     last_probe: Instant,
     probe_size: ByteCount,
-    counted: Counted,
+    counted: FadedGuard,
     /// A packet has arrived since the fade began.
     heard: bool,
     /// End of the trial, in which data is sent although nothing is acknowledged yet.
     trial_until: Option<Instant>,
 }
 
-impl Fade {
-    pub(crate) fn new(now: Instant, faded: &Faded) -> Self {
+impl FadeState {
+    pub(crate) fn new(now: Instant, faded: &FadedSessions) -> Self {
         Self {
             since: now,
             last_probe: now,
@@ -116,7 +116,7 @@ impl Fade {
     }
 
     /// Records a probe; returns the due time of the next one, at most `most` later.
-    pub(crate) fn asks(
+    pub(crate) fn record_probe(
         &mut self,
         now: Instant,
         rate: ProbeRate,
@@ -134,14 +134,14 @@ impl Fade {
     }
 
     /// Records the size of the last probe, in IP bytes.
-    pub(crate) fn asked_with(&mut self, size: ByteCount) {
+    pub(crate) fn record_probe_size(&mut self, size: ByteCount) {
         self.probe_size = size;
     }
 
     /// Minimum interval between two probes within the shared budget.
     fn budget(&self, rate: ProbeRate) -> Duration {
         let (rate, sessions) = match rate {
-            ProbeRate::Shared(rate) => (rate, self.counted.all()),
+            ProbeRate::Shared(rate) => (rate, self.counted.count()),
             // Sessions that measure their rates share no pacer, so each has 1 % of its own.
             ProbeRate::Own(rate) => (rate, 1),
         };
@@ -159,7 +159,7 @@ impl Fade {
     ///
     /// If both directions were silent, both are probably back. Data is then sent on trial for
     /// `delay`, which saves half a round trip; if none of it is acknowledged, the trial ends.
-    pub(crate) fn heard(
+    pub(crate) fn on_heard(
         &mut self,
         now: Instant,
         silent: Duration,
@@ -207,24 +207,24 @@ mod tests {
 
     #[test]
     fn only_a_peer_that_was_silent_too_is_trusted_for_a_while() {
-        let mut fade = Fade::new(at(0), &Faded::default());
-        fade.heard(at(500), Duration::from_millis(900), DELAY, RATE);
+        let mut fade = FadeState::new(at(0), &FadedSessions::default());
+        fade.on_heard(at(500), Duration::from_millis(900), DELAY, RATE);
         assert_eq!(fade.trial_until(), None, "the other direction worked all the time");
-        fade.heard(at(5000), Duration::from_millis(4500), DELAY, RATE);
+        fade.on_heard(at(5000), Duration::from_millis(4500), DELAY, RATE);
         assert_eq!(fade.trial_until(), None, "a few of its probes were lost");
-        fade.heard(at(15_000), Duration::from_secs(10), DELAY, RATE);
+        fade.on_heard(at(15_000), Duration::from_secs(10), DELAY, RATE);
         assert_eq!(fade.trial_until(), Some(at(15_650)));
         fade.end_trial();
-        fade.heard(at(17_000), Duration::from_secs(2), DELAY, RATE);
+        fade.on_heard(at(17_000), Duration::from_secs(2), DELAY, RATE);
         assert_eq!(fade.trial_until(), None);
-        let mut fade = Fade::new(at(0), &Faded::default());
-        fade.heard(at(500), Duration::from_millis(1650), DELAY, RATE);
+        let mut fade = FadeState::new(at(0), &FadedSessions::default());
+        fade.on_heard(at(500), Duration::from_millis(1650), DELAY, RATE);
         assert_eq!(fade.trial_until(), Some(at(1150)));
     }
 
     #[test]
     fn what_was_sent_before_the_fade_does_not_end_it() {
-        let fade = Fade::new(at(1000), &Faded::default());
+        let fade = FadeState::new(at(1000), &FadedSessions::default());
         assert!(!fade.is_over(at(999)) && fade.is_over(at(1000)));
     }
 
@@ -232,8 +232,9 @@ mod tests {
     fn probed(sessions: usize, mbit: u64) -> (u64, Duration) {
         let rate = ProbeRate::Shared(BitRate::from_mbit(mbit));
         let keepalive = Duration::from_secs(15);
-        let (faded, mut rng) = (Faded::default(), ChaCha20Rng::from_seed([7; 32]));
-        let mut fades: Vec<Fade> = (0..sessions).map(|_| Fade::new(at(0), &faded)).collect();
+        let (faded, mut rng) = (FadedSessions::default(), ChaCha20Rng::from_seed([7; 32]));
+        let mut fades: Vec<FadeState> =
+            (0..sessions).map(|_| FadeState::new(at(0), &faded)).collect();
         let mut longest = Duration::ZERO;
         let mut bytes = 0;
         for fade in &mut fades {
@@ -241,7 +242,7 @@ mod tests {
             while next < at(600_000) {
                 bytes += PROBE_SIZE.get();
                 let asked = next;
-                next = fade.asks(asked, rate, keepalive, &mut rng);
+                next = fade.record_probe(asked, rate, keepalive, &mut rng);
                 longest = longest.max(next.saturating_since(asked));
             }
         }
@@ -264,9 +265,9 @@ mod tests {
     #[test]
     fn pauses_grow_with_the_fade_up_to_two_seconds() {
         let mut rng = ChaCha20Rng::from_seed([7; 32]);
-        let mut fade = Fade::new(at(0), &Faded::default());
+        let mut fade = FadeState::new(at(0), &FadedSessions::default());
         for (ms, most) in [(0, 150), (1200, 150), (8000, 1000), (16_000, 2000), (600_000, 2000)] {
-            let next = fade.asks(at(ms), RATE, Duration::from_secs(15), &mut rng);
+            let next = fade.record_probe(at(ms), RATE, Duration::from_secs(15), &mut rng);
             let pause = next.saturating_since(at(ms)).as_millis();
             assert!(pause <= most && pause >= most * 3 / 4, "{pause} ms at {ms} ms");
         }
@@ -275,9 +276,9 @@ mod tests {
     #[test]
     fn at_rate_0_a_fade_is_probed_as_often_as_an_idle_session() {
         let (mut rng, keepalive) = (ChaCha20Rng::from_seed([7; 32]), Duration::from_secs(15));
-        let mut fade = Fade::new(at(0), &Faded::default());
+        let mut fade = FadeState::new(at(0), &FadedSessions::default());
         let off = ProbeRate::Shared(BitRate::from_bits_per_second(0));
         assert!(fade.first_probe(off, keepalive, &mut rng) <= at(15_000));
-        assert_eq!(fade.asks(at(0), off, keepalive, &mut rng), at(15_000));
+        assert_eq!(fade.record_probe(at(0), off, keepalive, &mut rng), at(15_000));
     }
 }

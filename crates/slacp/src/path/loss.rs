@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 
 use units::Instant;
 
-use crate::spare::Spare as _;
+use crate::spare::FreeSpare as _;
 
 /// Averaging horizon of the loss rate, in packets.
 const HORIZON: f64 = 4000.0;
@@ -23,13 +23,13 @@ const BURST_HORIZON: f64 = 60.0;
 /// Number of recent bursts, of which FEC covers the longest.
 const BURSTS_KEPT: usize = 16;
 /// Averaging horizon of the loss of retransmissions, in retransmissions.
-const AGAIN_HORIZON: f64 = 128.0;
+const RETRANSMISSION_HORIZON: f64 = 128.0;
 /// Maximum gap between packets for which the link counts as observed.
-const UNOBSERVED: Duration = Duration::from_millis(100);
+const MAX_OBSERVED_GAP: Duration = Duration::from_millis(100);
 
 /// The fate of a packet on the link. One restored by FEC counts as lost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Fate {
+pub(crate) struct PacketFate {
     /// Sending time of the packet.
     pub(crate) time: Instant,
     /// Size of the IP packet in bytes.
@@ -49,7 +49,7 @@ pub(crate) struct LossMeter {
     lost: f64,
     lone: f64,
     /// The consecutive losses that end with the last packet seen.
-    run: Option<Run>,
+    run: Option<LossRun>,
     seen_last: Option<Instant>,
     /// Seconds of traffic and bursts in them, decaying over [`BURST_HORIZON`].
     observed: f64,
@@ -65,7 +65,7 @@ pub(crate) struct LossMeter {
 
 /// Consecutive losses, by the sending times of the first and the last.
 #[derive(Debug)]
-struct Run {
+struct LossRun {
     begin: Instant,
     end: Instant,
     count: u32,
@@ -73,7 +73,7 @@ struct Run {
 
 /// Length and frequency of the link's bursts of losses.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) struct Bursts {
+pub(crate) struct BurstStats {
     /// Length of the longest recent burst.
     pub(crate) length: Duration,
     /// Bursts per second of traffic.
@@ -82,14 +82,14 @@ pub(crate) struct Bursts {
 
 impl LossMeter {
     /// Records the fate of the next packet, in the order of sending.
-    pub(crate) fn saw(&mut self, time: Instant, lost: bool) {
+    pub(crate) fn record(&mut self, time: Instant, lost: bool) {
         self.sent = self.sent * (1.0 - 1.0 / HORIZON) + 1.0;
         self.lost *= 1.0 - 1.0 / HORIZON;
         self.lone *= 1.0 - 1.0 / HORIZON;
         self.observe(time);
         if lost {
             self.lost += 1.0;
-            let run = self.run.get_or_insert(Run { begin: time, end: time, count: 0 });
+            let run = self.run.get_or_insert(LossRun { begin: time, end: time, count: 0 });
             run.end = time;
             run.count += 1;
         } else if let Some(run) = self.run.take() {
@@ -99,15 +99,15 @@ impl LossMeter {
 
     /// Records the fate of a retransmission. Conditions that destroyed the original are usually
     /// over by then, so retransmissions fare better than packets in general.
-    pub(crate) fn saw_again(&mut self, lost: bool) {
-        let keep = 1.0 - 1.0 / AGAIN_HORIZON;
+    pub(crate) fn record_retransmission(&mut self, lost: bool) {
+        let keep = 1.0 - 1.0 / RETRANSMISSION_HORIZON;
         self.again = self.again * keep + 1.0;
         self.again_lost = self.again_lost * keep + f64::from(u8::from(lost));
     }
 
     /// Loss probability of retransmissions for which repairs are provided: one standard deviation
     /// above the measured one; 0 if none was lost lately.
-    pub(crate) fn again_rate(&self) -> f64 {
+    pub(crate) fn retransmission_loss(&self) -> f64 {
         if self.again_lost < 1.0 / CLEAN {
             return 0.0;
         }
@@ -121,7 +121,7 @@ impl LossMeter {
     }
 
     /// Revokes a loss, because the packet has arrived after all.
-    pub(crate) fn was_late(&mut self) {
+    pub(crate) fn revoke_loss(&mut self) {
         self.lost = (self.lost - 1.0).max(0.0);
         self.lone = self.lone.min(self.lost);
     }
@@ -129,7 +129,7 @@ impl LossMeter {
     fn observe(&mut self, time: Instant) {
         let last = self.seen_last.replace(time).unwrap_or(time);
         // Pauses without traffic show no bursts and must not lower their frequency.
-        let passed = time.saturating_since(last).min(UNOBSERVED).as_secs_f64();
+        let passed = time.saturating_since(last).min(MAX_OBSERVED_GAP).as_secs_f64();
         let keep = 1.0 - passed / BURST_HORIZON;
         self.observed = self.observed * keep + passed;
         self.bursts *= keep;
@@ -139,7 +139,7 @@ impl LossMeter {
         }
     }
 
-    fn end_run(&mut self, run: &Run) {
+    fn end_run(&mut self, run: &LossRun) {
         self.runs.push_back(run.count);
         if self.runs.len() > BURSTS_KEPT {
             self.runs.pop_front();
@@ -161,9 +161,9 @@ impl LossMeter {
     }
 
     /// Recent bursts of at least three packets; `None` without any.
-    pub(crate) fn bursts(&self) -> Option<Bursts> {
+    pub(crate) fn bursts(&self) -> Option<BurstStats> {
         let length = self.lengths.iter().max().copied()?;
-        Some(Bursts { length, per_second: self.bursts / self.observed.max(1.0) })
+        Some(BurstStats { length, per_second: self.bursts / self.observed.max(1.0) })
     }
 
     /// Number of packets in the longest recent run of losses, the present one included; at least 1.
@@ -180,7 +180,7 @@ impl LossMeter {
 
     /// Probability of an isolated loss for which repairs are provided: one standard deviation above
     /// the measured one; 0 on a clean link.
-    pub(crate) fn lone_rate(&self) -> f64 {
+    pub(crate) fn isolated_rate(&self) -> f64 {
         let least = if self.sent < UNMEASURED { ASSUMED } else { 0.0 };
         if self.lone < 1.0 / CLEAN {
             return least;
@@ -197,15 +197,15 @@ mod tests {
     #[test]
     fn retransmissions_are_provided_for_once_one_was_lost_and_then_less_and_less() {
         let mut meter = LossMeter::default();
-        (0..100).for_each(|_| meter.saw_again(false));
-        assert_eq!(meter.again_rate(), 0.0);
-        meter.saw_again(true);
-        let fresh = meter.again_rate();
+        (0..100).for_each(|_| meter.record_retransmission(false));
+        assert_eq!(meter.retransmission_loss(), 0.0);
+        meter.record_retransmission(true);
+        let fresh = meter.retransmission_loss();
         assert!((0.02..0.04).contains(&fresh), "{fresh}");
-        (0..100).for_each(|_| meter.saw_again(false));
-        assert!((1e-9..fresh).contains(&meter.again_rate()));
-        (0..400).for_each(|_| meter.saw_again(false));
-        assert_eq!(meter.again_rate(), 0.0);
+        (0..100).for_each(|_| meter.record_retransmission(false));
+        assert!((1e-9..fresh).contains(&meter.retransmission_loss()));
+        (0..400).for_each(|_| meter.record_retransmission(false));
+        assert_eq!(meter.retransmission_loss(), 0.0);
     }
 
     #[test]
@@ -213,7 +213,7 @@ mod tests {
         let mut meter = after(100, |i| i == 50 || i == 51);
         assert_eq!(meter.longest_run(), 2);
         let begin = Instant::from_nanos(1_000_000_000);
-        (0..3).for_each(|_| meter.saw(begin, true));
+        (0..3).for_each(|_| meter.record(begin, true));
         assert_eq!((meter.longest_run(), LossMeter::default().longest_run()), (3, 1));
     }
 
@@ -221,7 +221,7 @@ mod tests {
     fn after(count: u64, lost: impl Fn(u64) -> bool) -> LossMeter {
         let mut meter = LossMeter::default();
         for i in 0..count {
-            meter.saw(Instant::from_nanos(i * 1_000_000), lost(i));
+            meter.record(Instant::from_nanos(i * 1_000_000), lost(i));
         }
         meter
     }
@@ -232,7 +232,7 @@ mod tests {
         assert!((meter.rate() - 0.02).abs() < 1e-3, "{}", meter.rate());
         let deviation = (0.02 / HORIZON).sqrt();
         let provided = 0.02 + deviation;
-        assert!((meter.lone_rate() - provided).abs() < 1e-3, "{}", meter.lone_rate());
+        assert!((meter.isolated_rate() - provided).abs() < 1e-3, "{}", meter.isolated_rate());
         assert_eq!(meter.bursts(), None);
     }
 
@@ -242,22 +242,22 @@ mod tests {
         let bursts = meter.bursts().unwrap();
         assert_eq!(bursts.length, Duration::from_millis(99));
         assert!((bursts.per_second - 0.5).abs() < 0.05, "{bursts:?}");
-        assert_eq!(meter.lone_rate(), 0.0);
+        assert_eq!(meter.isolated_rate(), 0.0);
         assert!(meter.rate() > 0.02);
     }
 
     #[test]
     fn a_link_is_clean_only_once_it_is_measured() {
-        assert_eq!(after(0, |_| false).lone_rate(), ASSUMED);
-        assert_eq!(after(290, |_| false).lone_rate(), ASSUMED);
-        assert_eq!(after(320, |_| false).lone_rate(), 0.0);
+        assert_eq!(after(0, |_| false).isolated_rate(), ASSUMED);
+        assert_eq!(after(290, |_| false).isolated_rate(), ASSUMED);
+        assert_eq!(after(320, |_| false).isolated_rate(), 0.0);
         assert!(!after(290, |_| false).is_clean() && after(320, |_| false).is_clean());
     }
 
     #[test]
     fn a_link_becomes_clean_again() {
-        assert!(after(11_000, |i| i == 100).lone_rate() > 0.0);
-        assert_eq!(after(13_000, |i| i == 100).lone_rate(), 0.0);
+        assert!(after(11_000, |i| i == 100).isolated_rate() > 0.0);
+        assert_eq!(after(13_000, |i| i == 100).isolated_rate(), 0.0);
         assert!(after(100_000, |i| i < 50).bursts().is_some());
         assert_eq!(after(300_000, |i| i < 50).bursts(), None);
     }
@@ -265,15 +265,15 @@ mod tests {
     #[test]
     fn what_came_late_was_not_lost() {
         let mut meter = after(1000, |i| i == 500);
-        meter.was_late();
-        assert_eq!((meter.rate(), meter.lone_rate()), (0.0, 0.0));
+        meter.revoke_loss();
+        assert_eq!((meter.rate(), meter.isolated_rate()), (0.0, 0.0));
     }
 
     #[test]
     fn silence_is_not_observed() {
         let mut meter = LossMeter::default();
         for i in 0..100 {
-            meter.saw(Instant::from_nanos(i * 1_000_000_000), (40..45).contains(&i));
+            meter.record(Instant::from_nanos(i * 1_000_000_000), (40..45).contains(&i));
         }
         let bursts = meter.bursts().unwrap();
         assert!(bursts.per_second > 0.09, "{bursts:?}");

@@ -28,15 +28,15 @@ const AMPLIFICATION: u64 = 3;
 
 /// State of the validation of new addresses.
 #[derive(Debug, Default)]
-pub(crate) struct Validation {
-    candidates: Vec<Candidate>,
+pub(crate) struct PathValidation {
+    candidates: Vec<AddressCandidate>,
     /// New candidates are ignored before this time.
     calm_until: Instant,
     answers: VecDeque<(SocketAddr, u64)>,
 }
 
 #[derive(Debug)]
-struct Candidate {
+struct AddressCandidate {
     address: SocketAddr,
     /// Tokens of the challenges to the candidate and to the current address.
     tokens: [u64; 2],
@@ -49,7 +49,7 @@ struct Candidate {
     answered: Option<Instant>,
 }
 
-impl Candidate {
+impl AddressCandidate {
     /// Due time and destination of the next challenge: 0 for the candidate, 1 for the current
     /// address.
     fn next_challenge(&self, delay: Duration) -> Option<(Instant, usize)> {
@@ -68,10 +68,10 @@ impl Candidate {
     }
 }
 
-impl Validation {
+impl PathValidation {
     /// Handles an authentic packet of `size` IP bytes from an address other than the current one.
     /// It is `newest` if no packet with a higher number has arrived.
-    pub(crate) fn strayed(
+    pub(crate) fn on_stray_packet(
         &mut self,
         now: Instant,
         from: SocketAddr,
@@ -84,7 +84,7 @@ impl Validation {
             known.received += size as u64;
         // Packets that were overtaken may come from an address that the peer has left.
         } else if newest && now >= self.calm_until && self.candidates.len() < CANDIDATES {
-            self.candidates.push(Candidate {
+            self.candidates.push(AddressCandidate {
                 address: from,
                 tokens: [rng.next_u64(), rng.next_u64()],
                 begun: now,
@@ -97,7 +97,7 @@ impl Validation {
     }
 
     /// Queues the answer to a challenge from the peer at `from`.
-    pub(crate) fn challenged(&mut self, from: SocketAddr, token: u64) {
+    pub(crate) fn on_challenge(&mut self, from: SocketAddr, token: u64) {
         if self.answers.len() < ANSWERS {
             self.answers.push_back((from, token));
         }
@@ -105,7 +105,7 @@ impl Validation {
 
     /// Handles the answer to a challenge, which shows that data sent to the challenged address
     /// reaches the peer. The token decides, not the source of the answer.
-    pub(crate) fn answered(&mut self, now: Instant, token: u64) {
+    pub(crate) fn on_answer(&mut self, now: Instant, token: u64) {
         for candidate in &mut self.candidates {
             if candidate.tokens[0] == token {
                 // The first answer is the RTT sample of the new path.
@@ -166,7 +166,7 @@ impl Validation {
         now: Instant,
         delay: Duration,
     ) -> Option<(SocketAddr, Duration)> {
-        let due = |candidate: &Candidate| candidate.decided_at(delay) <= now;
+        let due = |candidate: &AddressCandidate| candidate.decided_at(delay) <= now;
         let moved = self.candidates.iter().filter(|one| due(one)).find_map(|candidate| {
             let time = candidate.answered?.saturating_since(candidate.begun);
             Some((candidate.address, time))
@@ -197,10 +197,10 @@ mod tests {
 
     /// The validation of a path whose peer at address 1 was heard from address 2 at time 0, and the challenges sent
     /// there and to 1.
-    fn strayed(size: usize) -> (Validation, Vec<(SocketAddr, u64)>) {
-        let mut path = Validation::default();
+    fn strayed(size: usize) -> (PathValidation, Vec<(SocketAddr, u64)>) {
+        let mut path = PathValidation::default();
         let mut rng = ChaCha20Rng::from_seed([1; 32]);
-        path.strayed(at(0), address(2), size, true, &mut rng);
+        path.on_stray_packet(at(0), address(2), size, true, &mut rng);
         let mut asked = Vec::new();
         for ms in 0..600 {
             while let Some((to, Frame::PathChallenge(token))) = path.next(at(ms), address(1), DELAY)
@@ -216,7 +216,7 @@ mod tests {
         let (mut path, asked) = strayed(1500);
         assert_eq!(asked.iter().filter(|ask| ask.0 == address(2)).count(), 3);
         assert_eq!(asked.iter().filter(|ask| ask.0 == address(1)).count(), 3);
-        path.answered(at(610), asked.iter().find(|ask| ask.0 == address(2)).unwrap().1);
+        path.on_answer(at(610), asked.iter().find(|ask| ask.0 == address(2)).unwrap().1);
         assert_eq!(path.decide(at(699), DELAY), None);
         assert_eq!(path.decide(at(700), DELAY), Some((address(2), Duration::from_millis(610))));
         assert_eq!(path.poll_timeout(DELAY), None);
@@ -226,15 +226,15 @@ mod tests {
     fn stays_when_the_old_address_answers() {
         let (mut path, asked) = strayed(1500);
         for (_, token) in asked {
-            path.answered(at(610), token);
+            path.on_answer(at(610), token);
         }
         assert_eq!(path.decide(at(5000), DELAY), None);
         let mut rng = ChaCha20Rng::from_seed([1; 32]);
-        path.strayed(at(1609), address(2), 100, true, &mut rng);
+        path.on_stray_packet(at(1609), address(2), 100, true, &mut rng);
         assert_eq!(path.send_time(DELAY), None, "calm for a second");
-        path.strayed(at(1610), address(2), 100, false, &mut rng);
+        path.on_stray_packet(at(1610), address(2), 100, false, &mut rng);
         assert_eq!(path.send_time(DELAY), None, "an old packet");
-        path.strayed(at(1610), address(2), 100, true, &mut rng);
+        path.on_stray_packet(at(1610), address(2), 100, true, &mut rng);
         assert!(path.send_time(DELAY).is_some());
     }
 
@@ -243,7 +243,7 @@ mod tests {
         let (mut path, asked) = strayed(50);
         assert_eq!(asked.iter().filter(|ask| ask.0 == address(2)).count(), 1);
         for token in 0..1000 {
-            path.answered(at(610), token);
+            path.on_answer(at(610), token);
         }
         assert_eq!(path.decide(at(2099), DELAY), None);
         assert!(path.poll_timeout(DELAY).is_some());
@@ -253,11 +253,11 @@ mod tests {
 
     #[test]
     fn many_addresses_take_no_more_room_than_four() {
-        let mut path = Validation::default();
+        let mut path = PathValidation::default();
         let mut rng = ChaCha20Rng::from_seed([1; 32]);
         for last in 2..100 {
-            path.strayed(at(0), address(last), 1500, true, &mut rng);
-            path.challenged(address(last), 7);
+            path.on_stray_packet(at(0), address(last), 1500, true, &mut rng);
+            path.on_challenge(address(last), 7);
         }
         assert_eq!((path.candidates.len(), path.answers.len()), (4, 8));
     }

@@ -6,10 +6,10 @@ use core::time::Duration;
 use units::Instant;
 
 /// The MTU that every path is assumed to carry at first: the minimum MTU of IPv6.
-const BASE: usize = 1280;
+const BASE_MTU: usize = 1280;
 /// The smallest size in use: every IPv4 host must accept it (RFC 791 §3.1). Smaller links exist,
 /// but this protocol is not meant for them.
-const LEAST: usize = 576;
+const MIN_MTU: usize = 576;
 /// Number of lost probes after which a size counts as too large (RFC 8899 §5.1.2).
 const TRIES: u32 = 3;
 /// Resolution of the search, in bytes.
@@ -34,7 +34,7 @@ pub(crate) struct MtuProbe {
 
 /// The search for the path MTU of one direction.
 #[derive(Debug)]
-pub(crate) struct Pmtu {
+pub(crate) struct PmtuSearch {
     base: usize,
     most: usize,
     /// The largest size known to pass, and the smallest size known not to pass.
@@ -53,10 +53,10 @@ pub(crate) struct Pmtu {
     is_known: bool,
 }
 
-impl Pmtu {
+impl PmtuSearch {
     /// Starts a search up to `most` bytes.
     pub(crate) fn new(most: usize) -> Self {
-        let base = BASE.min(most);
+        let base = BASE_MTU.min(most);
         Self {
             base,
             most,
@@ -106,7 +106,7 @@ impl Pmtu {
 
     /// The size that every path carries.
     pub(crate) fn least(&self) -> usize {
-        if self.is_known { self.most } else { LEAST.min(self.most) }
+        if self.is_known { self.most } else { MIN_MTU.min(self.most) }
     }
 
     /// Restarts the search for a new path.
@@ -176,7 +176,7 @@ impl Pmtu {
             self.tries = 0;
         }
         self.proven |= probe.size >= self.size;
-        self.rest(now);
+        self.schedule_raise(now);
     }
 
     /// Records that the probe was lost, by its size or by chance.
@@ -188,12 +188,12 @@ impl Pmtu {
         if self.tries == TRIES {
             self.tries = 0;
             if probe.size == self.size {
-                self.fall();
+                self.fall_back();
             } else {
                 self.failed = probe.size;
             }
         }
-        self.rest(now);
+        self.schedule_raise(now);
     }
 
     /// Ends the probe in flight; `false` if `probe` is an earlier one.
@@ -202,14 +202,14 @@ impl Pmtu {
     }
 
     /// Schedules the next search if this one has ended below the configured MTU.
-    fn rest(&mut self, now: Instant) {
+    fn schedule_raise(&mut self, now: Instant) {
         if self.is_complete() && self.size < self.most {
             self.raise_at.get_or_insert(now + RAISE);
         }
     }
 
     /// Falls back to the base or, if the current size was no larger, to the minimum.
-    fn fall(&mut self) {
+    fn fall_back(&mut self) {
         let (size, above) = (self.size, self.size > self.base);
         self.restart();
         // The base itself does not pass, so the search goes on between the minimum and the failed
@@ -246,7 +246,7 @@ impl Pmtu {
         let most = if self.proven { BLACK_HOLE } else { BLACK_HOLE_UNPROVEN };
         let black_hole = self.full_lost >= most;
         if black_hole {
-            self.fall();
+            self.fall_back();
         }
         black_hole
     }
@@ -259,7 +259,7 @@ mod tests {
     use super::*;
 
     /// Runs the search on a path of `mtu`; returns the number of probes.
-    fn search(pmtu: &mut Pmtu, mtu: usize, now: Instant) -> usize {
+    fn search(pmtu: &mut PmtuSearch, mtu: usize, now: Instant) -> usize {
         let mut count = 0;
         while let Some(probe) = pmtu.probe(now) {
             count += 1;
@@ -272,7 +272,7 @@ mod tests {
 
     #[test]
     fn a_link_of_known_mtu_is_never_probed_nor_doubted() {
-        let mut pmtu = Pmtu::known(1528);
+        let mut pmtu = PmtuSearch::known(1528);
         assert_eq!((pmtu.size(), pmtu.least(), pmtu.is_proven()), (1528, 1528, true));
         assert!((0..100).all(|number| !pmtu.packet_lost(number, 1528)));
         pmtu.restart();
@@ -283,8 +283,8 @@ mod tests {
         #[test]
         fn finds_any_mtu(most in 576usize..9217, mtu in 576usize..9217) {
             // A configured size below the base is not probed; lost packets reveal it.
-            prop_assume!(most > BASE || most <= mtu);
-            let mut pmtu = Pmtu::new(most);
+            prop_assume!(most > BASE_MTU || most <= mtu);
+            let mut pmtu = PmtuSearch::new(most);
             let probes = search(&mut pmtu, mtu, Instant::ZERO);
             prop_assert!(pmtu.size() <= mtu.min(most));
             prop_assert!(pmtu.size() + STEP >= mtu.min(most));
@@ -295,7 +295,7 @@ mod tests {
     #[test]
     fn a_size_just_above_the_base_is_probed() {
         for (mtu, size) in [(1281, 1281), (1280, 1280), (576, 576)] {
-            let mut pmtu = Pmtu::new(1281);
+            let mut pmtu = PmtuSearch::new(1281);
             search(&mut pmtu, mtu, Instant::ZERO);
             assert_eq!(pmtu.size(), size);
         }
@@ -303,7 +303,7 @@ mod tests {
 
     #[test]
     fn an_ordinary_path_takes_one_probe_and_none_later() {
-        let mut pmtu = Pmtu::new(1500);
+        let mut pmtu = PmtuSearch::new(1500);
         assert_eq!(pmtu.size(), 1280);
         assert_eq!(search(&mut pmtu, 1500, Instant::ZERO), 1);
         assert_eq!((pmtu.size(), pmtu.probe_at()), (1500, None));
@@ -311,7 +311,7 @@ mod tests {
 
     #[test]
     fn a_path_that_grows_is_found_after_ten_minutes() {
-        let mut pmtu = Pmtu::new(1500);
+        let mut pmtu = PmtuSearch::new(1500);
         search(&mut pmtu, 1400, Instant::ZERO);
         assert_eq!(pmtu.probe_at(), Some(Instant::ZERO + RAISE));
         assert_eq!(search(&mut pmtu, 1500, Instant::ZERO + RAISE), 1);
@@ -320,7 +320,7 @@ mod tests {
 
     #[test]
     fn only_large_losses_that_nothing_large_followed_mean_a_black_hole() {
-        let mut pmtu = Pmtu::new(1500);
+        let mut pmtu = PmtuSearch::new(1500);
         search(&mut pmtu, 1500, Instant::ZERO);
         pmtu.packet_arrived(100, 1500);
         for number in 0..1000 {
@@ -338,7 +338,7 @@ mod tests {
 
     #[test]
     fn a_path_that_never_carried_the_base_is_known_by_three_packets() {
-        let mut pmtu = Pmtu::new(1500);
+        let mut pmtu = PmtuSearch::new(1500);
         let probe = pmtu.probe(Instant::ZERO).unwrap();
         assert!(!pmtu.packet_lost(1, 1270) && !pmtu.packet_lost(2, 1270));
         assert!(!pmtu.packet_lost(3, 700), "not full");
@@ -356,7 +356,7 @@ mod tests {
 
     #[test]
     fn a_path_that_shrinks_below_the_base_is_followed_in_two_steps() {
-        let mut pmtu = Pmtu::new(1500);
+        let mut pmtu = PmtuSearch::new(1500);
         search(&mut pmtu, 1500, Instant::ZERO);
         pmtu.packet_arrived(100, 1490);
         assert_eq!((101..200).find(|number| pmtu.packet_lost(*number, 1490)), Some(110));
@@ -367,7 +367,7 @@ mod tests {
 
     #[test]
     fn a_late_answer_to_a_probe_given_up_still_counts() {
-        let mut pmtu = Pmtu::new(1500);
+        let mut pmtu = PmtuSearch::new(1500);
         let probe = pmtu.probe(Instant::ZERO).unwrap();
         pmtu.lost(Instant::ZERO, probe);
         pmtu.lost(Instant::ZERO, probe);

@@ -15,12 +15,12 @@ const PERIOD: Duration = Duration::from_secs(10);
 /// acknowledgements name the packets received, so it is known to within the interval between two
 /// acknowledgements.
 #[derive(Debug, Default)]
-pub(crate) struct Reordering {
+pub(crate) struct ReorderingWindow {
     longest: [Duration; 2],
     since: Instant,
 }
 
-impl Reordering {
+impl ReorderingWindow {
     /// Time to wait for a packet after later ones have arrived.
     pub(crate) fn window(&self) -> Duration {
         self.longest[0].max(self.longest[1])
@@ -49,7 +49,7 @@ mod tests {
     #[test]
     fn the_longest_counts_for_a_while() {
         let (at, ms) = (Instant::from_nanos(100_000_000_000), Duration::from_millis);
-        let mut reordering = Reordering::default();
+        let mut reordering = ReorderingWindow::default();
         reordering.age(at);
         reordering.came_late(ms(7));
         reordering.came_late(ms(5));

@@ -9,7 +9,7 @@ const GRANULARITY: Duration = Duration::from_millis(1);
 
 /// Maximum RTT accepted from a handshake: 5 s, the longest of links that this protocol serves, plus
 /// a second of queue.
-const LONGEST: Duration = Duration::from_secs(6);
+const MAX_PLAUSIBLE_RTT: Duration = Duration::from_secs(6);
 
 /// The RTT sample, or bound, of a handshake.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -30,39 +30,39 @@ impl FirstRtt {
 
 /// The RTT estimator: smoothed RTT, its variation, and the minimum.
 #[derive(Debug)]
-pub(crate) struct Rtt {
+pub(crate) struct RttEstimator {
     /// Estimate in use until the first sample.
-    assumed: Assumed,
-    sample: Option<Sampled>,
+    assumed: AssumedRtt,
+    sample: Option<MeasuredRtt>,
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Assumed {
+struct AssumedRtt {
     smoothed: Duration,
     variation: Duration,
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Sampled {
+struct MeasuredRtt {
     smoothed: Duration,
     variation: Duration,
     latest: Duration,
     min: Duration,
 }
 
-impl Rtt {
+impl RttEstimator {
     pub(crate) fn new() -> Self {
-        let assumed = Assumed { smoothed: INITIAL, variation: INITIAL / 2 };
+        let assumed = AssumedRtt { smoothed: INITIAL, variation: INITIAL / 2 };
         Self { assumed, sample: None }
     }
 
     /// Starts from the RTT that the handshake has shown.
-    pub(crate) fn begin(&mut self, first: FirstRtt) {
+    pub(crate) fn init_from_handshake(&mut self, first: FirstRtt) {
         match first {
             FirstRtt::Measured(rtt) => self.update(rtt, Duration::ZERO),
             FirstRtt::AtMost(rtt) => {
-                let smoothed = rtt.min(LONGEST);
-                self.assumed = Assumed { smoothed, variation: smoothed / 8 };
+                let smoothed = rtt.min(MAX_PLAUSIBLE_RTT);
+                self.assumed = AssumedRtt { smoothed, variation: smoothed / 8 };
             }
         }
     }
@@ -78,16 +78,16 @@ impl Rtt {
         let Some(old) = self.sample else {
             let path = elapsed.saturating_sub(held);
             self.sample =
-                Some(Sampled { smoothed: path, variation: path / 8, latest: path, min: path });
+                Some(MeasuredRtt { smoothed: path, variation: path / 8, latest: path, min: path });
             return;
         };
         let min = old.min.min(elapsed);
         // RFC 9002 §5.3: a peer that overstates `held` must not push the RTT below the minimum.
         let path = if elapsed >= min + held { elapsed - held } else { elapsed };
         // A clock that leaps, as after a machine has slept, must not produce a round trip of hours.
-        let latest = path.min(LONGEST.max(old.smoothed * 4));
+        let latest = path.min(MAX_PLAUSIBLE_RTT.max(old.smoothed * 4));
         let difference = old.smoothed.abs_diff(latest);
-        self.sample = Some(Sampled {
+        self.sample = Some(MeasuredRtt {
             smoothed: (old.smoothed * 7 + latest) / 8,
             variation: (old.variation * 3 + difference) / 4,
             latest,
@@ -121,7 +121,7 @@ mod tests {
 
     #[test]
     fn converges_and_subtracts_what_the_peer_held() {
-        let mut rtt = Rtt::new();
+        let mut rtt = RttEstimator::new();
         for _ in 0..100 {
             rtt.update(Duration::from_millis(625), Duration::from_millis(25));
         }
@@ -132,23 +132,23 @@ mod tests {
     #[test]
     fn an_ambiguous_handshake_only_bounds_the_rtt_until_the_first_sample() {
         let seconds = Duration::from_secs_f64;
-        let mut rtt = Rtt::new();
-        rtt.begin(FirstRtt::new(seconds(3.2), 3));
+        let mut rtt = RttEstimator::new();
+        rtt.init_from_handshake(FirstRtt::new(seconds(3.2), 3));
         assert_eq!(rtt.smoothed(), seconds(3.2));
         assert!(rtt.probe_delay(Duration::ZERO) > seconds(3.2 * 1.4));
         rtt.update(seconds(0.6), Duration::ZERO);
         assert_eq!(rtt.smoothed(), seconds(0.6));
-        let mut rtt = Rtt::new();
-        rtt.begin(FirstRtt::new(seconds(17.0), 6));
-        assert_eq!(rtt.smoothed(), LONGEST);
-        let mut rtt = Rtt::new();
-        rtt.begin(FirstRtt::new(seconds(0.9), 1));
+        let mut rtt = RttEstimator::new();
+        rtt.init_from_handshake(FirstRtt::new(seconds(17.0), 6));
+        assert_eq!(rtt.smoothed(), MAX_PLAUSIBLE_RTT);
+        let mut rtt = RttEstimator::new();
+        rtt.init_from_handshake(FirstRtt::new(seconds(0.9), 1));
         assert_eq!(rtt.smoothed(), seconds(0.9));
     }
 
     #[test]
     fn a_clock_that_leaps_spoils_little_and_a_longer_path_is_followed() {
-        let mut rtt = Rtt::new();
+        let mut rtt = RttEstimator::new();
         rtt.update(Duration::from_millis(600), Duration::ZERO);
         rtt.update(Duration::from_secs(36_000), Duration::ZERO);
         assert!(rtt.smoothed() < Duration::from_millis(1300), "{:?}", rtt.smoothed());
@@ -160,7 +160,7 @@ mod tests {
     #[test]
     fn an_acknowledgement_that_was_held_through_a_fade_changes_nothing() {
         let (rtt_of_path, fade) = (Duration::from_millis(600), Duration::from_secs(20));
-        let mut rtt = Rtt::new();
+        let mut rtt = RttEstimator::new();
         rtt.update(rtt_of_path, Duration::ZERO);
         rtt.update(rtt_of_path + fade, fade);
         assert_eq!(rtt.smoothed(), rtt_of_path);
@@ -168,7 +168,7 @@ mod tests {
 
     #[test]
     fn a_lying_hold_time_never_goes_below_the_minimum() {
-        let mut rtt = Rtt::new();
+        let mut rtt = RttEstimator::new();
         rtt.update(Duration::from_millis(600), Duration::ZERO);
         rtt.update(Duration::from_millis(601), Duration::from_secs(5));
         assert!(rtt.smoothed() >= Duration::from_millis(600));

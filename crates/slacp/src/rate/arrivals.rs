@@ -10,7 +10,7 @@ use std::collections::VecDeque;
 
 use units::Instant;
 
-use crate::spare::Spare as _;
+use crate::spare::FreeSpare as _;
 
 /// By how much the path's own delay may seem to rise, relative to the time: two clocks that are off
 /// by 100 ppm in opposite directions (IEEE 802.3 allows that much), and satellites in low orbits

@@ -174,7 +174,7 @@ impl Auto {
     /// Limits what leaves at once besides trains, before anything is sent on the path.
     pub(crate) fn limit_bursts(&mut self, burst: Option<ByteCount>) {
         self.burst = burst;
-        self.pacer = pacer(TRAIN_RATE, BURST).limited(burst);
+        self.pacer = pacer(TRAIN_RATE, BURST).with_max_burst(burst);
     }
 
     /// Frees what is not in use.
@@ -364,13 +364,13 @@ impl Auto {
                 if train.has_padding() {
                     self.padding.sent(bytes.get());
                 }
-                self.train_pacer.sent(now, bytes);
+                self.train_pacer.charge(now, bytes);
                 matches!(phase, Phase::Cruise(_))
             }
         };
         // A train of the start is sent on top of the paced packets.
         if owed {
-            self.pacer.sent(now, bytes);
+            self.pacer.charge(now, bytes);
         }
         if counts {
             self.in_flight += bytes.get();
@@ -623,7 +623,7 @@ mod tests {
             let leaves = |_: &u64| {
                 let may = auto.pacer.ready_at() <= now;
                 if may {
-                    auto.pacer.sent(now, ByteCount::new(1500));
+                    auto.pacer.charge(now, ByteCount::new(1500));
                 }
                 may
             };

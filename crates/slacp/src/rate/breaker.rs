@@ -84,7 +84,7 @@ use units::{BitRate, Instant};
 use self::interval::{Interval, Measured};
 use self::overload::Detector;
 use crate::Overload;
-use crate::path::loss::Fate;
+use crate::path::loss::PacketFate;
 
 /// Share of the bytes, in percent, beyond which an interval's losses are excessive.
 const EXCESS: u64 = 75;
@@ -247,7 +247,7 @@ impl Breaker {
     }
 
     /// The fate of the next packet is known. `rtt` is the smoothed round-trip time.
-    pub(crate) fn saw(&mut self, now: Instant, rtt: Duration, fate: &Fate) -> Option<Change> {
+    pub(crate) fn saw(&mut self, now: Instant, rtt: Duration, fate: &PacketFate) -> Option<Change> {
         self.overload.saw(rtt);
         match self.state {
             State::Closed | State::Tripped { .. } => {

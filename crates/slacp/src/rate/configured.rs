@@ -6,7 +6,7 @@ use units::{BitRate, ByteCount, Instant};
 
 use super::breaker::{Breaker, Change};
 use crate::pacer::{BURST, Pacer};
-use crate::path::loss::Fate;
+use crate::path::loss::PacketFate;
 use crate::{Overload, RateError};
 
 /// The configured rate, and the one reported by the modem until it expires. A circuit breaker
@@ -120,18 +120,18 @@ impl ConfiguredRate {
     /// first: at a rate that the link just carries, the queue would stay.
     pub(crate) fn resume(&mut self, now: Instant, queued: ByteCount) {
         self.breaker.resume(now);
-        self.pacer.sent(now, queued);
+        self.pacer.charge(now, queued);
     }
 
     pub(crate) fn sent(&mut self, now: Instant, size: ByteCount) {
         self.breaker.sent(now);
         if self.is_lowered() {
-            self.pacer.sent(now, size);
+            self.pacer.charge(now, size);
         }
     }
 
     /// Returns whether the fate of a packet changes the rate.
-    pub(crate) fn saw(&mut self, now: Instant, rtt: Duration, fate: &Fate) -> bool {
+    pub(crate) fn saw(&mut self, now: Instant, rtt: Duration, fate: &PacketFate) -> bool {
         let change = self.breaker.saw(now, rtt, fate);
         if change.is_some() {
             self.note(now, change);

@@ -21,7 +21,7 @@ use std::collections::VecDeque;
 use units::Instant;
 
 use super::arrivals::micros;
-use crate::spare::Spare as _;
+use crate::spare::FreeSpare as _;
 
 /// How fast two clocks may drift apart: twice what the protocol says (`docs/slacp.md`, Arrival
 /// times).

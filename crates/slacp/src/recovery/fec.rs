@@ -11,8 +11,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use reed_solomon_simd::{ReedSolomonDecoder, ReedSolomonEncoder};
 use units::RangeSet;
 
-use crate::spare::{ENTRY, Spare as _};
-use crate::wire::frame::Repair;
+use crate::spare::{ENTRY, FreeSpare as _};
+use crate::wire::frame::RepairFrame;
 
 /// Maximum number of sources per block, which bounds the work of one decoding. The count takes one
 /// byte in a REPAIR frame.
@@ -37,13 +37,13 @@ const LENGTH: usize = 2;
 
 /// The packets of a block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Block {
+pub(crate) struct FecBlock {
     pub(crate) base: u64,
     pub(crate) stride: u64,
     pub(crate) count: usize,
 }
 
-impl Block {
+impl FecBlock {
     pub(crate) fn numbers(self) -> impl Iterator<Item = u64> {
         (0..self.count as u64).map(move |i| self.base + i * self.stride)
     }
@@ -56,7 +56,7 @@ impl Block {
 /// A repair waiting to be sent.
 #[derive(Debug)]
 pub(crate) struct PendingRepair {
-    pub(crate) block: Block,
+    pub(crate) block: FecBlock,
     pub(crate) repairs: usize,
     pub(crate) index: usize,
     pub(crate) shard: Vec<u8>,
@@ -65,7 +65,7 @@ pub(crate) struct PendingRepair {
 /// Computes `repairs` repairs of a block. `source` returns the frames of a packet, empty if the
 /// packet is not a source. Returns an empty vector if the block has no sources.
 pub(crate) fn encode<'a>(
-    block: Block,
+    block: FecBlock,
     repairs: usize,
     source: impl Fn(u64) -> &'a [u8],
 ) -> Vec<PendingRepair> {
@@ -79,7 +79,7 @@ pub(crate) fn encode<'a>(
         .expect("blocks of at most 255 + 255 packets are supported");
     let mut shard = vec![0; size];
     for number in block.numbers() {
-        fill(&mut shard, source(number)).expect("the longest fits");
+        write_shard(&mut shard, source(number)).expect("the longest fits");
         encoder.add_original_shard(&shard).expect("the shards have one size");
     }
     let encoded = encoder.encode().expect("all originals were added");
@@ -99,15 +99,15 @@ pub(crate) fn encode<'a>(
 /// is dropped. The blocks that wait for a packet are found in O(log n), and the decoding that a
 /// packet triggers is bounded by [`WORK`].
 #[derive(Debug)]
-pub(crate) struct Decoder {
+pub(crate) struct FecDecoder {
     /// Frames of the sources received or restored, by packet number.
     sources: BTreeMap<u64, Box<[u8]>>,
     /// Packets received that are not sources, and those restored as such.
     empty: RangeSet,
     /// Incomplete blocks with the repairs received, by the last packet number of the block.
-    blocks: BTreeMap<(u64, Block), Repairs>,
+    blocks: BTreeMap<(u64, FecBlock), BlockRepairs>,
     /// The missing packets of these blocks: packet number and block.
-    waiting: BTreeSet<(u64, Block)>,
+    waiting: BTreeSet<(u64, FecBlock)>,
     /// Memory of all fields above except `empty`, in bytes.
     bytes: usize,
     memory: usize,
@@ -119,7 +119,7 @@ pub(crate) struct Decoder {
 }
 
 #[derive(Debug)]
-struct Repairs {
+struct BlockRepairs {
     total: usize,
     size: usize,
     /// Number of packets of the block that were neither received nor restored.
@@ -138,16 +138,16 @@ const MAX_WAITING: usize = 8;
 
 /// Shards, original and repair, that may be decoded per received packet. An honest block has hardly
 /// more repairs than originals, and a packet is in at most the three blocks above: six.
-const WORK: usize = 8;
+const WORK_PER_PACKET: usize = 8;
 /// Maximum decoding work saved up, in shards: the repairs of a flight arrive together, and a flight
 /// is 12,500 packets at 250 Mbit/s and 600 ms.
-const MAX_WORK: usize = 12_500 * WORK;
+const MAX_WORK: usize = 12_500 * WORK_PER_PACKET;
 
 /// Maximum number of decodings per received packet; each takes up to a millisecond. Further blocks
 /// wait for another of their packets.
 const MAX_DECODINGS: usize = 16;
 
-impl Decoder {
+impl FecDecoder {
     /// A decoder that uses at most `memory` bytes.
     pub(crate) fn new(memory: usize) -> Self {
         Self {
@@ -178,11 +178,11 @@ impl Decoder {
 
     /// Stores a received packet; `source` is empty if the packet is not a FEC source. Returns the
     /// packets that this restores, with their numbers.
-    pub(crate) fn keep(&mut self, number: u64, source: &[u8]) -> Vec<(u64, Vec<u8>)> {
+    pub(crate) fn store(&mut self, number: u64, source: &[u8]) -> Vec<(u64, Vec<u8>)> {
         // Received packets pay for decoding, or a peer could cause a decoding with every datagram.
-        self.work = (self.work + WORK).min(MAX_WORK);
-        self.enter(number, source);
-        let completed = self.found(number);
+        self.work = (self.work + WORK_PER_PACKET).min(MAX_WORK);
+        self.insert(number, source);
+        let completed = self.mark_present(number);
         let restored = self.restore(completed);
         self.keep_within_memory();
         restored
@@ -206,9 +206,9 @@ impl Decoder {
 
     /// Processes a repair that came in packet `number` and returns the packets it restores. Invalid
     /// repairs are dropped.
-    pub(crate) fn repair(&mut self, number: u64, repair: &Repair) -> Vec<(u64, Vec<u8>)> {
-        let Some(block) = check(number, repair) else { return Vec::new() };
-        if !self.add(block, repair) {
+    pub(crate) fn repair(&mut self, number: u64, repair: &RepairFrame) -> Vec<(u64, Vec<u8>)> {
+        let Some(block) = validate(number, repair) else { return Vec::new() };
+        if !self.add_repair(block, repair) {
             return Vec::new();
         }
         let restored = self.restore(vec![block]);
@@ -218,8 +218,8 @@ impl Decoder {
 
     /// Stores a repair. Returns `false` if it is a duplicate, contradicts others of its block, or
     /// its block needs none.
-    fn add(&mut self, block: Block, repair: &Repair) -> bool {
-        if !self.blocks.contains_key(&key(block)) && !self.begin(block, repair) {
+    fn add_repair(&mut self, block: FecBlock, repair: &RepairFrame) -> bool {
+        if !self.blocks.contains_key(&key(block)) && !self.add_block(block, repair) {
             return false;
         }
         let Some(known) = self.blocks.get_mut(&key(block)) else { return false };
@@ -235,25 +235,26 @@ impl Decoder {
 
     /// Registers an incomplete block. Returns `false` if the block is complete, or if
     /// [`MAX_WAITING`] blocks already wait for one of its packets.
-    fn begin(&mut self, block: Block, repair: &Repair) -> bool {
-        let missing: Vec<u64> = block.numbers().filter(|number| !self.has(*number)).collect();
-        let wanted = |number: &u64| self.blocks_of(*number).count() < MAX_WAITING;
+    fn add_block(&mut self, block: FecBlock, repair: &RepairFrame) -> bool {
+        let missing: Vec<u64> =
+            block.numbers().filter(|number| !self.is_present(*number)).collect();
+        let wanted = |number: &u64| self.waiting_blocks(*number).count() < MAX_WAITING;
         if missing.is_empty() || !missing.iter().all(wanted) {
             return false;
         }
         let (total, size) = (repair.repairs, repair.shard.len());
-        let repairs = Repairs { total, size, missing: missing.len(), shards: Vec::new() };
+        let repairs = BlockRepairs { total, size, missing: missing.len(), shards: Vec::new() };
         self.blocks.insert(key(block), repairs);
         self.bytes += BLOCK_ENTRY + missing.len() * ENTRY;
         self.waiting.extend(missing.into_iter().map(|number| (number, block)));
         true
     }
 
-    fn has(&self, number: u64) -> bool {
+    fn is_present(&self, number: u64) -> bool {
         self.sources.contains_key(&number) || self.empty.contains(number)
     }
 
-    fn enter(&mut self, number: u64, source: &[u8]) {
+    fn insert(&mut self, number: u64, source: &[u8]) {
         if source.is_empty() {
             self.empty.insert_one(number);
             return;
@@ -265,18 +266,18 @@ impl Decoder {
     }
 
     /// The blocks that wait for a packet.
-    fn blocks_of(&self, number: u64) -> impl Iterator<Item = Block> {
+    fn waiting_blocks(&self, number: u64) -> impl Iterator<Item = FecBlock> {
         // Sorts before every valid block, so the range covers exactly those of this packet.
-        let first = Block { base: 0, stride: 0, count: 0 };
+        let first = FecBlock { base: 0, stride: 0, count: 0 };
         self.waiting.range((number, first)..(number + 1, first)).map(|(_, block)| *block)
     }
 
     /// Marks a packet as present. Returns the blocks that waited for it.
-    fn found(&mut self, number: u64) -> Vec<Block> {
+    fn mark_present(&mut self, number: u64) -> Vec<FecBlock> {
         if self.waiting.is_empty() {
             return Vec::new();
         }
-        let blocks: Vec<Block> = self.blocks_of(number).collect();
+        let blocks: Vec<FecBlock> = self.waiting_blocks(number).collect();
         for block in &blocks {
             self.waiting.remove(&(number, *block));
             self.bytes -= ENTRY;
@@ -289,17 +290,17 @@ impl Decoder {
 
     /// Decodes those of the blocks that have enough repairs, and the blocks that this completes in
     /// turn, up to [`MAX_DECODINGS`].
-    fn restore(&mut self, mut blocks: Vec<Block>) -> Vec<(u64, Vec<u8>)> {
+    fn restore(&mut self, mut blocks: Vec<FecBlock>) -> Vec<(u64, Vec<u8>)> {
         let (mut restored, mut decodings) = (Vec::new(), 0);
         while let Some(block) = blocks.pop() {
             if decodings == MAX_DECODINGS {
                 break;
             }
-            let Some(found) = self.complete(block) else { continue };
+            let Some(found) = self.decode_if_complete(block) else { continue };
             decodings += 1;
             for (number, source) in &found {
-                self.enter(*number, source);
-                blocks.extend(self.found(*number));
+                self.insert(*number, source);
+                blocks.extend(self.mark_present(*number));
             }
             restored.extend(found);
         }
@@ -308,7 +309,7 @@ impl Decoder {
 
     /// Drops a block that needs no more repairs and returns its missing packets. `None` while it
     /// has too few repairs, or if it cannot or need not be decoded.
-    fn complete(&mut self, block: Block) -> Option<Vec<(u64, Vec<u8>)>> {
+    fn decode_if_complete(&mut self, block: FecBlock) -> Option<Vec<(u64, Vec<u8>)>> {
         #[cfg(test)]
         {
             self.looks += 1;
@@ -327,7 +328,7 @@ impl Decoder {
         self.decode(block, &repairs)
     }
 
-    fn forget(&mut self, block: Block) -> Option<Repairs> {
+    fn forget(&mut self, block: FecBlock) -> Option<BlockRepairs> {
         let repairs = self.blocks.remove(&key(block))?;
         let missing = block.numbers().filter(|number| self.waiting.remove(&(*number, block)));
         self.bytes -= BLOCK_ENTRY + missing.count() * ENTRY;
@@ -360,10 +361,10 @@ impl Decoder {
 
     /// Decodes the missing packets of a block; `None` if the shards contradict the stored packets,
     /// or if stored packets were dropped.
-    fn decode(&self, block: Block, repairs: &Repairs) -> Option<Vec<(u64, Vec<u8>)>> {
+    fn decode(&self, block: FecBlock, repairs: &BlockRepairs) -> Option<Vec<(u64, Vec<u8>)>> {
         // The repairs of a single packet are copies of it, and decoding takes up to a millisecond.
         if let (1, [(_, shard), ..]) = (block.count, &repairs.shards[..]) {
-            return Some(vec![(block.base, packet(shard)?)]);
+            return Some(vec![(block.base, read_shard(shard)?)]);
         }
         let mut decoder = ReedSolomonDecoder::new(block.count, repairs.total, repairs.size).ok()?;
         let mut shard = vec![0; repairs.size];
@@ -374,7 +375,7 @@ impl Decoder {
                 None if self.empty.contains(number) => &[],
                 None => continue,
             };
-            fill(&mut shard, source)?;
+            write_shard(&mut shard, source)?;
             decoder.add_original_shard(index, &shard).ok()?;
         }
         for (index, shard) in &repairs.shards {
@@ -383,17 +384,17 @@ impl Decoder {
         let decoded = decoder.decode().ok()?;
         let at = |index: usize| block.base + index as u64 * block.stride;
         let restored = decoded.restored_original_iter();
-        restored.map(|(index, shard)| Some((at(index), packet(shard)?))).collect()
+        restored.map(|(index, shard)| Some((at(index), read_shard(shard)?))).collect()
     }
 }
 
 /// Sort key of a block. Its last packet comes first, because blocks are settled in that order.
-fn key(block: Block) -> (u64, Block) {
+fn key(block: FecBlock) -> (u64, FecBlock) {
     (block.last(), block)
 }
 
 /// Writes a packet into a shard; `None` if the packet is too long for it.
-fn fill(shard: &mut [u8], packet: &[u8]) -> Option<()> {
+fn write_shard(shard: &mut [u8], packet: &[u8]) -> Option<()> {
     let (length, rest) = shard.split_first_chunk_mut::<LENGTH>()?;
     *length = u16::try_from(packet.len()).ok()?.to_be_bytes();
     rest.get_mut(..packet.len())?.copy_from_slice(packet);
@@ -402,15 +403,15 @@ fn fill(shard: &mut [u8], packet: &[u8]) -> Option<()> {
 }
 
 /// Reads the packet from a shard; `None` if its length is invalid.
-fn packet(shard: &[u8]) -> Option<Vec<u8>> {
+fn read_shard(shard: &[u8]) -> Option<Vec<u8>> {
     let (length, rest) = shard.split_first_chunk::<LENGTH>()?;
     rest.get(..usize::from(u16::from_be_bytes(*length))).map(<[u8]>::to_vec)
 }
 
 /// Validates a repair that came in packet `number` and returns its block.
-fn check(number: u64, repair: &Repair) -> Option<Block> {
+fn validate(number: u64, repair: &RepairFrame) -> Option<FecBlock> {
     let base = number.checked_sub(repair.distance)?;
-    let block = Block { base, stride: repair.stride, count: repair.count };
+    let block = FecBlock { base, stride: repair.stride, count: repair.count };
     let sizes = (1..=MAX_BLOCK).contains(&repair.count)
         && (1..=MAX_REPAIRS).contains(&repair.repairs)
         && repair.index < repair.repairs
@@ -432,8 +433,8 @@ mod tests {
         (0..count).map(|n| (n, packet(n))).collect()
     }
 
-    fn frame(number: u64, pending: &PendingRepair) -> Repair<'_> {
-        Repair {
+    fn frame(number: u64, pending: &PendingRepair) -> RepairFrame<'_> {
+        RepairFrame {
             distance: number - pending.block.base,
             stride: pending.block.stride,
             count: pending.block.count,
@@ -449,16 +450,16 @@ mod tests {
             count in 1usize..60, stride in 1u64..4, repairs in 1usize..8,
             lost in prop::collection::btree_set(0usize..60, 1..8), late: bool
         ) {
-            let block = Block { base: 5, stride, count };
+            let block = FecBlock { base: 5, stride, count };
             let all = packets(5 + 60 * 4);
             let pending = encode(block, repairs, |n| &all[&n]);
             let lost: Vec<u64> = block.numbers().enumerate()
                 .filter(|(i, _)| lost.contains(i)).map(|(_, n)| n).collect();
             prop_assume!(!lost.is_empty() && !pending.is_empty());
-            let mut decoder = Decoder::new(1 << 20);
+            let mut decoder = FecDecoder::new(1 << 20);
             let last = block.last();
             for number in block.numbers().filter(|n| !(lost.contains(n) || late && *n == last)) {
-                decoder.keep(number, &all[&number]);
+                decoder.store(number, &all[&number]);
             }
             let mut restored = Vec::new();
             for (i, repair) in pending.iter().enumerate() {
@@ -466,7 +467,7 @@ mod tests {
                 restored.extend(decoder.repair(number, &frame(number, repair)));
             }
             if late && !lost.contains(&last) && restored.is_empty() {
-                restored.extend(decoder.keep(last, &all[&last]));
+                restored.extend(decoder.store(last, &all[&last]));
             }
             for (number, bytes) in &restored {
                 prop_assert_eq!(bytes, &all[number]);
@@ -485,11 +486,11 @@ mod tests {
             repairs in 0usize..80, index in 0usize..80,
             shard in prop::collection::vec(any::<u8>(), 0..20)
         ) {
-            let mut decoder = Decoder::new(1000);
+            let mut decoder = FecDecoder::new(1000);
             for (number, packet) in packets(100) {
-                decoder.keep(number, &packet);
+                decoder.store(number, &packet);
             }
-            let repair = Repair { distance, stride, count, repairs, index, shard: &shard };
+            let repair = RepairFrame { distance, stride, count, repairs, index, shard: &shard };
             decoder.repair(number, &repair);
         }
     }
@@ -497,17 +498,17 @@ mod tests {
     #[test]
     fn the_repairs_of_a_single_packet_are_copies_of_it() {
         for repairs in 1..=MAX_REPAIRS {
-            let encoded = encode(Block { base: 1, stride: 1, count: 1 }, repairs, |_| &[7; 301]);
+            let encoded = encode(FecBlock { base: 1, stride: 1, count: 1 }, repairs, |_| &[7; 301]);
             assert_eq!(encoded.len(), repairs);
-            assert!(encoded.iter().all(|repair| packet(&repair.shard) == Some(vec![7; 301])));
+            assert!(encoded.iter().all(|repair| read_shard(&repair.shard) == Some(vec![7; 301])));
         }
     }
 
     #[test]
     fn memory_is_bounded() {
-        let mut decoder = Decoder::new(1000);
+        let mut decoder = FecDecoder::new(1000);
         for number in 0..50 {
-            decoder.keep(number, &[1; 30]);
+            decoder.store(number, &[1; 30]);
         }
         assert_eq!(decoder.held(), 1000 / (ENTRY + 30) * (ENTRY + 30));
         decoder.settle(100);
@@ -515,7 +516,7 @@ mod tests {
     }
 
     /// The decoder's memory, counted from scratch.
-    fn recount(decoder: &Decoder) -> usize {
+    fn recount(decoder: &FecDecoder) -> usize {
         let sources = decoder.sources.values().map(|source| ENTRY + source.len());
         let shards = decoder.blocks.values().flat_map(|repairs| &repairs.shards);
         let shards = shards.map(|(_, shard)| ENTRY + shard.len());
@@ -548,14 +549,14 @@ mod tests {
         fn whatever_repairs_come_memory_stays_within_its_bound_and_the_count_is_right(
             steps in prop::collection::vec(step(), 1..300), memory in 500usize..20_000
         ) {
-            let mut decoder = Decoder::new(memory);
+            let mut decoder = FecDecoder::new(memory);
             for step in steps {
                 match step {
-                    Step::Keep(number, size) => _ = decoder.keep(number, &vec![1; size]),
+                    Step::Keep(number, size) => _ = decoder.store(number, &vec![1; size]),
                     Step::Settle(floor) => decoder.settle(floor),
                     Step::Repair { base, stride, count, repairs, index, size } => {
                         let shard = vec![0; size];
-                        let repair = Repair { distance: 600 - base, stride, count, repairs, index, shard: &shard };
+                        let repair = RepairFrame { distance: 600 - base, stride, count, repairs, index, shard: &shard };
                         decoder.repair(600, &repair);
                     }
                 }
@@ -569,11 +570,11 @@ mod tests {
 
     #[test]
     fn repairs_of_blocks_that_never_complete_take_no_memory_without_end() {
-        let mut decoder = Decoder::new(100_000);
+        let mut decoder = FecDecoder::new(100_000);
         let shard = [7; 1200];
         for number in 1000..20_000 {
             // Each belongs to a block of its own that is missing entirely.
-            let repair = Repair {
+            let repair = RepairFrame {
                 distance: 500,
                 stride: 1,
                 count: 200,
@@ -588,24 +589,24 @@ mod tests {
 
     #[test]
     fn packets_that_are_no_sources_take_one_entry_together() {
-        let mut decoder = Decoder::new(1 << 20);
+        let mut decoder = FecDecoder::new(1 << 20);
         for number in 0..100_000 {
-            decoder.keep(number, &[]);
+            decoder.store(number, &[]);
         }
         assert_eq!(decoder.held(), ENTRY);
     }
 
     #[test]
     fn a_packet_kept_twice_counts_once() {
-        let mut decoder = Decoder::new(1 << 20);
-        (0..100).for_each(|_| _ = decoder.keep(7, &[1; 1000]));
+        let mut decoder = FecDecoder::new(1 << 20);
+        (0..100).for_each(|_| _ = decoder.store(7, &[1; 1000]));
         assert_eq!(decoder.held(), ENTRY + 1000);
     }
 
     /// Rows and columns of a square: each packet is in two blocks.
     fn square(all: &BTreeMap<u64, Vec<u8>>) -> Vec<PendingRepair> {
-        let rows = (0..4).map(|row| Block { base: 4 * row, stride: 1, count: 4 });
-        let columns = (0..4).map(|column| Block { base: column, stride: 4, count: 4 });
+        let rows = (0..4).map(|row| FecBlock { base: 4 * row, stride: 1, count: 4 });
+        let columns = (0..4).map(|column| FecBlock { base: column, stride: 4, count: 4 });
         rows.chain(columns).flat_map(|block| encode(block, 1, |n| &all[&n])).collect()
     }
 
@@ -615,9 +616,9 @@ mod tests {
         // 5 completes its row (6 is missing) and its column (9). 6 then completes the column of 10,
         // 10 the row of 11, and so on.
         let lost = [5, 6, 9, 10, 11];
-        let mut decoder = Decoder::new(1 << 20);
+        let mut decoder = FecDecoder::new(1 << 20);
         for number in (0..16).filter(|number| !lost.contains(number)) {
-            decoder.keep(number, &all[&number]);
+            decoder.store(number, &all[&number]);
         }
         let mut early = Vec::new();
         for (number, repair) in (16..).zip(&square(&all)) {
@@ -627,7 +628,7 @@ mod tests {
             }
         }
         assert!(early.is_empty(), "{early:?}");
-        let mut restored = decoder.keep(5, &all[&5]);
+        let mut restored = decoder.store(5, &all[&5]);
         restored.sort();
         let rest: Vec<u64> = lost.into_iter().filter(|number| *number != 5).collect();
         assert_eq!(restored, rest.iter().map(|n| (*n, all[n].clone())).collect::<Vec<_>>());
@@ -636,42 +637,43 @@ mod tests {
 
     #[test]
     fn a_packet_has_only_the_blocks_looked_at_that_wait_for_it() {
-        let mut decoder = Decoder::new(1 << 24);
+        let mut decoder = FecDecoder::new(1 << 24);
         let shard = [7; 100];
         for block in 0..1000 {
             let (distance, count) = (10_000 - 4 * block, 4);
-            let repair = Repair { distance, stride: 1, count, repairs: 2, index: 0, shard: &shard };
+            let repair =
+                RepairFrame { distance, stride: 1, count, repairs: 2, index: 0, shard: &shard };
             decoder.repair(10_000, &repair);
         }
         assert_eq!(decoder.blocks.len(), 1000);
         let before = decoder.looks;
-        (4000..5000).for_each(|number| _ = decoder.keep(number, &[1; 90]));
+        (4000..5000).for_each(|number| _ = decoder.store(number, &[1; 90]));
         assert_eq!(decoder.looks - before, 0, "no block waits for them");
-        decoder.keep(17, &[1; 90]);
+        decoder.store(17, &[1; 90]);
         assert_eq!(decoder.looks - before, 1);
     }
 
     #[test]
     fn decoding_is_paid_for_by_packets_that_come() {
         let all = packets(100);
-        let mut decoder = Decoder::new(1 << 24);
-        (1..100).for_each(|number| _ = decoder.keep(number, &all[&number]));
-        let block = |count| Block { base: 0, stride: 1, count };
+        let mut decoder = FecDecoder::new(1 << 24);
+        (1..100).for_each(|number| _ = decoder.store(number, &all[&number]));
+        let block = |count| FecBlock { base: 0, stride: 1, count };
         let repairs: Vec<_> =
             (2..100).map(|count| encode(block(count), 1, |n| &all[&n]).remove(0)).collect();
         // Packet 0 is always missing.
-        let decode = |decoder: &mut Decoder, repair: &PendingRepair| {
+        let decode = |decoder: &mut FecDecoder, repair: &PendingRepair| {
             let restored = decoder.repair(400, &frame(400, repair));
             decoder.settle(1);
             restored.iter().map(|_| repair.block.count + 1).sum::<usize>()
         };
-        let work = |decoder: &mut Decoder| -> usize {
+        let work = |decoder: &mut FecDecoder| -> usize {
             repairs.iter().cycle().take(3000).map(|repair| decode(decoder, repair)).sum()
         };
         let first = work(&mut decoder);
         assert!((MAX_WORK - 100..=MAX_WORK).contains(&first), "{first} of {MAX_WORK}");
-        (200..300).for_each(|number| _ = decoder.keep(number, &[]));
+        (200..300).for_each(|number| _ = decoder.store(number, &[]));
         let more = work(&mut decoder);
-        assert!((1..=100 * WORK + 100).contains(&more), "{more}");
+        assert!((1..=100 * WORK_PER_PACKET + 100).contains(&more), "{more}");
     }
 }

@@ -12,10 +12,10 @@ use std::collections::VecDeque;
 use units::{BitRate, ByteCount, Instant};
 
 use crate::pacer::Pacer;
-use crate::path::loss::{Bursts, LossMeter};
-use crate::recovery::fec::{Block, MAX_REPAIRS, MAX_STRIDE, PendingRepair, encode};
+use crate::path::loss::{BurstStats, LossMeter};
+use crate::recovery::fec::{FecBlock, MAX_REPAIRS, MAX_STRIDE, PendingRepair, encode};
 use crate::recovery::sent::SentPackets;
-use crate::spare::Spare as _;
+use crate::spare::FreeSpare as _;
 
 /// Sources count as the tail of a transfer if nothing follows them for this long.
 const QUIET: Duration = Duration::from_millis(3);
@@ -47,24 +47,24 @@ const PACKET: usize = 1500;
 
 /// Decides which repairs to make and when to send them.
 #[derive(Debug)]
-pub(crate) struct Planner {
+pub(crate) struct RepairPlanner {
     /// Send time of the last source that is not protected yet.
     tail: Option<Instant>,
     /// Packets below this number were part of an earlier tail.
-    dealt_with: u64,
+    tail_start: u64,
     /// Packets of sparse streams that are not protected yet.
-    sparse: Option<Gathered>,
+    sparse: Option<GatheredSources>,
     /// Packets to be protected whatever follows them.
-    promised: Option<Gathered>,
+    promised: Option<GatheredSources>,
     /// Retransmissions of a link layer that are not protected yet.
-    pub(super) again: Option<Gathered>,
+    pub(super) retransmissions: Option<GatheredSources>,
     budget: Pacer,
     /// Number of repairs that may be sent on a loaded link.
-    loaded: f64,
+    loaded_repairs: f64,
     /// Repairs to be sent, in order.
     queue: VecDeque<PendingRepair>,
     /// Repairs held back until a burst has passed.
-    later: Vec<(Instant, Vec<PendingRepair>)>,
+    delayed: Vec<(Instant, Vec<PendingRepair>)>,
     /// Copies of acknowledgements of a link layer, held back likewise.
     pub(super) copies: VecDeque<(Instant, PendingRepair)>,
     /// Size of `queue`, `later` and `copies`, in bytes. Bounded by `budget`, a twentieth of the
@@ -76,13 +76,13 @@ pub(crate) struct Planner {
 
 /// A range of sources to be protected together, and the send times of the first and the last.
 #[derive(Debug)]
-pub(super) struct Gathered {
+pub(super) struct GatheredSources {
     numbers: Range<u64>,
     first: Instant,
     last: Instant,
 }
 
-impl Gathered {
+impl GatheredSources {
     fn add(gathered: &mut Option<Self>, now: Instant, number: u64) {
         let first = Self { numbers: number..number, first: now, last: now };
         let gathered = gathered.get_or_insert(first);
@@ -101,7 +101,7 @@ impl Gathered {
 
 /// The cases in which a source is to be protected.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Protection {
+pub(crate) struct SourceProtection {
     /// If it turns out to be the tail of a transfer.
     pub(crate) tail: bool,
     /// Soon, as data of a sparse stream, which a user probably waits for.
@@ -109,33 +109,33 @@ pub(crate) struct Protection {
     /// In every case, within [`PROMISE`].
     pub(crate) promised: bool,
     /// As a retransmission on a link layer, which is not retransmitted again.
-    pub(crate) again: bool,
+    pub(crate) retransmission: bool,
 }
 
 /// The state of a session that [`Planner::plan`] decides by.
-pub(crate) struct Outlook<'a> {
+pub(crate) struct PlanInputs<'a> {
     pub(crate) sent: &'a SentPackets,
     pub(crate) loss: &'a LossMeter,
     pub(crate) rtt: Duration,
     /// Set if nothing else waits to be sent.
     pub(crate) idle: bool,
     /// Set if more retransmissions wait to be sent.
-    pub(crate) resends: bool,
+    pub(crate) has_retransmissions: bool,
 }
 
-impl Planner {
+impl RepairPlanner {
     /// A planner for a link of `rate`.
     pub(crate) fn new(rate: BitRate) -> Self {
         Self {
             tail: None,
-            dealt_with: 0,
+            tail_start: 0,
             sparse: None,
             promised: None,
-            again: None,
+            retransmissions: None,
             budget: Pacer::new(share(rate), BUDGET_TIME),
-            loaded: 0.0,
+            loaded_repairs: 0.0,
             queue: VecDeque::new(),
-            later: Vec::new(),
+            delayed: Vec::new(),
             copies: VecDeque::new(),
             held: 0,
             packet_time: packet_time(rate),
@@ -150,7 +150,7 @@ impl Planner {
     /// Frees memory that is not in use.
     pub(crate) fn free_spare(&mut self) {
         self.queue.free_spare();
-        self.later.free_spare();
+        self.delayed.free_spare();
         self.copies.free_spare();
     }
 
@@ -161,53 +161,54 @@ impl Planner {
     }
 
     /// Records that source `number` was sent.
-    pub(crate) fn sent_source(
+    pub(crate) fn record_source(
         &mut self,
         now: Instant,
         number: u64,
-        protection: Protection,
+        protection: SourceProtection,
         loss: &LossMeter,
     ) {
         if protection.tail {
             self.tail = Some(now);
         }
         // The budget of a loaded link grows with each source, so it is a share of the packets.
-        self.loaded = (self.loaded + LOADED_SHARE * loss.rate()).min(LOADED_SAVED);
+        self.loaded_repairs = (self.loaded_repairs + LOADED_SHARE * loss.rate()).min(LOADED_SAVED);
         if protection.sparse {
-            Gathered::add(&mut self.sparse, now, number);
+            GatheredSources::add(&mut self.sparse, now, number);
         }
         if protection.promised {
-            Gathered::add(&mut self.promised, now, number);
+            GatheredSources::add(&mut self.promised, now, number);
         }
-        if protection.again {
-            Gathered::add(&mut self.again, now, number);
+        if protection.retransmission {
+            GatheredSources::add(&mut self.retransmissions, now, number);
         }
     }
 
     /// Returns `true` if sources were sent that may yet be protected.
-    pub(crate) fn gathers(&self) -> bool {
-        let gathered = [&self.sparse, &self.promised, &self.again];
+    pub(crate) fn has_unprotected(&self) -> bool {
+        let gathered = [&self.sparse, &self.promised, &self.retransmissions];
         self.tail.is_some() || gathered.into_iter().any(Option::is_some)
     }
 
     /// The time at which [`Self::plan`] is due if nothing is sent before then.
     pub(crate) fn due(&self, idle: bool, resends: bool) -> Option<Instant> {
         let tail = self.tail.filter(|_| idle).map(|last| last + QUIET);
-        let sparse = self.sparse.as_ref().map(Gathered::sparse_due);
-        let promised = self.promised.as_ref().map(Gathered::promise_due);
-        let later = self.later.iter().map(|(time, _)| *time).min();
-        let again = self.again.as_ref().map(|again| self.again_due(again, resends));
+        let sparse = self.sparse.as_ref().map(GatheredSources::sparse_due);
+        let promised = self.promised.as_ref().map(GatheredSources::promise_due);
+        let later = self.delayed.iter().map(|(time, _)| *time).min();
+        let again =
+            self.retransmissions.as_ref().map(|again| self.retransmissions_due(again, resends));
         let copy = self.copies.front().map(|(time, _)| *time);
         [tail, sparse, promised, later, again, copy].into_iter().flatten().min()
     }
 
     /// Makes the repairs that are due.
-    pub(crate) fn plan(&mut self, now: Instant, outlook: &Outlook) {
+    pub(crate) fn plan(&mut self, now: Instant, outlook: &PlanInputs) {
         if outlook.idle && self.tail.is_some_and(|last| last + QUIET <= now) {
             // The range of the tail includes the packets gathered for the other two.
             (self.tail, self.sparse, self.promised) = (None, None, None);
             let end = outlook.sent.next_number();
-            let start = core::mem::replace(&mut self.dealt_with, end);
+            let start = core::mem::replace(&mut self.tail_start, end);
             self.protect(now, start..end, outlook);
         }
         if let Some(sparse) = self.sparse.take_if(|sparse| sparse.sparse_due() <= now) {
@@ -216,19 +217,19 @@ impl Planner {
         if let Some(promised) = self.promised.take_if(|promised| promised.promise_due() <= now) {
             self.protect(now, promised.numbers, outlook);
         }
-        self.protect_again(now, outlook);
-        self.release(now, outlook.sent);
+        self.protect_retransmissions(now, outlook);
+        self.release_delayed(now, outlook.sent);
         self.release_copies(now);
     }
 
     /// Queues the repairs held back for a burst whose time has come. Those of blocks without an
     /// outstanding packet are dropped.
-    fn release(&mut self, now: Instant, sent: &SentPackets) {
+    fn release_delayed(&mut self, now: Instant, sent: &SentPackets) {
         let needed =
             |repair: &PendingRepair| repair.block.numbers().any(|n| sent.sent_at(n).is_some());
         let (due, later): (Vec<_>, Vec<_>) =
-            self.later.drain(..).partition(|(time, _)| *time <= now);
-        self.later = later;
+            self.delayed.drain(..).partition(|(time, _)| *time <= now);
+        self.delayed = later;
         for repair in due.into_iter().flat_map(|(_, repairs)| repairs) {
             if needed(&repair) {
                 self.queue.push_back(repair);
@@ -240,7 +241,7 @@ impl Planner {
 
     /// Makes the repairs of a range: those against isolated losses leave at once, those against
     /// bursts after the longest recent burst.
-    fn protect(&mut self, now: Instant, numbers: Range<u64>, outlook: &Outlook) {
+    fn protect(&mut self, now: Instant, numbers: Range<u64>, outlook: &PlanInputs) {
         let Some(numbers) = sources(numbers, outlook.sent) else { return };
         let Some(span) = span(&numbers, outlook.sent) else { return };
         let stride = (numbers.end - numbers.start).div_ceil(BLOCK);
@@ -248,14 +249,17 @@ impl Planner {
         if stride > MAX_STRIDE {
             return;
         }
-        let threat = outlook.loss.bursts().filter(|bursts| worthwhile(bursts, &span, outlook.rtt));
-        let struck = threat
-            .map_or(0, |bursts| self.affordable(now, struck(&bursts, &span, &numbers), outlook));
+        let threat =
+            outlook.loss.bursts().filter(|bursts| is_coverable(bursts, &span, outlook.rtt));
+        let struck = threat.map_or(0, |bursts| {
+            self.affordable(now, burst_sizes(&bursts, &span, &numbers), outlook)
+        });
         let source = |number| outlook.sent.source(number).unwrap_or_default();
         let (mut at_once, mut later) = (Vec::new(), Vec::new());
         for block in blocks(numbers.start, numbers.end) {
             // There are `stride` blocks, and each may fail.
-            let lone = repairs_for(block.count, outlook.loss.lone_rate(), RESIDUAL / stride as f64);
+            let lone =
+                repairs_for(block.count, outlook.loss.isolated_rate(), RESIDUAL / stride as f64);
             // As many repairs as packets restore all of them.
             let more = struck.div_ceil(stride as usize).min(block.count);
             let mut repairs = encode(block, (lone + more).min(MAX_REPAIRS), source);
@@ -272,22 +276,22 @@ impl Planner {
             // A burst that outlasts the sending of the sources would destroy the repairs as well.
             let passed = threat.filter(|bursts| span.duration() < bursts.length);
             let release = passed.map_or(now, |bursts| span.end + bursts.length);
-            self.later.push((release, in_turn(later)));
+            self.delayed.push((release, interleaved(later)));
         }
     }
 
     /// The largest of the given burst sizes, in packets, that the budget covers; 0 if none. Fewer
     /// repairs than a burst takes packets restore nothing.
-    fn affordable(&self, now: Instant, struck: Vec<usize>, outlook: &Outlook) -> usize {
-        let left = self.budget.left(now).get() as usize / PACKET;
-        let loaded = if outlook.idle { usize::MAX } else { self.loaded as usize };
+    fn affordable(&self, now: Instant, struck: Vec<usize>, outlook: &PlanInputs) -> usize {
+        let left = self.budget.burst_left(now).get() as usize / PACKET;
+        let loaded = if outlook.idle { usize::MAX } else { self.loaded_repairs as usize };
         struck.into_iter().filter(|struck| *struck <= left.min(loaded)).max().unwrap_or(0)
     }
 
     /// Queues repairs as far as the budget allows.
     fn enqueue(&mut self, now: Instant, repairs: Vec<PendingRepair>, idle: bool) {
-        for repair in in_turn(repairs) {
-            if self.afford(now, repair.shard.len(), idle) {
+        for repair in interleaved(repairs) {
+            if self.try_spend(now, repair.shard.len(), idle) {
                 self.held += size_of_pending(&repair);
                 self.queue.push_back(repair);
             }
@@ -315,14 +319,14 @@ impl Planner {
 
     /// The lowest packet number of which repairs wait. The peer must keep packets from there on.
     pub(crate) fn floor(&self) -> Option<u64> {
-        let later = self.later.iter().flat_map(|(_, repairs)| repairs);
+        let later = self.delayed.iter().flat_map(|(_, repairs)| repairs);
         let copies = self.copies.iter().map(|(_, repair)| repair);
         self.queue.iter().chain(later).chain(copies).map(|repair| repair.block.base).min()
     }
 
     /// Spends `size` bytes of redundancy if the budget allows; `false` if it does not.
-    pub(crate) fn afford(&mut self, now: Instant, size: usize, idle: bool) -> bool {
-        let affordable = self.budget.ready_at() <= now && (idle || self.loaded >= 1.0);
+    pub(crate) fn try_spend(&mut self, now: Instant, size: usize, idle: bool) -> bool {
+        let affordable = self.budget.ready_at() <= now && (idle || self.loaded_repairs >= 1.0);
         if affordable {
             self.spend(now, size, idle);
         }
@@ -330,9 +334,9 @@ impl Planner {
     }
 
     fn spend(&mut self, now: Instant, size: usize, idle: bool) {
-        self.budget.sent(now, ByteCount::new((size + HEADERS) as u64));
+        self.budget.charge(now, ByteCount::new((size + HEADERS) as u64));
         if !idle {
-            self.loaded -= 1.0;
+            self.loaded_repairs -= 1.0;
         }
     }
 }
@@ -354,12 +358,12 @@ fn share(rate: BitRate) -> BitRate {
 }
 
 /// The period in which the packets of a range were sent.
-struct Span {
+struct SendPeriod {
     begin: Instant,
     end: Instant,
 }
 
-impl Span {
+impl SendPeriod {
     fn duration(&self) -> Duration {
         self.end.saturating_since(self.begin)
     }
@@ -377,15 +381,15 @@ fn sources(numbers: Range<u64>, sent: &SentPackets) -> Option<Range<u64>> {
 }
 
 /// The period in which the outstanding packets of the range were sent; `None` if there are none.
-fn span(numbers: &Range<u64>, sent: &SentPackets) -> Option<Span> {
+fn span(numbers: &Range<u64>, sent: &SentPackets) -> Option<SendPeriod> {
     let begin = numbers.clone().find_map(|number| sent.sent_at(number))?;
     let end = numbers.clone().rev().find_map(|number| sent.sent_at(number))?;
-    Some(Span { begin, end })
+    Some(SendPeriod { begin, end })
 }
 
 /// Returns `true` if a burst is probable enough, and short enough for repairs after it to arrive
 /// before a retransmission.
-fn worthwhile(bursts: &Bursts, span: &Span, rtt: Duration) -> bool {
+fn is_coverable(bursts: &BurstStats, span: &SendPeriod, rtt: Duration) -> bool {
     let exposed = span.duration() + bursts.length;
     bursts.per_second * exposed.as_secs_f64() >= IMPROBABLE && bursts.length * 4 < rtt * 3
 }
@@ -393,7 +397,7 @@ fn worthwhile(bursts: &Bursts, span: &Span, rtt: Duration) -> bool {
 /// Numbers of packets of the range that one burst, two bursts and so on destroy, for as many bursts
 /// as are probable. Each is taken as an eighth longer than those measured, because future bursts
 /// may be.
-fn struck(bursts: &Bursts, span: &Span, numbers: &Range<u64>) -> Vec<usize> {
+fn burst_sizes(bursts: &BurstStats, span: &SendPeriod, numbers: &Range<u64>) -> Vec<usize> {
     let count = (numbers.end - numbers.start) as usize;
     let (length, duration) = (bursts.length.as_secs_f64(), span.duration().as_secs_f64());
     if length >= duration {
@@ -413,13 +417,13 @@ fn repairs_for(count: usize, p: f64, residual: f64) -> usize {
         return 0;
     }
     (1..MAX_REPAIRS)
-        .find(|repairs| more_lost(count + repairs, *repairs, p) <= residual)
+        .find(|repairs| probability_of_more(count + repairs, *repairs, p) <= residual)
         .unwrap_or(MAX_REPAIRS)
 }
 
 /// The probability that more than `most` of `n` packets are lost (binomial). Uses basic arithmetic
 /// only, whose results are the same on every platform.
-fn more_lost(n: usize, most: usize, p: f64) -> f64 {
+fn probability_of_more(n: usize, most: usize, p: f64) -> f64 {
     let mut term = 1.0;
     for _ in 0..n {
         term *= 1.0 - p;
@@ -433,15 +437,15 @@ fn more_lost(n: usize, most: usize, p: f64) -> f64 {
 }
 
 /// Orders repairs so that the first one of every block precedes the second of any.
-fn in_turn(mut repairs: Vec<PendingRepair>) -> Vec<PendingRepair> {
+fn interleaved(mut repairs: Vec<PendingRepair>) -> Vec<PendingRepair> {
     repairs.sort_by_key(|repair| (repair.index, repair.block));
     repairs
 }
 
 /// Interleaved blocks that cover `start..end`.
-fn blocks(start: u64, end: u64) -> impl Iterator<Item = Block> {
+fn blocks(start: u64, end: u64) -> impl Iterator<Item = FecBlock> {
     let stride = (end - start).div_ceil(BLOCK);
-    (start..start + stride).map(move |base| Block {
+    (start..start + stride).map(move |base| FecBlock {
         base,
         stride,
         count: (end - base).div_ceil(stride) as usize,
@@ -455,7 +459,7 @@ mod tests {
     #[test]
     fn blocks_cover_everything_once() {
         for (start, end) in [(7, 7), (7, 8), (0, 200), (3, 204), (0, 2503)] {
-            let mut numbers: Vec<u64> = blocks(start, end).flat_map(Block::numbers).collect();
+            let mut numbers: Vec<u64> = blocks(start, end).flat_map(FecBlock::numbers).collect();
             numbers.sort_unstable();
             assert_eq!(numbers, (start..end).collect::<Vec<_>>());
             assert!(blocks(start, end).all(|block| block.count <= BLOCK as usize));
@@ -470,19 +474,21 @@ mod tests {
         assert_eq!(repairs_for(200, 0.01, RESIDUAL), 7);
         assert_eq!(repairs_for(200, 0.1, RESIDUAL), 36);
         // Exact: 1 - 0.99^9 - 9 · 0.01 · 0.99^8.
-        assert!((more_lost(9, 1, 0.01) - 0.003_435_7).abs() < 1e-6);
+        assert!((probability_of_more(9, 1, 0.01) - 0.003_435_7).abs() < 1e-6);
     }
 
     #[test]
     fn a_burst_strikes_its_share_of_a_long_flight_and_all_of_a_short_one() {
-        let bursts = Bursts { length: Duration::from_millis(50), per_second: 1.0 };
-        let span =
-            |ms: u64| Span { begin: Instant::ZERO, end: Instant::ZERO + Duration::from_millis(ms) };
-        assert_eq!(struck(&bursts, &span(3), &(0..8)), [8]);
-        assert_eq!(struck(&bursts, &span(500), &(0..1000)), [113, 226]);
+        let bursts = BurstStats { length: Duration::from_millis(50), per_second: 1.0 };
+        let span = |ms: u64| SendPeriod {
+            begin: Instant::ZERO,
+            end: Instant::ZERO + Duration::from_millis(ms),
+        };
+        assert_eq!(burst_sizes(&bursts, &span(3), &(0..8)), [8]);
+        assert_eq!(burst_sizes(&bursts, &span(500), &(0..1000)), [113, 226]);
         let rtt = Duration::from_millis(600);
-        assert!(worthwhile(&bursts, &span(3), rtt));
-        assert!(!worthwhile(&bursts, &span(3), Duration::from_millis(20)));
-        assert!(!worthwhile(&Bursts { per_second: 1e-3, ..bursts }, &span(3), rtt));
+        assert!(is_coverable(&bursts, &span(3), rtt));
+        assert!(!is_coverable(&bursts, &span(3), Duration::from_millis(20)));
+        assert!(!is_coverable(&BurstStats { per_second: 1e-3, ..bursts }, &span(3), rtt));
     }
 }

@@ -7,10 +7,10 @@ use std::collections::VecDeque;
 
 use units::{Instant, RangeSet};
 
-use crate::recovery::Recovery;
+use crate::recovery::LossDetection;
 use crate::recovery::sent::REORDER_THRESHOLD;
-use crate::spare::{ENTRY, Spare as _};
-use crate::wire::frame::{Report, ReportedTimes};
+use crate::spare::{ENTRY, FreeSpare as _};
+use crate::wire::frame::{AckReport, ReportedTimes};
 use crate::wire::varint;
 
 /// Maximum delay of an acknowledgement when no packet is missing.
@@ -40,7 +40,7 @@ const MAX_RANGES: usize = 1 << 14;
 
 /// The packets received, and which of them are yet to be reported.
 #[derive(Debug)]
-pub(crate) struct Received {
+pub(crate) struct ReceivedPackets {
     /// Numbers received or restored. All numbers below the floor count as received.
     numbers: RangeSet,
     floor: u64,
@@ -60,12 +60,12 @@ pub(crate) struct Received {
     last_report: Instant,
     /// Bytes that may be spent on acknowledgements, times [`BUDGET`].
     budget: i64,
-    recovery: Recovery,
+    recovery: LossDetection,
 }
 
-impl Received {
+impl ReceivedPackets {
     /// Empty records for a link on which `recovery` detects losses.
-    pub(crate) fn new(recovery: Recovery) -> Self {
+    pub(crate) fn new(recovery: LossDetection) -> Self {
         Self {
             numbers: RangeSet::default(),
             floor: 0,
@@ -105,9 +105,15 @@ impl Received {
     }
 
     /// Records a packet of `size` bytes for which [`Self::is_new`] is true.
-    pub(crate) fn arrived(&mut self, now: Instant, number: u64, size: usize, eliciting: bool) {
+    pub(crate) fn record_arrival(
+        &mut self,
+        now: Instant,
+        number: u64,
+        size: usize,
+        eliciting: bool,
+    ) {
         debug_assert!(self.is_new(number), "a packet counts once");
-        if self.recovery == Recovery::Ordered && self.lacks_the_one_before(number) {
+        if self.recovery == LossDetection::Ordered && self.is_predecessor_missing(number) {
             // Even a packet that elicits no acknowledgement shows the gap before it.
             self.waiting_since.get_or_insert(now);
             self.urgent = true;
@@ -134,7 +140,7 @@ impl Received {
 
     /// Returns `true` if the packet before this one is missing. It is then lost, or still on its
     /// way if this one belongs to the control channel.
-    fn lacks_the_one_before(&self, number: u64) -> bool {
+    fn is_predecessor_missing(&self, number: u64) -> bool {
         number > self.floor && !self.numbers.contains(number - 1)
     }
 
@@ -145,7 +151,7 @@ impl Received {
     }
 
     /// Records the arrival of a packet with a MARK frame, whose arrival time is to be reported.
-    pub(crate) fn marked(&mut self, now: Instant, number: u64) {
+    pub(crate) fn record_mark(&mut self, now: Instant, number: u64) {
         // The newest count (docs/slacp.md, Violations).
         if self.marks.len() == MAX_MARKS {
             self.marks.pop_front();
@@ -154,7 +160,7 @@ impl Received {
     }
 
     /// Records a packet restored by FEC.
-    pub(crate) fn restored(&mut self, now: Instant, number: u64) {
+    pub(crate) fn record_restored(&mut self, now: Instant, number: u64) {
         debug_assert!(self.is_new(number), "a packet counts once");
         if number >= self.expected() {
             self.largest_at = now;
@@ -171,7 +177,7 @@ impl Received {
     /// Records as arrived, truly or not, all packets up to the largest that has arrived and `ahead`
     /// more.
     #[cfg(feature = "fuzzing")]
-    pub(crate) fn pretend(&mut self, now: Instant, ahead: u64) {
+    pub(crate) fn acknowledge_ahead(&mut self, now: Instant, ahead: u64) {
         let end = self.expected() + ahead;
         if self.numbers.last().is_none() {
             return;
@@ -201,12 +207,12 @@ impl Received {
     }
 
     /// Makes the next acknowledgement due at once.
-    pub(crate) fn hurry(&mut self) {
+    pub(crate) fn report_now(&mut self) {
         self.urgent = true;
     }
 
     /// Returns `true` if a packet waits to be acknowledged.
-    pub(crate) fn waits(&self) -> bool {
+    pub(crate) fn has_unreported(&self) -> bool {
         self.waiting_since.is_some()
     }
 
@@ -219,7 +225,7 @@ impl Received {
         // Beyond the budget four acknowledgements per RTT remain (docs/slacp.md, Acknowledgements).
         let earliest = self.last_report + ACK_DELAY.max(rtt / 4);
         // A link layer reports losses whatever the budget says.
-        let free = self.urgent && self.recovery == Recovery::Ordered;
+        let free = self.urgent && self.recovery == LossDetection::Ordered;
         Some(if self.budget > 0 || free { due } else { due.max(earliest) })
     }
 
@@ -230,10 +236,10 @@ impl Received {
         &mut self,
         now: Instant,
         wanted: bool,
-    ) -> (impl Iterator<Item = Range<u64>>, impl Iterator<Item = Range<u64>>, Report) {
+    ) -> (impl Iterator<Item = Range<u64>>, impl Iterator<Item = Range<u64>>, AckReport) {
         let held = now.saturating_since(self.largest_at);
         let times = wanted.then(|| self.times(now));
-        (self.numbers.descending(), self.restored.descending(), Report { held, times })
+        (self.numbers.descending(), self.restored.descending(), AckReport { held, times })
     }
 
     fn times(&mut self, now: Instant) -> ReportedTimes {
@@ -252,7 +258,7 @@ impl Received {
     }
 
     /// Records that an acknowledgement of `size` bytes was sent.
-    pub(crate) fn reported(&mut self, now: Instant, size: usize) {
+    pub(crate) fn record_report(&mut self, now: Instant, size: usize) {
         self.waiting_since = None;
         self.waiting_bytes = 0;
         self.urgent = false;
@@ -273,72 +279,72 @@ mod tests {
 
     #[test]
     fn a_loss_is_reported_at_once_and_the_rest_in_time() {
-        let mut book = Received::new(Recovery::Reordering);
-        book.arrived(at(0), 0, 1500, true);
+        let mut book = ReceivedPackets::new(LossDetection::Reordering);
+        book.record_arrival(at(0), 0, 1500, true);
         assert_eq!(book.report_at(RTT, ACK_DELAY), Some(at(25)));
         for (time, number) in [(1, 2), (2, 3)] {
-            book.arrived(at(time), number, 1500, true);
+            book.record_arrival(at(time), number, 1500, true);
             assert_eq!(book.report_at(RTT, ACK_DELAY), Some(at(25)));
         }
-        book.arrived(at(3), 4, 1500, true);
+        book.record_arrival(at(3), 4, 1500, true);
         assert_eq!(book.report_at(RTT, ACK_DELAY), Some(at(0)));
-        book.reported(at(3), 80);
+        book.record_report(at(3), 80);
         assert_eq!(book.report_at(RTT, ACK_DELAY), None);
-        book.arrived(at(4), 5, 1500, true);
+        book.record_arrival(at(4), 5, 1500, true);
         assert_eq!(book.report_at(RTT, ACK_DELAY), Some(at(29)));
     }
 
     #[test]
     fn on_a_link_that_keeps_order_every_gap_is_reported_at_once() {
-        let mut book = Received::new(Recovery::Ordered);
+        let mut book = ReceivedPackets::new(LossDetection::Ordered);
         // The budget is spent, which delays other reports.
         for _ in 0..20 {
-            book.reported(at(0), 80);
+            book.record_report(at(0), 80);
         }
-        book.arrived(at(1), 0, 1500, true);
+        book.record_arrival(at(1), 0, 1500, true);
         assert!(book.report_at(RTT, ACK_DELAY) > Some(at(1)) && !book.is_urgent());
-        book.arrived(at(2), 2, 1500, true);
+        book.record_arrival(at(2), 2, 1500, true);
         assert_eq!(book.report_at(RTT, ACK_DELAY), Some(at(1)));
-        book.reported(at(2), 80);
+        book.record_report(at(2), 80);
         // Control, number 9, overtakes 3 to 8. Of these 5 is missing, which 6 shows.
         for (time, number, gap) in [(3, 9, true), (4, 3, false), (5, 4, false), (6, 6, true)] {
-            book.arrived(at(time), number, 1500, true);
+            book.record_arrival(at(time), number, 1500, true);
             assert_eq!(book.is_urgent(), gap, "{number}");
-            book.reported(at(time), 80);
+            book.record_report(at(time), 80);
         }
         // A packet that nobody must acknowledge shows the gap before it too.
-        book.arrived(at(7), 11, 60, false);
+        book.record_arrival(at(7), 11, 60, false);
         assert_eq!(book.report_at(RTT, ACK_DELAY), Some(at(7)));
     }
 
     #[test]
     fn a_megabyte_is_reported_at_once() {
-        let mut book = Received::new(Recovery::Reordering);
+        let mut book = ReceivedPackets::new(LossDetection::Reordering);
         for number in 0..100 {
-            book.arrived(at(0), number, 9_900, true);
+            book.record_arrival(at(0), number, 9_900, true);
         }
         assert_eq!(book.report_at(RTT, ACK_DELAY), Some(at(25)));
-        book.arrived(at(1), 100, 10_000, true);
+        book.record_arrival(at(1), 100, 10_000, true);
         assert_eq!(book.report_at(RTT, ACK_DELAY), Some(at(0)));
-        book.reported(at(1), 80);
-        book.arrived(at(2), 101, 10_000, true);
+        book.record_report(at(1), 80);
+        book.record_arrival(at(2), 101, 10_000, true);
         assert_eq!(book.report_at(RTT, ACK_DELAY), Some(at(27)));
     }
 
     #[test]
     fn reports_take_one_percent_or_four_in_an_rtt() {
-        let mut book = Received::new(Recovery::Reordering);
+        let mut book = ReceivedPackets::new(LossDetection::Reordering);
         for number in 0..20 {
-            book.reported(at(number), 80);
+            book.record_report(at(number), 80);
         }
-        book.arrived(at(20), 0, 1500, true);
+        book.record_arrival(at(20), 0, 1500, true);
         assert_eq!(book.report_at(RTT, ACK_DELAY), Some(at(19 + 150)));
     }
 
     #[test]
     fn duplicates_and_settled_packets_are_not_new() {
-        let mut book = Received::new(Recovery::Reordering);
-        book.arrived(at(0), 5, 100, true);
+        let mut book = ReceivedPackets::new(LossDetection::Reordering);
+        book.record_arrival(at(0), 5, 100, true);
         assert!(!book.is_new(5) && book.is_new(4) && book.is_new(6));
         book.settle(5);
         assert!(!book.is_new(4));
@@ -349,17 +355,17 @@ mod tests {
 
     #[test]
     fn gaps_without_end_take_no_memory_without_end() {
-        let mut book = Received::new(Recovery::Reordering);
+        let mut book = ReceivedPackets::new(LossDetection::Reordering);
         let most = MAX_RANGES as u64;
         // One range of numbers, and every second one restored.
         for n in 0..4 * most {
-            book.arrived(at(n), 2 * n, 100, true);
-            book.restored(at(n), 2 * n + 1);
+            book.record_arrival(at(n), 2 * n, 100, true);
+            book.record_restored(at(n), 2 * n + 1);
         }
         assert_eq!(book.held(), (1 + MAX_RANGES) * ENTRY);
-        let mut book = Received::new(Recovery::Reordering);
+        let mut book = ReceivedPackets::new(LossDetection::Reordering);
         for n in 0..=most {
-            book.arrived(at(n), 2 * n, 100, true);
+            book.record_arrival(at(n), 2 * n, 100, true);
         }
         assert_eq!(book.held(), MAX_RANGES * ENTRY);
         // The lowest range was dropped, and what is missing after it may still arrive.
@@ -369,7 +375,7 @@ mod tests {
 
     #[test]
     fn numbers_end_where_they_cannot_be_acknowledged_any_more() {
-        let book = Received::new(Recovery::Reordering);
+        let book = ReceivedPackets::new(LossDetection::Reordering);
         assert!(book.is_new(varint::MAX) && !book.is_new(varint::MAX + 1));
     }
 }

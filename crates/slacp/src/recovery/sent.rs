@@ -10,13 +10,13 @@ use units::{Instant, RangeSet};
 
 use crate::ChannelId;
 use crate::StreamId;
-use crate::channels::Piece;
-use crate::path::loss::Fate;
+use crate::channels::PacketPiece;
+use crate::path::loss::PacketFate;
 use crate::path::pmtu::MtuProbe;
-use crate::path::reordering::Reordering;
-use crate::recovery::Recovery;
-use crate::spare::{ENTRY, Spare as _};
-use crate::wire::frame::{Ack, Frame, Gone};
+use crate::path::reordering::ReorderingWindow;
+use crate::recovery::LossDetection;
+use crate::spare::{ENTRY, FreeSpare as _};
+use crate::wire::frame::{AckFrame, Frame, GoneFrame};
 
 /// A packet is lost when one sent this many packets later has arrived (RFC 9002 §6.1.1) and the
 /// reordering window has passed.
@@ -25,7 +25,7 @@ pub(crate) const REORDER_THRESHOLD: u64 = 3;
 /// A part of a packet that must arrive or whose loss matters. Kept small, because the record of
 /// each packet has room for one.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Cargo {
+pub(crate) enum SentContent {
     Stream {
         stream: StreamId,
         range: Range<u64>,
@@ -36,13 +36,13 @@ pub(crate) enum Cargo {
     /// A control frame, which is sent again if it is lost.
     Control(Box<Frame<'static>>),
     /// A packet of a channel, or a part of one, which is retransmitted once.
-    Packet(Box<Piece>),
+    Packet(Box<PacketPiece>),
     /// A packet of a channel that is not retransmitted.
-    Gone(ChannelId),
+    NotResent(ChannelId),
     /// The retransmission of a packet of a channel. If it is lost, the packet is given up.
-    Last(Gone),
+    LastCopy(GoneFrame),
     /// A CHANNEL frame that announced this deadline.
-    Announced(ChannelId, Duration),
+    Announcement(ChannelId, Duration),
     /// A packet whose headers the peer keeps as a compression context.
     Context { slot: u8, serial: u32 },
     /// Padding of an MTU probe.
@@ -50,7 +50,7 @@ pub(crate) enum Cargo {
 }
 
 /// The contents of one packet, usually a piece of one stream.
-pub(crate) type Cargoes = SmallVec<[Cargo; 1]>;
+pub(crate) type SentContents = SmallVec<[SentContent; 1]>;
 
 /// A packet that the peer must acknowledge.
 #[derive(Debug)]
@@ -64,9 +64,9 @@ pub(crate) struct SentPacket {
     /// As `sent_bytes`, summed over all sessions that share the link, for the rate control.
     pub(crate) link_bytes: u64,
     pub(crate) time: Instant,
-    pub(crate) cargo: Cargoes,
+    pub(crate) contents: SentContents,
     /// The frames as sent, if the packet is a source of FEC blocks.
-    pub(crate) source: Option<Box<[u8]>>,
+    pub(crate) fec_source: Option<Box<[u8]>>,
     /// Set for packets of the control channel, which may overtake new data on the link.
     pub(crate) is_control: bool,
     /// The highest number of a packet with a repair of this one; 0 if there is none.
@@ -75,26 +75,26 @@ pub(crate) struct SentPacket {
 
 impl SentPacket {
     pub(crate) fn is_mtu_probe(&self) -> bool {
-        matches!(self.cargo[..], [Cargo::MtuProbe(_)])
+        matches!(self.contents[..], [SentContent::MtuProbe(_)])
     }
 
     /// Memory of the record besides its slot, in bytes. Stream data is not counted: it stays in the
     /// buffers of the streams.
     fn held(&self) -> usize {
-        let pieces = self.cargo.iter().map(|cargo| match cargo {
-            Cargo::Packet(piece) => size_of::<Piece>() + piece.len(),
-            Cargo::Control(_) => size_of::<Frame>(),
+        let pieces = self.contents.iter().map(|cargo| match cargo {
+            SentContent::Packet(piece) => size_of::<PacketPiece>() + piece.len(),
+            SentContent::Control(_) => size_of::<Frame>(),
             _ => 0,
         });
-        let source = self.source.as_ref().map_or(0, |source| source.len());
+        let source = self.fec_source.as_ref().map_or(0, |source| source.len());
         // A packet of small frames carries a hundred.
-        let spilled = if self.cargo.spilled() { self.cargo.capacity() } else { 0 };
-        size_of::<Self>() + source + pieces.sum::<usize>() + spilled * size_of::<Cargo>()
+        let spilled = if self.contents.spilled() { self.contents.capacity() } else { 0 };
+        size_of::<Self>() + source + pieces.sum::<usize>() + spilled * size_of::<SentContent>()
     }
 }
 
 #[derive(Debug)]
-enum Slot {
+enum PacketSlot {
     /// Neither acknowledged nor lost; the index of its record in [`SentPackets::records`]. Only
     /// this kind has a record, so that slots stay small: all kinds accumulate behind the first
     /// outstanding packet if the peer acknowledges nothing.
@@ -102,77 +102,77 @@ enum Slot {
     /// A packet that need not be acknowledged, or a skipped number.
     Untracked,
     /// Acknowledged or declared lost.
-    Done(Fate),
+    Done(PacketFate),
 }
 
 /// A packet declared lost whose acknowledgement may still come.
 #[derive(Debug)]
-struct Missed {
+struct LostPacket {
     sent: Instant,
     /// Stream data only, because its retransmission can still be cancelled.
-    cargo: Cargoes,
+    data: SentContents,
 }
 
 /// An acknowledgement of a packet that was never sent (RFC 9000 §13.1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum Unsent {
+pub(crate) enum AckError {
     #[error("packet {largest} is acknowledged, but {next} has not been sent yet")]
-    Ahead { largest: u64, next: u64 },
+    NotSentYet { largest: u64, next: u64 },
     #[error("packet {number} is acknowledged, but was skipped")]
-    LeftOut { number: u64 },
+    Skipped { number: u64 },
 }
 
 /// Minimum number of skipped numbers remembered. They expose a peer that acknowledges packets
 /// ahead; those between packets in flight, all of which are kept, expose a peer that acknowledges
 /// lost packets.
-const LEFT_OUT: usize = 4;
+const MIN_SKIPPED: usize = 4;
 
 /// Every packet from the first outstanding one on, by number.
 #[derive(Debug, Default)]
 pub(crate) struct SentPackets {
     /// The number of `slots[0]`.
     first: u64,
-    slots: VecDeque<Slot>,
+    slots: VecDeque<PacketSlot>,
     records: Slab<SentPacket>,
     /// Memory of the records besides their slots, in bytes.
     bytes: usize,
     /// Numbers that were skipped, in ascending order. They are at least 64 apart, so they take a
     /// small fraction of the memory of the slots.
-    left_out: VecDeque<u64>,
-    missed: BTreeMap<u64, Missed>,
+    skipped: VecDeque<u64>,
+    declared_lost: BTreeMap<u64, LostPacket>,
     /// Times at which packets were declared lost, in order, with the packet numbers. Packets that
     /// were acknowledged since then remain here until their time is over.
-    declared: VecDeque<(Instant, u64)>,
+    loss_times: VecDeque<(Instant, u64)>,
     /// Numbers acknowledged so far, from the first outstanding packet on. Each packet is processed
     /// once, however often its acknowledgement is repeated.
-    told: RangeSet,
+    covered: RangeSet,
     /// Number of packets visited.
     #[cfg(test)]
     looks: usize,
     /// Fates of packets that have left `slots`, not yet taken.
-    fates: Vec<Fate>,
+    fates: Vec<PacketFate>,
     /// One more than the largest number acknowledged.
     acked_end: u64,
     /// The lowest number covered by the acknowledgement that set `acked_end`.
-    told_from: u64,
+    covered_from: u64,
     /// Send time of the newest packet known to have arrived, and reception time of its
     /// acknowledgement.
     newest: Option<(Instant, Instant)>,
-    reordering: Reordering,
-    recovery: Recovery,
+    reordering: ReorderingWindow,
+    recovery: LossDetection,
     /// One more than the largest number acknowledged of a packet outside the control channel.
     data_end: u64,
 }
 
 /// The packets newly acknowledged by an ACK.
 #[derive(Debug, Default)]
-pub(crate) struct Acked {
+pub(crate) struct AckedPackets {
     /// Newly acknowledged packets with their numbers.
     pub(crate) packets: Vec<(u64, SentPacket)>,
     /// Stream data of packets that had been declared lost.
-    pub(crate) late: Vec<Cargo>,
+    pub(crate) late_data: Vec<SentContent>,
     /// Number of those packets that were late rather than restored by FEC.
-    pub(crate) were_late: usize,
+    pub(crate) late_packets: usize,
     /// Send time of the largest acknowledged packet, if it is newly acknowledged.
     pub(crate) largest_sent_at: Option<Instant>,
     /// Packets that the acknowledgement reports as restored by FEC, highest first. The list is
@@ -181,17 +181,17 @@ pub(crate) struct Acked {
     restored_from: u64,
 }
 
-impl Acked {
+impl AckedPackets {
     /// Returns `true` if the packet, one of the newly acknowledged, is known to have arrived itself
     /// rather than to have been restored.
-    pub(crate) fn came(&self, number: u64) -> bool {
+    pub(crate) fn has_arrived(&self, number: u64) -> bool {
         number >= self.restored_from && !contains(&self.restored, number)
     }
 }
 
 impl SentPackets {
     /// Empty records for a link on which `recovery` detects losses.
-    pub(crate) fn new(recovery: Recovery) -> Self {
+    pub(crate) fn new(recovery: LossDetection) -> Self {
         Self { recovery, ..Self::default() }
     }
 
@@ -217,20 +217,20 @@ impl SentPackets {
     /// declared lost are forgotten after a while ([`Self::take_lost`]).
     pub(crate) fn held(&self) -> usize {
         self.bytes
-            + self.slots.len() * size_of::<Slot>()
-            + self.missed.len() * (size_of::<Missed>() + ENTRY)
-            + self.declared.len() * size_of::<(Instant, u64)>()
-            + self.told.count() * ENTRY
+            + self.slots.len() * size_of::<PacketSlot>()
+            + self.declared_lost.len() * (size_of::<LostPacket>() + ENTRY)
+            + self.loss_times.len() * size_of::<(Instant, u64)>()
+            + self.covered.count() * ENTRY
     }
 
     /// Frees memory that is not in use.
     pub(crate) fn free_spare(&mut self) {
         self.slots.free_spare();
         self.pack_records();
-        self.left_out.free_spare();
-        self.missed.free_spare();
-        self.declared.free_spare();
-        self.told.free_spare();
+        self.skipped.free_spare();
+        self.declared_lost.free_spare();
+        self.loss_times.free_spare();
+        self.covered.free_spare();
         self.fates.free_spare();
     }
 
@@ -239,7 +239,7 @@ impl SentPackets {
         // `Slab::shrink_to_fit` cannot free vacant entries below an occupied one.
         let mut packed = Slab::with_capacity(self.records.len());
         for slot in &mut self.slots {
-            if let Slot::Outstanding(record) = slot {
+            if let PacketSlot::Outstanding(record) = slot {
                 *record = packed.insert(self.records.remove(*record));
             }
         }
@@ -255,17 +255,17 @@ impl SentPackets {
                 if self.records.capacity() == 0 {
                     self.records.reserve_exact(1);
                 }
-                self.slots.push_back(Slot::Outstanding(self.records.insert(packet)));
+                self.slots.push_back(PacketSlot::Outstanding(self.records.insert(packet)));
             }
-            None => self.slots.push_back(Slot::Untracked),
+            None => self.slots.push_back(PacketSlot::Untracked),
         }
         self.advance();
     }
 
     /// Records that packet `by` carries a repair of a block with these packets.
-    pub(crate) fn repaired(&mut self, numbers: impl Iterator<Item = u64>, by: u64) {
+    pub(crate) fn record_repair(&mut self, numbers: impl Iterator<Item = u64>, by: u64) {
         for number in numbers {
-            if let Some(&Slot::Outstanding(record)) = self.slot(number) {
+            if let Some(&PacketSlot::Outstanding(record)) = self.slot(number) {
                 self.records[record].repaired_by = by;
             }
         }
@@ -273,33 +273,35 @@ impl SentPackets {
 
     /// Skips the next number. This exposes a peer that acknowledges packets it has not received
     /// (RFC 9000 §21.4).
-    pub(crate) fn leave_out(&mut self) {
-        self.left_out.push_back(self.next_number());
+    pub(crate) fn skip_number(&mut self) {
+        self.skipped.push_back(self.next_number());
         // Kept as long as an earlier packet is awaited (docs/slacp.md, Acknowledgements).
         let lowest = self.lowest_awaited();
-        while self.left_out.len() > LEFT_OUT
-            && self.left_out.front().is_some_and(|number| *number < lowest)
+        while self.skipped.len() > MIN_SKIPPED
+            && self.skipped.front().is_some_and(|number| *number < lowest)
         {
-            self.left_out.pop_front();
+            self.skipped.pop_front();
         }
         self.push(None);
     }
 
     /// The first skipped number in the range.
-    fn left_out_in(&self, range: &Range<u64>) -> Option<u64> {
-        let at = self.left_out.partition_point(|number| *number < range.start);
-        self.left_out.get(at).copied().filter(|number| *number < range.end)
+    fn skipped_in(&self, range: &Range<u64>) -> Option<u64> {
+        let at = self.skipped.partition_point(|number| *number < range.start);
+        self.skipped.get(at).copied().filter(|number| *number < range.end)
     }
 
     /// The lowest number whose acknowledgement changes anything.
     fn lowest_awaited(&self) -> u64 {
-        self.missed.first_key_value().map_or(self.first, |(number, _)| self.first.min(*number))
+        self.declared_lost
+            .first_key_value()
+            .map_or(self.first, |(number, _)| self.first.min(*number))
     }
 
     /// The send time of the oldest outstanding packet.
     pub(crate) fn oldest(&self) -> Option<Instant> {
         match self.slots.front() {
-            Some(Slot::Outstanding(record)) => Some(self.records[*record].time),
+            Some(PacketSlot::Outstanding(record)) => Some(self.records[*record].time),
             _ => None,
         }
     }
@@ -308,7 +310,7 @@ impl SentPackets {
     pub(crate) fn oldest_after_acked(&self) -> Option<Instant> {
         let acked = usize::try_from(self.acked_end.saturating_sub(self.first)).ok()?;
         self.slots.iter().skip(acked).find_map(|slot| match slot {
-            Slot::Outstanding(record) => Some(self.records[*record].time),
+            PacketSlot::Outstanding(record) => Some(self.records[*record].time),
             _ => None,
         })
     }
@@ -318,24 +320,28 @@ impl SentPackets {
     ///
     /// # Errors
     /// If it covers a number that was not sent. The records may have changed partly by then.
-    pub(crate) fn acknowledge(&mut self, now: Instant, ack: &Ack) -> Result<Acked, Unsent> {
+    pub(crate) fn acknowledge(
+        &mut self,
+        now: Instant,
+        ack: &AckFrame,
+    ) -> Result<AckedPackets, AckError> {
         let (largest, next) = (ack.largest, self.next_number());
         if largest >= next {
-            return Err(Unsent::Ahead { largest, next });
+            return Err(AckError::NotSentYet { largest, next });
         }
         self.reordering.age(now);
         let lowest = self.lowest_awaited();
-        let fresh = self.first_told(ack);
+        let fresh = self.newly_covered(ack);
         // Needs the send times, which `take` below removes.
-        self.hear_of(now, &fresh);
-        let mut acked = Acked::default();
+        self.update_newest(now, &fresh);
+        let mut acked = AckedPackets::default();
         let restored: Vec<Range<u64>> = ack.restored().collect();
         let restored_from = ack.restored_from();
         for range in ack.ranges().take_while(|range| range.end > lowest) {
-            if let Some(number) = self.left_out_in(&range) {
-                return Err(Unsent::LeftOut { number });
+            if let Some(number) = self.skipped_in(&range) {
+                return Err(AckError::Skipped { number });
             }
-            self.take_missed(&range, &restored, restored_from, &mut acked);
+            self.take_late(&range, &restored, restored_from, &mut acked);
         }
         for range in fresh {
             acked.packets.reserve((range.end - range.start) as usize);
@@ -344,7 +350,7 @@ impl SentPackets {
                 let Some(packet) = self.take(number, lost) else { continue };
                 // A packet that FEC restored did not arrive and shows no order of arrivals.
                 if !lost && number >= restored_from {
-                    self.came(number, packet.time);
+                    self.on_arrival(number, packet.time);
                 }
                 if !lost && !packet.is_control {
                     self.data_end = self.data_end.max(number + 1);
@@ -354,28 +360,28 @@ impl SentPackets {
                 }
                 acked.packets.push((number, packet));
             }
-            self.told.insert(range);
+            self.covered.insert(range);
         }
         // One that a later acknowledgement has overtaken changes neither.
         if ack.largest >= self.acked_end {
             self.acked_end = ack.largest + 1;
-            self.told_from = ack.ranges().last().map_or(0, |range| range.start);
+            self.covered_from = ack.ranges().last().map_or(0, |range| range.start);
         }
         self.advance();
-        Ok(Acked { restored, restored_from, ..acked })
+        Ok(AckedPackets { restored, restored_from, ..acked })
     }
 
     /// Ranges of numbers, from the first outstanding one on, that no earlier acknowledgement has
     /// covered. They follow the order of the acknowledgement, highest first; the parts of one of
     /// its ranges are in ascending order.
-    fn first_told(&self, ack: &Ack) -> Vec<Range<u64>> {
+    fn newly_covered(&self, ack: &AckFrame) -> Vec<Range<u64>> {
         let ranges = ack.ranges().take_while(|range| range.end > self.first);
         let parts = ranges.map(|range| range.start.max(self.first)..range.end);
-        parts.flat_map(|range| self.told.gaps(range)).collect()
+        parts.flat_map(|range| self.covered.gaps(range)).collect()
     }
 
     /// Updates the newest packet known to have arrived.
-    fn hear_of(&mut self, now: Instant, fresh: &[Range<u64>]) {
+    fn update_newest(&mut self, now: Instant, fresh: &[Range<u64>]) {
         let newest = fresh
             .iter()
             .filter_map(|range| range.clone().rev().find_map(|number| self.sent_at(number)));
@@ -387,29 +393,29 @@ impl SentPackets {
 
     /// Moves packets of `range` that had been declared lost into `acked`. Below `restored_from` it
     /// is unknown which of them were restored.
-    fn take_missed(
+    fn take_late(
         &mut self,
         range: &Range<u64>,
         restored: &[Range<u64>],
         restored_from: u64,
-        acked: &mut Acked,
+        acked: &mut AckedPackets,
     ) {
-        while let Some((&number, _)) = self.missed.range(range.clone()).next() {
-            let Some(missed) = self.missed.remove(&number) else { break };
-            acked.late.extend(missed.cargo);
+        while let Some((&number, _)) = self.declared_lost.range(range.clone()).next() {
+            let Some(missed) = self.declared_lost.remove(&number) else { break };
+            acked.late_data.extend(missed.data);
             if number >= restored_from && !contains(restored, number) {
-                acked.were_late += 1;
-                self.came(number, missed.sent);
+                acked.late_packets += 1;
+                self.on_arrival(number, missed.sent);
             }
         }
     }
 
     /// Measures reordering if a packet, sent at that time and not restored by FEC, arrived after an
     /// acknowledgement had reported it missing.
-    fn came(&mut self, number: u64, sent: Instant) {
+    fn on_arrival(&mut self, number: u64, sent: Instant) {
         // An earlier acknowledgement that did not cover the number says nothing about its order.
-        let missed = self.recovery == Recovery::Reordering
-            && number >= self.told_from
+        let missed = self.recovery == LossDetection::Reordering
+            && number >= self.covered_from
             && self.is_passed(number);
         if let (true, Some((newest, _))) = (missed, self.newest) {
             self.reordering.came_late(newest.saturating_since(sent));
@@ -422,7 +428,7 @@ impl SentPackets {
     }
 
     /// Takes the fates that have become known since the last call, in sending order.
-    pub(crate) fn take_fates(&mut self) -> Vec<Fate> {
+    pub(crate) fn take_fates(&mut self) -> Vec<PacketFate> {
         core::mem::take(&mut self.fates)
     }
 
@@ -431,8 +437,8 @@ impl SentPackets {
     /// packet has arrived, `delay` plus that window after it was sent. Acknowledgements of packets
     /// declared lost are awaited for another `delay`.
     pub(crate) fn take_lost(&mut self, now: Instant, delay: Duration) -> Vec<(u64, SentPacket)> {
-        while let Some((_, number)) = self.declared.pop_front_if(|(at, _)| *at + delay <= now) {
-            self.missed.remove(&number);
+        while let Some((_, number)) = self.loss_times.pop_front_if(|(at, _)| *at + delay <= now) {
+            self.declared_lost.remove(&number);
         }
         let mut lost = Vec::new();
         // Only packets sent before an acknowledged one can be lost (RFC 9002 §6.1).
@@ -446,16 +452,16 @@ impl SentPackets {
             if !self.is_lost(now, number, packet, delay) {
                 match self.recovery {
                     // Those after it were sent later, and are lost later.
-                    Recovery::Reordering => break,
+                    LossDetection::Reordering => break,
                     // Data is lost by later data only, control by any later packet.
-                    Recovery::Ordered => continue,
+                    LossDetection::Ordered => continue,
                 }
             }
             if let Some(packet) = self.take(number, true) {
-                let of_stream = |cargo: &&Cargo| matches!(cargo, Cargo::Stream { .. });
-                let cargo = packet.cargo.iter().filter(of_stream).cloned().collect();
-                self.missed.insert(number, Missed { sent, cargo });
-                self.declared.push_back((now, number));
+                let of_stream = |cargo: &&SentContent| matches!(cargo, SentContent::Stream { .. });
+                let cargo = packet.contents.iter().filter(of_stream).cloned().collect();
+                self.declared_lost.insert(number, LostPacket { sent, data: cargo });
+                self.loss_times.push_back((now, number));
                 lost.push((number, packet));
             }
         }
@@ -467,7 +473,7 @@ impl SentPackets {
     /// before then.
     pub(crate) fn loss_time(&self, delay: Duration) -> Option<Instant> {
         // A link layer detects losses by later packets only.
-        let timed = self.recovery == Recovery::Reordering && self.first < self.acked_end;
+        let timed = self.recovery == LossDetection::Reordering && self.first < self.acked_end;
         let oldest = self.oldest().filter(|_| timed)?;
         Some(self.lost_at(self.first, oldest, delay))
     }
@@ -475,12 +481,12 @@ impl SentPackets {
     /// Returns `true` if a packet below [`Self::acked_end`] is lost by `now`.
     fn is_lost(&self, now: Instant, number: u64, packet: &SentPacket, delay: Duration) -> bool {
         match self.recovery {
-            Recovery::Reordering => self.lost_at(number, packet.time, delay) <= now,
+            LossDetection::Reordering => self.lost_at(number, packet.time, delay) <= now,
             // Nothing overtakes control, and only control overtakes data.
-            Recovery::Ordered if packet.is_control => {
+            LossDetection::Ordered if packet.is_control => {
                 self.acked_end > number.max(packet.repaired_by)
             }
-            Recovery::Ordered => self.data_end > number,
+            LossDetection::Ordered => self.data_end > number,
         }
     }
 
@@ -497,11 +503,11 @@ impl SentPackets {
     /// The frames of a packet, empty if it is not a FEC source; `None` if they are no longer kept.
     pub(crate) fn source(&self, number: u64) -> Option<&[u8]> {
         match self.slot(number)? {
-            Slot::Outstanding(record) => {
-                Some(self.records[*record].source.as_deref().unwrap_or_default())
+            PacketSlot::Outstanding(record) => {
+                Some(self.records[*record].fec_source.as_deref().unwrap_or_default())
             }
-            Slot::Untracked => Some(&[]),
-            Slot::Done(_) => None,
+            PacketSlot::Untracked => Some(&[]),
+            PacketSlot::Done(_) => None,
         }
     }
 
@@ -512,26 +518,31 @@ impl SentPackets {
 
     /// The lowest number from which on [`Self::source`] knows every packet.
     pub(crate) fn kept_from(&self) -> u64 {
-        let done = self.slots.iter().rposition(|slot| matches!(slot, Slot::Done(_)));
+        let done = self.slots.iter().rposition(|slot| matches!(slot, PacketSlot::Done(_)));
         self.first + done.map_or(0, |index| index as u64 + 1)
     }
 
     /// The contents of the oldest outstanding packet, to be resent although it may have arrived.
     /// The record gives up its packets of channels, because they are retransmitted only once.
-    pub(crate) fn oldest_cargo(&mut self) -> Cargoes {
-        let Some(Slot::Outstanding(record)) = self.slots.front() else {
-            return Cargoes::new();
+    pub(crate) fn oldest_contents(&mut self) -> SentContents {
+        let Some(PacketSlot::Outstanding(record)) = self.slots.front() else {
+            return SentContents::new();
         };
         let packet = &mut self.records[*record];
-        let mut cargo = packet.cargo.clone();
+        let mut cargo = packet.contents.clone();
         // CHANNEL goes with each PACKET until it is acknowledged, and needs no copy of its own.
         cargo.retain(|cargo| {
-            !matches!(cargo, Cargo::Gone(_) | Cargo::Last(_) | Cargo::Announced(..))
+            !matches!(
+                cargo,
+                SentContent::NotResent(_)
+                    | SentContent::LastCopy(_)
+                    | SentContent::Announcement(..)
+            )
         });
-        for cargo in &mut packet.cargo {
-            if let Cargo::Packet(piece) = cargo {
-                self.bytes -= size_of::<Piece>() + piece.len();
-                *cargo = Cargo::Gone(piece.channel);
+        for cargo in &mut packet.contents {
+            if let SentContent::Packet(piece) = cargo {
+                self.bytes -= size_of::<PacketPiece>() + piece.len();
+                *cargo = SentContent::NotResent(piece.channel);
             }
         }
         cargo
@@ -541,21 +552,23 @@ impl SentPackets {
     /// packets that have arrived according to an acknowledgement over that link, then the rest, to
     /// be resent. Packets of channels are left to the loss detection, because they are
     /// retransmitted only once.
-    pub(crate) fn doubted_cargo(&self, ack: Option<&Ack>) -> [Vec<Cargo>; 2] {
-        let mut ranges: Vec<Range<u64>> = ack.into_iter().flat_map(Ack::ranges).collect();
+    pub(crate) fn outstanding_contents(&self, ack: Option<&AckFrame>) -> [Vec<SentContent>; 2] {
+        let mut ranges: Vec<Range<u64>> = ack.into_iter().flat_map(AckFrame::ranges).collect();
         // In ascending order, for the binary search.
         ranges.reverse();
         let has = |number: u64| {
             let next = ranges.partition_point(|range| range.end <= number);
             ranges.get(next).is_some_and(|range| range.contains(&number))
         };
-        let moves = |cargo: &&Cargo| matches!(cargo, Cargo::Stream { .. } | Cargo::Control(_));
+        let moves = |cargo: &&SentContent| {
+            matches!(cargo, SentContent::Stream { .. } | SentContent::Control(_))
+        };
         let mut found = [Vec::new(), Vec::new()];
         for (number, slot) in (self.first..).zip(&self.slots) {
-            if let Slot::Outstanding(record) = slot {
+            if let PacketSlot::Outstanding(record) = slot {
                 let packet = &self.records[*record];
                 let side = usize::from(!has(number));
-                found[side].extend(packet.cargo.iter().filter(moves).cloned());
+                found[side].extend(packet.contents.iter().filter(moves).cloned());
             }
         }
         found
@@ -568,12 +581,12 @@ impl SentPackets {
 
     fn record(&self, number: u64) -> Option<&SentPacket> {
         match self.slot(number)? {
-            Slot::Outstanding(record) => self.records.get(*record),
+            PacketSlot::Outstanding(record) => self.records.get(*record),
             _ => None,
         }
     }
 
-    fn slot(&self, number: u64) -> Option<&Slot> {
+    fn slot(&self, number: u64) -> Option<&PacketSlot> {
         self.slots.get(usize::try_from(number.checked_sub(self.first)?).ok()?)
     }
 
@@ -584,9 +597,9 @@ impl SentPackets {
         }
         let index = usize::try_from(number.checked_sub(self.first)?).ok()?;
         let slot = self.slots.get_mut(index)?;
-        let Slot::Outstanding(record) = slot else { return None };
+        let PacketSlot::Outstanding(record) = slot else { return None };
         let packet = self.records.try_remove(*record)?;
-        *slot = Slot::Done(Fate { time: packet.time, size: packet.size, lost });
+        *slot = PacketSlot::Done(PacketFate { time: packet.time, size: packet.size, lost });
         self.bytes -= packet.held();
         Some(packet)
     }
@@ -594,14 +607,14 @@ impl SentPackets {
     fn advance(&mut self) {
         loop {
             match self.slots.front() {
-                Some(Slot::Done(fate)) => self.fates.push(*fate),
-                Some(Slot::Untracked) => {}
+                Some(PacketSlot::Done(fate)) => self.fates.push(*fate),
+                Some(PacketSlot::Untracked) => {}
                 _ => break,
             }
             self.slots.pop_front();
             self.first += 1;
         }
-        self.told.remove(0..self.first);
+        self.covered.remove(0..self.first);
         debug_assert!(self.acked_end <= self.next_number());
         debug_assert!(
             !self.records.is_empty() || self.bytes == 0,

@@ -15,7 +15,7 @@ pub(crate) struct FairQueue<K> {
     /// Sparse flows. With `old`, the two lists of RFC 8290 §4.2.
     fresh: VecDeque<K>,
     old: VecDeque<K>,
-    flows: BTreeMap<K, Flow>,
+    flows: BTreeMap<K, FairFlow>,
     /// Number of flows in `fresh` that have not been removed.
     sparse: u32,
     /// Number of flows that were removed and are still in a list. They are not searched for: a peer
@@ -28,7 +28,7 @@ pub(crate) struct FairQueue<K> {
 }
 
 #[derive(Debug)]
-struct Flow {
+struct FairFlow {
     /// Bytes left in its turn.
     deficit: i64,
     /// Set while it has data.
@@ -41,7 +41,7 @@ struct Flow {
 }
 
 /// Number of removed flows that may stay in the lists however short these are.
-const FEW: usize = 16;
+const MIN_REMOVED: usize = 16;
 
 impl<K: Copy + Ord> FairQueue<K> {
     pub(crate) fn new(quantum: usize) -> Self {
@@ -96,7 +96,7 @@ impl<K: Copy + Ord> FairQueue<K> {
 
     /// Adds a flow that has data.
     pub(crate) fn push(&mut self, key: K) {
-        let flow = self.flows.entry(key).or_insert(Flow {
+        let flow = self.flows.entry(key).or_insert(FairFlow {
             deficit: self.quantum.into(),
             backlogged: false,
             sparse: true,
@@ -152,7 +152,7 @@ impl<K: Copy + Ord> FairQueue<K> {
     }
 
     /// Charges the flow returned by [`Self::front`] for `bytes`. `more` says that it has more data.
-    pub(crate) fn sent(&mut self, key: K, bytes: usize, more: bool) {
+    pub(crate) fn charge_front(&mut self, key: K, bytes: usize, more: bool) {
         let Some(flow) = self.flows.get_mut(&key) else { return };
         flow.deficit -= bytes as i64;
         let spent = flow.deficit <= 0;
@@ -189,14 +189,14 @@ impl<K: Copy + Ord> FairQueue<K> {
         flow.removed = true;
         self.removed += 1;
         self.forget(key);
-        if self.removed as usize > FEW + self.flows.len() / 2 {
+        if self.removed as usize > MIN_REMOVED + self.flows.len() / 2 {
             self.sweep();
         }
     }
 
     /// Forgets a flow if it has no data and is in no list.
     fn forget(&mut self, key: K) {
-        let is_gone = |flow: &Flow| !flow.backlogged && !flow.in_fresh && !flow.in_old;
+        let is_gone = |flow: &FairFlow| !flow.backlogged && !flow.in_fresh && !flow.in_old;
         if self.flows.get(&key).is_some_and(is_gone) {
             self.removed -= u32::from(self.flows.remove(&key).is_some_and(|flow| flow.removed));
         }
@@ -222,7 +222,7 @@ mod tests {
     /// Sends `bytes` of the front flow, which has `more`.
     fn step(queue: &mut FairQueue<u8>, bytes: usize, more: bool) -> Option<u8> {
         let (key, _) = queue.front()?;
-        queue.sent(key, bytes, more);
+        queue.charge_front(key, bytes, more);
         Some(key)
     }
 
@@ -235,7 +235,7 @@ mod tests {
         for _ in 0..10_000 {
             let (key, _) = queue.front().unwrap();
             let bytes = [1500, 200][usize::from(key)];
-            queue.sent(key, bytes, true);
+            queue.charge_front(key, bytes, true);
             sent[usize::from(key)] += bytes;
         }
         assert!(sent[0].abs_diff(sent[1]) <= 1700, "{sent:?}");
@@ -291,7 +291,7 @@ mod tests {
         for key in 1..100_000 {
             queue.push(key);
             queue.remove(key);
-            assert!(queue.flows.len() + queue.fresh.len() + queue.old.len() < 5 * FEW);
+            assert!(queue.flows.len() + queue.fresh.len() + queue.old.len() < 5 * MIN_REMOVED);
         }
         assert_eq!((queue.len(), queue.front()), (1, Some((0, true))));
     }
@@ -311,7 +311,7 @@ mod tests {
                         if let Some((front, sparse)) = queue.front() {
                             prop_assert!(plain.contains(&front));
                             prop_assert_eq!(queue.is_sparse(front), sparse);
-                            queue.sent(front, bytes, more == 2);
+                            queue.charge_front(front, bytes, more == 2);
                             if more != 2 { plain.remove(&front); }
                         }
                     }

@@ -3,24 +3,24 @@
 use core::num::NonZero;
 use std::collections::BTreeMap;
 
-use crate::spare::Spare;
+use crate::spare::FreeSpare;
 
 /// A first-in, first-out queue whose entries can be removed by their tickets. All operations cost
 /// O(log n), because a peer chooses which streams end, in any number, while others wait.
 #[derive(Debug)]
 pub(crate) struct RemovableQueue<K> {
-    entries: BTreeMap<Ticket, K>,
+    entries: BTreeMap<QueueTicket, K>,
 }
 
 /// Identifies an entry while it is in its queue. Non-zero, so that an `Option` of it takes no more
 /// memory: each stream has one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Ticket(NonZero<u64>);
+pub(crate) struct QueueTicket(NonZero<u64>);
 
 /// The ticket of the first entry, with half of all numbers on either side of it.
-const FIRST: Ticket = Ticket(NonZero::new(1 << 63).unwrap());
+const FIRST: QueueTicket = QueueTicket(NonZero::new(1 << 63).unwrap());
 
-impl Ticket {
+impl QueueTicket {
     fn after(self) -> Self {
         Self(self.0.saturating_add(1))
     }
@@ -37,13 +37,13 @@ impl<K> Default for RemovableQueue<K> {
 }
 
 impl<K: Copy> RemovableQueue<K> {
-    pub(crate) fn push_back(&mut self, key: K) -> Ticket {
+    pub(crate) fn push_back(&mut self, key: K) -> QueueTicket {
         let ticket = self.entries.last_key_value().map_or(FIRST, |(last, _)| last.after());
         self.entries.insert(ticket, key);
         ticket
     }
 
-    pub(crate) fn push_front(&mut self, key: K) -> Ticket {
+    pub(crate) fn push_front(&mut self, key: K) -> QueueTicket {
         let ticket = self.entries.first_key_value().map_or(FIRST, |(first, _)| first.before());
         self.entries.insert(ticket, key);
         ticket
@@ -54,7 +54,7 @@ impl<K: Copy> RemovableQueue<K> {
     }
 
     /// Removes an entry if `ticket` names one that is still in the queue.
-    pub(crate) fn remove(&mut self, ticket: Option<Ticket>) {
+    pub(crate) fn remove(&mut self, ticket: Option<QueueTicket>) {
         ticket.and_then(|ticket| self.entries.remove(&ticket));
     }
 
@@ -67,7 +67,7 @@ impl<K: Copy> RemovableQueue<K> {
     }
 }
 
-impl<K> Spare for RemovableQueue<K> {
+impl<K> FreeSpare for RemovableQueue<K> {
     fn free_spare(&mut self) {
         self.entries.free_spare();
     }

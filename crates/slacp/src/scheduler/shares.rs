@@ -10,13 +10,13 @@ const STEPS: u64 = 256;
 
 /// Virtual times of the parties, by index.
 #[derive(Debug)]
-pub(crate) struct Shares {
+pub(crate) struct FairShares {
     /// Virtual start time of the piece sent last.
     now: u64,
     next: Vec<u64>,
 }
 
-impl Shares {
+impl FairShares {
     pub(crate) fn new(parties: usize) -> Self {
         Self { now: 0, next: vec![0; parties] }
     }
@@ -27,7 +27,7 @@ impl Shares {
     }
 
     /// Charges `party`, of this `weight`, for `bytes`.
-    pub(crate) fn sent(&mut self, party: usize, bytes: usize, weight: u64) {
+    pub(crate) fn charge(&mut self, party: usize, bytes: usize, weight: u64) {
         let start = self.start(party);
         // The common virtual time is the start of the piece in service.
         self.now = start;
@@ -46,13 +46,13 @@ mod tests {
 
     #[test]
     fn shares_follow_the_weights_whatever_the_sizes() {
-        let mut shares = Shares::new(3);
+        let mut shares = FairShares::new(3);
         let parties = [(1, 1500), (2, 300), (5, 1000)];
         let mut sent = [0; 3];
         while sent.iter().sum::<usize>() < 8_000_000 {
             let party = shares.first(0..3).unwrap();
             let (weight, bytes) = parties[party];
-            shares.sent(party, bytes, weight);
+            shares.charge(party, bytes, weight);
             sent[party] += bytes;
         }
         for (got, want) in sent.iter().zip([1_000_000, 2_000_000, 5_000_000]) {
@@ -62,15 +62,15 @@ mod tests {
 
     #[test]
     fn an_absent_session_gains_no_credit_and_owes_none() {
-        let mut shares = Shares::new(2);
+        let mut shares = FairShares::new(2);
         for _ in 0..1000 {
-            shares.sent(0, 1000, 1);
+            shares.charge(0, 1000, 1);
         }
         let mut turns = [0; 2];
         for _ in 0..10 {
             let party = shares.first(0..2).unwrap();
             turns[party] += 1;
-            shares.sent(party, 1000, 1);
+            shares.charge(party, 1000, 1);
         }
         assert_eq!(turns, [5, 5]);
     }

@@ -9,14 +9,14 @@ use super::Session;
 use crate::StreamId;
 use crate::event_log::LogEvent;
 use crate::rate::{Acknowledged, Newest};
-use crate::recovery::sent::{Acked, Cargo, SentPacket, Unsent};
-use crate::wire::frame::{Ack, Frame, Gone};
+use crate::recovery::sent::{AckError, AckedPackets, SentContent, SentPacket};
+use crate::wire::frame::{AckFrame, Frame, GoneFrame};
 
 /// Minimum delay between the two copies of data that was lost twice.
 const SECOND_COPY: Duration = Duration::from_millis(4);
 
 /// Acknowledged data of a stream; `fin` if the stream ends with it.
-struct Data {
+struct DeliveredRange {
     stream: StreamId,
     range: Range<u64>,
     fin: bool,
@@ -28,12 +28,17 @@ impl Session {
     ///
     /// # Errors
     /// [`Unsent`] if the peer acknowledges a packet that was never sent.
-    pub(super) fn on_ack(&mut self, now: Instant, ack: &Ack, restored: bool) -> Result<(), Unsent> {
+    pub(super) fn on_ack(
+        &mut self,
+        now: Instant,
+        ack: &AckFrame,
+        restored: bool,
+    ) -> Result<(), AckError> {
         let mut acked = self.sender.sent.acknowledge(now, ack)?;
         let sample = acked.largest_sent_at.filter(|_| !restored);
-        if let Some(sent_at) = sample.or_else(|| self.only_bound(&acked)) {
+        if let Some(sent_at) = sample.or_else(|| self.fallback_sample_time(&acked)) {
             self.rtt.update(now.saturating_since(sent_at), ack.held);
-            self.follow_pace();
+            self.update_pace();
         }
         if let Some(sent_at) = acked.largest_sent_at {
             self.activity.acknowledged = self.activity.acknowledged.max(sent_at);
@@ -41,7 +46,7 @@ impl Session {
         // An acknowledgement that repeats known ranges must not restart the probe timer.
         let news = !acked.packets.is_empty();
         let ect = acked.packets.iter().filter(|(_, packet)| packet.ect);
-        let marked = self.marking.acknowledged(ect.map(|(n, _)| (*n, acked.came(*n))));
+        let marked = self.marking.acknowledged(ect.map(|(n, _)| (*n, acked.has_arrived(*n))));
         self.measure(now, ack, &acked, marked);
         self.follow_progress(now, &acked);
         self.log.record(now, || LogEvent::AckReceived { largest: ack.largest });
@@ -50,21 +55,21 @@ impl Session {
             self.log.record(now, || LogEvent::Acknowledged { packet: number });
             self.path.pmtu.packet_arrived(number, packet.size.into());
             if is_retransmission(&packet) {
-                self.loss.saw_again(!acked.came(number));
+                self.loss.record_retransmission(!acked.has_arrived(number));
             }
-            packet.cargo.into_iter().for_each(|cargo| self.arrived(now, cargo, &mut data));
+            packet.contents.into_iter().for_each(|cargo| self.arrived(now, cargo, &mut data));
         }
         // Acknowledged after they were declared lost: the streams need not send this data again.
-        for cargo in acked.late {
-            if let Cargo::Stream { stream, range, fin, .. } = cargo {
-                self.data_arrived(now, Data { stream, range, fin }, &mut data);
+        for cargo in acked.late_data {
+            if let SentContent::Stream { stream, range, fin, .. } = cargo {
+                self.merge_delivered(now, DeliveredRange { stream, range, fin }, &mut data);
             }
         }
-        if let Some(Data { stream, range, fin }) = data {
+        if let Some(DeliveredRange { stream, range, fin }) = data {
             self.streams.on_acknowledged(now, stream, range, fin);
         }
-        (0..acked.were_late).for_each(|_| self.loss.was_late());
-        self.take_lost(now);
+        (0..acked.late_packets).for_each(|_| self.loss.revoke_loss());
+        self.detect_losses(now);
         // Streams whose data was acknowledged hold less, so others may hold more.
         self.streams.wake_writers();
         if news {
@@ -76,13 +81,13 @@ impl Session {
     /// Before the first RTT sample: the time when the newest of the newly acknowledged packets was
     /// sent. The RTT that follows from it is slightly too long, which is better than the estimate
     /// from a retransmitted handshake.
-    fn only_bound(&self, acked: &Acked) -> Option<Instant> {
+    fn fallback_sample_time(&self, acked: &AckedPackets) -> Option<Instant> {
         let sent = acked.packets.iter().map(|(_, packet)| packet.time);
         sent.max().filter(|_| !self.rtt.is_measured())
     }
 
     /// Feeds an acknowledgement to the rate control.
-    fn measure(&mut self, now: Instant, ack: &Ack, acked: &Acked, marked: u64) {
+    fn measure(&mut self, now: Instant, ack: &AckFrame, acked: &AckedPackets, marked: u64) {
         let Some(auto) = self.rate.auto_mut() else { return };
         let packets: Vec<(u64, u16)> = acked.packets.iter().map(|(n, p)| (*n, p.size)).collect();
         let newest = acked.packets.iter().find(|(number, _)| *number == ack.largest);
@@ -104,7 +109,7 @@ impl Session {
     }
 
     /// Detects losses and sends the lost cargo again.
-    pub(super) fn take_lost(&mut self, now: Instant) {
+    pub(super) fn detect_losses(&mut self, now: Instant) {
         let lost = self.sender.sent.take_lost(now, self.rtt.loss_delay());
         // A lost MTU probe says nothing about the loss rate of the link.
         let probes = lost.iter().filter(|(_, packet)| packet.is_mtu_probe()).count();
@@ -123,12 +128,12 @@ impl Session {
                 self.stats.black_holes += 1;
             }
             if is_retransmission(&packet) {
-                self.loss.saw_again(true);
+                self.loss.record_retransmission(true);
             }
-            packet.cargo.into_iter().for_each(|cargo| self.resend_lost(now, cargo));
+            packet.contents.into_iter().for_each(|cargo| self.resend_lost(now, cargo));
         }
         for fate in self.sender.sent.take_fates() {
-            self.loss.saw(fate.time, fate.lost);
+            self.loss.record(fate.time, fate.lost);
             if self.rate.saw(now, self.rtt.smoothed(), &fate) {
                 self.rate_changed(now);
             }
@@ -137,51 +142,58 @@ impl Session {
     }
 
     /// Handles cargo that the peer has received. `data` is as for [`Self::data_arrived`].
-    fn arrived(&mut self, now: Instant, cargo: Cargo, data: &mut Option<Data>) {
+    fn arrived(&mut self, now: Instant, cargo: SentContent, data: &mut Option<DeliveredRange>) {
         match cargo {
-            Cargo::Stream { stream, range, fin, .. } => {
-                self.data_arrived(now, Data { stream, range, fin }, data);
+            SentContent::Stream { stream, range, fin, .. } => {
+                self.merge_delivered(now, DeliveredRange { stream, range, fin }, data);
             }
-            Cargo::Packet(piece) => self.sender.outbound.on_acknowledged(piece.channel),
-            Cargo::Gone(channel) | Cargo::Last(Gone { channel, .. }) => {
+            SentContent::Packet(piece) => self.sender.outbound.on_acknowledged(piece.channel),
+            SentContent::NotResent(channel) | SentContent::LastCopy(GoneFrame { channel, .. }) => {
                 self.sender.outbound.on_acknowledged(channel);
             }
-            Cargo::Announced(channel, deadline) => {
+            SentContent::Announcement(channel, deadline) => {
                 self.sender.outbound.on_announced(channel, deadline);
             }
-            Cargo::Context { slot, serial } => self.sender.on_context(slot, serial, true),
-            Cargo::MtuProbe(probe) => self.path.pmtu.arrived(now, probe),
-            Cargo::Control(_) => {}
+            SentContent::Context { slot, serial } => self.sender.on_context(slot, serial, true),
+            SentContent::MtuProbe(probe) => self.path.pmtu.arrived(now, probe),
+            SentContent::Control(_) => {}
         }
     }
 
     /// Merges acknowledged stream data with `before`, data not passed on yet, if it continues that.
     /// Otherwise passes `before` on to the streams first. An acknowledgement often covers many
     /// packets of one stream in a row.
-    fn data_arrived(&mut self, now: Instant, next: Data, before: &mut Option<Data>) {
+    fn merge_delivered(
+        &mut self,
+        now: Instant,
+        next: DeliveredRange,
+        before: &mut Option<DeliveredRange>,
+    ) {
         match before {
             Some(data) if data.stream == next.stream && data.range.end == next.range.start => {
                 data.range.end = next.range.end;
                 data.fin |= next.fin;
             }
             _ => {
-                if let Some(Data { stream, range, fin }) = before.replace(next) {
+                if let Some(DeliveredRange { stream, range, fin }) = before.replace(next) {
                     self.streams.on_acknowledged(now, stream, range, fin);
                 }
             }
         }
     }
 
-    pub(super) fn resend(&mut self, now: Instant, cargo: Cargo) {
+    pub(super) fn resend(&mut self, now: Instant, cargo: SentContent) {
         match cargo {
-            Cargo::Stream { stream, range, fin, .. } => self.streams.on_lost(stream, range, fin),
-            Cargo::Control(frame) => self.resend_control(*frame),
-            Cargo::Packet(piece) => self.sender.outbound.resend(now, *piece, &mut self.log),
-            Cargo::Gone(channel) => self.sender.outbound.on_gone(channel),
-            Cargo::Last(gone) => self.give_up(now, gone),
-            Cargo::Context { slot, serial } => self.sender.on_context(slot, serial, false),
-            Cargo::MtuProbe(probe) => self.path.pmtu.lost(now, probe),
-            Cargo::Announced(..) => {}
+            SentContent::Stream { stream, range, fin, .. } => {
+                self.streams.on_lost(stream, range, fin)
+            }
+            SentContent::Control(frame) => self.resend_control(*frame),
+            SentContent::Packet(piece) => self.sender.outbound.resend(now, *piece, &mut self.log),
+            SentContent::NotResent(channel) => self.sender.outbound.on_gone(channel),
+            SentContent::LastCopy(gone) => self.give_up(now, gone),
+            SentContent::Context { slot, serial } => self.sender.on_context(slot, serial, false),
+            SentContent::MtuProbe(probe) => self.path.pmtu.lost(now, probe),
+            SentContent::Announcement(..) => {}
         }
     }
 
@@ -189,7 +201,7 @@ impl Session {
     fn resend_control(&mut self, frame: Frame<'static>) {
         match frame {
             // REKEY concerns the keys of the link that carries it, so no other link may take it.
-            Frame::Rekey { .. } if self.seat.is_some() => self.send_own(frame),
+            Frame::Rekey { .. } if self.membership.is_some() => self.send_own(frame),
             // The asker has a deadline of its own and resends everything without an answer.
             Frame::LinkAsks(_) => {}
             _ => self.streams.on_control_lost(frame),
@@ -198,7 +210,7 @@ impl Session {
 
     /// Gives up a packet of a channel whose retransmission was lost. On a link layer the receiver
     /// has no timer and waits for GONE.
-    fn give_up(&mut self, now: Instant, gone: Gone) {
+    fn give_up(&mut self, now: Instant, gone: GoneFrame) {
         self.sender.outbound.on_last_lost(now, gone, &mut self.log);
         if self.link_layer {
             self.streams.send_control(Frame::Gone(gone));
@@ -207,15 +219,15 @@ impl Session {
 
     /// Sends the oldest unacknowledged cargo again, although it may have arrived.
     pub(super) fn resend_oldest(&mut self, now: Instant) {
-        for cargo in self.sender.sent.oldest_cargo() {
+        for cargo in self.sender.sent.oldest_contents() {
             self.resend(now, cargo);
         }
     }
 
-    fn resend_lost(&mut self, now: Instant, cargo: Cargo) {
+    fn resend_lost(&mut self, now: Instant, cargo: SentContent) {
         match cargo {
             // Losses at intervals of a round trip would otherwise hit each retransmission again.
-            Cargo::Stream { again: true, ref range, .. } => {
+            SentContent::Stream { again: true, ref range, .. } => {
                 let size = (range.end - range.start) as usize;
                 self.resend_twice(now, cargo, size);
             }
@@ -226,10 +238,10 @@ impl Session {
     /// Sends data that was lost for the second time: once now, and once more when a burst would be
     /// over, unless it has arrived by then. If the repair budget does not cover both copies, only
     /// the later one is sent.
-    fn resend_twice(&mut self, now: Instant, cargo: Cargo, size: usize) {
+    fn resend_twice(&mut self, now: Instant, cargo: SentContent, size: usize) {
         let burst = self.loss.bursts().map_or(Duration::ZERO, |bursts| bursts.length);
         let pause = burst.min(self.rtt.smoothed() / 2).max(SECOND_COPY);
-        if self.sender.planner.afford(now, size, true) {
+        if self.sender.planner.try_spend(now, size, true) {
             self.resend(now, cargo.clone());
             self.sender.copies.push_back((now + pause, cargo));
         // The budget is spent: one copy, when the burst has passed.
@@ -243,5 +255,5 @@ impl Session {
 
 /// Returns whether the packet carried the retransmission of a channel packet.
 fn is_retransmission(packet: &SentPacket) -> bool {
-    packet.cargo.iter().any(|cargo| matches!(cargo, Cargo::Last(_)))
+    packet.contents.iter().any(|cargo| matches!(cargo, SentContent::LastCopy(_)))
 }

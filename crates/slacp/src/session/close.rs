@@ -4,10 +4,10 @@ use core::ops::Range;
 
 use units::Instant;
 
-use super::{Envelope, Session};
+use super::{PacketEnvelope, Session};
 use crate::recovery::received::ACK_DELAY;
 use crate::wire::frame::{self, Frame};
-use crate::{CloseReason, DownReason, Event, Farewell};
+use crate::{CloseReason, DownReason, Event, StopAnnouncement};
 
 impl Session {
     /// Returns whether the owner can still use the session.
@@ -33,8 +33,8 @@ impl Session {
 
     /// Announces to the peer that this side is about to stop, in the form that the peer
     /// understands: LEAVING in place of SUCCESSOR, or nothing.
-    pub(crate) fn announce(&mut self, farewell: Farewell) {
-        if farewell == Farewell::Successor && self.peer.successor {
+    pub(crate) fn announce(&mut self, farewell: StopAnnouncement) {
+        if farewell == StopAnnouncement::Successor && self.peer.successor {
             self.streams.send_control(Frame::Successor);
         } else if self.peer.leaving {
             self.streams.send_control(Frame::Leaving);
@@ -43,19 +43,19 @@ impl Session {
 
     /// Handles a peer's announcement that it is about to stop. SUCCESSOR may follow LEAVING; a
     /// repeated or weaker announcement is ignored.
-    pub(super) fn on_leaving(&mut self, farewell: Farewell) {
-        if self.peer_leaves.is_none_or(|before| before < farewell) {
-            self.peer_leaves = Some(farewell);
+    pub(super) fn on_leaving(&mut self, farewell: StopAnnouncement) {
+        if self.peer_farewell.is_none_or(|before| before < farewell) {
+            self.peer_farewell = Some(farewell);
             self.events.push_back(match farewell {
-                Farewell::Leaving => Event::Leaving,
-                Farewell::Successor => Event::Succeeded,
+                StopAnnouncement::Leaving => Event::Leaving,
+                StopAnnouncement::Successor => Event::Succeeded,
             });
         }
     }
 
     /// Returns whether another process at the peer's address takes new sessions.
     pub(crate) fn is_succeeded(&self) -> bool {
-        self.peer_leaves == Some(Farewell::Successor)
+        self.peer_farewell == Some(StopAnnouncement::Successor)
     }
 
     /// Closes the session because the peer broke the protocol (`docs/slacp.md`, Violations).
@@ -70,7 +70,7 @@ impl Session {
         now: Instant,
         header: &Range<usize>,
         out: &mut Vec<u8>,
-    ) -> Option<Envelope> {
+    ) -> Option<PacketEnvelope> {
         let reason = self.life.take_message(now)?;
         Frame::Close(reason).write(out, false);
         self.seal(now, header, out, self.peer.address, None)
@@ -79,7 +79,7 @@ impl Session {
     /// Handles a packet received while closing: the peer has not received CLOSE yet, or is closing
     /// too. All frames but CLOSE are ignored.
     pub(super) fn heard_while_closing(&mut self, now: Instant, mut frames: &[u8]) {
-        self.life.heard(now);
+        self.life.schedule_reply(now);
         while let Ok(Some(frame)) = frame::read(&mut frames) {
             if let Frame::Close(reason) = frame {
                 self.life.closed_by_peer(reason);

@@ -7,14 +7,14 @@ use units::Instant;
 
 use super::Session;
 use crate::Config;
-use crate::keys::phases::{Phases, RekeyError, WornOut};
+use crate::keys::phases::{KeyLimitReached, KeyPhases, RekeyError};
 use crate::recovery::received::ACK_DELAY;
 use crate::wire::frame::Frame;
-use crate::wire::packet::Header;
+use crate::wire::packet::PacketHeader;
 
 /// The keys in use, and the schedule of their renewal. Packets count in both directions.
 pub(super) struct SessionKeys {
-    phases: Phases,
+    phases: KeyPhases,
     after: Duration,
     packets: u64,
     /// Time and packet count at the completion of the last change.
@@ -25,7 +25,7 @@ pub(super) struct SessionKeys {
 }
 
 impl SessionKeys {
-    pub(super) fn new(now: Instant, config: &Config, phases: Phases) -> Self {
+    pub(super) fn new(now: Instant, config: &Config, phases: KeyPhases) -> Self {
         Self {
             phases: phases.limited(config.key_limits),
             after: config.rekey_after,
@@ -47,7 +47,7 @@ impl SessionKeys {
     }
 
     /// Returns an error if a key has reached its usage limit.
-    pub(super) fn check(&self) -> Result<(), WornOut> {
+    pub(super) fn check(&self) -> Result<(), KeyLimitReached> {
         self.phases.check()
     }
 
@@ -59,7 +59,7 @@ impl SessionKeys {
     /// Decrypts a packet; `None` if it is not authentic.
     pub(super) fn open<'a>(
         &mut self,
-        header: &Header,
+        header: &PacketHeader,
         number: u64,
         packet: &'a mut [u8],
     ) -> Option<&'a [u8]> {
@@ -76,7 +76,7 @@ impl SessionKeys {
         }
         // Due at once, whatever the time: half of a usage limit is reached.
         let many = packets - self.changed_after >= self.packets;
-        Some(if many || self.phases.are_worn() {
+        Some(if many || self.phases.are_due_for_renewal() {
             Instant::ZERO
         } else {
             self.changed_at + self.after

@@ -8,9 +8,9 @@ use super::Wake;
 use crate::{CloseReason, DownReason};
 
 /// Times of the further CLOSEs, counted from the first: the link may lose one.
-const COPIES: [Duration; 2] = [Duration::from_millis(50), Duration::from_millis(150)];
+const CLOSE_COPIES: [Duration; 2] = [Duration::from_millis(50), Duration::from_millis(150)];
 /// Minimum interval between CLOSEs to a peer that keeps sending.
-const AGAIN: Duration = Duration::from_millis(100);
+const CLOSE_INTERVAL: Duration = Duration::from_millis(100);
 
 /// The state of a session, and the reason why it left [`State::Established`].
 ///
@@ -40,22 +40,22 @@ const AGAIN: Duration = Duration::from_millis(100);
 /// [`Outage`]: super::outage::Outage
 #[derive(Debug, Default)]
 pub(super) struct LifeCycle {
-    state: State,
+    state: LifeCycleState,
     /// The reason for the session's end, until the owner has taken it.
     unreported: Option<DownReason>,
 }
 
 #[derive(Debug, Default)]
-enum State {
+enum LifeCycleState {
     #[default]
     Established,
-    Closing(Closing),
+    Closing(CloseSchedule),
     Closed,
 }
 
 /// The reason for closing and the schedule of CLOSEs.
 #[derive(Debug)]
-struct Closing {
+struct CloseSchedule {
     reason: CloseReason,
     begun: Instant,
     /// CLOSEs sent so far.
@@ -69,25 +69,25 @@ struct Closing {
 impl LifeCycle {
     /// Returns whether the owner can use the session.
     pub(super) fn is_established(&self) -> bool {
-        matches!(self.state, State::Established)
+        matches!(self.state, LifeCycleState::Established)
     }
 
     /// Returns whether CLOSE is being sent.
     pub(super) fn is_closing(&self) -> bool {
-        matches!(self.state, State::Closing(_))
+        matches!(self.state, LifeCycleState::Closing(_))
     }
 
     /// The reason that this side gives in CLOSE, while it is closing.
     pub(super) fn closing_for(&self) -> Option<CloseReason> {
         match &self.state {
-            State::Closing(closing) => Some(closing.reason),
-            State::Established | State::Closed => None,
+            LifeCycleState::Closing(closing) => Some(closing.reason),
+            LifeCycleState::Established | LifeCycleState::Closed => None,
         }
     }
 
     /// Returns whether the session can be forgotten.
     pub(super) fn is_closed(&self) -> bool {
-        matches!(self.state, State::Closed)
+        matches!(self.state, LifeCycleState::Closed)
     }
 
     /// Established → Closing, for `lasting` at most. No effect in the other states: the first
@@ -101,8 +101,13 @@ impl LifeCycle {
             reason => DownReason::Closed(reason),
         });
         let until = now + lasting;
-        self.state =
-            State::Closing(Closing { reason, begun: now, sent: 0, next: Some(now), until });
+        self.state = LifeCycleState::Closing(CloseSchedule {
+            reason,
+            begun: now,
+            sent: 0,
+            next: Some(now),
+            until,
+        });
     }
 
     /// Established or Closing → Closed, because the peer has closed the session.
@@ -121,7 +126,7 @@ impl LifeCycle {
         if self.is_established() {
             self.unreported = Some(why);
         }
-        self.state = State::Closed;
+        self.state = LifeCycleState::Closed;
     }
 
     /// Returns the reason for the session's end, only once.
@@ -132,40 +137,40 @@ impl LifeCycle {
     /// The time of the next [`Self::handle_timeout`].
     pub(super) fn poll_timeout(&self) -> Option<(Instant, Wake)> {
         match &self.state {
-            State::Closing(closing) => Some((closing.until, Wake::Closing)),
-            State::Established | State::Closed => None,
+            LifeCycleState::Closing(closing) => Some((closing.until, Wake::Closing)),
+            LifeCycleState::Established | LifeCycleState::Closed => None,
         }
     }
 
     /// Closing → Closed once the peer has had enough time.
     pub(super) fn handle_timeout(&mut self, now: Instant) {
-        if matches!(&self.state, State::Closing(closing) if closing.until <= now) {
-            self.state = State::Closed;
+        if matches!(&self.state, LifeCycleState::Closing(closing) if closing.until <= now) {
+            self.state = LifeCycleState::Closed;
         }
     }
 
     /// The time from which [`Self::take_message`] returns a message.
     pub(super) fn send_time(&self) -> Option<(Instant, Wake)> {
         match &self.state {
-            State::Closing(closing) => Some((closing.next?, Wake::Closing)),
-            State::Established | State::Closed => None,
+            LifeCycleState::Closing(closing) => Some((closing.next?, Wake::Closing)),
+            LifeCycleState::Established | LifeCycleState::Closed => None,
         }
     }
 
     /// Returns the reason for the CLOSE that is due, if one is, and schedules the next.
     pub(super) fn take_message(&mut self, now: Instant) -> Option<CloseReason> {
-        let State::Closing(closing) = &mut self.state else { return None };
+        let LifeCycleState::Closing(closing) = &mut self.state else { return None };
         closing.next.filter(|next| *next <= now)?;
-        closing.next = COPIES.get(closing.sent).map(|after| closing.begun + *after);
+        closing.next = CLOSE_COPIES.get(closing.sent).map(|after| closing.begun + *after);
         closing.sent += 1;
         Some(closing.reason)
     }
 
     /// Schedules another CLOSE, because a packet shows that the peer has not received one yet.
-    pub(super) fn heard(&mut self, now: Instant) {
-        if let State::Closing(closing) = &mut self.state {
+    pub(super) fn schedule_reply(&mut self, now: Instant) {
+        if let LifeCycleState::Closing(closing) = &mut self.state {
             // At most one CLOSE per interval, however many packets arrive.
-            closing.next.get_or_insert(now + AGAIN);
+            closing.next.get_or_insert(now + CLOSE_INTERVAL);
         }
     }
 }
@@ -208,7 +213,7 @@ mod tests {
         assert_eq!(state(&life), ESTABLISHED);
         assert_eq!((life.take_end(), life.poll_timeout(), life.send_time()), (None, None, None));
         life.handle_timeout(at(1_000_000));
-        life.heard(at(1_000_000));
+        life.schedule_reply(at(1_000_000));
         assert!(messages(&mut life, 1000).is_empty());
         assert_eq!(state(&life), ESTABLISHED);
     }
@@ -273,7 +278,7 @@ mod tests {
         assert_eq!(messages(&mut life, 500), [0, 50, 150]);
         assert_eq!(life.send_time(), None);
         for ms in 500..590 {
-            life.heard(at(ms));
+            life.schedule_reply(at(ms));
         }
         assert_eq!(life.send_time(), Some((at(600), Wake::Closing)));
         assert_eq!(messages(&mut life, 2000), [600]);
@@ -303,7 +308,7 @@ mod tests {
         life.close(at(0), CloseReason::Violation, LASTING);
         life.closed_by_peer(CloseReason::Violation);
         life.give_up();
-        life.heard(at(0));
+        life.schedule_reply(at(0));
         life.handle_timeout(at(0));
         assert_eq!(state(&life), CLOSED);
         assert_eq!((life.poll_timeout(), life.send_time()), (None, None));

@@ -16,15 +16,15 @@ use std::net::{IpAddr, SocketAddr};
 
 use units::{BitRate, Instant, earliest};
 
-use super::{Envelope, LEAST_RTT, Session, Wake, unsent};
-use crate::links::{Turn, View, most_waiting, turns};
+use super::{LEAST_RTT, PacketEnvelope, Session, Wake, unsent_limit};
+use crate::links::{LinkTurn, LinkView, link_turns, max_waiting};
 use crate::networks::network;
 use crate::pacer::{BURST, Pacer};
-use crate::stats::Stats;
-use crate::streams::flow::Pace;
+use crate::stats::SessionStats;
+use crate::streams::flow::SessionPace;
 use crate::wire::ecn::Ecn;
 use crate::wire::frame::Frame;
-use crate::wire::packet::{Header, Index};
+use crate::wire::packet::{Index, PacketHeader};
 use crate::{CloseReason, DownReason, Event, LinkStats};
 
 /// A member does not end by its own outage. The session ends when no link has worked for
@@ -33,7 +33,7 @@ const NEVER: Duration = Duration::from_secs(1 << 32);
 
 /// Signs of life of the session in use, which a newcomer with the same key wants to replace.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Present {
+pub(crate) struct IncumbentSession {
     /// Arrival of its last packet.
     pub(crate) heard: Instant,
     /// Sending time of the newest packet that it has acknowledged.
@@ -45,17 +45,17 @@ pub(crate) struct Present {
 }
 
 /// The state of a member as one link among several.
-pub(super) struct Seat {
+pub(super) struct LinkMembership {
     /// The number of its link.
     link: u8,
     /// The data that the link may carry now.
-    turn: Turn,
+    turn: LinkTurn,
     /// The links that work, as a bit mask.
     working: u8,
     /// The session sizes its windows for several links.
-    shared: bool,
+    shares_windows: bool,
     /// The link has acknowledged a packet.
-    proven: bool,
+    has_acknowledged: bool,
     /// Paces packets at `portion` of a configured rate, which belongs to this link alone.
     pacer: Pacer,
     portion: f64,
@@ -63,17 +63,17 @@ pub(super) struct Seat {
     doubted: bool,
     /// The total rate and the least round-trip time of the other links that work; `None` without
     /// any.
-    others: Option<(BitRate, Duration)>,
+    other_links: Option<(BitRate, Duration)>,
     /// Deadline of the peer's answer about a doubted link: then all that is in flight on it is sent
     /// on the others.
-    moves_at: Option<Instant>,
+    reroute_at: Option<Instant>,
     /// The peer is to be asked, over another link, which packets have arrived on this one.
-    asks: bool,
+    wants_report: bool,
     /// The links whose packets the peer asks about over this one, as a bit mask.
-    asked: u8,
+    report_requests: u8,
     /// The peer's latest report about another link, received over this one: link number and ACK
     /// frame.
-    told: Option<(u64, Vec<u8>)>,
+    peer_report: Option<(u64, Vec<u8>)>,
     /// Encoded acknowledgements of other links to be sent over this one.
     reports: Vec<Vec<u8>>,
     /// Frames that only this link may carry, such as those about its keys.
@@ -81,8 +81,8 @@ pub(super) struct Seat {
 }
 
 /// The other members of a session, and the state of the session as a whole.
-pub(super) struct Links {
-    others: Vec<Member>,
+pub(super) struct SessionLinks {
+    others: Vec<LinkMember>,
     /// The time since which no link works.
     lost_at: Option<Instant>,
     give_up: Duration,
@@ -91,7 +91,7 @@ pub(super) struct Links {
     wake: Option<(Instant, Wake)>,
 }
 
-struct Member {
+struct LinkMember {
     /// The index that packets to this member carry.
     index: Index,
     session: Box<Session>,
@@ -99,21 +99,21 @@ struct Member {
 
 impl Session {
     /// Prepares a session on link `link` for further links.
-    pub(crate) fn take_seat(&mut self, link: u8) {
-        self.seat = Some(Box::new(Seat {
+    pub(crate) fn enable_links(&mut self, link: u8) {
+        self.membership = Some(Box::new(LinkMembership {
             link,
-            turn: Turn::All,
+            turn: LinkTurn::All,
             working: 0,
-            shared: false,
-            proven: false,
-            pacer: Pacer::new(self.rate.rate(), BURST).limited(self.burst),
+            shares_windows: false,
+            has_acknowledged: false,
+            pacer: Pacer::new(self.rate.rate(), BURST).with_max_burst(self.burst),
             portion: 1.0,
             doubted: false,
-            others: None,
-            moves_at: None,
-            asks: false,
-            asked: 0,
-            told: None,
+            other_links: None,
+            reroute_at: None,
+            wants_report: false,
+            report_requests: 0,
+            peer_report: None,
             reports: Vec::new(),
             frames: VecDeque::new(),
         }));
@@ -124,7 +124,7 @@ impl Session {
 
     /// The number of this member's link; `None` if the session has one link only.
     pub(crate) fn link(&self) -> Option<u8> {
-        self.seat.as_ref().map(|seat| seat.link)
+        self.membership.as_ref().map(|seat| seat.link)
     }
 
     /// Returns whether the session has several links, or had.
@@ -139,8 +139,8 @@ impl Session {
 
     /// Returns whether the peer has acknowledged a packet on a link.
     pub(crate) fn has_proven(&self, link: u8) -> bool {
-        let seats = self.members().filter_map(|member| member.seat.as_ref());
-        seats.into_iter().any(|seat| seat.link == link && seat.proven)
+        let seats = self.members().filter_map(|member| member.membership.as_ref());
+        seats.into_iter().any(|seat| seat.link == link && seat.has_acknowledged)
     }
 
     /// Adds a member on `link`, whose received packets carry `index`. Replaces an earlier member on
@@ -152,28 +152,29 @@ impl Session {
         link: u8,
         mut member: Box<Self>,
     ) -> Option<Index> {
-        member.take_seat(link);
-        if let Some(seat) = &mut member.seat {
+        member.enable_links(link);
+        if let Some(seat) = &mut member.membership {
             // The other side may not know the link yet, so it carries only probes until one is
             // acknowledged.
-            (seat.doubted, seat.turn, seat.shared) = (true, Turn::Nothing, true);
+            (seat.doubted, seat.turn, seat.shares_windows) = (true, LinkTurn::Nothing, true);
         }
         member.outage.set_give_up(NEVER);
         // A hub adds the link only with its first authentic packet.
         member.ping();
-        if let Some(seat) = &mut self.seat {
-            seat.shared = true;
+        if let Some(seat) = &mut self.membership {
+            seat.shares_windows = true;
         }
         let old = self.remove_member(now, link);
         if self.links.is_none() {
             let give_up = self.outage.set_give_up(NEVER);
             let (lost_at, send, wake) = (None, None, None);
-            self.links = Some(Links { others: Vec::new(), lost_at, give_up, send, wake }.into());
+            self.links =
+                Some(SessionLinks { others: Vec::new(), lost_at, give_up, send, wake }.into());
         }
         if let Some(links) = &mut self.links {
-            links.others.push(Member { index, session: member });
+            links.others.push(LinkMember { index, session: member });
         }
-        self.follow_links(now);
+        self.update_links(now);
         old
     }
 
@@ -181,8 +182,8 @@ impl Session {
     fn remove_member(&mut self, now: Instant, link: u8) -> Option<Index> {
         let others = &mut self.links.as_mut()?.others;
         let number = others.iter().position(|member| member.session.link() == Some(link))?;
-        let Member { index, session } = others.swap_remove(number);
-        let [_, rest] = session.sender.sent.doubted_cargo(None);
+        let LinkMember { index, session } = others.swap_remove(number);
+        let [_, rest] = session.sender.sent.outstanding_contents(None);
         rest.into_iter().for_each(|cargo| self.resend(now, cargo));
         Some(index)
     }
@@ -204,7 +205,7 @@ impl Session {
         LinkStats {
             link: self.link().unwrap_or(0),
             address: self.peer.address,
-            works: self.works(),
+            works: self.is_link_working(),
             rtt: self.rtt.smoothed(),
             rate: self.rate.rate(),
             loss: self.loss.rate(),
@@ -235,7 +236,7 @@ impl Session {
     pub(crate) fn set_portion(&mut self, portion: f64) {
         for number in 0..self.link_count() {
             let seat = |member: &mut Self| {
-                member.seat.iter_mut().for_each(|seat| seat.portion = portion);
+                member.membership.iter_mut().for_each(|seat| seat.portion = portion);
             };
             self.on_member(number, seat);
         }
@@ -245,13 +246,13 @@ impl Session {
     pub(crate) fn hold_back(&mut self, link: u8, held: bool) {
         let number = self.members().position(|member| member.link().unwrap_or(0) == link);
         if let Some(number) = number {
-            self.on_member(number, |member| member.hold_back_own(held));
+            self.on_member(number, |member| member.set_own_held_back(held));
         }
     }
 
     /// Returns whether packets arrive on this member's link, as far as is known.
-    fn works(&self) -> bool {
-        self.is_reachable() && self.seat.as_ref().is_none_or(|seat| !seat.doubted)
+    fn is_link_working(&self) -> bool {
+        self.is_reachable() && self.membership.as_ref().is_none_or(|seat| !seat.doubted)
     }
 
     /// Returns whether the peer answers on any link.
@@ -260,20 +261,20 @@ impl Session {
     }
 
     /// Returns whether the peer has this address on any link.
-    pub(crate) fn is_at(&self, address: IpAddr) -> bool {
+    pub(crate) fn has_address(&self, address: IpAddr) -> bool {
         let address = address.to_canonical();
         self.members().any(|member| member.peer.address.ip().to_canonical() == address)
     }
 
     /// The session's signs of life, for the decision about a newcomer at this address.
-    pub(crate) fn present(&self, newcomer: IpAddr) -> Present {
+    pub(crate) fn incumbent(&self, newcomer: IpAddr) -> IncumbentSession {
         let all = || self.members();
         let (heard, acknowledged) = (
             all().map(|member| member.activity.heard).max(),
             all().map(|member| member.activity.acknowledged).max(),
         );
         let near = |member: &Self| network(member.peer.address.ip()) == network(newcomer);
-        Present {
+        IncumbentSession {
             heard: heard.unwrap_or(Instant::ZERO),
             acknowledged: acknowledged.unwrap_or(Instant::ZERO),
             patience: all().map(Self::challenge_delay).max().unwrap_or_default(),
@@ -282,14 +283,14 @@ impl Session {
     }
 
     /// Sends a PING on every link, which the peer must acknowledge.
-    pub(crate) fn ask(&mut self) {
+    pub(crate) fn ping_all_links(&mut self) {
         for number in 0..self.link_count() {
             self.on_member(number, Self::ping);
         }
     }
 
     /// Returns whether the session may recently have sent a packet with this header on any link.
-    pub(crate) fn may_have_sent(&self, header: &Header) -> bool {
+    pub(crate) fn may_have_sent(&self, header: &PacketHeader) -> bool {
         self.members().any(|member| member.may_have_sent_own(header))
     }
 
@@ -325,7 +326,7 @@ impl Session {
     fn follow_member(&mut self, now: Instant, member: &mut Self) {
         // Only the first member's queue is polled; `follow_reachability` reports for all links.
         member.events.clear();
-        member.peer_leaves.into_iter().for_each(|farewell| self.on_leaving(farewell));
+        member.peer_farewell.into_iter().for_each(|farewell| self.on_leaving(farewell));
         match member.take_end() {
             Some(DownReason::ClosedByPeer(reason)) => self.life.closed_by_peer(reason),
             Some(DownReason::Violation) => {
@@ -343,7 +344,7 @@ impl Session {
         now: Instant,
         link: u8,
         (from, ecn): (SocketAddr, Ecn),
-        header: &Header,
+        header: &PacketHeader,
         datagram: &mut [u8],
     ) -> bool {
         let number = self.members().skip(1).position(|member| member.link() == Some(link));
@@ -380,7 +381,7 @@ impl Session {
 
     /// Appends the next packet of the session to `out`, on the quickest link that may carry it.
     /// Leaves `out` unchanged if there is none.
-    pub(crate) fn transmit(&mut self, now: Instant, out: &mut Vec<u8>) -> Option<Envelope> {
+    pub(crate) fn transmit(&mut self, now: Instant, out: &mut Vec<u8>) -> Option<PacketEnvelope> {
         let before = out.len();
         let sent = match self.links {
             None => self.transmit_own(now, out),
@@ -392,7 +393,7 @@ impl Session {
         sent
     }
 
-    fn transmit_on_any(&mut self, now: Instant, out: &mut Vec<u8>) -> Option<Envelope> {
+    fn transmit_on_any(&mut self, now: Instant, out: &mut Vec<u8>) -> Option<PacketEnvelope> {
         let mut order: Vec<(Duration, usize)> =
             self.members().map(|member| member.rtt.smoothed()).zip(0..).collect();
         order.sort_unstable();
@@ -413,30 +414,30 @@ impl Session {
         None
     }
 
-    fn transmit_if_due(&mut self, now: Instant, out: &mut Vec<u8>) -> Option<Envelope> {
+    fn transmit_if_due(&mut self, now: Instant, out: &mut Vec<u8>) -> Option<PacketEnvelope> {
         self.own_send_time().filter(|(time, _)| *time <= now)?;
         self.transmit_own(now, out)
     }
 
     /// Decides which data each link may carry, and updates the members' timers. Runs after every
     /// input and command.
-    pub(crate) fn follow_links(&mut self, now: Instant) {
+    pub(crate) fn update_links(&mut self, now: Instant) {
         if self.links.is_none() {
             return;
         }
-        self.end_members(now);
+        self.close_members(now);
         self.exchange_reports(now);
-        let view = |member: &Self| View {
+        let view = |member: &Self| LinkView {
             // Two clocks cannot tell the directions apart.
             delay: member.rtt.smoothed() / 2,
             rate: member.rate.rate(),
             loss: member.loss.rate(),
-            works: member.works(),
+            works: member.is_link_working(),
         };
-        let views: Vec<View> = self.members().map(view).collect();
-        let bits = self.members().filter(|member| member.works()).filter_map(Self::link);
+        let views: Vec<LinkView> = self.members().map(view).collect();
+        let bits = self.members().filter(|member| member.is_link_working()).filter_map(Self::link);
         let bits = bits.fold(0, |bits, link| bits | 1 << link);
-        let turns = turns(&views);
+        let turns = link_turns(&views);
         let others = |number: usize| {
             let others =
                 views.iter().enumerate().filter(|(other, it)| *other != number && it.works);
@@ -444,16 +445,16 @@ impl Session {
             let least = others.map(|(_, view)| view.delay * 2).min()?;
             Some((BitRate::from_bits_per_second(sum), least))
         };
-        self.share_pace(most_waiting(&turns));
-        self.follow_reachability(now);
-        if let Some(seat) = &mut self.seat {
-            (seat.turn, seat.others, seat.working) = (turns[0], others(0), bits);
+        self.update_shared_pace(max_waiting(&turns));
+        self.update_reachability(now);
+        if let Some(seat) = &mut self.membership {
+            (seat.turn, seat.other_links, seat.working) = (turns[0], others(0), bits);
         }
         let (mut send, mut wake) = (None, None);
         for (number, turn) in turns[1..].iter().enumerate() {
             let wants = self.with_member(now, number, |member| {
-                if let Some(seat) = &mut member.seat {
-                    (seat.turn, seat.others) = (*turn, others(number + 1));
+                if let Some(seat) = &mut member.membership {
+                    (seat.turn, seat.other_links) = (*turn, others(number + 1));
                     seat.working = bits;
                 }
                 (member.own_send_time(), member.own_timeout())
@@ -467,7 +468,7 @@ impl Session {
     }
 
     /// Sends CLOSE on every link once the session is closing.
-    fn end_members(&mut self, now: Instant) {
+    fn close_members(&mut self, now: Instant) {
         let Some(reason) = self.life.closing_for() else { return };
         for member in self.links.iter_mut().flat_map(|links| &mut links.others) {
             member.session.close(now, reason);
@@ -476,7 +477,7 @@ impl Session {
 
     /// Sizes windows and send buffers for all links together. `beyond` is the data that must wait
     /// before the slowest link is used.
-    fn share_pace(&mut self, beyond: u64) {
+    fn update_shared_pace(&mut self, beyond: u64) {
         let sum = |rates: &mut dyn Iterator<Item = BitRate>| {
             BitRate::from_bits_per_second(rates.map(BitRate::bits_per_second).sum())
         };
@@ -485,15 +486,15 @@ impl Session {
         let rtt = self.members().map(|member| member.rtt.smoothed()).max().unwrap_or(LEAST_RTT);
         // A single stream must be able to use all links, so it may hold what the slowest one waits
         // for.
-        let limit = unsent(own, self.on_demand) + beyond + beyond / 4;
+        let limit = unsent_limit(own, self.on_demand) + beyond + beyond / 4;
         self.streams.set_unsent_limit(limit);
-        self.streams.set_pace(Pace { rtt: rtt.max(LEAST_RTT), rates: [own, theirs] });
+        self.streams.set_pace(SessionPace { rtt: rtt.max(LEAST_RTT), rates: [own, theirs] });
         self.streams.wake_writers();
     }
 
     /// Replaces the first member's own events about reachability by those of the session: it is
     /// reachable while any link works.
-    fn follow_reachability(&mut self, now: Instant) {
+    fn update_reachability(&mut self, now: Instant) {
         let connected = self.is_connected();
         self.events.retain(|event| {
             !matches!(event, Event::Unreachable | Event::Reachable | Event::Moved { .. })
@@ -519,11 +520,11 @@ impl Session {
     }
 
     /// Adds the other members to the counters of the first.
-    pub(super) fn add_members(&self, mut stats: Stats) -> Stats {
+    pub(super) fn add_members(&self, mut stats: SessionStats) -> SessionStats {
         for member in self.members().skip(1) {
             stats.add_link(&member.stats);
         }
-        let rates = self.members().filter(|member| member.works()).map(Self::rate);
+        let rates = self.members().filter(|member| member.is_link_working()).map(Self::rate);
         if self.links.is_some() {
             let bits = rates.map(BitRate::bits_per_second).sum();
             stats.rate = BitRate::from_bits_per_second(bits);

@@ -8,13 +8,13 @@ use units::Instant;
 
 use super::Session;
 use crate::event_log::LogEvent;
-use crate::jitter::{self, Backoff};
-use crate::path::fade::{ASK, ASK_ALONG};
+use crate::jitter::{self, ProbeBackoff};
+use crate::path::fade::{RECEIVER_PING_INTERVAL, SILENT_SENDER_TIMEOUT};
 use crate::recovery::received::ACK_DELAY;
 
 /// Times of the last packets in each direction, by kind.
 #[derive(Debug)]
-pub(super) struct Activity {
+pub(super) struct ActivityTimes {
     /// Arrival of the last authentic packet.
     pub(super) heard: Instant,
     /// Arrival of the last packet with more than a PING.
@@ -33,7 +33,7 @@ pub(super) struct Activity {
     pub(super) rested: Instant,
 }
 
-impl Activity {
+impl ActivityTimes {
     pub(super) fn new(now: Instant) -> Self {
         Self {
             heard: now,
@@ -50,56 +50,56 @@ impl Activity {
 
 /// The keepalive timer.
 #[derive(Debug)]
-pub(super) struct Keepalive {
+pub(super) struct KeepaliveTimer {
     pub(super) interval: Duration,
     /// Idle time after which a keepalive is sent: the interval plus jitter, so that sessions that
     /// became idle together do not send theirs together.
     idle_for: Duration,
     /// The time when the last keepalive was due.
-    asked: Instant,
+    restarted_at: Instant,
 }
 
-impl Keepalive {
+impl KeepaliveTimer {
     pub(super) fn new(now: Instant, interval: Duration, rng: &mut impl Rng) -> Self {
-        let mut keepalive = Self { interval, idle_for: interval, asked: now };
-        keepalive.ask(now, rng);
+        let mut keepalive = Self { interval, idle_for: interval, restarted_at: now };
+        keepalive.restart(now, rng);
         keepalive
     }
 
     /// Restarts the timer with new jitter.
-    fn ask(&mut self, now: Instant, rng: &mut impl Rng) {
-        self.asked = now;
+    fn restart(&mut self, now: Instant, rng: &mut impl Rng) {
+        self.restarted_at = now;
         self.idle_for = self.interval + jitter::part_of(self.interval / 8, rng);
     }
 
     /// The due time of the next keepalive. While streams are `in_use`, it comes soon after the peer
     /// falls silent.
-    fn due(&self, activity: &Activity, in_use: bool) -> Instant {
+    fn due(&self, activity: &ActivityTimes, in_use: bool) -> Instant {
         let idle = activity.sent + self.idle_for;
-        let asks = in_use && self.asked <= activity.carried;
-        if asks { idle.min(activity.carried + ASK) } else { idle }
+        let asks = in_use && self.restarted_at <= activity.carried;
+        if asks { idle.min(activity.carried + SILENT_SENDER_TIMEOUT) } else { idle }
     }
 }
 
 /// The probe timer. A probe is a packet with a PING.
 #[derive(Debug)]
-pub(super) struct Probes {
+pub(super) struct ProbeTimer {
     /// The next packet is to be a probe.
     pending: bool,
     /// The probe is to be small and to carry an acknowledgement: a path that drops large packets
     /// also drops the acknowledgements in them.
-    careful: bool,
+    is_small: bool,
     /// Due time of the next probe while packets await acknowledgement.
     pub(super) next: Instant,
-    backoff: Backoff,
+    backoff: ProbeBackoff,
     /// The time of the last small probe that tested the packet size.
-    doubted_at: Instant,
+    size_tested_at: Instant,
 }
 
-impl Probes {
+impl ProbeTimer {
     pub(super) fn new(now: Instant) -> Self {
-        let backoff = Backoff::default();
-        Self { pending: false, careful: false, next: now, backoff, doubted_at: now }
+        let backoff = ProbeBackoff::default();
+        Self { pending: false, is_small: false, next: now, backoff, size_tested_at: now }
     }
 
     pub(super) fn is_pending(&self) -> bool {
@@ -107,23 +107,23 @@ impl Probes {
     }
 
     /// Returns whether the pending probe is to be small.
-    pub(super) fn is_careful(&self) -> bool {
-        self.careful
+    pub(super) fn is_pending_small(&self) -> bool {
+        self.is_small
     }
 
     pub(super) fn request(&mut self) {
         self.pending = true;
     }
 
-    fn request_careful(&mut self) {
+    fn request_small(&mut self) {
         self.pending = true;
-        self.careful = true;
+        self.is_small = true;
     }
 
     /// Returns whether the packet being built is a probe, and whether it is to be small. Resets
     /// both.
     pub(super) fn take(&mut self) -> (bool, bool) {
-        (core::mem::take(&mut self.pending), core::mem::take(&mut self.careful))
+        (core::mem::take(&mut self.pending), core::mem::take(&mut self.is_small))
     }
 
     /// Makes the next probe due at `at` if it would be later.
@@ -146,7 +146,7 @@ impl Session {
 
     pub(super) fn on_keepalive_timeout(&mut self, now: Instant) {
         self.ping();
-        self.keepalive.ask(now, &mut self.rng);
+        self.keepalive.restart(now, &mut self.rng);
     }
 
     pub(super) fn probe_timeout(&self) -> Option<Instant> {
@@ -183,8 +183,8 @@ impl Session {
             return self.schedule_outage_probe(now);
         }
         // A path that has not carried this size yet may drop it every time.
-        self.probes.careful = !self.path.pmtu.is_proven();
-        self.probes.backoff.ask(&mut self.rng);
+        self.probes.is_small = !self.path.pmtu.is_proven();
+        self.probes.backoff.record_probe(&mut self.rng);
         self.probes.next = now + self.probe_pause();
         self.stats.probes += 1;
         self.log.record(now, || LogEvent::Probe);
@@ -193,14 +193,14 @@ impl Session {
 
     /// Returns whether to add a PING to the acknowledgement that is due. A side that only receives
     /// would otherwise not notice that its own packets no longer arrive.
-    pub(super) fn asks_along(&self, now: Instant) -> bool {
+    pub(super) fn adds_ping_to_ack(&self, now: Instant) -> bool {
         let asks = self.activity.carried > self.activity.eliciting && self.is_reachable();
-        asks && now >= self.activity.eliciting + ASK_ALONG && self.ack_is_due(now)
+        asks && now >= self.activity.eliciting + RECEIVER_PING_INTERVAL && self.ack_is_due(now)
     }
 
     /// The time at which a small probe tests the path although more data is being sent: a path that
     /// starts to drop large packets drops everything that a busy session sends.
-    pub(super) fn doubt_timeout(&self) -> Option<Instant> {
+    pub(super) fn small_probe_timeout(&self) -> Option<Instant> {
         let rtt = self.rtt.smoothed();
         // Beyond its budget the peer sends one ACK per quarter RTT.
         let delay = self.rtt.probe_delay(ACK_DELAY.max(rtt / 4));
@@ -208,12 +208,12 @@ impl Session {
         let large = self.is_reachable()
             && !self.probes.pending
             && self.path.pmtu.size() > self.path.pmtu.least();
-        large.then(|| oldest.max(self.probes.doubted_at) + delay)
+        large.then(|| oldest.max(self.probes.size_tested_at) + delay)
     }
 
     /// Requests the small probe.
-    pub(super) fn on_doubt(&mut self, now: Instant) {
-        self.probes.doubted_at = now;
-        self.probes.request_careful();
+    pub(super) fn on_small_probe_timeout(&mut self, now: Instant) {
+        self.probes.size_tested_at = now;
+        self.probes.request_small();
     }
 }

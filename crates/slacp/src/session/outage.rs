@@ -8,9 +8,9 @@ use units::Instant;
 use super::Session;
 use crate::Event;
 use crate::event_log::LogEvent;
-use crate::path::fade::{Fade, Faded, LINK_LAYER_SILENCE, ProbeRate, SILENCE};
+use crate::path::fade::{FadeState, FadedSessions, LINK_LAYER_SILENCE, ProbeRate, SILENCE};
 use crate::recovery::received::ACK_DELAY;
-use crate::recovery::sent::Acked;
+use crate::recovery::sent::AckedPackets;
 
 /// The reachability of the peer, judged by acknowledgements of this side's packets.
 ///
@@ -27,19 +27,19 @@ use crate::recovery::sent::Acked;
 /// In a trial data is sent again although nothing is acknowledged yet. An outage that lasts
 /// [`Config::give_up`](crate::Config::give_up) ends the session.
 #[derive(Debug)]
-pub(super) struct Outage {
+pub(super) struct OutageState {
     /// Set while one or both directions of the link are silent.
-    fade: Option<Fade>,
+    fade: Option<FadeState>,
     /// End of the last outage.
     ended_at: Instant,
     /// Counts the endpoint's sessions in an outage, which share one budget of probes.
-    faded: Faded,
+    faded: FadedSessions,
     give_up: Duration,
 }
 
-impl Outage {
+impl OutageState {
     pub(super) fn new(now: Instant, give_up: Duration) -> Self {
-        Self { fade: None, ended_at: now, faded: Faded::default(), give_up }
+        Self { fade: None, ended_at: now, faded: FadedSessions::default(), give_up }
     }
 
     /// Sets the maximum length of an outage; returns the previous one.
@@ -53,7 +53,7 @@ impl Outage {
     }
 
     /// The outage in progress, if there is one.
-    pub(super) fn current(&mut self) -> Option<&mut Fade> {
+    pub(super) fn current(&mut self) -> Option<&mut FadeState> {
         self.fade.as_mut()
     }
 
@@ -81,7 +81,7 @@ impl Session {
     }
 
     /// Adds the session to the endpoint's shared probe budget.
-    pub(crate) fn share_probes(&mut self, faded: &Faded) {
+    pub(crate) fn share_probes(&mut self, faded: &FadedSessions) {
         debug_assert!(self.is_reachable(), "a session is shared when it is established");
         self.outage.faded = faded.clone();
     }
@@ -111,7 +111,7 @@ impl Session {
     }
 
     fn begin_outage(&mut self, now: Instant) {
-        let fade = Fade::new(now, &self.outage.faded);
+        let fade = FadeState::new(now, &self.outage.faded);
         // An unreachable session probes at least as often as an idle one sends keepalives.
         let most = self.keepalive.interval;
         self.probes.next = fade.first_probe(self.probe_rate(), most, &mut self.rng);
@@ -124,18 +124,18 @@ impl Session {
     pub(super) fn schedule_outage_probe(&mut self, now: Instant) {
         let (rate, most) = (self.probe_rate(), self.keepalive.interval);
         if let Some(fade) = &mut self.outage.fade {
-            self.probes.next = fade.asks(now, rate, most, &mut self.rng);
+            self.probes.next = fade.record_probe(now, rate, most, &mut self.rng);
         }
     }
 
     /// Handles the arrival of an authentic packet, which may begin a trial.
-    pub(super) fn heard(&mut self, now: Instant) {
+    pub(super) fn on_packet_heard(&mut self, now: Instant) {
         let silent = now.saturating_since(self.activity.heard);
         self.activity.heard = now;
         let rate = self.probe_rate();
         let Some(fade) = &mut self.outage.fade else { return };
         let was_trial = fade.trial_until().is_some();
-        let answer = fade.heard(now, silent, self.rtt.probe_delay(ACK_DELAY), rate);
+        let answer = fade.on_heard(now, silent, self.rtt.probe_delay(ACK_DELAY), rate);
         let is_trial = fade.trial_until().is_some();
         self.probes.hasten(answer);
         if is_trial && !was_trial {
@@ -153,15 +153,15 @@ impl Session {
     }
 
     /// Handles an acknowledgement of new packets, which may end an outage.
-    pub(super) fn follow_progress(&mut self, now: Instant, acked: &Acked) {
-        if acked.packets.is_empty() && acked.late.is_empty() {
+    pub(super) fn follow_progress(&mut self, now: Instant, acked: &AckedPackets) {
+        if acked.packets.is_empty() && acked.late_data.is_empty() {
             return;
         }
         self.activity.progress = now;
-        self.trust_link();
+        self.clear_link_doubt();
         if self.outage.end(now, acked.packets.iter().map(|(_, packet)| packet.time)) {
             // Acknowledge at once, so that the peer's outage ends, too.
-            self.receiver.received.hurry();
+            self.receiver.received.report_now();
             // The path may have changed meanwhile, so ECN is tested anew.
             self.marking.restart(self.sender.sent.next_number());
             self.events.push_back(Event::Reachable);

@@ -7,13 +7,13 @@ use std::net::SocketAddr;
 use smallvec::smallvec;
 use units::Instant;
 
-use super::send::Kept;
-use super::{Envelope, Session, ip_udp_overhead};
-use crate::path::migration::Validation;
-use crate::path::pmtu::Pmtu;
-use crate::path::rtt::Rtt;
+use super::send::PacketRecord;
+use super::{PacketEnvelope, Session, ip_udp_overhead};
+use crate::path::migration::PathValidation;
+use crate::path::pmtu::PmtuSearch;
+use crate::path::rtt::RttEstimator;
 use crate::recovery::received::ACK_DELAY;
-use crate::recovery::sent::Cargo;
+use crate::recovery::sent::SentContent;
 use crate::wire::frame::Frame;
 use crate::wire::packet::TAG;
 use crate::{Event, PathKey, PathMemory};
@@ -27,26 +27,26 @@ const PROBE_EVERY: u64 = 64;
 
 /// Validation of new addresses, and the packet size that the path carries. The address in use is in
 /// [`Peer`](super::Peer).
-pub(super) struct Path {
-    pub(super) validation: Validation,
+pub(super) struct SessionPath {
+    pub(super) validation: PathValidation,
     /// The address that the session has just left, and the measurements of that path.
-    left: Option<(SocketAddr, Option<PathMemory>)>,
-    pub(super) pmtu: Pmtu,
+    former: Option<(SocketAddr, Option<PathMemory>)>,
+    pub(super) pmtu: PmtuSearch,
     /// On a slow link, the total of bytes sent from which the next MTU probe may leave.
     mtu_probe_from: u64,
     /// Source address of the packet being processed.
     pub(super) heard_from: SocketAddr,
 }
 
-impl Path {
+impl SessionPath {
     /// Creates the path to `address`. Packets of `mtu` bytes may pass; if the MTU is `known`, they
     /// do.
     pub(super) fn new(address: SocketAddr, mtu: u16, known: bool) -> Self {
         let most = usize::from(mtu);
         Self {
-            validation: Validation::default(),
-            left: None,
-            pmtu: if known { Pmtu::known(most) } else { Pmtu::new(most) },
+            validation: PathValidation::default(),
+            former: None,
+            pmtu: if known { PmtuSearch::known(most) } else { PmtuSearch::new(most) },
             mtu_probe_from: PROBE_EVERY * u64::from(mtu),
             heard_from: address,
         }
@@ -79,8 +79,8 @@ impl Session {
         self.marking.restart(self.sender.sent.next_number());
         // A new port at the same address is the same path, whose measurements still hold.
         if old.ip() != address.ip() {
-            self.path.left = Some((old, self.path_memory(now)));
-            self.rtt = Rtt::new();
+            self.path.former = Some((old, self.path_memory(now)));
+            self.rtt = RttEstimator::new();
             // The answer to the challenge is the first sample of the new path.
             self.rtt.update(rtt, Duration::ZERO);
             if let Some(auto) = self.rate.auto_mut() {
@@ -92,8 +92,8 @@ impl Session {
     }
 
     /// Returns the path that the session has left since the last call, with its measurements.
-    pub(crate) fn take_left(&mut self) -> Option<(PathKey, Option<PathMemory>)> {
-        let (address, memory) = self.path.left.take()?;
+    pub(crate) fn take_former_path(&mut self) -> Option<(PathKey, Option<PathMemory>)> {
+        let (address, memory) = self.path.former.take()?;
         Some((PathKey::new(self.peer.key, address.ip()), memory))
     }
 
@@ -103,7 +103,7 @@ impl Session {
         now: Instant,
         header: &Range<usize>,
         out: &mut Vec<u8>,
-    ) -> Option<Envelope> {
+    ) -> Option<PacketEnvelope> {
         if self.path.validation.is_idle() {
             return None;
         }
@@ -138,7 +138,7 @@ impl Session {
         now: Instant,
         header: &Range<usize>,
         out: &mut Vec<u8>,
-    ) -> Option<Envelope> {
+    ) -> Option<PacketEnvelope> {
         if self.mtu_probe_at()? > now {
             return None;
         }
@@ -149,8 +149,8 @@ impl Session {
         // PADDING frames are zero bytes.
         out.resize(header.start + probe.size - ip_udp_overhead(to) - TAG, 0);
         self.ping();
-        let kept = Kept {
-            cargo: smallvec![Cargo::MtuProbe(probe)],
+        let kept = PacketRecord {
+            cargo: smallvec![SentContent::MtuProbe(probe)],
             source: None,
             is_control: false,
             dscp: Some(0),

@@ -6,19 +6,20 @@ use core::ops::Range;
 use units::Instant;
 
 use super::{Session, ip_udp_overhead};
-use crate::channels::{CoDelParams, Form, Piece, Room};
-use crate::event_log::{LogEvent, Unit};
-use crate::recovery::planner::Protection;
-use crate::recovery::sent::{Cargo, Cargoes};
-use crate::scheduler::{Next, Side, Waiting};
-use crate::streams::Chunk;
+use crate::channels::{CoDelParams, PacketForm, PacketPiece, PieceRoom};
+use crate::event_log::{LogEvent, PayloadUnit};
+use crate::recovery::planner::SourceProtection;
+use crate::recovery::sent::{SentContent, SentContents};
+use crate::scheduler::{NextTurn, TrafficKind, Waiting};
+use crate::streams::StreamChunk;
 use crate::wire::frame::{
-    self, Announcement, Compressed, ContextPacket, Frame, STREAM_OVERHEAD, TruncatedOffset,
+    self, ChannelAnnouncement, CompressedFrame, ContextPacket, Frame, STREAM_OVERHEAD,
+    TruncatedOffset,
 };
 use crate::wire::packet::TAG;
 
 /// A packet under construction.
-pub(super) struct Filling<'a> {
+pub(super) struct PacketBuilder<'a> {
     pub(super) number: u64,
     pub(super) out: &'a mut Vec<u8>,
     /// Offsets of the packet and of its frames in `out`.
@@ -26,26 +27,26 @@ pub(super) struct Filling<'a> {
     pub(super) start: usize,
     /// Maximum end offset, without the tag.
     pub(super) end: usize,
-    pub(super) cargo: Cargoes,
+    pub(super) cargo: SentContents,
     /// The scheduler's choice for new data, if it has been asked.
-    pub(super) next: Option<Next>,
+    pub(super) next: Option<NextTurn>,
     /// Repairs may protect the packet.
     pub(super) source: bool,
     /// The kinds of FEC protection that its contents ask for.
-    pub(super) protection: Protection,
+    pub(super) protection: SourceProtection,
     /// It carries data that was not sent before.
     pub(super) is_new: bool,
     /// The code point of its new data.
     pub(super) dscp: Option<u8>,
     /// It carries a PING.
-    pub(super) asks: bool,
+    pub(super) has_ping: bool,
     /// It reports a loss on a link layer.
-    pub(super) reports: bool,
+    pub(super) reports_loss: bool,
     /// Range of the last compressed frame in `out`; empty if there is none.
     compressed: Range<usize>,
 }
 
-impl<'a> Filling<'a> {
+impl<'a> PacketBuilder<'a> {
     /// Starts packet `number` of at most `len` bytes, whose header is at the end of `out`.
     pub(super) fn new(
         number: u64,
@@ -59,14 +60,14 @@ impl<'a> Filling<'a> {
             at: header.start,
             start: header.end,
             end: header.start + len,
-            cargo: Cargoes::new(),
+            cargo: SentContents::new(),
             next: None,
             source: false,
-            protection: Protection::default(),
+            protection: SourceProtection::default(),
             is_new: false,
             dscp: None,
-            asks: false,
-            reports: false,
+            has_ping: false,
+            reports_loss: false,
             compressed: 0..0,
         }
     }
@@ -81,8 +82,8 @@ impl<'a> Filling<'a> {
         self.start - self.at
     }
 
-    fn room(&self) -> Room {
-        Room { left: self.end - self.out.len(), whole: self.end - self.start }
+    fn room(&self) -> PieceRoom {
+        PieceRoom { left: self.end - self.out.len(), whole: self.end - self.start }
     }
 }
 
@@ -101,7 +102,7 @@ impl Session {
     }
 
     /// The scheduler's choice of new data to send now.
-    pub(super) fn next_data(&self, now: Instant) -> Option<Next> {
+    pub(super) fn next_data(&self, now: Instant) -> Option<NextTurn> {
         if self.held_back {
             return None;
         }
@@ -140,7 +141,7 @@ impl Session {
     }
 
     /// Fills the packet with waiting frames, in order of priority.
-    pub(super) fn write_payload(&mut self, now: Instant, packet: &mut Filling) {
+    pub(super) fn write_payload(&mut self, now: Instant, packet: &mut PacketBuilder) {
         self.write_own_frames(packet);
         let urgent = self.takes_urgent();
         if urgent {
@@ -162,7 +163,7 @@ impl Session {
     /// Returns whether new data may be added to the packet. On a link layer, or if classes are
     /// marked with DSCPs, control and new data travel in separate packets, because control may
     /// overtake.
-    fn may_add_new(&self, packet: &Filling) -> bool {
+    fn may_add_new(&self, packet: &PacketBuilder) -> bool {
         let is_control = !packet.is_new && !packet.cargo.is_empty();
         let apart = self.link_layer || self.sender.scheduler.marks();
         !(self.held_back || apart && is_control)
@@ -170,23 +171,23 @@ impl Session {
 
     /// Returns whether lost data may be added to the packet. If classes are marked with DSCPs, it
     /// must not share a packet with new data.
-    fn may_add_lost(&self, packet: &Filling) -> bool {
+    fn may_add_lost(&self, packet: &PacketBuilder) -> bool {
         !(packet.is_new && self.sender.scheduler.marks())
     }
 
     /// Writes the frames that only this member may carry.
-    fn write_own_frames(&mut self, packet: &mut Filling) {
-        let Some(seat) = &mut self.seat else { return };
+    fn write_own_frames(&mut self, packet: &mut PacketBuilder) {
+        let Some(seat) = &mut self.membership else { return };
         seat.write_reports(packet.out, packet.end);
         while let Some(frame) = seat.frames.pop_front() {
             frame.write(packet.out, false);
-            packet.cargo.push(Cargo::Control(Box::new(frame)));
+            packet.cargo.push(SentContent::Control(Box::new(frame)));
             packet.source = true;
             packet.protection.tail = true;
         }
     }
 
-    fn write_control(&mut self, packet: &mut Filling) {
+    fn write_control(&mut self, packet: &mut PacketBuilder) {
         let mut body = Vec::new();
         while let Some(frame) = self.streams.next_control(|frame| {
             body.clear();
@@ -198,13 +199,13 @@ impl Session {
             // round trip.
             packet.protection.sparse |=
                 matches!(frame, Frame::Open { .. } | Frame::Accept(_) | Frame::Reset { .. });
-            packet.cargo.push(Cargo::Control(Box::new(frame)));
+            packet.cargo.push(SentContent::Control(Box::new(frame)));
             packet.source = true;
             packet.protection.tail = true;
         }
     }
 
-    fn write_lost(&mut self, now: Instant, packet: &mut Filling) -> bool {
+    fn write_lost(&mut self, now: Instant, packet: &mut PacketBuilder) -> bool {
         let room = packet.room();
         let space = |head| room.left - head;
         if let Some(chunk) = self.streams.next_lost(space) {
@@ -220,23 +221,23 @@ impl Session {
 
     /// Writes new data in scheduler order; `false` if none fits or may be sent. The class of the
     /// first piece is charged for the packet's headers and tag.
-    pub(super) fn write_new(&mut self, now: Instant, packet: &mut Filling) -> bool {
+    pub(super) fn write_new(&mut self, now: Instant, packet: &mut PacketBuilder) -> bool {
         let headers = packet.header_len() + TAG + ip_udp_overhead(self.peer.address);
         let before = if packet.cargo.is_empty() { headers } else { 0 };
         while let Some(next) = packet.next.take().or_else(|| self.next_data(now)) {
-            let Next { class, side, flows } = next;
+            let NextTurn { class, side, flows } = next;
             let dscp = self.sender.scheduler.dscp(class);
             // A packet has one DSCP, so it holds new data of classes with the same one only.
             if packet.dscp.is_some_and(|other| other != dscp) {
                 return false;
             }
             let placed = match side {
-                Side::Streams => self.write_new_chunk(now, packet, class),
-                Side::Packets => self.write_new_piece(now, packet, class),
+                TrafficKind::Streams => self.write_new_chunk(now, packet, class),
+                TrafficKind::Packets => self.write_new_piece(now, packet, class),
             };
             if let Some(bytes) = placed {
                 packet.dscp = Some(dscp);
-                self.sender.scheduler.sent(now, next, before + bytes);
+                self.sender.scheduler.charge(now, next, before + bytes);
                 return true;
             }
             // Queue management may have emptied a flow; then the next one gets its turn. Otherwise
@@ -251,7 +252,7 @@ impl Session {
     fn write_new_chunk(
         &mut self,
         now: Instant,
-        packet: &mut Filling,
+        packet: &mut PacketBuilder,
         class: usize,
     ) -> Option<usize> {
         let left = packet.room().left;
@@ -261,9 +262,15 @@ impl Session {
         Some(packet.out.len() - before)
     }
 
-    fn write_chunk(&mut self, now: Instant, packet: &mut Filling, chunk: Chunk, again: bool) {
+    fn write_chunk(
+        &mut self,
+        now: Instant,
+        packet: &mut PacketBuilder,
+        chunk: StreamChunk,
+        again: bool,
+    ) {
         let space = packet.room().left;
-        let Chunk { stream, range, fin, sparse, compact } = chunk;
+        let StreamChunk { stream, range, fin, sparse, compact } = chunk;
         let length = (range.end - range.start) as usize;
         // Without room for another frame, the length is left out: the data ends with the packet.
         let last =
@@ -276,20 +283,20 @@ impl Session {
         frame::write_stream_head(packet.out, stream, offset, fin, said);
         self.streams.copy(stream, &range, packet.out);
         let (number, unit) =
-            (packet.number, Unit::Stream { stream, start: range.start, end: range.end });
+            (packet.number, PayloadUnit::Stream { stream, start: range.start, end: range.end });
         self.log.record(now, || LogEvent::Placed { packet: number, unit, again });
-        packet.cargo.push(Cargo::Stream { stream, range, fin, again });
+        packet.cargo.push(SentContent::Stream { stream, range, fin, again });
         packet.source = true;
         packet.protection.sparse |= sparse;
         packet.protection.tail = true;
         packet.is_new |= !again;
-        packet.close_if(last);
+        packet.end_if(last);
     }
 
     fn write_new_piece(
         &mut self,
         now: Instant,
-        packet: &mut Filling,
+        packet: &mut PacketBuilder,
         class: usize,
     ) -> Option<usize> {
         let law = CoDelParams::new(self.rtt.smoothed(), self.packet_time());
@@ -301,42 +308,47 @@ impl Session {
 
     /// Writes a packet of a channel, or a part of one. The channel's announcement precedes it until
     /// the peer has acknowledged one, so the announcement is never late.
-    fn write_piece(&mut self, now: Instant, packet: &mut Filling, piece: Piece) {
+    fn write_piece(&mut self, now: Instant, packet: &mut PacketBuilder, piece: PacketPiece) {
         let channel = piece.channel;
         if let Some(deadline) = self.sender.outbound.announcement(channel) {
-            Frame::Channel(Announcement { channel, deadline }).write(packet.out, false);
-            packet.cargo.push(Cargo::Announced(channel, deadline));
+            Frame::Channel(ChannelAnnouncement { channel, deadline }).write(packet.out, false);
+            packet.cargo.push(SentContent::Announcement(channel, deadline));
         }
         let last = self.write_packet(now, packet, &piece);
-        let (number, again, unit) = (packet.number, piece.again, Unit::from(&piece));
+        let (number, again, unit) = (packet.number, piece.again, PayloadUnit::from(&piece));
         self.log.record(now, || LogEvent::Placed { packet: number, unit, again });
         let gone = piece.gone();
         packet.protect(&piece, self.link_layer);
         packet.is_new |= !again;
         // A channel retransmits once: the second copy is the last.
         packet.cargo.push(match again {
-            true => Cargo::Last(gone),
-            false if piece.error_control.has_arq() => Cargo::Packet(Box::new(piece)),
-            false => Cargo::Gone(channel),
+            true => SentContent::LastCopy(gone),
+            false if piece.error_control.has_arq() => SentContent::Packet(Box::new(piece)),
+            false => SentContent::NotResent(channel),
         });
-        packet.close_if(last);
+        packet.end_if(last);
     }
 
     /// Writes a packet of a channel in its shortest form. Returns whether the SLACP packet is then
     /// full.
-    fn write_packet(&mut self, now: Instant, packet: &mut Filling, piece: &Piece) -> bool {
+    fn write_packet(
+        &mut self,
+        now: Instant,
+        packet: &mut PacketBuilder,
+        piece: &PacketPiece,
+    ) -> bool {
         let (frame, before) = (piece.frame(), packet.out.len());
         let plain = frame.head() + piece.len();
         match self.sender.form(now, piece) {
-            Form::Compressed(found) => {
+            PacketForm::Compressed(found) => {
                 let changes = Some(&found.changes[..]).filter(|changes| !changes.is_empty());
                 let (slot, distance) = (found.slot, found.distance);
                 let payload = &piece.data[found.header..];
-                Compressed { slot, distance, changes, payload }.write(packet.out, false);
+                CompressedFrame { slot, distance, changes, payload }.write(packet.out, false);
                 packet.compressed = before..packet.out.len();
             }
-            Form::Context { slot, serial, profile } => {
-                let Piece { channel, lane, sequence, ref data, .. } = *piece;
+            PacketForm::Context { slot, serial, profile } => {
+                let PacketPiece { channel, lane, sequence, ref data, .. } = *piece;
                 let context = ContextPacket { slot, profile, channel, lane, sequence, data };
                 // CONTEXT takes more bytes than the plain frame that was sized to fit. The context
                 // counts as failed.
@@ -345,9 +357,9 @@ impl Session {
                     return packet.write_plain(&frame);
                 }
                 context.write(packet.out);
-                packet.cargo.push(Cargo::Context { slot, serial });
+                packet.cargo.push(SentContent::Context { slot, serial });
             }
-            Form::Plain => return packet.write_plain(&frame),
+            PacketForm::Plain => return packet.write_plain(&frame),
         }
         let written = packet.out.len() - before;
         self.sender.outbound.on_compressed(piece.channel, plain, written);
@@ -355,13 +367,13 @@ impl Session {
     }
 }
 
-impl Filling<'_> {
+impl PacketBuilder<'_> {
     /// Sets the FEC protection that this piece asks for.
-    fn protect(&mut self, piece: &Piece, link_layer: bool) {
+    fn protect(&mut self, piece: &PacketPiece, link_layer: bool) {
         let is_source = piece.is_source();
         self.source |= is_source;
         if link_layer && piece.again {
-            self.protection.again = true;
+            self.protection.retransmission = true;
         } else {
             self.protection.promised |= is_source;
             self.protection.tail |= piece.again;
@@ -370,14 +382,14 @@ impl Filling<'_> {
 
     /// Writes a packet of a channel uncompressed, without a length if no further frame fits.
     /// Returns whether the length was left out.
-    fn write_plain(&mut self, frame: &frame::Packet<'_>) -> bool {
+    fn write_plain(&mut self, frame: &frame::ChannelPacket<'_>) -> bool {
         let last = frame.head() + frame.data.len() + STREAM_OVERHEAD >= self.room().left;
         frame.write(self.out, last);
         last
     }
 
     /// Ends the packet after a frame without a length.
-    fn close_if(&mut self, last: bool) {
+    fn end_if(&mut self, last: bool) {
         if last {
             self.end = self.out.len();
         }

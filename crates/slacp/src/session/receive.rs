@@ -5,14 +5,14 @@ use std::net::SocketAddr;
 use units::Instant;
 
 use super::{Session, ip_udp_overhead};
-use crate::Farewell;
+use crate::StopAnnouncement;
 use crate::event_log::LogEvent;
 use crate::keys::phases::RekeyError;
-use crate::recovery::sent::Unsent;
+use crate::recovery::sent::AckError;
 use crate::streams::ProtocolError;
 use crate::wire::ecn::Ecn;
-use crate::wire::frame::{self, Frame, Repair};
-use crate::wire::packet::Header;
+use crate::wire::frame::{self, Frame, RepairFrame};
+use crate::wire::packet::PacketHeader;
 
 impl Session {
     /// Processes a data packet that came with the codepoint `ecn`. If it is authentic and the
@@ -22,7 +22,7 @@ impl Session {
         now: Instant,
         from: SocketAddr,
         ecn: Ecn,
-        header: &Header,
+        header: &PacketHeader,
         datagram: &mut [u8],
     ) -> bool {
         let expected = self.receiver.received.expected();
@@ -42,11 +42,17 @@ impl Session {
             self.heard_while_closing(now, frames);
             return true;
         }
-        self.heard(now);
+        self.on_packet_heard(now);
         self.follow_phase(now);
         self.path.heard_from = from;
         if from != self.peer.address {
-            self.path.validation.strayed(now, from, size, number >= expected, &mut self.rng);
+            self.path.validation.on_stray_packet(
+                now,
+                from,
+                size,
+                number >= expected,
+                &mut self.rng,
+            );
         }
         self.log.record(now, || LogEvent::Received { packet: number, bytes: size });
         self.stats.packets_received += 1;
@@ -61,7 +67,7 @@ impl Session {
     #[cfg(any(test, feature = "fuzzing"))]
     pub(crate) fn take_authentic(&mut self, now: Instant, number: u64, frames: &[u8]) {
         if self.receiver.received.is_new(number) {
-            self.heard(now);
+            self.on_packet_heard(now);
             if let Err(error) =
                 self.take_packet(now, number, true, frames, (frames.len(), Ecn::NotEct))
             {
@@ -77,21 +83,21 @@ impl Session {
         source: bool,
         frames: &[u8],
         (size, ecn): (usize, Ecn),
-    ) -> Result<(), Broken> {
+    ) -> Result<(), SessionViolation> {
         let Some((eliciting, repair)) = self.take_frames(now, number, false, frames)? else {
             return Ok(());
         };
-        if let Some(bytes) = self.sender.unacknowledged_too_much() {
-            return Err(Broken::Unacknowledged { bytes });
+        if let Some(bytes) = self.sender.excess_unacknowledged() {
+            return Err(SessionViolation::Unacknowledged { bytes });
         }
         // Each answer is a control frame that waits; their number is bounded by the streams
         // allowed.
-        if self.streams.owes_too_much() {
-            return Err(Broken::Answers);
+        if self.streams.exceeds_control_limit() {
+            return Err(SessionViolation::Answers);
         }
         // In an outage a PING alone is answered by a probe, at the pace of probes.
         let reports = eliciting && (self.is_reachable() || self.activity.carried == now);
-        self.receiver.received.arrived(now, number, size, reports);
+        self.receiver.received.record_arrival(now, number, size, reports);
         self.receiver.ecn.arrived(ecn);
         if repair.is_some() {
             self.stats.repairs_received += 1;
@@ -109,7 +115,7 @@ impl Session {
                     continue;
                 }
                 self.stats.recovered += 1;
-                self.receiver.received.restored(now, number);
+                self.receiver.received.record_restored(now, number);
             }
         }
         Ok(())
@@ -125,30 +131,30 @@ impl Session {
         number: u64,
         restored: bool,
         mut frames: &'a [u8],
-    ) -> Result<Option<(bool, Option<Repair<'a>>)>, Broken> {
+    ) -> Result<Option<(bool, Option<RepairFrame<'a>>)>, SessionViolation> {
         let (mut eliciting, mut repair, mut acknowledged) = (false, None, false);
         while let Some(frame) = frame::read(&mut frames)? {
             eliciting |= frame.is_eliciting();
-            if frame.is_cargo() {
+            if frame.has_payload() {
                 self.activity.carried = now;
             }
             match frame {
                 Frame::Ping => {}
                 // A restored packet did not arrive, so it has no arrival time.
                 Frame::Mark if restored => {}
-                Frame::Mark => self.receiver.received.marked(now, number),
+                Frame::Mark => self.receiver.received.record_mark(now, number),
                 Frame::Ack(ack) => {
                     // Each costs a search of everything in flight, so only one per packet is
                     // allowed.
                     if core::mem::replace(&mut acknowledged, true) {
-                        return Err(Broken::TwoAcks);
+                        return Err(SessionViolation::TwoAcks);
                     }
                     self.on_ack(now, &ack, restored)?;
                 }
                 Frame::Ecn(counts) => self.marking.heard(number, counts),
                 Frame::Settled(floor) => {
                     if floor > number {
-                        return Err(Broken::Settled { floor, number });
+                        return Err(SessionViolation::Settled { floor, number });
                     }
                     self.receiver.settle(floor);
                 }
@@ -172,15 +178,15 @@ impl Session {
                 }
                 Frame::Rekey { generation, key } => self.on_rekey(generation, key)?,
                 Frame::Close(reason) => self.life.closed_by_peer(reason),
-                Frame::Leaving => self.on_leaving(Farewell::Leaving),
-                Frame::Successor => self.on_leaving(Farewell::Successor),
+                Frame::Leaving => self.on_leaving(StopAnnouncement::Leaving),
+                Frame::Successor => self.on_leaving(StopAnnouncement::Successor),
                 Frame::LinkAsks(link) => self.on_link_asks(link),
                 Frame::LinkAck(link, ack) => self.on_link_ack(link, &ack),
                 // The answer goes to the address that the challenge came from, validated or not.
                 Frame::PathChallenge(token) => {
-                    self.path.validation.challenged(self.path.heard_from, token);
+                    self.path.validation.on_challenge(self.path.heard_from, token);
                 }
-                Frame::PathAnswer(token) => self.path.validation.answered(now, token),
+                Frame::PathAnswer(token) => self.path.validation.on_answer(now, token),
                 Frame::Stream { stream, offset, fin, data } => {
                     if !self.streams.on_data((now, number), stream, offset, data, fin)? {
                         return Ok(None);
@@ -208,7 +214,7 @@ impl Session {
 
 /// Violations of the protocol, each of which ends the session.
 #[derive(Debug, thiserror::Error)]
-enum Broken {
+enum SessionViolation {
     #[error("packet {number} settles all packets below {floor}")]
     Settled { floor: u64, number: u64 },
     #[error("two acknowledgements in one packet")]
@@ -218,9 +224,9 @@ enum Broken {
     #[error("it requires more control frames in answer than its streams allow")]
     Answers,
     #[error(transparent)]
-    Unsent(#[from] Unsent),
+    Unsent(#[from] AckError),
     #[error(transparent)]
-    Malformed(#[from] frame::Malformed),
+    Malformed(#[from] frame::MalformedFrame),
     #[error(transparent)]
     Protocol(#[from] ProtocolError),
     #[error(transparent)]

@@ -4,34 +4,36 @@
 use units::Instant;
 
 use crate::Config;
-use crate::channels::{Decompressor, Inbound};
+use crate::channels::{Decompressor, InboundChannels};
 use crate::event_log::EventLog;
 use crate::rate::ecn::Tally;
-use crate::recovery::Recovery;
-use crate::recovery::fec::Decoder;
-use crate::recovery::received::Received;
-use crate::wire::frame::{CompressedPacket, ContextPacket, Packet, Repair, TruncatedOffset};
+use crate::recovery::LossDetection;
+use crate::recovery::fec::FecDecoder;
+use crate::recovery::received::ReceivedPackets;
+use crate::wire::frame::{
+    ChannelPacket, CompressedPacket, ContextPacket, RepairFrame, TruncatedOffset,
+};
 
 /// The receiving side of a session. The streams' data is in [`Streams`](crate::streams::Streams).
-pub(super) struct Receiver {
-    pub(super) received: Received,
+pub(super) struct ReceiveSide {
+    pub(super) received: ReceivedPackets,
     pub(super) ecn: Tally,
-    pub(super) decoder: Decoder,
-    pub(super) inbound: Inbound,
+    pub(super) decoder: FecDecoder,
+    pub(super) inbound: InboundChannels,
     /// Header contexts that the peer has sent over this link.
     headers: Decompressor,
 }
 
-impl Receiver {
+impl ReceiveSide {
     /// Creates the receiving side. FEC may hold half of `memory`, and packets of channels a
     /// quarter.
-    pub(super) fn new(config: &Config, memory: u64, recovery: Recovery) -> Self {
+    pub(super) fn new(config: &Config, memory: u64, recovery: LossDetection) -> Self {
         let part = |bytes: u64| usize::try_from(bytes).unwrap_or(usize::MAX);
         Self {
-            received: Received::new(recovery),
+            received: ReceivedPackets::new(recovery),
             ecn: Tally::default(),
-            decoder: Decoder::new(part(memory / 2)),
-            inbound: Inbound::new(&config.channels, part(memory / 4)),
+            decoder: FecDecoder::new(part(memory / 2)),
+            inbound: InboundChannels::new(&config.channels, part(memory / 4)),
             headers: Decompressor::default(),
         }
     }
@@ -55,9 +57,9 @@ impl Receiver {
         &mut self,
         number: u64,
         source: &[u8],
-        repair: Option<&Repair>,
+        repair: Option<&RepairFrame>,
     ) -> Vec<(u64, Vec<u8>)> {
-        let mut restored = self.decoder.keep(number, source);
+        let mut restored = self.decoder.store(number, source);
         if let Some(repair) = repair {
             restored.extend(self.decoder.repair(number, repair));
         }
@@ -74,9 +76,9 @@ impl Receiver {
         log: &mut EventLog,
     ) {
         let ContextPacket { slot, profile, channel, lane, sequence, data } = *found;
-        self.headers.keep(number, slot, profile, (channel, lane, sequence), data);
+        self.headers.store(number, slot, profile, (channel, lane, sequence), data);
         let sequence = TruncatedOffset::full(sequence);
-        let packet = Packet { channel, lane, sequence, part: None, data };
+        let packet = ChannelPacket { channel, lane, sequence, part: None, data };
         self.inbound.packet(now, &packet, restored, log);
     }
 

@@ -6,7 +6,7 @@ use core::time::Duration;
 use units::Instant;
 
 use super::Session;
-use crate::spare::Spare as _;
+use crate::spare::FreeSpare as _;
 
 /// Idle time until a session frees memory. Its collections grow again when needed, which costs less
 /// than sending a packet.

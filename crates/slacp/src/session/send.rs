@@ -5,27 +5,27 @@ use std::net::SocketAddr;
 
 use units::{BitRate, ByteCount, Instant, earliest};
 
-use super::payload::Filling;
-use super::{Envelope, Session, Wake, ip_udp_overhead};
+use super::payload::PacketBuilder;
+use super::{PacketEnvelope, Session, Wake, ip_udp_overhead};
 use crate::event_log::LogEvent;
 use crate::keys::crypto::BLOCK;
 use crate::rate::Auto;
-use crate::recovery::fec::{Block, REPAIR_HEAD, SHARD_OVERHEAD};
+use crate::recovery::fec::{FecBlock, REPAIR_HEAD, SHARD_OVERHEAD};
 use crate::recovery::received::ACK_DELAY;
-use crate::recovery::sent::{Cargo, Cargoes, SentPacket};
+use crate::recovery::sent::{SentContent, SentContents, SentPacket};
 use crate::wire::ecn::Ecn;
-use crate::wire::frame::{self, Frame, Repair};
-use crate::wire::packet::{Header, TAG};
+use crate::wire::frame::{self, Frame, RepairFrame};
+use crate::wire::packet::{PacketHeader, TAG};
 
 /// Maximum size of the SETTLED and MARK frames beside a repair, in bytes.
 const BESIDE: usize = 9 + 1;
 
 /// The rate from which the processor is what limits a session.
-pub(super) const FAST: BitRate = BitRate::from_mbit(1000);
+pub(super) const FAST_RATE: BitRate = BitRate::from_mbit(1000);
 
 /// The contents of a packet that are recorded until it is acknowledged.
-pub(super) struct Kept {
-    pub(super) cargo: Cargoes,
+pub(super) struct PacketRecord {
+    pub(super) cargo: SentContents,
     /// Its frames, if it is a FEC source.
     pub(super) source: Option<Box<[u8]>>,
     /// It belongs to the control channel.
@@ -58,7 +58,7 @@ impl Session {
 
     /// The earliest time at which waiting payload may be sent; `None` if nothing waits.
     fn payload_at(&self) -> Option<Instant> {
-        Some(self.may_send_at()?.max(self.waits_at()?))
+        Some(self.may_send_at()?.max(self.payload_waits_at()?))
     }
 
     /// The earliest time at which payload may be sent; `None` in an outage, or while too much is in
@@ -79,7 +79,7 @@ impl Session {
     }
 
     /// The earliest time at which payload waits; zero for now.
-    fn waits_at(&self) -> Option<Instant> {
+    fn payload_waits_at(&self) -> Option<Instant> {
         if self.has_urgent() || self.sender.planner.next().is_some() {
             Some(Instant::ZERO)
         } else if self.held_back {
@@ -122,12 +122,12 @@ impl Session {
     /// new data of a link layer, or with gathered packets if it would be due before the next ones
     /// leave.
     fn ack_joins(&self, now: Instant) -> bool {
-        if self.held_back || !self.receiver.received.waits() {
+        if self.held_back || !self.receiver.received.has_unreported() {
             return false;
         }
         // One that is due within twice the gathering time would otherwise leave in a packet of its
         // own.
-        let next = self.sender.outbound.gathers().map(|gather| now + 2 * gather);
+        let next = self.sender.outbound.gather_time().map(|gather| now + 2 * gather);
         let is_near = || next >= self.report_at();
         let joins = self.link_layer || next.is_some() && is_near();
         joins && !self.has_urgent() && self.payload_at().is_some_and(|time| time <= now)
@@ -135,7 +135,11 @@ impl Session {
 
     /// Appends the next packet to `out`. Returns `None` if there is nothing to send; the caller
     /// then discards what was appended.
-    pub(super) fn transmit_own(&mut self, now: Instant, out: &mut Vec<u8>) -> Option<Envelope> {
+    pub(super) fn transmit_own(
+        &mut self,
+        now: Instant,
+        out: &mut Vec<u8>,
+    ) -> Option<PacketEnvelope> {
         let (number, start) = (self.sender.sent.next_number(), out.len());
         let header = self.write_header(number, out);
         if !self.is_usable() {
@@ -149,37 +153,46 @@ impl Session {
         }
         self.release_gathered(now);
         let to = self.peer.address;
-        if self.asks_along(now) {
+        if self.adds_ping_to_ack(now) {
             self.ping();
         }
         // A probe must arrive even if the path MTU has shrunk.
-        let size = match (self.probes.is_pending(), self.probes.is_careful()) {
+        let size = match (self.probes.is_pending(), self.probes.is_pending_small()) {
             (false, _) => self.path.pmtu.size(),
             (true, false) => self.path.pmtu.base(),
             (true, true) => self.path.pmtu.least(),
         };
-        let mut packet = Filling::new(number, out, &header, size - ip_udp_overhead(to) - TAG);
+        let mut packet = PacketBuilder::new(number, out, &header, size - ip_udp_overhead(to) - TAG);
         let repairs = self.stats.repairs_sent;
         let eliciting = self.fill(now, &mut packet);
         if packet.is_empty() {
             return None;
         }
-        let Filling { cargo, source, protection, is_new, dscp, asks, reports, .. } = packet;
+        let PacketBuilder {
+            cargo,
+            source,
+            protection,
+            is_new,
+            dscp,
+            has_ping: asks,
+            reports_loss: reports,
+            ..
+        } = packet;
         // A clean link sends no repairs, so neither side keeps sources.
         let is_clean = self.loss.is_clean();
         let source = source && !is_clean;
         if source {
-            Header::mark_source(&mut out[start..]);
-            self.sender.planner.sent_source(now, number, protection, &self.loss);
+            PacketHeader::mark_source(&mut out[start..]);
+            self.sender.planner.record_source(now, number, protection, &self.loss);
         } else if reports && !eliciting && !is_clean {
-            Header::mark_source(&mut out[start..]);
+            PacketHeader::mark_source(&mut out[start..]);
             let (frames, run) = (&out[header.end..], self.loss.longest_run());
             self.sender.planner.protect_report(now, number, frames, run);
         }
         let source = source.then(|| out[header.end..].into());
         // PING is not control: it must not overtake data, so that its acknowledgement covers all
         // data before it.
-        let kept = Kept { cargo, source, is_control: !is_new && !asks, dscp };
+        let kept = PacketRecord { cargo, source, is_control: !is_new && !asks, dscp };
         let sent = self.seal(now, &header, out, to, eliciting.then_some(kept));
         if let Some(sent) = &sent
             && self.stats.repairs_sent > repairs
@@ -192,8 +205,9 @@ impl Session {
     /// Appends the header of packet `number` to `out`; returns its range.
     pub(super) fn write_header(&self, number: u64, out: &mut Vec<u8>) -> Range<usize> {
         let start = out.len();
-        let header = Header::new(self.peer.index, number, self.sender.sent.acked_end(), false);
-        Header { phase: self.keys.phase(), ..header }.write(out);
+        let header =
+            PacketHeader::new(self.peer.index, number, self.sender.sent.acked_end(), false);
+        PacketHeader { phase: self.keys.phase(), ..header }.write(out);
         start..out.len()
     }
 
@@ -205,8 +219,8 @@ impl Session {
         header: &Range<usize>,
         out: &mut Vec<u8>,
         to: SocketAddr,
-        kept: Option<Kept>,
-    ) -> Option<Envelope> {
+        kept: Option<PacketRecord>,
+    ) -> Option<PacketEnvelope> {
         let number = self.sender.sent.next_number();
         let size = out.len() - header.start + TAG + ip_udp_overhead(to);
         let source = kept.as_ref().is_some_and(|kept| kept.source.is_some());
@@ -216,18 +230,18 @@ impl Session {
         let ecn = self.codepoint(number, kept.as_ref());
         self.stats.packets_sent += 1;
         self.stats.bytes_sent += size as u64;
-        self.enter(now, size as u16, ecn, kept);
+        self.record_sent(now, size as u16, ecn, kept);
         self.keys.seal(number, header.clone(), out);
         self.check_keys(now);
         self.log.record(now, || LogEvent::Sent { packet: number, bytes: size, source });
         let (size, link) = (ByteCount::new(size as u64), self.link().unwrap_or(0));
-        Some(Envelope { to, size, ecn, dscp, is_control, link })
+        Some(PacketEnvelope { to, size, ecn, dscp, is_control, link })
     }
 
     /// The ECN codepoint of packet `number`. Packets that are not acknowledged cannot be validated,
     /// and probes of the path must not depend on ECN.
-    fn codepoint(&self, number: u64, kept: Option<&Kept>) -> Ecn {
-        let asks = |kept: &Kept| matches!(kept.cargo[..], [Cargo::MtuProbe(_)]);
+    fn codepoint(&self, number: u64, kept: Option<&PacketRecord>) -> Ecn {
+        let asks = |kept: &PacketRecord| matches!(kept.cargo[..], [SentContent::MtuProbe(_)]);
         if !self.is_reachable() || kept.is_none_or(asks) {
             return Ecn::NotEct;
         }
@@ -235,7 +249,7 @@ impl Session {
     }
 
     /// Records the packet with the rate control, the timers and the sent packets.
-    fn enter(&mut self, now: Instant, size: u16, ecn: Ecn, kept: Option<Kept>) {
+    fn record_sent(&mut self, now: Instant, size: u16, ecn: Ecn, kept: Option<PacketRecord>) {
         self.activity.sent = now;
         self.occupy_link(now, size.into());
         let (number, eliciting) = (self.sender.sent.next_number(), kept.is_some());
@@ -251,25 +265,25 @@ impl Session {
                 self.activity.loaded = now;
             }
             match self.outage.current() {
-                Some(fade) => fade.asked_with(ByteCount::new(size.into())),
+                Some(fade) => fade.record_probe_size(ByteCount::new(size.into())),
                 None => self.schedule_probe(),
             }
         }
-        if self.rate.follows_demand() && self.nothing_waits() {
+        if self.rate.follows_demand() && self.is_out_of_payload() {
             self.rate.app_limited();
         }
         let ect = ecn == Ecn::Ect0;
         if ect {
             self.marking.sent_ect();
         }
-        let enter = |Kept { cargo, source, is_control, .. }| SentPacket {
+        let enter = |PacketRecord { cargo, source, is_control, .. }| SentPacket {
             size,
             ect,
             sent_bytes,
             link_bytes,
             time: now,
-            cargo,
-            source,
+            contents: cargo,
+            fec_source: source,
             is_control,
             repaired_by: 0,
         };
@@ -277,33 +291,33 @@ impl Session {
     }
 
     /// Returns whether no payload is left to send now.
-    fn nothing_waits(&self) -> bool {
+    fn is_out_of_payload(&self) -> bool {
         let lacks_new = self.held_back || self.new_at().is_none();
         lacks_new && !self.has_urgent() && self.sender.planner.next().is_none()
     }
 
     /// Fills the packet; returns whether it must be acknowledged.
-    fn fill(&mut self, now: Instant, packet: &mut Filling) -> bool {
+    fn fill(&mut self, now: Instant, packet: &mut PacketBuilder) -> bool {
         let (ping, careful) = self.probes.take();
         // After a fade the peer then learns at once what has arrived; on a path that drops large
         // packets, the acknowledgements in those are lost.
-        let tells = careful || !self.is_reachable();
-        if self.ack_is_due(now) || self.ack_joins(now) || ping && tells {
-            packet.reports = self.link_layer && self.receiver.received.is_urgent();
+        let with_ack = careful || !self.is_reachable();
+        if self.ack_is_due(now) || self.ack_joins(now) || ping && with_ack {
+            packet.reports_loss = self.link_layer && self.receiver.received.is_urgent();
             self.write_ack(now, packet);
             // On a link layer, the report of a loss is control and goes ahead in a packet of its
             // own.
-            if packet.reports && !ping && !packet.is_empty() {
+            if packet.reports_loss && !ping && !packet.is_empty() {
                 return false;
             }
         }
-        packet.asks = ping;
+        packet.has_ping = ping;
         if ping {
             Frame::Ping.write(packet.out, false);
         }
         packet.next = self.next_data(now);
         let is_now = |time: Option<Instant>| time.is_some_and(|time| time <= now);
-        let waits = packet.next.is_some() || is_now(self.waits_at());
+        let waits = packet.next.is_some() || is_now(self.payload_waits_at());
         if !waits || !is_now(self.may_send_at()) {
             if ping {
                 self.write_settled(now, packet.out, true);
@@ -338,15 +352,16 @@ impl Session {
     /// Shortens the packet so that a repair of it fits into another packet, whatever the length of
     /// its header. A clean link needs no repairs; at a high rate, packets then end with a whole AES
     /// block, because a partial block takes a pass of its own.
-    pub(super) fn leave_room(&self, packet: &mut Filling) {
-        if self.rate.rate() >= FAST && self.loss.is_clean() {
+    pub(super) fn leave_room(&self, packet: &mut PacketBuilder) {
+        if self.rate.rate() >= FAST_RATE && self.loss.is_clean() {
             packet.end -= (packet.end - packet.start) % BLOCK;
         } else {
-            packet.end -= REPAIR_HEAD + SHARD_OVERHEAD + Header::MAX_LEN - packet.header_len();
+            packet.end -=
+                REPAIR_HEAD + SHARD_OVERHEAD + PacketHeader::MAX_LEN - packet.header_len();
         }
     }
 
-    fn write_ack(&mut self, now: Instant, packet: &mut Filling) {
+    fn write_ack(&mut self, now: Instant, packet: &mut PacketBuilder) {
         if self.receiver.received.is_empty() {
             return;
         }
@@ -360,8 +375,8 @@ impl Session {
         let room = end.saturating_sub(out.len() + 16);
         frame::write_ack(out, ranges, restored, &report, room);
         // The budget of acknowledgements counts IP bytes, as for a packet of their own.
-        let overhead = ip_udp_overhead(self.peer.address) + Header::MAX_LEN + TAG;
-        self.receiver.received.reported(now, out.len() - before + overhead);
+        let overhead = ip_udp_overhead(self.peer.address) + PacketHeader::MAX_LEN + TAG;
+        self.receiver.received.record_report(now, out.len() - before + overhead);
         let (number, largest) = (packet.number, self.receiver.received.expected() - 1);
         self.log.record(now, || LogEvent::AckSent { packet: number, largest });
         self.stats.acknowledgements += 1;
@@ -386,7 +401,7 @@ impl Session {
     }
 
     /// Writes padding as a packet of a train; `false` if none is wanted.
-    fn write_padding(&mut self, now: Instant, packet: &mut Filling) -> bool {
+    fn write_padding(&mut self, now: Instant, packet: &mut PacketBuilder) -> bool {
         self.write_mark(now, packet.out);
         let Some(size) = self.rate.auto().and_then(Auto::padding) else { return false };
         Frame::Ping.write(packet.out, false);
@@ -401,7 +416,7 @@ impl Session {
 
     /// Drops repairs that fit into no packet any more, because the packet size has shrunk. They
     /// would block everything behind them.
-    fn drop_large_repairs(&mut self, packet: &Filling) {
+    fn drop_large_repairs(&mut self, packet: &PacketBuilder) {
         let most = packet.end - packet.start - REPAIR_HEAD;
         while self.sender.planner.next().is_some_and(|next| next.shard.len() > most) {
             self.sender.planner.take();
@@ -409,14 +424,14 @@ impl Session {
     }
 
     /// Writes the next repair; `false` if it did not fit.
-    fn write_repair(&mut self, now: Instant, packet: &mut Filling) -> bool {
-        let Filling { number, out, end, .. } = packet;
+    fn write_repair(&mut self, now: Instant, packet: &mut PacketBuilder) -> bool {
+        let PacketBuilder { number, out, end, .. } = packet;
         let Some(next) = self.sender.planner.next() else { return false };
         if out.len() + REPAIR_HEAD + next.shard.len() > *end {
             return false;
         }
         let Some(repair) = self.sender.planner.take() else { return false };
-        let frame = Repair {
+        let frame = RepairFrame {
             distance: *number - repair.block.base,
             stride: repair.block.stride,
             count: repair.block.count,
@@ -425,8 +440,8 @@ impl Session {
             shard: &repair.shard,
         };
         Frame::Repair(frame).write(out, true);
-        self.sender.sent.repaired(repair.block.numbers(), *number);
-        let (packet, Block { base, count, .. }) = (*number, repair.block);
+        self.sender.sent.record_repair(repair.block.numbers(), *number);
+        let (packet, FecBlock { base, count, .. }) = (*number, repair.block);
         self.log.record(now, || LogEvent::RepairSent { packet, base, count });
         self.stats.repairs_sent += 1;
         true

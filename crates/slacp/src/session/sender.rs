@@ -9,39 +9,39 @@ use rand_core::Rng;
 use units::{BitRate, Instant};
 
 use crate::Config;
-use crate::channels::{Compressor, Form, Outbound, Piece};
-use crate::recovery::Recovery;
-use crate::recovery::planner::Planner;
-use crate::recovery::sent::{Cargo, SentPacket, SentPackets};
-use crate::scheduler::Scheduler;
-use crate::spare::{ENTRY, Spare as _};
-use crate::streams::flow::Limits;
+use crate::channels::{Compressor, OutboundChannels, PacketForm, PacketPiece};
+use crate::recovery::LossDetection;
+use crate::recovery::planner::RepairPlanner;
+use crate::recovery::sent::{SentContent, SentPacket, SentPackets};
+use crate::scheduler::ClassScheduler;
+use crate::spare::{ENTRY, FreeSpare as _};
+use crate::streams::flow::PeerLimits;
 
 /// Number of settled packets after which SETTLED is sent.
 const SETTLE_EVERY: u64 = 64;
 
 /// One packet number is skipped at random within this range. A peer that acknowledges packets it
 /// has not received is caught this way; an honest one reports about one packet in 2,000 as missing.
-const LEAVE_OUT: Range<u64> = 64..4096;
+const SKIP_INTERVAL: Range<u64> = 64..4096;
 /// For this many packets, skipping waits until no packet is to be protected: a number skipped
 /// inside a FEC block costs the block a repair.
-const LEAVE_OUT_LATER: u64 = 4096;
+const MAX_SKIP_DELAY: u64 = 4096;
 
 /// Number of recent packets to which an *unknown* answer may refer.
 const RECENT: u64 = 1 << 16;
 
 /// The sending side of a session. The streams' data is in [`Streams`](crate::streams::Streams).
-pub(super) struct Sender {
+pub(super) struct SendSide {
     pub(super) sent: SentPackets,
-    pub(super) planner: Planner,
-    pub(super) scheduler: Scheduler,
-    pub(super) outbound: Outbound,
+    pub(super) planner: RepairPlanner,
+    pub(super) scheduler: ClassScheduler,
+    pub(super) outbound: OutboundChannels,
     /// Header contexts that the peer keeps for this link.
     headers: Compressor,
     /// Second copies of retransmissions, with their due times.
-    pub(super) copies: VecDeque<(Instant, Cargo)>,
+    pub(super) copies: VecDeque<(Instant, SentContent)>,
     /// The next packet number to skip.
-    leave_out_at: u64,
+    skip_at: u64,
     /// Soft limit of the sent-packet records in bytes: beyond it no payload is sent.
     most_in_flight: usize,
     /// Hard limit in bytes: a peer that leaves more unacknowledged violates the protocol.
@@ -51,24 +51,24 @@ pub(super) struct Sender {
     settled_at: Instant,
 }
 
-impl Sender {
+impl SendSide {
     pub(super) fn new(
         now: Instant,
         config: &Config,
-        peer: &Limits,
-        (rate, recovery): (BitRate, Recovery),
+        peer: &PeerLimits,
+        (rate, recovery): (BitRate, LossDetection),
         rng: &mut ChaCha20Rng,
     ) -> Self {
         let (classes, mtu) = (config.classes.len(), usize::from(config.mtu));
         let memory = config.memory.get();
         Self {
             sent: SentPackets::new(recovery),
-            planner: Planner::new(rate),
-            scheduler: Scheduler::new(&config.classes),
-            outbound: Outbound::new(&config.channels, classes, mtu),
+            planner: RepairPlanner::new(rate),
+            scheduler: ClassScheduler::new(&config.classes),
+            outbound: OutboundChannels::new(&config.channels, classes, mtu),
             headers: Compressor::new(peer.contexts),
             copies: VecDeque::new(),
-            leave_out_at: left_out_after(0, rng),
+            skip_at: draw_skip(0, rng),
             most_in_flight: most_in_flight(memory),
             most_unacknowledged: most_unacknowledged(memory),
             settled: 0,
@@ -97,14 +97,14 @@ impl Sender {
     }
 
     /// Size of the records in bytes, if it exceeds the hard limit.
-    pub(super) fn unacknowledged_too_much(&self) -> Option<usize> {
+    pub(super) fn excess_unacknowledged(&self) -> Option<usize> {
         Some(self.sent.held()).filter(|bytes| *bytes > self.most_unacknowledged)
     }
 
     /// Chooses the frame for a piece of a channel: plain, with a new context, or compressed.
-    pub(super) fn form(&mut self, now: Instant, piece: &Piece) -> Form {
+    pub(super) fn form(&mut self, now: Instant, piece: &PacketPiece) -> PacketForm {
         if !self.outbound.compresses(piece) {
-            return Form::Plain;
+            return PacketForm::Plain;
         }
         let place = (piece.channel, piece.lane, piece.sequence);
         self.headers.form(now, place, &piece.data, piece.again)
@@ -129,10 +129,10 @@ impl Sender {
         let number = self.sent.next_number();
         self.sent.push(packet);
         debug_assert_eq!(self.sent.next_number(), number + 1, "packet numbers are consecutive");
-        let waits = if self.planner.gathers() { LEAVE_OUT_LATER } else { 0 };
-        if number + 1 >= self.leave_out_at + waits {
-            self.sent.leave_out();
-            self.leave_out_at = left_out_after(self.sent.next_number(), rng);
+        let waits = if self.planner.has_unprotected() { MAX_SKIP_DELAY } else { 0 };
+        if number + 1 >= self.skip_at + waits {
+            self.sent.skip_number();
+            self.skip_at = draw_skip(self.sent.next_number(), rng);
         }
     }
 
@@ -171,8 +171,8 @@ impl Sender {
 }
 
 /// Draws the next number to skip, at random so that a peer cannot predict it.
-fn left_out_after(next: u64, rng: &mut ChaCha20Rng) -> u64 {
-    next + LEAVE_OUT.start + rng.next_u64() % (LEAVE_OUT.end - LEAVE_OUT.start)
+fn draw_skip(next: u64, rng: &mut ChaCha20Rng) -> u64 {
+    next + SKIP_INTERVAL.start + rng.next_u64() % (SKIP_INTERVAL.end - SKIP_INTERVAL.start)
 }
 
 /// The size of sent-packet records, in bytes, beyond which only probes are sent. Streams have at

@@ -8,17 +8,22 @@ use units::ByteCount;
 
 use super::*;
 use crate::channels::ErrorControl;
-use crate::keys::crypto::{BLOCK, Cipher, PacketKey};
+use crate::keys::crypto::{BLOCK, PacketCipher, PacketKey};
 use crate::keys::phases::KeyLimits;
-use crate::recovery::fec::{Block, MAX_BLOCK, MAX_REPAIRS, MAX_STRIDE, PendingRepair, REPAIR_HEAD};
+use crate::recovery::fec::{
+    FecBlock, MAX_BLOCK, MAX_REPAIRS, MAX_STRIDE, PendingRepair, REPAIR_HEAD,
+};
 use crate::spare::ENTRY;
 use crate::wire::ecn::EcnCounts;
 use crate::wire::frame;
 use crate::wire::frame::{
-    Announcement, Frame, Packet, Part, Repair, Report, TruncatedOffset, write_ack,
+    AckReport, ChannelAnnouncement, ChannelPacket, Frame, PacketPart, RepairFrame, TruncatedOffset,
+    write_ack,
 };
 use crate::wire::packet::{Datagram, TAG, parse};
-use crate::{ChannelConfig, CloseReason, DownReason, EcnState, Open, ResetReason, StreamId};
+use crate::{
+    ChannelConfig, CloseReason, DownReason, EcnState, ResetReason, StreamId, StreamOpening,
+};
 
 /// Memory limit of the sessions in these tests, per kind.
 const MEMORY: u64 = 2_000_000;
@@ -44,9 +49,9 @@ fn config() -> Config {
 
 /// A session on the hub's side.
 fn session(config: &Config) -> Session {
-    let key = || PacketKey::new(Cipher::ChaCha20Poly1305, &[7; 32]);
-    let (cipher, chain) = (Cipher::ChaCha20Poly1305, Secret::new([7; 32]));
-    let keys = Keys { cipher, send: key(), recv: key(), name: 1, token: 2, chain };
+    let key = || PacketKey::new(PacketCipher::ChaCha20Poly1305, &[7; 32]);
+    let (cipher, chain) = (PacketCipher::ChaCha20Poly1305, Secret::new([7; 32]));
+    let keys = HandshakeKeys { cipher, send: key(), recv: key(), name: 1, token: 2, chain };
     let address = SocketAddr::from(([192, 0, 2, 1], 5900));
     let (key, limits) = (PublicKey([1; 32]), limits(config));
     let (rate, times) = (config.rate.initial(), Some(true));
@@ -66,7 +71,7 @@ fn frame(frame: &Frame) -> Vec<u8> {
 fn ack(range: Range<u64>) -> Vec<u8> {
     let mut bytes = Vec::new();
     let none = core::iter::empty();
-    write_ack(&mut bytes, core::iter::once(range), none, &Report::default(), 1400);
+    write_ack(&mut bytes, core::iter::once(range), none, &AckReport::default(), 1400);
     bytes
 }
 
@@ -100,11 +105,11 @@ fn deliver(session: &mut Session, now: Instant, number: u64, frames: &[u8]) {
 }
 
 fn deliver_with(session: &mut Session, now: Instant, number: u64, ecn: Ecn, frames: &[u8]) {
-    let header = Header::new(1, number, 0, false);
+    let header = PacketHeader::new(1, number, 0, false);
     let mut packet = Vec::new();
     header.write(&mut packet);
     packet.extend_from_slice(frames);
-    let key = PacketKey::new(Cipher::ChaCha20Poly1305, &[7; 32]);
+    let key = PacketKey::new(PacketCipher::ChaCha20Poly1305, &[7; 32]);
     key.seal(number, 0..header.len(), &mut packet);
     assert!(session.handle_packet(now, session.peer.address, ecn, &header, &mut packet));
 }
@@ -269,7 +274,7 @@ fn blocks_that_never_complete_take_no_more_than_half_the_memory() {
     let shard = [7; 1200];
     let repair = |n: u64| {
         let distance = (n + 1).min(300);
-        Repair {
+        RepairFrame {
             distance,
             stride: 1,
             count: distance as usize % 200 + 1,
@@ -313,10 +318,10 @@ fn pings_and_challenges_get_no_more_answers_than_are_due() {
 #[test]
 fn parts_of_packets_that_never_become_whole_take_what_came_of_them() {
     let packet = |n: u64| {
-        let part = Some(Part { offset: (n % 100 * 600) as usize, total: 65_535 });
+        let part = Some(PacketPart { offset: (n % 100 * 600) as usize, total: 65_535 });
         let sequence = TruncatedOffset::new(n * 7);
         let channel = ChannelId(n as u8 % 4);
-        Packet { channel, lane: (n / 4 % 64) as u8, sequence, part, data: &[1] }
+        ChannelPacket { channel, lane: (n / 4 % 64) as u8, sequence, part, data: &[1] }
     };
     let session = flooded(1, 200, |n| frame(&Frame::Packet(packet(n))));
     assert!(
@@ -357,7 +362,7 @@ fn streams_opened_and_reset_for_ever_have_no_more_answered_than_streams_are_allo
     let config = Config { max_streams: 100, ..config() };
     let mut session = session(&config);
     let address = SocketAddr::from(([192, 0, 2, 7], 80));
-    let open = Box::new(Open { destination: address.into(), source: address, dscp: None });
+    let open = Box::new(StreamOpening { destination: address.into(), source: address, dscp: None });
     for n in 0..10_000 {
         let stream = StreamId(2 * n);
         let opened = frame(&Frame::Open {
@@ -400,11 +405,11 @@ fn held_memory_counts_fec_channels_and_data_in_flight() {
         assert_eq!(session.sender.outbound.held(), 0, "it is under way");
     });
     let (distance, shard) = (100, &[7; SIZE][..]);
-    let repair = Repair { distance, stride: 1, count: 50, repairs: 3, index: 0, shard };
+    let repair = RepairFrame { distance, stride: 1, count: 50, repairs: 3, index: 0, shard };
     grows_by(SIZE, &|session| session.take_authentic(at(1), 100, &frame(&Frame::Repair(repair))));
-    let part = Some(Part { offset: 0, total: 2 * SIZE });
+    let part = Some(PacketPart { offset: 0, total: 2 * SIZE });
     let (sequence, data) = (TruncatedOffset::new(0), &[7; SIZE][..]);
-    let packet = || Packet { channel: ChannelId(0), lane: 0, sequence, part, data };
+    let packet = || ChannelPacket { channel: ChannelId(0), lane: 0, sequence, part, data };
     grows_by(SIZE, &|session| session.take_authentic(at(1), 0, &frame(&Frame::Packet(packet()))));
     grows_by(999 * ENTRY, &|session| {
         (0..1000).for_each(|n| session.take_authentic(at(n), 2 * n, &frame(&Frame::Ping)));
@@ -443,7 +448,7 @@ fn forgeries_beyond_the_integrity_limit_end_the_session() {
     let limits = KeyLimits { sealed: 100, forged: 50 };
     let config = Config { key_limits: limits, ..config() };
     let mut hub = session(&config);
-    let header = Header::new(1, 7, 0, false);
+    let header = PacketHeader::new(1, 7, 0, false);
     let mut forged = Vec::new();
     header.write(&mut forged);
     forged.extend([3; 40]);
@@ -500,7 +505,7 @@ impl Adversary {
             4 => {
                 let deadline = Duration::from_millis(self.below(10_000));
                 let channel = ChannelId(self.below(5) as u8);
-                frame(&Frame::Channel(Announcement { channel, deadline }))
+                frame(&Frame::Channel(ChannelAnnouncement { channel, deadline }))
             }
             5..8 => self.packet(),
             _ => frame(&Frame::Ping),
@@ -510,11 +515,11 @@ impl Adversary {
     fn packet(&mut self) -> Vec<u8> {
         let data = vec![1; 1 + self.below(200) as usize];
         let offset = self.below(60_000) as usize;
-        let part = (self.below(2) == 0).then(|| Part { offset, total: offset + 1000 });
+        let part = (self.below(2) == 0).then(|| PacketPart { offset, total: offset + 1000 });
         let sequence = TruncatedOffset::new(self.below(1 << 20));
         let (channel, lane) = (ChannelId(self.below(5) as u8), self.below(64) as u8);
         let mut bytes = Vec::new();
-        Frame::Packet(Packet { channel, lane, sequence, part, data: &data })
+        Frame::Packet(ChannelPacket { channel, lane, sequence, part, data: &data })
             .write(&mut bytes, false);
         bytes
     }
@@ -528,7 +533,14 @@ impl Adversary {
         let distance = 1 + (count - 1) * stride + self.below(20);
         let index = self.below(repairs) as usize;
         let [count, repairs] = [count, repairs].map(|n| n as usize);
-        frame(&Frame::Repair(Repair { distance, stride, count, repairs, index, shard: &shard }))
+        frame(&Frame::Repair(RepairFrame {
+            distance,
+            stride,
+            count,
+            repairs,
+            index,
+            shard: &shard,
+        }))
     }
 
     fn frames(&mut self) -> Vec<u8> {
@@ -580,7 +592,7 @@ fn with_repairs(rate: Rate, count: usize, shard: usize) -> Session {
     session.ping();
     transmit(&mut session, at(1));
     for index in 0..count {
-        let block = Block { base: 0, stride: 1, count: 1 };
+        let block = FecBlock { base: 0, stride: 1, count: 1 };
         let shard = vec![1; shard];
         session.sender.planner.push(PendingRepair { block, repairs: count, index, shard });
     }
@@ -591,7 +603,7 @@ fn with_repairs(rate: Rate, count: usize, shard: usize) -> Session {
 fn repairs_too_large_for_the_path_hold_up_nothing() {
     let mut session = with_repairs(BitRate::from_mbit(50).into(), 9, 1400);
     let address = SocketAddr::from(([192, 0, 2, 1], 80));
-    let open = Open { destination: address.into(), source: address, dscp: None };
+    let open = StreamOpening { destination: address.into(), source: address, dscp: None };
     session.streams.open(open).unwrap();
     let mut out = Vec::new();
     // The first packet belongs to the stream: a turn without one would be wasted.
@@ -603,7 +615,7 @@ fn repairs_too_large_for_the_path_hold_up_nothing() {
 #[test]
 fn small_packets_do_not_keep_out_a_repair_that_fits_alone() {
     // Room in a packet of 1280 bytes after the headers of IP and UDP, the SLACP header and the tag.
-    let most = 1280 - 28 - TAG - Header::MAX_LEN - REPAIR_HEAD;
+    let most = 1280 - 28 - TAG - PacketHeader::MAX_LEN - REPAIR_HEAD;
     for shard in (most - 12)..=most {
         let mut session = with_repairs(Rate::Auto { ceiling: None, probe: false }, 3, shard);
         let packets = transmit(&mut session, at(2)).len();
@@ -615,9 +627,9 @@ fn small_packets_do_not_keep_out_a_repair_that_fits_alone() {
 /// The most bytes of frames in a packet of a session of this rate whose link is known to be clean.
 fn longest_frames(rate: BitRate) -> usize {
     let mut session = session(&Config { rate: rate.into(), ..config() });
-    (0..1000).for_each(|_| session.loss.saw(at(0), false));
+    (0..1000).for_each(|_| session.loss.record(at(0), false));
     let address = SocketAddr::from(([192, 0, 2, 1], 80));
-    let open = Open { destination: address.into(), source: address, dscp: None };
+    let open = StreamOpening { destination: address.into(), source: address, dscp: None };
     let stream = session.streams.open(open).unwrap();
     assert_eq!(session.streams.write(stream, &[7; 20_000]), Ok(20_000));
     let (mut out, mut longest) = (Vec::new(), 0);

@@ -3,7 +3,7 @@
 use units::{Instant, earliest};
 
 use super::{Session, Wake};
-use crate::recovery::planner::Outlook;
+use crate::recovery::planner::PlanInputs;
 
 impl Session {
     /// The time of the next [`Self::handle_own_timeout`]. Sending has its own timer,
@@ -26,7 +26,7 @@ impl Session {
             at(self.streams.reset_timeout(), Wake::Delivery),
             at(self.streams.rest_timeout(), Wake::Delivery),
             at(self.path_timeout(), Wake::Path),
-            at(self.doubt_timeout(), Wake::Path),
+            at(self.small_probe_timeout(), Wake::Path),
             at(self.link_doubt_timeout(), Wake::Loss),
             at(self.rest_timeout(), Wake::Rest),
         ]
@@ -41,7 +41,7 @@ impl Session {
         self.streams.end_resets(now, self.is_reachable());
         self.streams.return_windows(now);
         if self.sender.sent.loss_time(self.rtt.loss_delay()).is_some_and(|time| time <= now) {
-            self.take_lost(now);
+            self.detect_losses(now);
         }
         if self.probe_timeout().is_some_and(|time| time <= now) {
             self.probe(now);
@@ -49,7 +49,9 @@ impl Session {
         if self.repair_timeout().is_some_and(|time| time <= now) {
             let (idle, resends) = (self.is_idle(), self.has_urgent());
             let (sent, loss, rtt) = (&self.sender.sent, &self.loss, self.rtt.smoothed());
-            self.sender.planner.plan(now, &Outlook { sent, loss, rtt, idle, resends });
+            self.sender
+                .planner
+                .plan(now, &PlanInputs { sent, loss, rtt, idle, has_retransmissions: resends });
         }
         while let Some((_, cargo)) = self.sender.copies.pop_front_if(|(time, _)| *time <= now) {
             self.resend(now, cargo);
@@ -64,8 +66,8 @@ impl Session {
         if self.path_timeout().is_some_and(|time| time <= now) {
             self.on_path_timeout(now);
         }
-        if self.doubt_timeout().is_some_and(|time| time <= now) {
-            self.on_doubt(now);
+        if self.small_probe_timeout().is_some_and(|time| time <= now) {
+            self.on_small_probe_timeout(now);
         }
         if self.link_doubt_timeout().is_some_and(|time| time <= now) {
             self.on_link_doubt(now);
@@ -78,7 +80,7 @@ impl Session {
         }
         if self.rate.poll_timeout().is_some_and(|time| time <= now) {
             self.rate.handle_timeout(now, self.sender.sent.next_number(), self.rtt.smoothed());
-            self.follow_law();
+            self.update_ecn_use();
             self.rate_changed(now);
         }
     }

@@ -7,20 +7,20 @@ use std::collections::BTreeMap;
 
 use units::Instant;
 
-use super::table::Sessions;
+use super::table::SessionTable;
 use crate::rate::{Aggregate, AggregateId, SharedLink};
 use crate::session::Session;
 use crate::{PublicKey, SessionId, SessionShare};
 
 /// The aggregates of a hub.
 #[derive(Debug, Default)]
-pub(crate) struct Aggregates {
+pub(crate) struct AggregateTable {
     of_peer: BTreeMap<PublicKey, AggregateId>,
     of_session: BTreeMap<SessionId, AggregateId>,
     links: BTreeMap<AggregateId, (SharedLink, Aggregate)>,
 }
 
-impl Aggregates {
+impl AggregateTable {
     /// Adds a session to the aggregate of its peer. Returns whether the session must measure its
     /// path by itself: it is in no aggregate, or the first member of one.
     pub(super) fn add(
@@ -69,7 +69,7 @@ impl Aggregates {
         &mut self,
         now: Instant,
         of_peer: BTreeMap<PublicKey, AggregateId>,
-        sessions: &mut Sessions,
+        sessions: &mut SessionTable,
     ) {
         self.of_peer = of_peer;
         let ids: Vec<SessionId> = sessions.iter().map(|(id, _)| id).collect();
@@ -81,7 +81,7 @@ impl Aggregates {
     }
 
     /// Moves a session to the aggregate that its peer is in now.
-    fn move_session(&mut self, now: Instant, id: SessionId, sessions: &mut Sessions) {
+    fn move_session(&mut self, now: Instant, id: SessionId, sessions: &mut SessionTable) {
         let Some(session) = sessions.get_mut(id) else { return };
         let wanted = self.of_peer.get(&session.peer.key);
         if self.of_session.get(&id) == wanted {
@@ -110,7 +110,7 @@ impl Aggregates {
     }
 
     /// Compares the members of each aggregate that has a touched session and is due.
-    pub(super) fn follow(&mut self, now: Instant, sessions: &mut Sessions) {
+    pub(super) fn compare_due(&mut self, now: Instant, sessions: &mut SessionTable) {
         if self.of_session.is_empty() {
             return;
         }
@@ -133,7 +133,7 @@ impl Aggregates {
 }
 
 /// Divides a link among its active members.
-fn compare(now: Instant, link: &SharedLink, members: &mut Aggregate, sessions: &mut Sessions) {
+fn compare(now: Instant, link: &SharedLink, members: &mut Aggregate, sessions: &mut SessionTable) {
     let report = |id: &SessionId| {
         let session = sessions.get_mut(*id)?;
         let guaranteed = session.class_guarantees_in_use(now);

@@ -8,14 +8,14 @@ use crate::pacer::{BURST, Pacer, portion_of};
 
 /// Maximum lead of one part of a hub over the others in virtual time, as bytes of a session of
 /// weight 1: a few packets, so that parts need not alternate packet by packet.
-const AHEAD: u64 = 6000;
+const MAX_LEAD: u64 = 6000;
 /// Time for which a part that is ahead leaves a free link to the others. Shorter than the burst
 /// that makes up for it, so that no capacity is lost if the others have no time to use it.
 const YIELD: Duration = Duration::from_millis(2);
 
 /// Paces the packets of this part of a hub, and lets other parts take their turns.
 #[derive(Debug)]
-pub(crate) struct Link {
+pub(crate) struct LinkPacer {
     pacer: Pacer,
     /// This part has had more than its share.
     is_ahead: bool,
@@ -25,10 +25,10 @@ pub(crate) struct Link {
     portion: f64,
 }
 
-impl Link {
+impl LinkPacer {
     /// Creates a link of that rate. At most `burst` leaves at once, if that is limited.
     pub(super) fn new(rate: BitRate, burst: Option<ByteCount>) -> Self {
-        let pacer = Pacer::new(rate, BURST).limited(burst);
+        let pacer = Pacer::new(rate, BURST).with_max_burst(burst);
         Self { pacer, is_ahead: false, spent: Duration::ZERO, portion: 1.0 }
     }
 
@@ -55,7 +55,7 @@ impl Link {
 
     /// Charges a packet of `size` IP bytes that leaves now.
     pub(super) fn sent(&mut self, now: Instant, size: ByteCount) {
-        self.spent += self.pacer.sent(now, size);
+        self.spent += self.pacer.charge(now, size);
     }
 
     /// Link time used by this part so far.
@@ -66,15 +66,15 @@ impl Link {
     /// Takes over the time until which all parts together have used the link, and decides whether
     /// this part lets the others go first. `ours` and `theirs` are the virtual times of those that
     /// have something to send, in units of which a byte of a session of weight 1 takes `steps`.
-    pub(crate) fn follow(
+    pub(crate) fn update_shared_use(
         &mut self,
         free_at: Instant,
         (ours, theirs): (Option<u64>, Option<u64>),
         steps: u64,
     ) {
-        self.pacer.follow(free_at);
+        self.pacer.set_free_at(free_at);
         self.is_ahead =
-            ours.zip(theirs).is_some_and(|(ours, theirs)| ours > theirs + AHEAD * steps);
+            ours.zip(theirs).is_some_and(|(ours, theirs)| ours > theirs + MAX_LEAD * steps);
     }
 }
 
@@ -97,8 +97,8 @@ mod tests {
     }
 
     /// A link that carries one packet in a millisecond, just used as far as it may be.
-    fn link() -> Link {
-        let mut link = Link::new(BitRate::from_mbit(12), None);
+    fn link() -> LinkPacer {
+        let mut link = LinkPacer::new(BitRate::from_mbit(12), None);
         while link.ready_at() <= at(0) {
             link.sent(at(0), PACKET);
         }
@@ -107,15 +107,17 @@ mod tests {
 
     #[test]
     fn parts_that_share_a_link_send_as_much_as_one_alone() {
-        let mut parts =
-            [Link::new(BitRate::from_mbit(12), None), Link::new(BitRate::from_mbit(12), None)];
+        let mut parts = [
+            LinkPacer::new(BitRate::from_mbit(12), None),
+            LinkPacer::new(BitRate::from_mbit(12), None),
+        ];
         let (mut free_at, mut sent) = (Instant::ZERO, 0);
         for ms in 0..1000 {
             let now = at(ms * 1000);
             // One part looks every millisecond, the other now and then.
             for (part, often) in parts.iter_mut().zip([1, 37]) {
                 if ms % often == 0 {
-                    part.follow(free_at, (None, None), STEPS);
+                    part.update_shared_use(free_at, (None, None), STEPS);
                     let before = part.spent();
                     while part.ready_at() <= now {
                         part.sent(now, PACKET);
@@ -140,7 +142,7 @@ mod tests {
             (None, Some(1000), false),
         ] {
             let turn = |bytes: Option<u64>| bytes.map(|bytes| bytes * STEPS);
-            link.follow(free, (turn(ours), turn(theirs)), STEPS);
+            link.update_shared_use(free, (turn(ours), turn(theirs)), STEPS);
             let expected = if waits { free + YIELD } else { free };
             assert_eq!(link.ready_at(), expected, "{ours:?} {theirs:?}");
         }

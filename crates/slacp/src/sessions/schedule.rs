@@ -5,13 +5,13 @@ use std::collections::BTreeSet;
 
 use units::{ByteCount, Instant, earliest};
 
-use super::share::Limits;
+use super::share::ShareLimits;
 use crate::session::{Session, Wake};
 use crate::{SessionId, SessionShare};
 
 /// The next actions of a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(super) struct Wants {
+pub(super) struct NextActions {
     wake: Option<(Instant, Wake)>,
     /// The time from which it has something to send.
     send: Option<(Instant, Wake)>,
@@ -24,7 +24,7 @@ pub(super) struct Wants {
     log: Option<Instant>,
 }
 
-impl Wants {
+impl NextActions {
     pub(super) fn of(session: &Session) -> Self {
         Self {
             wake: session.poll_timeout(),
@@ -45,7 +45,7 @@ impl Wants {
 
 /// The set that holds a session with a guarantee that may send.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Claim {
+enum GuaranteeClaim {
     /// In [`Schedule::claims_to_come`], until this time.
     From(Instant),
     /// In [`Schedule::claims`].
@@ -54,7 +54,7 @@ enum Claim {
 
 /// The queue that holds a session that may send.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-enum Place {
+enum QueuePosition {
     #[default]
     Nowhere,
     /// Waiting in [`Schedule::turns`].
@@ -66,40 +66,40 @@ enum Place {
 /// The index entries of one session, stored beside the session.
 #[derive(Debug)]
 pub(super) struct ScheduleEntry {
-    wants: Wants,
-    place: Place,
+    wants: NextActions,
+    place: QueuePosition,
     /// The virtual start time of its next packet, or the earliest one if it has none.
     next: u64,
     /// The same among sessions that claim their guarantee.
     next_claim: u64,
-    claim: Option<Claim>,
-    limits: Limits,
+    claim: Option<GuaranteeClaim>,
+    limits: ShareLimits,
 }
 
 impl ScheduleEntry {
     pub(super) fn new() -> Self {
         Self {
-            wants: Wants::default(),
-            place: Place::Nowhere,
+            wants: NextActions::default(),
+            place: QueuePosition::Nowhere,
             next: 0,
             next_claim: 0,
             claim: None,
-            limits: Limits::new(SessionShare::default()),
+            limits: ShareLimits::new(SessionShare::default()),
         }
     }
 
     /// Returns whether it is queued or in its turn.
     fn is_queued(&self) -> bool {
-        self.place != Place::Nowhere
+        self.place != QueuePosition::Nowhere
     }
 
     /// Its next actions, as filed in the indices.
-    pub(super) fn wants(&self) -> Wants {
+    pub(super) fn wants(&self) -> NextActions {
         self.wants
     }
 
     /// Its share of the link, and the use of that.
-    pub(super) fn limits(&self) -> &Limits {
+    pub(super) fn limits(&self) -> &ShareLimits {
         &self.limits
     }
 
@@ -116,7 +116,7 @@ const CLAIM_STEPS: u64 = 256_000_000;
 
 /// Ordered sets with at most one entry per session each. Moving an entry costs one removal and one
 /// insertion, and the first entry is always the exact minimum.
-pub(super) struct Schedule {
+pub(super) struct SessionSchedule {
     wakes: BTreeSet<(Instant, SessionId)>,
     /// Sessions whose time to send is still to come.
     senders: BTreeSet<(Instant, SessionId)>,
@@ -143,7 +143,7 @@ pub(super) struct Schedule {
     logs: BTreeSet<(Instant, SessionId)>,
 }
 
-impl Schedule {
+impl SessionSchedule {
     pub(super) fn new() -> Self {
         Self {
             wakes: BTreeSet::new(),
@@ -167,11 +167,11 @@ impl Schedule {
         now: Instant,
         id: SessionId,
         entry: &mut ScheduleEntry,
-        wants: Wants,
+        wants: NextActions,
     ) {
         let old = core::mem::replace(&mut entry.wants, wants);
         if old.send.is_none() && wants.send.is_some() {
-            entry.limits.begin(now);
+            entry.limits.start_backlog(now);
         }
         let time = |at: Option<(Instant, Wake)>| at.map(|(time, _)| time);
         move_entry(&mut self.wakes, id, time(old.wake), time(wants.wake));
@@ -201,22 +201,22 @@ impl Schedule {
     pub(super) fn queue(&mut self, id: SessionId, entry: &mut ScheduleEntry) {
         debug_assert!(entry.claim.is_none(), "queued once");
         entry.next = entry.next.max(self.virtual_now);
-        entry.place = Place::Turns;
+        entry.place = QueuePosition::Turns;
         self.turns.insert((entry.next, id));
         self.file_claim(id, entry);
     }
 
     fn file_claim(&mut self, id: SessionId, entry: &mut ScheduleEntry) {
         if let Some(at) = entry.limits.claims_at(entry.wants.claim) {
-            entry.claim = Some(Claim::From(at));
+            entry.claim = Some(GuaranteeClaim::From(at));
             self.claims_to_come.insert((at, id));
         }
     }
 
     fn withdraw_claim(&mut self, id: SessionId, entry: &mut ScheduleEntry) {
         match entry.claim.take() {
-            Some(Claim::From(at)) => _ = self.claims_to_come.remove(&(at, id)),
-            Some(Claim::Now) => _ = self.claims.remove(&(entry.next_claim, id)),
+            Some(GuaranteeClaim::From(at)) => _ = self.claims_to_come.remove(&(at, id)),
+            Some(GuaranteeClaim::Now) => _ = self.claims.remove(&(entry.next_claim, id)),
             None => {}
         }
     }
@@ -238,9 +238,9 @@ impl Schedule {
     /// Removes a session from the turns.
     pub(super) fn dequeue(&mut self, id: SessionId, entry: &mut ScheduleEntry) {
         match core::mem::take(&mut entry.place) {
-            Place::Nowhere => {}
-            Place::Turns => _ = self.turns.remove(&(entry.next, id)),
-            Place::Run => self.run_next = None,
+            QueuePosition::Nowhere => {}
+            QueuePosition::Turns => _ = self.turns.remove(&(entry.next, id)),
+            QueuePosition::Run => self.run_next = None,
         }
         self.withdraw_claim(id, entry);
     }
@@ -256,7 +256,7 @@ impl Schedule {
     /// Puts a session before those without a claim.
     pub(super) fn claim(&mut self, id: SessionId, entry: &mut ScheduleEntry) {
         entry.next_claim = entry.next_claim.max(self.claims_now);
-        entry.claim = Some(Claim::Now);
+        entry.claim = Some(GuaranteeClaim::Now);
         self.claims.insert((entry.next_claim, id));
     }
 
@@ -287,7 +287,7 @@ impl Schedule {
         let run = self.run.filter(|(runs, left)| *runs == id && *left > 0);
         let left = run.map_or(quantum, |(_, left)| left).saturating_sub(bytes);
         self.run = Some((id, left));
-        let claimed = entry.claim == Some(Claim::Now);
+        let claimed = entry.claim == Some(GuaranteeClaim::Now);
         self.dequeue(id, entry);
         if claimed {
             // A run counts as one packet: virtual time is the start time of its first.
@@ -305,7 +305,7 @@ impl Schedule {
         // Its claim may change with each packet, so a session with a guarantee or maximum is queued
         // anew.
         if left > 0 && entry.limits.is_plain() {
-            entry.place = Place::Run;
+            entry.place = QueuePosition::Run;
             self.run_next = Some(entry.next);
         } else {
             self.queue(id, entry);
@@ -320,9 +320,9 @@ impl Schedule {
         entry: &mut ScheduleEntry,
         share: SessionShare,
     ) {
-        self.enter(now, id, entry, Wants::default());
+        self.enter(now, id, entry, NextActions::default());
         let classes = entry.limits.class_bits();
-        entry.limits = Limits::new(share);
+        entry.limits = ShareLimits::new(share);
         entry.limits.set_classes(classes);
     }
 

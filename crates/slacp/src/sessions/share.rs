@@ -15,7 +15,7 @@ const OWED: Duration = Duration::from_secs(1);
 
 /// A session's share, and token buckets of its use.
 #[derive(Debug)]
-pub(super) struct Limits {
+pub(super) struct ShareLimits {
     share: SessionShare,
     guaranteed: Option<Pacer>,
     maximum: Option<Pacer>,
@@ -28,7 +28,7 @@ fn bucket(rate: Option<BitRate>, burst: Duration) -> Option<Pacer> {
     rate.filter(|rate| rate.bits_per_second() > 0).map(|rate| Pacer::new(rate, burst))
 }
 
-impl Limits {
+impl ShareLimits {
     /// Creates unused limits. Rates of 0 count as none, and a weight of 0 as 1.
     pub(super) fn new(share: SessionShare) -> Self {
         Self {
@@ -86,9 +86,9 @@ impl Limits {
     }
 
     /// Caps the saved-up guarantees when the session begins to have data.
-    pub(super) fn begin(&mut self, now: Instant) {
+    pub(super) fn start_backlog(&mut self, now: Instant) {
         for guaranteed in [&mut self.guaranteed, &mut self.classes].into_iter().flatten() {
-            guaranteed.forget(now, SAVED);
+            guaranteed.limit_burst(now, SAVED);
         }
     }
 
@@ -96,11 +96,11 @@ impl Limits {
     /// the classes' guarantees are part of their session's.
     pub(super) fn sent(&mut self, now: Instant, size: ByteCount, claimed: bool) {
         if let Some(maximum) = &mut self.maximum {
-            maximum.sent(now, size);
+            maximum.charge(now, size);
         }
         let both = [&mut self.guaranteed, &mut self.classes].into_iter().flatten();
         for guaranteed in both.filter(|it| claimed && it.ready_at() <= now) {
-            guaranteed.sent(now, size);
+            guaranteed.charge(now, size);
         }
     }
 }

@@ -6,9 +6,9 @@ use std::collections::BTreeMap;
 
 use units::{BitRate, Instant};
 
-use super::link::Link;
-use super::schedule::{Schedule, ScheduleEntry, Wants};
-use crate::session::{Envelope, Session, Wake};
+use super::link::LinkPacer;
+use super::schedule::{NextActions, ScheduleEntry, SessionSchedule};
+use crate::session::{PacketEnvelope, Session, Wake};
 use crate::wire::packet::Index;
 use crate::{SessionId, SessionShare};
 
@@ -32,17 +32,17 @@ fn quantum(rate: BitRate) -> u64 {
 /// touched until [`Self::reschedule`] has read them and updated the indices.
 /// [`super::Core::settle`] does that after every input and command; queries in between rely on the
 /// indices alone.
-pub(crate) struct Sessions {
+pub(crate) struct SessionTable {
     /// Boxed because entries are large, and a node of the map has room for eleven.
-    all: BTreeMap<SessionId, Box<Entry>>,
-    schedule: Schedule,
+    all: BTreeMap<SessionId, Box<SessionEntry>>,
+    schedule: SessionSchedule,
     touched: Vec<SessionId>,
     /// Number of sessions that were polled for their next actions, or visited by an iteration.
     #[cfg(test)]
     looks: core::cell::Cell<u64>,
 }
 
-struct Entry {
+struct SessionEntry {
     session: Session,
     /// The receiver index of its packets.
     index: Index,
@@ -52,21 +52,21 @@ struct Entry {
 
 /// A packet that a session has built.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Departure {
+pub(crate) struct DepartedPacket {
     pub(crate) session: SessionId,
-    pub(super) envelope: Envelope,
+    pub(super) envelope: PacketEnvelope,
     /// The session's [`Session::shared_rate`].
     pub(super) rate: Option<BitRate>,
     /// The next packet may be built before [`Sessions::reschedule`]. False with limits, guarantees
     /// or several links, whose state in the indices is then stale.
-    pub(super) may_go_on: bool,
+    pub(super) may_repeat: bool,
 }
 
-impl Sessions {
+impl SessionTable {
     pub(super) fn new() -> Self {
         Self {
             all: BTreeMap::new(),
-            schedule: Schedule::new(),
+            schedule: SessionSchedule::new(),
             touched: Vec::new(),
             #[cfg(test)]
             looks: core::cell::Cell::new(0),
@@ -74,7 +74,7 @@ impl Sessions {
     }
 
     pub(super) fn insert(&mut self, id: SessionId, index: Index, session: Session) {
-        let entry = Entry { session, index, touched: true, scheduled: ScheduleEntry::new() };
+        let entry = SessionEntry { session, index, touched: true, scheduled: ScheduleEntry::new() };
         self.all.insert(id, Box::new(entry));
         self.touched.push(id);
     }
@@ -82,7 +82,7 @@ impl Sessions {
     /// Removes a session, also from the indices. Returns it with the receiver index of its packets.
     pub(super) fn remove(&mut self, now: Instant, id: SessionId) -> Option<(Index, Session)> {
         let mut entry = self.all.remove(&id)?;
-        self.schedule.enter(now, id, &mut entry.scheduled, Wants::default());
+        self.schedule.enter(now, id, &mut entry.scheduled, NextActions::default());
         Some((entry.index, entry.session))
     }
 
@@ -162,10 +162,10 @@ impl Sessions {
         #[cfg(test)]
         self.looks.update(|looks| looks + 1);
         entry.touched = false;
-        entry.session.follow_links(now);
+        entry.session.update_links(now);
         entry.scheduled.set_classes(entry.session.class_guarantees());
         let open_at = entry.scheduled.limits().open_at();
-        let wants = Wants::of(&entry.session).not_before(open_at);
+        let wants = NextActions::of(&entry.session).not_before(open_at);
         if wants != entry.scheduled.wants() {
             self.schedule.enter(now, id, &mut entry.scheduled, wants);
         }
@@ -229,7 +229,7 @@ impl Sessions {
     ///
     /// A session that has sent keeps its turn until it is rescheduled. If it has no further packet,
     /// it is polled once in vain.
-    pub(super) fn transmit(&mut self, now: Instant, buf: &mut Vec<u8>) -> Option<Departure> {
+    pub(super) fn transmit(&mut self, now: Instant, buf: &mut Vec<u8>) -> Option<DepartedPacket> {
         self.admit(now);
         let mut in_vain = Vec::new();
         let departure = self.transmit_next(now, buf, &mut in_vain);
@@ -248,10 +248,10 @@ impl Sessions {
         now: Instant,
         buf: &mut Vec<u8>,
         in_vain: &mut Vec<SessionId>,
-    ) -> Option<Departure> {
+    ) -> Option<DepartedPacket> {
         loop {
             let id = self.schedule.turn(|id| self.all.get(&id).map(|entry| &entry.scheduled))?;
-            let Entry { session, scheduled, touched, .. } = &mut **self.all.get_mut(&id)?;
+            let SessionEntry { session, scheduled, touched, .. } = &mut **self.all.get_mut(&id)?;
             if !core::mem::replace(touched, true) {
                 self.touched.push(id);
             }
@@ -261,7 +261,7 @@ impl Sessions {
                 let is_plain = scheduled.limits().is_plain() && !session.has_links();
                 let may_go_on = is_plain && session.is_usable() && in_vain.is_empty();
                 let rate = session.shared_rate();
-                return Some(Departure { session: id, envelope, rate, may_go_on });
+                return Some(DepartedPacket { session: id, envelope, rate, may_repeat: may_go_on });
             }
             self.schedule.dequeue(id, scheduled);
             in_vain.push(id);
@@ -274,13 +274,13 @@ impl Sessions {
         &mut self,
         now: Instant,
         buf: &mut Vec<u8>,
-        last: &Departure,
-        (link, most): (&mut Link, usize),
+        last: &DepartedPacket,
+        (link, most): (&mut LinkPacer, usize),
     ) -> usize {
         let (id, size) = (last.session, last.envelope.size);
         let left = self.schedule.left_in_run(id);
-        let Some(entry) = self.all.get_mut(&id).filter(|_| last.may_go_on) else { return 0 };
-        let Entry { session, scheduled, .. } = &mut **entry;
+        let Some(entry) = self.all.get_mut(&id).filter(|_| last.may_repeat) else { return 0 };
+        let SessionEntry { session, scheduled, .. } = &mut **entry;
         let quantum = quantum(session.rate());
         let Some(mut stretch) = session.stretch(now, last.envelope) else { return 0 };
         let (mut count, mut bytes) = (0, 0);
@@ -307,8 +307,10 @@ impl Sessions {
 
     /// Each session's next actions by the indices, and by polling the session.
     #[cfg(test)]
-    pub(super) fn audit(&self) -> impl Iterator<Item = (SessionId, Wants, Wants)> {
-        let asked = |it: &Entry| Wants::of(&it.session).not_before(it.scheduled.limits().open_at());
+    pub(super) fn audit(&self) -> impl Iterator<Item = (SessionId, NextActions, NextActions)> {
+        let asked = |it: &SessionEntry| {
+            NextActions::of(&it.session).not_before(it.scheduled.limits().open_at())
+        };
         self.all.iter().map(move |(id, it)| (*id, it.scheduled.wants(), asked(it)))
     }
 }

@@ -7,12 +7,12 @@ use std::net::SocketAddr;
 use units::Instant;
 
 use crate::handshake::knock::KnockKey;
-use crate::handshake::{HandshakeError, Initiator, Params};
+use crate::handshake::{HandshakeError, HandshakeParams, Initiator};
 use crate::session::{Peer, Session};
-use crate::sessions::{Core, Owner};
-use crate::setup::joining::{Joining, Target};
-use crate::wire::packet::{self, Echo, Header, Index, Mac, VERSION};
-use crate::{MOST_LINKS, Notice, PublicKey, SessionId};
+use crate::sessions::{EndpointCore, IndexOwner};
+use crate::setup::joining::{JoinTarget, LinkHandshake};
+use crate::wire::packet::{self, Echo, Index, Mac, PacketHeader, VERSION};
+use crate::{EndpointNotice, MAX_LINKS, PublicKey, SessionId};
 
 /// Pause of a terminal after a refusal by the hub, and minimum interval between two hints about an
 /// unknown session that it believes.
@@ -21,7 +21,7 @@ const PAUSE: Duration = Duration::from_secs(5);
 const SENDINGS_EACH: u32 = 3;
 
 /// A terminal's session with one hub, and the handshake for the next one.
-pub(super) struct Association {
+pub(super) struct HubAssociation {
     /// The key of the hub that sessions are set up with.
     key: KnockKey,
     /// The key that will replace it, if one is known.
@@ -39,19 +39,19 @@ pub(super) struct Association {
     /// The link of the handshake for the session, if there are several.
     link: u8,
     /// Handshakes for the further links of the session.
-    joining: Vec<Joining>,
+    joining: Vec<LinkHandshake>,
     session: Option<SessionId>,
     /// The token of a session that was left to the process before the hub's present one, until there is
     /// another session.
     succeeds: Option<u64>,
     /// The hub has hinted that it does not know the session.
-    doubted: bool,
+    session_doubted: bool,
     hint_again: Instant,
     not_before: Instant,
-    last_notice: Option<Notice>,
+    last_notice: Option<EndpointNotice>,
 }
 
-impl Association {
+impl HubAssociation {
     pub(super) fn new(hub: PublicKey, addresses: Vec<SocketAddr>, wanted: bool) -> Self {
         Self {
             key: KnockKey::new(hub),
@@ -66,7 +66,7 @@ impl Association {
             joining: Vec::new(),
             session: None,
             succeeds: None,
-            doubted: false,
+            session_doubted: false,
             hint_again: Instant::ZERO,
             not_before: Instant::ZERO,
             last_notice: None,
@@ -89,12 +89,12 @@ impl Association {
     }
 
     /// The key of the current or last handshake.
-    fn tried(&self) -> &KnockKey {
+    fn handshake_key(&self) -> &KnockKey {
         self.next.as_ref().filter(|_| self.for_next).unwrap_or(&self.key)
     }
 
     /// Returns whether a handshake for a session is in progress.
-    pub(super) fn is_shaking_hands(&self) -> bool {
+    pub(super) fn has_handshake(&self) -> bool {
         self.initiator.is_some()
     }
 
@@ -111,22 +111,22 @@ impl Association {
     /// The links that are still to be added to a session.
     pub(super) fn missing_links(&self, session: SessionId) -> impl Iterator<Item = u8> {
         let joining = self.joining.iter().filter(move |_| self.session == Some(session));
-        joining.filter_map(Joining::missing)
+        joining.filter_map(LinkHandshake::missing)
     }
 
     /// The session that links are being added to, if any.
-    fn target(&self, core: &Core) -> Option<Target> {
+    fn target(&self, core: &EndpointCore) -> Option<JoinTarget> {
         let id = self.session.filter(|_| !self.joining.is_empty())?;
         let session = core.session(id).filter(|_| !core.shut)?;
-        Some(Target { id, name: session.name, address: session.peer.address })
+        Some(JoinTarget { id, name: session.name, address: session.peer.address })
     }
 
     /// Sets whether the owner wants a session. An existing one goes on either way.
-    pub(super) fn set_wanted(&mut self, core: &mut Core, wanted: bool) {
+    pub(super) fn set_wanted(&mut self, core: &mut EndpointCore, wanted: bool) {
         self.wanted = wanted;
         if let Some(initiator) = self.initiator.take_if(|_| !wanted) {
             core.release_index(initiator.index);
-            self.doubted = false;
+            self.session_doubted = false;
         }
     }
 
@@ -137,45 +137,45 @@ impl Association {
 
     /// Returns whether a handshake is needed: there is no session, the hub does not answer on it,
     /// another process takes new sessions, or the hub has hinted that it does not know it.
-    fn wants_handshake(&self, core: &Core) -> bool {
+    fn wants_handshake(&self, core: &EndpointCore) -> bool {
         let session = self.session.and_then(|id| core.session(id));
         let serves = |it: &Session| it.is_connected() && !it.is_succeeded();
-        self.wanted && !core.shut && (self.doubted || !session.is_some_and(serves))
+        self.wanted && !core.shut && (self.session_doubted || !session.is_some_and(serves))
     }
 
     /// Releases a session whose process takes no new ones. It lives on for its streams, and the
     /// next session does not replace it.
-    fn let_go(&mut self, core: &mut Core) {
+    fn release_succeeded(&mut self, core: &mut EndpointCore) {
         let is_succeeded =
             |id: &mut SessionId| core.session(*id).is_some_and(Session::is_succeeded);
         if let Some(former) = self.session.take_if(is_succeeded) {
             self.succeeds = core.session(former).map(|session| session.token);
             // The next session starts on the same path before this one ends.
-            core.keep_memory(former);
-            self.doubted = false;
+            core.store_path_memory(former);
+            self.session_doubted = false;
             self.end_joining(core);
             let old = self.initiator.take();
             old.into_iter().for_each(|old| core.release_index(old.index));
         }
     }
 
-    pub(super) fn poll_timeout(&self, core: &Core) -> Option<Instant> {
+    pub(super) fn poll_timeout(&self, core: &EndpointCore) -> Option<Instant> {
         let session = match &self.initiator {
             Some(initiator) => Some(initiator.due()),
             None => self.wants_handshake(core).then_some(self.not_before),
         };
-        let joining = self.joining.iter().filter_map(Joining::poll_timeout);
+        let joining = self.joining.iter().filter_map(LinkHandshake::poll_timeout);
         joining.filter(|_| self.target(core).is_some()).chain(session).min()
     }
 
-    pub(super) fn handle_timeout(&mut self, core: &mut Core, now: Instant) {
-        self.let_go(core);
+    pub(super) fn handle_timeout(&mut self, core: &mut EndpointCore, now: Instant) {
+        self.release_succeeded(core);
         self.continue_joining(core, now);
         let wanted = self.wants_handshake(core);
         if let Some(old) = self.initiator.take_if(|old| !wanted || core.is_stale(old, now)) {
             // The link may be down, so the next handshake takes the next one.
-            self.link = (self.link + 1) % core.config.links.len().clamp(1, MOST_LINKS) as u8;
-            self.doubted = false;
+            self.link = (self.link + 1) % core.config.links.len().clamp(1, MAX_LINKS) as u8;
+            self.session_doubted = false;
             core.release_index(old.index);
         }
         if wanted && self.initiator.is_none() && now >= self.not_before {
@@ -183,20 +183,20 @@ impl Association {
         }
         if let Some(datagram) = self.initiator.as_mut().and_then(|initiator| initiator.poll(now)) {
             if let Some(address) = self.address() {
-                core.send_later_on(self.link, address, datagram);
+                core.queue_datagram_on(self.link, address, datagram);
             }
             self.turn += 1;
         }
     }
 
-    fn continue_joining(&mut self, core: &mut Core, now: Instant) {
+    fn continue_joining(&mut self, core: &mut EndpointCore, now: Instant) {
         let Some(target) = self.target(core) else { return self.end_joining(core) };
         for joining in &mut self.joining {
             joining.handle_timeout(core, now, &self.key, &target);
         }
     }
 
-    fn end_joining(&mut self, core: &mut Core) {
+    fn end_joining(&mut self, core: &mut EndpointCore) {
         self.joining.drain(..).for_each(|mut joining| joining.end(core));
     }
 
@@ -205,20 +205,20 @@ impl Association {
         self.addresses.get(self.turn % self.addresses.len().max(1)).copied()
     }
 
-    fn present(&self, core: &Core) -> Option<u64> {
+    fn present(&self, core: &EndpointCore) -> Option<u64> {
         self.session.and_then(|id| core.session(id)).map(|session| session.name)
     }
 
-    fn params(&self, core: &Core) -> Params {
+    fn params(&self, core: &EndpointCore) -> HandshakeParams {
         let succeeds = self.succeeds;
-        Params { succeeds, ..core.link_params(self.link, self.present(core)) }
+        HandshakeParams { succeeds, ..core.link_params(self.link, self.present(core)) }
     }
 
-    fn initiate(&mut self, core: &mut Core, now: Instant) -> Option<Initiator> {
-        let index = core.claim_index(Owner::Initiator)?;
+    fn initiate(&mut self, core: &mut EndpointCore, now: Instant) -> Option<Initiator> {
+        let index = core.claim_index(IndexOwner::Initiator)?;
         let params = self.params(core);
         self.for_next = self.next.is_some() && !self.for_next;
-        let (identity, hub) = (&core.identity, self.tried());
+        let (identity, hub) = (&core.identity, self.handshake_key());
         let mut initiator = Initiator::new(now, identity, hub, index, &params, &mut core.rng);
         if self.next.is_some() {
             initiator.send_at_most(SENDINGS_EACH);
@@ -229,29 +229,29 @@ impl Association {
     /// Returns whether a short answer belongs to the handshake in progress.
     fn is_answered_by(&self, answer: &[u8]) -> bool {
         let initiator = self.initiator.as_ref();
-        initiator.is_some_and(|initiator| initiator.is_answered_by(self.tried(), answer))
+        initiator.is_some_and(|initiator| initiator.is_answered_by(self.handshake_key(), answer))
     }
 
     /// Handles a request for a cookie, whose receiver is the handshake in progress.
     pub(super) fn handle_cookie(
         &mut self,
-        core: &mut Core,
+        core: &mut EndpointCore,
         now: Instant,
         receiver: Index,
         cookie: &Mac,
         answer: &[u8],
     ) {
         if let Some(number) = self.joins_with(receiver) {
-            let Some(target) = self.target(core) else { return core.ignore() };
+            let Some(target) = self.target(core) else { return core.count_ignored() };
             let (joining, hub) = (&mut self.joining[number], &self.key);
             return joining.handle_cookie(core, now, (hub, &target), (cookie, answer));
         }
         let params = self.params(core);
         if !self.is_answered_by(answer) {
-            return core.ignore();
+            return core.count_ignored();
         }
         let Some(mut initiator) = self.initiator.take() else { return };
-        let hub = self.tried();
+        let hub = self.handshake_key();
         initiator.take_cookie(now, &core.identity, hub, &params, cookie, &mut core.rng);
         self.initiator = Some(initiator);
         // The cookie came from the address the last message went to, so use that one again.
@@ -266,13 +266,13 @@ impl Association {
 
     /// Reports a hub that does not speak this version. It may be upgraded, so the handshake goes
     /// on.
-    pub(super) fn handle_versions(&mut self, core: &mut Core, answer: &[u8]) {
+    pub(super) fn handle_versions(&mut self, core: &mut EndpointCore, answer: &[u8]) {
         let theirs = packet::spoken(answer).to_vec();
-        self.notice(core, Notice::OtherVersion { ours: VERSION, theirs });
+        self.notice(core, EndpointNotice::OtherVersion { ours: VERSION, theirs });
     }
 
     /// Returns whether the session may have sent a packet with this header.
-    pub(super) fn may_have_sent(&self, core: &Core, header: &Header) -> bool {
+    pub(super) fn may_have_sent(&self, core: &EndpointCore, header: &PacketHeader) -> bool {
         let session = self.session.and_then(|id| core.session(id));
         session.is_some_and(|session| session.may_have_sent(header))
     }
@@ -280,13 +280,13 @@ impl Association {
     /// Handles a hint that the session is unknown. It comes from the hub or from somebody who knows
     /// its key, so it only starts a handshake: the session lives until the hub confirms the loss in
     /// that.
-    pub(super) fn handle_unknown(&mut self, core: &mut Core, now: Instant, hint: &[u8]) {
+    pub(super) fn handle_unknown(&mut self, core: &mut EndpointCore, now: Instant, hint: &[u8]) {
         let keys = [Some(&self.key), self.next.as_ref()];
         let authentic = keys.into_iter().flatten().any(|key| key.is_answer(hint, None));
         if now < self.hint_again || !authentic {
-            return core.ignore();
+            return core.count_ignored();
         }
-        self.doubted = true;
+        self.session_doubted = true;
         self.hint_again = now + PAUSE;
         // The hub is back, and the intervals between transmissions are meant for an absent one.
         if let Some(initiator) = &mut self.initiator {
@@ -296,44 +296,44 @@ impl Association {
 
     pub(super) fn handle_response(
         &mut self,
-        core: &mut Core,
+        core: &mut EndpointCore,
         now: Instant,
         from: SocketAddr,
         sender: Index,
         receiver: Index,
         body: &[u8],
     ) {
-        self.let_go(core);
+        self.release_succeeded(core);
         if let Some(number) = self.joins_with(receiver) {
-            let Some(target) = self.target(core) else { return core.ignore() };
+            let Some(target) = self.target(core) else { return core.count_ignored() };
             let (joining, hub) = (&mut self.joining[number], &self.key);
             let indices = (sender, receiver);
             return joining.handle_response(core, now, (hub, &target), indices, body);
         }
-        let Some(mut initiator) = self.initiator.take() else { return core.ignore() };
+        let Some(mut initiator) = self.initiator.take() else { return core.count_ignored() };
         let params = match initiator.answer(body) {
             Ok(params) => params,
             Err(HandshakeError::Refused { parameter }) => {
-                return self.give_up(core, now, receiver, Notice::Refused { parameter });
+                return self.give_up(core, now, receiver, EndpointNotice::Refused { parameter });
             }
             Err(HandshakeError::Unsupported(unsupported)) => {
-                let notice = Notice::Unsupported { parameter: unsupported.parameter };
+                let notice = EndpointNotice::Unsupported { parameter: unsupported.parameter };
                 return self.give_up(core, now, receiver, notice);
             }
             // The handshake goes on: an authentic answer may still come.
             Err(_) => {
                 self.initiator = Some(initiator);
-                return core.ignore();
+                return core.count_ignored();
             }
         };
-        self.doubted = false;
+        self.session_doubted = false;
         let present = self.present(core);
         if present.is_some() && params.present == present {
             // The hub still has our session: the link was down, not the hub.
             return core.release_index(receiver);
         }
         let rtt = initiator.first_rtt(now);
-        self.follow_key();
+        self.adopt_next_key();
         let key = self.key.hub;
         // An answer from an unknown address may be a copy, so the address that was asked is used
         // then.
@@ -354,11 +354,11 @@ impl Association {
         // Links were being added to the former session.
         self.end_joining(core);
         if let Some(allowed) = params.links.filter(|_| core.has_links()) {
-            session.take_seat(self.link);
-            let links = core.config.links.len().min(MOST_LINKS) as u64;
+            session.enable_links(self.link);
+            let links = core.config.links.len().min(MAX_LINKS) as u64;
             // A session has only the links that both sides have.
             let others = (0..links.min(allowed) as u8).filter(|link| *link != self.link);
-            self.joining = others.map(|link| Joining::new(now, link)).collect();
+            self.joining = others.map(|link| LinkHandshake::new(now, link)).collect();
         }
         // After a session, a notice is news even if it repeats the last.
         self.last_notice = None;
@@ -368,7 +368,7 @@ impl Association {
 
     /// Adopts the next key if the session was set up with it. The key before it is not tried again:
     /// whoever has it may have stolen it.
-    fn follow_key(&mut self) {
+    fn adopt_next_key(&mut self) {
         if let Some(next) = self.next.take_if(|_| self.for_next) {
             self.former = Some(core::mem::replace(&mut self.key, next).hub);
         }
@@ -376,15 +376,21 @@ impl Association {
     }
 
     /// Ends the handshake and pauses: the two sides are incompatible, which will not change soon.
-    fn give_up(&mut self, core: &mut Core, now: Instant, index: Index, notice: Notice) {
+    fn give_up(
+        &mut self,
+        core: &mut EndpointCore,
+        now: Instant,
+        index: Index,
+        notice: EndpointNotice,
+    ) {
         core.release_index(index);
-        self.doubted = false;
+        self.session_doubted = false;
         self.not_before = now + PAUSE;
         self.notice(core, notice);
     }
 
     /// Notifies the owner, unless the last notice was the same.
-    fn notice(&mut self, core: &mut Core, notice: Notice) {
+    fn notice(&mut self, core: &mut EndpointCore, notice: EndpointNotice) {
         if self.last_notice.as_ref() != Some(&notice) {
             self.last_notice = Some(notice.clone());
             core.notices.push_back(notice);

@@ -15,22 +15,22 @@ const REPEATS: Duration = Duration::from_secs(30);
 /// The part of the hub that each terminal belongs to. A terminal stays in its part for as long as
 /// it is served: the state of its last session is there.
 #[derive(Debug, Default)]
-pub(crate) struct Dispatch {
+pub(crate) struct PartAssignments {
     /// Number of terminals in each part; empty if the hub has one part.
     sizes: Vec<usize>,
-    terminals: BTreeMap<PublicKey, Assignment>,
+    terminals: BTreeMap<PublicKey, TerminalAssignment>,
     /// Terminals by the knocks of their last initiations.
     knocks: BTreeMap<Mac, PublicKey>,
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Assignment {
+struct TerminalAssignment {
     part: u8,
     /// Knock and arrival of its last initiation.
     last: Option<(Mac, Instant)>,
 }
 
-impl Dispatch {
+impl PartAssignments {
     /// Creates an assignment to this number of parts, still without terminals.
     pub(crate) fn new(parts: u8) -> Self {
         Self { sizes: vec![0; parts.into()], ..Self::default() }
@@ -46,8 +46,8 @@ impl Dispatch {
         gone.iter().for_each(|key| self.remove(key));
         for key in allow {
             if !self.terminals.contains_key(key) {
-                let part = self.emptiest();
-                self.put(*key, part);
+                let part = self.least_loaded();
+                self.assign(*key, part);
             }
         }
     }
@@ -67,20 +67,20 @@ impl Dispatch {
             let fixed = keys.iter().find_map(came);
             let free: Vec<_> = keys.iter().filter(|key| came(key).is_none()).copied().collect();
             free.iter().for_each(|key| self.remove(key));
-            let part = fixed.unwrap_or_else(|| self.emptiest());
-            free.iter().for_each(|key| self.put(*key, part));
+            let part = fixed.unwrap_or_else(|| self.least_loaded());
+            free.iter().for_each(|key| self.assign(*key, part));
         }
     }
 
     /// The part with the fewest terminals.
-    fn emptiest(&self) -> u8 {
+    fn least_loaded(&self) -> u8 {
         let parts = self.sizes.iter().zip(0..);
         parts.min_by_key(|(size, part)| (**size, *part)).map_or(0, |(_, part)| part)
     }
 
-    fn put(&mut self, key: PublicKey, part: u8) {
+    fn assign(&mut self, key: PublicKey, part: u8) {
         self.sizes[usize::from(part)] += 1;
-        self.terminals.insert(key, Assignment { part, last: None });
+        self.terminals.insert(key, TerminalAssignment { part, last: None });
     }
 
     fn remove(&mut self, key: &PublicKey) {
@@ -97,7 +97,12 @@ impl Dispatch {
     }
 
     /// Returns whether an initiation of this terminal was passed on less than `within` ago.
-    pub(crate) fn had_another(&self, now: Instant, key: &PublicKey, within: Duration) -> bool {
+    pub(crate) fn had_recent_initiation(
+        &self,
+        now: Instant,
+        key: &PublicKey,
+        within: Duration,
+    ) -> bool {
         let last = self.terminals.get(key).and_then(|assignment| assignment.last);
         last.is_some_and(|(_, at)| now < at + within)
     }
@@ -125,13 +130,13 @@ mod tests {
         PublicKey([number; 32])
     }
 
-    fn served(parts: u8, terminals: u8) -> Dispatch {
-        let mut dispatch = Dispatch::new(parts);
+    fn served(parts: u8, terminals: u8) -> PartAssignments {
+        let mut dispatch = PartAssignments::new(parts);
         dispatch.set_allowed(&(0..terminals).map(key).collect());
         dispatch
     }
 
-    fn part(dispatch: &mut Dispatch, number: u8) -> u8 {
+    fn part(dispatch: &mut PartAssignments, number: u8) -> u8 {
         dispatch.pass_on(Instant::ZERO, &key(number), [number; 16]).unwrap_or(0)
     }
 
@@ -169,8 +174,8 @@ mod tests {
         assert_eq!(dispatch.pass_on(at(0), &key(1), [8; 16]), Some(1));
         assert_eq!(dispatch.repeated(at(29), &[8; 16]), Some(1));
         assert_eq!(dispatch.repeated(at(30), &[8; 16]), None);
-        assert!(dispatch.had_another(at(0), &key(1), Duration::from_secs(1)));
-        assert!(!dispatch.had_another(at(1), &key(1), Duration::from_secs(1)));
+        assert!(dispatch.had_recent_initiation(at(0), &key(1), Duration::from_secs(1)));
+        assert!(!dispatch.had_recent_initiation(at(1), &key(1), Duration::from_secs(1)));
         // Only the last one of each terminal is kept.
         assert_eq!(dispatch.pass_on(at(40), &key(1), [9; 16]), Some(1));
         assert_eq!(dispatch.knocks.len(), 1);
@@ -180,7 +185,7 @@ mod tests {
 
     #[test]
     fn a_hub_that_is_not_divided_keeps_nothing() {
-        let mut dispatch = Dispatch::default();
+        let mut dispatch = PartAssignments::default();
         dispatch.set_allowed(&[key(1)].into());
         dispatch.set_aggregates(&BTreeMap::from([(key(1), "a".into())]));
         assert_eq!(dispatch.pass_on(Instant::ZERO, &key(1), [1; 16]), None);

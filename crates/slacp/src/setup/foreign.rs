@@ -16,17 +16,17 @@ const REPORTS: usize = 64;
 
 /// The last report about each machine, by a key that identifies it. At most [`REPORTS`] entries.
 #[derive(Debug)]
-pub(crate) struct Reported<K> {
+pub(crate) struct ReportLimiter<K> {
     at: BTreeMap<K, Instant>,
 }
 
-impl<K> Default for Reported<K> {
+impl<K> Default for ReportLimiter<K> {
     fn default() -> Self {
         Self { at: BTreeMap::new() }
     }
 }
 
-impl<K: Ord> Reported<K> {
+impl<K: Ord> ReportLimiter<K> {
     /// Returns whether to report this machine now, and records that it was reported.
     pub(crate) fn is_news(&mut self, now: Instant, machine: K) -> bool {
         self.at.retain(|_, at| now < *at + AGAIN);
@@ -46,7 +46,7 @@ mod tests {
 
     #[test]
     fn a_terminal_is_reported_once_an_hour_and_a_flood_64_times() {
-        let mut reported = Reported::default();
+        let mut reported = ReportLimiter::default();
         let start = Instant::from_nanos(1);
         let address = |n: u32| IpAddr::V4(n.into());
         let terminal = |n, version: u8| (address(n), version);

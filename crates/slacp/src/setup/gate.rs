@@ -9,7 +9,7 @@ use std::net::{IpAddr, SocketAddr};
 use rand_chacha::ChaCha20Rng;
 use rand_core::Rng;
 use ring::hmac;
-use shaping::Bucket;
+use shaping::TokenBucket;
 use units::Instant;
 
 use crate::handshake::knock;
@@ -29,25 +29,25 @@ const HANDSHAKES_EACH: u8 = 3;
 const PROVEN_PER_SECOND: u32 = 1000;
 /// Failed handshakes per second after which a network gets none of [`PROVEN_PER_SECOND`] any more.
 /// It is an eighth of these, so eight networks with true addresses are needed to exhaust them.
-const VAIN_EACH: u8 = 125;
+const MAX_FAILED_EACH: u8 = 125;
 /// Hints about unknown sessions per second that a counter allows.
 const HINTS_EACH: u8 = 2;
 
 /// Decides how much work a datagram without a session is worth.
-pub(crate) struct Gate {
+pub(crate) struct AdmissionGate {
     secret: hmac::Key,
-    buckets: Buckets,
-    unproven: Bucket,
-    proven: Bucket,
-    per_network: Counters,
+    buckets: SenderHash,
+    unproven: TokenBucket,
+    proven: TokenBucket,
+    per_network: SecondCounters,
     /// Failed handshakes by network, and recently failed senders.
-    vain_networks: Counters,
-    vain_sources: Marks,
-    hints: Counters,
+    failed_networks: SecondCounters,
+    failed_sources: RecentSenders,
+    hints: SecondCounters,
     hashes: Cell<u64>,
 }
 
-impl Gate {
+impl AdmissionGate {
     /// Creates a gate that admits `handshakes_per_second` without a cookie.
     pub(crate) fn new(handshakes_per_second: u32, rng: &mut ChaCha20Rng) -> Self {
         let mut secret = [0; 32];
@@ -60,14 +60,14 @@ impl Gate {
     pub(crate) fn with_secret(handshakes_per_second: u32, secret: &[u8; 32]) -> Self {
         let secret = hmac::Key::new(hmac::HMAC_SHA256, secret);
         Self {
-            buckets: Buckets::new(0, &secret),
+            buckets: SenderHash::new(0, &secret),
             secret,
             unproven: a_second_of(handshakes_per_second),
             proven: a_second_of(PROVEN_PER_SECOND),
-            per_network: Counters::new(HANDSHAKES_EACH),
-            vain_networks: Counters::new(VAIN_EACH),
-            vain_sources: Marks::new(),
-            hints: Counters::new(HINTS_EACH),
+            per_network: SecondCounters::new(HANDSHAKES_EACH),
+            failed_networks: SecondCounters::new(MAX_FAILED_EACH),
+            failed_sources: RecentSenders::new(),
+            hints: SecondCounters::new(HINTS_EACH),
             hashes: Cell::new(0),
         }
     }
@@ -94,17 +94,17 @@ impl Gate {
             return true;
         }
         let trusted =
-            self.vain_networks.has_room(now, network) && !self.vain_sources.has(now, source);
+            self.failed_networks.has_room(now, network) && !self.failed_sources.has(now, source);
         trusted && (self.proven.take(now) || self.unproven.take(now))
     }
 
     /// Records a failed handshake with a cookie: it was not authentic, its key is not served, or
     /// the same key had another handshake a moment ago.
-    pub(crate) fn was_in_vain(&mut self, now: Instant, from: SocketAddr) {
+    pub(crate) fn record_failure(&mut self, now: Instant, from: SocketAddr) {
         let network = self.network_bucket(now, from);
         let source = self.source_hash(now, from);
-        self.vain_networks.take(now, network);
-        self.vain_sources.put(now, source);
+        self.failed_networks.take(now, network);
+        self.failed_sources.put(now, source);
     }
 
     /// Returns whether to send a hint in reply to a packet of an unknown session.
@@ -155,10 +155,10 @@ impl Gate {
 
     /// The current hash key. It changes with the cookie period, and with it the senders that share
     /// a counter.
-    fn buckets(&mut self, now: Instant) -> &Buckets {
+    fn buckets(&mut self, now: Instant) -> &SenderHash {
         let period = period(now);
         if self.buckets.period != period {
-            self.buckets = Buckets::new(period, &self.secret);
+            self.buckets = SenderHash::new(period, &self.secret);
         }
         &self.buckets
     }
@@ -181,12 +181,12 @@ fn bits(ip: IpAddr) -> u128 {
 /// A keyed hash of senders by multiplication with secret odd numbers. It takes a few nanoseconds,
 /// because every datagram of a flood is hashed. Without the key, senders that collide cannot be
 /// chosen.
-struct Buckets {
+struct SenderHash {
     period: u64,
     keys: [u64; 4],
 }
 
-impl Buckets {
+impl SenderHash {
     fn new(period: u64, secret: &hmac::Key) -> Self {
         let mut context = hmac::Context::with_key(secret);
         context.update(b"counter");
@@ -223,18 +223,18 @@ fn second(now: Instant) -> u64 {
 }
 
 /// A full bucket that holds at most one second's worth; with 0 it grants nothing.
-fn a_second_of(per_second: u32) -> Bucket {
-    Bucket::every(Duration::from_secs(1) / per_second.max(1), per_second)
+fn a_second_of(per_second: u32) -> TokenBucket {
+    TokenBucket::every(Duration::from_secs(1) / per_second.max(1), per_second)
 }
 
 /// Counters that restart every second.
-struct Counters {
+struct SecondCounters {
     each: u8,
     second: u64,
     taken: Box<[u8; COUNTERS]>,
 }
 
-impl Counters {
+impl SecondCounters {
     fn new(each: u8) -> Self {
         Self { each, second: 0, taken: Box::new([0; COUNTERS]) }
     }
@@ -258,12 +258,12 @@ impl Counters {
 
 /// Senders seen in the current second, by hash. One sender may overwrite another; it is mistaken
 /// for another with a probability of 2⁻³¹.
-struct Marks {
+struct RecentSenders {
     second: u64,
     tags: Box<[u32; COUNTERS]>,
 }
 
-impl Marks {
+impl RecentSenders {
     fn new() -> Self {
         Self { second: 0, tags: Box::new([0; COUNTERS]) }
     }
@@ -293,8 +293,8 @@ mod tests {
 
     use super::*;
 
-    fn gate(handshakes: u32) -> Gate {
-        Gate::new(handshakes, &mut ChaCha20Rng::from_seed([1; 32]))
+    fn gate(handshakes: u32) -> AdmissionGate {
+        AdmissionGate::new(handshakes, &mut ChaCha20Rng::from_seed([1; 32]))
     }
 
     fn at(seconds: u64) -> Instant {
@@ -322,7 +322,8 @@ mod tests {
     fn unproven_handshakes_are_bounded_and_return_with_time() {
         assert!(!gate(0).admits_unproven(at(9)));
         let mut gate = gate(10);
-        let granted = |gate: &mut Gate, now| (0..100).filter(|_| gate.admits_unproven(now)).count();
+        let granted =
+            |gate: &mut AdmissionGate, now| (0..100).filter(|_| gate.admits_unproven(now)).count();
         assert_eq!(granted(&mut gate, at(5)), 10);
         assert_eq!(granted(&mut gate, at(5) + Duration::from_millis(300)), 3);
         assert_eq!(granted(&mut gate, at(100)), 10);
@@ -332,7 +333,7 @@ mod tests {
         SocketAddr::from(([10, 0, network, i as u8], i))
     }
 
-    fn granted(gate: &mut Gate, now: Instant, network: u8, asked: u16) -> usize {
+    fn granted(gate: &mut AdmissionGate, now: Instant, network: u8, asked: u16) -> usize {
         (0..asked).filter(|i| gate.admits_proven(now, source(network, *i))).count()
     }
 
@@ -354,14 +355,14 @@ mod tests {
             asks.filter(|from| {
                 let granted = gate.admits_proven(now, *from);
                 if granted {
-                    gate.was_in_vain(now, *from);
+                    gate.record_failure(now, *from);
                 }
                 granted
             })
             .count()
         };
         assert!(stranger(at(3), 1, 1) <= usize::from(HANDSHAKES_EACH));
-        let most = usize::from(HANDSHAKES_EACH.max(VAIN_EACH));
+        let most = usize::from(HANDSHAKES_EACH.max(MAX_FAILED_EACH));
         assert!(stranger(at(4), 1, 4000) <= most);
         // The shared allowance is full again a second later.
         assert_eq!(granted(&mut gate, at(5), 2, 400), 400);

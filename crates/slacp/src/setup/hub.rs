@@ -9,23 +9,23 @@ use std::net::{IpAddr, SocketAddr};
 
 use units::{ByteCount, Instant};
 
-use self::rivals::Rivalry;
+use self::rivals::RivalryCheck;
 use self::succession::Succession;
 use crate::handshake::knock::KnockKey;
-use crate::handshake::{self, Params, Responder};
+use crate::handshake::{self, HandshakeParams, Responder};
 use crate::path::rtt::FirstRtt;
 use crate::session::{self, Peer, Session};
-use crate::sessions::{Core, Owner};
-use crate::setup::dispatch::Dispatch;
-use crate::setup::foreign::Reported;
-use crate::setup::gate::Gate;
-use crate::setup::own::OwnConfigs;
-use crate::setup::replacement::Replacement;
-use crate::setup::strangers::{Stranger, Strangers};
-use crate::wire::packet::{self, Datagram, Echo, Header, Index, MAC, Mac, VERSION};
+use crate::sessions::{EndpointCore, IndexOwner};
+use crate::setup::dispatch::PartAssignments;
+use crate::setup::foreign::ReportLimiter;
+use crate::setup::gate::AdmissionGate;
+use crate::setup::own::TerminalOverrides;
+use crate::setup::replacement::ReplacementPolicy;
+use crate::setup::strangers::{Stranger, StrangerTable};
+use crate::wire::packet::{self, Datagram, Echo, Index, MAC, Mac, PacketHeader, VERSION};
 use crate::{
-    AggregateId, CloseReason, Config, Contact, Effort, Handover, KeyPair, MOST_LINKS, Notice,
-    PublicKey, Rate, SessionId,
+    AggregateId, CloseReason, Config, EndpointNotice, HandshakeEffort, InitiationHandover, KeyPair,
+    MAX_LINKS, PublicKey, Rate, SessionId, TerminalContact,
 };
 
 /// How long an answered handshake waits for the terminal's first packet.
@@ -34,23 +34,23 @@ const CONFIRM: Duration = Duration::from_secs(30);
 const ANSWER_AGAIN: Duration = Duration::from_millis(200);
 /// Another handshake with the same key within this time counts as failed: a terminal waits a second
 /// for the answer to its first message.
-const SOONEST_AGAIN: Duration = Duration::from_secs(1);
+const MIN_HANDSHAKE_INTERVAL: Duration = Duration::from_secs(1);
 /// Interval between calls, by which a hub tells terminals that their sessions are lost: no faster than
 /// it serves those who ask then.
 const CALL_EVERY: Duration = Duration::from_millis(1);
 /// The most calls that are made up for after a pause.
-const CALLS_AT_ONCE: u32 = 50;
+const MAX_CALL_BURST: u32 = 50;
 /// Maximum size of an initiation; longer ones are ignored. Initiations of every version fit in the
 /// smallest IPv6 packet: 1280 bytes less the IP and UDP headers.
-const MOST_INITIATION: usize = 1280 - 40 - 8;
+const MAX_INITIATION: usize = 1280 - 40 - 8;
 
 /// A key of the hub, and the knocks that belong to it.
-struct Identity {
+struct HubIdentity {
     pair: KeyPair,
     knock_key: KnockKey,
 }
 
-impl Identity {
+impl HubIdentity {
     fn new(pair: KeyPair) -> Self {
         Self { knock_key: KnockKey::new(pair.public()), pair }
     }
@@ -58,7 +58,7 @@ impl Identity {
 
 /// An initiation whose knock is right.
 #[derive(Debug, Clone, Copy)]
-struct Request {
+struct VerifiedInitiation {
     from: SocketAddr,
     sender: Index,
     knock: Mac,
@@ -71,14 +71,14 @@ struct Request {
 /// The terminals that a hub serves. Strangers leave no state behind but a bounded table.
 pub(crate) struct Hub {
     /// The keys that it answers to, at least one. There are two while one replaces another.
-    identities: Vec<Identity>,
+    identities: Vec<HubIdentity>,
     /// Hashes computed with keys that are no longer there.
     hashes_before: u64,
     /// Number of hints sent, which take turns with the keys.
     hints: usize,
-    gate: Gate,
+    gate: AdmissionGate,
     peers: BTreeMap<PublicKey, KnownPeer>,
-    own: OwnConfigs,
+    own: TerminalOverrides,
     /// The key whose tentative session was created by the initiation with this knock.
     answered: BTreeMap<Mac, PublicKey>,
     /// When the tentative session of each key expires.
@@ -86,44 +86,44 @@ pub(crate) struct Hub {
     /// When to look again at the newcomer with each key.
     rivalries: BTreeSet<(Instant, PublicKey)>,
     /// Reports about terminals of other versions.
-    foreign: Reported<(IpAddr, u8)>,
+    foreign: ReportLimiter<(IpAddr, u8)>,
     /// Machines that are not served.
-    strangers: Strangers,
+    strangers: StrangerTable,
     /// Number of initiations read.
-    reads: u64,
+    initiations_read: u64,
     /// Which terminals belong to another part of the hub.
-    dispatch: Dispatch,
+    dispatch: PartAssignments,
     /// Another process at the same address.
     succession: Option<Succession>,
     /// Terminals to be called, and when the next one is.
-    calls: VecDeque<Contact>,
+    calls: VecDeque<TerminalContact>,
     next_call: Instant,
 }
 
 /// An answered handshake that adds a link to the session `name`.
-struct JoiningLink {
+struct TentativeLink {
     name: u64,
     link: u8,
-    tentative: Tentative,
+    tentative: TentativeSession,
 }
 
 /// The number of the link that a handshake came over, if both sides have several.
-fn link_of(ours: &Params, theirs: &Params) -> Option<u8> {
+fn link_of(ours: &HandshakeParams, theirs: &HandshakeParams) -> Option<u8> {
     ours.links.and(theirs.links).and_then(|link| u8::try_from(link).ok())
 }
 
 #[derive(Default)]
 struct KnownPeer {
     session: Option<SessionId>,
-    tentative: Option<Box<Tentative>>,
+    tentative: Option<Box<TentativeSession>>,
     /// Further links of the session that were answered, at most one of each number.
-    joining: Vec<Box<JoiningLink>>,
-    replacement: Replacement,
+    joining: Vec<Box<TentativeLink>>,
+    replacement: ReplacementPolicy,
 }
 
 /// A session that the hub has answered. It replaces the current one when the terminal first uses
 /// it, which a replayed initiation never achieves.
-struct Tentative {
+struct TentativeSession {
     /// The knock of the initiation.
     knock: Mac,
     /// The answer to it, repeated for the same message from the same address.
@@ -135,17 +135,17 @@ struct Tentative {
     index: Index,
     session: Session,
     /// What is still to be done about the session in use that it would replace.
-    rivalry: Rivalry,
+    rivalry: RivalryCheck,
     /// The token by which the terminal succeeds to a session of the process before.
     succeeds: Option<u64>,
 }
 
 impl Hub {
-    pub(crate) fn new(identity: KeyPair, allow: Vec<PublicKey>, gate: Gate) -> Self {
+    pub(crate) fn new(identity: KeyPair, allow: Vec<PublicKey>, gate: AdmissionGate) -> Self {
         let peers = allow.into_iter().map(|key| (key, KnownPeer::default())).collect();
         let (answered, expiries) = (BTreeMap::new(), BTreeSet::new());
         Self {
-            identities: vec![Identity::new(identity)],
+            identities: vec![HubIdentity::new(identity)],
             hashes_before: 0,
             hints: 0,
             gate,
@@ -153,11 +153,11 @@ impl Hub {
             answered,
             expiries,
             rivalries: BTreeSet::new(),
-            foreign: Reported::default(),
-            strangers: Strangers::default(),
-            own: OwnConfigs::default(),
-            reads: 0,
-            dispatch: Dispatch::default(),
+            foreign: ReportLimiter::default(),
+            strangers: StrangerTable::default(),
+            own: TerminalOverrides::default(),
+            initiations_read: 0,
+            dispatch: PartAssignments::default(),
             succession: None,
             calls: VecDeque::new(),
             next_call: Instant::ZERO,
@@ -165,8 +165,8 @@ impl Hub {
     }
 
     /// The same, of the first part of a hub that has `parts`.
-    pub(crate) fn in_front_of(mut self, parts: u8) -> Self {
-        self.dispatch = Dispatch::new(parts);
+    pub(crate) fn divided_into(mut self, parts: u8) -> Self {
+        self.dispatch = PartAssignments::new(parts);
         self.dispatch.set_allowed(&self.peers.keys().copied().collect());
         self
     }
@@ -175,7 +175,7 @@ impl Hub {
     pub(crate) fn set_identities(&mut self, pairs: Vec<KeyPair>) {
         if !pairs.is_empty() {
             self.hashes_before += self.hashes();
-            self.identities = pairs.into_iter().map(Identity::new).collect();
+            self.identities = pairs.into_iter().map(HubIdentity::new).collect();
         }
     }
 
@@ -190,7 +190,12 @@ impl Hub {
     }
 
     /// Replaces the set of terminals served.
-    pub(crate) fn set_allowed(&mut self, core: &mut Core, now: Instant, allow: Vec<PublicKey>) {
+    pub(crate) fn set_allowed(
+        &mut self,
+        core: &mut EndpointCore,
+        now: Instant,
+        allow: Vec<PublicKey>,
+    ) {
         let allow: BTreeSet<PublicKey> = allow.into_iter().collect();
         self.dispatch.set_allowed(&allow);
         let gone: Vec<PublicKey> =
@@ -219,7 +224,7 @@ impl Hub {
     }
 
     /// Removes the tentative session of a key.
-    fn take_tentative(&mut self, key: &PublicKey) -> Option<Box<Tentative>> {
+    fn take_tentative(&mut self, key: &PublicKey) -> Option<Box<TentativeSession>> {
         let tentative = self.peers.get_mut(key)?.tentative.take()?;
         self.answered.remove(&tentative.knock);
         self.expiries.remove(&(tentative.answered + CONFIRM, *key));
@@ -231,8 +236,8 @@ impl Hub {
     fn take_joining(
         &mut self,
         key: &PublicKey,
-        is: impl Fn(&JoiningLink) -> bool,
-    ) -> Option<Box<JoiningLink>> {
+        is: impl Fn(&TentativeLink) -> bool,
+    ) -> Option<Box<TentativeLink>> {
         let joining = &mut self.peers.get_mut(key)?.joining;
         let found = joining.swap_remove(joining.iter().position(|it| is(it))?);
         self.answered.remove(&found.tentative.knock);
@@ -242,22 +247,22 @@ impl Hub {
 
     fn forget_joining(
         &mut self,
-        core: &mut Core,
+        core: &mut EndpointCore,
         key: &PublicKey,
-        is: impl Fn(&JoiningLink) -> bool,
+        is: impl Fn(&TentativeLink) -> bool,
     ) {
         while let Some(found) = self.take_joining(key, &is) {
             core.release_index(found.tentative.index);
         }
     }
 
-    fn forget_tentative(&mut self, core: &mut Core, key: &PublicKey) {
+    fn forget_tentative(&mut self, core: &mut EndpointCore, key: &PublicKey) {
         if let Some(tentative) = self.take_tentative(key) {
             core.release_index(tentative.index);
         }
     }
 
-    fn put_tentative(&mut self, key: PublicKey, tentative: Tentative) {
+    fn put_tentative(&mut self, key: PublicKey, tentative: TentativeSession) {
         let Some(known) = self.peers.get_mut(&key) else { return };
         self.answered.insert(tentative.knock, key);
         self.expiries.insert((tentative.answered + CONFIRM, key));
@@ -265,9 +270,9 @@ impl Hub {
     }
 
     /// What handshakes have cost so far.
-    pub(crate) fn effort(&self) -> Effort {
+    pub(crate) fn effort(&self) -> HandshakeEffort {
         let hashes = self.hashes_before + self.hashes() + self.gate.hashes();
-        Effort { hashes, handshakes: self.reads }
+        HandshakeEffort { hashes, handshakes: self.initiations_read }
     }
 
     /// Number of answered handshakes waiting for their terminals.
@@ -277,17 +282,17 @@ impl Hub {
 
     pub(crate) fn handle_initiation(
         &mut self,
-        core: &mut Core,
+        core: &mut EndpointCore,
         now: Instant,
         from: SocketAddr,
         sender: Index,
         datagram: &[u8],
     ) {
-        if core.takes_none() || datagram.len() > MOST_INITIATION {
-            return core.ignore();
+        if core.refuses_sessions() || datagram.len() > MAX_INITIATION {
+            return core.count_ignored();
         }
-        let Some(request) = self.knocked(from, sender, datagram) else {
-            return self.turn_away(core, now, from, None);
+        let Some(request) = self.verify_knock(from, sender, datagram) else {
+            return self.reject_stranger(core, now, from, None);
         };
         let knock = request.knock;
         if self.answered.contains_key(&knock) {
@@ -296,24 +301,24 @@ impl Hub {
         if let Some(part) = self.dispatch.repeated(now, &knock) {
             return core.hand_over(part, from, datagram, true);
         }
-        let request = self.with_proof(now, request, datagram);
+        let request = self.check_cookie(now, request, datagram);
         let proven = request.proven;
         if !proven && !self.gate.admits_unproven(now) {
             return self.ask_for_cookie(core, now, &request);
         }
         if proven && !self.gate.admits_proven(now, from) {
-            return core.ignore();
+            return core.count_ignored();
         }
-        let responder = self.read(core, &request, datagram);
+        let responder = self.read_initiation(core, &request, datagram);
         let stranger = responder.as_ref().map(|responder| responder.peer);
         let responder = responder.filter(|responder| self.peers.contains_key(&responder.peer));
-        if proven && responder.as_ref().is_none_or(|it| self.had_another(now, &it.peer)) {
-            self.gate.was_in_vain(now, from);
+        if proven && responder.as_ref().is_none_or(|it| self.had_recent_handshake(now, &it.peer)) {
+            self.gate.record_failure(now, from);
         }
         let Some(responder) = responder else {
             return match stranger {
-                Some(key) => self.turn_away(core, now, from, Some(key)),
-                None => core.ignore(),
+                Some(key) => self.reject_stranger(core, now, from, Some(key)),
+                None => core.count_ignored(),
             };
         };
         if let Some(part) = self.dispatch.pass_on(now, &responder.peer, knock) {
@@ -323,15 +328,15 @@ impl Hub {
     }
 
     /// Leaves a stranger without an answer.
-    fn turn_away(
+    fn reject_stranger(
         &mut self,
-        core: &mut Core,
+        core: &mut EndpointCore,
         now: Instant,
         from: SocketAddr,
         key: Option<PublicKey>,
     ) {
-        core.ignore();
-        core.notices.extend(self.strangers.hear(now, from, key));
+        core.count_ignored();
+        core.notices.extend(self.strangers.record(now, from, key));
     }
 
     /// The strangers heard lately.
@@ -340,9 +345,14 @@ impl Hub {
     }
 
     /// An initiation of any version, if its knock is right.
-    fn knocked(&self, from: SocketAddr, sender: Index, datagram: &[u8]) -> Option<Request> {
+    fn verify_knock(
+        &self,
+        from: SocketAddr,
+        sender: Index,
+        datagram: &[u8],
+    ) -> Option<VerifiedInitiation> {
         let (identity, knock) = self.knock(datagram)?;
-        Some(Request { from, sender, knock, identity, proven: false })
+        Some(VerifiedInitiation { from, sender, knock, identity, proven: false })
     }
 
     /// The knock of an initiation, and which of the hub's keys it is for.
@@ -352,36 +362,52 @@ impl Hub {
     }
 
     /// Handles an initiation that the first part of the hub has let pass.
-    pub(crate) fn handle_handover(&mut self, core: &mut Core, now: Instant, handover: &Handover) {
-        let Handover { from, datagram, is_repeated, .. } = handover;
+    pub(crate) fn handle_handover(
+        &mut self,
+        core: &mut EndpointCore,
+        now: Instant,
+        handover: &InitiationHandover,
+    ) {
+        let InitiationHandover { from, datagram, is_repeated, .. } = handover;
         let Some(Datagram::Initiation { sender }) = packet::parse(datagram) else { return };
-        if core.takes_none() {
+        if core.refuses_sessions() {
             return;
         }
-        let Some(request) = self.knocked(*from, sender, datagram) else { return };
+        let Some(request) = self.verify_knock(*from, sender, datagram) else { return };
         if self.answered.contains_key(&request.knock) {
             return self.answer_again(core, now, &request);
         }
         if *is_repeated {
-            return core.ignore();
+            return core.count_ignored();
         }
-        let request = self.with_proof(now, request, datagram);
-        let responder = self.read(core, &request, datagram);
+        let request = self.check_cookie(now, request, datagram);
+        let responder = self.read_initiation(core, &request, datagram);
         match responder.filter(|responder| self.peers.contains_key(&responder.peer)) {
             Some(responder) => self.admit(core, now, &request, responder),
-            None => core.ignore(),
+            None => core.count_ignored(),
         }
     }
 
     /// Looks whether an initiation has the cookie of its sender's address.
-    fn with_proof(&self, now: Instant, request: Request, initiation: &[u8]) -> Request {
+    fn check_cookie(
+        &self,
+        now: Instant,
+        request: VerifiedInitiation,
+        initiation: &[u8],
+    ) -> VerifiedInitiation {
         let cookie = handshake::cookie_of(initiation);
         let proven = cookie.is_some_and(|cookie| self.gate.is_cookie(now, request.from, cookie));
-        Request { proven, ..request }
+        VerifiedInitiation { proven, ..request }
     }
 
     /// Answers an authentic initiation of a terminal that is served, unless it is held off.
-    fn admit(&mut self, core: &mut Core, now: Instant, request: &Request, responder: Responder) {
+    fn admit(
+        &mut self,
+        core: &mut EndpointCore,
+        now: Instant,
+        request: &VerifiedInitiation,
+        responder: Responder,
+    ) {
         // A replayed message must not displace the session of a fresh one.
         if !request.proven && self.tentative(&responder.peer).is_some() {
             return self.ask_for_cookie(core, now, request);
@@ -389,49 +415,55 @@ impl Hub {
         if !self.may_succeed(now, &responder)
             || !self.screens(core, now, request.from, &responder.peer)
         {
-            return core.ignore();
+            return core.count_ignored();
         }
         self.answer(core, now, request, responder);
     }
 
     /// Reads an initiation. This costs more than all checks before it.
-    fn read(&mut self, core: &mut Core, request: &Request, initiation: &[u8]) -> Option<Responder> {
-        self.reads += 1;
+    fn read_initiation(
+        &mut self,
+        core: &mut EndpointCore,
+        request: &VerifiedInitiation,
+        initiation: &[u8],
+    ) -> Option<Responder> {
+        self.initiations_read += 1;
         let own = &self.identities.get(request.identity)?.pair;
         Responder::read(own, initiation, &mut core.rng).ok()
     }
 
-    fn tentative(&self, key: &PublicKey) -> Option<&Tentative> {
+    fn tentative(&self, key: &PublicKey) -> Option<&TentativeSession> {
         self.peers.get(key)?.tentative.as_deref()
     }
 
     /// Whether the key had another handshake a moment ago.
-    fn had_another(&self, now: Instant, key: &PublicKey) -> bool {
-        self.tentative(key).is_some_and(|tentative| now < tentative.answered + SOONEST_AGAIN)
-            || self.dispatch.had_another(now, key, SOONEST_AGAIN)
+    fn had_recent_handshake(&self, now: Instant, key: &PublicKey) -> bool {
+        self.tentative(key)
+            .is_some_and(|tentative| now < tentative.answered + MIN_HANDSHAKE_INTERVAL)
+            || self.dispatch.had_recent_initiation(now, key, MIN_HANDSHAKE_INTERVAL)
     }
 
     /// Answers an initiation of another version. The knock is in the same place in every version.
     pub(crate) fn handle_foreign(
         &mut self,
-        core: &mut Core,
+        core: &mut EndpointCore,
         now: Instant,
         from: SocketAddr,
         version: u8,
         echo: Echo,
         datagram: &[u8],
     ) {
-        if !core.may_answer() || datagram.len() > MOST_INITIATION {
-            return core.ignore();
+        if !core.has_answer_room() || datagram.len() > MAX_INITIATION {
+            return core.count_ignored();
         }
-        let Some((identity, knock)) = self.knock(datagram) else { return core.ignore() };
+        let Some((identity, knock)) = self.knock(datagram) else { return core.count_ignored() };
         if self.foreign.is_news(now, (from.ip(), version)) {
             let (ours, theirs) = (VERSION, version);
-            core.notices.push_back(Notice::ForeignTerminal { address: from, ours, theirs });
+            core.notices.push_back(EndpointNotice::ForeignTerminal { address: from, ours, theirs });
         }
         let answer = self.identities[identity].knock_key.versions(echo, &knock);
         if answer.len() <= datagram.len() {
-            core.answer_later(from, answer);
+            core.queue_answer(from, answer);
         }
     }
 
@@ -439,39 +471,44 @@ impl Hub {
     /// these, so the most expensive check comes last.
     pub(crate) fn handle_unknown(
         &mut self,
-        core: &mut Core,
+        core: &mut EndpointCore,
         now: Instant,
         from: SocketAddr,
-        header: &Header,
+        header: &PacketHeader,
         size: usize,
     ) {
-        core.ignore();
-        if self.succession.as_ref().is_some_and(|it| it.sibling.indices.has(header.receiver)) {
+        core.count_ignored();
+        if self.succession.as_ref().is_some_and(|it| it.sibling.indices.contains(header.receiver)) {
             return;
         }
         let hint = packet::unknown(header);
-        let answered = hint.len() + MAC <= size && core.may_answer();
+        let answered = hint.len() + MAC <= size && core.has_answer_room();
         if answered && self.gate.admits_hint(now, from) {
             // Which key the terminal knows is not in its packet. It sends more of them.
             let own = &self.identities[self.hints % self.identities.len()].knock_key;
             self.hints = self.hints.wrapping_add(1);
-            core.answer_later(from, own.seal_answer(hint, None));
+            core.queue_answer(from, own.seal_answer(hint, None));
         }
     }
 
-    fn ask_for_cookie(&self, core: &mut Core, now: Instant, request: &Request) {
-        if !core.may_answer() {
+    fn ask_for_cookie(&self, core: &mut EndpointCore, now: Instant, request: &VerifiedInitiation) {
+        if !core.has_answer_room() {
             return;
         }
-        let Request { from, sender, knock, identity, .. } = request;
+        let VerifiedInitiation { from, sender, knock, identity, .. } = request;
         let cookie = self.gate.cookie(now, *from);
         let own = &self.identities[*identity].knock_key;
-        core.answer_later(*from, own.cookie_request(*sender, &cookie, knock));
+        core.queue_answer(*from, own.cookie_request(*sender, &cookie, knock));
     }
 
     /// Handles a repeated initiation. The answer was lost, or somebody replays the message; in the
     /// latter case the terminal must prove its address.
-    fn answer_again(&mut self, core: &mut Core, now: Instant, request: &Request) {
+    fn answer_again(
+        &mut self,
+        core: &mut EndpointCore,
+        now: Instant,
+        request: &VerifiedInitiation,
+    ) {
         let from = request.from;
         let known = self.answered.get(&request.knock).and_then(|key| self.peers.get_mut(key));
         let all = known.map(|known| {
@@ -485,26 +522,34 @@ impl Hub {
         }
         if now >= tentative.last_answered + ANSWER_AGAIN {
             tentative.last_answered = now;
-            core.send_later(from, tentative.answer.clone());
+            core.queue_datagram(from, tentative.answer.clone());
         }
     }
 
-    fn answer(&mut self, core: &mut Core, now: Instant, request: &Request, responder: Responder) {
-        let Request { from, sender, knock, .. } = *request;
+    fn answer(
+        &mut self,
+        core: &mut EndpointCore,
+        now: Instant,
+        request: &VerifiedInitiation,
+        responder: Responder,
+    ) {
+        let VerifiedInitiation { from, sender, knock, .. } = *request;
         let params = match responder.params {
             Ok(params) => params,
             Err(unsupported) => {
-                return core.send_later(from, responder.refusal(sender, unsupported));
+                return core.queue_datagram(from, responder.refusal(sender, unsupported));
             }
         };
         let key = responder.peer;
         if let Some(name) = params.join {
             return self.answer_link(core, now, (from, sender, knock), responder, (name, params));
         }
-        if self.is_waiting_with(&key, params.present) {
-            return core.ignore();
+        if self.awaits_session(&key, params.present) {
+            return core.count_ignored();
         }
-        let Some(index) = core.claim_index(Owner::Tentative(key)) else { return core.ignore() };
+        let Some(index) = core.claim_index(IndexOwner::Tentative(key)) else {
+            return core.count_ignored();
+        };
         self.forget_tentative(core, &key);
         let Some(known) = self.peers.get(&key) else { return };
         let live = known.session.and_then(|id| core.session(id)).map(|session| session.name);
@@ -517,13 +562,13 @@ impl Hub {
         let config = own.as_ref().unwrap_or(&core.config);
         let mut session = Session::new(now, config, keys, peer, true, None, &seed);
         if let Some(link) = link_of(&ours, &params) {
-            session.take_seat(link);
+            session.enable_links(link);
         }
-        core.send_later(from, answer.clone());
+        core.queue_datagram(from, answer.clone());
         let (answered, last_answered, first_rtt) = (now, now, None);
         let rivalry = self.begin_rivalry(core, now, from, &key);
         let succeeds = params.succeeds;
-        let tentative = Tentative {
+        let tentative = TentativeSession {
             knock,
             answer,
             answered,
@@ -541,18 +586,18 @@ impl Hub {
     /// answer those of the terminal.
     fn ours(
         &self,
-        core: &Core,
+        core: &EndpointCore,
         key: &PublicKey,
         present: Option<u64>,
-        theirs: &Params,
-    ) -> (Option<Config>, Params) {
+        theirs: &HandshakeParams,
+    ) -> (Option<Config>, HandshakeParams) {
         let mut own = self.own.of(&core.config, key);
         let mut ours = core.params(present);
         if let Some(own) = &own {
             ours.limits = session::limits(own);
         }
         let links = &own.as_ref().unwrap_or(&core.config).links;
-        let links = &links[..links.len().min(MOST_LINKS)];
+        let links = &links[..links.len().min(MAX_LINKS)];
         let number = theirs.links.and_then(|link| usize::try_from(link).ok());
         if core.has_links()
             && let Some(rate) = number.and_then(|number| links.get(number)).cloned()
@@ -569,11 +614,11 @@ impl Hub {
     /// many, is ignored: the terminal learns of the end of its session in other ways.
     fn answer_link(
         &mut self,
-        core: &mut Core,
+        core: &mut EndpointCore,
         now: Instant,
         (from, sender, knock): (SocketAddr, Index, Mac),
         responder: Responder,
-        (name, params): (u64, Params),
+        (name, params): (u64, HandshakeParams),
     ) {
         let key = responder.peer;
         let (own, ours) = self.ours(core, &key, None, &params);
@@ -582,20 +627,22 @@ impl Hub {
         let session = session.filter(|session| session.name == name);
         // The first link of a session holds what all share, so it has no successor.
         let free = |link: &u8| session.and_then(Session::link).is_some_and(|first| first != *link);
-        let Some(link) = link_of(&ours, &params).filter(free) else { return core.ignore() };
+        let Some(link) = link_of(&ours, &params).filter(free) else { return core.count_ignored() };
         self.forget_joining(core, &key, |it| it.link == link);
-        let Some(index) = core.claim_index(Owner::Joining(key)) else { return core.ignore() };
+        let Some(index) = core.claim_index(IndexOwner::Joining(key)) else {
+            return core.count_ignored();
+        };
         let peer = Peer::new(key, from, sender, &params);
         let cipher = ours.cipher(&params);
-        let ours = Params { join: Some(name), ..ours };
+        let ours = HandshakeParams { join: Some(name), ..ours };
         let (answer, keys) = responder.answer(index, sender, &ours, cipher);
         let seed = core.seed();
         let config = own.as_ref().unwrap_or(&core.config);
         let session = Session::new(now, config, keys, peer, true, None, &seed);
-        core.send_later(from, answer.clone());
+        core.queue_datagram(from, answer.clone());
         let (answered, last_answered, first_rtt) = (now, now, None);
-        let rivalry = Rivalry::new(now, None);
-        let tentative = Tentative {
+        let rivalry = RivalryCheck::new(now, None);
+        let tentative = TentativeSession {
             knock,
             answer,
             answered,
@@ -607,7 +654,7 @@ impl Hub {
             succeeds: None,
         };
         let Some(known) = self.peers.get_mut(&key) else { return };
-        known.joining.push(Box::new(JoiningLink { name, link, tentative }));
+        known.joining.push(Box::new(TentativeLink { name, link, tentative }));
         self.answered.insert(knock, key);
         self.expiries.insert((now + CONFIRM, key));
     }
@@ -615,11 +662,11 @@ impl Hub {
     /// Adds a link to its session on the link's first packet, which carries no data.
     pub(crate) fn handle_first_of_link(
         &mut self,
-        core: &mut Core,
+        core: &mut EndpointCore,
         now: Instant,
         from: SocketAddr,
         peer: PublicKey,
-        header: &Header,
+        header: &PacketHeader,
         datagram: &mut [u8],
     ) -> Option<SessionId> {
         let known = self.peers.get_mut(&peer)?;
@@ -631,7 +678,7 @@ impl Hub {
             return None;
         }
         let found = self.take_joining(&peer, |it| it.tentative.index == header.receiver)?;
-        let JoiningLink { name, link, tentative: mut first } = *found;
+        let TentativeLink { name, link, tentative: mut first } = *found;
         core.release_index(first.index);
         let id = id.filter(|id| core.session(*id).is_some_and(|session| session.name == name))?;
         first.session.begin_rtt(rtt);
@@ -643,11 +690,11 @@ impl Hub {
     /// still there.
     pub(crate) fn handle_first_data(
         &mut self,
-        core: &mut Core,
+        core: &mut EndpointCore,
         now: Instant,
         from: SocketAddr,
         peer: PublicKey,
-        header: &Header,
+        header: &PacketHeader,
         datagram: &mut [u8],
     ) -> Option<SessionId> {
         let known = self.peers.get_mut(&peer)?;
@@ -670,7 +717,7 @@ impl Hub {
     }
 
     /// Puts the tentative session of a key into use, in place of the one before.
-    fn promote(&mut self, core: &mut Core, key: &PublicKey) -> Option<SessionId> {
+    fn promote(&mut self, core: &mut EndpointCore, key: &PublicKey) -> Option<SessionId> {
         let mut tentative = self.take_tentative(key)?;
         let known = self.peers.get_mut(key)?;
         let old = known.session.take();
@@ -687,20 +734,20 @@ impl Hub {
     }
 
     /// Tells these terminals that their sessions are lost, in turn.
-    pub(crate) fn call(&mut self, contacts: Vec<Contact>) {
+    pub(crate) fn call(&mut self, contacts: Vec<TerminalContact>) {
         self.calls = contacts.into();
     }
 
     /// Makes the calls that are due.
-    fn follow_calls(&mut self, core: &mut Core, now: Instant) {
-        self.next_call = self.next_call.max(now - CALL_EVERY * CALLS_AT_ONCE);
-        while self.next_call <= now && core.may_answer() {
+    fn follow_calls(&mut self, core: &mut EndpointCore, now: Instant) {
+        self.next_call = self.next_call.max(now - CALL_EVERY * MAX_CALL_BURST);
+        while self.next_call <= now && core.has_answer_room() {
             let Some(contact) = self.calls.pop_front() else { return };
             self.next_call += CALL_EVERY;
-            let hint = packet::unknown(&Header::of(contact.index, contact.number));
+            let hint = packet::unknown(&PacketHeader::of(contact.index, contact.number));
             for own in &self.identities {
                 let sealed = own.knock_key.seal_answer(hint.clone(), None);
-                core.answer_later(contact.address, sealed);
+                core.queue_answer(contact.address, sealed);
             }
         }
     }
@@ -711,9 +758,9 @@ impl Hub {
         expiry.into_iter().chain(call).chain(self.next_rivalry()).min()
     }
 
-    pub(crate) fn handle_timeout(&mut self, core: &mut Core, now: Instant) {
+    pub(crate) fn handle_timeout(&mut self, core: &mut EndpointCore, now: Instant) {
         while let Some((at, key)) = self.expiries.first().copied().filter(|(at, _)| *at <= now) {
-            let expires = |it: &Tentative| it.answered + CONFIRM <= now;
+            let expires = |it: &TentativeSession| it.answered + CONFIRM <= now;
             self.forget_joining(core, &key, |it| expires(&it.tentative));
             if self.tentative(&key).is_some_and(expires) {
                 self.forget_tentative(core, &key);

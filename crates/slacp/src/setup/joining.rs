@@ -7,9 +7,9 @@ use units::Instant;
 
 use crate::SessionId;
 use crate::handshake::knock::KnockKey;
-use crate::handshake::{Initiator, Params};
+use crate::handshake::{HandshakeParams, Initiator};
 use crate::session::{Peer, Session};
-use crate::sessions::{Core, Owner};
+use crate::sessions::{EndpointCore, IndexOwner};
 use crate::wire::packet::{Index, Mac};
 
 /// Pause of a terminal after the hub has refused a link.
@@ -20,15 +20,15 @@ const PAUSE: Duration = Duration::from_secs(5);
 const PROOF: Duration = Duration::from_secs(30);
 
 /// The handshake that adds one link to a session.
-pub(super) struct Joining {
+pub(super) struct LinkHandshake {
     link: u8,
     initiator: Option<Initiator>,
     not_before: Instant,
-    state: State,
+    state: LinkHandshakeState,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum State {
+enum LinkHandshakeState {
     ShakingHands,
     /// The hub has answered; the link must carry an acknowledgement by then.
     Unproven(Instant),
@@ -36,20 +36,20 @@ enum State {
 }
 
 /// The session that links are added to, and the address of its hub.
-pub(super) struct Target {
+pub(super) struct JoinTarget {
     pub(super) id: SessionId,
     pub(super) name: u64,
     pub(super) address: SocketAddr,
 }
 
-impl Joining {
+impl LinkHandshake {
     pub(super) fn new(now: Instant, link: u8) -> Self {
-        Self { link, initiator: None, not_before: now, state: State::ShakingHands }
+        Self { link, initiator: None, not_before: now, state: LinkHandshakeState::ShakingHands }
     }
 
     /// The link, if it is not part of the session yet.
     pub(super) fn missing(&self) -> Option<u8> {
-        (self.state == State::ShakingHands).then_some(self.link)
+        (self.state == LinkHandshakeState::ShakingHands).then_some(self.link)
     }
 
     /// Returns whether its handshake uses this index.
@@ -59,16 +59,16 @@ impl Joining {
 
     pub(super) fn poll_timeout(&self) -> Option<Instant> {
         match self.state {
-            State::ShakingHands => {
+            LinkHandshakeState::ShakingHands => {
                 Some(self.initiator.as_ref().map_or(self.not_before, Initiator::due))
             }
-            State::Unproven(until) => Some(until),
-            State::Joined => None,
+            LinkHandshakeState::Unproven(until) => Some(until),
+            LinkHandshakeState::Joined => None,
         }
     }
 
     /// Aborts the handshake and releases its index.
-    pub(super) fn end(&mut self, core: &mut Core) {
+    pub(super) fn end(&mut self, core: &mut EndpointCore) {
         if let Some(initiator) = self.initiator.take() {
             core.release_index(initiator.index);
         }
@@ -76,19 +76,23 @@ impl Joining {
 
     pub(super) fn handle_timeout(
         &mut self,
-        core: &mut Core,
+        core: &mut EndpointCore,
         now: Instant,
         hub: &KnockKey,
-        target: &Target,
+        target: &JoinTarget,
     ) {
         match self.state {
-            State::Unproven(until) if until <= now => {
+            LinkHandshakeState::Unproven(until) if until <= now => {
                 let proven = core.session(target.id).is_some_and(|it| it.has_proven(self.link));
-                self.state = if proven { State::Joined } else { State::ShakingHands };
+                self.state = if proven {
+                    LinkHandshakeState::Joined
+                } else {
+                    LinkHandshakeState::ShakingHands
+                };
             }
             _ => {}
         }
-        if self.state != State::ShakingHands || now < self.not_before {
+        if self.state != LinkHandshakeState::ShakingHands || now < self.not_before {
             return;
         }
         if let Some(old) = self.initiator.take_if(|old| old.is_stale(now)) {
@@ -96,25 +100,25 @@ impl Joining {
         }
         if self.initiator.is_none() {
             let params = self.params(core, target);
-            let index = core.claim_index(Owner::Initiator);
+            let index = core.claim_index(IndexOwner::Initiator);
             let new =
                 |index| Initiator::new(now, &core.identity, hub, index, &params, &mut core.rng);
             self.initiator = index.map(new);
         }
         if let Some(datagram) = self.initiator.as_mut().and_then(|initiator| initiator.poll(now)) {
-            core.send_later_on(self.link, target.address, datagram);
+            core.queue_datagram_on(self.link, target.address, datagram);
         }
     }
 
-    fn params(&self, core: &Core, target: &Target) -> Params {
-        Params { join: Some(target.name), ..core.link_params(self.link, None) }
+    fn params(&self, core: &EndpointCore, target: &JoinTarget) -> HandshakeParams {
+        HandshakeParams { join: Some(target.name), ..core.link_params(self.link, None) }
     }
 
     pub(super) fn handle_cookie(
         &mut self,
-        core: &mut Core,
+        core: &mut EndpointCore,
         now: Instant,
-        (hub, target): (&KnockKey, &Target),
+        (hub, target): (&KnockKey, &JoinTarget),
         (cookie, answer): (&Mac, &[u8]),
     ) {
         let params = self.params(core, target);
@@ -123,31 +127,31 @@ impl Joining {
                 let (identity, rng) = (&core.identity, &mut core.rng);
                 initiator.take_cookie(now, identity, hub, &params, cookie, rng);
             }
-            _ => core.ignore(),
+            _ => core.count_ignored(),
         }
     }
 
     /// Handles the hub's answer: the link joins the session, or the hub refuses it.
     pub(super) fn handle_response(
         &mut self,
-        core: &mut Core,
+        core: &mut EndpointCore,
         now: Instant,
-        (hub, target): (&KnockKey, &Target),
+        (hub, target): (&KnockKey, &JoinTarget),
         (sender, receiver): (Index, Index),
         body: &[u8],
     ) {
-        let Some(mut initiator) = self.initiator.take() else { return core.ignore() };
+        let Some(mut initiator) = self.initiator.take() else { return core.count_ignored() };
         // The handshake goes on: an authentic answer may still come.
         let Ok(params) = initiator.answer(body) else {
             self.initiator = Some(initiator);
-            return core.ignore();
+            return core.count_ignored();
         };
         // A hub that accepts the link confirms the session by name.
         if params.join != Some(target.name) {
             self.not_before = now + PAUSE;
             return core.release_index(receiver);
         }
-        self.state = State::Unproven(now + PROOF);
+        self.state = LinkHandshakeState::Unproven(now + PROOF);
         let rtt = initiator.first_rtt(now);
         let peer = Peer::new(hub.hub, target.address, sender, &params);
         let cipher = params.cipher(&core.params(None));

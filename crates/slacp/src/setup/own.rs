@@ -8,14 +8,14 @@ use crate::{Config, PublicKey, Rate};
 
 /// Overrides by terminal, for sessions set up and links added from now on.
 #[derive(Default)]
-pub(super) struct OwnConfigs {
+pub(super) struct TerminalOverrides {
     /// Replaces [`Config::memory`].
     pub(super) memory: BTreeMap<PublicKey, ByteCount>,
     /// Replaces the rates of [`Config::links`], by their indices.
     pub(super) link_rates: BTreeMap<PublicKey, BTreeMap<u8, Rate>>,
 }
 
-impl OwnConfigs {
+impl TerminalOverrides {
     /// The configuration for a terminal's sessions, if it has settings of its own.
     pub(super) fn of(&self, usual: &Config, key: &PublicKey) -> Option<Config> {
         let (memory, rates) = (self.memory.get(key), self.link_rates.get(key));

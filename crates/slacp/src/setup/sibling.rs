@@ -8,7 +8,7 @@ use crate::{IndexShare, PublicKey};
 /// Another process at a hub's address, which carries its sessions until they end. Packets of those
 /// sessions do not arrive here, or only for a short time.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Sibling {
+pub struct SiblingProcess {
     /// The share that its receiver indices are from.
     pub indices: IndexShare,
     /// The names of its sessions ([`Endpoint::names`](crate::Endpoint::names)).
@@ -24,7 +24,7 @@ pub struct Sibling {
 /// ([`Endpoint::call`](crate::Endpoint::call)). Not secret, but whoever has it and the hub's public
 /// key can make the terminal start a handshake, once every 5 s.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Contact {
+pub struct TerminalContact {
     /// The terminal's address when it was last heard.
     pub address: SocketAddr,
     /// The index of the hub that its packets carry.

@@ -9,11 +9,11 @@ use std::net::{IpAddr, SocketAddr};
 
 use units::Instant;
 
-use crate::setup::foreign::Reported;
-use crate::{Notice, PublicKey};
+use crate::setup::foreign::ReportLimiter;
+use crate::{EndpointNotice, PublicKey};
 
 /// Maximum number of entries. Anyone can fill the table with forged addresses.
-const MOST: usize = 64;
+const MAX_ENTRIES: usize = 64;
 /// An entry older than this makes room for another: a terminal that is not answered repeats its
 /// message every few seconds.
 const STALE: Duration = Duration::from_secs(60);
@@ -38,27 +38,27 @@ pub struct Stranger {
 
 /// Identity of a stranger: its key or, if that is unknown, its IP address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Who {
+enum StrangerId {
     Key(PublicKey),
     Address(IpAddr),
 }
 
 /// The strangers heard last, at most [`MOST`].
 #[derive(Debug, Default)]
-pub(crate) struct Strangers {
-    known: BTreeMap<Who, Stranger>,
-    reported: Reported<Who>,
+pub(crate) struct StrangerTable {
+    known: BTreeMap<StrangerId, Stranger>,
+    reported: ReportLimiter<StrangerId>,
 }
 
-impl Strangers {
+impl StrangerTable {
     /// Records a message. Returns a notice if its sender is to be reported.
-    pub(crate) fn hear(
+    pub(crate) fn record(
         &mut self,
         now: Instant,
         address: SocketAddr,
         key: Option<PublicKey>,
-    ) -> Option<Notice> {
-        let who = key.map_or(Who::Address(address.ip()), Who::Key);
+    ) -> Option<EndpointNotice> {
+        let who = key.map_or(StrangerId::Address(address.ip()), StrangerId::Key);
         match self.known.get_mut(&who) {
             Some(known) => {
                 (known.address, known.last) = (address, now);
@@ -71,12 +71,12 @@ impl Strangers {
             }
         }
         let is_news = self.reported.is_news(now, who);
-        is_news.then_some(Notice::Stranger { address, key })
+        is_news.then_some(EndpointNotice::Stranger { address, key })
     }
 
     /// Makes room for an entry; `None` if all entries are recent.
     fn make_room(&mut self, now: Instant) -> Option<()> {
-        if self.known.len() < MOST {
+        if self.known.len() < MAX_ENTRIES {
             return Some(());
         }
         let oldest = self.known.iter().min_by_key(|(_, stranger)| stranger.last);
@@ -88,7 +88,7 @@ impl Strangers {
 
     /// Removes a terminal that is permitted now.
     pub(crate) fn forget(&mut self, key: &PublicKey) {
-        self.known.remove(&Who::Key(*key));
+        self.known.remove(&StrangerId::Key(*key));
     }
 
     /// Those heard within the last hour, in no particular order.
@@ -111,12 +111,12 @@ mod tests {
 
     #[test]
     fn a_stranger_is_reported_once_and_counted_until_it_is_permitted() {
-        let mut strangers = Strangers::default();
+        let mut strangers = StrangerTable::default();
         let key = Some(PublicKey([7; 32]));
-        let first = strangers.hear(at(1), address(1), key);
-        assert_eq!(first, Some(Notice::Stranger { address: address(1), key }));
+        let first = strangers.record(at(1), address(1), key);
+        assert_eq!(first, Some(EndpointNotice::Stranger { address: address(1), key }));
         // It has another address now.
-        assert_eq!(strangers.hear(at(9), address(2), key), None);
+        assert_eq!(strangers.record(at(9), address(2), key), None);
         let all: Vec<_> = strangers.all(at(9)).collect();
         let expected =
             Stranger { address: address(2), key, first: at(1), last: at(9), attempts: 2 };
@@ -128,16 +128,16 @@ mod tests {
 
     #[test]
     fn forged_addresses_displace_nobody_who_keeps_asking_and_are_reported_64_times() {
-        let mut strangers = Strangers::default();
+        let mut strangers = StrangerTable::default();
         let own = address(u32::MAX);
         let mut notices = 0;
         for second in 0..200 {
-            notices += usize::from(strangers.hear(at(second), own, None).is_some());
+            notices += usize::from(strangers.record(at(second), own, None).is_some());
             for n in 0..100 {
                 let forged = address(second as u32 * 100 + n);
-                notices += usize::from(strangers.hear(at(second), forged, None).is_some());
+                notices += usize::from(strangers.record(at(second), forged, None).is_some());
             }
-            assert!(strangers.known.len() <= MOST);
+            assert!(strangers.known.len() <= MAX_ENTRIES);
         }
         assert_eq!(notices, 64);
         let kept = strangers.all(at(200)).find(|stranger| stranger.address == own).unwrap();

@@ -5,33 +5,33 @@ use std::net::SocketAddr;
 
 use units::Instant;
 
-use crate::sessions::Core;
-use crate::setup::association::Association;
-use crate::wire::packet::{Echo, Header, Index, Mac};
+use crate::sessions::EndpointCore;
+use crate::setup::association::HubAssociation;
+use crate::wire::packet::{Echo, Index, Mac, PacketHeader};
 use crate::{PublicKey, SessionId};
 
 /// The hubs of a terminal. A datagram is matched to an association by its index, by the initiation
 /// that it answers, or by the packet that it refers to.
 pub(crate) struct Terminal {
-    hubs: Vec<Association>,
+    hubs: Vec<HubAssociation>,
 }
 
 impl Terminal {
     /// Creates a terminal with one hub, with which it sets up a session.
     pub(crate) fn new(hub: PublicKey, addresses: Vec<SocketAddr>) -> Self {
-        Self { hubs: vec![Association::new(hub, addresses, true)] }
+        Self { hubs: vec![HubAssociation::new(hub, addresses, true)] }
     }
 
     /// Adds a hub without a session, or replaces the addresses of a known one.
     pub(crate) fn set_addresses(&mut self, hub: PublicKey, addresses: Vec<SocketAddr>) {
         match self.find(&hub) {
             Some(known) => known.set_addresses(addresses),
-            None => self.hubs.push(Association::new(hub, addresses, false)),
+            None => self.hubs.push(HubAssociation::new(hub, addresses, false)),
         }
     }
 
     /// Sets whether the owner wants a session with a hub. Unknown hubs are ignored.
-    pub(crate) fn set_wanted(&mut self, core: &mut Core, hub: PublicKey, wanted: bool) {
+    pub(crate) fn set_wanted(&mut self, core: &mut EndpointCore, hub: PublicKey, wanted: bool) {
         if let Some(known) = self.find(&hub) {
             known.set_wanted(core, wanted);
         }
@@ -44,7 +44,7 @@ impl Terminal {
         }
     }
 
-    fn find(&mut self, hub: &PublicKey) -> Option<&mut Association> {
+    fn find(&mut self, hub: &PublicKey) -> Option<&mut HubAssociation> {
         self.hubs.iter_mut().find(|known| known.is_known_as(hub))
     }
 
@@ -55,20 +55,20 @@ impl Terminal {
 
     /// Number of handshakes in progress, at most one for each hub.
     pub(crate) fn handshakes(&self) -> usize {
-        self.hubs.iter().filter(|hub| hub.is_shaking_hands()).count()
+        self.hubs.iter().filter(|hub| hub.has_handshake()).count()
     }
 
-    pub(crate) fn poll_timeout(&self, core: &Core) -> Option<Instant> {
+    pub(crate) fn poll_timeout(&self, core: &EndpointCore) -> Option<Instant> {
         self.hubs.iter().filter_map(|hub| hub.poll_timeout(core)).min()
     }
 
-    pub(crate) fn handle_timeout(&mut self, core: &mut Core, now: Instant) {
+    pub(crate) fn handle_timeout(&mut self, core: &mut EndpointCore, now: Instant) {
         self.hubs.iter_mut().for_each(|hub| hub.handle_timeout(core, now));
     }
 
     pub(crate) fn handle_cookie(
         &mut self,
-        core: &mut Core,
+        core: &mut EndpointCore,
         now: Instant,
         receiver: Index,
         cookie: &Mac,
@@ -76,33 +76,33 @@ impl Terminal {
     ) {
         match self.initiating_with(receiver) {
             Some(hub) => hub.handle_cookie(core, now, receiver, cookie, answer),
-            None => core.ignore(),
+            None => core.count_ignored(),
         }
     }
 
-    pub(crate) fn handle_versions(&mut self, core: &mut Core, echo: Echo, answer: &[u8]) {
+    pub(crate) fn handle_versions(&mut self, core: &mut EndpointCore, echo: Echo, answer: &[u8]) {
         match self.hubs.iter_mut().find(|hub| hub.is_refused_by(echo, answer)) {
             Some(hub) => hub.handle_versions(core, answer),
-            None => core.ignore(),
+            None => core.count_ignored(),
         }
     }
 
     pub(crate) fn handle_unknown(
         &mut self,
-        core: &mut Core,
+        core: &mut EndpointCore,
         now: Instant,
-        header: &Header,
+        header: &PacketHeader,
         hint: &[u8],
     ) {
         match self.hubs.iter_mut().find(|hub| hub.may_have_sent(core, header)) {
             Some(hub) => hub.handle_unknown(core, now, hint),
-            None => core.ignore(),
+            None => core.count_ignored(),
         }
     }
 
     pub(crate) fn handle_response(
         &mut self,
-        core: &mut Core,
+        core: &mut EndpointCore,
         now: Instant,
         from: SocketAddr,
         sender: Index,
@@ -111,12 +111,12 @@ impl Terminal {
     ) {
         match self.initiating_with(receiver) {
             Some(hub) => hub.handle_response(core, now, from, sender, receiver, body),
-            None => core.ignore(),
+            None => core.count_ignored(),
         }
     }
 
     /// The association with a handshake in progress that uses this index.
-    fn initiating_with(&mut self, index: Index) -> Option<&mut Association> {
+    fn initiating_with(&mut self, index: Index) -> Option<&mut HubAssociation> {
         self.hubs.iter_mut().find(|hub| hub.initiates_with(index))
     }
 }

@@ -3,39 +3,39 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-use super::flow::Limits;
+use super::flow::PeerLimits;
 
 /// A client that holds more than this multiple of what is left gets no further part.
-const GREEDIEST: u64 = 63;
+const MAX_HOLDING_RATIO: u64 = 63;
 /// The windows of a client that holds this multiple of what is left do not grow.
-const GROWTH: u64 = 3;
+const MAX_GROWING_RATIO: u64 = 3;
 /// Divisor for a client's unproven parts once they take an eighth of what is left. Together they
 /// take at most half of what is left, or a quarter if those of all clients take as much as is left.
 /// Forty streams that a client opens at once still get 0.3 MB each of the default memory.
-const UNPROVEN: u64 = 24;
+const UNPROVEN_DIVISOR: u64 = 24;
 
 /// Memory that is handed out to clients in parts, in bytes. The more of it a client holds, the
 /// smaller is its next part, so that others still get large ones.
 #[derive(Debug)]
-pub(crate) struct Budget {
+pub(crate) struct MemoryBudget {
     whole: u64,
     taken: u64,
     /// Sum of the unproven parts of all clients.
     unproven: u64,
     /// Usage by client. Clients that hold nothing are left out.
-    clients: BTreeMap<IpAddr, Usage>,
-    shares: Shares,
+    clients: BTreeMap<IpAddr, ClientUsage>,
+    shares: ShareRules,
 }
 
 /// Bytes that a client holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) struct Usage {
+pub(crate) struct ClientUsage {
     pub(crate) bytes: u64,
     /// The bytes of parts of which nothing has been read yet: they may never be needed.
     pub(crate) unproven: u64,
 }
 
-impl Usage {
+impl ClientUsage {
     /// A part of this size, which `is_proven` to be needed or not.
     pub(crate) fn part(bytes: u64, is_proven: bool) -> Self {
         Self { bytes, unproven: if is_proven { 0 } else { bytes } }
@@ -44,51 +44,72 @@ impl Usage {
 
 /// The rules for the size of a client's next part. *Left* is the memory that no client holds.
 #[derive(Debug)]
-struct Shares {
+struct ShareRules {
     /// Divisor of what is left, for the first parts of a client that is alone.
-    first: u64,
+    first_divisor: u64,
     /// Amount added to that divisor by each other client that holds something.
-    per_other: u64,
+    divisor_per_other: u64,
     /// A part counts as one of the first while what is left is more than this many eighths of what is
     /// left and what the client holds together.
-    until: u64,
+    first_eighths: u64,
     /// Divisor for all further parts, and the largest for the first ones.
-    then: u64,
+    later_divisor: u64,
     /// Multiple of what is left up to which a client gets further parts above the minimum.
-    most: u64,
+    later_multiple: u64,
     /// Minimum size of a part, in bytes.
-    least: u64,
+    min_part: u64,
 }
 
-impl Budget {
+impl MemoryBudget {
     /// A budget for the windows of streams. The first windows of a client can fill the fastest
     /// links. Sixty stalled streams of one client, however large their windows, leave 1 MB of the
     /// default memory for its next one, and more than a thousand fit before one is refused.
-    pub(crate) fn for_windows(limits: &Limits) -> Self {
-        let least = limits.least_window();
-        let shares = Shares { first: 8, per_other: 8, until: 7, then: 64, most: 8, least };
+    pub(crate) fn for_windows(limits: &PeerLimits) -> Self {
+        let least = limits.min_window();
+        let shares = ShareRules {
+            first_divisor: 8,
+            divisor_per_other: 8,
+            first_eighths: 7,
+            later_divisor: 64,
+            later_multiple: 8,
+            min_part: least,
+        };
         Self::new(limits.for_windows(), shares)
     }
 
     /// A budget for streams that a peer with these limits has not answered yet, which takes a round
     /// trip. However many a client opens, another one can send 2.5 MB in its first round trip, with
     /// the default memory.
-    pub(crate) fn for_openings(limits: &Limits) -> Self {
-        let least = limits.least_opening();
-        let shares = Shares { first: 2, per_other: 1, until: 6, then: 32, most: 1, least };
+    pub(crate) fn for_openings(limits: &PeerLimits) -> Self {
+        let least = limits.min_opening_window();
+        let shares = ShareRules {
+            first_divisor: 2,
+            divisor_per_other: 1,
+            first_eighths: 6,
+            later_divisor: 32,
+            later_multiple: 1,
+            min_part: least,
+        };
         Self::new(limits.for_openings(), shares)
     }
 
-    fn new(whole: u64, shares: Shares) -> Self {
+    fn new(whole: u64, shares: ShareRules) -> Self {
         Self { whole, taken: 0, unproven: 0, clients: BTreeMap::new(), shares }
     }
 
     /// Maximum size of a client's next part, `is_proven` or not (Flow control, rules 2, 3, 5 and
     /// 6). 0 if less than four minimum parts are left, or if the client holds nearly everything.
     pub(crate) fn share(&self, client: IpAddr, is_proven: bool) -> u64 {
-        let (left, Usage { bytes, unproven }) = (self.left(), self.of(client));
-        let Shares { first, per_other, until, then, most, least } = self.shares;
-        if !self.has_room() || bytes > left.saturating_mul(GREEDIEST) {
+        let (left, ClientUsage { bytes, unproven }) = (self.left(), self.of(client));
+        let ShareRules {
+            first_divisor: first,
+            divisor_per_other: per_other,
+            first_eighths: until,
+            later_divisor: then,
+            later_multiple: most,
+            min_part: least,
+        } = self.shares;
+        if !self.has_room() || bytes > left.saturating_mul(MAX_HOLDING_RATIO) {
             return 0;
         }
         let others = self.clients.len() - usize::from(self.has(client));
@@ -108,14 +129,14 @@ impl Budget {
             let of_all =
                 left.saturating_sub(self.unproven).max((left / 4).saturating_sub(unproven));
             let free = (left / 2).saturating_sub(unproven).min(of_all);
-            return part.min(free / UNPROVEN).max(least);
+            return part.min(free / UNPROVEN_DIVISOR).max(least);
         }
         part.max(least)
     }
 
     /// Returns `true` if at least four minimum parts are left, as a new part requires.
     pub(crate) fn has_room(&self) -> bool {
-        self.left() >= 4 * self.shares.least
+        self.left() >= 4 * self.shares.min_part
     }
 
     /// Maximum growth of one of the client's parts (Flow control, rule 4).
@@ -124,7 +145,7 @@ impl Budget {
         match left {
             _ if left <= self.whole / 8 => 0,
             _ if held < left => left / 8,
-            _ if held < left.saturating_mul(GROWTH) => left / 32,
+            _ if held < left.saturating_mul(MAX_GROWING_RATIO) => left / 32,
             _ => 0,
         }
     }
@@ -135,14 +156,14 @@ impl Budget {
     }
 
     /// Replaces a client's part by one of another size.
-    pub(crate) fn replace(&mut self, client: IpAddr, old: Usage, new: Usage) {
+    pub(crate) fn replace(&mut self, client: IpAddr, old: ClientUsage, new: ClientUsage) {
         debug_assert!(self.taken - old.bytes + new.bytes <= self.whole, "no more than there is");
         self.taken = self.taken - old.bytes + new.bytes;
         self.unproven = self.unproven - old.unproven + new.unproven;
         let usage = self.clients.entry(client).or_default();
         usage.bytes = usage.bytes - old.bytes + new.bytes;
         usage.unproven = usage.unproven - old.unproven + new.unproven;
-        if *usage == Usage::default() {
+        if *usage == ClientUsage::default() {
             self.clients.remove(&client);
         }
     }
@@ -168,7 +189,7 @@ impl Budget {
         self.unproven
     }
 
-    fn of(&self, client: IpAddr) -> Usage {
+    fn of(&self, client: IpAddr) -> ClientUsage {
         self.clients.get(&client).copied().unwrap_or_default()
     }
 }
@@ -188,14 +209,14 @@ mod tests {
         IpAddr::from([10, 0, 0, number])
     }
 
-    fn budget() -> Budget {
-        Budget::for_windows(&Limits::new(256_000_000, 64_000_000, 65_536))
+    fn budget() -> MemoryBudget {
+        MemoryBudget::for_windows(&PeerLimits::new(256_000_000, 64_000_000, 65_536))
     }
 
     /// Takes a part for a client, of at most `most` bytes.
-    fn take(budget: &mut Budget, of: u8, most: u64, is_proven: bool) -> u64 {
+    fn take(budget: &mut MemoryBudget, of: u8, most: u64, is_proven: bool) -> u64 {
         let bytes = budget.share(client(of), is_proven).min(most);
-        budget.replace(client(of), Usage::default(), Usage::part(bytes, is_proven));
+        budget.replace(client(of), ClientUsage::default(), ClientUsage::part(bytes, is_proven));
         bytes
     }
 
@@ -212,7 +233,7 @@ mod tests {
 
     /// The budget after `clients` have opened 150 streams a second that reach no server, for half a
     /// minute: each gives its window back after 1.6 s, except 8 kB.
-    fn beside_dead(clients: u8) -> Budget {
+    fn beside_dead(clients: u8) -> MemoryBudget {
         let mut budget = budget();
         let mut held = VecDeque::new();
         for number in 0..4500_u32 {
@@ -221,7 +242,7 @@ mod tests {
             if held.len() > 240
                 && let Some((of, bytes)) = held.pop_front()
             {
-                let [old, new] = [bytes, 8000].map(|bytes| Usage::part(bytes, false));
+                let [old, new] = [bytes, 8000].map(|bytes| ClientUsage::part(bytes, false));
                 budget.replace(client(of), old, new);
             }
         }
@@ -251,7 +272,7 @@ mod tests {
         assert!(parts[..40].iter().all(|part| *part >= 300_000), "{parts:?}");
         // The first proof makes room for the next.
         let bytes = parts[0];
-        budget.replace(client(1), Usage::part(bytes, false), Usage::part(bytes, true));
+        budget.replace(client(1), ClientUsage::part(bytes, false), ClientUsage::part(bytes, true));
         assert!(budget.share(client(1), false) > parts[77]);
         assert!(budget.share(client(1), true) > 1_000_000, "proven, it gets a whole one");
     }
@@ -263,7 +284,7 @@ mod tests {
             let client = IpAddr::from([10, 1, (number / 256) as u8, number as u8]);
             let bytes = budget.share(client, false);
             assert!(bytes >= 16_000, "{bytes} for client {number}");
-            budget.replace(client, Usage::default(), Usage::part(bytes, false));
+            budget.replace(client, ClientUsage::default(), ClientUsage::part(bytes, false));
         }
         assert!(budget.has_room());
     }
@@ -281,11 +302,11 @@ mod tests {
     #[test]
     fn what_is_given_back_is_forgotten() {
         let mut budget = budget();
-        let part = Usage::part(1000, false);
-        budget.replace(client(1), Usage::default(), part);
-        budget.replace(client(1), part, Usage::part(2000, true));
+        let part = ClientUsage::part(1000, false);
+        budget.replace(client(1), ClientUsage::default(), part);
+        budget.replace(client(1), part, ClientUsage::part(2000, true));
         assert_eq!((budget.left(), budget.clients()), (223_998_000, 1));
-        budget.replace(client(1), Usage::part(2000, true), Usage::default());
+        budget.replace(client(1), ClientUsage::part(2000, true), ClientUsage::default());
         assert_eq!((budget.left(), budget.clients()), (224_000_000, 0));
     }
 }

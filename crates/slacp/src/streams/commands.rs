@@ -3,20 +3,25 @@
 use units::Instant;
 
 use super::peer::UNREAD_TIMEOUT;
-use super::pieces::Room;
+use super::pieces::WriteRoom;
 use super::recv_buffer::RecvBuffer;
 use super::send_buffer::SendBuffer;
-use super::{Resetting, Stream, Streams};
+use super::{ResettingStream, StreamEntry, StreamSet};
 use crate::ClassId;
-use crate::streams::budget::Usage;
+use crate::streams::budget::ClientUsage;
 use crate::wire::frame::Frame;
-use crate::{Destination, Open, Read, ResetReason, StreamError, StreamId, client_network};
+use crate::{
+    Destination, ReadOutcome, ResetReason, StreamError, StreamId, StreamOpening, client_network,
+};
 
 /// Number of DSCP values (RFC 2474 §3).
 const CODE_POINTS: u8 = 64;
 
-impl Streams {
-    pub(crate) fn open(&mut self, open: Open<Destination>) -> Result<StreamId, StreamError> {
+impl StreamSet {
+    pub(crate) fn open(
+        &mut self,
+        open: StreamOpening<Destination>,
+    ) -> Result<StreamId, StreamError> {
         self.open_as(open, false)
     }
 
@@ -28,11 +33,11 @@ impl Streams {
     /// for another stream of the client is exhausted.
     pub(crate) fn open_as(
         &mut self,
-        mut open: Open<Destination>,
+        mut open: StreamOpening<Destination>,
         compressed: bool,
     ) -> Result<StreamId, StreamError> {
         let understood = self.peer_limits.openings;
-        if !understood.take(&open.destination) {
+        if !understood.accepts(&open.destination) {
             return Err(StreamError::NoNames);
         }
         let compressed = compressed && understood.compressed();
@@ -51,14 +56,14 @@ impl Streams {
         let window = self.opening_window(client);
         let (credit, is_small) = self.window_to(&open.destination, client);
         // It counts until the first STREAM_CREDIT (docs/slacp.md, Flow control, rule 5).
-        let opening = Usage::part(window, true);
-        self.openings.replace(client, Usage::default(), opening);
+        let opening = ClientUsage::part(window, true);
+        self.opening_budget.replace(client, ClientUsage::default(), opening);
         // Services of the acceptor, such as its resolver, send no ACCEPT.
         let connected = !open.destination.is_connected_to();
-        let new = Stream::new(window, credit, true);
-        let stream = Stream { client, opening, compressed, connected, is_small, ..new };
+        let new = StreamEntry::new(window, credit, true);
+        let stream = StreamEntry { client, opening, compressed, connected, is_small, ..new };
         self.map.insert(id, Box::new(stream));
-        self.recount(id);
+        self.update_charge(id);
         let open = Box::new(open);
         self.control.push_back(Frame::Open { stream: id, window, credit, compressed, open });
         Ok(id)
@@ -99,7 +104,7 @@ impl Streams {
     pub(crate) fn fill(
         &mut self,
         id: StreamId,
-        read: impl FnOnce(&mut Room<'_>),
+        read: impl FnOnce(&mut WriteRoom<'_>),
     ) -> Result<Option<usize>, StreamError> {
         let (send, room) = self.open_to_write(id)?;
         if room == 0 {
@@ -129,7 +134,7 @@ impl Streams {
         let is_read = stream.recv.highest() == stream.recv.read_offset();
         self.held += count as u64;
         if count > 0 {
-            self.stir(id);
+            self.end_rest(id);
         }
         if is_read {
             // An answer may be coming, and needs a window.
@@ -142,13 +147,13 @@ impl Streams {
     /// Number of bytes that the stream accepts now.
     pub(crate) fn room(&self, id: StreamId) -> Result<u64, StreamError> {
         let send = &self.owned(id).ok_or(StreamError::NoStream)?.send;
-        let window = self.share_to_send().saturating_sub(send.held());
+        let window = self.send_limit().saturating_sub(send.held());
         Ok(window.min(self.unsent_limit.saturating_sub(send.unsent())))
     }
 
     /// Maximum number of unsent and unacknowledged bytes of a stream.
-    pub(super) fn share_to_send(&self) -> u64 {
-        self.limits.share(self.held, self.map.len())
+    pub(super) fn send_limit(&self) -> u64 {
+        self.limits.send_share(self.held, self.map.len())
     }
 
     pub(crate) fn read(
@@ -156,7 +161,7 @@ impl Streams {
         now: Instant,
         id: StreamId,
         out: &mut [u8],
-    ) -> Result<Read, StreamError> {
+    ) -> Result<ReadOutcome, StreamError> {
         self.read_by(now, id, |recv| recv.read(out))
     }
 
@@ -166,7 +171,7 @@ impl Streams {
         now: Instant,
         id: StreamId,
         read: impl FnOnce(&mut RecvBuffer) -> usize,
-    ) -> Result<Read, StreamError> {
+    ) -> Result<ReadOutcome, StreamError> {
         if let Some(drain) = self.drains.get_mut(&id) {
             let count = read(&mut drain.recv);
             // A reader that goes on is not given up.
@@ -175,28 +180,28 @@ impl Streams {
                 drain.until = now + UNREAD_TIMEOUT;
                 self.drain_ends.insert((drain.until, id));
             }
-            let was_read = Usage::part(count as u64, true);
-            self.granted.replace(drain.client, was_read, Usage::default());
+            let was_read = ClientUsage::part(count as u64, true);
+            self.window_budget.replace(drain.client, was_read, ClientUsage::default());
             self.recv_credit.consume(count as u64);
             self.grant_session();
             self.end_drain_if(id, |drain| drain.recv.highest() == drain.recv.read_offset());
-            return Ok(if count == 0 { Read::Blocked } else { Read::Data(count) });
+            return Ok(if count == 0 { ReadOutcome::Blocked } else { ReadOutcome::Data(count) });
         }
         let stream = self.stream(id)?;
         let count = read(&mut stream.recv);
         // A `read` that takes nothing although there is data is not blocked.
         if count == 0 && !stream.recv.has_data() {
             if stream.recv.is_done() {
-                stream.end_told = true;
+                stream.end_read = true;
                 self.retire_if_done(id);
-                return Ok(Read::End);
+                return Ok(ReadOutcome::End);
             }
             stream.reader_waits = true;
-            return Ok(Read::Blocked);
+            return Ok(ReadOutcome::Blocked);
         }
         self.recv_credit.consume(count as u64);
         self.grant(now, id);
-        Ok(Read::Data(count))
+        Ok(ReadOutcome::Data(count))
     }
 
     pub(crate) fn finish(&mut self, id: StreamId) -> Result<(), StreamError> {
@@ -205,7 +210,7 @@ impl Streams {
             return Err(StreamError::Finished);
         }
         stream.send.finish();
-        self.stir(id);
+        self.end_rest(id);
         self.writers.remove(&id);
         self.enqueue(id);
         Ok(())
@@ -213,7 +218,7 @@ impl Streams {
 
     pub(crate) fn reset(&mut self, id: StreamId, reason: ResetReason) -> Result<(), StreamError> {
         if let Some(drain) = self.take_drain(id) {
-            self.give_back(&drain.recv, drain.client);
+            self.return_credit(&drain.recv, drain.client);
             return Ok(());
         }
         let stream = self.remove(id).ok_or(StreamError::NoStream)?;
@@ -221,16 +226,16 @@ impl Streams {
         self.send_reset(id, reason, sent);
         self.recv_credit.consume(stream.recv.highest() - stream.recv.read_offset());
         let highest = stream.recv.highest();
-        let Stream { client, charged, proven, milestones, .. } = *stream;
+        let StreamEntry { client, charged, proven, milestones, .. } = *stream;
         // The peer may have sent up to the limit: its RESET or a FIN will say how much it was.
         let due = if charged.bytes > 0 { stream.recv.limit() - highest } else { 0 };
-        let charged = Usage::part(due, proven);
-        self.granted.replace(client, Usage::default(), charged);
-        self.resetting.insert(id, Resetting { highest, milestones, charged, client });
+        let charged = ClientUsage::part(due, proven);
+        self.window_budget.replace(client, ClientUsage::default(), charged);
+        self.resetting.insert(id, ResettingStream { highest, milestones, charged, client });
         if let Some(end) = stream.recv.end() {
             // Cannot fail: a known end is the highest offset, so that nothing is added.
-            let _ = self.discard_to(id, end);
-            self.end_reset(id);
+            let _ = self.count_discarded(id, end);
+            self.finish_reset(id);
         }
         self.grant_session();
         // The memory that it held is free for others.
@@ -256,9 +261,9 @@ impl Streams {
         self.control.push_back(Frame::Reset { stream: id, reason, sent });
     }
 
-    fn stream(&mut self, id: StreamId) -> Result<&mut Stream, StreamError> {
+    fn stream(&mut self, id: StreamId) -> Result<&mut StreamEntry, StreamError> {
         let stream = self.map.get_mut(&id).map(|stream| &mut **stream);
-        stream.filter(|stream| stream.departure.is_none()).ok_or(StreamError::NoStream)
+        stream.filter(|stream| stream.delayed_reset.is_none()).ok_or(StreamError::NoStream)
     }
 }
 
@@ -268,41 +273,41 @@ mod tests {
 
     use super::*;
     use crate::scheduler::MAX_CLASSES;
-    use crate::streams::flow::Limits;
+    use crate::streams::flow::PeerLimits;
     use crate::wire::frame::Frame;
-    use crate::wire::open::{Host, HostName, Openings};
+    use crate::wire::open::{Host, HostName, OpeningFeatures};
 
-    fn streams(openings: Openings) -> Streams {
-        let limits = Limits { openings, ..Limits::new(1000, 1000, 9) };
-        Streams::new(0, limits, limits, 1000, MAX_CLASSES, 1500)
+    fn streams(openings: OpeningFeatures) -> StreamSet {
+        let limits = PeerLimits { openings, ..PeerLimits::new(1000, 1000, 9) };
+        StreamSet::new(0, limits, limits, 1000, MAX_CLASSES, 1500)
     }
 
-    fn open(destination: Destination, dscp: Option<u8>) -> Open<Destination> {
-        Open { destination, source: SocketAddr::from(([10, 1, 0, 2], 4000)), dscp }
+    fn open(destination: Destination, dscp: Option<u8>) -> StreamOpening<Destination> {
+        StreamOpening { destination, source: SocketAddr::from(([10, 1, 0, 2], 4000)), dscp }
     }
 
-    fn to_address(dscp: Option<u8>) -> Open<Destination> {
+    fn to_address(dscp: Option<u8>) -> StreamOpening<Destination> {
         open(SocketAddr::from(([192, 0, 2, 7], 80)).into(), dscp)
     }
 
-    fn to_name() -> Open<Destination> {
+    fn to_name() -> StreamOpening<Destination> {
         open(Destination::Name(HostName::new("server.example").unwrap(), 80), Some(46))
     }
 
-    fn to_exchange() -> Open<Destination> {
+    fn to_exchange() -> StreamOpening<Destination> {
         open(Destination::Exchange(Host::Address(([192, 0, 2, 7], 80).into())), None)
     }
 
-    fn to_resolver() -> Open<Destination> {
+    fn to_resolver() -> StreamOpening<Destination> {
         open(Destination::Resolver, None)
     }
 
-    fn to_agent() -> Open<Destination> {
+    fn to_agent() -> StreamOpening<Destination> {
         open(Destination::Bundles, None)
     }
 
     /// Writes the opening and returns it as the peer parses it.
-    fn told(streams: &mut Streams) -> Open<Destination> {
+    fn told(streams: &mut StreamSet) -> StreamOpening<Destination> {
         let mut out = Vec::new();
         streams.next_control(|_| true).expect("a frame").write(&mut out, true);
         match crate::wire::frame::read(&mut &out[..]) {
@@ -313,7 +318,7 @@ mod tests {
 
     #[test]
     fn a_peer_gets_only_fields_that_it_understands() {
-        let all = Openings::of_this_version(true, (true, true), true).with_bundles(true);
+        let all = OpeningFeatures::of_this_version(true, (true, true), true).with_bundles(true);
         let mut streams_to_new = streams(all);
         let address = [to_address(Some(46)), to_address(None)];
         for wanted in address.into_iter().chain([to_name(), to_resolver(), to_agent()]) {
@@ -325,7 +330,7 @@ mod tests {
 
         for (compressed, understands) in [(true, true), (false, true), (true, false)] {
             let mut streams =
-                streams(Openings::of_this_version(false, (false, false), understands));
+                streams(OpeningFeatures::of_this_version(false, (false, false), understands));
             let id = streams.open_as(to_address(None), compressed).unwrap();
             assert_eq!(streams.is_compressed(id), compressed && understands);
             let mut out = Vec::new();
@@ -338,7 +343,7 @@ mod tests {
             assert_eq!((told, *open), (compressed && understands, to_address(None)));
         }
 
-        let mut to_old = streams(Openings::default());
+        let mut to_old = streams(OpeningFeatures::default());
         to_old.open(to_address(Some(46))).unwrap();
         assert_eq!(told(&mut to_old), to_address(None));
         for unknown in [to_name(), to_resolver(), to_agent()] {
@@ -349,10 +354,10 @@ mod tests {
     #[test]
     fn a_peer_that_resolves_no_names_gets_none() {
         for (openings, unwanted) in [
-            (Openings::of_this_version(false, (true, true), false), to_name()),
-            (Openings::of_this_version(true, (false, true), false), to_resolver()),
-            (Openings::of_this_version(true, (true, false), false), to_exchange()),
-            (Openings::of_this_version(true, (true, true), true), to_agent()),
+            (OpeningFeatures::of_this_version(false, (true, true), false), to_name()),
+            (OpeningFeatures::of_this_version(true, (false, true), false), to_resolver()),
+            (OpeningFeatures::of_this_version(true, (true, false), false), to_exchange()),
+            (OpeningFeatures::of_this_version(true, (true, true), true), to_agent()),
         ] {
             let mut streams = streams(openings);
             streams.on_open(Instant::ZERO, StreamId(1), 10, 1000, unwanted).unwrap();

@@ -7,18 +7,18 @@
 use units::Instant;
 
 use super::peer::UNREAD_TIMEOUT;
-use super::{Stream, Streams};
+use super::{StreamEntry, StreamSet};
 use crate::{ResetReason, StreamError, StreamId};
 
 /// A reset that waits for the data before it to be acknowledged.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Departure {
+pub(super) struct DelayedReset {
     pub(super) reason: ResetReason,
     /// The time at which it stops waiting, unless more data is acknowledged before.
     pub(super) until: Instant,
 }
 
-impl Streams {
+impl StreamSet {
     /// Resets a stream once the peer has acknowledged everything that was written to it, at the
     /// latest when it has acknowledged nothing more for [`UNREAD_TIMEOUT`]. To the owner, the
     /// stream is over at once.
@@ -31,9 +31,9 @@ impl Streams {
         let until = now + UNREAD_TIMEOUT;
         match self.map.get_mut(&id) {
             // Its owner has given it up.
-            Some(stream) if stream.departure.is_some() => return Err(StreamError::NoStream),
+            Some(stream) if stream.delayed_reset.is_some() => return Err(StreamError::NoStream),
             Some(stream) if stream.send.held() > 0 => {
-                stream.departure = Some(Departure { reason, until });
+                stream.delayed_reset = Some(DelayedReset { reason, until });
                 // Its owner has let go of it and gets no more events.
                 stream.reader_waits = false;
             }
@@ -46,17 +46,17 @@ impl Streams {
     }
 
     /// The stream, unless its owner has reset it.
-    pub(super) fn owned(&self, id: StreamId) -> Option<&Stream> {
-        self.map.get(&id).map(|stream| &**stream).filter(|stream| stream.departure.is_none())
+    pub(super) fn owned(&self, id: StreamId) -> Option<&StreamEntry> {
+        self.map.get(&id).map(|stream| &**stream).filter(|stream| stream.delayed_reset.is_none())
     }
 
     /// Continues the reset of a departing stream after an acknowledgement: sends RESET, or waits
     /// for the rest.
-    pub(super) fn depart(&mut self, now: Instant, id: StreamId) {
+    pub(super) fn continue_reset(&mut self, now: Instant, id: StreamId) {
         let Some(stream) = self.map.get(&id) else { return };
-        let Some(departure) = stream.departure else { return };
+        let Some(departure) = stream.delayed_reset else { return };
         if stream.send.held() > 0 {
-            self.postpone(now, id);
+            self.postpone_reset(now, id);
         } else if !stream.is_done() {
             let reason = departure.reason;
             // Cannot fail: the stream exists.
@@ -64,9 +64,11 @@ impl Streams {
         }
     }
 
-    fn postpone(&mut self, now: Instant, id: StreamId) {
+    fn postpone_reset(&mut self, now: Instant, id: StreamId) {
         let stream = self.map.get_mut(&id);
-        let Some(departure) = stream.and_then(|stream| stream.departure.as_mut()) else { return };
+        let Some(departure) = stream.and_then(|stream| stream.delayed_reset.as_mut()) else {
+            return;
+        };
         self.departures.remove(&(departure.until, id));
         departure.until = now + UNREAD_TIMEOUT;
         self.departures.insert((departure.until, id));
@@ -77,7 +79,7 @@ impl Streams {
         let Some(stream) = self.map.get_mut(&id) else { return };
         let count = stream.recv.drop_ready();
         self.recv_credit.consume(count);
-        self.recount(id);
+        self.update_charge(id);
         self.grant_session();
     }
 
@@ -85,10 +87,10 @@ impl Streams {
     /// the peer is unreachable they go on waiting.
     pub(super) fn end_departures(&mut self, now: Instant, is_reachable: bool) {
         while let Some((_, id)) = self.departures.first().copied().filter(|(due, _)| *due <= now) {
-            let departure = self.map.get(&id).and_then(|stream| stream.departure);
+            let departure = self.map.get(&id).and_then(|stream| stream.delayed_reset);
             match departure {
-                Some(_) if !is_reachable => self.postpone(now, id),
-                Some(Departure { reason, .. }) => _ = self.reset(id, reason),
+                Some(_) if !is_reachable => self.postpone_reset(now, id),
+                Some(DelayedReset { reason, .. }) => _ = self.reset(id, reason),
                 None => unreachable!("a stream takes its departure along"),
             }
         }
@@ -102,10 +104,10 @@ mod tests {
 
     use super::*;
     use crate::scheduler::MAX_CLASSES;
-    use crate::streams::Chunk;
-    use crate::streams::flow::Limits;
+    use crate::streams::StreamChunk;
+    use crate::streams::flow::PeerLimits;
     use crate::wire::frame::{self, Frame, TruncatedOffset};
-    use crate::{Event, Open, Read};
+    use crate::{Event, ReadOutcome, StreamOpening};
 
     const MEMORY: u64 = 1_000_000;
     /// Of stream data in a frame.
@@ -117,17 +119,17 @@ mod tests {
 
     /// Two sides with a stream that the first has opened.
     struct Two {
-        sides: [Streams; 2],
+        sides: [StreamSet; 2],
         id: StreamId,
     }
 
     impl Two {
         fn new() -> Self {
-            let limits = Limits::new(MEMORY, MEMORY / 4, 100);
-            let side = |parity| Streams::new(parity, limits, limits, MEMORY, MAX_CLASSES, 1500);
+            let limits = PeerLimits::new(MEMORY, MEMORY / 4, 100);
+            let side = |parity| StreamSet::new(parity, limits, limits, MEMORY, MAX_CLASSES, 1500);
             let mut sides = [side(0), side(1)];
             let address = SocketAddr::from(([192, 0, 2, 1], 80));
-            let open = Open { destination: address.into(), source: address, dscp: None };
+            let open = StreamOpening { destination: address.into(), source: address, dscp: None };
             let id = sides[0].open(open).unwrap();
             let mut two = Self { sides, id };
             two.settle(0);
@@ -151,12 +153,12 @@ mod tests {
         }
 
         /// Sends a piece of the first side's data, without an acknowledgement.
-        fn send_one(&mut self) -> Chunk {
+        fn send_one(&mut self) -> StreamChunk {
             let lost = self.sides[0].next_lost(|_| PIECE);
             lost.or_else(|| self.sides[0].next_new(0, |_| PIECE)).expect("a piece")
         }
 
-        fn deliver(&mut self, chunk: &Chunk) {
+        fn deliver(&mut self, chunk: &StreamChunk) {
             let mut bytes = Vec::new();
             let offset = TruncatedOffset::full(chunk.range.start);
             frame::write_stream_head(&mut bytes, chunk.stream, offset, chunk.fin, None);
@@ -171,7 +173,7 @@ mod tests {
         /// Reads all that the second side has; returns how much that was.
         fn read(&mut self) -> usize {
             let (mut sum, mut out) = (0, [0; 4096]);
-            while let Ok(Read::Data(count)) = self.sides[1].read(at(0), self.id, &mut out) {
+            while let Ok(ReadOutcome::Data(count)) = self.sides[1].read(at(0), self.id, &mut out) {
                 sum += count;
             }
             sum
@@ -275,7 +277,7 @@ mod tests {
         let mut now = at(0);
         for _ in 0..10 {
             two.sides[1].end_resets(now, true);
-            assert_eq!(two.sides[1].read(now, two.id, &mut [0]), Ok(Read::Data(1)));
+            assert_eq!(two.sides[1].read(now, two.id, &mut [0]), Ok(ReadOutcome::Data(1)));
             now += pause;
         }
         let reset = Event::Reset { stream: two.id, reason: ResetReason::TimedOut };

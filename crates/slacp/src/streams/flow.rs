@@ -6,14 +6,14 @@ use core::time::Duration;
 use units::BitRate;
 
 use crate::streams::recv_buffer::GAP_COST;
-use crate::wire::open::Openings;
+use crate::wire::open::OpeningFeatures;
 
 /// Number of gaps that a session may have however small its memory: 8 kB of state.
-const LEAST_GAPS: usize = 64;
+const MIN_GAPS: usize = 64;
 
 /// The limits that one side sets for the other. Fixed at session set-up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Limits {
+pub(crate) struct PeerLimits {
     /// Maximum number of bytes held for all streams, per direction.
     pub(crate) memory: u64,
     /// Maximum number of bytes held for one stream.
@@ -29,10 +29,10 @@ pub(crate) struct Limits {
     /// Set if it has the dictionary of compressed streams.
     pub(crate) dictionary: bool,
     /// Destinations and optional fields of openings that it understands.
-    pub(crate) openings: Openings,
+    pub(crate) openings: OpeningFeatures,
 }
 
-impl Limits {
+impl PeerLimits {
     pub(crate) fn new(memory: u64, stream_window: u64, max_streams: u32) -> Self {
         // The credit of the session bounds each stream anyway.
         let stream_window = stream_window.min(memory);
@@ -44,15 +44,15 @@ impl Limits {
             contexts: 0,
             decompressors: 0,
             dictionary: false,
-            openings: Openings::default(),
+            openings: OpeningFeatures::default(),
         }
     }
 
     /// Maximum number of gaps in all streams together, so that they take at most a sixteenth of the
     /// memory. Losses leave at most one gap per packet in flight; to come near the limit takes
     /// packets of less than 2 kB with every second one lost.
-    pub(crate) fn most_gaps(&self) -> usize {
-        usize::try_from(self.memory / 16 / GAP_COST).unwrap_or(usize::MAX).max(LEAST_GAPS)
+    pub(crate) fn max_gaps(&self) -> usize {
+        usize::try_from(self.memory / 16 / GAP_COST).unwrap_or(usize::MAX).max(MIN_GAPS)
     }
 
     /// Maximum sum of the granted windows of all streams: seven eighths of the memory. A sixteenth
@@ -71,39 +71,39 @@ impl Limits {
 
     /// Minimum window of a new stream, 16 kB: slightly more than TCP's initial window (RFC 6928).
     /// Four of them must be free to open a stream.
-    pub(crate) fn least_window(&self) -> u64 {
+    pub(crate) fn min_window(&self) -> u64 {
         (self.memory / 64).clamp(2, 16_000)
     }
 
     /// Minimum window that an opener takes itself, 2 kB: enough for a request.
-    pub(crate) fn least_opening(&self) -> u64 {
+    pub(crate) fn min_opening_window(&self) -> u64 {
         (self.memory / 8000).clamp(1, 2000)
     }
 
     /// The window a stream keeps when it returns the rest.
     pub(crate) fn kept_window(&self) -> u64 {
-        self.least_window() / 2
+        self.min_window() / 2
     }
 
     /// Maximum number of bytes that one of `streams` may hold for sending while all of them hold
     /// `held`: half of what is left of seven eighths of the memory (the dynamic threshold of
     /// Choudhury and Hahne, 1998, with α = ½), so that stalled streams never take all of it. The
     /// last eighth is divided equally, so that they do not block other streams either.
-    pub(crate) fn share(&self, held: u64, streams: usize) -> u64 {
+    pub(crate) fn send_share(&self, held: u64, streams: usize) -> u64 {
         let reserve = self.memory / 8;
         let share = (self.memory - reserve).saturating_sub(held) / 2;
         let least = reserve / (streams as u64).max(1);
-        share.max(least.min(LEAST_TO_SEND)).min(self.stream_window)
+        share.max(least.min(MIN_SEND_SHARE)).min(self.stream_window)
     }
 }
 
 /// Number of bytes that a stream may hold for sending whatever the others hold, unless there are
 /// too many of them: ten packets, TCP's initial window (RFC 6928).
-const LEAST_TO_SEND: u64 = 16_000;
+const MIN_SEND_SHARE: u64 = 16_000;
 
 /// The speed of a session, as far as windows depend on it.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Pace {
+pub(crate) struct SessionPace {
     pub(crate) rtt: Duration,
     /// The rate at which this side sends, and the one at which the peer says that it sends; 0 if
     /// unknown.
@@ -112,12 +112,12 @@ pub(crate) struct Pace {
 
 /// Bytes that a sender of unknown rate is assumed to send in a round trip: 10 Mbit/s over a
 /// geostationary satellite.
-const UNKNOWN: u64 = 800_000;
+const ASSUMED_FLIGHT: u64 = 800_000;
 /// Upper bound of the bytes in a round trip, whatever rate the peer claims: windows are multiples
 /// of them, which must not overflow.
-const LARGEST: u64 = 1 << 60;
+const MAX_FLIGHT: u64 = 1 << 60;
 
-impl Pace {
+impl SessionPace {
     /// Number of bytes that this side can send in one round trip.
     pub(crate) fn own_flight(&self) -> u64 {
         self.flight(self.rates[0], 0)
@@ -139,12 +139,12 @@ impl Pace {
 
     /// Returns `true` if the peer's rate is neither announced nor observed to be high.
     pub(crate) fn is_peer_unknown(&self, seen: u64) -> bool {
-        self.rates[1].bits_per_second() == 0 && seen < UNKNOWN
+        self.rates[1].bits_per_second() == 0 && seen < ASSUMED_FLIGHT
     }
 
     fn flight(&self, rate: BitRate, seen: u64) -> u64 {
-        let told = rate.bytes_in(self.rtt).get().min(LARGEST);
-        if rate.bits_per_second() == 0 { seen.max(UNKNOWN) } else { seen.max(told) }
+        let told = rate.bytes_in(self.rtt).get().min(MAX_FLIGHT);
+        if rate.bits_per_second() == 0 { seen.max(ASSUMED_FLIGHT) } else { seen.max(told) }
     }
 }
 
@@ -242,10 +242,10 @@ mod tests {
 
     #[test]
     fn writers_that_stall_leave_something_to_the_next() {
-        let limits = Limits::new(1_000_000, 400_000, 10);
+        let limits = PeerLimits::new(1_000_000, 400_000, 10);
         let mut held = 0;
         for _ in 0..100 {
-            let share = limits.share(held, 100);
+            let share = limits.send_share(held, 100);
             assert!(share >= 1250);
             held += share;
         }
@@ -255,8 +255,8 @@ mod tests {
     #[test]
     fn a_peer_that_claims_any_rate_has_a_window() {
         let rates = [0, crate::wire::varint::MAX].map(BitRate::from_bits_per_second);
-        let pace = Pace { rtt: Duration::from_secs(86_400), rates };
-        assert!(pace.window(0) > LARGEST);
+        let pace = SessionPace { rtt: Duration::from_secs(86_400), rates };
+        assert!(pace.window(0) > MAX_FLIGHT);
     }
 
     #[test]

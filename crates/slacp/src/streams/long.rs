@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use super::*;
 use crate::scheduler::MAX_CLASSES;
 use crate::wire::frame::TruncatedOffset;
-use crate::{Open, Read, StreamError};
+use crate::{ReadOutcome, StreamError, StreamOpening};
 
 /// Maximum number of stream bytes in a packet.
 const PACKET: usize = 1400;
@@ -25,7 +25,7 @@ fn byte(offset: u64) -> u8 {
 /// Two sides of a session that exchange frames as bytes. Every seventh stream frame is lost and
 /// reported as lost. Every fourth has a short offset.
 struct Hop {
-    sides: [Streams; 2],
+    sides: [StreamSet; 2],
     frames: u64,
     /// Offset up to which each side has read.
     read: [u64; 2],
@@ -34,11 +34,11 @@ struct Hop {
 impl Hop {
     /// A hop with a stream that has already carried `before` bytes each way.
     fn new(before: u64) -> (Self, StreamId) {
-        let limits = Limits::new(MEMORY, 200_000, 4);
-        let side = |parity| Streams::new(parity, limits, limits, 100_000, MAX_CLASSES, PACKET);
+        let limits = PeerLimits::new(MEMORY, 200_000, 4);
+        let side = |parity| StreamSet::new(parity, limits, limits, 100_000, MAX_CLASSES, PACKET);
         let mut hop = Self { sides: [side(0), side(1)], frames: 0, read: [before; 2] };
         let address = SocketAddr::from(([192, 0, 2, 1], 80));
-        let open = Open { destination: address.into(), source: address, dscp: None };
+        let open = StreamOpening { destination: address.into(), source: address, dscp: None };
         let stream = hop.sides[0].open(open).unwrap();
         while hop.carry(0) | hop.carry(1) {}
         hop.sides.iter_mut().for_each(|side| side.skip(stream, before));
@@ -57,7 +57,7 @@ impl Hop {
         let lost = side.next_lost(|_| PACKET);
         let Some(chunk) = lost.or_else(|| side.next_new(0, |_| PACKET)) else { return false };
         self.frames += 1;
-        let Chunk { stream, range, fin, .. } = chunk;
+        let StreamChunk { stream, range, fin, .. } = chunk;
         if self.frames.is_multiple_of(7) {
             side.on_lost(stream, range, fin);
             return true;
@@ -92,20 +92,20 @@ impl Hop {
         let mut piece = [0; 5000];
         loop {
             match self.sides[side].read(Instant::ZERO, stream, &mut piece) {
-                Ok(Read::Data(count)) => {
+                Ok(ReadOutcome::Data(count)) => {
                     let expected = (self.read[side]..).map(byte);
                     assert!(piece[..count].iter().copied().eq(expected.take(count)));
                     self.read[side] += count as u64;
                 }
-                Ok(Read::Blocked) => return false,
-                Ok(Read::End) | Err(StreamError::NoStream) => return true,
+                Ok(ReadOutcome::Blocked) => return false,
+                Ok(ReadOutcome::End) | Err(StreamError::NoStream) => return true,
                 Err(error) => panic!("{error}"),
             }
         }
     }
 }
 
-impl Streams {
+impl StreamSet {
     /// Pretends that a stream has carried this many bytes each way.
     fn skip(&mut self, id: StreamId, bytes: u64) {
         let stream = self.map.get_mut(&id).unwrap();

@@ -7,14 +7,14 @@ use crate::wire::frame::{COMPACT_REACH, TruncatedOffset};
 
 /// Growth of a stream between two milestones, in bytes. 8 MB, so that few streams ever need one and
 /// [`COMPACT_SPAN`] exceeds the BDP of most links.
-const STEP: u64 = 1 << 23;
+const MILESTONE_STEP: u64 = 1 << 23;
 
 /// Number of milestones kept. A packet that arrives after its stream has grown by 126 MB, two full
 /// windows, was declared lost and retransmitted long ago.
-const KEPT: usize = 16;
+const MAX_MILESTONES: usize = 16;
 
 /// Maximum number of bytes that a sender may hold for its next frame to be compact.
-pub(crate) const COMPACT_SPAN: u64 = COMPACT_REACH - STEP;
+pub(crate) const COMPACT_SPAN: u64 = COMPACT_REACH - MILESTONE_STEP;
 
 /// The highest offset of a stream at the time when packets of certain numbers were the newest.
 ///
@@ -33,20 +33,20 @@ pub(crate) const COMPACT_SPAN: u64 = COMPACT_REACH - STEP;
 /// So `x` is at most `COMPACT_REACH` away from `h`, whatever the windows are, however late the
 /// packet comes, and whether or not another packet has brought its bytes.
 #[derive(Debug)]
-pub(crate) struct Milestones {
+pub(crate) struct OffsetMilestones {
     /// Packet numbers and offsets, both increasing.
     known: VecDeque<(u64, u64)>,
     /// The newest packet that carried data of the stream.
     newest: u64,
 }
 
-impl Default for Milestones {
+impl Default for OffsetMilestones {
     fn default() -> Self {
         Self { known: VecDeque::from([(0, 0)]), newest: 0 }
     }
 }
 
-impl Milestones {
+impl OffsetMilestones {
     /// Continues as if this many bytes had been received.
     #[cfg(test)]
     pub(crate) fn skip(&mut self, bytes: u64) {
@@ -65,12 +65,12 @@ impl Milestones {
 
     /// Records that packet `number` arrived with data of the stream, whose highest offset is now
     /// `highest`.
-    pub(crate) fn came(&mut self, number: u64, highest: u64) {
+    pub(crate) fn record(&mut self, number: u64, highest: u64) {
         self.newest = self.newest.max(number);
-        if self.known.back().is_none_or(|(_, last)| highest >= last + STEP) {
+        if self.known.back().is_none_or(|(_, last)| highest >= last + MILESTONE_STEP) {
             self.known.push_back((self.newest, highest));
         }
-        if self.known.len() > KEPT {
+        if self.known.len() > MAX_MILESTONES {
             self.known.pop_front();
         }
     }
@@ -102,7 +102,7 @@ mod tests {
         have: units::RangeSet,
         highest: u64,
         acknowledged: u64,
-        milestones: Milestones,
+        milestones: OffsetMilestones,
         late: u64,
     }
 
@@ -125,7 +125,7 @@ mod tests {
             assert_eq!(start, frame.start, "{frame:?} {:?}", self.milestones);
             self.have.insert(frame.start..frame.end);
             self.highest = self.highest.max(frame.end);
-            self.milestones.came(frame.number, self.highest);
+            self.milestones.record(frame.number, self.highest);
         }
 
         /// Delivers the receiver's acknowledgement at once.
@@ -170,11 +170,14 @@ mod tests {
 
     #[test]
     fn what_a_stream_has_left_far_behind_counts_as_lost() {
-        let mut milestones = Milestones::default();
-        (1..=20u64).for_each(|i| milestones.came(i * 10, i * STEP));
+        let mut milestones = OffsetMilestones::default();
+        (1..=20u64).for_each(|i| milestones.record(i * 10, i * MILESTONE_STEP));
         let old = TruncatedOffset::compact(7);
         assert_eq!(milestones.complete(old, 9), None);
         assert_eq!(milestones.complete(TruncatedOffset::full(7), 9), Some(7));
-        assert_eq!(milestones.complete(TruncatedOffset::compact(19 * STEP), 190), Some(19 * STEP));
+        assert_eq!(
+            milestones.complete(TruncatedOffset::compact(19 * MILESTONE_STEP), 190),
+            Some(19 * MILESTONE_STEP)
+        );
     }
 }

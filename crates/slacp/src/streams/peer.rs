@@ -5,29 +5,30 @@ use std::net::IpAddr;
 
 use units::Instant;
 
-use super::{Drain, ProtocolError, Resetting, Stream, Streams};
-use crate::streams::budget::Usage;
-use crate::streams::milestones::Milestones;
-use crate::streams::recv_buffer::{RecvBuffer, Violation};
+use super::{DrainingStream, ProtocolError, ResettingStream, StreamEntry, StreamSet};
+use crate::streams::budget::ClientUsage;
+use crate::streams::milestones::OffsetMilestones;
+use crate::streams::recv_buffer::{RecvBuffer, StreamViolation};
 use crate::wire::frame::{Frame, TruncatedOffset};
-use crate::{Destination, Event, Open, ResetReason, StreamId, client_network};
+use crate::{Destination, Event, ResetReason, StreamId, StreamOpening, client_network};
 
 /// Maximum time without progress of a reader before the data ahead of a reset is given up: received
 /// data that is not read here, and sent data that the peer does not acknowledge.
 pub(super) const UNREAD_TIMEOUT: Duration = Duration::from_secs(30);
 
-impl Streams {
+impl StreamSet {
     pub(crate) fn on_open(
         &mut self,
         now: Instant,
         id: StreamId,
         window: u64,
         credit: u64,
-        open: Open<Destination>,
+        open: StreamOpening<Destination>,
     ) -> Result<(), ProtocolError> {
         let client = client_network(open.source.ip());
         // docs/slacp.md, Flow control, rule 6.
-        let no_room = self.granted.share(client, false) == 0 || window > self.granted.left() / 2;
+        let no_room =
+            self.window_budget.share(client, false) == 0 || window > self.window_budget.left() / 2;
         let Some(stream) = self.peer_stream(id)? else { return Ok(()) };
         if stream.opened {
             return Ok(());
@@ -35,7 +36,7 @@ impl Streams {
         let end = stream.recv.highest();
         // Data may overtake its OPEN; until now only the stream window has bounded it.
         if end > window {
-            let violation = Violation::Credit { end, limit: window };
+            let violation = StreamViolation::Credit { end, limit: window };
             return Err(ProtocolError::Stream { stream: id, violation });
         }
         stream.opened = true;
@@ -44,7 +45,7 @@ impl Streams {
         stream.send.grant(credit);
         let readable = stream.recv.is_readable();
         stream.reader_waits = !readable;
-        let unknown = !self.limits.openings.take(&open.destination);
+        let unknown = !self.limits.openings.accepts(&open.destination);
         let refusal = if no_room || self.peer_open > self.limits.max_streams {
             Some(ResetReason::Limit)
         } else {
@@ -72,10 +73,10 @@ impl Streams {
         stream.is_small = is_small;
         // If the peer took more, its value holds: the data may be on its way already.
         stream.window = first.max(window);
-        stream.recv.settle_limit(stream.window);
+        stream.recv.replace_limit(stream.window);
         self.control.push_back(Frame::StreamCredit { stream: id, returns: 0, limit: first });
-        self.recount(id);
-        self.rest(now, id);
+        self.update_charge(id);
+        self.start_rest(now, id);
     }
 
     pub(crate) fn on_accept(&mut self, now: Instant, id: StreamId) {
@@ -106,14 +107,14 @@ impl Streams {
                 return Ok(false);
             };
             let end = offset + data.len() as u64;
-            resetting.milestones.came(number, end.max(resetting.highest));
-            self.discard_to(id, end)?;
+            resetting.milestones.record(number, end.max(resetting.highest));
+            self.count_discarded(id, end)?;
             if fin {
-                self.end_reset(id);
+                self.finish_reset(id);
             }
             return Ok(true);
         }
-        let room = self.limits.most_gaps().saturating_sub(self.gaps);
+        let room = self.limits.max_gaps().saturating_sub(self.gaps);
         let Some(stream) = self.peer_stream(id)? else { return Ok(true) };
         let Some(offset) = stream.milestones.complete(offset, number) else { return Ok(false) };
         let gaps = stream.recv.gaps();
@@ -124,23 +125,23 @@ impl Streams {
             .recv
             .insert(offset, data, fin)
             .map_err(|violation| ProtocolError::Stream { stream: id, violation })?;
-        stream.milestones.came(number, stream.recv.highest());
+        stream.milestones.record(number, stream.recv.highest());
         let more_gaps = stream.recv.gaps();
         let asks = !core::mem::replace(&mut stream.owes_answer, true);
-        let departs = stream.departure.is_some();
+        let departs = stream.delayed_reset.is_some();
         let tell = stream.opened && stream.reader_waits && stream.recv.is_readable();
         if tell {
             stream.reader_waits = false;
             self.events.push_back(Event::Readable(id));
         }
         self.gaps = self.gaps + more_gaps - gaps;
-        self.measure(now, data.len() as u64);
+        self.measure_flight(now, data.len() as u64);
         // It may be a request, whose answer may take longer and should find its window.
         if asks {
-            self.rest(now, id);
+            self.start_rest(now, id);
         }
         if fin {
-            self.recount(id);
+            self.update_charge(id);
         }
         self.grant_held_up(id);
         if !self.recv_credit.receive(grown) {
@@ -160,32 +161,39 @@ impl Streams {
         sent: u64,
     ) -> Result<(), ProtocolError> {
         if self.resetting.contains_key(&id) {
-            self.discard_to(id, sent)?;
-            self.end_reset(id);
+            self.count_discarded(id, sent)?;
+            self.finish_reset(id);
             return Ok(());
         }
         if self.peer_stream(id)?.is_none() {
             return Ok(());
         }
         let Some(stream) = self.remove(id) else { return Ok(()) };
-        let (highest, milestones) = (stream.recv.highest(), Milestones::default());
-        let (charged, client) = (Usage::default(), stream.client);
+        let (highest, milestones) = (stream.recv.highest(), OffsetMilestones::default());
+        let (charged, client) = (ClientUsage::default(), stream.client);
         // As after a reset by this side: the bytes up to `sent` count, though they will never come.
-        self.resetting.insert(id, Resetting { highest, milestones, charged, client });
-        self.discard_to(id, sent)?;
-        self.end_reset(id);
+        self.resetting.insert(id, ResettingStream { highest, milestones, charged, client });
+        self.count_discarded(id, sent)?;
+        self.finish_reset(id);
         self.send_reset(id, reason, stream.send.sent());
         self.wake_writers();
-        let Stream { mut recv, opened, departure, .. } = *stream;
+        let StreamEntry { mut recv, opened, delayed_reset: departure, .. } = *stream;
         // Without OPEN, or after a reset by the owner, no owner reads the data or gets the event.
         let has_owner = opened && departure.is_none();
         let came = recv.highest() - recv.read_offset();
-        let left = if has_owner { recv.cut() } else { 0 };
+        let left = if has_owner { recv.truncate_at_gap() } else { 0 };
         self.recv_credit.consume(came - left);
         self.grant_session();
         if left > 0 {
-            self.granted.replace(client, Usage::default(), Usage::part(left, true));
-            self.begin_drain(id, Drain { recv, client, reason, until: now + UNREAD_TIMEOUT });
+            self.window_budget.replace(
+                client,
+                ClientUsage::default(),
+                ClientUsage::part(left, true),
+            );
+            self.begin_drain(
+                id,
+                DrainingStream { recv, client, reason, until: now + UNREAD_TIMEOUT },
+            );
         } else if has_owner {
             self.events.push_back(Event::Reset { stream: id, reason });
         }
@@ -195,7 +203,7 @@ impl Streams {
     /// Keeps the received data of a reset stream for its reader. If there are already as many
     /// drains as streams are allowed, the one that has waited longest is given up: the streams of a
     /// peer that keeps opening and resetting them do not count as open.
-    fn begin_drain(&mut self, id: StreamId, drain: Drain) {
+    fn begin_drain(&mut self, id: StreamId, drain: DrainingStream) {
         if self.drains.len() >= self.limits.max_streams as usize
             && let Some((_, oldest)) = self.drain_ends.first().copied()
         {
@@ -221,25 +229,29 @@ impl Streams {
         }
     }
 
-    pub(super) fn take_drain(&mut self, id: StreamId) -> Option<Drain> {
+    pub(super) fn take_drain(&mut self, id: StreamId) -> Option<DrainingStream> {
         let drain = self.drains.remove(&id)?;
         self.drain_ends.remove(&(drain.until, id));
         Some(drain)
     }
 
-    pub(super) fn end_drain_if(&mut self, id: StreamId, over: impl FnOnce(&Drain) -> bool) {
+    pub(super) fn end_drain_if(
+        &mut self,
+        id: StreamId,
+        over: impl FnOnce(&DrainingStream) -> bool,
+    ) {
         if self.drains.get(&id).is_some_and(over)
-            && let Some(Drain { recv, client, reason, .. }) = self.take_drain(id)
+            && let Some(DrainingStream { recv, client, reason, .. }) = self.take_drain(id)
         {
-            self.give_back(&recv, client);
+            self.return_credit(&recv, client);
             self.events.push_back(Event::Reset { stream: id, reason });
         }
     }
 
     /// Returns the credit for data that will never be read.
-    pub(super) fn give_back(&mut self, recv: &RecvBuffer, client: IpAddr) {
+    pub(super) fn return_credit(&mut self, recv: &RecvBuffer, client: IpAddr) {
         let unread = recv.highest() - recv.read_offset();
-        self.granted.replace(client, Usage::part(unread, true), Usage::default());
+        self.window_budget.replace(client, ClientUsage::part(unread, true), ClientUsage::default());
         self.recv_credit.consume(unread);
         self.grant_session();
     }
@@ -257,23 +269,23 @@ impl Streams {
     ) {
         let Some(stream) = self.map.get_mut(&id) else { return };
         // Credit from before the last RETURN is void, however the two crossed.
-        if returns == stream.returned {
+        if returns == stream.returns_sent {
             stream.send.grant(limit);
         }
         let opening = core::mem::take(&mut stream.opening);
         // The first credit shows that the peer counts the window of the stream itself.
-        if opening != Usage::default() {
+        if opening != ClientUsage::default() {
             let client = stream.client;
-            self.openings.replace(client, opening, Usage::default());
-            self.remember_offer(client, limit);
-            self.rest(now, id);
+            self.opening_budget.replace(client, opening, ClientUsage::default());
+            self.record_first_credit(client, limit);
+            self.start_rest(now, id);
         }
         self.enqueue(id);
     }
 
     /// Returns the live stream `id`, which is created if it is new and the peer may open it. `None`
     /// if it is over.
-    fn peer_stream(&mut self, id: StreamId) -> Result<Option<&mut Stream>, ProtocolError> {
+    fn peer_stream(&mut self, id: StreamId) -> Result<Option<&mut StreamEntry>, ProtocolError> {
         if id.0 % 2 == self.parity {
             return if id.0 < self.next_id {
                 Ok(self.map.get_mut(&id).map(|stream| &mut **stream))
@@ -289,7 +301,7 @@ impl Streams {
             self.peer_open += 1;
             self.peer_opened += 1;
             // The OPEN frame, which may come later, replaces the limit.
-            let stream = Stream::new(0, self.limits.stream_window, false);
+            let stream = StreamEntry::new(0, self.limits.stream_window, false);
             self.map.insert(id, Box::new(stream));
         }
         Ok(self.map.get_mut(&id).map(|stream| &mut **stream))
@@ -307,17 +319,17 @@ impl Streams {
     }
 
     /// Counts the data of a stream that is being reset, up to offset `end`, as received and read.
-    pub(super) fn discard_to(&mut self, id: StreamId, end: u64) -> Result<(), ProtocolError> {
+    pub(super) fn count_discarded(&mut self, id: StreamId, end: u64) -> Result<(), ProtocolError> {
         let Some(resetting) = self.resetting.get_mut(&id) else { return Ok(()) };
-        let Resetting { highest, charged, client, .. } = resetting;
+        let ResettingStream { highest, charged, client, .. } = resetting;
         let grown = end.saturating_sub(*highest);
         if !self.recv_credit.receive(grown) {
             return Err(ProtocolError::SessionCredit);
         }
         *highest += grown;
         let left = charged.bytes.saturating_sub(grown);
-        let left = Usage::part(left, charged.unproven == 0);
-        self.granted.replace(*client, *charged, left);
+        let left = ClientUsage::part(left, charged.unproven == 0);
+        self.window_budget.replace(*client, *charged, left);
         *charged = left;
         self.recv_credit.consume(grown);
         self.grant_session();
@@ -325,9 +337,9 @@ impl Streams {
     }
 
     /// Forgets a stream that is being reset once all its bytes are accounted for.
-    pub(super) fn end_reset(&mut self, id: StreamId) {
+    pub(super) fn finish_reset(&mut self, id: StreamId) {
         if let Some(resetting) = self.resetting.remove(&id) {
-            self.granted.replace(resetting.client, resetting.charged, Usage::default());
+            self.window_budget.replace(resetting.client, resetting.charged, ClientUsage::default());
         }
         self.retire(id);
     }

@@ -9,28 +9,28 @@ use std::collections::VecDeque;
 use bytes::BufMut as _;
 use bytes::buf::Limit;
 
-use crate::spare::Spare as _;
+use crate::spare::FreeSpare as _;
 
 /// A piece that holds less than this may grow, which copies its contents; and less room than this
 /// is not worth a system call of its own.
-const SMALL: usize = 16 * 1024;
+const SMALL_PIECE: usize = 16 * 1024;
 
 /// Minimum room for a reader that does not know how much data will come.
-const READ: usize = 64 * 1024;
+const READ_ROOM: usize = 64 * 1024;
 
 /// Maximum size of a piece. A socket is read once per piece, after which the kernel acknowledges
 /// the data.
-const MOST: usize = 256 * 1024;
+const MAX_PIECE: usize = 256 * 1024;
 
 /// A buffer with room for a limited number of bytes ([`bytes::BufMut`]), which become the next data
 /// of a stream.
-pub type Room<'b> = Limit<&'b mut Vec<u8>>;
+pub type WriteRoom<'b> = Limit<&'b mut Vec<u8>>;
 
 /// Bytes in the order in which they were appended.
 #[derive(Debug, Default)]
-pub(super) struct Pieces {
+pub(super) struct PieceQueue {
     /// In order and without gaps; none is empty.
-    pieces: VecDeque<Piece>,
+    pieces: VecDeque<BufferPiece>,
     /// Number of bytes dropped so far: the offset of the first byte held.
     begin: u64,
     /// Number of bytes appended so far: the offset after the last byte held.
@@ -41,13 +41,13 @@ pub(super) struct Pieces {
 }
 
 #[derive(Debug)]
-struct Piece {
+struct BufferPiece {
     /// Offset of its first byte.
     start: u64,
     bytes: Vec<u8>,
 }
 
-impl Piece {
+impl BufferPiece {
     fn end(&self) -> u64 {
         self.start + self.bytes.len() as u64
     }
@@ -57,7 +57,7 @@ impl Piece {
     }
 }
 
-impl Pieces {
+impl PieceQueue {
     pub(super) fn len(&self) -> usize {
         (self.end - self.begin) as usize
     }
@@ -78,15 +78,15 @@ impl Pieces {
     }
 
     /// Appends the bytes that `read` writes, at most `most`, and returns their number.
-    pub(super) fn fill(&mut self, most: usize, read: impl FnOnce(&mut Room<'_>)) -> usize {
-        let last = self.with_room(SMALL, READ);
+    pub(super) fn fill(&mut self, most: usize, read: impl FnOnce(&mut WriteRoom<'_>)) -> usize {
+        let last = self.with_room(SMALL_PIECE, READ_ROOM);
         let (before, room) = (last.bytes.len(), last.room());
         read(&mut (&mut last.bytes).limit(most.min(room)));
         let (held, count) = (last.bytes.len(), last.bytes.len() - before);
         self.end += count as u64;
         if held == 0 {
             self.pieces.pop_back();
-        } else if before + room > 2 * self.len().max(SMALL)
+        } else if before + room > 2 * self.len().max(SMALL_PIECE)
             && let Some(last) = self.pieces.back_mut()
         {
             // Gives back unused room: many streams hold little each.
@@ -97,17 +97,17 @@ impl Pieces {
 
     /// The last piece, with room for at least `least` bytes. New memory has room for `wanted`
     /// bytes.
-    fn with_room(&mut self, least: usize, wanted: usize) -> &mut Piece {
-        let size = wanted.max(self.len()).next_power_of_two().min(MOST);
+    fn with_room(&mut self, least: usize, wanted: usize) -> &mut BufferPiece {
+        let size = wanted.max(self.len()).next_power_of_two().min(MAX_PIECE);
         match self.pieces.back_mut() {
             Some(last) if last.room() >= least => {}
-            Some(last) if last.bytes.len() < SMALL => last.bytes.reserve_exact(size),
+            Some(last) if last.bytes.len() < SMALL_PIECE => last.bytes.reserve_exact(size),
             // A new piece, since a larger one would be copied to grow.
             _ => {
                 let fits = |piece: &Vec<u8>| (size / 2..=2 * size).contains(&piece.capacity());
                 let spare = self.spare.pop().filter(fits);
                 let bytes = spare.unwrap_or_else(|| Vec::with_capacity(size));
-                self.pieces.push_back(Piece { start: self.end, bytes });
+                self.pieces.push_back(BufferPiece { start: self.end, bytes });
             }
         }
         self.pieces.back_mut().expect("there is a piece")
@@ -124,7 +124,7 @@ impl Pieces {
         self.spare.truncate(self.pieces.len() + 1);
         if self.is_empty() {
             // A stream may be idle for long after it was fast.
-            self.spare.retain(|piece| piece.capacity() <= READ);
+            self.spare.retain(|piece| piece.capacity() <= READ_ROOM);
         }
     }
 
@@ -158,7 +158,7 @@ mod tests {
 
     use super::*;
 
-    fn all(pieces: &Pieces) -> Vec<u8> {
+    fn all(pieces: &PieceQueue) -> Vec<u8> {
         let mut out = Vec::new();
         pieces.copy(0..pieces.len(), &mut out);
         out
@@ -166,22 +166,22 @@ mod tests {
 
     #[test]
     fn memory_follows_what_is_held() {
-        let capacity = |pieces: &Pieces| -> usize {
+        let capacity = |pieces: &PieceQueue| -> usize {
             let used = pieces.pieces.iter().map(|piece| &piece.bytes);
             used.chain(&pieces.spare).map(Vec::capacity).sum()
         };
-        let mut pieces = Pieces::default();
+        let mut pieces = PieceQueue::default();
         for _ in 0..100 {
             assert_eq!(pieces.fill(30, |room| room.put_slice(&[1; 30])), 30);
             assert!(capacity(&pieces) < 4 * pieces.len(), "a little is held in little");
         }
         for _ in 0..100 {
             pieces.extend(&[1; 300]);
-            pieces.extend(&[1; MOST]);
-            assert!(capacity(&pieces) <= pieces.len() + 2 * MOST);
+            pieces.extend(&[1; MAX_PIECE]);
+            assert!(capacity(&pieces) <= pieces.len() + 2 * MAX_PIECE);
         }
         pieces.advance(pieces.len());
-        assert!(pieces.is_empty() && capacity(&pieces) <= READ);
+        assert!(pieces.is_empty() && capacity(&pieces) <= READ_ROOM);
         assert_eq!(pieces.fill(9, |_| {}), 0);
         assert!(pieces.is_empty() && pieces.pieces.is_empty());
         pieces.free_spare();
@@ -192,9 +192,9 @@ mod tests {
         /// It is a queue of bytes, however they are appended.
         #[test]
         fn behaves_like_a_plain_queue(
-            steps in prop::collection::vec((0..4_u8, 0..2 * MOST, any::<u8>()), 1..60),
+            steps in prop::collection::vec((0..4_u8, 0..2 * MAX_PIECE, any::<u8>()), 1..60),
         ) {
-            let (mut pieces, mut plain) = (Pieces::default(), VecDeque::new());
+            let (mut pieces, mut plain) = (PieceQueue::default(), VecDeque::new());
             for (kind, size, byte) in steps {
                 match kind {
                     0 => {

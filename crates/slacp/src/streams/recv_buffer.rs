@@ -6,18 +6,18 @@ use std::io::IoSlice;
 
 use thiserror::Error;
 
-use crate::spare::Spare as _;
+use crate::spare::FreeSpare as _;
 
 /// Maximum size of a piece. One that is partly read still takes all its memory, at most about the
 /// minimum window of a stream.
-const PIECE: usize = 16 * 1024;
+const MAX_PIECE: usize = 16 * 1024;
 
 /// Adjacent pieces that together are no longer than this are merged, so that a stream received in
 /// tiny parts is not stored in tiny parts. Small, because merging copies the bytes.
-const CRUMBS: usize = 4 * 1024;
+const MERGE_LIMIT: usize = 4 * 1024;
 
 /// Number of parts that are offered at once: 256 kB if the pieces are full.
-const PARTS: usize = 16;
+const MAX_PARTS: usize = 16;
 
 /// Maximum overhead of a gap, in bytes: the piece after it is an allocation and a map entry, each
 /// with its waste.
@@ -43,7 +43,7 @@ pub(crate) struct RecvBuffer {
 
 /// A rule of the stream that the peer violated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
-pub(crate) enum Violation {
+pub(crate) enum StreamViolation {
     #[error("bytes up to {end} exceed the credit of {limit}")]
     Credit { end: u64, limit: u64 },
     #[error("the end of the stream moved from {was} to {is}")]
@@ -90,7 +90,7 @@ impl RecvBuffer {
 
     /// Replaces the limit, which may fall but not below the highest offset: by the granted one when
     /// the OPEN frame comes, or by what the peer keeps when it returns credit.
-    pub(crate) fn settle_limit(&mut self, limit: u64) {
+    pub(crate) fn replace_limit(&mut self, limit: u64) {
         debug_assert!(limit >= self.highest);
         self.limit = limit;
     }
@@ -153,17 +153,19 @@ impl RecvBuffer {
         offset: u64,
         bytes: &[u8],
         fin: bool,
-    ) -> Result<u64, Violation> {
+    ) -> Result<u64, StreamViolation> {
         let end = offset + bytes.len() as u64;
         let before = self.highest;
         if end > self.limit {
-            return Err(Violation::Credit { end, limit: self.limit });
+            return Err(StreamViolation::Credit { end, limit: self.limit });
         }
         match self.end {
             Some(was) if end > was || (fin && end != was) => {
-                return Err(Violation::End { was, is: end });
+                return Err(StreamViolation::End { was, is: end });
             }
-            None if fin && end < before => return Err(Violation::End { was: before, is: end }),
+            None if fin && end < before => {
+                return Err(StreamViolation::End { was: before, is: end });
+            }
             _ => {}
         }
         if fin {
@@ -178,7 +180,10 @@ impl RecvBuffer {
         while at < end {
             let (gap, next) = self.missing(at, end);
             if !gap.is_empty() {
-                self.place(gap.start, &bytes[index(gap.start - offset)..index(gap.end - offset)]);
+                self.insert_missing(
+                    gap.start,
+                    &bytes[index(gap.start - offset)..index(gap.end - offset)],
+                );
             }
             at = next;
         }
@@ -198,7 +203,7 @@ impl RecvBuffer {
     }
 
     /// Stores data of which nothing has been received before.
-    fn place(&mut self, offset: u64, bytes: &[u8]) {
+    fn insert_missing(&mut self, offset: u64, bytes: &[u8]) {
         let end = offset + bytes.len() as u64;
         let touches_next = self.pieces.contains_key(&end);
         let last = self.pieces.range_mut(..offset).next_back();
@@ -210,7 +215,7 @@ impl RecvBuffer {
             - usize::from(was_gap);
         self.append(offset, bytes);
         if touches_next {
-            self.join(end);
+            self.merge_small(end);
         }
     }
 
@@ -227,14 +232,15 @@ impl RecvBuffer {
         if let Some((start, piece)) = before
             && start + piece.len() as u64 == offset
         {
-            let (fits, rest) = bytes.split_at(bytes.len().min(PIECE.saturating_sub(piece.len())));
+            let (fits, rest) =
+                bytes.split_at(bytes.len().min(MAX_PIECE.saturating_sub(piece.len())));
             piece.extend_from_slice(fits);
             offset += fits.len() as u64;
             bytes = rest;
             continues = true;
         }
-        for part in bytes.chunks(PIECE) {
-            let mut piece = Vec::with_capacity(if continues { PIECE } else { part.len() });
+        for part in bytes.chunks(MAX_PIECE) {
+            let mut piece = Vec::with_capacity(if continues { MAX_PIECE } else { part.len() });
             piece.extend_from_slice(part);
             self.pieces.insert(offset, piece);
             offset += part.len() as u64;
@@ -242,10 +248,10 @@ impl RecvBuffer {
     }
 
     /// Merges the piece at `start` with the one before it if both are small.
-    fn join(&mut self, start: u64) {
+    fn merge_small(&mut self, start: u64) {
         let small = self.pieces.get(&start).map_or(0, Vec::len);
         let before = self.pieces.range(..start).next_back().map_or(0, |(_, piece)| piece.len());
-        if before + small > CRUMBS {
+        if before + small > MERGE_LIMIT {
             return;
         }
         let joined = self.pieces.remove(&start).unwrap_or_default();
@@ -262,7 +268,7 @@ impl RecvBuffer {
     }
 
     /// Drops everything after the first gap. Returns the number of bytes left to read.
-    pub(crate) fn cut(&mut self) -> u64 {
+    pub(crate) fn truncate_at_gap(&mut self) -> u64 {
         let ready = self.ready_to();
         // After a reset the peer does not send again what is missing.
         self.pieces.split_off(&ready);
@@ -294,8 +300,8 @@ impl RecvBuffer {
     /// Offers the next bytes in order, in parts, to `take`, and drops as many as it says that it
     /// has taken. Returns their number.
     pub(crate) fn offer(&mut self, take: impl FnOnce(&[IoSlice<'_>]) -> usize) -> usize {
-        let (mut parts, mut at) = (Vec::with_capacity(PARTS), self.read);
-        for (start, piece) in self.pieces.iter().take(PARTS) {
+        let (mut parts, mut at) = (Vec::with_capacity(MAX_PARTS), self.read);
+        for (start, piece) in self.pieces.iter().take(MAX_PARTS) {
             if *start > at {
                 break;
             }
@@ -370,10 +376,13 @@ mod tests {
     #[test]
     fn credit_and_end_are_enforced() {
         let mut buffer = RecvBuffer::new(10);
-        assert_eq!(buffer.insert(8, b"abc", false), Err(Violation::Credit { end: 11, limit: 10 }));
+        assert_eq!(
+            buffer.insert(8, b"abc", false),
+            Err(StreamViolation::Credit { end: 11, limit: 10 })
+        );
         assert_eq!(buffer.insert(4, b"ab", true), Ok(6));
-        assert_eq!(buffer.insert(5, b"ab", false), Err(Violation::End { was: 6, is: 7 }));
-        assert_eq!(buffer.insert(0, b"a", true), Err(Violation::End { was: 6, is: 1 }));
+        assert_eq!(buffer.insert(5, b"ab", false), Err(StreamViolation::End { was: 6, is: 7 }));
+        assert_eq!(buffer.insert(0, b"a", true), Err(StreamViolation::End { was: 6, is: 1 }));
         assert!(!buffer.is_readable());
     }
 
@@ -421,7 +430,7 @@ mod tests {
         let mut buffer = RecvBuffer::new(100);
         buffer.insert(0, b"abc", false).unwrap();
         buffer.insert(10, b"xyz", false).unwrap();
-        assert_eq!((buffer.cut(), buffer.highest(), buffer.gaps()), (3, 3, 0));
+        assert_eq!((buffer.truncate_at_gap(), buffer.highest(), buffer.gaps()), (3, 3, 0));
         let mut out = [0; 9];
         assert_eq!(buffer.read(&mut out), 3);
     }

@@ -4,26 +4,26 @@ use core::time::Duration;
 
 use units::Instant;
 
-use super::{ProtocolError, Stream, Streams};
+use super::{ProtocolError, StreamEntry, StreamSet};
 use crate::StreamId;
-use crate::streams::budget::Usage;
-use crate::streams::recv_buffer::Violation;
+use crate::streams::budget::ClientUsage;
+use crate::streams::recv_buffer::StreamViolation;
 use crate::wire::frame::Frame;
 
 /// Time that a stream rests before its window is returned: longer than a client takes from a
 /// response to the next request.
-const REST: Duration = Duration::from_secs(2);
+const REST_TIME: Duration = Duration::from_secs(2);
 /// The same time while the acceptor has not connected the stream: longer than most servers take,
 /// and about as long as a client without an answer takes to send its SYN again (RFC 6298 §2.1).
-const CONNECTING: Duration = Duration::from_secs(1);
+const CONNECT_TIME: Duration = Duration::from_secs(1);
 /// The same time while the peer waits for an answer, which should still find its window: longer
 /// than most servers take to answer.
-const THOUGHT: Duration = Duration::from_secs(30);
+const ANSWER_TIME: Duration = Duration::from_secs(30);
 
-impl Streams {
+impl StreamSet {
     /// Starts the rest of a stream, or starts it anew, if everything written has arrived.
-    pub(super) fn rest(&mut self, now: Instant, id: StreamId) {
-        self.stir(id);
+    pub(super) fn start_rest(&mut self, now: Instant, id: StreamId) {
+        self.end_rest(id);
         let parity = self.parity;
         let Some(stream) = self.map.get_mut(&id).filter(|stream| stream.is_at_rest()) else {
             return;
@@ -32,17 +32,17 @@ impl Streams {
         let thinks = id.0 % 2 != parity && stream.owes_answer;
         let due = now
             + match stream.connected {
-                false => CONNECTING,
-                true if thinks => THOUGHT,
-                true => REST,
+                false => CONNECT_TIME,
+                true if thinks => ANSWER_TIME,
+                true => REST_TIME,
             };
-        stream.rest_ends = Some(due);
+        stream.rest_deadline = Some(due);
         self.resting.insert((due, id));
     }
 
     /// Ends the rest of a stream.
-    pub(super) fn stir(&mut self, id: StreamId) {
-        if let Some(due) = self.map.get_mut(&id).and_then(|stream| stream.rest_ends.take()) {
+    pub(super) fn end_rest(&mut self, id: StreamId) {
+        if let Some(due) = self.map.get_mut(&id).and_then(|stream| stream.rest_deadline.take()) {
             self.resting.remove(&(due, id));
         }
     }
@@ -55,15 +55,15 @@ impl Streams {
     /// Returns the windows of streams that have rested long enough.
     pub(crate) fn return_windows(&mut self, now: Instant) {
         while let Some((_, id)) = self.resting.first().copied().filter(|(due, _)| *due <= now) {
-            self.stir(id);
+            self.end_rest(id);
             let kept = self.peer_limits.kept_window();
             let Some(stream) = self.map.get_mut(&id) else { continue };
             // Thousands of idle streams are to take little memory, too.
             stream.send.free_spare();
             stream.recv.free_spare();
-            if let Some(limit) = stream.send.give_back(kept) {
-                stream.returned += 1;
-                let returns = stream.returned;
+            if let Some(limit) = stream.send.give_up_credit(kept) {
+                stream.returns_sent += 1;
+                let returns = stream.returns_sent;
                 self.control.push_back(Frame::Return { stream: id, returns, limit });
             }
         }
@@ -78,20 +78,20 @@ impl Streams {
     ) -> Result<(), ProtocolError> {
         let Some(stream) = self.map.get_mut(&id) else { return Ok(()) };
         // A repetition, or one that a later RETURN has overtaken.
-        if returns <= stream.taken_back {
+        if returns <= stream.returns_received {
             return Ok(());
         }
-        let is_next = stream.opened && returns == stream.taken_back + 1;
+        let is_next = stream.opened && returns == stream.returns_received + 1;
         if !is_next || !(stream.recv.highest()..=stream.recv.limit()).contains(&limit) {
-            return Err(ProtocolError::Stream { stream: id, violation: Violation::Return });
+            return Err(ProtocolError::Stream { stream: id, violation: StreamViolation::Return });
         }
-        stream.taken_back = returns;
+        stream.returns_received = returns;
         stream.is_small = true;
         // A late RETURN may find that all it left is used and read: nothing else would grant more.
         let kept = self.limits.kept_window().min(stream.window);
         stream.window = (limit - stream.recv.highest()).max(kept);
-        stream.recv.settle_limit(limit);
-        self.recount(id);
+        stream.recv.replace_limit(limit);
+        self.update_charge(id);
         self.renew(id);
         Ok(())
     }
@@ -108,16 +108,16 @@ impl Streams {
         if window > stream.window {
             stream.window = window;
             stream.is_small = false;
-            self.recount(id);
+            self.update_charge(id);
         }
     }
 }
 
-impl Stream {
+impl StreamEntry {
     /// Returns `true` if everything written has arrived and the stream is not finished.
     fn is_at_rest(&self) -> bool {
         self.opened
-            && self.opening == Usage::default()
+            && self.opening == ClientUsage::default()
             && self.send.held() == 0
             && !self.send.is_finished()
     }
@@ -131,33 +131,33 @@ mod tests {
 
     use super::*;
     use crate::scheduler::MAX_CLASSES;
-    use crate::streams::flow::{Limits, Pace};
-    use crate::wire::open::Openings;
-    use crate::{Open, Read, ResetReason};
+    use crate::streams::flow::{PeerLimits, SessionPace};
+    use crate::wire::open::OpeningFeatures;
+    use crate::{ReadOutcome, ResetReason, StreamOpening};
 
     /// The windows of all streams together, with some margin.
     const WINDOWS: u64 = 224_000_000;
 
-    impl Streams {
+    impl StreamSet {
         fn allow_questions(&mut self) {
-            let openings = Openings::of_this_version(false, (true, false), false);
+            let openings = OpeningFeatures::of_this_version(false, (true, false), false);
             (self.limits.openings, self.peer_limits.openings) = (openings, openings);
         }
     }
 
     /// A client and a server over a geostationary hop; frames arrive at once.
     struct Two {
-        sides: [Streams; 2],
+        sides: [StreamSet; 2],
         now: Instant,
     }
 
     impl Two {
         fn new() -> Self {
-            let limits = Limits::new(256_000_000, 64_000_000, 65_536);
+            let limits = PeerLimits::new(256_000_000, 64_000_000, 65_536);
             let rates = [BitRate::from_mbit(50); 2];
             let side = |parity| {
-                let mut side = Streams::new(parity, limits, limits, 100_000, MAX_CLASSES, 1500);
-                side.set_pace(Pace { rtt: Duration::from_millis(600), rates });
+                let mut side = StreamSet::new(parity, limits, limits, 100_000, MAX_CLASSES, 1500);
+                side.set_pace(SessionPace { rtt: Duration::from_millis(600), rates });
                 side
             };
             Self { sides: [side(0), side(1)], now: Instant::from_nanos(1_000_000_000) }
@@ -165,7 +165,7 @@ mod tests {
 
         fn open(&mut self) -> StreamId {
             let address = SocketAddr::from(([192, 0, 2, 1], 80));
-            let open = Open { destination: address.into(), source: address, dscp: None };
+            let open = StreamOpening { destination: address.into(), source: address, dscp: None };
             self.sides[0].open(open).unwrap()
         }
 
@@ -199,7 +199,7 @@ mod tests {
             self.sides[from].write(id, &[7; 300]).unwrap();
             self.settle();
             let read = self.sides[1 - from].read(self.now, id, &mut [0; 1000]);
-            assert_eq!(read, Ok(Read::Data(300)));
+            assert_eq!(read, Ok(ReadOutcome::Data(300)));
             self.settle();
         }
 
@@ -222,7 +222,7 @@ mod tests {
             two.wait(3);
         }
         let taken = 20_000 * 8000;
-        assert!(two.sides.iter().all(|side| side.granted.left() >= WINDOWS - taken - 1000));
+        assert!(two.sides.iter().all(|side| side.window_budget.left() >= WINDOWS - taken - 1000));
         let fresh = two.open();
         two.settle();
         assert!(two.room(1, fresh) > 990_000, "a fresh page comes in a round trip");
@@ -267,7 +267,7 @@ mod tests {
         let open = |client: u8| {
             let source = SocketAddr::from(([10, 0, 0, client], 4000));
             let destination = SocketAddr::from(([192, 0, 2, 1], 80));
-            Open { destination: destination.into(), source, dscp: None }
+            StreamOpening { destination: destination.into(), source, dscp: None }
         };
         let first = two.sides[0].open(open(1)).unwrap();
         let room = two.room(0, first);
@@ -286,21 +286,21 @@ mod tests {
         let mut two = Two::new();
         let id = two.open();
         two.settle();
-        assert!(two.sides[0].granted.left() < WINDOWS - 1_000_000);
+        assert!(two.sides[0].window_budget.left() < WINDOWS - 1_000_000);
         two.sides[1].reset(id, ResetReason::TimedOut).unwrap();
         two.settle();
-        assert!(two.sides.iter().all(|side| side.granted.left() == WINDOWS));
+        assert!(two.sides.iter().all(|side| side.window_budget.left() == WINDOWS));
     }
 
     #[test]
     fn the_stream_of_a_question_gets_a_window_for_a_dns_message() {
         let mut two = Two::new();
         let source = SocketAddr::from(([192, 0, 2, 1], 0));
-        let open = Open { destination: crate::Destination::Resolver, source, dscp: None };
+        let open = StreamOpening { destination: crate::Destination::Resolver, source, dscp: None };
         two.sides.iter_mut().for_each(|side| side.allow_questions());
         let id = two.sides[0].open(open).unwrap();
         two.settle();
-        assert_eq!(two.sides[0].granted.left(), WINDOWS - 66_000);
+        assert_eq!(two.sides[0].window_budget.left(), WINDOWS - 66_000);
         assert_eq!(two.room(1, id), 66_000);
     }
 
@@ -328,7 +328,7 @@ mod tests {
         server.return_windows(two.now + Duration::from_secs(3));
         // A request that the server has not seen when it returns its window.
         client.map.get_mut(&id).unwrap().recv.raise_limit(90_000_000);
-        client.tell_credit(id);
+        client.announce_credit(id);
         two.settle();
         assert_eq!(two.room(1, id), 8000);
         let recv = &two.sides[0].map[&id].recv;
@@ -368,7 +368,7 @@ mod tests {
         while let Some(bytes) = server.say(two.now) {
             client.hear((two.now, 0), &bytes).unwrap();
         }
-        assert_eq!(client.read(two.now, id, &mut buffer), Ok(Read::Data(8000)));
+        assert_eq!(client.read(two.now, id, &mut buffer), Ok(ReadOutcome::Data(8000)));
         // What the client grants meanwhile is void.
         while let Some(bytes) = client.say(two.now) {
             server.hear((two.now, 0), &bytes).unwrap();
@@ -379,7 +379,9 @@ mod tests {
         while read < 20_000 {
             two.settle();
             let more = two.sides[0].read(two.now, id, &mut buffer);
-            let Ok(Read::Data(bytes)) = more else { panic!("stopped after {read}: {more:?}") };
+            let Ok(ReadOutcome::Data(bytes)) = more else {
+                panic!("stopped after {read}: {more:?}")
+            };
             read += bytes;
         }
     }
@@ -391,7 +393,7 @@ mod tests {
         two.say(1, id);
         let limit = two.sides[0].map[&id].recv.limit();
         for (returns, limit) in [(1, limit + 1), (1, 299), (2, limit)] {
-            let violation = Violation::Return;
+            let violation = StreamViolation::Return;
             let expected = Err(ProtocolError::Stream { stream: id, violation });
             assert_eq!(two.sides[0].on_return(id, returns, limit), expected);
         }

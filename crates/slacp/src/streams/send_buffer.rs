@@ -4,8 +4,8 @@ use core::ops::Range;
 
 use units::RangeSet;
 
-use super::pieces::{Pieces, Room};
-use crate::spare::Spare as _;
+use super::pieces::{PieceQueue, WriteRoom};
+use crate::spare::FreeSpare as _;
 
 /// Data that was written and is not acknowledged, the parts of it to be sent or sent again, and the
 /// peer's credit.
@@ -13,7 +13,7 @@ use crate::spare::Spare as _;
 pub(crate) struct SendBuffer {
     /// Offset of the first byte in `data`: everything before it is acknowledged.
     base: u64,
-    data: Pieces,
+    data: PieceQueue,
     /// The first offset never sent.
     next: u64,
     /// Data above `base` that is acknowledged.
@@ -22,11 +22,11 @@ pub(crate) struct SendBuffer {
     lost: RangeSet,
     /// The peer's credit: the first offset that must not be sent.
     credit: u64,
-    fin: Fin,
+    fin: FinState,
 }
 
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-enum Fin {
+enum FinState {
     #[default]
     Open,
     /// To be sent, for the first time or again.
@@ -51,27 +51,27 @@ impl SendBuffer {
 
     /// Appends data, which must not follow [`Self::finish`].
     pub(crate) fn write(&mut self, bytes: &[u8]) {
-        debug_assert!(self.fin == Fin::Open);
+        debug_assert!(self.fin == FinState::Open);
         self.data.extend(bytes);
     }
 
     /// Appends the bytes that `read` writes, at most `most`, and returns their number.
-    pub(crate) fn fill(&mut self, most: usize, read: impl FnOnce(&mut Room<'_>)) -> usize {
-        debug_assert!(self.fin == Fin::Open);
+    pub(crate) fn fill(&mut self, most: usize, read: impl FnOnce(&mut WriteRoom<'_>)) -> usize {
+        debug_assert!(self.fin == FinState::Open);
         self.data.fill(most, read)
     }
 
     pub(crate) fn finish(&mut self) {
-        self.fin = Fin::Pending;
+        self.fin = FinState::Pending;
     }
 
     pub(crate) fn is_finished(&self) -> bool {
-        self.fin != Fin::Open
+        self.fin != FinState::Open
     }
 
     /// Returns `true` if everything, including the end, is acknowledged.
     pub(crate) fn is_done(&self) -> bool {
-        self.fin == Fin::Acked && self.data.is_empty()
+        self.fin == FinState::Acked && self.data.is_empty()
     }
 
     /// Bytes held because they are not yet acknowledged.
@@ -115,7 +115,7 @@ impl SendBuffer {
 
     /// Gives up the credit beyond the next `kept` bytes. Returns the new limit, or `None` if so
     /// little would be given up that the credit is kept.
-    pub(crate) fn give_back(&mut self, kept: u64) -> Option<u64> {
+    pub(crate) fn give_up_credit(&mut self, kept: u64) -> Option<u64> {
         let limit = self.next + kept;
         // A RETURN of less than that is not worth its frame.
         let is_worth_it = self.credit >= limit + kept / 2;
@@ -143,7 +143,7 @@ impl SendBuffer {
     }
 
     fn fin_is_next(&self) -> bool {
-        self.fin == Fin::Pending && self.next == self.end()
+        self.fin == FinState::Pending && self.next == self.end()
     }
 
     /// Takes up to `max` lost bytes to retransmit; the flag says whether they include the end.
@@ -170,9 +170,9 @@ impl SendBuffer {
 
     fn take_fin(&mut self, sent_to: u64) -> bool {
         // The end goes with the last byte, never ahead of it.
-        let now = self.fin == Fin::Pending && sent_to == self.end() && self.next == self.end();
+        let now = self.fin == FinState::Pending && sent_to == self.end() && self.next == self.end();
         if now {
-            self.fin = Fin::Sent;
+            self.fin = FinState::Sent;
         }
         now
     }
@@ -186,7 +186,7 @@ impl SendBuffer {
 
     pub(crate) fn acknowledged(&mut self, range: Range<u64>, fin: bool) {
         if fin {
-            self.fin = Fin::Acked;
+            self.fin = FinState::Acked;
         }
         debug_assert!(range.end <= self.next, "only what was sent is acknowledged");
         let range = range.start.max(self.base)..range.end;
@@ -220,8 +220,8 @@ impl SendBuffer {
             self.lost.insert(missing);
         }
         // A copy of the end may have been acknowledged already.
-        if fin && self.fin == Fin::Sent {
-            self.fin = Fin::Pending;
+        if fin && self.fin == FinState::Sent {
+            self.fin = FinState::Pending;
         }
     }
 }

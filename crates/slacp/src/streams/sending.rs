@@ -4,18 +4,18 @@ use core::ops::Range;
 
 use units::Instant;
 
-use super::{Chunk, Streams};
-use crate::scheduler::{Backlog, FairQueue};
+use super::{StreamChunk, StreamSet};
+use crate::scheduler::{ClassBacklog, FairQueue};
 use crate::streams::milestones::COMPACT_SPAN;
 use crate::wire::frame::{self, Frame};
 use crate::{Event, StreamId};
 
 /// Number of queued control frames that are searched for a duplicate of a lost one: more than a
 /// packet carries of those that matter.
-const LOOKED_AT: usize = 64;
+const DUPLICATE_SEARCH: usize = 64;
 
 /// Acknowledgement and loss of packets.
-impl Streams {
+impl StreamSet {
     pub(crate) fn on_acknowledged(
         &mut self,
         now: Instant,
@@ -30,8 +30,8 @@ impl Streams {
         if !stream.send.has_lost() {
             self.retransmit.remove(stream.retransmit.take());
         }
-        self.rest(now, id);
-        self.depart(now, id);
+        self.start_rest(now, id);
+        self.continue_reset(now, id);
         self.retire_if_done(id);
         self.wake_writer(id);
     }
@@ -59,7 +59,7 @@ impl Streams {
             }
             Frame::Return { stream, returns, .. } => {
                 // A newer grant proves that the return has arrived.
-                let live = self.map.get(&stream).filter(|live| live.returned == returns);
+                let live = self.map.get(&stream).filter(|live| live.returns_sent == returns);
                 if live.is_none() {
                     return;
                 }
@@ -68,7 +68,7 @@ impl Streams {
             frame => frame,
         };
         // While nothing can be sent, each probe queues the frames of the oldest packet again.
-        if !self.control.iter().take(LOOKED_AT).any(|waiting| *waiting == frame) {
+        if !self.control.iter().take(DUPLICATE_SEARCH).any(|waiting| *waiting == frame) {
             // The contents of lost packets go first (docs/slacp.md, Loss).
             self.control.push_front(frame);
         }
@@ -78,14 +78,14 @@ impl Streams {
     /// whose own data is sent or acknowledged is notified then.) All writers are checked only once
     /// their limit has grown by an eighth, so that a peer cannot cause that work with each packet.
     pub(crate) fn wake_writers(&mut self) {
-        let now = [self.share_to_send(), self.unsent_limit];
+        let now = [self.send_limit(), self.unsent_limit];
         let grown = |(now, then): (&u64, &u64)| *now > then.saturating_add(then / 8);
-        if !now.iter().zip(&self.looked_at).any(grown) {
+        if !now.iter().zip(&self.checked_limits).any(grown) {
             // A lower limit is remembered, so that growth from there counts.
-            self.looked_at = core::array::from_fn(|at| self.looked_at[at].min(now[at]));
+            self.checked_limits = core::array::from_fn(|at| self.checked_limits[at].min(now[at]));
             return;
         }
-        self.looked_at = now;
+        self.checked_limits = now;
         let waiting: Vec<StreamId> = self.writers.iter().copied().collect();
         waiting.into_iter().for_each(|id| self.wake_writer(id));
     }
@@ -100,7 +100,7 @@ impl Streams {
         if !self.writers.contains(&id) {
             return;
         }
-        let most = self.unsent_limit.min(self.share_to_send());
+        let most = self.unsent_limit.min(self.send_limit());
         let enough = (most / 4).max(1);
         if self.room(id).is_ok_and(|room| room >= enough) {
             self.writers.remove(&id);
@@ -110,7 +110,7 @@ impl Streams {
 }
 
 /// Contents of the next packet.
-impl Streams {
+impl StreamSet {
     /// Queues a frame that must arrive: it is sent again if it is lost.
     pub(crate) fn send_control(&mut self, frame: Frame<'static>) {
         self.control.push_back(frame);
@@ -133,12 +133,12 @@ impl Streams {
     }
 
     /// The streams of a class with new data, none while the session has no credit.
-    pub(crate) fn backlog(&self, class: usize) -> Backlog {
+    pub(crate) fn backlog(&self, class: usize) -> ClassBacklog {
         if self.send_credit.room() == 0 {
-            return Backlog::default();
+            return ClassBacklog::default();
         }
         let ready = &self.ready[class];
-        Backlog { flows: ready.len(), sparse: ready.has_sparse() }
+        ClassBacklog { flows: ready.len(), sparse: ready.has_sparse() }
     }
 
     /// Number of bytes in a class that wait for its turn.
@@ -184,7 +184,7 @@ impl Streams {
 
     /// Takes the next lost piece to retransmit. `room` returns the number of data bytes that fit
     /// after a frame head of the given length.
-    pub(crate) fn next_lost(&mut self, room: impl Fn(usize) -> usize) -> Option<Chunk> {
+    pub(crate) fn next_lost(&mut self, room: impl Fn(usize) -> usize) -> Option<StreamChunk> {
         let id = self.retransmit.front()?;
         let stream = self.map.get_mut(&id)?;
         let compact = !self.full_offsets && stream.send.held() <= COMPACT_SPAN;
@@ -199,7 +199,7 @@ impl Streams {
             self.retransmit.remove(stream.retransmit.take());
         }
         stream.resent += chunk.as_ref().map_or(0, |(range, _)| range.end - range.start);
-        chunk.map(|(range, fin)| Chunk { stream: id, range, fin, sparse, compact })
+        chunk.map(|(range, fin)| StreamChunk { stream: id, range, fin, sparse, compact })
     }
 
     /// Number of packets with `room` bytes that new data of a class is sure to fill: by the stream
@@ -218,7 +218,7 @@ impl Streams {
         &mut self,
         class: usize,
         room: impl Fn(usize) -> usize,
-    ) -> Option<Chunk> {
+    ) -> Option<StreamChunk> {
         let (id, sparse) = self.ready[class].front()?;
         let stream = self.map.get_mut(&id)?;
         let compact = !self.full_offsets && stream.send.held() <= COMPACT_SPAN;
@@ -233,9 +233,9 @@ impl Streams {
         stream.ready = stream.send.has_new();
         self.send_credit.spend(taken);
         let bytes = head + taken as usize;
-        self.ready[class].sent(id, bytes, stream.ready);
+        self.ready[class].charge_front(id, bytes, stream.ready);
         self.wake_writer(id);
-        chunk.map(|(range, fin)| Chunk { stream: id, range, fin, sparse, compact })
+        chunk.map(|(range, fin)| StreamChunk { stream: id, range, fin, sparse, compact })
     }
 
     /// Appends the data of a chunk that was just taken to `out`.

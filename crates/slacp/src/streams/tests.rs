@@ -9,20 +9,20 @@ use rand_core::{Rng, SeedableRng};
 
 use super::*;
 use crate::scheduler::MAX_CLASSES;
-use crate::streams::pieces::Room;
+use crate::streams::pieces::WriteRoom;
 use crate::streams::recv_buffer::GAP_COST;
 use crate::wire::frame::{self, TruncatedOffset};
-use crate::{Open, Read, client_network};
+use crate::{ReadOutcome, StreamOpening, client_network};
 
 const MEMORY: u64 = 1_000_000;
 
-fn streams() -> Streams {
-    let limits = Limits::new(MEMORY, MEMORY, 100);
-    Streams::new(0, limits, limits, 100_000, MAX_CLASSES, 1500)
+fn streams() -> StreamSet {
+    let limits = PeerLimits::new(MEMORY, MEMORY, 100);
+    StreamSet::new(0, limits, limits, 100_000, MAX_CLASSES, 1500)
 }
 
 /// Delivers one byte of a stream opened by the peer; returns whether it is accepted.
-fn byte(streams: &mut Streams, id: StreamId, offset: u64) -> bool {
+fn byte(streams: &mut StreamSet, id: StreamId, offset: u64) -> bool {
     streams.on_data((Instant::ZERO, 0), id, TruncatedOffset::full(offset), &[7], false).unwrap()
 }
 
@@ -43,7 +43,7 @@ fn islands_of_one_byte_take_a_sixteenth_of_the_memory_and_gaps_still_fill() {
 fn unread_streams_that_the_peer_reset_are_no_more_than_it_may_open() {
     let mut streams = streams();
     let address = SocketAddr::from(([192, 0, 2, 1], 80));
-    let open = Open { destination: address.into(), source: address, dscp: None };
+    let open = StreamOpening { destination: address.into(), source: address, dscp: None };
     for n in 0..10_000 {
         let id = StreamId(n * 2 + 1);
         streams.on_open(Instant::ZERO, id, 10, 10, open.clone()).unwrap();
@@ -57,13 +57,13 @@ fn unread_streams_that_the_peer_reset_are_no_more_than_it_may_open() {
 fn what_is_read_into_a_stream_is_what_it_has_room_for() {
     let mut streams = streams();
     let address = SocketAddr::from(([192, 0, 2, 1], 80));
-    let open = Open { destination: address.into(), source: address, dscp: None };
+    let open = StreamOpening { destination: address.into(), source: address, dscp: None };
     let id = StreamId(1);
     streams.on_open(Instant::ZERO, id, 10, MEMORY, open).unwrap();
     let room = streams.room(id).unwrap() as usize;
     // A socket without data, then one that always has some.
     assert_eq!(streams.fill(id, |_| {}), Ok(Some(0)));
-    let read = |part: &mut Room<'_>| part.put_bytes(7, part.remaining_mut().min(30_000));
+    let read = |part: &mut WriteRoom<'_>| part.put_bytes(7, part.remaining_mut().min(30_000));
     let counts = core::iter::from_fn(|| streams.fill(id, read).unwrap());
     assert_eq!(counts.sum::<usize>(), room);
     while streams.poll_event().is_some() {}
@@ -76,15 +76,15 @@ fn what_is_read_into_a_stream_is_what_it_has_room_for() {
 }
 
 /// Streams that the peer has opened, each with data that waits and a writer that waits for room.
-fn with_writers(count: u64) -> Streams {
-    let limits = Limits::new(1 << 40, MEMORY, count as u32);
-    let mut streams = Streams::new(0, limits, limits, 10, MAX_CLASSES, 1500);
+fn with_writers(count: u64) -> StreamSet {
+    let limits = PeerLimits::new(1 << 40, MEMORY, count as u32);
+    let mut streams = StreamSet::new(0, limits, limits, 10, MAX_CLASSES, 1500);
     streams.set_unsent_limit(10);
     let destination = SocketAddr::from(([192, 0, 2, 1], 80));
     for number in 0..count {
         let id = StreamId(2 * number + 1);
         let source = SocketAddr::from(([10, 1, (number >> 8) as u8, number as u8], 80));
-        let open = Open { destination: destination.into(), source, dscp: None };
+        let open = StreamOpening { destination: destination.into(), source, dscp: None };
         streams.on_open(Instant::ZERO, id, 10, 10, open).unwrap();
         assert_eq!(streams.write(id, &[7; 100]), Ok(10));
     }
@@ -113,7 +113,7 @@ fn a_packet_of_resets_looks_at_few_writers() {
 fn an_opening_that_comes_again_after_its_stream_was_reset_opens_nothing() {
     let mut streams = streams();
     let address = SocketAddr::from(([192, 0, 2, 1], 80));
-    let open = Open { destination: address.into(), source: address, dscp: None };
+    let open = StreamOpening { destination: address.into(), source: address, dscp: None };
     let id = StreamId(1);
     streams.on_open(Instant::ZERO, id, 10, 1000, open.clone()).unwrap();
     streams.write(id, b"answer").unwrap();
@@ -130,7 +130,7 @@ fn streams_opened_and_reset_for_ever_leave_no_more_than_there_may_be_streams() {
     let mut streams = streams();
     let address = SocketAddr::from(([192, 0, 2, 1], 80));
     for n in 0..1000 {
-        let open = Open { destination: address.into(), source: address, dscp: None };
+        let open = StreamOpening { destination: address.into(), source: address, dscp: None };
         let id = StreamId(2 * n + 1);
         streams.on_open(Instant::ZERO, id, 1, 1000, open).unwrap();
         byte(&mut streams, id, 0);
@@ -140,7 +140,7 @@ fn streams_opened_and_reset_for_ever_leave_no_more_than_there_may_be_streams() {
     assert_eq!(streams.held().1, 100, "what is given up is given back");
     // The newest are still read to their end.
     let (last, mut out) = (StreamId(1999), [0; 8]);
-    assert_eq!(streams.read(Instant::ZERO, last, &mut out), Ok(Read::Data(1)));
+    assert_eq!(streams.read(Instant::ZERO, last, &mut out), Ok(ReadOutcome::Data(1)));
     assert_eq!(streams.len(), 99);
     streams.end_resets(Instant::ZERO + Duration::from_secs(30), true);
     assert_eq!((streams.len(), streams.reset_timeout()), (0, None));
@@ -148,7 +148,7 @@ fn streams_opened_and_reset_for_ever_leave_no_more_than_there_may_be_streams() {
 
 /// Two sides of a session with frames in flight between them, in order; some are lost.
 struct Chaos {
-    sides: [Streams; 2],
+    sides: [StreamSet; 2],
     under_way: [VecDeque<Vec<u8>>; 2],
     rng: ChaCha20Rng,
     now: Instant,
@@ -161,12 +161,12 @@ impl Chaos {
         let mut rng = ChaCha20Rng::seed_from_u64(seed);
         let memory = 1 << (14 + rng.next_u32() % 10);
         let window = (memory >> (rng.next_u32() % 5)).max(1000);
-        let limits = Limits::new(memory, window, 40);
-        let side = |parity| Streams::new(parity, limits, limits, 20_000, MAX_CLASSES, 1500);
+        let limits = PeerLimits::new(memory, window, 40);
+        let side = |parity| StreamSet::new(parity, limits, limits, 20_000, MAX_CLASSES, 1500);
         let mut sides = [side(0), side(1)];
         let rate = units::BitRate::from_bits_per_second(u64::from(rng.next_u32()) % 50_000_000);
         for side in &mut sides {
-            side.set_pace(Pace { rtt: Duration::from_millis(20), rates: [rate; 2] });
+            side.set_pace(SessionPace { rtt: Duration::from_millis(20), rates: [rate; 2] });
         }
         let now = Instant::from_nanos(1_000_000_000);
         Self { sides, under_way: Default::default(), rng, now, opened: Vec::new() }
@@ -190,7 +190,7 @@ impl Chaos {
             return true;
         }
         let chunk = side.next_lost(|_| 1400).or_else(|| side.next_new(0, |_| 1400));
-        let Some(Chunk { stream, range, fin, .. }) = chunk else { return false };
+        let Some(StreamChunk { stream, range, fin, .. }) = chunk else { return false };
         if lost {
             side.on_lost(stream, range, fin);
             return true;
@@ -249,7 +249,8 @@ impl Chaos {
         let clients: [IpAddr; 3] =
             ["192.0.2.1", "2001:db8::1", "2001:db8::2"].map(|client| client.parse().unwrap());
         let client = clients[self.draw(3) as usize];
-        let open = Open { destination: address.into(), source: (client, 7).into(), dscp: None };
+        let open =
+            StreamOpening { destination: address.into(), source: (client, 7).into(), dscp: None };
         let streams = &self.sides[side];
         let has_room = streams.has_room() && streams.has_room_for(client_network(client));
         match self.sides[side].open(open) {
@@ -264,7 +265,7 @@ impl Chaos {
     /// Reads a little; returns whether the stream is over or has nothing to read.
     fn read(&mut self, side: usize, id: StreamId) -> bool {
         let now = self.now;
-        !matches!(self.sides[side].read(now, id, &mut [0; 3000]), Ok(Read::Data(_)))
+        !matches!(self.sides[side].read(now, id, &mut [0; 3000]), Ok(ReadOutcome::Data(_)))
     }
 
     fn assert_right(&self) {
@@ -273,11 +274,11 @@ impl Chaos {
             let resetting = side.resetting.values().map(|one| one.charged);
             let drains =
                 side.drains.values().map(|one| one.recv.highest() - one.recv.read_offset());
-            let charged: Vec<Usage> = windows.chain(resetting).collect();
+            let charged: Vec<ClientUsage> = windows.chain(resetting).collect();
             let sum: u64 = charged.iter().map(|usage| usage.bytes).chain(drains).sum();
-            assert_eq!(sum, side.limits.for_windows() - side.granted.left());
+            assert_eq!(sum, side.limits.for_windows() - side.window_budget.left());
             let unproven: u64 = charged.iter().map(|usage| usage.unproven).sum();
-            assert_eq!(unproven, side.granted.unproven());
+            assert_eq!(unproven, side.window_budget.unproven());
             assert!(sum <= side.limits.for_windows());
             for stream in side.map.values().filter(|stream| stream.opened) {
                 let ahead = stream.recv.limit() - stream.recv.read_offset();
@@ -285,7 +286,7 @@ impl Chaos {
             }
             let sendable = side.map.values().any(|stream| stream.send.sendable() > 0);
             assert!(!sendable || side.send_credit.room() > 0, "the session's credit binds");
-            assert!(side.openings.left() <= side.peer_limits.for_openings());
+            assert!(side.opening_budget.left() <= side.peer_limits.for_openings());
         }
     }
 
@@ -303,14 +304,15 @@ impl Chaos {
             }
             self.now += Duration::from_millis(1);
             self.assert_right();
-            busy |= self.sides.iter().any(Streams::wants_to_send);
+            busy |= self.sides.iter().any(StreamSet::wants_to_send);
             busy |= self.under_way.iter().any(|frames| !frames.is_empty());
             if !busy {
                 break;
             }
         }
         for (id, readers) in &self.opened {
-            let alive = |side: &Streams| side.map.contains_key(id) || side.drains.contains_key(id);
+            let alive =
+                |side: &StreamSet| side.map.contains_key(id) || side.drains.contains_key(id);
             assert!(!readers[0] || !self.sides.iter().any(alive), "{id:?} hangs");
         }
     }

@@ -3,7 +3,7 @@
 use super::*;
 use crate::wire::frame;
 
-impl Streams {
+impl StreamSet {
     /// Processes a frame from packet `number`; returns whether its data was accepted.
     pub(super) fn hear(
         &mut self,
@@ -37,7 +37,7 @@ impl Streams {
             return Some(bytes);
         }
         let chunk = self.next_lost(|_| 1400).or_else(|| self.next_new(0, |_| 1400));
-        let Chunk { stream, range, fin, .. } = chunk?;
+        let StreamChunk { stream, range, fin, .. } = chunk?;
         let offset = frame::TruncatedOffset::full(range.start);
         frame::write_stream_head(&mut bytes, stream, offset, fin, None);
         self.copy(stream, &range, &mut bytes);

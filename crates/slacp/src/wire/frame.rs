@@ -5,16 +5,16 @@ mod channel;
 mod open;
 
 use crate::wire::ecn::EcnCounts;
-use crate::wire::open::{Destination, Open};
+use crate::wire::open::{Destination, StreamOpening};
 use crate::wire::varint;
 use crate::{CloseReason, ResetReason, StreamId};
 
-pub(crate) use ack::{Ack, Report, ReportedTimes, write_ack, write_link_ack};
-pub(crate) use channel::{
-    Announcement, CHANNEL_SIZE, Compressed, CompressedPacket, ContextPacket, Gone, LANES,
-    MAX_DEADLINE, MAX_PACKET, Packet, Part, drop_length,
-};
+pub(crate) use ack::{AckFrame, AckReport, ReportedTimes, write_ack, write_link_ack};
 use channel::{CHANNEL, COMPRESSED, COMPRESSED_CHANGED, COMPRESSED_LEN, CONTEXT, GONE};
+pub(crate) use channel::{
+    CHANNEL_SIZE, ChannelAnnouncement, ChannelPacket, CompressedFrame, CompressedPacket,
+    ContextPacket, GoneFrame, LANES, MAX_DEADLINE, MAX_PACKET, PacketPart, drop_length,
+};
 use channel::{PACKET, PACKET_LEN, PACKET_PART};
 use open::{MARKED_OPEN, OPEN};
 
@@ -68,7 +68,7 @@ pub(crate) const STREAM_OVERHEAD: usize = 1 + 8 + 8 + 2;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Frame<'a> {
     Ping,
-    Ack(Ack<'a>),
+    Ack(AckFrame<'a>),
     /// Counts of packets received by ECN codepoint. Precedes an acknowledgement.
     Ecn(EcnCounts),
     /// The sender no longer needs any packet below this number.
@@ -81,7 +81,7 @@ pub(crate) enum Frame<'a> {
         credit: u64,
         /// Set if both sides send the stream's data in segments.
         compressed: bool,
-        open: Box<Open<Destination>>,
+        open: Box<StreamOpening<Destination>>,
     },
     Accept(StreamId),
     /// Ends both directions; `sent` is the number of bytes the sender of this frame has sent on the
@@ -107,7 +107,7 @@ pub(crate) enum Frame<'a> {
         returns: u64,
         limit: u64,
     },
-    Repair(Repair<'a>),
+    Repair(RepairFrame<'a>),
     /// One side's key share for a new generation.
     Rekey {
         generation: u64,
@@ -125,7 +125,7 @@ pub(crate) enum Frame<'a> {
     /// Asks which packets of the link with this number have arrived.
     LinkAsks(u64),
     /// An acknowledgement of packets of the link with this number.
-    LinkAck(u64, Ack<'a>),
+    LinkAck(u64, AckFrame<'a>),
     /// Asks for the arrival time of this packet.
     Mark,
     Stream {
@@ -135,10 +135,10 @@ pub(crate) enum Frame<'a> {
         data: &'a [u8],
     },
     /// Announces the deadline of a packet channel.
-    Channel(Announcement),
+    Channel(ChannelAnnouncement),
     /// Reports that the sender has given up a packet of a channel.
-    Gone(Gone),
-    Packet(Packet<'a>),
+    Gone(GoneFrame),
+    Packet(ChannelPacket<'a>),
     /// A packet of a channel whose headers are to be kept.
     Context(ContextPacket<'a>),
     /// A packet of a channel without its headers.
@@ -158,7 +158,7 @@ const FULL_BITS: u32 = 62;
 
 impl TruncatedOffset {
     /// Maximum encoded size of the sequence number of a packet channel, in bytes.
-    pub(crate) const MOST_LEN: usize = varint::len((1 << SEQUENCE_BITS) - 1);
+    pub(crate) const MAX_SEQUENCE_LEN: usize = varint::len((1 << SEQUENCE_BITS) - 1);
 
     /// Truncates the sequence number of a packet channel.
     pub(crate) fn new(sequence: u64) -> Self {
@@ -204,7 +204,7 @@ impl TruncatedOffset {
 /// A repair of a FEC block. The block consists of every `stride`-th packet number, `count` of them,
 /// beginning `distance` before the packet that carries this frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Repair<'a> {
+pub(crate) struct RepairFrame<'a> {
     pub(crate) distance: u64,
     pub(crate) stride: u64,
     pub(crate) count: usize,
@@ -229,7 +229,7 @@ impl Frame<'_> {
 
     /// Returns `true` if the frame carries data or control information, rather than only asking for
     /// an acknowledgement.
-    pub(crate) fn is_cargo(&self) -> bool {
+    pub(crate) fn has_payload(&self) -> bool {
         self.is_eliciting() && !matches!(self, Frame::Ping | Frame::Mark)
     }
 
@@ -321,8 +321,8 @@ pub(crate) fn write_stream_head(
         return write_compact_head(out, stream, offset, fin);
     }
     let fin = if fin { STREAM_FIN } else { 0 };
-    let said = if length.is_some() { STREAM_LEN } else { 0 };
-    write_numbers(out, STREAM | fin | said, &[stream.0, offset.low]);
+    let length_flag = if length.is_some() { STREAM_LEN } else { 0 };
+    write_numbers(out, STREAM | fin | length_flag, &[stream.0, offset.low]);
     if let Some(length) = length {
         varint::write(out, length as u64);
     }
@@ -358,26 +358,26 @@ fn take<const N: usize>(input: &mut &[u8]) -> Option<[u8; N]> {
 ///
 /// # Errors
 /// If the bytes are not a valid frame. The rest of the packet is then unreadable.
-pub(crate) fn read<'a>(input: &mut &'a [u8]) -> Result<Option<Frame<'a>>, Malformed> {
+pub(crate) fn read<'a>(input: &mut &'a [u8]) -> Result<Option<Frame<'a>>, MalformedFrame> {
     while let [PADDING, rest @ ..] = *input {
         *input = rest;
     }
     let Some((&kind, rest)) = input.split_first() else { return Ok(None) };
     *input = rest;
-    read_body(kind, input).map(Some).ok_or(Malformed { kind })
+    read_body(kind, input).map(Some).ok_or(MalformedFrame { kind })
 }
 
 /// A packet with an invalid frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("malformed frame of type {kind:#04x}")]
-pub(crate) struct Malformed {
+pub(crate) struct MalformedFrame {
     kind: u8,
 }
 
 fn read_body<'a>(kind: u8, input: &mut &'a [u8]) -> Option<Frame<'a>> {
     Some(match kind {
         PING => Frame::Ping,
-        ACK | TIMED_ACK => Frame::Ack(Ack::read(input, kind == TIMED_ACK)?),
+        ACK | TIMED_ACK => Frame::Ack(AckFrame::read(input, kind == TIMED_ACK)?),
         MARK => Frame::Mark,
         ECN => Frame::Ecn(EcnCounts::read(input)?),
         SETTLED => Frame::Settled(varint::read(input)?),
@@ -412,15 +412,15 @@ fn read_body<'a>(kind: u8, input: &mut &'a [u8]) -> Option<Frame<'a>> {
         LINK_ACK => {
             let (link, kind) = (varint::read(input)?, take::<1>(input)?[0]);
             (kind == ACK).then_some(())?;
-            Frame::LinkAck(link, Ack::read(input, false)?)
+            Frame::LinkAck(link, AckFrame::read(input, false)?)
         }
         PATH_CHALLENGE => Frame::PathChallenge(u64::from_be_bytes(take::<8>(input)?)),
         PATH_ANSWER => Frame::PathAnswer(u64::from_be_bytes(take::<8>(input)?)),
         _ if kind & !(STREAM_FIN | STREAM_LEN) == STREAM => read_stream_data(kind, input)?,
-        CHANNEL => Frame::Channel(Announcement::read(input)?),
-        GONE => Frame::Gone(Gone::read(input)?),
+        CHANNEL => Frame::Channel(ChannelAnnouncement::read(input)?),
+        GONE => Frame::Gone(GoneFrame::read(input)?),
         _ if kind & !(PACKET_LEN | PACKET_PART) == PACKET => {
-            Frame::Packet(Packet::read(kind, input)?)
+            Frame::Packet(ChannelPacket::read(kind, input)?)
         }
         CONTEXT => Frame::Context(ContextPacket::read(input)?),
         _ if kind & !(COMPRESSED_LEN | COMPRESSED_CHANGED) == COMPRESSED => {
@@ -435,11 +435,11 @@ fn read_stream(input: &mut &[u8]) -> Option<StreamId> {
     varint::read(input).map(StreamId)
 }
 
-fn read_repair<'a>(input: &mut &'a [u8]) -> Option<Repair<'a>> {
+fn read_repair<'a>(input: &mut &'a [u8]) -> Option<RepairFrame<'a>> {
     let (distance, stride) = (varint::read(input)?, varint::read(input)?);
     let [count, repairs, index] = take::<3>(input)?.map(usize::from);
     let shard = core::mem::take(input);
-    Some(Repair { distance, stride, count, repairs, index, shard })
+    Some(RepairFrame { distance, stride, count, repairs, index, shard })
 }
 
 fn read_stream_data<'a>(kind: u8, input: &mut &'a [u8]) -> Option<Frame<'a>> {

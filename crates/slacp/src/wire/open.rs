@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 /// to a host name; a query to the peer's resolver; an HTTP exchange; or a bundle for its bundle
 /// agent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Open<D = SocketAddr> {
+pub struct StreamOpening<D = SocketAddr> {
     /// The destination to which the accepting side connects the stream.
     pub destination: D,
     /// The client that connected to the opening side.
@@ -17,15 +17,15 @@ pub struct Open<D = SocketAddr> {
     pub dscp: Option<u8>,
 }
 
-impl<D> Open<D> {
+impl<D> StreamOpening<D> {
     /// The same opening with another destination.
-    pub fn to<E>(&self, destination: E) -> Open<E> {
-        Open { destination, source: self.source, dscp: self.dscp }
+    pub fn to<E>(&self, destination: E) -> StreamOpening<E> {
+        StreamOpening { destination, source: self.source, dscp: self.dscp }
     }
 }
 
-impl From<Open> for Open<Destination> {
-    fn from(open: Open) -> Self {
+impl From<StreamOpening> for StreamOpening<Destination> {
+    fn from(open: StreamOpening) -> Self {
         open.to(open.destination.into())
     }
 }
@@ -114,12 +114,12 @@ pub struct HostName(Box<str>);
 
 impl HostName {
     /// Maximum length of the text, in bytes.
-    pub const LONGEST: usize = 253;
+    pub const MAX_LEN: usize = 253;
 
     /// Parses a host name; `None` if it is not valid.
     pub fn new(text: &str) -> Option<Self> {
         let known = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'.' | b'_');
-        let is_name = (1..=Self::LONGEST).contains(&text.len()) && text.bytes().all(known);
+        let is_name = (1..=Self::MAX_LEN).contains(&text.len()) && text.bytes().all(known);
         is_name.then(|| Self(text.into()))
     }
 
@@ -137,9 +137,9 @@ impl fmt::Display for HostName {
 
 /// Destinations and optional fields of openings that a side understands: the bits of parameter 10.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) struct Openings(pub(crate) u64);
+pub(crate) struct OpeningFeatures(pub(crate) u64);
 
-impl Openings {
+impl OpeningFeatures {
     const CODE_POINTS: u64 = 1;
     const NAMES: u64 = 2;
     const QUESTIONS: u64 = 4;
@@ -170,7 +170,7 @@ impl Openings {
     }
 
     /// Returns `true` if a stream may lead to this destination.
-    pub(crate) fn take(self, destination: &Destination) -> bool {
+    pub(crate) fn accepts(self, destination: &Destination) -> bool {
         match destination {
             Destination::Address(_) => true,
             Destination::Name(..) => self.names(),
@@ -220,8 +220,8 @@ mod tests {
         for name in ["a", "server.example", "_sip._tcp.example.", "x-1"] {
             assert_eq!(HostName::new(name).unwrap().as_str(), name);
         }
-        assert!(HostName::new(&"a".repeat(HostName::LONGEST)).is_some());
-        for none in ["", "a b", "a\0", "a/b", "ä", "::1", &"a".repeat(HostName::LONGEST + 1)] {
+        assert!(HostName::new(&"a".repeat(HostName::MAX_LEN)).is_some());
+        for none in ["", "a b", "a\0", "a/b", "ä", "::1", &"a".repeat(HostName::MAX_LEN + 1)] {
             assert_eq!(HostName::new(none), None, "{none:?}");
         }
     }

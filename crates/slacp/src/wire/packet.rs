@@ -49,9 +49,9 @@ pub(crate) enum Datagram {
     /// The hub's answer that it speaks only other versions; see [`spoken`].
     Versions { echo: Echo },
     /// The hub's answer that it has no session for the packet with this header.
-    Unknown(Header),
+    Unknown(PacketHeader),
     /// An encrypted packet of a session.
-    Data(Header),
+    Data(PacketHeader),
 }
 
 /// Position of the cookie in an initiation; all zero for none.
@@ -63,7 +63,7 @@ pub(crate) const RESPONSE_BODY: usize = 2 + 2 * INDEX;
 
 /// The header of a data packet. All of its bytes are authenticated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Header {
+pub(crate) struct PacketHeader {
     pub(crate) receiver: Index,
     /// The low `8 * number_len` bits of the packet number.
     pub(crate) truncated: u64,
@@ -74,7 +74,7 @@ pub(crate) struct Header {
     pub(crate) phase: bool,
 }
 
-impl Header {
+impl PacketHeader {
     /// Position of the packet number.
     const NUMBER: usize = 1 + INDEX;
     /// Maximum size of a header, in bytes.
@@ -86,8 +86,8 @@ impl Header {
 
     /// The header of packet `number`. `settled` is one more than the largest number acknowledged,
     /// or 0 before any. The number is as short as it can be without ambiguity (RFC 9000 §A.2).
-    pub(crate) fn new(receiver: Index, number: u64, settled: u64, source: bool) -> Self {
-        let distance = (number - settled + 1) * 2;
+    pub(crate) fn new(receiver: Index, number: u64, acked_end: u64, source: bool) -> Self {
+        let distance = (number - acked_end + 1) * 2;
         let number_len = (1..4).find(|len| distance < 1 << (8 * len)).unwrap_or(4);
         let truncated = number & ((1 << (8 * number_len)) - 1);
         Self { receiver, truncated, number_len, source, phase: false }
@@ -158,7 +158,7 @@ pub(crate) fn parse(datagram: &[u8]) -> Option<Datagram> {
         }
         UNKNOWN => {
             // It has no flags: the length of the number follows from that of the datagram.
-            let number_len = datagram.len().checked_sub(Header::NUMBER + MAC)?;
+            let number_len = datagram.len().checked_sub(PacketHeader::NUMBER + MAC)?;
             let fits = (1..=4).contains(&number_len);
             fits.then(|| header(datagram, number_len, 0)).flatten().map(Datagram::Unknown)
         }
@@ -177,9 +177,9 @@ pub(crate) fn spoken(versions: &[u8]) -> &[u8] {
     &versions[SPOKEN..versions.len() - MAC]
 }
 
-fn header(datagram: &[u8], number_len: usize, first: u8) -> Option<Header> {
-    let number = datagram.get(Header::NUMBER..Header::NUMBER + number_len)?;
-    Some(Header {
+fn header(datagram: &[u8], number_len: usize, first: u8) -> Option<PacketHeader> {
+    let number = datagram.get(PacketHeader::NUMBER..PacketHeader::NUMBER + number_len)?;
+    Some(PacketHeader {
         receiver: index(datagram, 1)?,
         truncated: number.iter().fold(0, |n, byte| n << 8 | u64::from(*byte)),
         number_len,
@@ -231,7 +231,7 @@ pub(crate) fn echo_of(sender: Index) -> Echo {
 }
 
 /// An *unknown* answer to a packet with `header`, without its tag.
-pub(crate) fn unknown(header: &Header) -> Vec<u8> {
+pub(crate) fn unknown(header: &PacketHeader) -> Vec<u8> {
     let mut out = answer(UNKNOWN, header.receiver);
     header.write_number(&mut out);
     out
@@ -252,8 +252,13 @@ mod tests {
     /// RFC 9000 §A.3.
     #[test]
     fn packet_number_example() {
-        let header =
-            Header { receiver: 0, truncated: 0x9b32, number_len: 2, source: false, phase: false };
+        let header = PacketHeader {
+            receiver: 0,
+            truncated: 0x9b32,
+            number_len: 2,
+            source: false,
+            phase: false,
+        };
         assert_eq!(header.number(0xa82f_30eb), 0xa82f_9b32);
     }
 
@@ -296,7 +301,7 @@ mod tests {
         assert_eq!(tagged(versions([9, 8], &[])), None);
         assert_eq!(tagged(versions([9, 8], &[VERSION + 1, VERSION])), None, "we do speak that");
         for number in [5, 500, 70_000, 20_000_000] {
-            let header = Header::new(9, number, 0, false);
+            let header = PacketHeader::new(9, number, 0, false);
             assert_eq!(tagged(unknown(&header)), Some(Datagram::Unknown(header)));
         }
     }
@@ -309,7 +314,7 @@ mod tests {
         ) {
             let number = settled + ahead;
             let expected = settled + ((ahead + 1) as f64 * reach) as u64;
-            let header = Header { phase, ..Header::new(3, number, settled, source) };
+            let header = PacketHeader { phase, ..PacketHeader::new(3, number, settled, source) };
             let mut out = Vec::new();
             header.write(&mut out);
             prop_assert_eq!(out.len(), header.len());

@@ -4,7 +4,7 @@ use super::varint;
 
 /// The protocol after the transport header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) enum Inner {
+pub(crate) enum InnerProtocol {
     /// A protocol that is not compressed.
     #[default]
     None,
@@ -16,8 +16,8 @@ pub(crate) enum Inner {
 
 /// The rules by which the headers of a flow change from packet to packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) struct Profile {
-    pub(crate) inner: Inner,
+pub(crate) struct HeaderProfile {
+    pub(crate) inner: InnerProtocol,
     /// Set if the IPv4 identification rises by one with each packet.
     pub(crate) id_counts: bool,
     /// Increment of the RTP timestamp with each packet.
@@ -26,18 +26,18 @@ pub(crate) struct Profile {
 
 const ID_COUNTS: u8 = 0x80;
 
-impl Profile {
+impl HeaderProfile {
     /// Maximum encoded size, in bytes.
-    pub(crate) const LONGEST: usize = 1 + 8;
+    pub(crate) const MAX_LEN: usize = 1 + 8;
 
     pub(crate) fn write(&self, out: &mut Vec<u8>) {
         let inner = match self.inner {
-            Inner::None => 0,
-            Inner::Rtp => 1,
-            Inner::Esp => 2,
+            InnerProtocol::None => 0,
+            InnerProtocol::Rtp => 1,
+            InnerProtocol::Esp => 2,
         };
         out.push(inner | if self.id_counts { ID_COUNTS } else { 0 });
-        if self.inner == Inner::Rtp {
+        if self.inner == InnerProtocol::Rtp {
             varint::write(out, self.stride.into());
         }
     }
@@ -46,12 +46,12 @@ impl Profile {
         let (first, rest) = input.split_first()?;
         *input = rest;
         let inner = match first & !ID_COUNTS {
-            0 => Inner::None,
-            1 => Inner::Rtp,
-            2 => Inner::Esp,
+            0 => InnerProtocol::None,
+            1 => InnerProtocol::Rtp,
+            2 => InnerProtocol::Esp,
             _ => return None,
         };
-        let stride = if inner == Inner::Rtp { varint::read(input)? } else { 0 };
+        let stride = if inner == InnerProtocol::Rtp { varint::read(input)? } else { 0 };
         let stride = u32::try_from(stride).ok()?;
         Some(Self { inner, id_counts: first & ID_COUNTS != 0, stride })
     }

@@ -16,22 +16,24 @@ use units::BitRate;
 
 use crate::ChannelId;
 use crate::handshake::knock::KnockKey;
-use crate::handshake::{self, Message, Params, Responder, Unsupported};
-use crate::keys::crypto::{Cipher, PacketKey};
-use crate::keys::phases::Keys;
-use crate::keys::phases::{Phases, expand};
+use crate::handshake::{self, HandshakeParams, InitiationMessage, Responder, UnsupportedParameter};
+use crate::keys::crypto::{PacketCipher, PacketKey};
+use crate::keys::phases::HandshakeKeys;
+use crate::keys::phases::{KeyPhases, expand};
 use crate::keys::secret::{Secret, draw};
-use crate::recovery::fec::{self, Block, Decoder, PendingRepair};
-use crate::streams::flow::Limits;
+use crate::recovery::fec::{self, FecBlock, FecDecoder, PendingRepair};
+use crate::streams::flow::PeerLimits;
 use crate::wire::ecn::EcnCounts;
 use crate::wire::frame::{
-    self, Announcement, CompressedPacket, ContextPacket, Frame, Packet, Part, Repair, Report,
-    ReportedTimes, TruncatedOffset,
+    self, AckReport, ChannelAnnouncement, ChannelPacket, CompressedPacket, ContextPacket, Frame,
+    PacketPart, RepairFrame, ReportedTimes, TruncatedOffset,
 };
-use crate::wire::open::Openings;
-use crate::wire::packet::{self, Header, INITIATION_BODY, Index};
-use crate::wire::profile::{Inner, Profile};
-use crate::{CloseReason, Destination, Host, HostName, KeyPair, Open, ResetReason, StreamId};
+use crate::wire::open::OpeningFeatures;
+use crate::wire::packet::{self, INITIATION_BODY, Index, PacketHeader};
+use crate::wire::profile::{HeaderProfile, InnerProtocol};
+use crate::{
+    CloseReason, Destination, Host, HostName, KeyPair, ResetReason, StreamId, StreamOpening,
+};
 
 const FILE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/vectors/slacp-2.toml");
 
@@ -131,10 +133,10 @@ fn hub() -> KeyPair {
     KeyPair::from_private(bytes(0x40))
 }
 
-fn params(present: Option<u64>, times: bool) -> Params {
-    let limits = Limits::new(256 << 20, 64 << 20, 65_536);
-    Params {
-        limits: Limits { channels: 0b1011, openings: Openings(3), ..limits },
+fn params(present: Option<u64>, times: bool) -> HandshakeParams {
+    let limits = PeerLimits::new(256 << 20, 64 << 20, 65_536);
+    HandshakeParams {
+        limits: PeerLimits { channels: 0b1011, openings: OpeningFeatures(3), ..limits },
         rate: BitRate::from_mbit(50),
         present,
         times: Some(times),
@@ -202,7 +204,8 @@ fn outcome() -> Outcome {
 fn first_message(knock_key: &KnockKey, cookie: &[u8; 16]) -> (Vec<u8>, [u8; 16], [u8; 32]) {
     let (mut rng, ephemeral) = generator(if *cookie == [0; 16] { 1 } else { 3 });
     let params = params(Some(0x1234_5678), false).encode();
-    let message = Message::new(&terminal(), knock_key, TERMINAL_INDEX, &params, cookie, &mut rng);
+    let message =
+        InitiationMessage::new(&terminal(), knock_key, TERMINAL_INDEX, &params, cookie, &mut rng);
     let knock = knock_key.check(&message.datagram).unwrap();
     (message.datagram, knock, ephemeral)
 }
@@ -227,7 +230,7 @@ impl File {
         let cipher = ours.cipher(responder.params.as_ref().unwrap());
         let (second, keys) = responder.answer(HUB_INDEX, TERMINAL_INDEX, &ours, cipher);
         let outcome = outcome();
-        assert_eq!((cipher, *keys.chain), (Cipher::Aes256Gcm, outcome.chain));
+        assert_eq!((cipher, *keys.chain), (PacketCipher::Aes256Gcm, outcome.chain));
         self.section(
             "handshake",
             "An initiation without a cookie, and its response. Both sides say that AES is fast.",
@@ -279,7 +282,7 @@ impl File {
             .hex("initiation", &foreign)
             .hex("versions", &versions);
 
-        let header = Header { phase: true, ..Header::new(HUB_INDEX, 70_000, 0, true) };
+        let header = PacketHeader { phase: true, ..PacketHeader::new(HUB_INDEX, 70_000, 0, true) };
         let mut packet = Vec::new();
         header.write(&mut packet);
         let unknown = knock_key.seal_answer(packet::unknown(&header), None);
@@ -291,11 +294,17 @@ impl File {
         .hex("unknown", &unknown);
 
         let (mut rng, ephemeral) = generator(5);
-        let message =
-            Message::new(&terminal(), &knock_key, TERMINAL_INDEX, &[33, 1], &[0; 16], &mut rng);
+        let message = InitiationMessage::new(
+            &terminal(),
+            &knock_key,
+            TERMINAL_INDEX,
+            &[33, 1],
+            &[0; 16],
+            &mut rng,
+        );
         let (mut rng, hub_ephemeral) = generator(6);
         let responder = Responder::read(&hub(), &message.datagram, &mut rng).unwrap();
-        let refusal = responder.refusal(TERMINAL_INDEX, Unsupported { parameter: 33 });
+        let refusal = responder.refusal(TERMINAL_INDEX, UnsupportedParameter { parameter: 33 });
         self.section(
             "refusal",
             "The answer to an initiation with parameter 33, which must be understood.",
@@ -313,12 +322,19 @@ impl File {
         let (terminal_seed, hub_seed) = (Secret::new([7; 32]), Secret::new([8; 32]));
         let private = |seed: &Secret| *draw(&mut ChaCha20Rng::from_seed(**seed));
         let keys = |send: &[u8; 32], recv: &[u8; 32]| {
-            let cipher = Cipher::Aes256Gcm;
+            let cipher = PacketCipher::Aes256Gcm;
             let [send, recv] = [send, recv].map(|key| PacketKey::new(cipher, key));
-            Keys { cipher, send, recv, name: 1, token: 2, chain: Secret::new(outcome.chain) }
+            HandshakeKeys {
+                cipher,
+                send,
+                recv,
+                name: 1,
+                token: 2,
+                chain: Secret::new(outcome.chain),
+            }
         };
-        let mut terminal = Phases::new(keys(&outcome.up, &outcome.down), true, &terminal_seed);
-        let mut hub = Phases::new(keys(&outcome.down, &outcome.up), false, &hub_seed);
+        let mut terminal = KeyPhases::new(keys(&outcome.up, &outcome.down), true, &terminal_seed);
+        let mut hub = KeyPhases::new(keys(&outcome.down, &outcome.up), false, &hub_seed);
         let offer = terminal.offer().unwrap();
         let Frame::Rekey { key: up_half, .. } = offer else { panic!() };
         let answer = hub.on_rekey(1, up_half).unwrap().unwrap();
@@ -335,13 +351,13 @@ impl File {
         let shared = snow_shared(&private(&terminal_seed), &down_half);
         let input = [shared, up_half, down_half].concat();
         let [up, down, chain] = expand(&outcome.chain, &input, b"SLACP keys");
-        let header = Header { phase: true, ..Header::new(HUB_INDEX, 9, 0, false) };
+        let header = PacketHeader { phase: true, ..PacketHeader::new(HUB_INDEX, 9, 0, false) };
         let mut packet = Vec::new();
         header.write(&mut packet);
         packet.extend(written(&Frame::Ping, false));
         terminal.seal(9, 0..header.len(), &mut packet);
         assert!(
-            PacketKey::new(Cipher::Aes256Gcm, &up)
+            PacketKey::new(PacketCipher::Aes256Gcm, &up)
                 .open(9, header.len(), &mut packet.clone())
                 .is_some()
         );
@@ -364,9 +380,10 @@ impl File {
             data: &data,
         };
         let several = [written(&Frame::Settled(16_384), false), written(&stream, true)].concat();
-        for (name, cipher) in
-            [("ChaCha20-Poly1305", Cipher::ChaCha20Poly1305), ("AES-256-GCM", Cipher::Aes256Gcm)]
-        {
+        for (name, cipher) in [
+            ("ChaCha20-Poly1305", PacketCipher::ChaCha20Poly1305),
+            ("AES-256-GCM", PacketCipher::Aes256Gcm),
+        ] {
             for (number, known, source, phase, frames) in [
                 (0, 0, false, false, &ping),
                 (126, 0, true, false, &several),
@@ -375,7 +392,8 @@ impl File {
                 (0x1234_5678_9abc, 0x1234_5678_9a00, false, false, &ping),
                 (40_000_000, 0, false, false, &ping),
             ] {
-                let header = Header { phase, ..Header::new(HUB_INDEX, number, known, source) };
+                let header =
+                    PacketHeader { phase, ..PacketHeader::new(HUB_INDEX, number, known, source) };
                 let mut packet = Vec::new();
                 header.write(&mut packet);
                 packet.extend(frames);
@@ -430,11 +448,11 @@ impl File {
             (1000, 3, 2, &[90, 30, 31, 62, 10], &[3, 4]),
             (70_000, 1, 3, &[1, 2, 3, 4, 5, 6, 7, 8, 9], &[0, 4, 8]),
         ] {
-            self.block(Block { base, stride, count: lengths.len() }, repairs, lengths, lost);
+            self.block(FecBlock { base, stride, count: lengths.len() }, repairs, lengths, lost);
         }
     }
 
-    fn block(&mut self, block: Block, repairs: usize, lengths: &[usize], lost: &[usize]) {
+    fn block(&mut self, block: FecBlock, repairs: usize, lengths: &[usize], lost: &[usize]) {
         let source = |n: usize| -> Vec<u8> {
             (0..lengths[n]).map(|at| (n * 16 + at * 7 + 1) as u8).collect()
         };
@@ -442,11 +460,11 @@ impl File {
         let of = |number| &sources[((number - block.base) / block.stride) as usize][..];
         let encoded = fec::encode(block, repairs, of);
         let first = block.last() + 1;
-        let frames: Vec<Repair> =
+        let frames: Vec<RepairFrame> =
             encoded.iter().map(|pending| repair_frame(pending, first)).collect();
-        let mut decoder = Decoder::new(1 << 20);
+        let mut decoder = FecDecoder::new(1 << 20);
         let kept = block.numbers().enumerate().filter(|(n, _)| !lost.contains(n));
-        kept.for_each(|(n, number)| _ = decoder.keep(number, &sources[n]));
+        kept.for_each(|(n, number)| _ = decoder.store(number, &sources[n]));
         let used = frames.iter().rev().take(lost.len());
         let restored: Vec<(u64, Vec<u8>)> =
             used.flat_map(|repair| decoder.repair(first + repair.index as u64, repair)).collect();
@@ -476,9 +494,9 @@ impl File {
 }
 
 /// The repair frame for a block whose first repair goes in packet `first`.
-fn repair_frame(pending: &PendingRepair, first: u64) -> Repair<'_> {
+fn repair_frame(pending: &PendingRepair, first: u64) -> RepairFrame<'_> {
     let PendingRepair { block, repairs, index, shard } = pending;
-    Repair {
+    RepairFrame {
         distance: first + *index as u64 - block.base,
         stride: block.stride,
         count: block.count,
@@ -511,7 +529,7 @@ fn frames() -> Vec<(&'static str, Frame<'static>)> {
         window: 20_000,
         credit: 100_000,
         compressed,
-        open: Box::new(Open { destination, source: v6, dscp }),
+        open: Box::new(StreamOpening { destination, source: v6, dscp }),
     };
     let open = |destination, dscp| open_as(destination, dscp, false);
     let stream =
@@ -519,7 +537,7 @@ fn frames() -> Vec<(&'static str, Frame<'static>)> {
     let named = Destination::Name(HostName::new("server.example").unwrap(), 443);
     let packet = |part| {
         let channel = ChannelId::new(3).unwrap();
-        Frame::Packet(Packet {
+        Frame::Packet(ChannelPacket {
             channel,
             lane: 63,
             sequence: TruncatedOffset::new(300),
@@ -561,11 +579,11 @@ fn frames() -> Vec<(&'static str, Frame<'static>)> {
         ("PACKET channel=3 lane=63 sequence=300", packet(None)),
         (
             "PACKET channel=3 lane=63 sequence=300 offset=100 total=106",
-            packet(Some(Part { offset: 100, total: 106 })),
+            packet(Some(PacketPart { offset: 100, total: 106 })),
         ),
         (
             "CHANNEL channel=3 deadline=1000",
-            Frame::Channel(Announcement {
+            Frame::Channel(ChannelAnnouncement {
                 channel: ChannelId::new(3).unwrap(),
                 deadline: Duration::from_secs(1),
             }),
@@ -596,18 +614,18 @@ fn frames() -> Vec<(&'static str, Frame<'static>)> {
         ),
         (
             "CONTEXT context=7 inner=none channel=3 lane=63 sequence=300",
-            context(Profile::default()),
+            context(HeaderProfile::default()),
         ),
         (
             "CONTEXT context=7 inner=rtp stride=160 channel=3 lane=63 sequence=300 COUNTS",
-            context(Profile { inner: Inner::Rtp, id_counts: true, stride: 160 }),
+            context(HeaderProfile { inner: InnerProtocol::Rtp, id_counts: true, stride: 160 }),
         ),
         ("COMPRESSED context=7 distance=300", compressed(false)),
         ("COMPRESSED context=7 distance=300 CHANGED", compressed(true)),
     ]
 }
 
-fn context(profile: Profile) -> Frame<'static> {
+fn context(profile: HeaderProfile) -> Frame<'static> {
     let channel = ChannelId::new(3).unwrap();
     let (slot, lane, sequence) = (7, 63, 300);
     Frame::Context(ContextPacket { slot, profile, channel, lane, sequence, data: b"packet" })
@@ -635,7 +653,7 @@ fn acks() -> Vec<(&'static str, Vec<u8>)> {
     let held = Duration::from_micros(1500);
     let ack = |times, restored: &[core::ops::Range<u64>]| {
         let mut out = Vec::new();
-        let report = Report { held, times };
+        let report = AckReport { held, times };
         assert!(frame::write_ack(
             &mut out,
             [90..101, 50..80].into_iter(),

@@ -5,7 +5,7 @@
 use std::net::SocketAddr;
 
 use ring::hmac;
-use slacp::{Config, Effort, Endpoint, KeyPair};
+use slacp::{Config, Endpoint, HandshakeEffort, KeyPair};
 use units::{BitRate, Instant, Machine};
 
 const HUB: u8 = 1;
@@ -20,14 +20,14 @@ const COOKIE: usize = 6;
 /// Maximum number of answers waiting for the link.
 const ANSWERS: usize = 1024;
 
-const NOTHING: Effort = Effort { hashes: 0, handshakes: 0 };
+const NOTHING: HandshakeEffort = HandshakeEffort { hashes: 0, handshakes: 0 };
 
-fn hashes(hashes: u64) -> Effort {
-    Effort { hashes, handshakes: 0 }
+fn hashes(hashes: u64) -> HandshakeEffort {
+    HandshakeEffort { hashes, handshakes: 0 }
 }
 
-fn handshake_after(hashes: u64) -> Effort {
-    Effort { hashes, handshakes: 1 }
+fn handshake_after(hashes: u64) -> HandshakeEffort {
+    HandshakeEffort { hashes, handshakes: 1 }
 }
 
 /// The time of all events: within the second cookie period.
@@ -63,11 +63,11 @@ impl Hub {
     }
 
     /// What the hub spends on this datagram.
-    fn cost(&mut self, from: u8, datagram: &[u8]) -> Effort {
+    fn cost(&mut self, from: u8, datagram: &[u8]) -> HandshakeEffort {
         let before = self.0.effort();
         self.0.handle_datagram(NOW, address(from), &mut datagram.to_vec());
         let after = self.0.effort();
-        Effort {
+        HandshakeEffort {
             hashes: after.hashes - before.hashes,
             handshakes: after.handshakes - before.handshakes,
         }

@@ -6,10 +6,10 @@ use std::net::SocketAddr;
 
 use crate::counting::live_bytes;
 use link::testkit::{Net, Peer};
-use link::{LinkConfig, Loss, QueueLimit};
+use link::{LinkConfig, LossModel, QueueLimit};
 use rand_chacha::ChaCha20Rng;
 use rand_core::{Rng, SeedableRng};
-use slacp::{Config, Endpoint, Event, Footprint, KeyPair};
+use slacp::{Config, Endpoint, EndpointFootprint, Event, KeyPair};
 use units::{BitRate, ByteCount, Instant, Machine};
 
 fn at(seconds: f64) -> Instant {
@@ -136,7 +136,7 @@ fn a_flood_leaves_nothing_behind_and_gets_no_more_than_it_sent() {
             }
             assert!(given <= taken, "{flood:?}: {given} bytes for {taken}");
             most = most.max(live_bytes() - before);
-            let Footprint { sessions, handshakes, waiting } = hub.footprint();
+            let EndpointFootprint { sessions, handshakes, waiting } = hub.footprint();
             assert!((sessions, handshakes) <= (0, 1) && waiting <= 1024, "{flood:?}");
         }
         println!(
@@ -145,7 +145,7 @@ fn a_flood_leaves_nothing_behind_and_gets_no_more_than_it_sent() {
         assert_eq!(answers == 0, flood == Flood::WrongHub, "{flood:?}");
         assert!(most < 100_000, "{flood:?}: {most} bytes held");
         hub.handle_timeout(at(60.0));
-        assert_eq!(hub.footprint(), Footprint::default(), "{flood:?}");
+        assert_eq!(hub.footprint(), EndpointFootprint::default(), "{flood:?}");
         assert_eq!(hub.poll_event(), None);
         assert!(live_bytes() - before < 40_000, "{flood:?}: {} bytes kept", live_bytes() - before);
     }
@@ -251,7 +251,12 @@ fn connect_during(flood: Flood) -> (Instant, Instant) {
     net.set_overhead(link::testkit::UDP_IPV4_OVERHEAD - 6);
     let link = |mbit, delay| {
         let queue = QueueLimit::Bytes(ByteCount::new(4_000_000));
-        LinkConfig::new(BitRate::from_mbit(mbit), Duration::from_millis(delay), Loss::None, queue)
+        LinkConfig::new(
+            BitRate::from_mbit(mbit),
+            Duration::from_millis(delay),
+            LossModel::None,
+            queue,
+        )
     };
     net.join(0, 1, link(50, 305));
     net.join(1, 2, link(100, 10));

@@ -4,7 +4,7 @@ use core::time::Duration;
 
 use crate::counting::{allocations, live_bytes};
 use crate::pair::{Pair, pass};
-use slacp::Read;
+use slacp::ReadOutcome;
 use units::{BitRate, Machine};
 
 /// Maximum memory of an idle stream on one side, in bytes.
@@ -25,8 +25,11 @@ fn exchanges(pair: &mut Pair, count: usize) {
             pass(pair.now, &mut pair.terminal, &mut pair.hub);
             let _ = (pair.hub.poll_timeout(), pair.terminal.poll_timeout());
         }
-        assert!(matches!(pair.terminal.read(terminal, id, &mut buffer), Ok(Read::Data(1000))));
-        assert!(matches!(pair.hub.read(hub, id, &mut buffer), Ok(Read::Data(1000))));
+        assert!(matches!(
+            pair.terminal.read(terminal, id, &mut buffer),
+            Ok(ReadOutcome::Data(1000))
+        ));
+        assert!(matches!(pair.hub.read(hub, id, &mut buffer), Ok(ReadOutcome::Data(1000))));
         while pair.hub.poll_event().or_else(|| pair.terminal.poll_event()).is_some() {}
     }
 }
@@ -49,14 +52,14 @@ fn idle_streams_take_little_memory_and_no_work() {
         batch.iter().for_each(|id| _ = pair.terminal.write(terminal, *id, &[7; 100]).unwrap());
         pair.exchange();
         for id in &batch {
-            assert!(matches!(pair.hub.read(hub, *id, &mut [0; 200]), Ok(Read::Data(100))));
+            assert!(matches!(pair.hub.read(hub, *id, &mut [0; 200]), Ok(ReadOutcome::Data(100))));
             pair.hub.write(hub, *id, &[7; 100]).unwrap();
         }
         pair.exchange();
         for id in &batch {
             assert!(matches!(
                 pair.terminal.read(terminal, *id, &mut [0; 200]),
-                Ok(Read::Data(100))
+                Ok(ReadOutcome::Data(100))
             ));
         }
         pair.exchange();

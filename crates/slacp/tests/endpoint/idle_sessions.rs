@@ -6,8 +6,8 @@ use std::net::SocketAddr;
 use crate::counting::live_bytes;
 use crate::star::{Star, terminal};
 use slacp::{
-    ChannelConfig, ChannelId, ClassConfig, Config, Endpoint, ErrorControl, Event, Open, Rate, Read,
-    SessionId, StreamId,
+    ChannelConfig, ChannelId, ClassConfig, Config, Endpoint, ErrorControl, Event, Rate,
+    ReadOutcome, SessionId, StreamId, StreamOpening,
 };
 use units::BitRate;
 
@@ -71,7 +71,7 @@ fn held(star: &mut Star, config: &Config) -> [isize; 2] {
 /// A stream of a terminal's session, as both sides know it.
 fn open(star: &mut Star, n: usize) -> [(SessionId, StreamId); 2] {
     let session = star.nodes[n].session().unwrap();
-    let open = Open { destination: address(9), source: address(8), dscp: None };
+    let open = StreamOpening { destination: address(9), source: address(8), dscp: None };
     let stream = star.nodes[n].endpoint.open(star.now, session, open).unwrap();
     star.serve(n);
     star.run_for(Duration::from_millis(100));
@@ -100,7 +100,7 @@ fn use_session(star: &mut Star, n: usize) {
                     endpoint.finish(session, stream).unwrap();
                 }
             }
-            while let Ok(Read::Data(count)) = endpoint.read(session, stream, &mut buffer) {
+            while let Ok(ReadOutcome::Data(count)) = endpoint.read(session, stream, &mut buffer) {
                 read[side] += count;
             }
             if ms < 30 {

@@ -5,7 +5,7 @@ use core::time::Duration;
 use std::net::SocketAddr;
 
 use crate::star::{Star, config, hub_address, public, terminal};
-use slacp::{CloseReason, DownReason, Effort, Endpoint, Event, SessionId, part_of};
+use slacp::{CloseReason, DownReason, Endpoint, Event, HandshakeEffort, SessionId, part_of};
 use units::Machine;
 
 const DELAY: Duration = Duration::from_millis(300);
@@ -36,7 +36,7 @@ fn events(star: &Star) -> impl Iterator<Item = (SessionId, &Event)> {
     parts.iter().flat_map(|part| part.events.iter().map(|(_, id, event)| (*id, event)))
 }
 
-fn efforts(star: &Star) -> Vec<Effort> {
+fn efforts(star: &Star) -> Vec<HandshakeEffort> {
     star.nodes[..usize::from(PARTS)].iter().map(|part| part.endpoint.effort()).collect()
 }
 

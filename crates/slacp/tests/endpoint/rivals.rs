@@ -4,7 +4,7 @@ use core::time::Duration;
 use std::net::SocketAddr;
 
 use crate::star::{Star, config, public, terminal};
-use slacp::{Event, Notice};
+use slacp::{EndpointNotice, Event};
 use units::Instant;
 
 const DELAY: Duration = Duration::from_millis(300);
@@ -52,7 +52,7 @@ fn ups(star: &Star, since: Instant) -> Vec<(Duration, SocketAddr)> {
     up.collect()
 }
 
-fn notices(star: &mut Star) -> Vec<Notice> {
+fn notices(star: &mut Star) -> Vec<EndpointNotice> {
     let parts = usize::from(star.parts());
     let each = star.nodes[..parts].iter_mut();
     each.flat_map(|part| core::iter::from_fn(|| part.endpoint.poll_notice())).collect()
@@ -83,7 +83,7 @@ fn a_second_machine_with_the_key_displaces_no_session_that_works_and_the_owner_h
         assert_eq!(downs(&star, place), 0, "{victim} {thief}");
         let notices = notices(&mut star);
         assert!((10..25).contains(&notices.len()), "{}", notices.len());
-        let shared = Notice::SharedKey { key: public(1), served: victim, refused: thief };
+        let shared = EndpointNotice::SharedKey { key: public(1), served: victim, refused: thief };
         assert!(notices.iter().all(|notice| *notice == shared), "{notices:?}");
     }
 }

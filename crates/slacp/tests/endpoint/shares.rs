@@ -5,7 +5,7 @@ use core::time::Duration;
 use std::net::SocketAddr;
 
 use crate::star::{Star, config, terminal};
-use slacp::{Event, Open, Read, SessionId, SessionShare, StreamId};
+use slacp::{Event, ReadOutcome, SessionId, SessionShare, StreamId, StreamOpening};
 use units::BitRate;
 
 const TERMINALS: u32 = 100;
@@ -62,7 +62,9 @@ impl Busy {
                 let endpoint = self.star.part(hub.0);
                 while endpoint.write(hub.0, hub.1, &chunk).unwrap() == chunk.len() {}
                 let endpoint = &mut self.star.nodes[n].endpoint;
-                while let Ok(Read::Data(_)) = endpoint.read(terminal.0, terminal.1, &mut buffer) {}
+                while let Ok(ReadOutcome::Data(_)) =
+                    endpoint.read(terminal.0, terminal.1, &mut buffer)
+                {}
                 self.star.serve(n);
             }
             (0..parts).for_each(|part| self.star.serve(part));
@@ -91,7 +93,7 @@ fn open(star: &mut Star, n: usize) -> [(SessionId, StreamId); 2] {
     let source = address(n as u32);
     let n = n + usize::from(star.parts()) - 1;
     let session = star.nodes[n].session().unwrap();
-    let open = Open { destination: address(9), source, dscp: None };
+    let open = StreamOpening { destination: address(9), source, dscp: None };
     let stream = star.nodes[n].endpoint.open(star.now, session, open).unwrap();
     star.serve(n);
     star.run_for(DELAY * 2);

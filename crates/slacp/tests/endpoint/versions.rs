@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use slacp::{Config, Endpoint, Footprint, KeyPair, Notice};
+use slacp::{Config, Endpoint, EndpointFootprint, EndpointNotice, KeyPair};
 use units::{BitRate, Instant};
 
 fn key(seed: u8) -> KeyPair {
@@ -38,12 +38,12 @@ fn a_terminal_of_version_1_is_refused_with_the_bytes_that_it_understands() {
     let refusal = answer(&mut hub, address, recorded("initiation_1"));
     assert_eq!(refusal, recorded("answered_with_2"));
     let notice = hub.poll_notice().unwrap();
-    assert_eq!(notice, Notice::ForeignTerminal { address, ours: 2, theirs: 1 });
+    assert_eq!(notice, EndpointNotice::ForeignTerminal { address, ours: 2, theirs: 1 });
     assert_eq!(
         notice.to_string(),
         "a terminal at 192.0.2.7:5900 speaks SLACP version 1; this hub speaks 2"
     );
-    assert_eq!(hub.footprint(), Footprint::default());
+    assert_eq!(hub.footprint(), EndpointFootprint::default());
 }
 
 #[test]

@@ -7,10 +7,10 @@ use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{Ipv4Addr, SocketAddr};
 
-use link::{Link, LinkConfig, Loss, Payload, QueueLimit};
+use link::{CarriedPacket, Link, LinkConfig, LossModel, QueueLimit};
 use slacp::{
-    AggregateId, ClassId, ClassRates, Config, Endpoint, Event, KeyPair, Open, PublicKey, Rate,
-    Read, SessionId, SessionShare, Stats, StreamId,
+    AggregateId, ClassId, ClassRates, Config, Endpoint, Event, KeyPair, PublicKey, Rate,
+    ReadOutcome, SessionId, SessionShare, SessionStats, StreamId, StreamOpening,
 };
 use units::{BitRate, ByteCount, Instant, Machine};
 
@@ -54,7 +54,7 @@ struct Packet {
     datagram: Vec<u8>,
 }
 
-impl Payload for Packet {
+impl CarriedPacket for Packet {
     fn wire_len(&self) -> usize {
         self.size
     }
@@ -169,7 +169,7 @@ impl Carrier {
         seed: u64,
     ) -> Self {
         let queue = QueueLimit::Bytes(mbit(rate).bytes_in(queue).max(ByteCount::new(30_000)));
-        let link = LinkConfig::new(mbit(rate), delay, Loss::None, queue);
+        let link = LinkConfig::new(mbit(rate), delay, LossModel::None, queue);
         Self {
             hub: hub(from, terminals, aggregate, seed),
             now: Instant::ZERO,
@@ -223,7 +223,7 @@ impl Carrier {
     /// Puts a slower link behind the shared one, for one terminal.
     pub fn set_behind(&mut self, n: usize, rate: f64) {
         let queue = QueueLimit::Bytes(mbit(rate).bytes_in(Duration::from_millis(600)));
-        let link = LinkConfig::new(mbit(rate), Duration::ZERO, Loss::None, queue);
+        let link = LinkConfig::new(mbit(rate), Duration::ZERO, LossModel::None, queue);
         self.terminals[n].behind = Some(Link::starting_at(self.now, link, 1));
     }
 
@@ -287,7 +287,7 @@ impl Carrier {
         self.serve_hub();
     }
 
-    pub fn stats(&self, n: usize) -> Stats {
+    pub fn stats(&self, n: usize) -> SessionStats {
         self.hub.stats(self.session(n)).expect("it is up")
     }
 
@@ -430,14 +430,17 @@ impl Carrier {
         let theirs = terminal.time(now);
         while let Some((id, event)) = terminal.endpoint.poll_event() {
             if let Event::Up { .. } = event {
-                let open = Open { destination: address(9), source: address(8), dscp: None };
+                let open =
+                    StreamOpening { destination: address(9), source: address(8), dscp: None };
                 terminal.stream = terminal.endpoint.open(theirs, id, open).ok();
                 terminal.session = Some(id);
             }
         }
         let mut buffer = [0; 16_384];
         if let (Some(session), Some(stream)) = (terminal.session, terminal.stream) {
-            while let Ok(Read::Data(_)) = terminal.endpoint.read(session, stream, &mut buffer) {}
+            while let Ok(ReadOutcome::Data(_)) =
+                terminal.endpoint.read(session, stream, &mut buffer)
+            {}
         }
         let mut datagram = Vec::new();
         while terminal.endpoint.poll_transmit(theirs, &mut datagram).is_some() {

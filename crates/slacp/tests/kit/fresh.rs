@@ -6,8 +6,8 @@
 use core::time::Duration;
 
 use link::testkit::Net;
-use link::{Burst, LinkConfig, Loss, QueueLimit};
-use slacp::{Config, Endpoint, Rate, Stats};
+use link::{BurstModel, LinkConfig, LossModel, QueueLimit};
+use slacp::{Config, Endpoint, Rate, SessionStats};
 use units::{BitRate, ByteCount, Probability};
 
 use crate::hop::{HUB, Hop, Host, Plan, TERMINAL, at};
@@ -33,7 +33,7 @@ pub struct Path {
     pub ret: f64,
     /// Round-trip time in ms.
     pub rtt: u64,
-    pub loss: Loss,
+    pub loss: LossModel,
     /// Of both directions, in BDP.
     pub queue: f64,
 }
@@ -64,7 +64,7 @@ pub struct Outcome {
 impl Path {
     /// Every path that the benchmark tries.
     pub fn all() -> Vec<Self> {
-        let per = |per: f64| Loss::Per(Probability::new(per).unwrap());
+        let per = |per: f64| LossModel::Per(Probability::new(per).unwrap());
         let path = |name, (forward, ret): (f64, f64), rtt, loss| Self {
             name,
             forward,
@@ -76,19 +76,20 @@ impl Path {
         let millis = |range: core::ops::RangeInclusive<u64>| {
             Duration::from_millis(*range.start())..=Duration::from_millis(*range.end())
         };
-        let bursts = Loss::Burst(Burst::new(millis(300..=1500), millis(40..=120)).unwrap());
-        let short = path("40/8, 540 ms, queue 0.05 BDP", (40.0, 8.0), 540, Loss::None);
+        let bursts =
+            LossModel::Burst(BurstModel::new(millis(300..=1500), millis(40..=120)).unwrap());
+        let short = path("40/8, 540 ms, queue 0.05 BDP", (40.0, 8.0), 540, LossModel::None);
         vec![
-            path("50/10, 600 ms", (50.0, 10.0), 600, Loss::None),
+            path("50/10, 600 ms", (50.0, 10.0), 600, LossModel::None),
             path("50/10, 600 ms, PER 0.1 %", (50.0, 10.0), 600, per(0.001)),
             path("50/10, 600 ms, PER 1 %", (50.0, 10.0), 600, per(0.01)),
-            path("300/30, 600 ms", (300.0, 30.0), 600, Loss::None),
+            path("300/30, 600 ms", (300.0, 30.0), 600, LossModel::None),
             path("20/4, 560 ms, outages 40-120 ms", (20.0, 4.0), 560, bursts),
             Self { queue: 0.05, ..short },
-            path("150/20, 40 ms", (150.0, 20.0), 40, Loss::None),
-            path("2/0.5, 700 ms", (2.0, 0.5), 700, Loss::None),
-            path("256/64 kbit/s, 700 ms", (0.256, 0.064), 700, Loss::None),
-            path("50 Mbit/s / 64 kbit/s, 600 ms", (50.0, 0.064), 600, Loss::None),
+            path("150/20, 40 ms", (150.0, 20.0), 40, LossModel::None),
+            path("2/0.5, 700 ms", (2.0, 0.5), 700, LossModel::None),
+            path("256/64 kbit/s, 700 ms", (0.256, 0.064), 700, LossModel::None),
+            path("50 Mbit/s / 64 kbit/s, 600 ms", (50.0, 0.064), 600, LossModel::None),
         ]
     }
 
@@ -165,7 +166,7 @@ impl Path {
 fn sent(net: &Net<Host>, host: usize) -> u64 {
     let host = &net.peers()[host];
     let stats = |endpoint: &Endpoint| host.session.and_then(|session| endpoint.stats(session));
-    stats(&host.endpoint).map_or(0, |stats: Stats| stats.bytes_sent)
+    stats(&host.endpoint).map_or(0, |stats: SessionStats| stats.bytes_sent)
 }
 
 /// Requests the first plan's bytes, then those of the others, some at a time, until all have come.

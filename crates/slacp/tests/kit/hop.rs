@@ -8,10 +8,10 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::OnceLock;
 
 use link::testkit::{Net, Peer};
-use link::{Delay, LinkConfig, Loss, Outage, QueueLimit};
+use link::{Delay, LinkConfig, LossModel, Outage, QueueLimit};
 use slacp::{
-    Config, Destination, Endpoint, Event, KeyPair, Open, Read, ResetReason, SessionId, StreamError,
-    StreamId,
+    Config, Destination, Endpoint, Event, KeyPair, ReadOutcome, ResetReason, SessionId,
+    StreamError, StreamId, StreamOpening,
 };
 use units::{BitRate, ByteCount, Instant, Machine, Probability};
 
@@ -135,8 +135,11 @@ impl Host {
     pub fn open(&mut self, now: Instant, plan: usize) -> Result<StreamId, StreamError> {
         let session = self.session.ok_or(StreamError::NoSession)?;
         let source = SocketAddr::new(self.plans[plan].client, 7);
-        let open =
-            Open { destination: address(9, plan as u16), source, dscp: Some(plan as u8 % 64) };
+        let open = StreamOpening {
+            destination: address(9, plan as u16),
+            source,
+            dscp: Some(plan as u8 % 64),
+        };
         let id = self.endpoint.open(now, session, open)?;
         self.flows.insert(id, Flow::new(plan, 0));
         if self.plans[plan].dead {
@@ -246,7 +249,7 @@ impl Host {
         while most > 0 {
             let room = most.min(buf.len());
             match self.endpoint.read(session, id, &mut buf[..room]) {
-                Ok(Read::Data(count)) => {
+                Ok(ReadOutcome::Data(count)) => {
                     let want = bytes(flow.plan, 1 - flow.side, flow.received, count);
                     assert!(buf[..count] == *want, "stream {id:?} at {}", flow.received);
                     flow.first_byte.get_or_insert(self.now);
@@ -254,12 +257,12 @@ impl Host {
                     flow.received += count as u64;
                     most -= count;
                 }
-                Ok(Read::End) => {
+                Ok(ReadOutcome::End) => {
                     assert_eq!(flow.received, plan.bytes[1 - flow.side], "stream {id:?} was cut");
                     flow.ended = true;
                     break;
                 }
-                Ok(Read::Blocked) => break,
+                Ok(ReadOutcome::Blocked) => break,
                 Err(error) => panic!("reading {id:?}: {error}"),
             }
         }
@@ -356,7 +359,7 @@ pub struct Hop {
     pub delay: Duration,
     /// Replaces `delay`, which still determines the queues.
     pub path: Option<Delay>,
-    pub loss: Loss,
+    pub loss: LossModel,
     pub outages: Vec<Outage>,
     pub seed: u64,
     pub configure: fn(&mut Config),
@@ -369,7 +372,7 @@ impl Hop {
             ret: BitRate::from_mbit(10),
             delay: Duration::from_millis(300),
             path: None,
-            loss: Loss::Per(Probability::new(per).unwrap()),
+            loss: LossModel::Per(Probability::new(per).unwrap()),
             outages: Vec::new(),
             seed,
             configure: |_| {},

@@ -6,7 +6,7 @@
 use core::time::Duration;
 
 use link::testkit::Peer as _;
-use link::{Link, LinkConfig, Loss, Outage, Payload, QueueLimit};
+use link::{CarriedPacket, Link, LinkConfig, LossModel, Outage, QueueLimit};
 use slacp::{Config, LinkStats, Rate};
 use units::{BitRate, ByteCount, Instant, Machine, Probability};
 
@@ -20,7 +20,7 @@ const PORTS: usize = 4;
 #[derive(Debug, Clone)]
 struct Packet(Vec<u8>);
 
-impl Payload for Packet {
+impl CarriedPacket for Packet {
     fn wire_len(&self) -> usize {
         self.0.len() + OVERHEAD
     }
@@ -58,7 +58,7 @@ impl Kind {
 
     fn link(&self, rate: BitRate, seed: u64) -> Link<Packet> {
         let queue = rate.bytes_in(self.delay * 2).get().max(60_000);
-        let loss = Loss::Per(Probability::new(self.per).unwrap());
+        let loss = LossModel::Per(Probability::new(self.per).unwrap());
         let queue = QueueLimit::Bytes(ByteCount::new(queue));
         Link::new(LinkConfig::new(rate, self.delay, loss, queue), seed)
     }

@@ -5,7 +5,7 @@
 use core::time::Duration;
 use std::net::SocketAddr;
 
-use slacp::{Config, Endpoint, Event, KeyPair, Open, SessionId, StreamId};
+use slacp::{Config, Endpoint, Event, KeyPair, SessionId, StreamId, StreamOpening};
 use units::{BitRate, Instant, Machine};
 
 pub struct Pair {
@@ -51,7 +51,7 @@ impl Pair {
 
     /// A stream that the terminal opens.
     pub fn open_only(&mut self) -> StreamId {
-        let open = Open { destination: address(), source: address(), dscp: None };
+        let open = StreamOpening { destination: address(), source: address(), dscp: None };
         self.terminal.open(self.now, self.ids[0], open).unwrap()
     }
 

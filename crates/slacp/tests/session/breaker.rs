@@ -5,8 +5,8 @@ use core::time::Duration;
 use crate::path::cases::rate;
 use crate::path::tcp::Control;
 use crate::path::{Path, Transfer, at, ms, queue_of};
-use link::{LinkConfig, Loss, Outage};
-use slacp::{Config, Rate, RateState, Stats};
+use link::{LinkConfig, LossModel, Outage};
+use slacp::{Config, Rate, RateState, SessionStats};
 use units::Probability;
 
 const DELAY: Duration = Duration::from_millis(300);
@@ -15,7 +15,12 @@ const LINK: f64 = 1.0;
 
 /// A link with a queue of one BDP at 600 ms.
 fn link(mbit: f64) -> LinkConfig {
-    LinkConfig::new(rate(mbit), DELAY, Loss::None, queue_of(rate(mbit).bytes_in(DELAY * 2).get()))
+    LinkConfig::new(
+        rate(mbit),
+        DELAY,
+        LossModel::None,
+        queue_of(rate(mbit).bytes_in(DELAY * 2).get()),
+    )
 }
 
 /// An endless download that the hub sends at this rate.
@@ -30,7 +35,7 @@ fn told(mbit: f64) -> Path {
     download(rate(mbit), link(LINK), link(1.0))
 }
 
-fn stats(path: &mut Path) -> Stats {
+fn stats(path: &mut Path) -> SessionStats {
     path.transfer(0).hub_stats()
 }
 
@@ -100,7 +105,7 @@ fn a_rate_that_is_somewhat_too_high_does_not_trip() {
 #[test]
 fn losses_of_chance_do_not_trip() {
     for per in [0.1, 0.3, 0.5] {
-        let loss = Loss::Per(Probability::new(per).unwrap());
+        let loss = LossModel::Per(Probability::new(per).unwrap());
         let forward = LinkConfig { loss, ..link(LINK) };
         survives(&format!("PER {per}"), download(rate(LINK), forward, link(1.0)), 120.0);
     }
@@ -123,7 +128,7 @@ fn outages_do_not_trip() {
 #[test]
 fn rain_that_halves_the_rate_for_minutes_does_not_trip() {
     for (name, per, factor) in [("rain", 0.0, 1.0), ("a bad day", 0.2, 1.5)] {
-        let loss = Loss::Per(Probability::new(per).unwrap());
+        let loss = LossModel::Per(Probability::new(per).unwrap());
         let forward = LinkConfig { loss, ..link(LINK) };
         let mut path = download(rate(factor * LINK), forward, link(1.0));
         path.change(at(20.0), |path| path.set_rate(rate(LINK / 2.0)));

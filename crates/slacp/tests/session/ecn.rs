@@ -2,7 +2,7 @@
 
 use core::time::Duration;
 
-use link::{CoDel, Discipline, LinkConfig, Loss, Outage};
+use link::{CoDel, Discipline, LinkConfig, LossModel, Outage};
 use slacp::{Config, Ecn, EcnState, Rate};
 use units::{BitRate, Instant};
 
@@ -15,7 +15,7 @@ const START: f64 = 4.0;
 /// A link of 20 Mbit/s that marks packets which waited too long.
 fn marking() -> LinkConfig {
     let codel = CoDel { target: ms(2), interval: ms(50), ecn: true };
-    let link = LinkConfig::new(rate(20.0), DELAY, Loss::None, queue_of(1_500_000));
+    let link = LinkConfig::new(rate(20.0), DELAY, LossModel::None, queue_of(1_500_000));
     LinkConfig { discipline: Discipline::CoDel(codel), ..link }
 }
 
@@ -25,7 +25,7 @@ fn configs() -> [Config; 2] {
 }
 
 fn download(forward: LinkConfig, configs: [Config; 2], bytes: u64) -> Path {
-    let ret = LinkConfig::new(rate(5.0), DELAY, Loss::None, queue_of(375_000));
+    let ret = LinkConfig::new(rate(5.0), DELAY, LossModel::None, queue_of(375_000));
     let mut path = Path::new(forward, ret, 1);
     path.add(Transfer::new(configs, bytes, at(START), 1));
     path
@@ -64,10 +64,12 @@ fn every_mark_is_counted_at_both_ends() {
 
 #[test]
 fn marks_are_counted_although_packets_and_acknowledgements_are_lost() {
-    let loss = Loss::Per(units::Probability::new(0.05).unwrap());
+    let loss = LossModel::Per(units::Probability::new(0.05).unwrap());
     let forward = LinkConfig { loss: loss.clone(), ..marking() };
-    let ret =
-        LinkConfig { loss, ..LinkConfig::new(rate(5.0), DELAY, Loss::None, queue_of(375_000)) };
+    let ret = LinkConfig {
+        loss,
+        ..LinkConfig::new(rate(5.0), DELAY, LossModel::None, queue_of(375_000))
+    };
     let mut path = Path::new(forward, ret, 3);
     path.add(Transfer::new(configs(), 10_000_000, at(START), 3));
     path.run(at(60.0));

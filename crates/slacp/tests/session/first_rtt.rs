@@ -4,7 +4,7 @@ use core::time::Duration;
 
 use crate::hop::{HUB, Hop, Host, Plan, TERMINAL, at, open_all, run_to_end};
 use link::testkit::{Mangle, Net};
-use slacp::{Event, Stats};
+use slacp::{Event, SessionStats};
 use units::Instant;
 
 /// Round-trip times in seconds, around the retry intervals of initiations (1, 2, 4, 5 s, each up to
@@ -30,7 +30,7 @@ fn set_up(net: &mut Net<Host>) -> f64 {
     net.run_until(up, at(40.0)).unwrap().saturating_since(Instant::ZERO).as_secs_f64()
 }
 
-fn stats(host: &Host) -> Stats {
+fn stats(host: &Host) -> SessionStats {
     host.endpoint.stats(host.session.unwrap()).unwrap()
 }
 

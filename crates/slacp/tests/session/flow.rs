@@ -5,7 +5,7 @@ use core::time::Duration;
 
 use crate::hop::{Hop, Host, Plan, TERMINAL};
 use crate::pair::{Pair, address, pass};
-use slacp::{Config, Rate, Read, StreamId};
+use slacp::{Config, Rate, ReadOutcome, StreamId};
 use units::{BitRate, ByteCount, Machine};
 
 /// Test data by offset. Offsets with equal compact forms have different bytes.
@@ -45,7 +45,7 @@ impl Download {
         while self.read < end {
             let most = piece.len().min((end - self.read) as usize);
             let read = self.pair.terminal.read(self.pair.ids[0], self.id, &mut piece[..most]);
-            let Read::Data(count) = read.expect("the session lives") else { return };
+            let ReadOutcome::Data(count) = read.expect("the session lives") else { return };
             let right = (self.read..).map(byte).take(count).eq(piece[..count].iter().copied());
             assert!(right, "other bytes than were sent at {}", self.read);
             self.read += count as u64;
@@ -187,7 +187,7 @@ fn an_upload_goes_on_beside_one_that_could_take_all_memory() {
 /// Reads everything the hub has on a stream; returns how much.
 fn drain(pair: &mut Pair, id: StreamId) -> u64 {
     let (mut piece, mut count) = (vec![0; 60_000], 0);
-    while let Ok(Read::Data(read)) = pair.hub.read(pair.ids[1], id, &mut piece) {
+    while let Ok(ReadOutcome::Data(read)) = pair.hub.read(pair.ids[1], id, &mut piece) {
         count += read as u64;
     }
     count

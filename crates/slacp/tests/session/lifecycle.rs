@@ -5,7 +5,9 @@ use std::net::SocketAddr;
 
 use crate::hop::{HUB, Hop, Host, Plan, TERMINAL, at, open_all, run_to_end};
 use link::testkit::{Mangle, Net};
-use slacp::{CloseReason, Config, DownReason, Endpoint, Event, Footprint, KeyPair, Notice};
+use slacp::{
+    CloseReason, Config, DownReason, Endpoint, EndpointFootprint, EndpointNotice, Event, KeyPair,
+};
 use units::{BitRate, ByteCount, Instant, Machine};
 
 fn outage(net: &mut Net<Host>, from: Instant, to: Instant) {
@@ -167,7 +169,7 @@ fn a_hub_that_stops_is_known_at_once_and_used_again_when_it_is_back() {
         let closed = Event::Down(DownReason::ClosedByPeer(CloseReason::Shutdown));
         assert_eq!(net.peers()[TERMINAL].log.last().unwrap().1, closed);
         net.run_for(Duration::from_secs(20)).unwrap();
-        assert_eq!(net.peers()[HUB].endpoint.footprint(), Footprint::default());
+        assert_eq!(net.peers()[HUB].endpoint.footprint(), EndpointFootprint::default());
         net.peers_mut()[HUB] = hop.restarted(HUB, &plans);
         let up = |hosts: &mut [Host]| hosts.iter().all(|host| host.session.is_some());
         net.run_until(up, net.now() + Duration::from_secs(12)).unwrap();
@@ -299,7 +301,7 @@ fn a_hub_does_not_answer_strangers() {
     assert_eq!((hub.ignored(), hub.poll_timeout()), (1, None));
     assert!(drain(&mut hub, at(1.0)).is_empty());
     let key = Some(KeyPair::from_private([3; 32]).public());
-    assert_eq!(hub.poll_notice(), Some(Notice::Stranger { address, key }));
+    assert_eq!(hub.poll_notice(), Some(EndpointNotice::Stranger { address, key }));
     let [stranger] = &hub.strangers(at(1.0))[..] else { panic!("one") };
     assert_eq!((stranger.address, stranger.key, stranger.attempts), (address, key, 1));
     // Once it is permitted, it is none.
@@ -320,7 +322,7 @@ fn a_terminal_that_asks_for_another_hub_is_reported_without_its_key() {
             hub.handle_datagram(at(f64::from(second)), address, &mut datagram);
         }
     }
-    assert_eq!(hub.poll_notice(), Some(Notice::Stranger { address, key: None }));
+    assert_eq!(hub.poll_notice(), Some(EndpointNotice::Stranger { address, key: None }));
     assert_eq!(hub.poll_notice(), None);
     let [stranger] = &hub.strangers(at(3.0))[..] else { panic!("one") };
     assert!(stranger.attempts > 1, "{stranger:?}");
@@ -346,7 +348,7 @@ fn noise_from_the_network_is_ignored() {
     }
     assert_eq!(hub.ignored(), 1500);
     drain(&mut hub, at(2.0));
-    assert_eq!((hub.footprint(), hub.poll_timeout()), (Footprint::default(), None));
+    assert_eq!((hub.footprint(), hub.poll_timeout()), (EndpointFootprint::default(), None));
 }
 
 #[test]

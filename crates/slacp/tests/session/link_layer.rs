@@ -4,8 +4,8 @@
 use core::time::Duration;
 
 use link::testkit::Net;
-use link::{Burst, Delay, Loss, Trace};
-use slacp::{ChannelConfig, Config, LogEntry, LogEvent, Unit};
+use link::{BurstModel, Delay, LossModel, Trace};
+use slacp::{ChannelConfig, Config, LogEntry, LogEvent, PayloadUnit};
 use units::{BitRate, ByteCount, Instant};
 
 use crate::hop::{HUB, Hop, TERMINAL, at};
@@ -22,20 +22,20 @@ fn configure(config: &mut Config) {
     config.add_channel(id(ARQ), ChannelConfig::link_layer(ByteCount::new(40_000))).unwrap();
 }
 
-fn hop(loss: Loss, configure: fn(&mut Config)) -> Hop {
+fn hop(loss: LossModel, configure: fn(&mut Config)) -> Hop {
     let delay = Duration::from_millis(250);
     Hop { forward: RATE, ret: RATE, delay, loss, configure, ..Hop::geo(0.0, 7) }
 }
 
 /// The paper's bursts, `between` seconds apart, of `length` milliseconds.
-fn bursts(between: [u64; 2], length: [u64; 2]) -> Loss {
+fn bursts(between: [u64; 2], length: [u64; 2]) -> LossModel {
     let [good, bad] =
         [between.map(Duration::from_secs), length.map(Duration::from_millis)].map(|[a, b]| a..=b);
-    Loss::Burst(Burst::new(good, bad).unwrap())
+    LossModel::Burst(BurstModel::new(good, bad).unwrap())
 }
 
 /// Sends packets from the terminal to the hub; returns what arrived.
-fn carried(loss: Loss, configure: fn(&mut Config)) -> (Arrivals, Net<Node>) {
+fn carried(loss: LossModel, configure: fn(&mut Config)) -> (Arrivals, Net<Node>) {
     let flow = Flow {
         contents: Contents::Noise,
         channel: ARQ,
@@ -54,8 +54,8 @@ fn first(log: &[LogEntry], is: impl Fn(&LogEvent) -> bool) -> Option<Instant> {
     log.iter().find(|entry| is(&entry.event)).map(|entry| entry.time)
 }
 
-fn sequence(unit: &Unit) -> u64 {
-    let Unit::Packet { sequence, .. } = *unit else { panic!("no stream is open: {unit:?}") };
+fn sequence(unit: &PayloadUnit) -> u64 {
+    let PayloadUnit::Packet { sequence, .. } = *unit else { panic!("no stream is open: {unit:?}") };
     sequence
 }
 
@@ -91,7 +91,7 @@ fn a_burst_is_repaired_a_round_trip_after_the_first_packet_behind_it() {
 /// sender says so, and nobody waits for the deadline of 10 s.
 #[test]
 fn what_is_lost_twice_is_given_up_as_soon_as_the_sender_knows() {
-    let loss = Loss::Per(units::Probability::new(0.15).unwrap());
+    let loss = LossModel::Per(units::Probability::new(0.15).unwrap());
     let (arrivals, net) = carried(loss, configure);
     assert!(arrivals.are_in_order());
     let [terminal, hub] = [TERMINAL, HUB].map(|side| &net.peers()[side]);
@@ -137,7 +137,7 @@ fn a_peer_that_is_no_link_layer_is_served_as_ever() {
         count: 200,
     };
     let mut net = net(&hop(bursts([5, 15], [100, 300]), configure), &[], &[flow], &[]);
-    let other = hop(Loss::None, only_here).host(HUB, &[], 0);
+    let other = hop(LossModel::None, only_here).host(HUB, &[], 0);
     net.peers_mut()[HUB].host = other;
     run(&mut net);
     let arrivals = net.peers_mut()[HUB].arrivals.remove(&0).unwrap();
@@ -219,7 +219,7 @@ fn the_queue_in_front_is_drop_tail() {
         start: at(5.0),
         count: 100,
     };
-    let mut net = net(&hop(Loss::None, configure), &[], &[flow], &[]);
+    let mut net = net(&hop(LossModel::None, configure), &[], &[flow], &[]);
     run(&mut net);
     let arrivals = net.peers_mut()[HUB].arrivals.remove(&0).unwrap();
     let stats = net.peers()[TERMINAL].stats(ARQ);

@@ -4,8 +4,8 @@ use core::time::Duration;
 
 use crate::path::cases::rate;
 use crate::path::{Path, Transfer, at, queue_of};
-use link::{LinkConfig, Loss, Outage};
-use slacp::{Config, LogEvent, Rate, Stats};
+use link::{LinkConfig, LossModel, Outage};
+use slacp::{Config, LogEvent, Rate, SessionStats};
 use units::Probability;
 
 const DELAY: Duration = Duration::from_millis(300);
@@ -14,7 +14,12 @@ const LINK: f64 = 2.0;
 
 /// A link with a queue of one BDP at 600 ms.
 fn link(mbit: f64) -> LinkConfig {
-    LinkConfig::new(rate(mbit), DELAY, Loss::None, queue_of(rate(mbit).bytes_in(DELAY * 2).get()))
+    LinkConfig::new(
+        rate(mbit),
+        DELAY,
+        LossModel::None,
+        queue_of(rate(mbit).bytes_in(DELAY * 2).get()),
+    )
 }
 
 /// An endless download over this link, that the hub sends at this rate.
@@ -26,7 +31,7 @@ fn download(from: impl Into<Rate>, forward: LinkConfig) -> Path {
     path
 }
 
-fn stats(path: &mut Path) -> Stats {
+fn stats(path: &mut Path) -> SessionStats {
     path.transfer(0).hub_stats()
 }
 
@@ -83,7 +88,7 @@ fn a_rate_that_is_a_tenth_too_high_from_the_beginning_is_reported() {
 fn losses_of_chance_are_no_overload() {
     for per in [0.01, 0.03, 0.1, 0.3, 0.5] {
         for told in [0.9, 1.0] {
-            let loss = Loss::Per(Probability::new(per).unwrap());
+            let loss = LossModel::Per(Probability::new(per).unwrap());
             let mut path = download(rate(LINK * told), LinkConfig { loss, ..link(LINK) });
             path.run(at(120.0));
             assert_eq!(reports(&mut path), [], "PER {per}, told {told}");
@@ -96,7 +101,7 @@ fn outages_are_no_overload() {
     for (lasting, every) in [(1.0, 3.0), (3.0, 5.0), (10.0, 15.0), (30.0, 40.0)] {
         let [lasting, every] = [lasting, every].map(Duration::from_secs_f64);
         let outage = Outage { after: Duration::from_secs(5), lasting, every: Some(every) };
-        let loss = Loss::Per(Probability::new(0.02).unwrap());
+        let loss = LossModel::Per(Probability::new(0.02).unwrap());
         let mut path =
             download(rate(LINK), LinkConfig { outages: vec![outage], loss, ..link(LINK) });
         path.run(at(240.0));
@@ -119,7 +124,7 @@ fn a_measured_capacity_that_falls_is_reported_and_chance_is_not() {
     assert!((to / (LINK * 0.4) - 1.0).abs() < 0.25, "{to} Mbit/s");
     assert_eq!(stats(&mut path).capacity_falls, 1);
     for per in [0.01, 0.1] {
-        let loss = Loss::Per(Probability::new(per).unwrap());
+        let loss = LossModel::Per(Probability::new(per).unwrap());
         let mut path = download(auto(), LinkConfig { loss, ..link(LINK) });
         path.run(at(180.0));
         assert_eq!(reports(&mut path), [], "PER {per}");

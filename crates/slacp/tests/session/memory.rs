@@ -4,7 +4,7 @@ use core::time::Duration;
 use std::net::SocketAddr;
 
 use crate::path::{Path, TERMINAL, Transfer, at, ms, queue_of};
-use link::{LinkConfig, Loss};
+use link::{LinkConfig, LossModel};
 use slacp::{Config, KeyPair, PathKey, PathMemory, Rate, RateState};
 use units::{BitRate, Instant};
 
@@ -22,7 +22,7 @@ fn key(address: SocketAddr) -> PathKey {
 fn path(rate: Rate) -> Path {
     let link = |mbit| {
         let rate = BitRate::from_mbit(mbit);
-        LinkConfig::new(rate, ms(300), Loss::None, queue_of(rate.bytes_in(ms(600)).get()))
+        LinkConfig::new(rate, ms(300), LossModel::None, queue_of(rate.bytes_in(ms(600)).get()))
     };
     let mut path = Path::new(link(50), link(10), 1);
     let config = [Config::new(rate), Config::new(BitRate::from_mbit(10))];

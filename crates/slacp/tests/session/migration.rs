@@ -4,7 +4,9 @@ use core::time::Duration;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
-use slacp::{Config, Endpoint, Event, KeyPair, Open, Rate, Read, SessionId, StreamId};
+use slacp::{
+    Config, Endpoint, Event, KeyPair, Rate, ReadOutcome, SessionId, StreamId, StreamOpening,
+};
 use units::{BitRate, Instant, Machine};
 
 const RATE: BitRate = BitRate::from_mbit(10);
@@ -104,7 +106,8 @@ impl World {
     fn own(&mut self) {
         while let Some((session, event)) = self.terminal.poll_event() {
             if let Event::Up { .. } = event {
-                let open = Open { destination: address(9), source: address(8), dscp: None };
+                let open =
+                    StreamOpening { destination: address(9), source: address(8), dscp: None };
                 self.session = Some(session);
                 let stream = self.terminal.open(self.now, session, open).unwrap();
                 self.stream = Some((session, stream));
@@ -112,7 +115,7 @@ impl World {
         }
         if let Some((session, stream)) = self.stream {
             let mut buf = [0; 65536];
-            while let Ok(Read::Data(count)) = self.terminal.read(session, stream, &mut buf) {
+            while let Ok(ReadOutcome::Data(count)) = self.terminal.read(session, stream, &mut buf) {
                 self.received += count;
             }
         }

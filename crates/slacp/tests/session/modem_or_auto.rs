@@ -5,8 +5,8 @@ use core::time::Duration;
 use crate::luck::ReportEnds;
 use crate::path::cases::rate;
 use crate::path::{Path, Transfer, at, ms, queue_of};
-use link::{LinkConfig, Loss};
-use slacp::{Config, EcnState, Rate, RateError, RateState, Stats};
+use link::{LinkConfig, LossModel};
+use slacp::{Config, EcnState, Rate, RateError, RateState, SessionStats};
 use units::Instant;
 
 const DELAY: Duration = Duration::from_millis(300);
@@ -15,7 +15,12 @@ const MODEM: Rate = Rate::ModemOrAuto { ceiling: None, probe: true };
 
 /// A link with a queue of one BDP at 600 ms.
 fn link(mbit: f64) -> LinkConfig {
-    LinkConfig::new(rate(mbit), DELAY, Loss::None, queue_of(rate(mbit).bytes_in(DELAY * 2).get()))
+    LinkConfig::new(
+        rate(mbit),
+        DELAY,
+        LossModel::None,
+        queue_of(rate(mbit).bytes_in(DELAY * 2).get()),
+    )
 }
 
 /// A hub sends over 50/10 Mbit/s without end, from `start` on.
@@ -51,7 +56,7 @@ fn withdraw(path: &mut Path) {
     transfer.hub.expire_rate(now, session).unwrap();
 }
 
-fn stats(path: &mut Path) -> Stats {
+fn stats(path: &mut Path) -> SessionStats {
     path.transfer(0).hub_stats()
 }
 

@@ -4,7 +4,7 @@ use core::time::Duration;
 
 use crate::hop::{HUB, Hop, Host, Plan, TERMINAL, at, open_all, run_to_end};
 use link::testkit::{Mangle, Net};
-use slacp::{Event, Stats};
+use slacp::{Event, SessionStats};
 use units::BitRate;
 
 fn set_mtu(net: &mut Net<Host>, mtu: usize) {
@@ -13,7 +13,7 @@ fn set_mtu(net: &mut Net<Host>, mtu: usize) {
     }
 }
 
-fn stats(net: &Net<Host>, side: usize) -> Stats {
+fn stats(net: &Net<Host>, side: usize) -> SessionStats {
     let host = &net.peers()[side];
     host.endpoint.stats(host.session.unwrap()).unwrap()
 }
@@ -49,7 +49,7 @@ fn an_ordinary_path_is_used_in_full_after_one_round_trip() {
 }
 
 /// Duration of a 30 MB download in seconds, and the hub's counters.
-fn download(mtu: usize, later: Option<(f64, usize)>) -> (f64, Stats) {
+fn download(mtu: usize, later: Option<(f64, usize)>) -> (f64, SessionStats) {
     let mut net = Hop::geo(0.0, 7).net(&[Plan::new(100, 30_000_000)]);
     set_mtu(&mut net, mtu);
     net.run_until(|hosts| hosts.iter().all(|host| host.session.is_some()), at(30.0)).unwrap();

@@ -9,7 +9,7 @@ use crate::path::sharing::{Sharing, beside_udp};
 use crate::path::tcp::Control;
 use crate::path::varied::Varied;
 use crate::path::{Path, Transfer, at, ms, queue_of};
-use link::{Jitter, LinkConfig, Loss};
+use link::{Jitter, LinkConfig, LossModel};
 use slacp::{Config, Rate, RateError, RateState};
 use units::{BitRate, Probability};
 
@@ -18,7 +18,7 @@ const DELAY: Duration = Duration::from_millis(300);
 /// A link of `mbit` Mbit/s with a queue of one BDP at 600 ms.
 fn link(mbit: u64) -> LinkConfig {
     let rate = BitRate::from_mbit(mbit);
-    LinkConfig::new(rate, DELAY, Loss::None, queue_of(rate.bytes_in(DELAY * 2).get()))
+    LinkConfig::new(rate, DELAY, LossModel::None, queue_of(rate.bytes_in(DELAY * 2).get()))
 }
 
 /// Sessions that start sending at these times, indefinitely, over 50/10 Mbit/s.
@@ -197,7 +197,7 @@ fn what_a_token_bucket_drops_does_not_look_like_chance() {
 #[test]
 fn a_token_bucket_hides_no_losses_by_chance() {
     let mut link = Varied::all_policed().swap_remove(0);
-    link.link.loss = Loss::Per(Probability::new(0.02).unwrap());
+    link.link.loss = LossModel::Per(Probability::new(0.02).unwrap());
     let came = link.run(false, 1);
     assert!(came.goodput > 0.85 * link.mbit && came.lost < 0.05, "{came:?}");
 }

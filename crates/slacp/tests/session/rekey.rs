@@ -4,11 +4,11 @@ use core::time::Duration;
 
 use crate::hop::{HUB, Hop, Plan, TERMINAL, open_all, run_to_end};
 use link::testkit::Mangle;
-use slacp::Stats;
+use slacp::SessionStats;
 use units::{BitRate, Probability};
 
 /// 60 MB down at 250 Mbit/s and 600 ms: the time in seconds, and the counters of terminal and hub.
-fn bulk(rekey_packets: fn(&mut slacp::Config)) -> (f64, [Stats; 2]) {
+fn bulk(rekey_packets: fn(&mut slacp::Config)) -> (f64, [SessionStats; 2]) {
     let mut hop = Hop::geo(0.0, 1);
     hop.forward = BitRate::from_mbit(250);
     hop.configure = rekey_packets;

@@ -3,7 +3,9 @@
 use core::time::Duration;
 use std::net::SocketAddr;
 
-use slacp::{Config, DownReason, Endpoint, Event, KeyPair, Open, Rate, Read, SessionId};
+use slacp::{
+    Config, DownReason, Endpoint, Event, KeyPair, Rate, ReadOutcome, SessionId, StreamOpening,
+};
 use units::{BitRate, Instant, Machine};
 
 const HOUR: Duration = Duration::from_secs(3600);
@@ -97,12 +99,12 @@ impl Pair {
     /// Whether a stream can carry a byte to the hub.
     fn works(&mut self) -> bool {
         let Some(session) = self.sessions[0] else { return false };
-        let open = Open { destination: address(), source: address(), dscp: None };
+        let open = StreamOpening { destination: address(), source: address(), dscp: None };
         let stream = self.ends[0].open(self.clock(0), session, open).unwrap();
         self.ends[0].write(session, stream, b"!").unwrap();
         self.run(Duration::from_secs(1));
         let Some(session) = self.sessions[1] else { return false };
-        matches!(self.ends[1].read(session, stream, &mut [0; 8]), Ok(Read::Data(1)))
+        matches!(self.ends[1].read(session, stream, &mut [0; 8]), Ok(ReadOutcome::Data(1)))
     }
 }
 
@@ -127,7 +129,8 @@ fn a_leap_of_hours_is_no_storm_and_the_session_goes_on() {
                 if doing == Doing::Sending {
                     assert!(pair.works(), "{case}");
                     let session = pair.sessions[0].unwrap();
-                    let open = Open { destination: address(), source: address(), dscp: None };
+                    let open =
+                        StreamOpening { destination: address(), source: address(), dscp: None };
                     let stream = pair.ends[0].open(pair.clock(0), session, open).unwrap();
                     pair.ends[0].write(session, stream, &[7; 60_000]).unwrap();
                     pair.run(Duration::from_millis(20));

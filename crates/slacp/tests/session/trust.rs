@@ -2,7 +2,7 @@
 
 use core::time::Duration;
 
-use link::{LinkConfig, Loss};
+use link::{LinkConfig, LossModel};
 use slacp::{Config, Rate};
 use units::BitRate;
 
@@ -17,8 +17,8 @@ const START: f64 = 4.0;
 /// clock runs at that pace.
 fn download(pace: f64, queue: Duration, seed: u64) -> Path {
     let delay = ms(300);
-    let link = LinkConfig::new(rate(MBIT), delay, Loss::None, queue_of(bytes(queue)));
-    let ret = LinkConfig::new(rate(10.0), delay, Loss::None, queue_of(750_000));
+    let link = LinkConfig::new(rate(MBIT), delay, LossModel::None, queue_of(bytes(queue)));
+    let ret = LinkConfig::new(rate(10.0), delay, LossModel::None, queue_of(750_000));
     let mut path = Path::new(link, ret, seed);
     let config = [Config::new(Rate::auto()), Config::new(BitRate::from_mbit(10))];
     let transfer = Transfer::new(config, 1 << 40, at(START), seed);

@@ -3,7 +3,7 @@
 use core::time::Duration;
 
 use crate::pair::{Pair, address, pass};
-use slacp::{Read, StreamId};
+use slacp::{ReadOutcome, StreamId};
 use units::{BitRate, Machine};
 
 /// The design goal for a full packet, in bytes: header, frame and tag.
@@ -23,7 +23,7 @@ fn overheads(pair: &mut Pair, id: StreamId) -> Vec<usize> {
             let length = datagram.len();
             pair.terminal.handle_datagram(pair.now, address(), &mut datagram);
             let carried = match pair.terminal.read(terminal, id, &mut buffer) {
-                Ok(Read::Data(count)) => count,
+                Ok(ReadOutcome::Data(count)) => count,
                 _ => 0,
             };
             if length > 1440 {
@@ -57,8 +57,8 @@ fn a_stream_lives_through_an_idle_hour() {
         assert_eq!(pair.terminal.write(terminal, id, text), Ok(text.len()));
         assert_eq!(pair.hub.write(hub, id, text), Ok(text.len()));
         pair.exchange();
-        assert_eq!(pair.terminal.read(terminal, id, &mut heard), Ok(Read::Data(text.len())));
-        assert_eq!(pair.hub.read(hub, id, &mut heard), Ok(Read::Data(text.len())));
+        assert_eq!(pair.terminal.read(terminal, id, &mut heard), Ok(ReadOutcome::Data(text.len())));
+        assert_eq!(pair.hub.read(hub, id, &mut heard), Ok(ReadOutcome::Data(text.len())));
         assert!(heard.starts_with(text));
     };
     talk(&mut pair, b"before");

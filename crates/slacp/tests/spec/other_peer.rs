@@ -6,7 +6,9 @@ use std::net::SocketAddr;
 
 use crate::by_hand::frames::encode;
 use crate::by_hand::peer::Peer;
-use slacp::{Config, Endpoint, Event, KeyPair, Open, PublicKey, Read, SessionId, StreamId};
+use slacp::{
+    Config, Endpoint, Event, KeyPair, PublicKey, ReadOutcome, SessionId, StreamId, StreamOpening,
+};
 use units::{BitRate, Instant, Machine};
 
 const ONE_WAY: Duration = Duration::from_millis(50);
@@ -36,7 +38,7 @@ impl Server {
         }
         let Some((session, stream)) = self.stream.filter(|_| !self.closed) else { return };
         let mut buffer = [0; 1000];
-        while let Ok(Read::Data(count)) = hub.read(session, stream, &mut buffer) {
+        while let Ok(ReadOutcome::Data(count)) = hub.read(session, stream, &mut buffer) {
             self.request.extend_from_slice(&buffer[..count]);
         }
         while self.written < ANSWER {
@@ -134,7 +136,7 @@ fn a_hub_made_from_the_specification_serves_a_terminal_and_changes_keys() {
         terminal.handle_timeout(now);
         while let Some((session, event)) = terminal.poll_event() {
             if let Event::Up { .. } = event {
-                let open = Open { destination: address, source: address, dscp: None };
+                let open = StreamOpening { destination: address, source: address, dscp: None };
                 let id = terminal.open(now, session, open).unwrap();
                 assert_eq!(terminal.write(session, id, b"request"), Ok(7));
                 terminal.finish(session, id).unwrap();
@@ -142,7 +144,7 @@ fn a_hub_made_from_the_specification_serves_a_terminal_and_changes_keys() {
             }
         }
         if let Some((session, id)) = stream {
-            while let Ok(Read::Data(count)) = terminal.read(session, id, &mut buffer) {
+            while let Ok(ReadOutcome::Data(count)) = terminal.read(session, id, &mut buffer) {
                 heard.extend_from_slice(&buffer[..count]);
             }
         }

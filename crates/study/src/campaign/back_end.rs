@@ -3,9 +3,9 @@
 use core::fmt;
 use std::path::PathBuf;
 
-use scenario::Case;
+use scenario::ScenarioCase;
 use serde::{Deserialize, Serialize};
-use sim::Metric;
+use sim::MetricValue;
 use thiserror::Error;
 
 use super::Cell;
@@ -14,16 +14,16 @@ use crate::lab_run;
 /// The name of a back end, as on the command line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum On {
+pub enum BackEndName {
     /// The simulator, in virtual time.
     Sim,
     /// The lab, with real packets and kernels.
     Lab,
 }
 
-impl On {
+impl BackEndName {
     /// Returns true if a scenario for `back_ends` may run on this one.
-    pub(super) fn is_of(self, back_ends: &[scenario::BackEnd]) -> bool {
+    pub(super) fn is_among(self, back_ends: &[scenario::BackEnd]) -> bool {
         back_ends.contains(match self {
             Self::Sim => &scenario::BackEnd::Sim,
             Self::Lab => &scenario::BackEnd::Lab,
@@ -31,7 +31,7 @@ impl On {
     }
 }
 
-impl fmt::Display for On {
+impl fmt::Display for BackEndName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {
             Self::Sim => "sim",
@@ -53,20 +53,25 @@ pub trait BackEnd: Sync {
     ///
     /// # Errors
     /// If the cell cannot be run. The campaign goes on with the other cells.
-    fn run(&self, cell: &Cell, case: &Case, step: &dyn Fn(u64)) -> Result<Vec<Metric>, Failure>;
+    fn run(
+        &self,
+        cell: &Cell,
+        case: &ScenarioCase,
+        step: &dyn Fn(u64),
+    ) -> Result<Vec<MetricValue>, CellFailure>;
 }
 
 /// The reason why a cell could not be run, in one line.
 #[derive(Debug, Error)]
 #[error("{0}")]
-pub struct Failure(pub String);
+pub struct CellFailure(pub String);
 
 /// Returns the back end of that name. The lab needs `program`, skyhop's own, for the gateways, and
 /// a process that has entered its own namespaces ([`lab::enter`]).
-pub fn back_end(on: On, program: PathBuf) -> Box<dyn BackEnd> {
+pub fn back_end(on: BackEndName, program: PathBuf) -> Box<dyn BackEnd> {
     match on {
-        On::Sim => Box::new(Simulator),
-        On::Lab => Box::new(InLab { program }),
+        BackEndName::Sim => Box::new(Simulator),
+        BackEndName::Lab => Box::new(InLab { program }),
     }
 }
 
@@ -81,8 +86,13 @@ impl BackEnd for InLab {
         Some(1)
     }
 
-    fn run(&self, cell: &Cell, case: &Case, _: &dyn Fn(u64)) -> Result<Vec<Metric>, Failure> {
-        lab_run::run(case, cell.seed, &self.program).map_err(|error| Failure(error.to_string()))
+    fn run(
+        &self,
+        cell: &Cell,
+        case: &ScenarioCase,
+        _: &dyn Fn(u64),
+    ) -> Result<Vec<MetricValue>, CellFailure> {
+        lab_run::run(case, cell.seed, &self.program).map_err(|error| CellFailure(error.to_string()))
     }
 }
 
@@ -91,8 +101,13 @@ impl BackEnd for InLab {
 pub struct Simulator;
 
 impl BackEnd for Simulator {
-    fn run(&self, cell: &Cell, case: &Case, step: &dyn Fn(u64)) -> Result<Vec<Metric>, Failure> {
-        let mut run = sim::Run::new(case, cell.seed);
+    fn run(
+        &self,
+        cell: &Cell,
+        case: &ScenarioCase,
+        step: &dyn Fn(u64),
+    ) -> Result<Vec<MetricValue>, CellFailure> {
+        let mut run = sim::SimulationRun::new(case, cell.seed);
         finish(&mut run, step);
         Ok(run.metrics())
     }
@@ -103,7 +118,7 @@ pub const STEPS: u64 = 100;
 
 /// Runs a simulation to its end; `step` is called with the number of steps just done, [`STEPS`] in
 /// all.
-pub(crate) fn finish(run: &mut sim::Run, step: &dyn Fn(u64)) {
+pub(crate) fn finish(run: &mut sim::SimulationRun, step: &dyn Fn(u64)) {
     let mut shown = 0;
     loop {
         let more = run.advance();

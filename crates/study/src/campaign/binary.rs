@@ -16,14 +16,14 @@ use super::cell::hexadecimal;
 /// takes microseconds; a hash of the file, tens of milliseconds, serves where there is none.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(transparent)]
-pub struct Binary(String);
+pub struct ProgramId(String);
 
 /// Part of a file, in bytes, that is searched for notes; linkers put them into the first page.
 const HEAD: usize = 64 << 10;
 /// Maximum length of a build ID, in bytes.
 const LONGEST_ID: usize = 64;
 
-impl Binary {
+impl ProgramId {
     /// Returns the identity of this process's program.
     ///
     /// # Errors
@@ -49,7 +49,7 @@ impl Binary {
     }
 }
 
-impl fmt::Display for Binary {
+impl fmt::Display for ProgramId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(&self.0)
     }
@@ -124,14 +124,14 @@ mod tests {
         let path = folder.path().join("program");
         let of = |text: &[u8]| {
             std::fs::write(&path, text).unwrap();
-            Binary::of(&path).unwrap()
+            ProgramId::of(&path).unwrap()
         };
-        assert_eq!(Binary::this().unwrap(), Binary::this().unwrap());
+        assert_eq!(ProgramId::this().unwrap(), ProgramId::this().unwrap());
         let script = of(b"#!/bin/sh\n");
         assert!(script.to_string().starts_with("sha256-"), "{script}");
         assert_eq!(script, of(b"#!/bin/sh\n"));
         assert_ne!(script, of(b"#!/bin/sh\n\n"));
-        assert!(Binary::of(&folder.path().join("none")).is_err());
+        assert!(ProgramId::of(&folder.path().join("none")).is_err());
     }
 
     /// An ELF file with a segment of notes.

@@ -4,11 +4,11 @@ use core::fmt::{self, Write};
 use core::str::FromStr;
 
 use ring::digest::{Context, SHA256};
-use scenario::Case;
+use scenario::ScenarioCase;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use super::{Binary, On};
+use super::{BackEndName, ProgramId};
 
 /// One run: a case of a scenario, with a seed, on a back end.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -20,7 +20,7 @@ pub struct Cell {
     /// Seed of the simulation, or of the lab's links.
     pub seed: u64,
     /// The back end that it runs on.
-    pub on: On,
+    pub on: BackEndName,
 }
 
 /// A SHA-256 hash as hexadecimal digits, or its beginning.
@@ -33,15 +33,15 @@ const NAME_LENGTH: usize = 24;
 /// included, with the contents of the presets and traces that it names.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(transparent)]
-pub struct Content(Hex);
+pub struct CaseHash(Hex);
 
-impl Content {
+impl CaseHash {
     /// Hashes the case as parsed. Layout, comments, the order of keys, and how a value is written
     /// do not matter.
-    pub fn of(case: &Case) -> Self {
+    pub fn of(case: &ScenarioCase) -> Self {
         // The `Debug` text of a case holds every value, also where it is written by hand (the tests
         // change each value of the shipped scenarios).
-        let mut hash = Hash::new();
+        let mut hash = HashWriter::new();
         write!(hash, "{case:?}").expect("hashing does not fail");
         Self(hash.finish())
     }
@@ -50,7 +50,7 @@ impl Content {
 /// The name of a cell: 24 hexadecimal digits.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
-pub struct Name(Hex);
+pub struct CellName(Hex);
 
 /// The error for a text that is not the name of a cell.
 #[derive(Debug, Error)]
@@ -59,32 +59,32 @@ pub struct ParseNameError(String);
 
 impl Cell {
     /// Computes the name: a hash of the cell, its case's content and the program that computes it.
-    pub fn name(&self, content: &Content, binary: &Binary) -> Name {
+    pub fn name(&self, content: &CaseHash, binary: &ProgramId) -> CellName {
         let Self { scenario, case, seed, on } = self;
-        let mut hash = Hash::new();
+        let mut hash = HashWriter::new();
         // Quoted texts cannot run into each other.
         write!(hash, "skyhop cell 1 {scenario:?} {case:?} {seed} {on} {} {binary}", content.0)
             .expect("hashing does not fail");
         let mut name = hash.finish();
         name.truncate(NAME_LENGTH);
-        Name(name)
+        CellName(name)
     }
 }
 
-impl Name {
+impl CellName {
     /// Returns the 24 hexadecimal digits.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 }
 
-impl fmt::Display for Name {
+impl fmt::Display for CellName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(&self.0)
     }
 }
 
-impl FromStr for Name {
+impl FromStr for CellName {
     type Err = ParseNameError;
 
     fn from_str(text: &str) -> Result<Self, ParseNameError> {
@@ -92,7 +92,7 @@ impl FromStr for Name {
     }
 }
 
-impl TryFrom<String> for Name {
+impl TryFrom<String> for CellName {
     type Error = ParseNameError;
 
     fn try_from(text: String) -> Result<Self, ParseNameError> {
@@ -102,16 +102,16 @@ impl TryFrom<String> for Name {
     }
 }
 
-impl From<Name> for String {
-    fn from(name: Name) -> Self {
+impl From<CellName> for String {
+    fn from(name: CellName) -> Self {
         name.0
     }
 }
 
 /// Hashes what is written to it, with SHA-256.
-struct Hash(Context);
+struct HashWriter(Context);
 
-impl Hash {
+impl HashWriter {
     fn new() -> Self {
         Self(Context::new(&SHA256))
     }
@@ -121,7 +121,7 @@ impl Hash {
     }
 }
 
-impl Write for Hash {
+impl Write for HashWriter {
     fn write_str(&mut self, text: &str) -> fmt::Result {
         self.0.update(text.as_bytes());
         Ok(())

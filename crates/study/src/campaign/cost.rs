@@ -3,21 +3,21 @@
 use core::time::Duration;
 use std::collections::BTreeMap;
 
-use scenario::{Amount, Case, Sizes, Traffic};
+use scenario::{FlowSize, FlowTraffic, ReplySizes, ScenarioCase};
 
-use super::{Cell, On, Timing};
+use super::{BackEndName, Cell, CellTiming};
 
 /// Mean times that earlier cells took, by case.
 #[derive(Debug, Default)]
-pub(super) struct Costs {
+pub(super) struct CostEstimates {
     /// Sum of seconds and number of runs, by scenario, case and back end.
-    known: BTreeMap<(String, String, On), (f64, f64)>,
+    known: BTreeMap<(String, String, BackEndName), (f64, f64)>,
 }
 
-impl Costs {
-    pub(super) fn new(timings: Vec<Timing>) -> Self {
+impl CostEstimates {
+    pub(super) fn new(timings: Vec<CellTiming>) -> Self {
         let mut known = BTreeMap::new();
-        for Timing { scenario, case, on, wall_s, .. } in timings {
+        for CellTiming { scenario, case, on, wall_s, .. } in timings {
             let (sum, count) = known.entry((scenario, case, on)).or_insert((0.0, 0.0));
             *sum += wall_s;
             *count += 1.0;
@@ -27,12 +27,12 @@ impl Costs {
 
     /// Returns the number of seconds that a cell is expected to take: the mean of earlier ones of
     /// its case, or an estimate from the case.
-    pub(super) fn of(&self, cell: &Cell, case: &Case) -> f64 {
+    pub(super) fn of(&self, cell: &Cell, case: &ScenarioCase) -> f64 {
         let key = (cell.scenario.clone(), cell.case.clone(), cell.on);
         match (self.known.get(&key), cell.on) {
             (Some((sum, count)), _) => sum / count,
-            (None, On::Sim) => packets(case) * SECONDS_PER_PACKET,
-            (None, On::Lab) => case.time.as_secs_f64(),
+            (None, BackEndName::Sim) => packets(case) * SECONDS_PER_PACKET,
+            (None, BackEndName::Lab) => case.time.as_secs_f64(),
         }
     }
 }
@@ -41,7 +41,7 @@ impl Costs {
 const SECONDS_PER_PACKET: f64 = 1e-6;
 
 /// Estimates the packets that cross the hop: what the flows send, at most what the links carry.
-fn packets(case: &Case) -> f64 {
+fn packets(case: &ScenarioCase) -> f64 {
     let time = case.time.as_secs_f64();
     let bits = |link: &scenario::LinkSpec| link.rate.greatest().bits_per_second() as f64;
     let hubs = case.network.platforms.len() as f64;
@@ -54,34 +54,34 @@ fn packets(case: &Case) -> f64 {
 
 /// Estimates the bytes that an application sends and receives within `time` seconds over links of
 /// `rate` bit/s.
-fn sent(traffic: &Traffic, time: f64, rate: f64) -> f64 {
+fn sent(traffic: &FlowTraffic, time: f64, rate: f64) -> f64 {
     let within = |given: &Option<Duration>| given.map_or(time, |given| given.as_secs_f64());
     match traffic {
-        Traffic::Bulk { amount: Amount::Bytes(bytes), .. } => bytes.get() as f64,
-        Traffic::Bulk { amount: Amount::Time(time), .. } => time.as_secs_f64() * rate / 8.0,
-        Traffic::Request { request, reply, repeat, .. } => {
+        FlowTraffic::Bulk { amount: FlowSize::Bytes(bytes), .. } => bytes.get() as f64,
+        FlowTraffic::Bulk { amount: FlowSize::Time(time), .. } => time.as_secs_f64() * rate / 8.0,
+        FlowTraffic::Request { request, reply, repeat, .. } => {
             (request.saturating_add(*reply)) as f64 * *repeat as f64
         }
-        Traffic::Ftp { bytes, repeat, .. } | Traffic::Mail { bytes, repeat, .. } => {
+        FlowTraffic::Ftp { bytes, repeat, .. } | FlowTraffic::Mail { bytes, repeat, .. } => {
             *bytes as f64 * *repeat as f64
         }
-        Traffic::Bundles { bytes, .. } => *bytes as f64,
-        Traffic::Page { request, objects, repeat, .. } => {
+        FlowTraffic::Bundles { bytes, .. } => *bytes as f64,
+        FlowTraffic::Page { request, objects, repeat, .. } => {
             let bytes: f64 = objects.iter().map(|object| (request + object) as f64).sum();
             bytes * *repeat as f64
         }
-        Traffic::Users { every, request, sizes, time } => {
+        FlowTraffic::Users { every, request, sizes, time } => {
             let size = match *sizes {
-                Sizes::Fixed(size) => size as f64,
+                ReplySizes::Fixed(size) => size as f64,
                 // Without the truncation: an estimate.
-                Sizes::Pareto { least, most, alpha } if alpha > 1.0 => {
+                ReplySizes::Pareto { least, most, alpha } if alpha > 1.0 => {
                     (least as f64 * alpha / (alpha - 1.0)).min(most as f64)
                 }
-                Sizes::Pareto { most, .. } => most as f64,
+                ReplySizes::Pareto { most, .. } => most as f64,
             };
             within(time) / every.as_secs_f64().max(1e-9) * (*request as f64 + size)
         }
-        Traffic::Udp { rate, time, .. } => within(time) * rate.bits_per_second() as f64 / 8.0,
+        FlowTraffic::Udp { rate, time, .. } => within(time) * rate.bits_per_second() as f64 / 8.0,
     }
 }
 
@@ -91,7 +91,7 @@ mod tests {
 
     use super::*;
 
-    fn case(bytes: &str) -> Case {
+    fn case(bytes: &str) -> ScenarioCase {
         let text = format!(
             "description = \"x\"\ntime = \"100 s\"\n[hop.forward]\nrate = \"8 Mbit/s\"\n\
              delay = \"1 ms\"\nqueue = \"1 BDP\"\n[[flow]]\nname = \"f\"\nkind = \"bulk\"\n\
@@ -110,18 +110,18 @@ mod tests {
     #[test]
     fn earlier_runs_of_the_case_say_more() {
         let cell = |on| Cell { scenario: "s".into(), case: "c".into(), seed: 3, on };
-        let timing = |wall_s| Timing {
+        let timing = |wall_s| CellTiming {
             scenario: "s".into(),
             case: "c".into(),
-            on: On::Sim,
+            on: BackEndName::Sim,
             wall_s,
             cpu_s: 0.0,
         };
-        let costs = Costs::new(vec![timing(2.0), timing(4.0)]);
+        let costs = CostEstimates::new(vec![timing(2.0), timing(4.0)]);
         let case = case("15 MB");
-        assert_eq!(costs.of(&cell(On::Sim), &case), 3.0);
-        assert_eq!(costs.of(&cell(On::Lab), &case), 100.0);
-        let unknown = Costs::default().of(&cell(On::Sim), &case);
+        assert_eq!(costs.of(&cell(BackEndName::Sim), &case), 3.0);
+        assert_eq!(costs.of(&cell(BackEndName::Lab), &case), 100.0);
+        let unknown = CostEstimates::default().of(&cell(BackEndName::Sim), &case);
         assert!((unknown - 0.01).abs() < 1e-9, "{unknown}");
     }
 }

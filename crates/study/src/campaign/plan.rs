@@ -4,37 +4,37 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::{fs, io};
 
-use scenario::{Case, Replications, StopRule};
+use scenario::{Replications, ScenarioCase, StopRule};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use super::cost::Costs;
+use super::cost::CostEstimates;
 use super::{
-    Binary, Cell, Content, Name, On, Origin, Result as CellResult, Source, SourceError, Store,
-    StoreError,
+    BackEndName, CaseHash, Cell, CellName, CellResult, ProgramId, ResultStore, ScenarioOrigin,
+    ScenarioSource, SourceError, StoreError,
 };
-use crate::stop_rule::{Need, need};
+use crate::stop_rule::{StopDecision, need};
 
 /// The cells of a campaign, in the order of scenarios, cases and seeds.
 #[derive(Debug)]
-pub struct Plan {
+pub struct CampaignPlan {
     /// The scenarios whose cases the cells run.
-    pub sources: Vec<Source>,
+    pub sources: Vec<ScenarioSource>,
     /// The program that computes the cells.
-    pub binary: Binary,
+    pub binary: ProgramId,
     /// The cells, done or not.
-    pub cells: Vec<Planned>,
+    pub cells: Vec<PlannedCell>,
 }
 
 /// A cell of a plan.
 #[derive(Debug, Clone)]
-pub struct Planned {
+pub struct PlannedCell {
     /// The case, the seed and the back end.
     pub cell: Cell,
     /// Name of the cell, under which its result is stored.
-    pub name: Name,
+    pub name: CellName,
     /// Hash of the case's content.
-    pub content: Content,
+    pub content: CaseHash,
     /// Index of the scenario among [`Plan::sources`].
     pub source: usize,
     /// Index of the case among the scenario's.
@@ -47,12 +47,12 @@ pub struct Planned {
 
 /// The cells that a plan is to have: every case of its scenarios with each of these seeds.
 #[derive(Debug, Clone, Copy)]
-pub struct Wanted {
+pub struct WantedCells {
     /// Number of seeds: 1, 2, … `None` for those that each scenario's file asks for; of a stop
     /// rule, those of the rounds that are done and of the next one.
     pub seeds: Option<u32>,
     /// The back end for all of them.
-    pub on: On,
+    pub on: BackEndName,
 }
 
 /// The reason why a plan cannot be made or read.
@@ -80,7 +80,7 @@ pub enum PlanError {
         /// Name of the scenario.
         scenario: String,
         /// The back end on which it was to run.
-        on: On,
+        on: BackEndName,
     },
     /// The plan's file cannot be read.
     #[error("{file}: {cause}")]
@@ -104,7 +104,7 @@ pub enum PlanError {
         /// Path of the plan's file.
         file: String,
         /// Name of the missing cell.
-        cell: Name,
+        cell: CellName,
     },
     /// The name that follows from this program and machine is another one.
     #[error(
@@ -113,20 +113,20 @@ pub enum PlanError {
     )]
     Different {
         /// Name of the cell in the plan.
-        cell: Name,
+        cell: CellName,
         /// Name of the scenario.
         scenario: String,
         /// Name of the case.
         case: String,
         /// The program that made the plan.
-        binary: Binary,
+        binary: ProgramId,
     },
     /// A scenario of the plan is not valid.
     #[error(transparent)]
     Source(#[from] SourceError),
 }
 
-impl Plan {
+impl CampaignPlan {
     /// Plans the wanted cells. Those with a result in the store are done. Damaged files of the
     /// store are returned, and their cells count as not run.
     ///
@@ -136,23 +136,23 @@ impl Plan {
     /// If two scenarios have the same name, one is not for where it is to run, or a stop rule is about a metric that
     /// the results do not have.
     pub fn new(
-        sources: Vec<Source>,
-        wanted: Wanted,
-        binary: Binary,
-        store: &Store,
+        sources: Vec<ScenarioSource>,
+        wanted: WantedCells,
+        binary: ProgramId,
+        store: &ResultStore,
     ) -> Result<(Self, Vec<StoreError>), PlanError> {
         let mut names = BTreeSet::new();
         if let Some(twice) = sources.iter().find(|source| !names.insert(&source.name)) {
             return Err(PlanError::SameName(twice.name.clone()));
         }
-        if let Some(other) = sources.iter().find(|source| !wanted.on.is_of(&source.back_ends)) {
+        if let Some(other) = sources.iter().find(|source| !wanted.on.is_among(&source.back_ends)) {
             return Err(PlanError::NotFor { scenario: other.name.clone(), on: wanted.on });
         }
-        let costs = Costs::new(store.timings());
+        let costs = CostEstimates::new(store.timings());
         let (mut cells, mut damaged) = (Vec::new(), Vec::new());
         for (number, source) in sources.iter().enumerate() {
             for (index, case) in source.cases.iter().enumerate() {
-                let content = Content::of(case);
+                let content = CaseHash::of(case);
                 let mut get = |seed| {
                     let (scenario, name) = (source.name.clone(), case.name.clone());
                     let cell = Cell { scenario, case: name, seed, on: wanted.on };
@@ -162,7 +162,7 @@ impl Plan {
                         None
                     });
                     let (content, done) = (content.clone(), result.is_some());
-                    (Planned { cell, name, content, source: number, index, cost, done }, result)
+                    (PlannedCell { cell, name, content, source: number, index, cost, done }, result)
                 };
                 match (&source.replications, wanted.seeds) {
                     (Replications::Until(rule), None) => cells.extend(round(rule, get)?),
@@ -174,13 +174,13 @@ impl Plan {
     }
 
     /// Returns the case of a cell.
-    pub fn case(&self, planned: &Planned) -> &Case {
+    pub fn case(&self, planned: &PlannedCell) -> &ScenarioCase {
         &self.sources[planned.source].cases[planned.index]
     }
 
     /// Returns the cells that are not done, the longest first; of equally long ones in the plan's
     /// order.
-    pub fn todo(&self) -> impl Iterator<Item = &Planned> {
+    pub fn todo(&self) -> impl Iterator<Item = &PlannedCell> {
         let mut todo: Vec<_> = self.cells.iter().filter(|planned| !planned.done).collect();
         // A stable sort: equally long cells keep the plan's order.
         todo.sort_by(|a, b| b.cost.total_cmp(&a.cost));
@@ -191,8 +191,8 @@ impl Plan {
     /// holds the texts of scenarios that are not part of the program, but not the presets and
     /// traces that they name.
     pub fn json(&self) -> String {
-        let scenario = |source: &Source| (source.name.clone(), source.origin.clone());
-        let cell = |planned: &Planned| PlannedText {
+        let scenario = |source: &ScenarioSource| (source.name.clone(), source.origin.clone());
+        let cell = |planned: &PlannedCell| PlannedText {
             cell: planned.name.clone(),
             scenario: planned.cell.scenario.clone(),
             case: planned.cell.case.clone(),
@@ -215,7 +215,7 @@ impl Plan {
     /// # Errors
     /// If the file is not a plan or lacks a cell, or if `binary` is not the program that made it,
     /// or presets or traces are not those of the machine that made it.
-    pub fn load(path: &Path, wanted: &[Name], binary: Binary) -> Result<Self, PlanError> {
+    pub fn load(path: &Path, wanted: &[CellName], binary: ProgramId) -> Result<Self, PlanError> {
         let file = path.display().to_string();
         let text = match fs::read(path) {
             Ok(text) => text,
@@ -225,21 +225,25 @@ impl Plan {
             Ok(text) => text,
             Err(cause) => return Err(PlanError::Parse { file, cause }),
         };
-        let known: BTreeMap<&Name, &PlannedText> =
+        let known: BTreeMap<&CellName, &PlannedText> =
             text.cells.iter().map(|cell| (&cell.cell, cell)).collect();
         let mut plan = Self { sources: Vec::new(), binary, cells: Vec::new() };
         for name in wanted {
             let Some(planned) = known.get(name) else {
                 return Err(PlanError::NoCell { file, cell: name.clone() });
             };
-            let planned = plan.find(planned, &text)?;
+            let planned = plan.adopt_cell(planned, &text)?;
             plan.cells.push(planned);
         }
         Ok(plan)
     }
 
     /// Converts a cell of a plan's file to one of this plan, to which its scenario is added.
-    fn find(&mut self, planned: &PlannedText, text: &PlanText) -> Result<Planned, PlanError> {
+    fn adopt_cell(
+        &mut self,
+        planned: &PlannedText,
+        text: &PlanText,
+    ) -> Result<PlannedCell, PlanError> {
         let different = || PlanError::Different {
             cell: planned.cell.clone(),
             scenario: planned.scenario.clone(),
@@ -254,7 +258,7 @@ impl Plan {
             Some(number) => number,
             None => {
                 let origin = text.scenarios.get(&planned.scenario).ok_or_else(different)?;
-                self.sources.push(Source::from_origin(&planned.scenario, origin.clone())?);
+                self.sources.push(ScenarioSource::from_origin(&planned.scenario, origin.clone())?);
                 self.sources.len() - 1
             }
         };
@@ -263,14 +267,14 @@ impl Plan {
         let (index, case) = case.ok_or_else(different)?;
         let (scenario, name) = (planned.scenario.clone(), planned.case.clone());
         let cell = Cell { scenario, case: name, seed: planned.seed, on: planned.on };
-        let content = Content::of(case);
+        let content = CaseHash::of(case);
         let name = cell.name(&content, &self.binary);
         // The presets or traces of this machine may differ from those that the plan was made with.
         if name != planned.cell {
             return Err(different());
         }
         let (cost, done) = (planned.estimate_s, false);
-        Ok(Planned { cell, name, content, source, index, cost, done })
+        Ok(PlannedCell { cell, name, content, source, index, cost, done })
     }
 }
 
@@ -279,8 +283,8 @@ impl Plan {
 /// a seed and returns its result, if there is one.
 fn round(
     rule: &StopRule,
-    mut get: impl FnMut(u64) -> (Planned, Option<CellResult>),
-) -> Result<Vec<Planned>, PlanError> {
+    mut get: impl FnMut(u64) -> (PlannedCell, Option<CellResult>),
+) -> Result<Vec<PlannedCell>, PlanError> {
     let mut seeds = Replications::from_first(rule.first, rule.most).seeds().into_iter();
     let (mut cells, mut values) = (Vec::new(), Vec::new());
     for seed in seeds.by_ref() {
@@ -288,7 +292,7 @@ fn round(
         cells.push(planned);
         // A stop rule is applied to the seeds in order, so results behind a gap do not count.
         let Some(result) = result else { break };
-        let value = sim::figure(&[&result.metrics], &rule.name.of, &rule.name.metric);
+        let value = sim::median_of_runs(&[&result.metrics], &rule.name.of, &rule.name.metric);
         values.push(value.unwrap_or(f64::NAN));
     }
     if !values.is_empty() && values.iter().all(|value| value.is_nan()) {
@@ -297,9 +301,9 @@ fn round(
         return Err(PlanError::NoMetric { scenario, case, metric });
     }
     let count = match need(rule, &values) {
-        Need::Enough(count) => count,
-        Need::More(more) => values.len() + more,
-        Need::Exhausted => values.len(),
+        StopDecision::Enough(count) => count,
+        StopDecision::More(more) => values.len() + more,
+        StopDecision::Exhausted => values.len(),
     };
     let more = count.saturating_sub(cells.len());
     cells.extend(seeds.take(more).map(|seed| get(seed).0));
@@ -313,8 +317,8 @@ fn round(
 #[serde(deny_unknown_fields)]
 struct PlanText {
     skyhop: String,
-    binary: Binary,
-    scenarios: BTreeMap<String, Origin>,
+    binary: ProgramId,
+    scenarios: BTreeMap<String, ScenarioOrigin>,
     cells: Vec<PlannedText>,
 }
 
@@ -322,11 +326,11 @@ struct PlanText {
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 struct PlannedText {
-    cell: Name,
+    cell: CellName,
     scenario: String,
     case: String,
     seed: u64,
-    on: On,
+    on: BackEndName,
     estimate_s: f64,
     done: bool,
 }

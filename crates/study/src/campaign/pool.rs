@@ -9,7 +9,7 @@ use rayon::{ThreadPoolBuildError, ThreadPoolBuilder};
 ///
 /// # Errors
 /// If the threads cannot be started.
-pub(crate) fn each<T: Send>(
+pub(crate) fn run_in_order<T: Send>(
     order: &[usize],
     threads: usize,
     work: impl Fn(usize) -> T + Sync,
@@ -39,15 +39,15 @@ mod tests {
     #[test]
     fn results_are_in_the_order_of_the_indices() {
         for threads in [0, 1, 3, 9] {
-            assert_eq!(each(&[2, 0, 1], threads, |index| index * 10).unwrap(), [0, 10, 20]);
+            assert_eq!(run_in_order(&[2, 0, 1], threads, |index| index * 10).unwrap(), [0, 10, 20]);
         }
-        assert!(each(&[], 4, |index| index).unwrap().is_empty());
+        assert!(run_in_order(&[], 4, |index| index).unwrap().is_empty());
     }
 
     #[test]
     fn work_starts_in_the_given_order() {
         let started = Mutex::new(Vec::new());
-        each(&[2, 0, 1], 1, |index| started.lock().unwrap().push(index)).unwrap();
+        run_in_order(&[2, 0, 1], 1, |index| started.lock().unwrap().push(index)).unwrap();
         assert_eq!(started.into_inner().unwrap(), [2, 0, 1]);
     }
 }

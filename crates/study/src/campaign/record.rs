@@ -1,27 +1,27 @@
 //! The result and the timing that are kept of a cell.
 
 use serde::{Deserialize, Serialize};
-use sim::Metric;
+use sim::MetricValue;
 
-use super::{Binary, Cell, Content, Name, On};
+use super::{BackEndName, CaseHash, Cell, CellName, ProgramId};
 
 /// A result and the times it took, as one line of JSON: the output of a process that does not write
 /// to the store itself.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Record {
+pub struct CellRecord {
     /// The result, which is the same wherever and whenever the cell runs.
-    pub result: Result,
+    pub result: CellResult,
     /// The times, which differ from run to run.
-    pub timing: Timing,
+    pub timing: CellTiming,
 }
 
 /// The result of a cell. It depends on nothing but the cell, its case and the program.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Result {
+pub struct CellResult {
     /// Name of the cell.
-    pub cell: Name,
+    pub cell: CellName,
     /// Name of the scenario.
     pub scenario: String,
     /// Name of the case.
@@ -29,28 +29,28 @@ pub struct Result {
     /// Seed of the cell.
     pub seed: u64,
     /// The back end that it ran on.
-    pub on: On,
+    pub on: BackEndName,
     /// Version of skyhop that ran it.
     pub skyhop: String,
     /// The program that ran it.
-    pub binary: Binary,
+    pub binary: ProgramId,
     /// Hash of the case's content.
-    pub content: Content,
+    pub content: CaseHash,
     /// The figures, in the back end's order.
     #[serde(with = "figures")]
-    pub metrics: Vec<Metric>,
+    pub metrics: Vec<MetricValue>,
 }
 
 /// The time that a cell took.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
-pub struct Timing {
+pub struct CellTiming {
     /// Name of the scenario.
     pub scenario: String,
     /// Name of the case.
     pub case: String,
     /// The back end that it ran on.
-    pub on: On,
+    pub on: BackEndName,
     /// Seconds from start to end.
     pub wall_s: f64,
     /// Processor seconds of the thread that ran the cell; not those of other processes or threads
@@ -58,14 +58,14 @@ pub struct Timing {
     pub cpu_s: f64,
 }
 
-impl Record {
+impl CellRecord {
     /// Returns the record as a line of JSON.
     pub fn line(&self) -> String {
         serde_json::to_string(self).expect("records are plain data") + "\n"
     }
 }
 
-impl Result {
+impl CellResult {
     /// Returns the cell that this is the result of.
     pub fn cell(&self) -> Cell {
         let Self { scenario, case, seed, on, .. } = self;
@@ -81,7 +81,7 @@ impl Result {
 /// Metrics in JSON, which has no infinity and no NaN: those are texts.
 mod figures {
     use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error};
-    use sim::Metric;
+    use sim::MetricValue;
 
     #[derive(Serialize, Deserialize)]
     #[serde(deny_unknown_fields)]
@@ -99,10 +99,10 @@ mod figures {
     }
 
     pub(super) fn serialize<S: Serializer>(
-        metrics: &[Metric],
+        metrics: &[MetricValue],
         serializer: S,
     ) -> Result<S::Ok, S::Error> {
-        serializer.collect_seq(metrics.iter().map(|Metric { of, name, value }| Figure {
+        serializer.collect_seq(metrics.iter().map(|MetricValue { of, name, value }| Figure {
             of: of.clone(),
             metric: name.to_string(),
             value: match value.is_finite() {
@@ -114,7 +114,7 @@ mod figures {
 
     pub(super) fn deserialize<'de, D: Deserializer<'de>>(
         deserializer: D,
-    ) -> Result<Vec<Metric>, D::Error> {
+    ) -> Result<Vec<MetricValue>, D::Error> {
         let read = |Figure { of, metric, value }| {
             let value = match value {
                 Number::Finite(value) => value,
@@ -123,7 +123,7 @@ mod figures {
                     _ => return Err(D::Error::custom(format!("{text:?} is not a number"))),
                 },
             };
-            Ok(Metric { of, name: metric.into(), value })
+            Ok(MetricValue { of, name: metric.into(), value })
         };
         Vec::<Figure>::deserialize(deserializer)?.into_iter().map(read).collect()
     }

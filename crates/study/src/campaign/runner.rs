@@ -7,31 +7,34 @@ use std::time::Instant;
 use os::clock;
 use rayon::ThreadPoolBuildError;
 
-use super::{BackEnd, Plan, Planned, Record, Result as CellResult, STEPS, Store, Timing, pool};
+use super::{
+    BackEnd, CampaignPlan, CellRecord, CellResult, CellTiming, PlannedCell, ResultStore, STEPS,
+    pool,
+};
 use crate::VERSION;
 
 /// The outcome of a campaign.
 #[derive(Debug, Default)]
-pub struct Report {
+pub struct CampaignReport {
     /// Number of cells that were run.
     pub run: usize,
     /// Number of cells whose results the store had.
     pub kept: usize,
     /// The cells that could not be run, the longest first.
-    pub failed: Vec<Failed>,
+    pub failed: Vec<FailedCell>,
 }
 
 /// A cell that could not be run or kept.
 #[derive(Debug)]
-pub struct Failed {
+pub struct FailedCell {
     /// The cell as planned.
-    pub planned: Planned,
+    pub planned: PlannedCell,
     /// The reason, in one line.
     pub why: String,
 }
 
 /// The outcome of a cell.
-enum Fate {
+enum CellOutcome {
     Run,
     Kept,
     Failed(String),
@@ -47,53 +50,56 @@ enum Fate {
 /// # Errors
 /// If the threads cannot be started.
 pub fn run(
-    plan: &Plan,
+    plan: &CampaignPlan,
     back_end: &dyn BackEnd,
     threads: usize,
-    store: Option<&Store>,
-    keep: impl Fn(&Record) -> Result<(), String> + Sync,
-    step: impl Fn(&Planned, u64) + Sync,
-) -> Result<Report, ThreadPoolBuildError> {
-    let todo: Vec<&Planned> = plan.todo().collect();
+    store: Option<&ResultStore>,
+    keep: impl Fn(&CellRecord) -> Result<(), String> + Sync,
+    step: impl Fn(&PlannedCell, u64) + Sync,
+) -> Result<CampaignReport, ThreadPoolBuildError> {
+    let todo: Vec<&PlannedCell> = plan.todo().collect();
     let threads = back_end.most_at_once().map_or(threads, |most| most.min(threads));
     let fate = |index: usize| {
-        let planned: &Planned = todo[index];
+        let planned: &PlannedCell = todo[index];
         // A damaged result does not count; running the cell again replaces it.
         if store.is_some_and(|store| matches!(store.get(&planned.name), Ok(Some(_)))) {
             step(planned, STEPS);
-            return Fate::Kept;
+            return CellOutcome::Kept;
         }
-        let record = one(plan, planned, back_end, &|steps| step(planned, steps));
+        let record = run_cell(plan, planned, back_end, &|steps| step(planned, steps));
         match record.and_then(|record| keep(&record)) {
-            Ok(()) => Fate::Run,
-            Err(why) => Fate::Failed(why),
+            Ok(()) => CellOutcome::Run,
+            Err(why) => CellOutcome::Failed(why),
         }
     };
-    let fates = pool::each(&(0..todo.len()).collect::<Vec<_>>(), threads, fate)?;
-    let mut report = Report { kept: plan.cells.len() - todo.len(), ..Report::default() };
+    let fates = pool::run_in_order(&(0..todo.len()).collect::<Vec<_>>(), threads, fate)?;
+    let mut report =
+        CampaignReport { kept: plan.cells.len() - todo.len(), ..CampaignReport::default() };
     for (planned, fate) in todo.into_iter().zip(fates) {
         match fate {
-            Fate::Run => report.run += 1,
-            Fate::Kept => report.kept += 1,
-            Fate::Failed(why) => report.failed.push(Failed { planned: planned.clone(), why }),
+            CellOutcome::Run => report.run += 1,
+            CellOutcome::Kept => report.kept += 1,
+            CellOutcome::Failed(why) => {
+                report.failed.push(FailedCell { planned: planned.clone(), why })
+            }
         }
     }
     Ok(report)
 }
 
 /// Runs one cell and measures its times.
-fn one(
-    plan: &Plan,
-    planned: &Planned,
+fn run_cell(
+    plan: &CampaignPlan,
+    planned: &PlannedCell,
     back_end: &dyn BackEnd,
     step: &dyn Fn(u64),
-) -> Result<Record, String> {
+) -> Result<CellRecord, String> {
     let (start, before) = (Instant::now(), clock::thread_time());
     let work = || back_end.run(&planned.cell, plan.case(planned), step);
-    let metrics = catch_unwind(AssertUnwindSafe(work)).map_err(|panic| told(&*panic))?;
+    let metrics = catch_unwind(AssertUnwindSafe(work)).map_err(|panic| panic_message(&*panic))?;
     let metrics = metrics.map_err(|failure| failure.to_string())?;
-    let Planned { cell, name, content, .. } = planned;
-    let timing = Timing {
+    let PlannedCell { cell, name, content, .. } = planned;
+    let timing = CellTiming {
         scenario: cell.scenario.clone(),
         case: cell.case.clone(),
         on: cell.on,
@@ -111,11 +117,11 @@ fn one(
         content: content.clone(),
         metrics,
     };
-    Ok(Record { result, timing })
+    Ok(CellRecord { result, timing })
 }
 
 /// Returns the message of a panic.
-fn told(panic: &(dyn Any + Send)) -> String {
+fn panic_message(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().copied();
     let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
     format!("it panicked: {}", text.unwrap_or("no message"))

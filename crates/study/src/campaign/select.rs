@@ -2,16 +2,18 @@
 
 use std::collections::BTreeSet;
 
-use super::{Binary, Content, On, Result as CellResult, Source, Store, StoreError};
+use super::{
+    BackEndName, CaseHash, CellResult, ProgramId, ResultStore, ScenarioSource, StoreError,
+};
 
 /// Results of a store for some scenarios.
 #[derive(Debug)]
-pub struct Selection {
+pub struct SelectedResults {
     /// The result of a run with the indices of its scenario and case, in the order of scenarios,
     /// cases and seeds.
     pub runs: Vec<(usize, usize, CellResult)>,
     /// The program that computed them: this one, or, if the store has none by it, another.
-    pub binary: Binary,
+    pub binary: ProgramId,
     /// Names of the scenario and of the case for each case without a result.
     pub missing: Vec<(String, String)>,
     /// Damaged files of the store.
@@ -25,16 +27,16 @@ pub struct Selection {
 /// # Errors
 /// If the store cannot be read.
 pub fn select(
-    sources: &[Source],
-    on: On,
-    binary: Binary,
-    store: &Store,
-) -> Result<Selection, StoreError> {
+    sources: &[ScenarioSource],
+    on: BackEndName,
+    binary: ProgramId,
+    store: &ResultStore,
+) -> Result<SelectedResults, StoreError> {
     let (results, damaged) = store.results()?;
     let mut runs = Vec::new();
     for (number, source) in sources.iter().enumerate() {
         for (index, case) in source.cases.iter().enumerate() {
-            let content = Content::of(case);
+            let content = CaseHash::of(case);
             let own = results.iter().filter(|result| {
                 result.on == on && result.scenario == source.name && result.content == content
             });
@@ -53,12 +55,12 @@ pub fn select(
     let missing = all.filter(|(number, index, ..)| !found.contains(&(*number, *index)));
     let missing =
         missing.map(|(_, _, source, case)| (source.name.clone(), case.name.clone())).collect();
-    Ok(Selection { runs, binary, missing, damaged })
+    Ok(SelectedResults { runs, binary, missing, damaged })
 }
 
 /// Chooses the program whose results are shown.
-fn chosen(runs: &[(usize, usize, CellResult)], this: Binary) -> Binary {
-    let count = |binary: &Binary| runs.iter().filter(|run| run.2.binary == *binary).count();
+fn chosen(runs: &[(usize, usize, CellResult)], this: ProgramId) -> ProgramId {
+    let count = |binary: &ProgramId| runs.iter().filter(|run| run.2.binary == *binary).count();
     if count(&this) > 0 {
         return this;
     }

@@ -2,19 +2,22 @@
 
 use std::path::{Path, PathBuf};
 
-use scenario::{BackEnd, Case, FileError, MetricName, Published, Replications, Scenario, Shipped};
+use scenario::{
+    BackEnd, FileError, MetricName, Published, Replications, Scenario, ScenarioCase,
+    ShippedScenario,
+};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 /// A scenario, and the file or the program that it is from.
 #[derive(Debug)]
-pub struct Source {
+pub struct ScenarioSource {
     /// Name of the scenario: that of its file without `.toml`.
     pub name: String,
     /// The origin, from which it can be read again.
-    pub origin: Origin,
+    pub origin: ScenarioOrigin,
     /// The cases of the scenario.
-    pub cases: Vec<Case>,
+    pub cases: Vec<ScenarioCase>,
     /// The number of runs that it asks for, or its stop rule.
     pub replications: Replications,
     /// The back ends that it is meant for.
@@ -26,7 +29,7 @@ pub struct Source {
 /// The origin of a scenario.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
-pub enum Origin {
+pub enum ScenarioOrigin {
     /// The scenario is part of the program.
     Shipped,
     /// A file: its path, and its text when it was read.
@@ -58,18 +61,18 @@ pub enum SourceError {
     File(#[from] FileError),
 }
 
-impl Source {
+impl ScenarioSource {
     /// Reads the scenario of that name, or in the file at that path.
     ///
     /// # Errors
     /// If there is none, or it is not valid.
     pub fn named(text: &str) -> Result<Self, SourceError> {
         if !text.contains('/') && !text.ends_with(".toml") {
-            return Self::from_origin(text, Origin::Shipped);
+            return Self::from_origin(text, ScenarioOrigin::Shipped);
         }
         let path = Path::new(text);
         let name = path.file_stem().unwrap_or_default().to_string_lossy();
-        let origin = Origin::File { path: path.to_owned(), text: Scenario::text_at(path)? };
+        let origin = ScenarioOrigin::File { path: path.to_owned(), text: Scenario::text_at(path)? };
         Self::from_origin(&name, origin)
     }
 
@@ -77,10 +80,10 @@ impl Source {
     ///
     /// # Errors
     /// If there is none, or it is not valid.
-    pub fn from_origin(name: &str, origin: Origin) -> Result<Self, SourceError> {
+    pub fn from_origin(name: &str, origin: ScenarioOrigin) -> Result<Self, SourceError> {
         let Scenario { cases, replications, back_ends, results } = match &origin {
-            Origin::Shipped => shipped(name)?.scenario()?,
-            Origin::File { path, text } => Scenario::parse_at(path, text)?,
+            ScenarioOrigin::Shipped => shipped(name)?.scenario()?,
+            ScenarioOrigin::File { path, text } => Scenario::parse_at(path, text)?,
         };
         let name = name.to_owned();
         Ok(Self { name, origin, cases, replications, back_ends, results })
@@ -91,8 +94,9 @@ impl Source {
     /// # Errors
     /// If one is not valid, which tests exclude.
     pub fn all_shipped() -> Result<Vec<Self>, SourceError> {
-        let read = |shipped: &Shipped| Self::from_origin(shipped.name, Origin::Shipped);
-        Shipped::all().iter().map(read).collect()
+        let read =
+            |shipped: &ShippedScenario| Self::from_origin(shipped.name, ScenarioOrigin::Shipped);
+        ShippedScenario::all().iter().map(read).collect()
     }
 
     /// Returns the seeds with which each case is run: 1 to `count` if given, else those of the
@@ -112,8 +116,8 @@ impl Source {
     /// If the published values are not valid.
     pub fn published(&self) -> Result<Option<Published>, SourceError> {
         match &self.origin {
-            Origin::Shipped => Ok(shipped(&self.name)?.published()?),
-            Origin::File { path, .. } => {
+            ScenarioOrigin::Shipped => Ok(shipped(&self.name)?.published()?),
+            ScenarioOrigin::File { path, .. } => {
                 let path = path.with_extension("published.toml");
                 Ok(if path.exists() { Some(Published::load(&path)?) } else { None })
             }
@@ -123,15 +127,15 @@ impl Source {
     /// Returns the name of its files in tables: the path as given, or the name.
     pub fn path(&self) -> PathBuf {
         match &self.origin {
-            Origin::Shipped => PathBuf::from(&self.name),
-            Origin::File { path, .. } => path.clone(),
+            ScenarioOrigin::Shipped => PathBuf::from(&self.name),
+            ScenarioOrigin::File { path, .. } => path.clone(),
         }
     }
 }
 
-fn shipped(name: &str) -> Result<&'static Shipped, SourceError> {
-    Shipped::find(name).ok_or_else(|| {
-        let known: Vec<_> = Shipped::all().iter().map(|shipped| shipped.name).collect();
+fn shipped(name: &str) -> Result<&'static ShippedScenario, SourceError> {
+    ShippedScenario::find(name).ok_or_else(|| {
+        let known: Vec<_> = ShippedScenario::all().iter().map(|shipped| shipped.name).collect();
         SourceError::Unknown { name: name.to_owned(), known: known.join(", ") }
     })
 }

@@ -10,7 +10,7 @@ use serde::de::DeserializeOwned;
 use thiserror::Error;
 
 use super::cell::hexadecimal;
-use super::{Name, Record, Result as CellResult, Timing};
+use super::{CellName, CellRecord, CellResult, CellTiming};
 
 /// A directory with a file for each finished cell.
 ///
@@ -25,7 +25,7 @@ use super::{Name, Record, Result as CellResult, Timing};
 /// the same cell write the same bytes. A file that is damaged, or is not the result of the cell it
 /// is named after, counts as not run.
 #[derive(Debug, Clone)]
-pub struct Store {
+pub struct ResultStore {
     root: PathBuf,
 }
 
@@ -53,7 +53,7 @@ pub enum StoreError {
     #[error("cell {cell}: its name does not follow from its contents")]
     Foreign {
         /// The name that the record claims.
-        cell: Name,
+        cell: CellName,
     },
 }
 
@@ -62,7 +62,7 @@ const LONGEST: u64 = 16 << 20;
 /// Age after which an unfinished file was left by a process that ended: writing takes milliseconds.
 const ABANDONED: Duration = Duration::from_secs(3600);
 
-impl Store {
+impl ResultStore {
     /// Returns the store at `root`, which is created by the first result.
     pub fn at(root: impl Into<PathBuf>) -> Self {
         Self { root: root.into() }
@@ -77,7 +77,7 @@ impl Store {
     ///
     /// # Errors
     /// If there is a file, but it cannot be read or is not this cell's result.
-    pub fn get(&self, cell: &Name) -> Result<Option<CellResult>, StoreError> {
+    pub fn get(&self, cell: &CellName) -> Result<Option<CellResult>, StoreError> {
         let path = self.path("cells", cell);
         let Some(result) = read::<CellResult>(&path)? else { return Ok(None) };
         let why = if result.cell != *cell {
@@ -94,7 +94,7 @@ impl Store {
     ///
     /// # Errors
     /// If the record is not the result of the cell it names, or cannot be written.
-    pub fn put(&self, Record { result, timing }: &Record) -> Result<(), StoreError> {
+    pub fn put(&self, CellRecord { result, timing }: &CellRecord) -> Result<(), StoreError> {
         if !result.is_named_right() {
             return Err(StoreError::Foreign { cell: result.cell.clone() });
         }
@@ -119,9 +119,9 @@ impl Store {
     }
 
     /// Reads the times that cells took; files that cannot be read are left out.
-    pub fn timings(&self) -> Vec<Timing> {
+    pub fn timings(&self) -> Vec<CellTiming> {
         let names = self.names("timings").unwrap_or_default();
-        let read = |name: &Name| read(&self.path("timings", name)).ok().flatten();
+        let read = |name: &CellName| read(&self.path("timings", name)).ok().flatten();
         names.iter().filter_map(read).collect()
     }
 
@@ -138,7 +138,7 @@ impl Store {
     }
 
     /// Returns the cells that have a file in a directory of the store.
-    fn names(&self, kind: &str) -> Result<Vec<Name>, StoreError> {
+    fn names(&self, kind: &str) -> Result<Vec<CellName>, StoreError> {
         let path = self.root.join(kind);
         let entries = match fs::read_dir(&path) {
             Err(cause) if cause.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -148,18 +148,18 @@ impl Store {
         for entry in entries {
             let name = entry.map_err(at(&path))?.file_name();
             let stem = name.to_str().and_then(|name| name.strip_suffix(".json"));
-            names.extend(stem.and_then(|stem| stem.parse::<Name>().ok()));
+            names.extend(stem.and_then(|stem| stem.parse::<CellName>().ok()));
         }
         // `read_dir` gives no particular order.
         names.sort();
         Ok(names)
     }
 
-    fn path(&self, kind: &str, cell: &Name) -> PathBuf {
+    fn path(&self, kind: &str, cell: &CellName) -> PathBuf {
         self.root.join(kind).join(format!("{cell}.json"))
     }
 
-    fn write(&self, kind: &str, cell: &Name, value: &impl Serialize) -> Result<(), StoreError> {
+    fn write(&self, kind: &str, cell: &CellName, value: &impl Serialize) -> Result<(), StoreError> {
         let path = self.path(kind, cell);
         let unfinished = self.root.join("unfinished");
         for directory in [&self.root.join(kind), &unfinished] {

@@ -1,13 +1,13 @@
 //! Scenarios and plans as text.
 
-use report::{Column, Table};
+use report::{TableColumn, TextTable};
 use serde::Serialize;
 
-use super::{Plan, Planned, Source, SourceError};
+use super::{CampaignPlan, PlannedCell, ScenarioSource, SourceError};
 
 /// A scenario as `skyhop study list` shows it.
 #[derive(Serialize)]
-struct Listed<'a> {
+struct ListedScenario<'a> {
     name: &'a str,
     description: &'a str,
     /// Names of the scenario's cases.
@@ -16,8 +16,8 @@ struct Listed<'a> {
     published: bool,
 }
 
-impl<'a> Listed<'a> {
-    fn new(source: &'a Source) -> Result<Self, SourceError> {
+impl<'a> ListedScenario<'a> {
+    fn new(source: &'a ScenarioSource) -> Result<Self, SourceError> {
         Ok(Self {
             name: &source.name,
             description: source.cases.first().map_or("", |case| &case.description),
@@ -32,15 +32,15 @@ impl<'a> Listed<'a> {
 ///
 /// # Errors
 /// If the published values of a scenario are not valid.
-pub fn list(sources: &[Source]) -> Result<String, SourceError> {
-    let mut table = Table::new([
-        Column::left("scenario"),
-        Column::right("cases"),
-        Column::left("published"),
-        Column::left("description"),
+pub fn list(sources: &[ScenarioSource]) -> Result<String, SourceError> {
+    let mut table = TextTable::new([
+        TableColumn::left("scenario"),
+        TableColumn::right("cases"),
+        TableColumn::left("published"),
+        TableColumn::left("description"),
     ]);
     for source in sources {
-        let Listed { name, description, cases, published } = Listed::new(source)?;
+        let ListedScenario { name, description, cases, published } = ListedScenario::new(source)?;
         let published = if published { "yes" } else { "" };
         table.row([name, &cases.len().to_string(), published, description]);
     }
@@ -52,25 +52,25 @@ pub fn list(sources: &[Source]) -> Result<String, SourceError> {
 ///
 /// # Errors
 /// If the published values of a scenario are not valid.
-pub fn list_json(sources: &[Source]) -> Result<String, SourceError> {
-    let listed = sources.iter().map(Listed::new).collect::<Result<Vec<_>, _>>()?;
+pub fn list_json(sources: &[ScenarioSource]) -> Result<String, SourceError> {
+    let listed = sources.iter().map(ListedScenario::new).collect::<Result<Vec<_>, _>>()?;
     Ok(serde_json::to_string_pretty(&listed).expect("names are plain data") + "\n")
 }
 
-impl Plan {
+impl CampaignPlan {
     /// Returns a line for each cell: its name, scenario, seed, back end, estimated seconds, whether
     /// it is done, and the case.
     pub fn text(&self) -> String {
-        let mut table = Table::new([
-            Column::left(""),
-            Column::left(""),
-            Column::right(""),
-            Column::left(""),
-            Column::right(""),
-            Column::left("").at_least(4),
-            Column::left(""),
+        let mut table = TextTable::new([
+            TableColumn::left(""),
+            TableColumn::left(""),
+            TableColumn::right(""),
+            TableColumn::left(""),
+            TableColumn::right(""),
+            TableColumn::left("").at_least(4),
+            TableColumn::left(""),
         ]);
-        for Planned { cell, name, cost, done, .. } in &self.cells {
+        for PlannedCell { cell, name, cost, done, .. } in &self.cells {
             let done = if *done { "done" } else { "–" };
             let (seed, on) = (cell.seed.to_string(), cell.on.to_string());
             let cost = format!("{cost:.2} s");

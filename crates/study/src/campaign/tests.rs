@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, SystemTime};
 
 use proptest::prelude::*;
-use scenario::{Case, Scenario};
-use sim::Metric;
+use scenario::{Scenario, ScenarioCase};
+use sim::MetricValue;
 use tempfile::TempDir;
 
 use super::*;
@@ -31,37 +31,42 @@ name = "size"
 levels = [{ name = "large", set = { "flow.0.bytes" = "150 kB" } }, { name = "small" }]
 "#;
 
-fn cases(text: &str) -> Vec<Case> {
+fn cases(text: &str) -> Vec<ScenarioCase> {
     Scenario::parse("test", text).unwrap().cases
 }
 
-fn content(text: &str) -> Content {
-    Content::of(&cases(text)[0])
+fn content(text: &str) -> CaseHash {
+    CaseHash::of(&cases(text)[0])
 }
 
-fn source() -> Source {
-    let origin = Origin::File { path: "no/such/small.toml".into(), text: SMALL.to_owned() };
-    Source::from_origin("small", origin).unwrap()
+fn source() -> ScenarioSource {
+    let origin = ScenarioOrigin::File { path: "no/such/small.toml".into(), text: SMALL.to_owned() };
+    ScenarioSource::from_origin("small", origin).unwrap()
 }
 
-fn plan(seeds: u32, store: &Store) -> (Plan, Vec<StoreError>) {
-    let wanted = Wanted { seeds: Some(seeds), on: On::Sim };
-    Plan::new(vec![source()], wanted, Binary::this().unwrap(), store).unwrap()
+fn plan(seeds: u32, store: &ResultStore) -> (CampaignPlan, Vec<StoreError>) {
+    let wanted = WantedCells { seeds: Some(seeds), on: BackEndName::Sim };
+    CampaignPlan::new(vec![source()], wanted, ProgramId::this().unwrap(), store).unwrap()
 }
 
-fn folder() -> (TempDir, Store) {
+fn folder() -> (TempDir, ResultStore) {
     let folder = tempfile::tempdir().unwrap();
-    let store = Store::at(folder.path().join("store"));
+    let store = ResultStore::at(folder.path().join("store"));
     (folder, store)
 }
 
-fn run_into(plan: &Plan, back_end: &dyn BackEnd, threads: usize, store: &Store) -> Report {
-    let keep = |record: &Record| store.put(record).map_err(|error| error.to_string());
+fn run_into(
+    plan: &CampaignPlan,
+    back_end: &dyn BackEnd,
+    threads: usize,
+    store: &ResultStore,
+) -> CampaignReport {
+    let keep = |record: &CellRecord| store.put(record).map_err(|error| error.to_string());
     run(plan, back_end, threads, Some(store), keep, |_, _| {}).unwrap()
 }
 
 /// Names and contents of the files in the store's `cells`.
-fn files(store: &Store) -> BTreeMap<String, Vec<u8>> {
+fn files(store: &ResultStore) -> BTreeMap<String, Vec<u8>> {
     let entries = fs::read_dir(store.root().join("cells")).unwrap().map(Result::unwrap);
     let file = |entry: fs::DirEntry| {
         (entry.file_name().into_string().unwrap(), fs::read(entry.path()).unwrap())
@@ -82,15 +87,21 @@ impl BackEnd for Fake {
         self.most
     }
 
-    fn run(&self, cell: &Cell, _: &Case, _: &dyn Fn(u64)) -> Result<Vec<Metric>, Failure> {
+    fn run(
+        &self,
+        cell: &Cell,
+        _: &ScenarioCase,
+        _: &dyn Fn(u64),
+    ) -> Result<Vec<MetricValue>, CellFailure> {
         self.runs.fetch_add(1, Ordering::Relaxed);
         self.started.lock().unwrap().push(format!("{} {}", cell.case, cell.seed));
         match cell.seed {
             13 => panic!("unlucky"),
-            14 => Err(Failure("no root".to_owned())),
-            seed => {
-                Ok(vec![Metric::new("f", "seed", seed as f64), Metric::new("f", "x", f64::NAN)])
-            }
+            14 => Err(CellFailure("no root".to_owned())),
+            seed => Ok(vec![
+                MetricValue::new("f", "seed", seed as f64),
+                MetricValue::new("f", "x", f64::NAN),
+            ]),
         }
     }
 }
@@ -113,15 +124,15 @@ fn how_a_file_is_written_does_not_change_its_content() {
 #[test]
 fn every_number_of_every_shipped_scenario_counts() {
     let mut count = 0;
-    for source in Source::all_shipped().unwrap() {
+    for source in ScenarioSource::all_shipped().unwrap() {
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scenarios/");
         let text = fs::read_to_string(format!("{path}{}.toml", source.name)).unwrap();
-        let before: Vec<_> = source.cases.iter().map(Content::of).collect();
+        let before: Vec<_> = source.cases.iter().map(CaseHash::of).collect();
         for at in numbers(&text) {
             let digit = if text[at..].starts_with('1') { "2" } else { "1" };
             let changed = format!("{}{digit}{}", &text[..at], &text[at + 1..]);
             let Ok(scenario) = Scenario::parse("changed", &changed) else { continue };
-            let after: Vec<_> = scenario.cases.iter().map(Content::of).collect();
+            let after: Vec<_> = scenario.cases.iter().map(CaseHash::of).collect();
             let line = text.lines().nth(text[..at].lines().count() - 1).unwrap();
             let key = line.split_once('=').unwrap().0.trim();
             let replaced = text.contains(&format!(".{key}\" ="));
@@ -169,7 +180,7 @@ fn presets_and_traces_count() {
         "description = \"x\"\ntime = \"9 s\"\nhop = \"site.toml\"\n[[flow]]\nname = \"f\"\nkind = \"bulk\"\nbytes = \"1 kB\"\n",
     );
     let path = folder.path().join("s.toml");
-    let content = || Content::of(&Source::named(path.to_str().unwrap()).unwrap().cases[0]);
+    let content = || CaseHash::of(&ScenarioSource::named(path.to_str().unwrap()).unwrap().cases[0]);
     write("r.rate", "0s 1 Mbit/s\n5s 2 Mbit/s\n");
     let before = content();
     assert_eq!(before, content());
@@ -179,27 +190,27 @@ fn presets_and_traces_count() {
 
 #[test]
 fn a_name_depends_on_everything() {
-    let binary = Binary::this().unwrap();
-    let other = Binary::of(Path::new("/bin/sh")).unwrap();
+    let binary = ProgramId::this().unwrap();
+    let other = ProgramId::of(Path::new("/bin/sh")).unwrap();
     let of = |seed, on, scenario: &str, text, binary| {
         let cell = Cell { scenario: scenario.into(), case: "c".into(), seed, on };
         cell.name(&content(text), binary)
     };
     let changed = SMALL.replace("150 kB", "151 kB");
     let names = [
-        of(1, On::Sim, "s", SMALL, &binary),
-        of(2, On::Sim, "s", SMALL, &binary),
-        of(1, On::Lab, "s", SMALL, &binary),
-        of(1, On::Sim, "t", SMALL, &binary),
-        of(1, On::Sim, "s", &changed, &binary),
-        of(1, On::Sim, "s", SMALL, &other),
+        of(1, BackEndName::Sim, "s", SMALL, &binary),
+        of(2, BackEndName::Sim, "s", SMALL, &binary),
+        of(1, BackEndName::Lab, "s", SMALL, &binary),
+        of(1, BackEndName::Sim, "t", SMALL, &binary),
+        of(1, BackEndName::Sim, "s", &changed, &binary),
+        of(1, BackEndName::Sim, "s", SMALL, &other),
     ];
     let unique: std::collections::BTreeSet<_> = names.iter().collect();
     assert_eq!(unique.len(), names.len());
-    assert_eq!(names[0], of(1, On::Sim, "s", SMALL, &binary));
-    assert_eq!(names[0].to_string().parse::<Name>().unwrap(), names[0]);
+    assert_eq!(names[0], of(1, BackEndName::Sim, "s", SMALL, &binary));
+    assert_eq!(names[0].to_string().parse::<CellName>().unwrap(), names[0]);
     for wrong in ["", "../../etc/passwd", "0123456789abcdef0123456G", &"a".repeat(25)] {
-        assert!(wrong.parse::<Name>().is_err(), "{wrong}");
+        assert!(wrong.parse::<CellName>().is_err(), "{wrong}");
     }
 }
 
@@ -228,13 +239,17 @@ fn rule(metric: &str) -> String {
 }
 
 /// Plans and runs until nothing is left. Returns how many cells each round ran.
-fn run_to_the_end(text: &str, store: &Store) -> Result<(Plan, Vec<usize>), PlanError> {
+fn run_to_the_end(
+    text: &str,
+    store: &ResultStore,
+) -> Result<(CampaignPlan, Vec<usize>), PlanError> {
     let mut rounds = Vec::new();
     loop {
-        let origin = Origin::File { path: "no/such/small.toml".into(), text: text.to_owned() };
-        let source = Source::from_origin("small", origin).unwrap();
-        let wanted = Wanted { seeds: None, on: On::Sim };
-        let (plan, _) = Plan::new(vec![source], wanted, Binary::this().unwrap(), store)?;
+        let origin =
+            ScenarioOrigin::File { path: "no/such/small.toml".into(), text: text.to_owned() };
+        let source = ScenarioSource::from_origin("small", origin).unwrap();
+        let wanted = WantedCells { seeds: None, on: BackEndName::Sim };
+        let (plan, _) = CampaignPlan::new(vec![source], wanted, ProgramId::this().unwrap(), store)?;
         match plan.todo().count() {
             0 => return Ok((plan, rounds)),
             count => rounds.push(count),
@@ -248,14 +263,14 @@ fn a_scenario_runs_only_where_it_is_meant_to() {
     let (_folder, store) = folder();
     let plan = |on| {
         let text = format!("back-ends = [\"lab\"]\n{SMALL}");
-        let origin = Origin::File { path: "no/such/small.toml".into(), text };
-        let sources = vec![Source::from_origin("small", origin).unwrap()];
-        let wanted = Wanted { seeds: Some(1), on };
-        Plan::new(sources, wanted, Binary::this().unwrap(), &store)
+        let origin = ScenarioOrigin::File { path: "no/such/small.toml".into(), text };
+        let sources = vec![ScenarioSource::from_origin("small", origin).unwrap()];
+        let wanted = WantedCells { seeds: Some(1), on };
+        CampaignPlan::new(sources, wanted, ProgramId::this().unwrap(), &store)
             .map(|(plan, _)| plan.cells.len())
     };
-    assert!(plan(On::Lab).is_ok_and(|cells| cells > 0));
-    let error = plan(On::Sim).unwrap_err().to_string();
+    assert!(plan(BackEndName::Lab).is_ok_and(|cells| cells > 0));
+    let error = plan(BackEndName::Sim).unwrap_err().to_string();
     assert_eq!(error, "scenario small does not run on sim: its `back-ends` leave it out");
 }
 
@@ -267,9 +282,13 @@ fn a_stop_rule_is_followed_to_its_end_and_as_skyhop_sim_does() {
     assert!(rounds.len() > 2 && rounds[0] == 2 * 4, "{rounds:?}");
     let scenario = Scenario::parse("small", &text).unwrap();
     let Scenario { cases, replications, .. } = scenario;
-    let files =
-        [crate::runs::File { path: "small".into(), cases, replications, results: Vec::new() }];
-    let progress = crate::runs::Progress { planned: &|_| (), step: &|_| () };
+    let files = [crate::runs::ScenarioFile {
+        path: "small".into(),
+        cases,
+        replications,
+        results: Vec::new(),
+    }];
+    let progress = crate::runs::RoundProgress { planned: &|_| (), step: &|_| () };
     let extras = crate::runs::Extras::default();
     let runs = crate::runs::replicate_as_declared(&files, 2, extras, &progress).unwrap().runs;
     let theirs: Vec<_> = runs.iter().map(|(job, _)| (&job.case.name, job.seed)).collect();
@@ -388,7 +407,7 @@ fn what_an_ended_process_left_is_removed_after_an_hour() {
 fn a_killed_campaign_goes_on() {
     const VARIABLE: &str = "SKYHOP_TEST_KILLED_STORE";
     if let Ok(root) = std::env::var(VARIABLE) {
-        let store = Store::at(root);
+        let store = ResultStore::at(root);
         run_into(&plan(2000, &store).0, &Simulator, 2, &store);
         return;
     }
@@ -415,13 +434,13 @@ fn a_record_crosses_as_text_and_foreign_ones_are_refused() {
     let (_other, copy) = folder();
     let (plan, _) = plan(1, &store);
     let lines = Mutex::new(Vec::new());
-    let keep = |record: &Record| {
+    let keep = |record: &CellRecord| {
         lines.lock().unwrap().push(serde_json::to_string(record).unwrap());
         store.put(record).map_err(|error| error.to_string())
     };
     run(&plan, &Simulator, 1, None, keep, |_, _| {}).unwrap();
     for line in lines.into_inner().unwrap() {
-        let mut record: Record = serde_json::from_str(&line).unwrap();
+        let mut record: CellRecord = serde_json::from_str(&line).unwrap();
         copy.put(&record).unwrap();
         record.result.seed += 1;
         assert!(matches!(copy.put(&record), Err(StoreError::Foreign { .. })));
@@ -436,15 +455,17 @@ fn a_plan_s_file_gives_its_cells_back() {
     let path = folder.path().join("plan.json");
     fs::write(&path, plan.json()).unwrap();
     let wanted = [plan.cells[3].name.clone(), plan.cells[0].name.clone()];
-    let binary = Binary::this().unwrap();
-    let part = Plan::load(&path, &wanted, binary.clone()).unwrap();
+    let binary = ProgramId::this().unwrap();
+    let part = CampaignPlan::load(&path, &wanted, binary.clone()).unwrap();
     let cells = part.cells.iter().map(|planned| &planned.cell).collect::<Vec<_>>();
     assert_eq!(cells, [&plan.cells[3].cell, &plan.cells[0].cell]);
     assert_eq!(part.case(&part.cells[1]).name, "large");
-    let load = |wanted: &[Name], binary| Plan::load(&path, wanted, binary).unwrap_err().to_string();
-    let none = "0123456789abcdef01234567".parse::<Name>().unwrap();
+    let load = |wanted: &[CellName], binary| {
+        CampaignPlan::load(&path, wanted, binary).unwrap_err().to_string()
+    };
+    let none = "0123456789abcdef01234567".parse::<CellName>().unwrap();
     assert!(load(&[none], binary.clone()).contains("has no cell 0123"));
-    let other = Binary::of(Path::new("/bin/sh")).unwrap();
+    let other = ProgramId::of(Path::new("/bin/sh")).unwrap();
     assert!(load(&wanted, other).contains("is another one here"));
     // Another content under the old name.
     fs::write(&path, plan.json().replace("150 kB", "151 kB")).unwrap();
@@ -456,13 +477,13 @@ fn a_plan_s_file_gives_its_cells_back() {
 #[test]
 fn a_report_never_mixes_programs() {
     let (_folder, store) = folder();
-    let (this, other) = (Binary::this().unwrap(), Binary::of(Path::new("/bin/sh")).unwrap());
-    let with = |binary: &Binary, seeds| {
-        let wanted = Wanted { seeds: Some(seeds), on: On::Sim };
-        let plan = Plan::new(vec![source()], wanted, binary.clone(), &store).unwrap().0;
+    let (this, other) = (ProgramId::this().unwrap(), ProgramId::of(Path::new("/bin/sh")).unwrap());
+    let with = |binary: &ProgramId, seeds| {
+        let wanted = WantedCells { seeds: Some(seeds), on: BackEndName::Sim };
+        let plan = CampaignPlan::new(vec![source()], wanted, binary.clone(), &store).unwrap().0;
         run_into(&plan, &Fake::default(), 1, &store);
     };
-    let selected = || select(&[source()], On::Sim, this.clone(), &store).unwrap();
+    let selected = || select(&[source()], BackEndName::Sim, this.clone(), &store).unwrap();
     assert_eq!(selected().missing.len(), 2);
     with(&other, 3);
     assert_eq!((selected().runs.len(), selected().binary), (6, other.clone()));
@@ -472,10 +493,10 @@ fn a_report_never_mixes_programs() {
 }
 
 /// A record as a process hands it over.
-fn record() -> Record {
+fn record() -> CellRecord {
     let (_folder, store) = folder();
     let records = Mutex::new(Vec::new());
-    let keep = |record: &Record| {
+    let keep = |record: &CellRecord| {
         records.lock().unwrap().push(record.clone());
         Ok(())
     };
@@ -491,7 +512,7 @@ proptest! {
         let value = f64::from_bits(bits);
         record.result.metrics[0].value = value;
         let text = serde_json::to_string(&record).unwrap();
-        let back: Record = serde_json::from_str(&text).unwrap();
+        let back: CellRecord = serde_json::from_str(&text).unwrap();
         let back = back.result.metrics[0].value;
         prop_assert!(back.to_bits() == bits || (back.is_nan() && value.is_nan()));
     }
@@ -499,6 +520,6 @@ proptest! {
     /// Foreign bytes are refused, and never panic.
     #[test]
     fn foreign_bytes_are_no_record(text in ".{0,200}") {
-        prop_assert!(serde_json::from_str::<Record>(&text).is_err());
+        prop_assert!(serde_json::from_str::<CellRecord>(&text).is_err());
     }
 }

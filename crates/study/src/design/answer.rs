@@ -1,13 +1,13 @@
 //! The ranking of enhancements by their runs.
 
-use report::{Column, Page, Table, dash, four_digits};
+use report::{HtmlPage, TableColumn, TextTable, dash, four_digits};
 use serde_json::json;
-use sim::figure;
-use stats::{Interval, median, median_interval};
+use sim::median_of_runs;
+use stats::{ConfidenceInterval, median, median_interval};
 use units::format_duration;
 
-use super::{ENHANCEMENTS, FLOW, Kind, Question, Task};
-use crate::runs::Run;
+use super::{DesignQuestion, DesignTask, ENHANCEMENTS, EnhancementKind, FLOW};
+use crate::runs::ScenarioRun;
 
 /// Greatest bit error rate of Rec. ITU-R S.1711-1, recommends 3.
 const GREATEST_BER: f64 = 1e-7;
@@ -16,12 +16,12 @@ const UNSCALED: u64 = 65_535;
 
 /// An enhancement and its results.
 #[derive(Debug, Clone)]
-pub struct Finding {
+pub struct RankedEnhancement {
     /// Name of the enhancement.
     pub name: &'static str,
     /// For each task the median over the seeds (downloads in Mbit/s, the others in seconds), and its interval at 95 % confidence, which
     /// needs six seeds. `None` if the task was not finished in any run.
-    pub results: [Option<(f64, Option<Interval>)>; 3],
+    pub results: [Option<(f64, Option<ConfidenceInterval>)>; 3],
     /// Ratio of its times to the best of each task, as a geometric mean; infinite if a task was not
     /// finished.
     pub slower: f64,
@@ -29,36 +29,42 @@ pub struct Finding {
 
 /// All enhancements, the best first.
 #[derive(Debug, Clone)]
-pub struct Answer {
-    question: Question,
-    findings: Vec<Finding>,
+pub struct DesignAnswer {
+    question: DesignQuestion,
+    findings: Vec<RankedEnhancement>,
 }
 
-impl Answer {
+impl DesignAnswer {
     /// Evaluates the runs of [`Question::files`], in the same order of files.
-    pub fn new(question: &Question, runs: &[Run<'_>]) -> Self {
+    pub fn new(question: &DesignQuestion, runs: &[ScenarioRun<'_>]) -> Self {
         let results = |name: &str| {
-            let of_task = |(file, task): (usize, Task)| {
+            let of_task = |(file, task): (usize, DesignTask)| {
                 let own = runs.iter().filter(|run| run.file == file && run.case.name == name);
                 let values: Vec<f64> = own.map(|run| value(question, task, run)).collect();
-                let is_known = |it: &Interval| it.low.is_finite() && it.high.is_finite();
+                let is_known = |it: &ConfidenceInterval| it.low.is_finite() && it.high.is_finite();
                 let interval = || median_interval(&values, 0.95).filter(is_known);
                 let is_finished = |value: &f64| value.is_finite() && *value > 0.0;
                 median(&values).filter(is_finished).map(|median| (median, interval()))
             };
-            [0, 1, 2].map(|file| of_task((file, Task::ALL[file])))
+            [0, 1, 2].map(|file| of_task((file, DesignTask::ALL[file])))
         };
-        let mut findings: Vec<Finding> = ENHANCEMENTS
+        let mut findings: Vec<RankedEnhancement> = ENHANCEMENTS
             .iter()
-            .map(|(name, ..)| Finding { name, results: results(name), slower: f64::INFINITY })
+            .map(|(name, ..)| RankedEnhancement {
+                name,
+                results: results(name),
+                slower: f64::INFINITY,
+            })
             .collect();
         let best = [0, 1, 2].map(|at| {
-            let times =
-                findings.iter().filter_map(|finding| time(Task::ALL[at], finding.results[at]));
+            let times = findings
+                .iter()
+                .filter_map(|finding| time(DesignTask::ALL[at], finding.results[at]));
             times.fold(f64::INFINITY, f64::min)
         });
         for finding in &mut findings {
-            let ratio = |at: usize| Some(time(Task::ALL[at], finding.results[at])? / best[at]);
+            let ratio =
+                |at: usize| Some(time(DesignTask::ALL[at], finding.results[at])? / best[at]);
             // One unfinished task leaves an enhancement without a rank.
             let ratios: Option<Vec<f64>> = (0..3).map(ratio).collect();
             if let Some(ratios) = ratios {
@@ -71,29 +77,30 @@ impl Answer {
     }
 
     /// Returns the enhancements, the best first.
-    pub fn findings(&self) -> &[Finding] {
+    pub fn findings(&self) -> &[RankedEnhancement] {
         &self.findings
     }
 
     /// Returns a table of the ranked enhancements.
-    pub fn table(&self) -> Table {
-        let mut table = Table::new([
-            Column::left("enhancement"),
-            Column::right("download\nMbit/s"),
-            Column::right("95 %\n"),
-            Column::right("of the\nlink"),
-            Column::right("page\ns"),
-            Column::right("95 %\n"),
-            Column::right("request\ns"),
-            Column::right("95 %\n"),
-            Column::right("times slower\nthan the best"),
+    pub fn table(&self) -> TextTable {
+        let mut table = TextTable::new([
+            TableColumn::left("enhancement"),
+            TableColumn::right("download\nMbit/s"),
+            TableColumn::right("95 %\n"),
+            TableColumn::right("of the\nlink"),
+            TableColumn::right("page\ns"),
+            TableColumn::right("95 %\n"),
+            TableColumn::right("request\ns"),
+            TableColumn::right("95 %\n"),
+            TableColumn::right("times slower\nthan the best"),
         ]);
         let rate = self.question.rate.bits_per_second() as f64 / 1e6;
-        for Finding { name, results, slower } in &self.findings {
+        for RankedEnhancement { name, results, slower } in &self.findings {
             let value = |at: usize| dash(results[at].map(|(value, _)| four_digits(value)));
             let interval = |at: usize| {
-                let ends =
-                    |it: Interval| format!("{}–{}", four_digits(it.low), four_digits(it.high));
+                let ends = |it: ConfidenceInterval| {
+                    format!("{}–{}", four_digits(it.low), four_digits(it.high))
+                };
                 dash(results[at].and_then(|(_, interval)| interval).map(ends))
             };
             let share = results[0].map(|(goodput, _)| format!("{:.0} %", 100.0 * goodput / rate));
@@ -116,11 +123,11 @@ impl Answer {
     /// Returns the ranking and the notes as JSON. Downloads are in Mbit/s, pages and requests in
     /// seconds; tasks that were not finished are `null`.
     pub fn json(&self) -> String {
-        let result = |(value, interval): (f64, Option<Interval>)| {
+        let result = |(value, interval): (f64, Option<ConfidenceInterval>)| {
             let interval = interval.map(|it| [it.low, it.high]);
             json!({ "median": value, "interval_95": interval })
         };
-        let finding = |it: &Finding| {
+        let finding = |it: &RankedEnhancement| {
             let [download, page, request] = it.results.map(|it| it.map(result));
             json!({
                 "enhancement": it.name,
@@ -137,7 +144,7 @@ impl Answer {
     /// Returns a self-contained page to hand on. `command` is shown as the way to make it again.
     pub fn page(&self, command: &str) -> String {
         let mut page =
-            Page::new("skyhop study design", "Which enhancement of TCP does this link want?");
+            HtmlPage::new("skyhop study design", "Which enhancement of TCP does this link want?");
         page.paragraph(&format!("{}.", self.best()));
         page.heading("Enhancements, the best first");
         page.table(&self.table());
@@ -157,8 +164,8 @@ impl Answer {
     }
 
     /// Returns the least ratio to the best times that an enhancement of a kind reaches.
-    fn least_of(&self, wanted: Kind) -> f64 {
-        let is_wanted = |finding: &&Finding| {
+    fn least_of(&self, wanted: EnhancementKind) -> f64 {
+        let is_wanted = |finding: &&RankedEnhancement| {
             ENHANCEMENTS.iter().any(|(name, kind, _)| *name == finding.name && *kind == wanted)
         };
         let all = self.findings.iter().filter(is_wanted).map(|finding| finding.slower);
@@ -168,11 +175,12 @@ impl Answer {
     /// Returns what follows from the link alone, and the recommendations of ITU-R S.1711-1, a line
     /// each.
     pub fn notes(&self) -> Vec<String> {
-        let Question { rtt, errors, .. } = &self.question;
-        let product = self.question.product();
+        let DesignQuestion { rtt, errors, .. } = &self.question;
+        let product = self.question.bandwidth_delay_product();
         let shift = (0..14).find(|shift| UNSCALED << shift >= product).unwrap_or(14);
         let best = self.best();
-        let [split, whole] = [Kind::Split, Kind::EndToEnd].map(|kind| self.least_of(kind));
+        let [split, whole] =
+            [EnhancementKind::Split, EnhancementKind::EndToEnd].map(|kind| self.least_of(kind));
         let (ber, lost) = (errors.bits(), 100.0 * errors.packets());
         let meets = if ber <= GREATEST_BER { "meets" } else { "does not meet" };
         let helps = if split < whole { "is faster" } else { "is not faster" };
@@ -204,16 +212,16 @@ impl Answer {
 
 /// Returns the result of a run: downloads in Mbit/s of all terminals until the last has finished,
 /// other tasks in seconds. A task that was not finished took an infinite time.
-fn value(question: &Question, task: Task, run: &Run<'_>) -> f64 {
-    let metric = |name| figure(&[run.metrics], FLOW, name);
+fn value(question: &DesignQuestion, task: DesignTask, run: &ScenarioRun<'_>) -> f64 {
+    let metric = |name| median_of_runs(&[run.metrics], FLOW, name);
     let is_whole = metric("done").is_some_and(|done| question.is_whole(task, done));
     let seconds = metric(task.metric()).filter(|_| is_whole).unwrap_or(f64::INFINITY);
     let bits = 8.0 * question.each_download() * f64::from(question.terminals);
-    if task == Task::Download { bits / seconds / 1e6 } else { seconds }
+    if task == DesignTask::Download { bits / seconds / 1e6 } else { seconds }
 }
 
 /// Converts a result to a time: for a rate, that of a fixed volume.
-fn time(task: Task, result: Option<(f64, Option<Interval>)>) -> Option<f64> {
+fn time(task: DesignTask, result: Option<(f64, Option<ConfidenceInterval>)>) -> Option<f64> {
     let (value, _) = result?;
-    Some(if task == Task::Download { 1.0 / value } else { value })
+    Some(if task == DesignTask::Download { 1.0 / value } else { value })
 }

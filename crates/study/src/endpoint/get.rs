@@ -10,19 +10,19 @@ use lab::TestObject;
 use meter::http::head;
 use os::clock;
 use os::station::Station;
-use tcp::{Config, Connection, Event, Segment, SeqNr, State, wire};
+use tcp::{Config, Connection, ConnectionEvent, Segment, SeqNr, TcpState, wire};
 use thiserror::Error;
 use units::{Instant, Machine};
 
-use super::drive::{Side, back, drive};
+use super::drive::{ConnectionOwner, drive, reverse};
 use super::random;
-use super::report::Got;
+use super::report::ReceivedObject;
 
 const HTTP_PORT: u16 = 80;
 
 /// URL of an object: `http://server/1MB` or `server:80/1MB`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Target {
+pub struct ObjectUrl {
     /// The server's name or address.
     pub host: String,
     /// TCP port of the server.
@@ -36,14 +36,14 @@ pub struct Target {
 #[error(
     "{text:?}: expected http://HOST[:PORT]/SIZE or HOST[:PORT]/SIZE, such as http://server/1MB"
 )]
-pub struct NoTarget {
+pub struct ParseUrlError {
     text: String,
 }
 
-impl FromStr for Target {
-    type Err = NoTarget;
+impl FromStr for ObjectUrl {
+    type Err = ParseUrlError;
 
-    fn from_str(text: &str) -> Result<Self, NoTarget> {
+    fn from_str(text: &str) -> Result<Self, ParseUrlError> {
         let read = || {
             let rest = text.strip_prefix("http://").unwrap_or(text);
             let (place, name) = rest.split_once('/')?;
@@ -60,20 +60,20 @@ impl FromStr for Target {
             let (host, name) = (host.to_owned(), name.to_owned());
             (!host.is_empty()).then_some(Self { host, port, name, object })
         };
-        read().ok_or_else(|| NoTarget { text: text.to_owned() })
+        read().ok_or_else(|| ParseUrlError { text: text.to_owned() })
     }
 }
 
-impl fmt::Display for Target {
+impl fmt::Display for ObjectUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:{}/{}", self.host, self.port, self.name)
     }
 }
 
 /// A transfer that has ended.
-pub struct Fetched {
+pub struct FetchResult {
     /// The object, or the reason why it could not be fetched.
-    pub outcome: Result<Got, GetError>,
+    pub outcome: Result<ReceivedObject, GetError>,
     /// The connection, from which later ones can learn.
     pub tcp: Connection<Bytes>,
 }
@@ -86,9 +86,9 @@ pub fn get(
     station: &mut Station,
     config: &Config,
     (own, server): (IpAddr, SocketAddr),
-    target: &Target,
-) -> io::Result<Fetched> {
-    let way = wire::Path {
+    target: &ObjectUrl,
+) -> io::Result<FetchResult> {
+    let way = wire::SegmentPath {
         from: own,
         // A dynamic port (RFC 6335 §6).
         from_port: 49_152 + (random() % 16_384) as u16,
@@ -96,23 +96,23 @@ pub fn get(
         to_port: server.port(),
     };
     let tcp = Connection::connect(config.clone(), SeqNr::new(random() as u32));
-    let mut client = Client::new(tcp, way, clock::now(), target);
+    let mut client = GetClient::new(tcp, way, clock::now(), target);
     drive(station, &mut client)?;
     let outcome = client.outcome.unwrap_or(Err(GetError::NoObject));
-    Ok(Fetched { outcome, tcp: client.tcp })
+    Ok(FetchResult { outcome, tcp: client.tcp })
 }
 
 /// The client of one transfer.
-struct Client {
+struct GetClient {
     tcp: Connection<Bytes>,
-    way: wire::Path,
+    way: wire::SegmentPath,
     begun: Instant,
     /// The part of the request not yet written.
     request: Bytes,
-    reply: Reply,
+    reply: ReplyVerifier,
     first_byte: Option<Instant>,
     /// The outcome, once it is known.
-    outcome: Option<Result<Got, GetError>>,
+    outcome: Option<Result<ReceivedObject, GetError>>,
     is_over: bool,
 }
 
@@ -122,7 +122,7 @@ struct Client {
 pub enum GetError {
     /// The connection was aborted, for the given reason.
     #[error("the connection ended: {0:?}")]
-    Aborted(tcp::Abort),
+    Aborted(tcp::AbortReason),
     /// The connection was closed before there was an outcome.
     #[error("the connection ended without an object")]
     NoObject,
@@ -165,24 +165,29 @@ pub enum GetError {
     },
 }
 
-impl Client {
-    fn new(tcp: Connection<Bytes>, way: wire::Path, now: Instant, target: &Target) -> Self {
+impl GetClient {
+    fn new(
+        tcp: Connection<Bytes>,
+        way: wire::SegmentPath,
+        now: Instant,
+        target: &ObjectUrl,
+    ) -> Self {
         let request = head::get(&format!("/{}", target.name), "1.1", &target.host, false);
         let mut client = Self {
             tcp,
             way,
             begun: now,
             request: request.into(),
-            reply: Reply::new(target.object),
+            reply: ReplyVerifier::new(target.object),
             first_byte: None,
             outcome: None,
             is_over: false,
         };
-        client.live(now);
+        client.service(now);
         client
     }
 
-    fn live(&mut self, now: Instant) {
+    fn service(&mut self, now: Instant) {
         if !self.request.is_empty()
             && let Ok(taken) = self.tcp.write(&self.request)
         {
@@ -191,10 +196,10 @@ impl Client {
         let mut finished = false;
         while let Some(event) = self.tcp.poll_event() {
             match event {
-                Event::Finished => finished = true,
-                Event::Closed => self.is_over = true,
-                Event::Aborted(why) => {
-                    self.conclude(Err(GetError::Aborted(why)));
+                ConnectionEvent::Finished => finished = true,
+                ConnectionEvent::Closed => self.is_over = true,
+                ConnectionEvent::Aborted(why) => {
+                    self.set_outcome(Err(GetError::Aborted(why)));
                     self.is_over = true;
                 }
                 _ => {}
@@ -202,8 +207,8 @@ impl Client {
         }
         while let Some(data) = self.tcp.read(usize::MAX) {
             self.first_byte.get_or_insert(now);
-            if let Err(error) = self.reply.hear(&data) {
-                self.conclude(Err(error));
+            if let Err(error) = self.reply.receive(&data) {
+                self.set_outcome(Err(error));
                 self.tcp.abort(now);
             }
         }
@@ -211,23 +216,23 @@ impl Client {
             let time = now.saturating_since(self.begun);
             let first = self.first_byte.map(|at| at.saturating_since(self.begun));
             let bytes = self.reply.got;
-            self.conclude(self.reply.end().map(|()| Got::new(bytes, time, first)));
+            self.set_outcome(self.reply.end().map(|()| ReceivedObject::new(bytes, time, first)));
             self.tcp.close();
         }
     }
 
-    fn conclude(&mut self, outcome: Result<Got, GetError>) {
+    fn set_outcome(&mut self, outcome: Result<ReceivedObject, GetError>) {
         // The first outcome is the cause of later ones: a wrong byte aborts the connection.
         self.outcome.get_or_insert(outcome);
     }
 }
 
-impl Side for Client {
+impl ConnectionOwner for GetClient {
     /// Segments of other connections belong to other programs.
-    fn take(&mut self, now: Instant, path: &wire::Path, segment: &Segment<Bytes>) {
-        if back(path) == self.way {
+    fn handle_segment(&mut self, now: Instant, path: &wire::SegmentPath, segment: &Segment<Bytes>) {
+        if reverse(path) == self.way {
             self.tcp.handle_segment(now, segment);
-            self.live(now);
+            self.service(now);
         }
     }
 
@@ -235,22 +240,22 @@ impl Side for Client {
         self.tcp.poll_timeout().map(|(at, _)| at)
     }
 
-    fn wake(&mut self, now: Instant) {
+    fn handle_timeout(&mut self, now: Instant) {
         self.tcp.handle_timeout(now);
-        self.live(now);
+        self.service(now);
     }
 
-    fn emit(&mut self, now: Instant) -> Option<(wire::Path, Segment<Bytes>)> {
+    fn poll_transmit(&mut self, now: Instant) -> Option<(wire::SegmentPath, Segment<Bytes>)> {
         Some((self.way, self.tcp.poll_transmit(now)?))
     }
 
     fn is_over(&self) -> bool {
-        self.is_over || self.tcp.state() == State::Closed
+        self.is_over || self.tcp.state() == TcpState::Closed
     }
 }
 
 /// The part of a reply received so far.
-struct Reply {
+struct ReplyVerifier {
     object: TestObject,
     head: Vec<u8>,
     in_body: bool,
@@ -260,7 +265,7 @@ struct Reply {
     chunk: Bytes,
 }
 
-impl Reply {
+impl ReplyVerifier {
     fn new(object: TestObject) -> Self {
         Self {
             object,
@@ -272,12 +277,12 @@ impl Reply {
         }
     }
 
-    fn hear(&mut self, data: &[u8]) -> Result<(), GetError> {
+    fn receive(&mut self, data: &[u8]) -> Result<(), GetError> {
         if self.in_body {
             return self.compare(data);
         }
         self.head.extend_from_slice(data);
-        let response = head::Response::parse(&self.head).map_err(|_| GetError::NoHttp)?;
+        let response = head::ParsedResponse::parse(&self.head).map_err(|_| GetError::NoHttp)?;
         let Some(response) = response else { return Ok(()) };
         if response.status != 200 {
             return Err(GetError::Status { status: response.status });
@@ -333,19 +338,19 @@ mod tests {
             ("http://[fd00:2::2]:81/1kB", "fd00:2::2:81/1kB"),
             ("10.2.0.2/1B", "10.2.0.2:80/1B"),
         ] {
-            assert_eq!(text.parse::<Target>().unwrap().to_string(), shown);
+            assert_eq!(text.parse::<ObjectUrl>().unwrap().to_string(), shown);
         }
         for text in
             ["server", "http://server", "/1MB", "server:x/1MB", "server/index.html", "[::1]x/1B"]
         {
-            let error = text.parse::<Target>().unwrap_err().to_string();
+            let error = text.parse::<ObjectUrl>().unwrap_err().to_string();
             assert!(error.contains(text) && error.contains("expected http://"), "{error}");
         }
     }
 
     fn reply(parts: &[&[u8]]) -> Result<(), GetError> {
-        let mut reply = Reply::new(TestObject::named("1kB").unwrap());
-        parts.iter().try_for_each(|part| reply.hear(part))?;
+        let mut reply = ReplyVerifier::new(TestObject::named("1kB").unwrap());
+        parts.iter().try_for_each(|part| reply.receive(part))?;
         reply.end()
     }
 

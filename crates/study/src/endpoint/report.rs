@@ -6,13 +6,13 @@ use std::net::SocketAddr;
 
 use lab::TestObject;
 use serde::Serialize;
-use tcp::{Abort, Stats};
+use tcp::{AbortReason, ConnectionStats};
 use units::{BitRate, ByteCount};
 
 /// The report on a served connection.
 #[derive(Debug, Clone, Serialize)]
 #[non_exhaustive]
-pub struct Served {
+pub struct ServedConnection {
     /// Address and port of the client.
     pub peer: SocketAddr,
     /// Size of the object; `None` if none was requested.
@@ -43,13 +43,13 @@ pub struct Served {
     pub smoothed_rtt_seconds: Option<f64>,
 }
 
-impl Served {
+impl ServedConnection {
     pub(super) fn new(
         peer: SocketAddr,
         object: Option<TestObject>,
         time: Duration,
-        error: Option<Abort>,
-        stats: &Stats,
+        error: Option<AbortReason>,
+        stats: &ConnectionStats,
     ) -> Self {
         Self {
             peer,
@@ -70,7 +70,7 @@ impl Served {
     }
 }
 
-impl fmt::Display for Served {
+impl fmt::Display for ServedConnection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let bytes = ByteCount::new(self.object_bytes.unwrap_or(0));
         write!(f, "{}: {bytes} in {:.3} s", self.peer, self.seconds)?;
@@ -89,7 +89,7 @@ impl fmt::Display for Served {
 /// An object received in full.
 #[derive(Debug, Clone, Serialize)]
 #[non_exhaustive]
-pub struct Got {
+pub struct ReceivedObject {
     /// Size of the object in bytes.
     pub bytes: u64,
     /// Time from the SYN to the end of the stream.
@@ -100,7 +100,7 @@ pub struct Got {
     pub goodput_bits_per_second: Option<u64>,
 }
 
-impl Got {
+impl ReceivedObject {
     pub(super) fn new(bytes: u64, time: Duration, first: Option<Duration>) -> Self {
         let goodput = BitRate::average(ByteCount::new(bytes), time);
         Self {
@@ -112,7 +112,7 @@ impl Got {
     }
 }
 
-impl fmt::Display for Got {
+impl fmt::Display for ReceivedObject {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}, verified, in {:.3} s", ByteCount::new(self.bytes), self.seconds)?;
         if let Some(goodput) = self.goodput_bits_per_second {

@@ -7,13 +7,16 @@ use std::net::SocketAddr;
 
 use bytes::Bytes;
 use lab::TestObject;
-use meter::http::head::{self, HeadError, Request};
+use meter::http::head::{self, HeadError, ParsedRequest};
 use os::station::Station;
-use tcp::{Config, Connection, Event, Segment, SeqNr, State, Stats, SynData, refusal, wire};
+use tcp::{
+    Config, Connection, ConnectionEvent, ConnectionStats, Segment, SeqNr, SynData, TcpState,
+    refusal, wire,
+};
 use units::{ByteCount, Instant, Machine};
 
-use super::drive::{Side, back, drive};
-use super::report::Served;
+use super::drive::{ConnectionOwner, drive, reverse};
+use super::report::ServedConnection;
 
 /// Maximum number of concurrent connections; further SYNs are ignored.
 const MOST: usize = 1000;
@@ -22,7 +25,7 @@ const MOST: usize = 1000;
 const AHEAD: ByteCount = ByteCount::new(256 << 10);
 
 /// The client's address and port, and this server's.
-type Key = (SocketAddr, SocketAddr);
+type FlowKey = (SocketAddr, SocketAddr);
 
 /// Serves connections to `port` of the station, at most `left` of them, and reports each once it
 /// has ended.
@@ -34,19 +37,19 @@ pub fn serve(
     config: Config,
     port: u16,
     left: Option<u64>,
-    on_end: impl FnMut(&Served),
+    on_end: impl FnMut(&ServedConnection),
 ) -> io::Result<()> {
-    drive(station, &mut Server::new(config, port, left, on_end))
+    drive(station, &mut ObjectServer::new(config, port, left, on_end))
 }
 
 /// All connections of a server.
-struct Server<F> {
+struct ObjectServer<F> {
     config: Config,
     port: u16,
-    flows: BTreeMap<Key, Flow>,
+    flows: BTreeMap<FlowKey, ServedFlow>,
     /// Connections that may have something to send.
-    ready: BTreeSet<Key>,
-    refusals: VecDeque<(wire::Path, Segment<Bytes>)>,
+    ready: BTreeSet<FlowKey>,
+    refusals: VecDeque<(wire::SegmentPath, Segment<Bytes>)>,
     /// Secret for Fast Open cookies.
     secret: RandomState,
     /// Connections left to serve; `None` is unlimited.
@@ -55,7 +58,7 @@ struct Server<F> {
     on_end: F,
 }
 
-impl<F: FnMut(&Served)> Server<F> {
+impl<F: FnMut(&ServedConnection)> ObjectServer<F> {
     fn new(config: Config, port: u16, left: Option<u64>, on_end: F) -> Self {
         Self {
             config,
@@ -69,26 +72,26 @@ impl<F: FnMut(&Served)> Server<F> {
         }
     }
 
-    fn accept(&mut self, now: Instant, path: &wire::Path, segment: &Segment<Bytes>) {
+    fn accept(&mut self, now: Instant, path: &wire::SegmentPath, segment: &Segment<Bytes>) {
         if path.to_port != self.port || !segment.flags.syn || segment.ack.is_some() {
             // RFC 9293 §3.10.7.1: a segment without a connection is answered with a reset.
-            let answer = refusal(segment).map(|reset| (back(path), reset));
+            let answer = refusal(segment).map(|reset| (reverse(path), reset));
             self.refusals.extend(answer);
             return;
         }
         if self.flows.len() >= MOST {
             return;
         }
-        let mut config = super::fitting(&self.config, path.to);
+        let mut config = super::fit_to_ethernet(&self.config, path.to);
         if let SynData::FastOpen { cookie } = &mut config.syn_data {
             // RFC 7413 §4.1.2: a function of the client's address and a secret.
             *cookie = self.secret.hash_one(path.from).to_be_bytes().into_iter().collect();
         }
         let tcp = Connection::listen(config, SeqNr::new(super::random() as u32));
-        let flow = Flow {
+        let flow = ServedFlow {
             tcp,
-            way: back(path),
-            talk: Talk::Head(Vec::new()),
+            way: reverse(path),
+            talk: ReplyState::Head(Vec::new()),
             begun: now,
             asked: None,
             served: None,
@@ -97,9 +100,9 @@ impl<F: FnMut(&Served)> Server<F> {
     }
 
     /// Services a connection after an event; reports it if it has ended.
-    fn attend(&mut self, now: Instant, key: Key) {
+    fn service_flow(&mut self, now: Instant, key: FlowKey) {
         let Some(flow) = self.flows.get_mut(&key) else { return };
-        if let Some(served) = flow.live(now) {
+        if let Some(served) = flow.service(now) {
             (self.on_end)(&served);
             self.left = self.left.map(|left| left.saturating_sub(1));
         }
@@ -107,18 +110,18 @@ impl<F: FnMut(&Served)> Server<F> {
     }
 }
 
-fn key(path: &wire::Path) -> Key {
+fn key(path: &wire::SegmentPath) -> FlowKey {
     (SocketAddr::new(path.from, path.from_port), SocketAddr::new(path.to, path.to_port))
 }
 
-impl<F: FnMut(&Served)> Side for Server<F> {
-    fn take(&mut self, now: Instant, path: &wire::Path, segment: &Segment<Bytes>) {
+impl<F: FnMut(&ServedConnection)> ConnectionOwner for ObjectServer<F> {
+    fn handle_segment(&mut self, now: Instant, path: &wire::SegmentPath, segment: &Segment<Bytes>) {
         if !self.flows.contains_key(&key(path)) {
             self.accept(now, path, segment);
         }
         if let Some(flow) = self.flows.get_mut(&key(path)) {
             flow.tcp.handle_segment(now, segment);
-            self.attend(now, key(path));
+            self.service_flow(now, key(path));
         }
     }
 
@@ -126,19 +129,19 @@ impl<F: FnMut(&Served)> Side for Server<F> {
         self.flows.values().filter_map(|flow| Some(flow.tcp.poll_timeout()?.0)).min()
     }
 
-    fn wake(&mut self, now: Instant) {
-        let due = |flow: &Flow| flow.tcp.poll_timeout().is_some_and(|(at, _)| at <= now);
-        let keys: Vec<Key> =
+    fn handle_timeout(&mut self, now: Instant) {
+        let due = |flow: &ServedFlow| flow.tcp.poll_timeout().is_some_and(|(at, _)| at <= now);
+        let keys: Vec<FlowKey> =
             self.flows.iter().filter(|(_, flow)| due(flow)).map(|(key, _)| *key).collect();
         for key in keys {
             if let Some(flow) = self.flows.get_mut(&key) {
                 flow.tcp.handle_timeout(now);
             }
-            self.attend(now, key);
+            self.service_flow(now, key);
         }
     }
 
-    fn emit(&mut self, now: Instant) -> Option<(wire::Path, Segment<Bytes>)> {
+    fn poll_transmit(&mut self, now: Instant) -> Option<(wire::SegmentPath, Segment<Bytes>)> {
         if let Some(refusal) = self.refusals.pop_front() {
             return Some(refusal);
         }
@@ -149,7 +152,7 @@ impl<F: FnMut(&Served)> Side for Server<F> {
                     flow.write();
                     return Some((flow.way, segment));
                 }
-                if matches!(flow.tcp.state(), State::Closed | State::Listen) {
+                if matches!(flow.tcp.state(), TcpState::Closed | TcpState::Listen) {
                     self.flows.remove(&key);
                 }
             }
@@ -164,16 +167,16 @@ impl<F: FnMut(&Served)> Side for Server<F> {
 }
 
 /// One connection of the server.
-struct Flow {
+struct ServedFlow {
     tcp: Connection<Bytes>,
-    way: wire::Path,
-    talk: Talk,
+    way: wire::SegmentPath,
+    talk: ReplyState,
     begun: Instant,
     asked: Option<TestObject>,
-    served: Option<Served>,
+    served: Option<ServedConnection>,
 }
 
-enum Talk {
+enum ReplyState {
     /// The part of the request received so far.
     Head(Vec<u8>),
     /// The reply: its prepared part, and the rest, generated as there is room.
@@ -181,35 +184,37 @@ enum Talk {
     Over,
 }
 
-impl Flow {
+impl ServedFlow {
     /// Reads and writes as much as possible. Returns the report once, when the connection has
     /// ended.
-    fn live(&mut self, now: Instant) -> Option<Served> {
+    fn service(&mut self, now: Instant) -> Option<ServedConnection> {
         let mut ended = None;
         while let Some(event) = self.tcp.poll_event() {
             match event {
                 // A client that finishes before its request is complete gets no reply.
-                Event::Finished if matches!(self.talk, Talk::Head(_)) => self.finish(),
-                Event::Closed => ended = Some(None),
-                Event::Aborted(why) => ended = Some(Some(why)),
+                ConnectionEvent::Finished if matches!(self.talk, ReplyState::Head(_)) => {
+                    self.finish()
+                }
+                ConnectionEvent::Closed => ended = Some(None),
+                ConnectionEvent::Aborted(why) => ended = Some(Some(why)),
                 _ => {}
             }
         }
         while let Some(data) = self.tcp.read(usize::MAX) {
-            self.hear(&data);
+            self.receive(&data);
         }
         self.write();
         let error = ended.filter(|_| self.served.is_none())?;
         let time = now.saturating_since(self.begun);
         let peer = SocketAddr::new(self.way.to, self.way.to_port);
-        let stats: Stats = self.tcp.stats();
-        let served = Served::new(peer, self.asked, time, error, &stats);
+        let stats: ConnectionStats = self.tcp.stats();
+        let served = ServedConnection::new(peer, self.asked, time, error, &stats);
         self.served = Some(served.clone());
         Some(served)
     }
 
-    fn hear(&mut self, data: &Bytes) {
-        let Talk::Head(head) = &mut self.talk else { return };
+    fn receive(&mut self, data: &Bytes) {
+        let ReplyState::Head(head) = &mut self.talk else { return };
         head.extend_from_slice(data);
         let Some((reply, object)) = answer(head) else { return };
         self.asked = object;
@@ -217,13 +222,13 @@ impl Flow {
             Some(object) => Box::new(object.chunks()),
             None => Box::new(core::iter::empty()),
         };
-        self.talk = Talk::Reply(reply.into(), rest);
+        self.talk = ReplyState::Reply(reply.into(), rest);
     }
 
     /// Writes until enough is queued.
     fn write(&mut self) {
         while self.tcp.unsent() < AHEAD
-            && let Talk::Reply(part, rest) = &mut self.talk
+            && let ReplyState::Reply(part, rest) = &mut self.talk
         {
             if part.is_empty() {
                 match rest.next() {
@@ -240,7 +245,7 @@ impl Flow {
     }
 
     fn finish(&mut self) {
-        self.talk = Talk::Over;
+        self.talk = ReplyState::Over;
         self.tcp.close();
     }
 }
@@ -249,7 +254,7 @@ impl Flow {
 /// complete.
 fn answer(bytes: &[u8]) -> Option<(String, Option<TestObject>)> {
     let refuse = |status| Some((head::refusal(status), None));
-    let request = match Request::parse(bytes) {
+    let request = match ParsedRequest::parse(bytes) {
         Ok(None) => return None,
         Ok(Some(request)) => request,
         Err(HeadError::TooLong) => return refuse("431 Request Header Fields Too Large"),

@@ -7,12 +7,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use meter::payload::{Payload, Side as Stream};
-use sim::State as Sample;
-use tcp::{Config, Connection, Event, Segment, SeqNr, wire};
+use meter::payload::{Payload, PayloadSide as Stream};
+use sim::SenderSample as Sample;
+use tcp::{Config, Connection, ConnectionEvent, Segment, SeqNr, wire};
 use units::{ByteCount, Instant, Machine};
 
-use super::drive::{Side, back};
+use super::drive::{ConnectionOwner, reverse};
 use super::random;
 
 /// Bytes written ahead of what can be sent.
@@ -24,7 +24,7 @@ const LOOK_INTERVAL: Duration = Duration::from_millis(100);
 
 /// The amount that a transfer moves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Amount {
+pub(crate) enum TransferAmount {
     /// This many bytes.
     Bytes(u64),
     /// As much as arrives until then.
@@ -33,7 +33,7 @@ pub(crate) enum Amount {
 
 /// The way in which an end gets its connection.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Opening {
+pub(crate) enum ConnectionOpening {
     /// Opens it at `at`, from a port of its own to the peer.
     Active { at: Instant, from: SocketAddr, to: SocketAddr },
     /// Waits for it on this port.
@@ -41,15 +41,15 @@ pub(crate) enum Opening {
 }
 
 /// One end of a transfer.
-pub(crate) struct End {
+pub(crate) struct TransferEnd {
     /// Settings of the TCP endpoint.
     pub(crate) config: Config,
     /// Active or passive opening.
-    pub(crate) opening: Opening,
+    pub(crate) opening: ConnectionOpening,
     /// Set if it sends; otherwise it receives.
     pub(crate) sends: bool,
     /// The amount to move.
-    pub(crate) amount: Amount,
+    pub(crate) amount: TransferAmount,
     /// Key of the payload, the same at both ends.
     pub(crate) key: u64,
     /// Set once the transfer is over; shared by both ends.
@@ -58,7 +58,7 @@ pub(crate) struct End {
 
 /// One end's record of its transfer.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Seen {
+pub(crate) struct EndRecord {
     /// Number of bytes received.
     pub(crate) bytes: u64,
     /// Arrival time of the first of them.
@@ -74,8 +74,8 @@ pub(crate) struct Seen {
 }
 
 /// All ends of transfers on one station.
-pub(crate) struct Ends {
-    running: Vec<Running>,
+pub(crate) struct StationEnds {
+    running: Vec<RunningEnd>,
     every: Duration,
     /// Time of the senders' next sample.
     sample_at: Instant,
@@ -84,45 +84,45 @@ pub(crate) struct Ends {
     now: Instant,
 }
 
-impl Ends {
+impl StationEnds {
     /// Prepares ends on the station with the address `own`, sampled at this interval from `begin`
     /// on and given up at `end`.
     pub(crate) fn new(
         own: IpAddr,
-        ends: Vec<End>,
+        ends: Vec<TransferEnd>,
         every: Duration,
         [begin, end]: [Instant; 2],
     ) -> Self {
-        let running = ends.into_iter().map(|end| Running::new(own, end)).collect();
+        let running = ends.into_iter().map(|end| RunningEnd::new(own, end)).collect();
         Self { running, every, sample_at: begin, end, now: begin }
     }
 
     /// Returns the record of each end.
-    pub(crate) fn seen(self) -> Vec<Seen> {
+    pub(crate) fn seen(self) -> Vec<EndRecord> {
         self.running.into_iter().map(|running| running.seen).collect()
     }
 }
 
-impl Side for Ends {
+impl ConnectionOwner for StationEnds {
     /// Segments of other connections belong to others on the device.
-    fn take(&mut self, now: Instant, path: &wire::Path, segment: &Segment<Bytes>) {
-        let mine = |running: &&mut Running| running.is_for(path, segment);
+    fn handle_segment(&mut self, now: Instant, path: &wire::SegmentPath, segment: &Segment<Bytes>) {
+        let mine = |running: &&mut RunningEnd| running.is_for(path, segment);
         if let Some(running) = self.running.iter_mut().find(mine) {
             // A passive end learns its peer from the first SYN.
-            running.way.get_or_insert(back(path));
+            running.way.get_or_insert(reverse(path));
             if let Some(tcp) = &mut running.tcp {
                 tcp.handle_segment(now, segment);
             }
-            running.live(now);
+            running.service(now);
         }
     }
 
     fn next_wake(&self) -> Option<Instant> {
-        let timers = self.running.iter().filter_map(Running::next_wake);
+        let timers = self.running.iter().filter_map(RunningEnd::next_wake);
         timers.chain([self.sample_at, self.end, self.now + LOOK_INTERVAL]).min()
     }
 
-    fn wake(&mut self, now: Instant) {
+    fn handle_timeout(&mut self, now: Instant) {
         self.now = now;
         while self.sample_at <= now {
             let at = self.sample_at;
@@ -134,41 +134,41 @@ impl Side for Ends {
         }
     }
 
-    fn emit(&mut self, now: Instant) -> Option<(wire::Path, Segment<Bytes>)> {
+    fn poll_transmit(&mut self, now: Instant) -> Option<(wire::SegmentPath, Segment<Bytes>)> {
         self.running.iter_mut().find_map(|running| running.emit(now))
     }
 
     fn is_over(&self) -> bool {
-        let is_over = |running: &Running| running.end.over.load(Ordering::Relaxed);
+        let is_over = |running: &RunningEnd| running.end.over.load(Ordering::Relaxed);
         self.now >= self.end || self.running.iter().all(is_over)
     }
 }
 
 /// An end of a transfer while it runs.
-struct Running {
-    end: End,
+struct RunningEnd {
+    end: TransferEnd,
     payload: Payload,
     /// `None` until it opens its connection.
     tcp: Option<Connection<Bytes>>,
     /// From here to the peer, once known.
-    way: Option<wire::Path>,
+    way: Option<wire::SegmentPath>,
     connected: bool,
     written: u64,
     /// The part of the payload that the connection had no room for.
     rest: Bytes,
-    seen: Seen,
+    seen: EndRecord,
 }
 
-impl Running {
-    fn new(own: IpAddr, end: End) -> Self {
-        let mut config = super::fitting(&end.config, own);
+impl RunningEnd {
+    fn new(own: IpAddr, end: TransferEnd) -> Self {
+        let mut config = super::fit_to_ethernet(&end.config, own);
         config.seed = random();
         let iss = SeqNr::new(random() as u32);
         let (tcp, way) = match end.opening {
-            Opening::Passive { .. } => (Some(Connection::listen(config, iss)), None),
-            Opening::Active { from, to, .. } => (
+            ConnectionOpening::Passive { .. } => (Some(Connection::listen(config, iss)), None),
+            ConnectionOpening::Active { from, to, .. } => (
                 None,
-                Some(wire::Path {
+                Some(wire::SegmentPath {
                     from: from.ip(),
                     from_port: from.port(),
                     to: to.ip(),
@@ -184,22 +184,24 @@ impl Running {
             connected: false,
             written: 0,
             rest: Bytes::new(),
-            seen: Seen::default(),
+            seen: EndRecord::default(),
         }
     }
 
-    fn is_for(&self, path: &wire::Path, segment: &Segment<Bytes>) -> bool {
+    fn is_for(&self, path: &wire::SegmentPath, segment: &Segment<Bytes>) -> bool {
         match (self.way, self.end.opening) {
-            (Some(way), _) => back(path) == way,
-            (None, Opening::Passive { port }) => path.to_port == port && segment.flags.syn,
-            (None, Opening::Active { .. }) => false,
+            (Some(way), _) => reverse(path) == way,
+            (None, ConnectionOpening::Passive { port }) => {
+                path.to_port == port && segment.flags.syn
+            }
+            (None, ConnectionOpening::Active { .. }) => false,
         }
     }
 
     /// Returns the time at which it is to open its connection, if it has not.
     fn opens_at(&self) -> Option<Instant> {
         match self.end.opening {
-            Opening::Active { at, .. } if self.tcp.is_none() => Some(at),
+            ConnectionOpening::Active { at, .. } if self.tcp.is_none() => Some(at),
             _ => None,
         }
     }
@@ -207,7 +209,9 @@ impl Running {
     /// Returns the time at which the receiver's time is over.
     fn until(&self) -> Option<Instant> {
         match self.end.amount {
-            Amount::Until(until) if !self.end.sends && self.seen.complete.is_none() => Some(until),
+            TransferAmount::Until(until) if !self.end.sends && self.seen.complete.is_none() => {
+                Some(until)
+            }
             _ => None,
         }
     }
@@ -221,7 +225,7 @@ impl Running {
         if let (Some(at), Some(way)) = (self.opens_at(), self.way)
             && at <= now
         {
-            let config = super::fitting(&self.end.config, way.from);
+            let config = super::fit_to_ethernet(&self.end.config, way.from);
             self.tcp = Some(Connection::connect(config, SeqNr::new(random() as u32)));
         }
         if let Some(tcp) = &mut self.tcp
@@ -229,7 +233,7 @@ impl Running {
         {
             tcp.handle_timeout(now);
         }
-        self.live(now);
+        self.service(now);
         if let Some(until) = self.until()
             && until <= now
         {
@@ -253,14 +257,14 @@ impl Running {
     }
 
     /// Reads and writes as much as possible.
-    fn live(&mut self, now: Instant) {
+    fn service(&mut self, now: Instant) {
         let Some(tcp) = &mut self.tcp else { return };
         let (mut finished, mut aborted) = (false, None);
         while let Some(event) = tcp.poll_event() {
             match event {
-                Event::Connected => self.connected = true,
-                Event::Finished => finished = true,
-                Event::Aborted(why) => aborted = Some(format!("{why:?}")),
+                ConnectionEvent::Connected => self.connected = true,
+                ConnectionEvent::Finished => finished = true,
+                ConnectionEvent::Aborted(why) => aborted = Some(format!("{why:?}")),
                 _ => {}
             }
         }
@@ -275,7 +279,7 @@ impl Running {
         if finished {
             tcp.close();
         }
-        let whole = self.end.amount == Amount::Bytes(self.seen.bytes);
+        let whole = self.end.amount == TransferAmount::Bytes(self.seen.bytes);
         if !self.end.sends && whole && self.seen.complete.is_none() {
             self.complete(now);
         }
@@ -293,8 +297,8 @@ impl Running {
             return;
         };
         let total = match self.end.amount {
-            Amount::Bytes(bytes) => bytes,
-            Amount::Until(_) => u64::MAX,
+            TransferAmount::Bytes(bytes) => bytes,
+            TransferAmount::Until(_) => u64::MAX,
         };
         while tcp.unsent() < AHEAD {
             if self.rest.is_empty() {
@@ -316,7 +320,7 @@ impl Running {
         }
     }
 
-    fn emit(&mut self, now: Instant) -> Option<(wire::Path, Segment<Bytes>)> {
+    fn emit(&mut self, now: Instant) -> Option<(wire::SegmentPath, Segment<Bytes>)> {
         let segment = self.tcp.as_mut()?.poll_transmit(now)?;
         self.write();
         Some((self.way?, segment))

@@ -7,13 +7,13 @@ use std::time::Duration;
 
 use lab::{NetNs, Node};
 use os::clock;
-use scenario::{Flow, Traffic};
-use sim::Tally;
+use scenario::{FlowTraffic, ScenarioFlow};
+use sim::AppStats;
 use socket2::SockRef;
 use units::{BitRate, ByteCount, Instant};
 
 use super::traffic::at;
-use super::{LabRunError, Stage, limits};
+use super::{CaseInLab, LabRunError, limits};
 
 /// Size in bytes of a datagram's head: its number and its sending time.
 pub(super) const HEAD: usize = 16;
@@ -23,7 +23,7 @@ const ON_THE_WAY: Duration = Duration::from_secs(10);
 const LOOK_INTERVAL: Duration = Duration::from_millis(100);
 
 /// One direction between two hosts.
-struct Source {
+struct DatagramSource {
     from: NetNs,
     to: NetNs,
     rate: BitRate,
@@ -33,17 +33,21 @@ struct Source {
     span: [Instant; 2],
 }
 
-impl Stage<'_> {
+impl CaseInLab<'_> {
     /// Runs one application of a flow of datagrams.
-    pub(super) fn datagrams(&self, flow: &Flow, number: u32) -> Result<Tally, LabRunError> {
-        let Traffic::Udp { direction, rate, size, dscp, time } = &flow.traffic else {
-            return Ok(Tally::default());
+    pub(super) fn datagrams(
+        &self,
+        flow: &ScenarioFlow,
+        number: u32,
+    ) -> Result<AppStats, LabRunError> {
+        let FlowTraffic::Udp { direction, rate, size, dscp, time } = &flow.traffic else {
+            return Ok(AppStats::default());
         };
         let start = Self::start(flow, number);
         let stop = time.map_or(self.case.time, |time| (start + time).min(self.case.time));
         let nodes = [self.client(number), Node::Server];
         let [from, to] = if limits::is_up(*direction) { nodes } else { [nodes[1], nodes[0]] };
-        let source = Source {
+        let source = DatagramSource {
             from: self.lab.node(from).clone(),
             to: self.lab.node(to).clone(),
             rate: *rate,
@@ -58,12 +62,12 @@ impl Stage<'_> {
     }
 }
 
-impl Source {
+impl DatagramSource {
     fn run(
         &self,
         to: std::net::IpAddr,
         (origin, end): (Instant, Instant),
-    ) -> Result<Tally, LabRunError> {
+    ) -> Result<AppStats, LabRunError> {
         let receiver = self.to.run(|| UdpSocket::bind(os::any_address(0)))?;
         receiver.set_read_timeout(Some(LOOK_INTERVAL))?;
         let to = SocketAddr::new(to, receiver.local_addr()?.port());
@@ -108,8 +112,8 @@ impl Source {
         &self,
         socket: &UdpSocket,
         (origin, until): (Instant, Instant),
-    ) -> io::Result<Tally> {
-        let mut tally = Tally::default();
+    ) -> io::Result<AppStats> {
+        let mut tally = AppStats::default();
         // One byte more shows datagrams that are too long.
         let mut buffer = vec![0; self.size + 1];
         while clock::now() < until {

@@ -5,7 +5,7 @@ use tcp::{Config, Profile};
 
 /// The TCP implementation of a flow's hosts in the lab.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Hosts {
+pub(super) enum HostTcp {
     /// The kernel's TCP at both ends, with the congestion controls of client and server.
     Kernel([CongestionControl; 2]),
     /// This project's endpoint at both ends.

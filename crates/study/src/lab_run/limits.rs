@@ -2,15 +2,15 @@
 
 use link::Rate;
 use scenario::{
-    CacheSpec, Case, Direction, Flow, Gateways, IpVersion, LinkSpec, Method, Overhead, RateSpec,
-    Split, Thrift, Traffic,
+    CacheSpec, CompressionSpec, Direction, FetchMethod, FlowTraffic, GatewaysSpec, IpVersion,
+    LinkSpec, Overhead, RateSpec, ScenarioCase, ScenarioFlow, SplitMode,
 };
 use tcp::{Config, SynData};
 use thiserror::Error;
 use units::BitRate;
 
 use super::datagrams::HEAD;
-use super::hosts::{Hosts, kernel_control};
+use super::hosts::{HostTcp, kernel_control};
 
 /// A part of a case that the lab cannot run.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
@@ -43,7 +43,7 @@ const LAN_MARGIN: f64 = 2.0;
 ///
 /// # Errors
 /// The first key of the scenario that the lab cannot run, and the reason.
-pub fn can_run(case: &Case) -> Result<(), NotInLab> {
+pub fn can_run(case: &ScenarioCase) -> Result<(), NotInLab> {
     check_network(case)?;
     check_links(case)?;
     forbid(!case.next_hops.is_empty(), "next-hop", "the lab has one hop")?;
@@ -65,7 +65,7 @@ fn forbid(bad: bool, key: impl Into<String>, why: &str) -> Checked {
     check(!bad, key, || why.to_owned())
 }
 
-fn check_network(case: &Case) -> Checked {
+fn check_network(case: &ScenarioCase) -> Checked {
     let network = &case.network;
     let most = u32::from(lab::Preset::MOST_TERMINALS);
     forbid(network.platforms.len() > 1, "network.platforms", "the lab has one hub")?;
@@ -93,7 +93,7 @@ fn check_shared(key: &str, hosts: u32, side: &Option<LinkSpec>, hop: BitRate) ->
     forbid(!is_constant || side.rate.least() < hop, key, why)
 }
 
-fn check_links(case: &Case) -> Checked {
+fn check_links(case: &ScenarioCase) -> Checked {
     forbid(case.shaper.is_some(), "shaper", "the lab's hub does not shape traffic")?;
     for (key, link) in [("hop.forward.rate", &case.hop.forward), ("hop.return.rate", &case.hop.ret)]
     {
@@ -103,14 +103,18 @@ fn check_links(case: &Case) -> Checked {
     Ok(())
 }
 
-fn check_gateways(case: &Case, gateways: &Gateways) -> Checked {
+fn check_gateways(case: &ScenarioCase, gateways: &GatewaysSpec) -> Checked {
     let key = |name: &str| format!("gateways.{name}");
     match gateways.split {
-        Split::ThreeSlacp | Split::Packets => {}
-        Split::ThreeTcp => return forbid(true, key("hop"), "the lab's pair speaks SLACP"),
-        Split::Two => return forbid(true, key("split"), "the lab has a gateway on each side"),
-        Split::Spacing => return forbid(true, key("split"), "the lab's gateways space nothing"),
-        Split::Window => return forbid(true, key("split"), "the lab's gateways lower no windows"),
+        SplitMode::ThreeSlacp | SplitMode::Packets => {}
+        SplitMode::ThreeTcp => return forbid(true, key("hop"), "the lab's pair speaks SLACP"),
+        SplitMode::Two => return forbid(true, key("split"), "the lab has a gateway on each side"),
+        SplitMode::Spacing => {
+            return forbid(true, key("split"), "the lab's gateways space nothing");
+        }
+        SplitMode::Window => {
+            return forbid(true, key("split"), "the lab's gateways lower no windows");
+        }
     }
     let why = "the lab's pair is a tunnel over UDP";
     forbid(gateways.overhead == Overhead::LinkLayer, key("overhead"), why)?;
@@ -120,8 +124,8 @@ fn check_gateways(case: &Case, gateways: &Gateways) -> Checked {
     forbid(gateways.forward_rate.is_some(), key("forward-rate"), why)?;
     forbid(gateways.return_rate.is_some(), key("return-rate"), why)?;
     let why = "the lab's pair neither compresses nor gathers";
-    forbid(gateways.thrift != Thrift::default(), "gateways", why)?;
-    if gateways.split == Split::Packets {
+    forbid(gateways.compression != CompressionSpec::default(), "gateways", why)?;
+    if gateways.split == SplitMode::Packets {
         return Ok(());
     }
     let hop = case.hop.forward.rate.greatest().max(case.hop.ret.rate.greatest());
@@ -136,16 +140,16 @@ fn check_gateways(case: &Case, gateways: &Gateways) -> Checked {
 
 /// The lab's cache is filled by loading each page once, and has what may be stored. It is the gateways': it
 /// splits connections at the hub also without the pair.
-fn check_cache(case: &Case, cache: &CacheSpec) -> Checked {
+fn check_cache(case: &ScenarioCase, cache: &CacheSpec) -> Checked {
     let all = cache.hit_ratio.get() == 1.0 && cache.largest.is_none();
     forbid(!all, "cache", "the lab's cache has everything")?;
     forbid(!cache.delay.is_zero(), "cache.delay", "the lab's cache takes the time that it takes")?;
     let why = "the lab's pair caches what it splits";
-    let packets = case.gateways.as_ref().is_some_and(|it| it.split == Split::Packets);
+    let packets = case.gateways.as_ref().is_some_and(|it| it.split == SplitMode::Packets);
     forbid(packets, "cache", why)?;
     case.flows.iter().try_for_each(|flow| {
         let key = |name: &str| format!("flow.{}.{name}", flow.name);
-        let Traffic::Page { repeat, .. } = &flow.traffic else {
+        let FlowTraffic::Page { repeat, .. } = &flow.traffic else {
             return forbid(true, key("kind"), "beside a cache the lab has pages only");
         };
         let why = "a terminal of the lab would have a page the second time";
@@ -154,7 +158,7 @@ fn check_cache(case: &Case, cache: &CacheSpec) -> Checked {
     })
 }
 
-fn check_flow(case: &Case, flow: &Flow) -> Checked {
+fn check_flow(case: &ScenarioCase, flow: &ScenarioFlow) -> Checked {
     let key = |name: &str| format!("flow.{}.{name}", flow.name);
     let controls = flow.tcp.each_ref().map(|name| kernel_control(&case.tcp[name]));
     let is_kernel = controls.iter().all(Option::is_some);
@@ -166,30 +170,30 @@ fn check_flow(case: &Case, flow: &Flow) -> Checked {
     };
     forbid(flow.ip != IpVersion::Ipv4, key("ip"), "the lab's flows are over IPv4")?;
     match &flow.traffic {
-        Traffic::Users { .. } => forbid(true, key("kind"), "the lab has no random users"),
-        Traffic::Ftp { .. } | Traffic::Mail { .. } => {
+        FlowTraffic::Users { .. } => forbid(true, key("kind"), "the lab has no random users"),
+        FlowTraffic::Ftp { .. } | FlowTraffic::Mail { .. } => {
             forbid(true, key("kind"), "the lab has no FTP and no SMTP")
         }
-        Traffic::Bundles { .. } => {
+        FlowTraffic::Bundles { .. } => {
             forbid(true, key("kind"), "bundles of the lab's pair cross by SLACP, not by TCP")
         }
-        Traffic::Udp { size, .. } => {
+        FlowTraffic::Udp { size, .. } => {
             let why = || format!("datagrams in the lab have a head of {HEAD} bytes");
             check(*size as usize >= HEAD, key("size"), why)
         }
-        Traffic::Bulk { .. } if is_kernel => Ok(()),
-        Traffic::Bulk { .. } => flow.tcp.iter().try_for_each(|name| check_own(case, name)),
-        Traffic::Request { think, repeat, .. } => {
+        FlowTraffic::Bulk { .. } if is_kernel => Ok(()),
+        FlowTraffic::Bulk { .. } => flow.tcp.iter().try_for_each(|name| check_own(case, name)),
+        FlowTraffic::Request { think, repeat, .. } => {
             own("request")?;
             forbid(!think.is_zero(), key("think"), "requests in the lab follow at once")?;
             check(u32::try_from(*repeat).is_ok(), key("repeat"), || "too many".to_owned())?;
             let why = "both ends of requests have one congestion control in the lab";
             forbid(controls[0] != controls[1], key("server-tcp"), why)
         }
-        Traffic::Page { method, objects, .. } => {
+        FlowTraffic::Page { method, objects, .. } => {
             own("page")?;
             let one = objects.len() == 1;
-            let good = one || matches!(method, Method::Http10(_) | Method::KeepAlive(1));
+            let good = one || matches!(method, FetchMethod::Http10(_) | FetchMethod::KeepAlive(1));
             let why = "in the lab all objects are known from the start, so only http/1.0 and one \
                        keep-alive connection load the document first";
             forbid(!good, key("method"), why)
@@ -198,7 +202,7 @@ fn check_flow(case: &Case, flow: &Flow) -> Checked {
 }
 
 /// Checks that our endpoint can be that TCP on a device.
-fn check_own(case: &Case, name: &str) -> Checked {
+fn check_own(case: &ScenarioCase, name: &str) -> Checked {
     let config: &Config = &case.tcp[name];
     let key = |option: &str| format!("tcp.{name}.{option}");
     let mtu = case.hop.mtu.min(MTU);
@@ -207,7 +211,7 @@ fn check_own(case: &Case, name: &str) -> Checked {
     let why = "connections in the lab begin without data on the SYN";
     forbid(config.syn_data != SynData::Off, key("syn-data"), why)?;
     let why = "connections in the lab know nothing of each other";
-    forbid(config.sharing != tcp::Sharing::None, key("tcb-sharing"), why)
+    forbid(config.sharing != tcp::TcbSharing::None, key("tcb-sharing"), why)
 }
 
 /// Returns true if the flow's payload goes up, from client to server.
@@ -216,10 +220,10 @@ pub(super) fn is_up(direction: Direction) -> bool {
 }
 
 /// Returns the TCP implementation of a flow's hosts in the lab.
-pub(super) fn hosts_of(case: &Case, flow: &Flow) -> Hosts {
+pub(super) fn hosts_of(case: &ScenarioCase, flow: &ScenarioFlow) -> HostTcp {
     let controls = flow.tcp.each_ref().map(|name| kernel_control(&case.tcp[name]));
     match controls {
-        [Some(client), Some(server)] => Hosts::Kernel([client, server]),
-        _ => Hosts::Own,
+        [Some(client), Some(server)] => HostTcp::Kernel([client, server]),
+        _ => HostTcp::Own,
     }
 }

@@ -1,7 +1,7 @@
 //! The lab's links for a case.
 
 use link::{DisciplineChoice, QueueLimit, QueueSize, Rate};
-use scenario::{Case, LinkSpec, Preset, RateSpec};
+use scenario::{LinkSpec, Preset, RateSpec, ScenarioCase};
 use units::{BitRate, ByteCount};
 
 /// MTU of links beside the hop.
@@ -9,7 +9,7 @@ const MTU: u16 = 1500;
 
 /// The lab's links for a case that [`super::can_run`] accepts. Several hosts of a side are one, on a
 /// link with the rate and the queue of all of theirs.
-pub(super) fn preset(case: &Case) -> Preset {
+pub(super) fn preset(case: &ScenarioCase) -> Preset {
     let hop = |link: &LinkSpec| absolute(case, link, case.hop.mtu);
     let side = |link: &Option<LinkSpec>, hosts: u32| {
         link.as_ref().map(|link| together(absolute(case, link, MTU), hosts))
@@ -29,7 +29,7 @@ pub(super) fn preset(case: &Case) -> Preset {
 
 /// Returns a link whose sizes do not depend on its place: a case's refer to the whole path, a
 /// preset's to the hop.
-fn absolute(case: &Case, link: &LinkSpec, mtu: u16) -> LinkSpec {
+fn absolute(case: &ScenarioCase, link: &LinkSpec, mtu: u16) -> LinkSpec {
     let rtt = case.round_trip();
     let queue = match link.config(rtt, mtu).queue {
         QueueLimit::Bytes(bytes) => QueueSize::Bytes(bytes),

@@ -8,13 +8,15 @@ use std::thread;
 
 use lab::{LAN_DEVICE, Node};
 use os::station::{Station, StationError, spare_addresses};
-use scenario::{Flow, Traffic};
-use sim::{Deed, Tally};
+use scenario::{FlowTraffic, ScenarioFlow};
+use sim::{AppStats, WorkUnit};
 use units::Instant;
 
 use super::traffic::at;
-use super::{LabRunError, Played, Stage, limits};
-use crate::endpoint::{Amount, End, Ends, Opening, Seen, drive};
+use super::{CaseInLab, FlowResults, LabRunError, limits};
+use crate::endpoint::{
+    ConnectionOpening, EndRecord, StationEnds, TransferAmount, TransferEnd, drive,
+};
 
 /// The server's port of the first transfer; the others follow.
 const SERVER_PORT: u16 = 6000;
@@ -23,14 +25,14 @@ const CLIENT_PORT: u16 = 50_000;
 
 /// All transfers of a case that run on stations.
 pub(super) struct Stations {
-    server: Vec<End>,
-    clients: BTreeMap<Node, Vec<End>>,
+    server: Vec<TransferEnd>,
+    clients: BTreeMap<Node, Vec<TransferEnd>>,
     /// The transfers, in the order of the server's ends.
-    transfers: Vec<Transfer>,
+    transfers: Vec<StationTransfer>,
     addresses: BTreeMap<Node, IpAddr>,
 }
 
-struct Transfer {
+struct StationTransfer {
     flow: usize,
     number: u32,
     up: bool,
@@ -41,7 +43,7 @@ struct Transfer {
 
 impl Stations {
     /// Prepares the transfers of a case whose hosts have this project's TCP.
-    pub(super) fn of(stage: &Stage<'_>) -> Result<Self, LabRunError> {
+    pub(super) fn of(stage: &CaseInLab<'_>) -> Result<Self, LabRunError> {
         let mut all = Self {
             server: Vec::new(),
             clients: BTreeMap::new(),
@@ -60,15 +62,15 @@ impl Stations {
 
     fn add(
         &mut self,
-        stage: &Stage<'_>,
-        (index, flow): (usize, &Flow),
+        stage: &CaseInLab<'_>,
+        (index, flow): (usize, &ScenarioFlow),
         number: u32,
     ) -> Result<(), LabRunError> {
-        let Traffic::Bulk { direction, amount } = &flow.traffic else { return Ok(()) };
-        let start = stage.origin + Stage::start(flow, number);
+        let FlowTraffic::Bulk { direction, amount } = &flow.traffic else { return Ok(()) };
+        let start = stage.origin + CaseInLab::start(flow, number);
         let amount = match amount {
-            scenario::Amount::Bytes(bytes) => Amount::Bytes(bytes.get()),
-            scenario::Amount::Time(time) => Amount::Until(start + *time),
+            scenario::FlowSize::Bytes(bytes) => TransferAmount::Bytes(bytes.get()),
+            scenario::FlowSize::Time(time) => TransferAmount::Until(start + *time),
         };
         let (up, client) = (limits::is_up(*direction), stage.client(number));
         // The transfers of a station are told apart by their ports.
@@ -76,7 +78,7 @@ impl Stations {
         let from = SocketAddr::new(self.address(stage, client)?, CLIENT_PORT + order);
         let to = SocketAddr::new(self.address(stage, Node::Server)?, SERVER_PORT + order);
         let (key, over) = (meter::fresh_key()?, Arc::new(AtomicBool::new(false)));
-        let end = |side: usize, opening, sends| End {
+        let end = |side: usize, opening, sends| TransferEnd {
             config: stage.case.tcp[&flow.tcp[side]].as_ref().clone(),
             opening,
             sends,
@@ -85,14 +87,14 @@ impl Stations {
             over: Arc::clone(&over),
         };
         let ends = self.clients.entry(client).or_default();
-        self.transfers.push(Transfer { flow: index, number, up, client, place: ends.len() });
-        ends.push(end(0, Opening::Active { at: start, from, to }, up));
-        self.server.push(end(1, Opening::Passive { port: to.port() }, !up));
+        self.transfers.push(StationTransfer { flow: index, number, up, client, place: ends.len() });
+        ends.push(end(0, ConnectionOpening::Active { at: start, from, to }, up));
+        self.server.push(end(1, ConnectionOpening::Passive { port: to.port() }, !up));
         Ok(())
     }
 
     /// Returns the station's IPv4 address on a host.
-    fn address(&mut self, stage: &Stage<'_>, node: Node) -> Result<IpAddr, LabRunError> {
+    fn address(&mut self, stage: &CaseInLab<'_>, node: Node) -> Result<IpAddr, LabRunError> {
         if let Some(address) = self.addresses.get(&node) {
             return Ok(*address);
         }
@@ -104,12 +106,16 @@ impl Stations {
     }
 
     /// Runs all transfers; returns the results of each flow, by its index.
-    pub(super) fn run(self, stage: &Stage<'_>) -> Result<BTreeMap<usize, Played>, LabRunError> {
+    pub(super) fn run(
+        self,
+        stage: &CaseInLab<'_>,
+    ) -> Result<BTreeMap<usize, FlowResults>, LabRunError> {
         if self.transfers.is_empty() {
             return Ok(BTreeMap::new());
         }
         let Self { server, clients, transfers, addresses } = self;
-        let run = |node: Node, ends: Vec<End>| station(stage, (node, addresses[&node]), ends);
+        let run =
+            |node: Node, ends: Vec<TransferEnd>| station(stage, (node, addresses[&node]), ends);
         let (server, clients) = thread::scope(|scope| {
             let server = scope.spawn(|| run(Node::Server, server));
             let clients: Vec<_> = clients
@@ -123,7 +129,7 @@ impl Stations {
             let server = server.join().map_err(|_| LabRunError::Panicked)??;
             Ok::<_, LabRunError>((server, seen))
         })?;
-        let mut all: BTreeMap<usize, Played> = BTreeMap::new();
+        let mut all: BTreeMap<usize, FlowResults> = BTreeMap::new();
         for (transfer, server) in transfers.into_iter().zip(server) {
             let client = clients[&transfer.client][transfer.place].clone();
             let (sender, receiver) = if transfer.up { (client, server) } else { (server, client) };
@@ -137,42 +143,42 @@ impl Stations {
 
 /// Runs the ends on one station.
 fn station(
-    stage: &Stage<'_>,
+    stage: &CaseInLab<'_>,
     (node, own): (Node, IpAddr),
-    ends: Vec<End>,
-) -> Result<Vec<Seen>, LabRunError> {
+    ends: Vec<TransferEnd>,
+) -> Result<Vec<EndRecord>, LabRunError> {
     stage.lab.node(node).clone().enter()?;
     let mut station = Station::open(LAN_DEVICE, &[own])?;
     let end = stage.origin + stage.case.time;
-    let mut ends = Ends::new(own, ends, stage.case.sample, [stage.origin, end]);
+    let mut ends = StationEnds::new(own, ends, stage.case.sample, [stage.origin, end]);
     drive(&mut station, &mut ends)?;
     Ok(ends.seen())
 }
 
-impl Transfer {
+impl StationTransfer {
     fn tally(
         &self,
-        stage: &Stage<'_>,
-        sender: &Seen,
-        receiver: &Seen,
-    ) -> Result<Tally, LabRunError> {
+        stage: &CaseInLab<'_>,
+        sender: &EndRecord,
+        receiver: &EndRecord,
+    ) -> Result<AppStats, LabRunError> {
         let flow = &stage.case.flows[self.flow];
         let after = |time: Instant| at(time.saturating_since(stage.origin));
-        let began = at(Stage::start(flow, self.number));
+        let began = at(CaseInLab::start(flow, self.number));
         let failure = receiver.failure.as_ref().or(sender.failure.as_ref());
         if let Some(what) = failure {
             tracing::warn!(flow = flow.name, what, "a connection broke");
         }
-        let deed = |end: Instant| Deed { begin: began, end: after(end), bytes: receiver.bytes };
-        Ok(Tally {
+        let deed = |end: Instant| WorkUnit { begin: began, end: after(end), bytes: receiver.bytes };
+        Ok(AppStats {
             bytes: receiver.bytes,
             first: receiver.first.map(after),
             last: receiver.last.map(after),
             began,
-            deeds: receiver.complete.map(deed).into_iter().collect(),
-            broken: failure.is_some().into(),
+            work_units: receiver.complete.map(deed).into_iter().collect(),
+            failures: failure.is_some().into(),
             done: receiver.complete.is_some() || failure.is_some(),
-            ..Tally::default()
+            ..AppStats::default()
         })
     }
 }

@@ -4,45 +4,49 @@ use std::thread;
 use std::time::Duration;
 
 use meter::{
-    Amount, BulkOptions, CongestionControl, Directions, HttpMode, Outcome, PageOptions, Progress,
-    RrOptions, Stop,
+    BulkOptions, CongestionControl, Directions, FlowAmount, FlowOutcome, HttpMode, PageOptions,
+    ProgressCounter, RrOptions, Stop,
 };
 use os::clock;
-use scenario::{Flow, Method, Traffic};
-use sim::{Deed, Tally};
+use scenario::{FetchMethod, FlowTraffic, ScenarioFlow};
+use sim::{AppStats, WorkUnit};
 use tokio::runtime;
 use tokio::time::sleep;
 use units::{ByteCount, Instant};
 
-use super::hosts::Hosts;
-use super::{LabRunError, Stage, limits};
+use super::hosts::HostTcp;
+use super::{CaseInLab, LabRunError, limits};
 
 /// How long caches may use objects, in seconds: longer than any case takes.
 const FRESH: u32 = 86_400;
 /// Size of a transfer that ends by its time: more than any can move.
 const ENDLESS: ByteCount = ByteCount::new(1 << 50);
 
-impl Stage<'_> {
+impl CaseInLab<'_> {
     /// Runs one application of a flow on the kernel's TCP, or its datagrams.
-    pub(super) fn application(&self, flow: &Flow, number: u32) -> Result<Tally, LabRunError> {
-        if let Traffic::Udp { .. } = &flow.traffic {
+    pub(super) fn application(
+        &self,
+        flow: &ScenarioFlow,
+        number: u32,
+    ) -> Result<AppStats, LabRunError> {
+        if let FlowTraffic::Udp { .. } = &flow.traffic {
             return self.datagrams(flow, number);
         }
-        let Hosts::Kernel(controls) = limits::hosts_of(self.case, flow) else {
-            return Ok(Tally::default());
+        let HostTcp::Kernel(controls) = limits::hosts_of(self.case, flow) else {
+            return Ok(AppStats::default());
         };
-        self.perform(flow, number, controls, Self::start(flow, number))
+        self.run_application(flow, number, controls, Self::start(flow, number))
     }
 
     /// Fills the caches on the path with the pages that flows will load. Takes as long as the pages
     /// do.
-    pub(super) fn warm(&self) -> Result<(), LabRunError> {
+    pub(super) fn fill_caches(&self) -> Result<(), LabRunError> {
         let pages =
-            self.case.flows.iter().filter(|flow| matches!(flow.traffic, Traffic::Page { .. }));
+            self.case.flows.iter().filter(|flow| matches!(flow.traffic, FlowTraffic::Page { .. }));
         for flow in pages {
-            let Hosts::Kernel(controls) = limits::hosts_of(self.case, flow) else { continue };
+            let HostTcp::Kernel(controls) = limits::hosts_of(self.case, flow) else { continue };
             let warming = thread::scope(|scope| {
-                let all = scope.spawn(|| self.perform(flow, 0, controls, Duration::ZERO));
+                let all = scope.spawn(|| self.run_application(flow, 0, controls, Duration::ZERO));
                 all.join().map_err(|_| LabRunError::Panicked)?
             })?;
             if !warming.done {
@@ -53,13 +57,13 @@ impl Stage<'_> {
         Ok(())
     }
 
-    fn perform(
+    fn run_application(
         &self,
-        flow: &Flow,
+        flow: &ScenarioFlow,
         number: u32,
         controls: [CongestionControl; 2],
         start: Duration,
-    ) -> Result<Tally, LabRunError> {
+    ) -> Result<AppStats, LabRunError> {
         let key = self.cached.map_or_else(meter::fresh_key, Ok)?;
         let client = self.lab.node(self.client(number)).clone();
         client.enter()?;
@@ -71,8 +75,8 @@ impl Stage<'_> {
 
 /// One application on the kernel's TCP.
 struct Application<'a> {
-    stage: &'a Stage<'a>,
-    flow: &'a Flow,
+    stage: &'a CaseInLab<'a>,
+    flow: &'a ScenarioFlow,
     /// Congestion controls of the client and of the server.
     controls: [CongestionControl; 2],
     key: u64,
@@ -80,30 +84,30 @@ struct Application<'a> {
 }
 
 impl Application<'_> {
-    async fn run(&self) -> Result<Tally, LabRunError> {
+    async fn run(&self) -> Result<AppStats, LabRunError> {
         sleep(clock::until(self.stage.origin + self.start)).await;
         match &self.flow.traffic {
-            Traffic::Bulk { direction, amount } => {
+            FlowTraffic::Bulk { direction, amount } => {
                 self.bulk(limits::is_up(*direction), *amount).await
             }
-            Traffic::Request { request, reply, repeat, .. } => {
+            FlowTraffic::Request { request, reply, repeat, .. } => {
                 self.requests([*request, *reply], *repeat).await
             }
-            Traffic::Page { method, request, objects, think, repeat, .. } => {
+            FlowTraffic::Page { method, request, objects, think, repeat, .. } => {
                 self.pages(*method, *request, objects, (*repeat, *think)).await
             }
             // can_run refuses these; datagrams have no connection.
-            Traffic::Users { .. }
-            | Traffic::Ftp { .. }
-            | Traffic::Mail { .. }
-            | Traffic::Bundles { .. }
-            | Traffic::Udp { .. } => Ok(Tally::default()),
+            FlowTraffic::Users { .. }
+            | FlowTraffic::Ftp { .. }
+            | FlowTraffic::Mail { .. }
+            | FlowTraffic::Bundles { .. }
+            | FlowTraffic::Udp { .. } => Ok(AppStats::default()),
         }
     }
 
     /// Creates the tally of an application that begins at its start time.
-    fn tally(&self) -> Tally {
-        Tally { began: at(self.start), ..Tally::default() }
+    fn tally(&self) -> AppStats {
+        AppStats { began: at(self.start), ..AppStats::default() }
     }
 
     /// Returns the part of the case's time that is left.
@@ -111,20 +115,20 @@ impl Application<'_> {
         self.stage.case.time.saturating_sub(begun)
     }
 
-    async fn bulk(&self, up: bool, amount: scenario::Amount) -> Result<Tally, LabRunError> {
+    async fn bulk(&self, up: bool, amount: scenario::FlowSize) -> Result<AppStats, LabRunError> {
         // The client learns later what has arrived at the server.
-        let lag = if up { self.stage.way_down() } else { Duration::ZERO };
+        let lag = if up { self.stage.downlink_delay() } else { Duration::ZERO };
         let left = self.left(self.start);
         let (bytes, time) = match amount {
-            scenario::Amount::Bytes(bytes) => (bytes, left),
-            scenario::Amount::Time(time) => (ENDLESS, time.min(left)),
+            scenario::FlowSize::Bytes(bytes) => (bytes, left),
+            scenario::FlowSize::Time(time) => (ENDLESS, time.min(left)),
         };
         let [client, server] = &self.controls;
         let options = BulkOptions {
             directions: if up { Directions::Upload } else { Directions::Download },
             congestion_control: Some(if up { client } else { server }.clone()),
             limit: Some(time + lag),
-            ..BulkOptions::new(self.stage.server, Amount::Bytes(bytes), self.key)
+            ..BulkOptions::new(self.stage.server, FlowAmount::Bytes(bytes), self.key)
         };
         let report = meter::bulk(&options).await;
         let mut tally = self.tally();
@@ -132,17 +136,17 @@ impl Application<'_> {
         let took = report.total.saturating_sub(lag);
         tally.last = Some(at(self.start + took));
         let outcomes = report.flows.iter().map(|flow| &flow.outcome);
-        let complete = self.judge(outcomes, &mut tally)?;
-        let by_time = matches!(amount, scenario::Amount::Time(time) if time <= left);
-        if complete || (by_time && tally.broken == 0) {
+        let complete = self.count_outcomes(outcomes, &mut tally)?;
+        let by_time = matches!(amount, scenario::FlowSize::Time(time) if time <= left);
+        if complete || (by_time && tally.failures == 0) {
             let end = at(self.start + if by_time { time } else { took });
-            tally.deeds.push(Deed { begin: tally.began, end, bytes: tally.bytes });
+            tally.work_units.push(WorkUnit { begin: tally.began, end, bytes: tally.bytes });
             tally.done = true;
         }
         Ok(tally)
     }
 
-    async fn requests(&self, sizes: [u64; 2], repeat: u64) -> Result<Tally, LabRunError> {
+    async fn requests(&self, sizes: [u64; 2], repeat: u64) -> Result<AppStats, LabRunError> {
         let [request, reply] = sizes.map(ByteCount::new);
         let options = RrOptions {
             server: self.stage.server,
@@ -153,7 +157,7 @@ impl Application<'_> {
             congestion_control: Some(self.controls[1].clone()),
             limit: Some(self.left(self.start)),
             key: self.key,
-            progress: Progress::default(),
+            progress: ProgressCounter::default(),
             stop: Stop::default(),
         };
         let report = meter::request_reply(&options).await;
@@ -162,23 +166,23 @@ impl Application<'_> {
         let bytes = sizes[0] + sizes[1];
         for response in report.connections.iter().flat_map(|connection| &connection.responses) {
             let end = begin + response.time;
-            tally.deeds.push(Deed { begin: at(begin), end: at(end), bytes });
+            tally.work_units.push(WorkUnit { begin: at(begin), end: at(end), bytes });
             begin = end;
         }
-        tally.bytes = bytes * tally.deeds.len() as u64;
-        tally.last = tally.deeds.last().map(|deed| deed.end);
+        tally.bytes = bytes * tally.work_units.len() as u64;
+        tally.last = tally.work_units.last().map(|deed| deed.end);
         let outcomes = report.connections.iter().map(|connection| &connection.outcome);
-        tally.done = self.judge(outcomes, &mut tally)?;
+        tally.done = self.count_outcomes(outcomes, &mut tally)?;
         Ok(tally)
     }
 
     async fn pages(
         &self,
-        method: Method,
+        method: FetchMethod,
         request: u64,
         objects: &[u64],
         (repeat, think): (u64, Duration),
-    ) -> Result<Tally, LabRunError> {
+    ) -> Result<AppStats, LabRunError> {
         let mut tally = self.tally();
         let bytes: u64 = objects.iter().sum();
         for page in 0..repeat {
@@ -187,7 +191,7 @@ impl Application<'_> {
                 return Ok(tally);
             };
             let end = at(begun + took);
-            tally.deeds.push(Deed { begin: at(begun), end, bytes });
+            tally.work_units.push(WorkUnit { begin: at(begun), end, bytes });
             tally.bytes += bytes + request * objects.len() as u64;
             tally.last = Some(end);
             if page + 1 < repeat {
@@ -201,14 +205,14 @@ impl Application<'_> {
     /// Loads the document and then the rest; returns the time it took, if the page is complete.
     async fn page(
         &self,
-        method: Method,
+        method: FetchMethod,
         objects: &[u64],
         begun: Duration,
-        tally: &mut Tally,
+        tally: &mut AppStats,
     ) -> Result<Option<Duration>, LabRunError> {
         // With one kept connection the order of the objects is that of their arrival anyway.
         let (document, rest) = match method {
-            Method::Http10(_) => objects.split_at(1),
+            FetchMethod::Http10(_) => objects.split_at(1),
             _ => (objects, &[][..]),
         };
         let (mut took, mut key) = (Duration::ZERO, self.key);
@@ -222,7 +226,7 @@ impl Application<'_> {
                 fresh: self.stage.cached.map(|_| FRESH),
                 limit: Some(self.left(begun + took)),
                 key,
-                progress: Progress::default(),
+                progress: ProgressCounter::default(),
                 stop: Stop::default(),
             };
             // A terminal would have an object in its cache the second time.
@@ -230,7 +234,7 @@ impl Application<'_> {
             let report = meter::page(&options).await;
             took += report.total;
             let outcomes = report.objects.iter().map(|object| &object.outcome);
-            if !self.judge(outcomes, tally)? {
+            if !self.count_outcomes(outcomes, tally)? {
                 return Ok(None);
             }
         }
@@ -239,23 +243,23 @@ impl Application<'_> {
 
     /// Returns true if everything is complete. Counts connections that broke; wrong bytes are an
     /// error.
-    fn judge<'o>(
+    fn count_outcomes<'o>(
         &self,
-        outcomes: impl Iterator<Item = &'o Outcome>,
-        tally: &mut Tally,
+        outcomes: impl Iterator<Item = &'o FlowOutcome>,
+        tally: &mut AppStats,
     ) -> Result<bool, LabRunError> {
         let mut complete = true;
         for outcome in outcomes {
             complete &= outcome.is_complete();
             match outcome {
-                Outcome::Complete | Outcome::Unfinished => {}
-                Outcome::Corrupt { offset } => {
+                FlowOutcome::Complete | FlowOutcome::Unfinished => {}
+                FlowOutcome::Corrupt { offset } => {
                     let what = format!("byte {offset} differs from the one sent");
                     return Err(LabRunError::Wrong { flow: self.flow.name.clone(), what });
                 }
                 other => {
                     tracing::warn!(flow = self.flow.name, ?other, "a connection broke");
-                    tally.broken += 1;
+                    tally.failures += 1;
                 }
             }
         }
@@ -263,11 +267,11 @@ impl Application<'_> {
     }
 }
 
-fn mode(method: Method) -> HttpMode {
+fn mode(method: FetchMethod) -> HttpMode {
     match method {
-        Method::Http10(_) => HttpMode::Http10,
-        Method::KeepAlive(_) => HttpMode::Http11,
-        Method::Pipelining(_) => HttpMode::Http11Pipelined,
+        FetchMethod::Http10(_) => HttpMode::Http10,
+        FetchMethod::KeepAlive(_) => HttpMode::Http11,
+        FetchMethod::Pipelining(_) => HttpMode::Http11Pipelined,
     }
 }
 

@@ -3,27 +3,34 @@ use std::time::Duration;
 use units::{BitRate, Probability};
 
 use super::*;
-use crate::figures::Limit;
+use crate::figures::LinkLimit;
 use crate::machine::Machine;
-use crate::on_demand::Crossing;
-use crate::plan::Plan;
-use crate::results::Setting;
+use crate::on_demand::OnDemandUpload;
+use crate::plan::DemoPlan;
+use crate::results::RunConditions;
 
-fn limit() -> Limit {
+fn limit() -> LinkLimit {
     let (rate, per) = (BitRate::from_mbit(50), Probability::new(0.01).unwrap());
-    Limit { rate, per, rtt: Duration::from_millis(600) }
+    LinkLimit { rate, per, rtt: Duration::from_millis(600) }
 }
 
-fn record(task: Task, way: &Way, done: u64, seconds: f64) -> Record {
-    let figures = Some(Figures::new(task, done, seconds, &limit()));
-    let entry = Entry { round: 0, task, way: way.clone(), figures, failure: None };
+fn record(task: Task, way: &TrafficPath, done: u64, seconds: f64) -> MeasurementRecord {
+    let figures = Some(TaskFigures::new(task, done, seconds, &limit()));
+    let entry = MeasurementEntry { round: 0, task, way: way.clone(), figures, failure: None };
     let trail = vec![(0.0, 0), (seconds, done)];
     let response_seconds = vec![0.9, 0.6];
-    Record { entry, seed: 1, trail, response_seconds, lateness_seconds: Some(0.0002), report: None }
+    MeasurementRecord {
+        entry,
+        seed: 1,
+        trail,
+        response_seconds,
+        lateness_seconds: Some(0.0002),
+        report: None,
+    }
 }
 
 fn results(simulated: Option<&str>) -> Results {
-    let ways = Way::all(None);
+    let ways = TrafficPath::all(None);
     let [cubic, bbr, pair] = [&ways[0], &ways[1], &ways[2]];
     let records = vec![
         record(Task::Download, pair, 20_000_000, 4.0),
@@ -32,13 +39,13 @@ fn results(simulated: Option<&str>) -> Results {
         record(Task::Requests, pair, 100, 3.1),
     ];
     Results {
-        plan: Plan::new(1, &[Task::Download, Task::Requests], ways.clone()),
+        plan: DemoPlan::new(1, &[Task::Download, Task::Requests], ways.clone()),
         ways,
         unavailable: Vec::new(),
         limits: [limit(), limit()],
         records,
         on_demand: Vec::new(),
-        setting: Setting {
+        setting: RunConditions {
             link: "Satellite <link>".to_owned(),
             simulated: simulated.map(str::to_owned),
             seed: 1,
@@ -104,10 +111,10 @@ fn stairs_end_at_the_share_that_was_answered() {
 
 #[test]
 fn uploads_with_capacity_on_demand_have_a_section() {
-    let (ways, allocation) = (Way::all(None), bars("granted", &[]));
-    let crossing = |way: &Way, seconds: Option<f64>| {
+    let (ways, allocation) = (TrafficPath::all(None), bars("granted", &[]));
+    let crossing = |way: &TrafficPath, seconds: Option<f64>| {
         let failure = seconds.is_none().then(|| "broke".to_owned());
-        Crossing { way: way.clone(), seconds, failure, allocation: allocation.clone() }
+        OnDemandUpload { way: way.clone(), seconds, failure, allocation: allocation.clone() }
     };
     let mut results = results(None);
     assert!(!html(&results).contains("Capacity on demand"), "none ran");

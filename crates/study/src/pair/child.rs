@@ -22,16 +22,16 @@ const END_LIMIT: Duration = Duration::from_secs(5);
 const LOOK_INTERVAL: Duration = Duration::from_millis(10);
 
 /// A running gateway. Killed when dropped.
-pub(crate) struct Gateway {
+pub(crate) struct GatewayProcess {
     name: String,
     process: Child,
     /// Lines that it has written to stdout.
     lines: Receiver<String>,
     /// Thread that collects its stderr.
-    complaints: Option<JoinHandle<String>>,
+    stderr: Option<JoinHandle<String>>,
 }
 
-impl Gateway {
+impl GatewayProcess {
     /// Starts `command` with `config` on its stdin. The child ignores Ctrl-C, because its parent
     /// may outlive the signal.
     ///
@@ -55,7 +55,7 @@ impl Gateway {
         });
         // Closed on return, which ends the configuration.
         let mut stdin = process.stdin.take().expect("stdin is piped");
-        let gateway = Self { name, process, lines, complaints: Some(complaints) };
+        let gateway = Self { name, process, lines, stderr: Some(complaints) };
         // A child that has already exited gives its reason on stderr; see `wait_ready`.
         let _ = stdin.write_all(config.as_bytes());
         Ok(gateway)
@@ -137,7 +137,7 @@ impl Gateway {
     /// Describes the gateway's failure together with its stderr. Call it after the child has
     /// exited.
     fn failure(&mut self, what: &str) -> PairError {
-        let said = self.complaints.take().and_then(|thread| thread.join().ok());
+        let said = self.stderr.take().and_then(|thread| thread.join().ok());
         let said = match said.as_deref().map(str::trim) {
             None | Some("") => "no message",
             Some(said) => said,
@@ -151,7 +151,7 @@ impl Gateway {
     }
 }
 
-impl Drop for Gateway {
+impl Drop for GatewayProcess {
     fn drop(&mut self) {
         if matches!(self.process.try_wait(), Ok(None)) {
             let _ = self.process.kill();
@@ -192,10 +192,10 @@ mod tests {
 
     const LIMIT: Duration = Duration::from_secs(20);
 
-    fn shell(script: &str) -> Gateway {
+    fn shell(script: &str) -> GatewayProcess {
         let mut command = Command::new("sh");
         command.args(["-c", script]);
-        Gateway::start("hub".into(), command, "rate = 1\n").expect("starts")
+        GatewayProcess::start("hub".into(), command, "rate = 1\n").expect("starts")
     }
 
     #[test]

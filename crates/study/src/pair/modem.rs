@@ -14,7 +14,8 @@ use lab::{Lab, Node, Preset, ReturnModem};
 use link::dama::Frames;
 use os::clock;
 use pep::dlep::{
-    Mac, Metrics, Modem, Output, PORT, Rates, Reachable, Settings, Wanted, backlog_of,
+    CapacityRequest, DlepOutput, LinkAddress, LinkMetrics, LinkRates, Modem, ModemSettings, PORT,
+    ReachableDestination, backlog_of,
 };
 use socket2::SockRef;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -64,7 +65,7 @@ impl Modems {
         if preset.dama.is_none() {
             return Ok(None);
         }
-        let servers = terminals.iter().filter_map(|node| Server::open(lab, preset, *node));
+        let servers = terminals.iter().filter_map(|node| ModemServer::open(lab, preset, *node));
         let servers = servers.collect::<io::Result<Vec<_>>>().map_err(PairError::Modem)?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(PairError::Modem)?;
@@ -84,7 +85,7 @@ impl Modems {
 }
 
 /// The properties of a modem's link that do not change.
-struct Fixed {
+struct ModemLink {
     frames: Frames,
     /// The largest packet, in bytes.
     mtu: u16,
@@ -94,36 +95,37 @@ struct Fixed {
 }
 
 /// The modem of one terminal.
-struct Server {
+struct ModemServer {
     listener: StdListener,
     link: ReturnModem,
-    fixed: Fixed,
+    fixed: ModemLink,
     modem: Modem,
-    queue: Queue,
+    queue: QueueSamples,
 }
 
 /// Samples of the queue since the last report, in cells.
 #[derive(Default)]
-struct Queue {
+struct QueueSamples {
     looks: u32,
     sum: u64,
 }
 
-impl Server {
+impl ModemServer {
     /// Listens on a terminal; `None` if it has a return link of its own.
     fn open(lab: &Lab, preset: &Preset, node: Node) -> Option<io::Result<Self>> {
         let link = lab.return_modem(node.site()?)?;
         let frames = link.frames()?;
-        let fixed = Fixed {
+        let fixed = ModemLink {
             frames,
             mtu: preset.mtu,
             receive: preset.forward.peak_rate(preset.mtu),
             latency: preset.ret.delay.greatest(),
             origin: lab.origin(),
         };
-        let maximum = Rates { transmit: fixed.rate(frames.most_of_one()), receive: fixed.receive };
+        let maximum =
+            LinkRates { transmit: fixed.rate(frames.slots_per_terminal()), receive: fixed.receive };
         let peer_type = format!("the lab's modem of {node}");
-        let settings = Settings { peer_type, heartbeat: HEARTBEAT, maximum };
+        let settings = ModemSettings { peer_type, heartbeat: HEARTBEAT, maximum };
         let modem = Modem::new(settings, fixed.metrics(BitRate::default()));
         let listener = lab.node(node).run(|| -> io::Result<StdListener> {
             let listener = StdListener::bind(MODEM)?;
@@ -132,17 +134,17 @@ impl Server {
             Ok(listener)
         });
         Some(listener.map(|listener| {
-            let mut server = Self { listener, link, fixed, modem, queue: Queue::default() };
+            let mut server = Self { listener, link, fixed, modem, queue: QueueSamples::default() };
             // No rate until the grants of a superframe are known.
-            server.reach(BitRate::default());
+            server.report_rate(BitRate::default());
             server
         }))
     }
 
     /// Reports a rate towards the hub, which is the only destination.
-    fn reach(&mut self, rate: BitRate) {
-        let mac = Mac::new(&[2, 0, 0, 0, 0, 1]).expect("six bytes");
-        let how = Reachable { metrics: self.fixed.metrics(rate), networks: Vec::new() };
+    fn report_rate(&mut self, rate: BitRate) {
+        let mac = LinkAddress::new(&[2, 0, 0, 0, 0, 1]).expect("six bytes");
+        let how = ReachableDestination { metrics: self.fixed.metrics(rate), networks: Vec::new() };
         self.modem.set_destination(mac, how);
     }
 
@@ -160,23 +162,27 @@ impl Server {
             router.set_nodelay(true)?;
             if self.modem.handle_connected(clock::now()) {
                 // Any error ends the session only; the modem then waits for the next router.
-                let _ = self.talk(router, &mut ticks).await;
+                let _ = self.serve_router(router, &mut ticks).await;
                 self.modem.handle_closed();
                 // A request does not outlive its session.
-                self.ask(Wanted::default());
+                self.request_capacity(CapacityRequest::default());
             }
         }
     }
 
     /// Requests capacity for what waits in the gateway, or is foreseen there.
-    fn ask(&self, wanted: Wanted) {
+    fn request_capacity(&self, wanted: CapacityRequest) {
         let (none, bytes) = (ByteCount::default(), backlog_of(wanted.rate));
         let [waiting, foreseen] = if wanted.is_foreseen { [none, bytes] } else { [bytes, none] };
         self.link.set_backlog(waiting, foreseen);
     }
 
     /// Serves a router until its connection ends.
-    async fn talk(&mut self, mut router: TcpStream, ticks: &mut Interval) -> io::Result<()> {
+    async fn serve_router(
+        &mut self,
+        mut router: TcpStream,
+        ticks: &mut Interval,
+    ) -> io::Result<()> {
         let mut bytes = [0; 4096];
         loop {
             tokio::select! {
@@ -184,40 +190,40 @@ impl Server {
                     0 => return Ok(()),
                     length => self.modem.handle_bytes(clock::now(), &bytes[..length]),
                 },
-                _ = ticks.tick() => self.look(),
+                _ = ticks.tick() => self.sample_queue(),
             }
             while let Some((_, wanted)) = self.modem.poll_request() {
-                self.ask(wanted);
+                self.request_capacity(wanted);
             }
             while let Some(output) = self.modem.poll_output() {
                 match output {
-                    Output::Send(message) => router.write_all(&message).await?,
-                    Output::Close => return Ok(()),
-                    Output::Signal(_) | Output::Connect(_) => {}
+                    DlepOutput::Send(message) => router.write_all(&message).await?,
+                    DlepOutput::Close => return Ok(()),
+                    DlepOutput::Signal(_) | DlepOutput::Connect(_) => {}
                 }
             }
         }
     }
 
     /// Samples the queue; when a superframe begins, reports its grants.
-    fn look(&mut self) {
+    fn sample_queue(&mut self) {
         let now = clock::now();
         self.modem.handle_timeout(now);
         let Some(state) = self.link.state(self.fixed.frames.superframe()) else { return };
         let payload = u64::from(self.fixed.frames.cell.payload.max(1));
         self.queue.sum += u64::from(state.mac_cells) + state.queued.bytes.get() / payload;
         self.queue.looks += 1;
-        if self.fixed.is_begin(now) {
-            let Queue { looks, sum } = core::mem::take(&mut self.queue);
-            self.reach(self.fixed.offer(state.granted, sum / u64::from(looks)));
+        if self.fixed.is_report_time(now) {
+            let QueueSamples { looks, sum } = core::mem::take(&mut self.queue);
+            self.report_rate(self.fixed.offer(state.granted, sum / u64::from(looks)));
         }
     }
 }
 
-impl Fixed {
-    fn metrics(&self, transmit: BitRate) -> Metrics {
-        let rates = Rates { transmit, receive: self.receive };
-        Metrics { rates, latency: self.latency }
+impl ModemLink {
+    fn metrics(&self, transmit: BitRate) -> LinkMetrics {
+        let rates = LinkRates { transmit, receive: self.receive };
+        LinkMetrics { rates, latency: self.latency }
     }
 
     /// Returns the number of cells of a full packet.
@@ -253,7 +259,7 @@ impl Fixed {
     }
 
     /// Returns true if a superframe is reported with this sample.
-    fn is_begin(&self, now: Instant) -> bool {
+    fn is_report_time(&self, now: Instant) -> bool {
         self.phase(now) < self.frames.superframe() / LOOKS
     }
 
@@ -275,14 +281,14 @@ mod tests {
     use super::*;
 
     /// The SLACP paper's link: 32 cells in a superframe of 106 ms, 31 for a packet of 1450 bytes.
-    fn fixed() -> Fixed {
+    fn fixed() -> ModemLink {
         let rate = BitRate::from_bits_per_second(128_000);
         let frames = Frames::new(Duration::from_millis(53), 2, 1, rate, Cell::ATM).unwrap();
         let (receive, latency) = (BitRate::from_mbit(1), Duration::ZERO);
-        Fixed { frames, mtu: 1450, receive, latency, origin: Instant::ZERO }
+        ModemLink { frames, mtu: 1450, receive, latency, origin: Instant::ZERO }
     }
 
-    fn cells(fixed: &Fixed, granted: u32, waiting: u64) -> u64 {
+    fn cells(fixed: &ModemLink, granted: u32, waiting: u64) -> u64 {
         let superframe = fixed.frames.superframe();
         let bits = u128::from(granted) * 48 * 8 * 1_000_000_000 / superframe.as_nanos();
         let granted = BitRate::from_bits_per_second(bits as u64);

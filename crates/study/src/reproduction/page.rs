@@ -1,18 +1,18 @@
 //! The web page of a scenario.
 
-use report::Page;
+use report::HtmlPage;
 use scenario::Documents;
 
-use super::{Entry, conditions, losses, plot};
+use super::{ReproductionEntry, conditions, losses, plot};
 use crate::verdict::{self, ValueBeside};
 
 /// Returns a self-contained web page about one entry. `command` is shown as the way to make it
 /// again.
-pub fn page(entry: &Entry<'_>, documents: &Documents, command: &str) -> String {
+pub fn page(entry: &ReproductionEntry<'_>, documents: &Documents, command: &str) -> String {
     let published = entry.published;
     let document = documents.find(&published.document);
     let title = document.map_or(&published.document, |document| &document.title);
-    let mut page = Page::new(&format!("{} – skyhop study", entry.name), &published.title);
+    let mut page = HtmlPage::new(&format!("{} – skyhop study", entry.name), &published.title);
     page.paragraph(title);
     page.summary([verdict::summary(&entry.comparison.score())]);
     for output in &published.output {

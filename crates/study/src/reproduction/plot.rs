@@ -1,12 +1,12 @@
 //! Graphs of published values and ours over the parameter in which their cases differ.
 
-use report::{Axis, Colour, Graph, Picture, Series};
+use report::{Axis, Graph, GraphSeries, SeriesColour, SvgPicture};
 use scenario::Output;
 
 use crate::verdict::ValueBeside;
 
 /// Draws a graph of the values of one output; `None` if fewer than two of its cases were run.
-pub(super) fn picture(output: &Output, values: &[&ValueBeside<'_>]) -> Option<Picture> {
+pub(super) fn picture(output: &Output, values: &[&ValueBeside<'_>]) -> Option<SvgPicture> {
     let run: Vec<_> = values.iter().filter_map(|value| Some((*value, value.ours?))).collect();
     if run.len() < 2 {
         return None;
@@ -28,9 +28,9 @@ pub(super) fn picture(output: &Output, values: &[&ValueBeside<'_>]) -> Option<Pi
         let interval = ours.interval?;
         Some((*x, interval.low, interval.high))
     });
-    graph.add(Series::spans("ours, 95 %", Colour::Blue, interval.collect()));
-    graph.add(Series::dots("ours", Colour::Blue, ours).width(9));
-    graph.add(Series::diamonds("published", Colour::Orange, published));
+    graph.add(GraphSeries::spans("ours, 95 %", SeriesColour::Blue, interval.collect()));
+    graph.add(GraphSeries::dots("ours", SeriesColour::Blue, ours).width(9));
+    graph.add(GraphSeries::diamonds("published", SeriesColour::Orange, published));
     Some(graph.picture())
 }
 

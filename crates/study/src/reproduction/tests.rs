@@ -1,7 +1,7 @@
-use sim::Metric;
+use sim::MetricValue;
 
 use super::*;
-use crate::verdict::Runs;
+use crate::verdict::CaseRunMetrics;
 
 const FILE: &str = "
 document = 'wadekar'
@@ -43,8 +43,8 @@ line = 1
 words = 'x'
 ";
 
-fn metrics(value: f64) -> [Metric; 1] {
-    [Metric::new("ftp", "time-median-s", value)]
+fn metrics(value: f64) -> [MetricValue; 1] {
+    [MetricValue::new("ftp", "time-median-s", value)]
 }
 
 #[test]
@@ -52,8 +52,8 @@ fn every_result_is_counted_once_and_none_is_left_out() {
     let published = Published::parse("own.toml", FILE).unwrap();
     let documents = Documents::shipped().unwrap();
     let [one, two] = [4.1, 5.0].map(metrics);
-    let runs = Runs(vec![("IW 1", &one[..]), ("IW 2", &two[..])]);
-    let entries = [Entry::new("own".into(), &published, &runs).unwrap()];
+    let runs = CaseRunMetrics(vec![("IW 1", &one[..]), ("IW 2", &two[..])]);
+    let entries = [ReproductionEntry::new("own".into(), &published, &runs).unwrap()];
     assert_eq!(entries[0].seeds, 1);
 
     let all = summary(&entries, &documents).to_string();

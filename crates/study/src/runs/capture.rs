@@ -6,8 +6,8 @@ use std::io::{self, BufWriter};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
-use report::pcapng::{self, Packet as Captured};
-use sim::{NodeId, Packet, Run, Tap};
+use report::pcapng::{self, WrittenPacket as Captured};
+use sim::{NodeId, PacketTap, SimulatedPacket, SimulationRun};
 use thiserror::Error;
 use units::Instant;
 
@@ -16,7 +16,7 @@ const SNAP_LENGTH: usize = 192;
 
 /// The place where packets are captured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum At {
+pub enum CapturePoint {
     /// At all servers.
     Server,
     /// At all clients.
@@ -36,26 +36,26 @@ pub struct CaptureError {
 }
 
 /// A capture of a simulation that is running.
-pub(super) struct Capture {
+pub(super) struct SimCapture {
     path: PathBuf,
-    file: Rc<RefCell<Inner>>,
+    file: Rc<RefCell<CaptureFile>>,
 }
 
-struct Inner {
-    file: pcapng::Capture<BufWriter<File>>,
+struct CaptureFile {
+    file: pcapng::CaptureWriter<BufWriter<File>>,
     /// First write error; nothing is written after it.
     failed: Option<io::Error>,
 }
 
 /// Observes a set of nodes.
-struct Nodes {
+struct NodeTap {
     nodes: Vec<NodeId>,
-    file: Rc<RefCell<Inner>>,
+    file: Rc<RefCell<CaptureFile>>,
 }
 
-impl Tap for Nodes {
-    fn packet(&mut self, now: Instant, node: NodeId, outgoing: bool, packet: &Packet) {
-        let Inner { file, failed } = &mut *self.file.borrow_mut();
+impl PacketTap for NodeTap {
+    fn packet(&mut self, now: Instant, node: NodeId, outgoing: bool, packet: &SimulatedPacket) {
+        let CaptureFile { file, failed } = &mut *self.file.borrow_mut();
         if failed.is_none() && self.nodes.contains(&node) {
             let whole = packet.to_bytes();
             let bytes = &whole[..whole.len().min(SNAP_LENGTH)];
@@ -65,25 +65,30 @@ impl Tap for Nodes {
     }
 }
 
-impl Capture {
+impl SimCapture {
     /// Starts capturing a run into the file at `path`.
-    pub(super) fn start(path: &Path, at: At, run: &mut Run) -> Result<Self, CaptureError> {
+    pub(super) fn start(
+        path: &Path,
+        at: CapturePoint,
+        run: &mut SimulationRun,
+    ) -> Result<Self, CaptureError> {
         let failed = CaptureError::at(path);
         let file = BufWriter::new(File::create(path).map_err(&failed)?);
         let (nodes, name) = match at {
-            At::Server => (run.servers(), "server"),
-            At::Client => (run.clients(), "client"),
-            At::Hub => (vec![run.hop()[0]], "hub"),
-            At::Terminal => (vec![run.hop()[1]], "terminal"),
+            CapturePoint::Server => (run.servers(), "server"),
+            CapturePoint::Client => (run.clients(), "client"),
+            CapturePoint::Hub => (vec![run.hop()[0]], "hub"),
+            CapturePoint::Terminal => (vec![run.hop()[1]], "terminal"),
         };
-        let begun = pcapng::Capture::begin(file, name, SNAP_LENGTH as u32);
-        let file = Rc::new(RefCell::new(Inner { file: begun.map_err(&failed)?, failed: None }));
-        run.world.set_tap(Box::new(Nodes { nodes, file: Rc::clone(&file) }));
+        let begun = pcapng::CaptureWriter::begin(file, name, SNAP_LENGTH as u32);
+        let file =
+            Rc::new(RefCell::new(CaptureFile { file: begun.map_err(&failed)?, failed: None }));
+        run.world.set_tap(Box::new(NodeTap { nodes, file: Rc::clone(&file) }));
         Ok(Self { path: path.to_owned(), file })
     }
 
     /// Ends the capture and completes the file.
-    pub(super) fn end(self, run: &mut Run) -> Result<(), CaptureError> {
+    pub(super) fn finish(self, run: &mut SimulationRun) -> Result<(), CaptureError> {
         drop(run.world.take_tap());
         let mut inner = self.file.borrow_mut();
         let failed = inner.failed.take();

@@ -2,13 +2,13 @@
 
 use std::path::Path;
 
-use report::{Axis, Colour, Graph, Series};
-use scenario::Case;
-use sim::{MarkKind, Probe, Run, Sender};
+use report::{Axis, Graph, GraphSeries, SeriesColour};
+use scenario::ScenarioCase;
+use sim::{MarkKind, RunRecordings, SenderRecording, SimulationRun};
 use units::Instant;
 
 /// Returns the name of a graph's file.
-pub fn file_name(scenario: &Path, case: &Case, graph: &str) -> String {
+pub fn file_name(scenario: &Path, case: &ScenarioCase, graph: &str) -> String {
     let stem = scenario.file_stem().unwrap_or_default().to_string_lossy();
     let case = if case.name.is_empty() { String::new() } else { format!("-{}", case.name) };
     plain(&format!("{stem}{case}-{graph}")) + ".svg"
@@ -21,12 +21,12 @@ fn plain(text: &str) -> String {
 }
 
 /// Returns the names and SVG texts of a run's graphs.
-pub(super) fn graphs(case: &Case, run: &Run) -> Vec<(String, String)> {
-    let probe: &Probe = run.world.probe();
+pub(super) fn graphs(case: &ScenarioCase, run: &SimulationRun) -> Vec<(String, String)> {
+    let probe: &RunRecordings = run.world.probe();
     let mut graphs = Vec::new();
     for sender in probe.senders.iter().filter(|sender| sender.has_sent()) {
         let title = format!("{}: {}", case.description, sender.label);
-        let mut put = |kind: &str, unit: &str, series: Vec<Series>| {
+        let mut put = |kind: &str, unit: &str, series: Vec<GraphSeries>| {
             let text = graph(format!("{title}, {kind}"), unit, series);
             graphs.push((format!("{}-{kind}", sender.label), text));
         };
@@ -35,7 +35,7 @@ pub(super) fn graphs(case: &Case, run: &Run) -> Vec<(String, String)> {
     }
     for line in &probe.links {
         let points = line.loads.iter().map(|load| (seconds(load.at), load.queued as f64));
-        let series = Series::line("packets", Colour::Blue, points.collect());
+        let series = GraphSeries::line("packets", SeriesColour::Blue, points.collect());
         let title = format!("{}: queue of the {} link", case.description, line.label);
         let text = graph(title, "packets", vec![series]);
         graphs.push((format!("{}-queue", line.label), text));
@@ -47,7 +47,7 @@ fn seconds(at: Instant) -> f64 {
     at.saturating_since(Instant::ZERO).as_secs_f64()
 }
 
-fn sequence(sender: &Sender) -> Vec<Series> {
+fn sequence(sender: &SenderRecording) -> Vec<GraphSeries> {
     let mut high = 0;
     let (mut first, mut again, mut acks) = (Vec::new(), Vec::new(), Vec::new());
     for mark in &sender.marks {
@@ -63,27 +63,27 @@ fn sequence(sender: &Sender) -> Vec<Series> {
         }
     }
     vec![
-        Series::dots("acknowledged", Colour::Green, acks).width(2),
-        Series::dots("sent", Colour::Blue, first).width(2),
-        Series::dots("sent again", Colour::Red, again).width(3),
+        GraphSeries::dots("acknowledged", SeriesColour::Green, acks).width(2),
+        GraphSeries::dots("sent", SeriesColour::Blue, first).width(2),
+        GraphSeries::dots("sent again", SeriesColour::Red, again).width(3),
     ]
 }
 
-fn window(sender: &Sender) -> Vec<Series> {
-    let of = |value: fn(&sim::State) -> u64| {
+fn window(sender: &SenderRecording) -> Vec<GraphSeries> {
+    let of = |value: fn(&sim::SenderSample) -> u64| {
         sender.states.iter().map(|state| (seconds(state.at), value(state) as f64)).collect()
     };
     let mut known: Vec<(f64, f64)> = of(|state| state.ssthresh);
     // An unlimited ssthresh is not drawn.
     known.retain(|(_, bytes)| *bytes < 1e12);
     vec![
-        Series::line("ssthresh", Colour::Green, known),
-        Series::line("outstanding", Colour::Red, of(|state| state.outstanding)),
-        Series::line("cwnd", Colour::Blue, of(|state| state.cwnd)),
+        GraphSeries::line("ssthresh", SeriesColour::Green, known),
+        GraphSeries::line("outstanding", SeriesColour::Red, of(|state| state.outstanding)),
+        GraphSeries::line("cwnd", SeriesColour::Blue, of(|state| state.cwnd)),
     ]
 }
 
-fn graph(title: String, unit: &str, series: Vec<Series>) -> String {
+fn graph(title: String, unit: &str, series: Vec<GraphSeries>) -> String {
     let mut graph = Graph::new(title, Axis::new("time (s)"), Axis::new(unit).from_zero());
     series.into_iter().for_each(|series| graph.add(series));
     graph.picture().file()

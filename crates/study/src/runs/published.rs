@@ -5,9 +5,9 @@ use std::path::PathBuf;
 use scenario::{Documents, FileError, Published};
 use thiserror::Error;
 
-use super::{File, Run};
-use crate::reproduction::{self, Entry};
-use crate::verdict::{NoMetric, Runs};
+use super::{ScenarioFile, ScenarioRun};
+use crate::reproduction::{self, ReproductionEntry};
+use crate::verdict::{CaseRunMetrics, NoMetric};
 
 /// The reason why runs cannot be shown beside published results.
 #[derive(Debug, Error)]
@@ -32,9 +32,9 @@ pub enum CompareError {
 /// # Errors
 /// If a published result is about a metric that its case does not have.
 pub fn beside_published(
-    files: &[File],
+    files: &[ScenarioFile],
     published: &[Published],
-    runs: &[Run<'_>],
+    runs: &[ScenarioRun<'_>],
 ) -> Result<String, CompareError> {
     let documents = Documents::shipped()?;
     let entries = entries(files, published, runs)?;
@@ -49,22 +49,23 @@ pub fn beside_published(
 /// # Errors
 /// As for [`beside_published`].
 pub fn published_json(
-    files: &[File],
+    files: &[ScenarioFile],
     published: &[Published],
-    runs: &[Run<'_>],
+    runs: &[ScenarioRun<'_>],
 ) -> Result<String, CompareError> {
     Ok(reproduction::json(&entries(files, published, runs)?))
 }
 
 fn entries<'a>(
-    files: &[File],
+    files: &[ScenarioFile],
     published: &'a [Published],
-    runs: &[Run<'_>],
-) -> Result<Vec<Entry<'a>>, CompareError> {
-    let entry = |(index, (file, published)): (usize, (&File, &'a Published))| {
+    runs: &[ScenarioRun<'_>],
+) -> Result<Vec<ReproductionEntry<'a>>, CompareError> {
+    let entry = |(index, (file, published)): (usize, (&ScenarioFile, &'a Published))| {
         let of_file = runs.iter().filter(|run| run.file == index);
-        let of_file = Runs(of_file.map(|run| (&run.case.name[..], run.metrics)).collect());
-        Entry::new(file.path.display().to_string(), published, &of_file)
+        let of_file =
+            CaseRunMetrics(of_file.map(|run| (&run.case.name[..], run.metrics)).collect());
+        ReproductionEntry::new(file.path.display().to_string(), published, &of_file)
             .map_err(|cause| CompareError::NoMetric { path: file.path.clone(), cause })
     };
     files.iter().zip(published).enumerate().map(entry).collect()

@@ -3,23 +3,23 @@
 use std::path::PathBuf;
 
 use rayon::ThreadPoolBuildError;
-use scenario::Case;
-use sim::Metric;
+use scenario::ScenarioCase;
+use sim::MetricValue;
 use thiserror::Error;
 
 use crate::campaign::{finish, pool};
 
-use super::capture::{At, Capture, CaptureError};
+use super::capture::{CaptureError, CapturePoint, SimCapture};
 use super::graphs::graphs;
 use super::rounds::NoFigure;
 
 /// A run that is to be made.
 #[derive(Debug, Clone, Copy)]
-pub struct Job<'a> {
+pub struct RunJob<'a> {
     /// Index of the case's file.
     pub file: usize,
     /// The case to run.
-    pub case: &'a Case,
+    pub case: &'a ScenarioCase,
     /// Seed to run it with.
     pub seed: u64,
 }
@@ -30,14 +30,14 @@ pub struct Extras {
     /// The graphs of each case's first seed.
     pub graphs: bool,
     /// The packets of the first run, as pcapng.
-    pub capture: Option<(PathBuf, At)>,
+    pub capture: Option<(PathBuf, CapturePoint)>,
 }
 
 /// The results of one run.
 #[derive(Debug)]
-pub struct Outcome {
+pub struct RunOutcome {
     /// The figures of this run.
-    pub metrics: Vec<Metric>,
+    pub metrics: Vec<MetricValue>,
     /// Names and SVG texts of graphs, if requested for this run.
     pub graphs: Vec<(String, String)>,
 }
@@ -64,33 +64,34 @@ pub enum ReplicateError {
 /// # Errors
 /// If the threads cannot be started, or the capture cannot be written.
 pub fn replicate(
-    jobs: &[Job<'_>],
+    jobs: &[RunJob<'_>],
     threads: usize,
     extras: &Extras,
     step: impl Fn(u64) + Sync,
-) -> Result<Vec<Outcome>, ReplicateError> {
+) -> Result<Vec<RunOutcome>, ReplicateError> {
     let run = |index: usize| {
         let job = &jobs[index];
         let capture = extras.capture.as_ref().filter(|_| index == 0);
         let before = index.checked_sub(1).map(|before| jobs[before].case);
         let is_first = before.is_none_or(|before| !core::ptr::eq(before, job.case));
-        one(job, extras.graphs && is_first, capture, &step)
+        run_job(job, extras.graphs && is_first, capture, &step)
     };
     let order: Vec<usize> = (0..jobs.len()).collect();
-    let outcomes: Result<_, CaptureError> = pool::each(&order, threads, run)?.into_iter().collect();
+    let outcomes: Result<_, CaptureError> =
+        pool::run_in_order(&order, threads, run)?.into_iter().collect();
     Ok(outcomes?)
 }
 
-fn one(
-    job: &Job<'_>,
+fn run_job(
+    job: &RunJob<'_>,
     draws: bool,
-    capture: Option<&(PathBuf, At)>,
+    capture: Option<&(PathBuf, CapturePoint)>,
     step: &dyn Fn(u64),
-) -> Result<Outcome, CaptureError> {
-    let mut run = sim::Run::new(job.case, job.seed);
-    let capture = capture.map(|(path, at)| Capture::start(path, *at, &mut run)).transpose()?;
+) -> Result<RunOutcome, CaptureError> {
+    let mut run = sim::SimulationRun::new(job.case, job.seed);
+    let capture = capture.map(|(path, at)| SimCapture::start(path, *at, &mut run)).transpose()?;
     finish(&mut run, step);
-    capture.map(|capture| capture.end(&mut run)).transpose()?;
+    capture.map(|capture| capture.finish(&mut run)).transpose()?;
     let graphs = if draws { graphs(job.case, &run) } else { Vec::new() };
-    Ok(Outcome { metrics: run.metrics(), graphs })
+    Ok(RunOutcome { metrics: run.metrics(), graphs })
 }

@@ -2,14 +2,14 @@
 
 use std::path::PathBuf;
 
-use scenario::{Case, Replications, StopRule};
-use sim::figure;
+use scenario::{Replications, ScenarioCase, StopRule};
+use sim::median_of_runs;
 use thiserror::Error;
 
-use super::File;
-use crate::stop_rule::{self, Need};
+use super::ScenarioFile;
+use crate::stop_rule::{self, StopDecision};
 
-use super::replicate::{Extras, Job, Outcome, ReplicateError, replicate};
+use super::replicate::{Extras, ReplicateError, RunJob, RunOutcome, replicate};
 
 /// A stop rule is about a metric that the case does not have.
 #[derive(Debug, Error)]
@@ -23,15 +23,15 @@ pub struct NoFigure {
 
 /// The runs of all cases.
 #[derive(Debug)]
-pub struct Replicated<'a> {
+pub struct ReplicatedRuns<'a> {
     /// In the order of files, cases and seeds.
-    pub runs: Vec<(Job<'a>, Outcome)>,
+    pub runs: Vec<(RunJob<'a>, RunOutcome)>,
     /// The results of stop rules, a line for each case that has one.
     pub notes: Vec<String>,
 }
 
 /// Callbacks that follow the runs.
-pub struct Progress<'p> {
+pub struct RoundProgress<'p> {
     /// Called with the number of runs that are added.
     pub planned: &'p dyn Fn(usize),
     /// Called with the number of steps just done; a run has [`crate::campaign::STEPS`].
@@ -42,10 +42,10 @@ pub struct Progress<'p> {
 struct CaseRuns<'a> {
     file: usize,
     path: &'a PathBuf,
-    case: &'a Case,
+    case: &'a ScenarioCase,
     replications: &'a Replications,
     seeds: Vec<u64>,
-    outcomes: Vec<Outcome>,
+    outcomes: Vec<RunOutcome>,
 }
 
 /// Runs all cases of the files on a number of threads, as often as each file says. The runs and
@@ -56,11 +56,11 @@ struct CaseRuns<'a> {
 /// If the threads cannot be started, the capture cannot be written, or no run of a case has the
 /// metric of its stop rule.
 pub fn replicate_as_declared<'a>(
-    files: &'a [File],
+    files: &'a [ScenarioFile],
     threads: usize,
     mut extras: Extras,
-    progress: &Progress<'_>,
-) -> Result<Replicated<'a>, ReplicateError> {
+    progress: &RoundProgress<'_>,
+) -> Result<ReplicatedRuns<'a>, ReplicateError> {
     let mut all: Vec<CaseRuns<'a>> = files.iter().enumerate().flat_map(CaseRuns::of_file).collect();
     loop {
         let mut jobs = Vec::new();
@@ -83,12 +83,12 @@ pub fn replicate_as_declared<'a>(
         all.iter().try_for_each(CaseRuns::check_metric)?;
     }
     let notes = all.iter().filter_map(CaseRuns::note).collect();
-    Ok(Replicated { runs: all.into_iter().flat_map(CaseRuns::into_runs).collect(), notes })
+    Ok(ReplicatedRuns { runs: all.into_iter().flat_map(CaseRuns::into_runs).collect(), notes })
 }
 
 impl<'a> CaseRuns<'a> {
-    fn of_file((file, it): (usize, &'a File)) -> impl Iterator<Item = Self> {
-        let File { path, cases, replications, .. } = it;
+    fn of_file((file, it): (usize, &'a ScenarioFile)) -> impl Iterator<Item = Self> {
+        let ScenarioFile { path, cases, replications, .. } = it;
         cases.iter().map(move |case| {
             let seeds = replications.seeds();
             Self { file, path, case, replications, seeds, outcomes: Vec::new() }
@@ -96,29 +96,30 @@ impl<'a> CaseRuns<'a> {
     }
 
     /// Returns the runs to make next; empty if there are enough.
-    fn next(&self) -> Vec<Job<'a>> {
+    fn next(&self) -> Vec<RunJob<'a>> {
         let done = self.outcomes.len();
         let more = match self.need() {
-            Need::More(more) => more,
-            Need::Enough(_) | Need::Exhausted => 0,
+            StopDecision::More(more) => more,
+            StopDecision::Enough(_) | StopDecision::Exhausted => 0,
         };
         let seeds = self.seeds.iter().skip(done).take(more);
-        seeds.map(|seed| Job { file: self.file, case: self.case, seed: *seed }).collect()
+        seeds.map(|seed| RunJob { file: self.file, case: self.case, seed: *seed }).collect()
     }
 
-    fn need(&self) -> Need {
+    fn need(&self) -> StopDecision {
         match self.replications {
             Replications::Until(rule) => stop_rule::need(rule, &self.values(rule)),
             Replications::Seeds(seeds) => match seeds.len() - self.outcomes.len() {
-                0 => Need::Enough(seeds.len()),
-                more => Need::More(more),
+                0 => StopDecision::Enough(seeds.len()),
+                more => StopDecision::More(more),
             },
         }
     }
 
     /// Returns the rule's metric in each run; NaN where a run does not have it.
     fn values(&self, StopRule { name, .. }: &StopRule) -> Vec<f64> {
-        let value = |outcome: &Outcome| figure(&[&outcome.metrics], &name.of, &name.metric);
+        let value =
+            |outcome: &RunOutcome| median_of_runs(&[&outcome.metrics], &name.of, &name.metric);
         self.outcomes.iter().map(|outcome| value(outcome).unwrap_or(f64::NAN)).collect()
     }
 
@@ -140,7 +141,7 @@ impl<'a> CaseRuns<'a> {
         let Replications::Until(rule) = self.replications else { return None };
         let values = self.values(rule);
         let ended = match self.need() {
-            Need::Enough(count) => {
+            StopDecision::Enough(count) => {
                 let width = stop_rule::relative_width(rule, &values[..count])?;
                 format!("{count} seeds, ±{:.1} %", width * 100.0)
             }
@@ -155,12 +156,12 @@ impl<'a> CaseRuns<'a> {
         Some(format!("{}: {name}: {ended}", self.path.display()))
     }
 
-    fn into_runs(mut self) -> impl Iterator<Item = (Job<'a>, Outcome)> {
-        if let Need::Enough(count) = self.need() {
+    fn into_runs(mut self) -> impl Iterator<Item = (RunJob<'a>, RunOutcome)> {
+        if let StopDecision::Enough(count) = self.need() {
             self.outcomes.truncate(count);
         }
         let (file, case) = (self.file, self.case);
-        let job = move |seed| Job { file, case, seed };
+        let job = move |seed| RunJob { file, case, seed };
         self.seeds.into_iter().map(job).zip(self.outcomes)
     }
 }

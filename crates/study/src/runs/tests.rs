@@ -4,14 +4,14 @@ use super::*;
 
 const SCENARIO: &str = include_str!("../../../../scenarios/wadekar-tables1-3.toml");
 
-fn file() -> File {
+fn file() -> ScenarioFile {
     let cases = Scenario::parse("iw", SCENARIO).unwrap().cases;
     let (path, replications) = ("a,b/iw.toml".into(), Replications::default());
-    File { path, cases, replications, results: Vec::new() }
+    ScenarioFile { path, cases, replications, results: Vec::new() }
 }
 
-fn metric(value: f64) -> Metric {
-    Metric::new("ftp", "goodput-mbit/s", value)
+fn metric(value: f64) -> MetricValue {
+    MetricValue::new("ftp", "goodput-mbit/s", value)
 }
 
 #[test]
@@ -19,8 +19,9 @@ fn several_runs_show_the_median_and_the_range() {
     let files = [file()];
     let case = &files[0].cases[0];
     let figures = [[metric(1.0)], [metric(2.5)], [metric(9.123_45)]];
-    let run = |(seed, metrics)| Run { file: 0, case, seed, metrics };
-    let runs: Vec<Run<'_>> = (1..).zip(&figures).map(|(seed, it)| run((seed, &it[..]))).collect();
+    let run = |(seed, metrics)| ScenarioRun { file: 0, case, seed, metrics };
+    let runs: Vec<ScenarioRun<'_>> =
+        (1..).zip(&figures).map(|(seed, it)| run((seed, &it[..]))).collect();
     let shown = text(&files, &runs);
     let line = shown.lines().nth(1).unwrap();
     assert_eq!(line, "  ftp             goodput-mbit/s                     2.500   1 … 9.123");
@@ -37,10 +38,11 @@ fn several_runs_show_the_median_and_the_range() {
 #[test]
 fn a_metric_that_not_all_runs_have_is_shown_with_their_number() {
     let mut files = [file()];
-    let time = |value| Metric::new("ftp", "time-median-s", value);
+    let time = |value| MetricValue::new("ftp", "time-median-s", value);
     let figures = [vec![metric(1.0)], vec![metric(2.0), time(4.0)], vec![metric(3.0), time(6.0)]];
-    let show = |files: &[File]| {
-        let run = |(seed, metrics)| Run { file: 0, case: &files[0].cases[0], seed, metrics };
+    let show = |files: &[ScenarioFile]| {
+        let run =
+            |(seed, metrics)| ScenarioRun { file: 0, case: &files[0].cases[0], seed, metrics };
         let runs: Vec<_> = (1..).zip(&figures).map(|(seed, it)| run((seed, &it[..]))).collect();
         (text(files, &runs), json(files, &runs))
     };
@@ -64,7 +66,7 @@ fn ours_stands_beside_the_published_value_with_its_ratio() {
     let files = [file()];
     let case = &files[0].cases[0];
     let metrics = [metric(1.5)];
-    let runs = [Run { file: 0, case, seed: 1, metrics: &metrics }];
+    let runs = [ScenarioRun { file: 0, case, seed: 1, metrics: &metrics }];
     let about = |metric: &str, unit: &str| {
         let name = &case.name;
         let text = format!(
@@ -98,17 +100,17 @@ const NOISY: &str = "description = \"noise\"\ntime = \"20 s\"\n[hop.forward]\nra
     delay = \"10 ms\"\nqueue = \"20 packets\"\nper = \"2 %\"\n[[flow]]\nname = \"ftp\"\nkind = \"bulk\"\n\
     bytes = \"100 kB\"\n[[case]]\nname = \"calm\"\nset = { \"hop.forward.per\" = \"0 %\" }\n[[case]]\nname = \"noisy\"\n";
 
-fn noisy(replications: &str) -> File {
+fn noisy(replications: &str) -> ScenarioFile {
     let text = format!("{NOISY}[replications]\n{replications}");
     let scenario = Scenario::parse("noisy.toml", &text).unwrap();
     let Scenario { cases, replications, results, .. } = scenario;
-    File { path: "noisy.toml".into(), cases, replications, results }
+    ScenarioFile { path: "noisy.toml".into(), cases, replications, results }
 }
 
-fn seeds(files: &[File], threads: usize) -> (Vec<(String, u64)>, Vec<String>, usize) {
+fn seeds(files: &[ScenarioFile], threads: usize) -> (Vec<(String, u64)>, Vec<String>, usize) {
     let planned = core::cell::Cell::new(0);
     let add = |runs: usize| planned.set(planned.get() + runs);
-    let progress = Progress { planned: &add, step: &|_| {} };
+    let progress = RoundProgress { planned: &add, step: &|_| {} };
     let done = replicate_as_declared(files, threads, Extras::default(), &progress).unwrap();
     let runs = done.runs.iter().map(|(job, _)| (job.case.name.clone(), job.seed)).collect();
     (runs, done.notes, planned.get())
@@ -139,7 +141,7 @@ fn a_case_is_run_until_its_metric_is_known_on_any_number_of_threads() {
     assert_eq!(notes[0], "noisy.toml: calm: 3 seeds, ±0.0 %");
     assert!(notes[1].starts_with(&format!("noisy.toml: noisy: {count} seeds, ±")), "{}", notes[1]);
     let none = [noisy(&rule.replace("goodput-mbit/s", "delay-mean-s"))];
-    let progress = Progress { planned: &|_| {}, step: &|_| {} };
+    let progress = RoundProgress { planned: &|_| {}, step: &|_| {} };
     let error = replicate_as_declared(&none, 1, Extras::default(), &progress).unwrap_err();
     assert!(error.to_string().ends_with("has no metric ftp.delay-mean-s"), "{error}");
 }

@@ -3,24 +3,24 @@
 use core::fmt;
 
 use lab::TestObject;
-use report::{Column, Table};
+use report::{TableColumn, TextTable};
 use serde::Serialize;
-use stats::{Bootstrap, Interval, Spread, mean};
+use stats::{Bootstrap, ConfidenceInterval, SampleSpread, mean};
 
 /// The results of the whole comparison.
 #[derive(Debug, Serialize)]
 #[non_exhaustive]
-pub struct Comparison {
+pub struct SenderResults {
     object_bytes: u64,
     first_seed: u64,
     runs: u32,
-    rows: Vec<Row>,
+    rows: Vec<ControllerRow>,
 }
 
 /// The results of one controller.
 #[derive(Debug, Serialize)]
 #[non_exhaustive]
-pub struct Row {
+pub struct ControllerRow {
     /// Name of the congestion control, with its options.
     pub controller: String,
     /// Goodput of the kernel in Mbit/s, per seed.
@@ -33,10 +33,10 @@ pub struct Row {
     ratio_of_means: f64,
     /// 95 % bootstrap interval of the ratio, with the runs of a seed drawn together. `None` for a
     /// single run.
-    ratio_ci95: Option<Interval>,
+    ratio_ci95: Option<ConfidenceInterval>,
 }
 
-impl Row {
+impl ControllerRow {
     pub(super) fn new(controller: String) -> Self {
         let (kernel, skyhop) = (Vec::new(), Vec::new());
         Self { controller, kernel, skyhop, ratio_of_means: f64::NAN, ratio_ci95: None }
@@ -51,8 +51,13 @@ impl Row {
     }
 }
 
-impl Comparison {
-    pub(super) fn new(object: TestObject, first_seed: u64, runs: u32, mut rows: Vec<Row>) -> Self {
+impl SenderResults {
+    pub(super) fn new(
+        object: TestObject,
+        first_seed: u64,
+        runs: u32,
+        mut rows: Vec<ControllerRow>,
+    ) -> Self {
         for row in &mut rows {
             row.compare(first_seed);
         }
@@ -61,14 +66,14 @@ impl Comparison {
 }
 
 /// A Markdown table: means, medians, and the range of the runs.
-impl fmt::Display for Comparison {
+impl fmt::Display for SenderResults {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let names =
             ["Mbit/s, mean; median (least–most)", "kernel", "skyhop", "skyhop/kernel, 95 %"];
-        let mut table = Table::new(names.map(Column::left));
+        let mut table = TextTable::new(names.map(TableColumn::left));
         for row in &self.rows {
             let mut ratio = format!("{:.2}", row.ratio_of_means);
-            if let Some(Interval { low, high }) = row.ratio_ci95 {
+            if let Some(ConfidenceInterval { low, high }) = row.ratio_ci95 {
                 ratio += &format!(" ({low:.2}–{high:.2})");
             }
             let name = format!("`{}`", row.controller);
@@ -80,7 +85,7 @@ impl fmt::Display for Comparison {
 
 /// Formats mean, median and range of the samples.
 fn cell(samples: &[f64]) -> String {
-    let Some(Spread { min, median, max }) = Spread::of(samples.iter().copied()) else {
+    let Some(SampleSpread { min, median, max }) = SampleSpread::of(samples.iter().copied()) else {
         return String::new();
     };
     let mean = mean(samples).unwrap_or(f64::NAN);
@@ -94,13 +99,13 @@ mod tests {
     #[test]
     fn runs_of_a_seed_belong_together() {
         // Seeds differ by a factor of four, senders by a tenth.
-        let row = Row {
+        let row = ControllerRow {
             kernel: vec![5.0, 10.0, 20.0],
             skyhop: vec![4.5, 9.0, 18.0],
-            ..Row::new("reno".to_owned())
+            ..ControllerRow::new("reno".to_owned())
         };
         let object = TestObject::named("1MB").unwrap();
-        let comparison = Comparison::new(object, 1, 3, vec![row]);
+        let comparison = SenderResults::new(object, 1, 3, vec![row]);
         let text = comparison.to_string();
         let line =
             "| `reno` | 11.67; 10.00 (5.00–20.00) | 10.50; 9.00 (4.50–18.00) | 0.90 (0.90–0.90) |";
@@ -112,9 +117,13 @@ mod tests {
 
     #[test]
     fn one_run_has_no_interval() {
-        let row = Row { kernel: vec![5.0], skyhop: vec![5.0], ..Row::new("cubic".to_owned()) };
+        let row = ControllerRow {
+            kernel: vec![5.0],
+            skyhop: vec![5.0],
+            ..ControllerRow::new("cubic".to_owned())
+        };
         let object = TestObject::named("1MB").unwrap();
-        let text = Comparison::new(object, 1, 1, vec![row]).to_string();
+        let text = SenderResults::new(object, 1, 1, vec![row]).to_string();
         assert!(text.ends_with("| 1.00 |\n"), "{text}");
     }
 }

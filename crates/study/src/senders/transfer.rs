@@ -7,7 +7,7 @@ use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread;
 use std::time::Instant;
 
-use lab::{Capture, CaptureError, LAN_DEVICE, Lab, NetNs, Node, Preset, StartError, TestObject};
+use lab::{CaptureError, LAN_DEVICE, Lab, LabCapture, NetNs, Node, Preset, StartError, TestObject};
 use meter::http::head::get;
 use meter::{CongestionControl, CongestionError};
 use os::station::{Station, StationError, spare_addresses};
@@ -66,13 +66,13 @@ type Result<T> = core::result::Result<T, TransferError>;
 
 /// The TCP implementation that sends.
 #[derive(Clone)]
-pub(super) enum Sender {
+pub(super) enum SendingTcp {
     Kernel(CongestionControl),
     Ours(Box<Config>),
 }
 
 /// A transfer: its object and its link.
-pub(super) struct Transfer<'a> {
+pub(super) struct SenderTransfer<'a> {
     pub(super) preset: &'a Preset,
     pub(super) seed: u64,
     pub(super) object: TestObject,
@@ -80,7 +80,7 @@ pub(super) struct Transfer<'a> {
     pub(super) pcap: Option<PathBuf>,
 }
 
-impl Sender {
+impl SendingTcp {
     pub(super) fn name(&self) -> &'static str {
         match self {
             Self::Kernel(_) => "kernel",
@@ -89,13 +89,13 @@ impl Sender {
     }
 }
 
-impl Transfer<'_> {
+impl SenderTransfer<'_> {
     /// Runs the transfer in its own lab. Returns the goodput in Mbit/s, from the first SYN to the
     /// last byte.
-    pub(super) fn run(&self, sender: Sender) -> Result<f64> {
+    pub(super) fn run(&self, sender: SendingTcp) -> Result<f64> {
         let object = self.object;
         let lab = Lab::start(self.preset, self.seed)?;
-        let capture = self.pcap.as_deref().map(|dir| Capture::start(&lab, dir)).transpose()?;
+        let capture = self.pcap.as_deref().map(|dir| LabCapture::start(&lab, dir)).transpose()?;
         let (ready, started) = sync_channel(1);
         let place = lab.node(Node::Server).clone();
         let server = thread::Builder::new().spawn(move || serve(&place, sender, object, &ready))?;
@@ -108,7 +108,7 @@ impl Transfer<'_> {
         fetch(stream, object)?;
         let time = begun.elapsed();
         server.join().map_err(|_| TransferError::Panicked)??;
-        if let Some(captured) = capture.map(Capture::finish) {
+        if let Some(captured) = capture.map(LabCapture::finish) {
             if let Some(error) = captured.error {
                 return Err(error.into());
             }
@@ -155,14 +155,14 @@ fn read_head(stream: &mut TcpStream) -> Result<()> {
 /// Serves one connection on `server`; returns the listening address.
 fn serve(
     place: &NetNs,
-    sender: Sender,
+    sender: SendingTcp,
     object: TestObject,
     ready: &SyncSender<SocketAddr>,
 ) -> Result<()> {
     place.enter()?;
     match sender {
-        Sender::Kernel(congestion) => serve_by_kernel(&congestion, object, ready),
-        Sender::Ours(config) => {
+        SendingTcp::Kernel(congestion) => serve_by_kernel(&congestion, object, ready),
+        SendingTcp::Ours(config) => {
             let addresses = spare_addresses(LAN_DEVICE)?;
             let mut station = Station::open(LAN_DEVICE, &addresses)?;
             let own = addresses.iter().find(|own| own.is_ipv4());

@@ -3,10 +3,12 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use sim::{App, AppId, Deed, Key, Notice, Path, Tally, Turn, World};
+use sim::{
+    App, AppId, AppNotice, AppStats, ConnectionPath, ExchangeSizes, SlabKey, WorkUnit, World,
+};
 use units::Instant;
 
-use crate::plan::{DOWNLOAD, OBJECT, REPLY, REQUEST, Task, UPLOAD, Work};
+use crate::plan::{DOWNLOAD, OBJECT, REPLY, REQUEST, Task, TaskWork, UPLOAD};
 
 /// Size of a meter's flow request, its receipt, or an HTTP request, in bytes.
 const ASK: u64 = 80;
@@ -15,19 +17,19 @@ const HTTP_REQUEST: u64 = 150;
 
 /// The client application of a task.
 #[derive(Debug)]
-pub(super) struct Client {
+pub(super) struct TaskClient {
     task: Task,
-    path: Arc<Path>,
+    path: Arc<ConnectionPath>,
     /// Turns not yet assigned to a connection.
     left: u64,
     missing: u64,
     /// Open connections: the start of their current turn, and their remaining turns if fixed in
     /// advance.
-    open: BTreeMap<Key, (Instant, u64)>,
+    open: BTreeMap<SlabKey, (Instant, u64)>,
 }
 
-impl Client {
-    pub(super) fn new(task: Task, path: Arc<Path>) -> Self {
+impl TaskClient {
+    pub(super) fn new(task: Task, path: Arc<ConnectionPath>) -> Self {
         let turns = turns(task);
         Self { task, path, left: turns, missing: turns, open: BTreeMap::new() }
     }
@@ -35,22 +37,22 @@ impl Client {
     fn connect(&mut self, world: &mut World, me: AppId, more: u64) {
         let closer = match self.task {
             // With HTTP/1.0 the server closes after its reply.
-            Task::Page => sim::Closer::Server,
-            _ => sim::Closer::Client,
+            Task::Page => sim::FirstCloser::Server,
+            _ => sim::FirstCloser::Client,
         };
         let now = world.now();
         let talk = world.open(me, &self.path, closer, None);
         self.open.insert(talk, (now, more));
         self.left -= 1;
-        world.ask(talk, turn(self.task));
+        world.send_request(talk, turn(self.task));
     }
 
     /// Handles the reply that completes a turn.
-    fn answered(&mut self, world: &mut World, me: AppId, talk: Key) {
+    fn answered(&mut self, world: &mut World, me: AppId, talk: SlabKey) {
         let Some((begin, more)) = self.open.remove(&talk) else { return };
         let now = world.now();
-        let Turn { request, reply } = turn(self.task);
-        world.note_deed(me, Deed { begin, end: now, bytes: request + reply });
+        let ExchangeSizes { request, reply } = turn(self.task);
+        world.record_work_unit(me, WorkUnit { begin, end: now, bytes: request + reply });
         self.missing -= 1;
         let goes_on = match self.task {
             Task::PageKeepAlive => self.left > 0,
@@ -60,7 +62,7 @@ impl Client {
         if goes_on {
             self.left -= 1;
             self.open.insert(talk, (now, more.saturating_sub(1)));
-            world.ask(talk, turn(self.task));
+            world.send_request(talk, turn(self.task));
         } else {
             world.finish(talk);
             if self.task == Task::Page && self.left > 0 {
@@ -73,14 +75,14 @@ impl Client {
     }
 }
 
-impl App for Client {
-    fn handle(&mut self, world: &mut World, me: AppId, notice: Notice) {
+impl App for TaskClient {
+    fn handle(&mut self, world: &mut World, me: AppId, notice: AppNotice) {
         match notice {
-            Notice::Start => {
+            AppNotice::Start => {
                 world.begin(me);
                 let (count, at_a_time) = match self.task.work() {
-                    Work::Flow(_) => (1, 1),
-                    Work::Pieces { count, at_a_time, .. } => {
+                    TaskWork::Flow(_) => (1, 1),
+                    TaskWork::Pieces { count, at_a_time, .. } => {
                         (u64::from(count), u64::from(at_a_time))
                     }
                 };
@@ -90,41 +92,46 @@ impl App for Client {
                     self.connect(world, me, share - 1);
                 }
             }
-            Notice::Turn(talk) => self.answered(world, me, talk),
-            Notice::Over { talk, whole } => {
+            AppNotice::ExchangeDone(talk) => self.answered(world, me, talk),
+            AppNotice::Ended { talk, whole } => {
                 if !whole && self.open.remove(&talk).is_some() {
-                    world.note_broken(me);
+                    world.record_failure(me);
                     world.set_done(me);
                 }
             }
-            Notice::Wake(_) | Notice::Connected(_) | Notice::Asked(_) | Notice::Datagram(_) => {}
+            AppNotice::Wake(_)
+            | AppNotice::Connected(_)
+            | AppNotice::RequestArrived(_)
+            | AppNotice::Datagram(_) => {}
         }
     }
 }
 
 fn turns(task: Task) -> u64 {
     match task.work() {
-        Work::Flow(_) => 1,
-        Work::Pieces { count, .. } => count.into(),
+        TaskWork::Flow(_) => 1,
+        TaskWork::Pieces { count, .. } => count.into(),
     }
 }
 
-fn turn(task: Task) -> Turn {
+fn turn(task: Task) -> ExchangeSizes {
     match task {
-        Task::Download => Turn { request: ASK, reply: DOWNLOAD.get() },
-        Task::Upload => Turn { request: UPLOAD.get(), reply: RECEIPT },
-        Task::Page | Task::PageKeepAlive => Turn { request: HTTP_REQUEST, reply: OBJECT.get() },
-        Task::Requests => Turn { request: REQUEST.get(), reply: REPLY.get() },
+        Task::Download => ExchangeSizes { request: ASK, reply: DOWNLOAD.get() },
+        Task::Upload => ExchangeSizes { request: UPLOAD.get(), reply: RECEIPT },
+        Task::Page | Task::PageKeepAlive => {
+            ExchangeSizes { request: HTTP_REQUEST, reply: OBJECT.get() }
+        }
+        Task::Requests => ExchangeSizes { request: REQUEST.get(), reply: REPLY.get() },
     }
 }
 
 /// Returns the progress: payload bytes, objects or replies received.
-pub(super) fn progress(task: Task, tally: &Tally) -> u64 {
+pub(super) fn progress(task: Task, tally: &AppStats) -> u64 {
     match task {
         Task::Download => tally.bytes.saturating_sub(ASK),
         // The last byte counts only once the receipt has arrived.
-        Task::Upload if tally.deeds.is_empty() => tally.bytes.min(UPLOAD.get() - 1),
+        Task::Upload if tally.work_units.is_empty() => tally.bytes.min(UPLOAD.get() - 1),
         Task::Upload => UPLOAD.get(),
-        Task::Page | Task::PageKeepAlive | Task::Requests => tally.deeds.len() as u64,
+        Task::Page | Task::PageKeepAlive | Task::Requests => tally.work_units.len() as u64,
     }
 }

@@ -4,39 +4,44 @@ use units::{BitRate, Probability};
 
 use super::*;
 
-fn limit(task: Task) -> Limit {
+fn limit(task: Task) -> LinkLimit {
     let rate = BitRate::from_mbit(if task == Task::Upload { 10 } else { 50 });
-    Limit { rate, per: Probability::new(0.01).unwrap(), rtt: Duration::from_millis(600) }
+    LinkLimit { rate, per: Probability::new(0.01).unwrap(), rtt: Duration::from_millis(600) }
 }
 
-fn entry(task: Task, way: &Way, figures: Figures) -> Entry {
-    Entry { round: 0, task, way: way.clone(), figures: Some(figures), failure: None }
+fn entry(task: Task, way: &TrafficPath, figures: TaskFigures) -> MeasurementEntry {
+    MeasurementEntry { round: 0, task, way: way.clone(), figures: Some(figures), failure: None }
 }
 
-fn flow(task: Task, way: &Way, bytes: u64, seconds: f64) -> Entry {
-    let first_byte_seconds = Some(if *way == Way::Pair { 0.601 } else { 1.204 });
-    let figures = Figures::new(task, bytes, seconds, &limit(task));
-    entry(task, way, Figures { first_byte_seconds, ..figures })
+fn flow(task: Task, way: &TrafficPath, bytes: u64, seconds: f64) -> MeasurementEntry {
+    let first_byte_seconds = Some(if *way == TrafficPath::Pair { 0.601 } else { 1.204 });
+    let figures = TaskFigures::new(task, bytes, seconds, &limit(task));
+    entry(task, way, TaskFigures { first_byte_seconds, ..figures })
 }
 
-fn requests(way: &Way, done: u64, seconds: f64, [least, most]: [f64; 2]) -> Entry {
-    let figures = Figures::new(Task::Requests, done, seconds, &limit(Task::Requests));
+fn requests(
+    way: &TrafficPath,
+    done: u64,
+    seconds: f64,
+    [least, most]: [f64; 2],
+) -> MeasurementEntry {
+    let figures = TaskFigures::new(Task::Requests, done, seconds, &limit(Task::Requests));
     entry(Task::Requests, way, figures.with_responses(&[least, least, most]))
 }
 
-fn failed(task: Task, way: &Way, why: &str) -> Entry {
+fn failed(task: Task, way: &TrafficPath, why: &str) -> MeasurementEntry {
     let failure = Some(why.to_owned());
-    Entry { round: 0, task, way: way.clone(), figures: None, failure }
+    MeasurementEntry { round: 0, task, way: way.clone(), figures: None, failure }
 }
 
-fn ways() -> [Way; 3] {
-    Way::all(Some(&"bbr".parse().unwrap())).try_into().unwrap()
+fn ways() -> [TrafficPath; 3] {
+    TrafficPath::all(Some(&"bbr".parse().unwrap())).try_into().unwrap()
 }
 
-fn table(entries: &[Entry], tasks: &[Task], unavailable: &[Unavailable]) -> String {
-    let entries: Vec<&Entry> = entries.iter().collect();
+fn table(entries: &[MeasurementEntry], tasks: &[Task], unavailable: &[Unavailable]) -> String {
+    let entries: Vec<&MeasurementEntry> = entries.iter().collect();
     let limits = [&limit(Task::Download), &limit(Task::Upload)];
-    text(&Source { entries: &entries, tasks, ways: &ways(), unavailable, limits })
+    text(&SummaryInput { entries: &entries, tasks, ways: &ways(), unavailable, limits })
 }
 
 #[test]
@@ -79,8 +84,8 @@ limit    rate × (1 − PER): 49.5 Mbit/s down, 9.9 Mbit/s up; headers are not d
 fn several_rounds_show_median_and_range() {
     let [cubic, bbr, pair] = ways();
     let bytes = |seconds: f64| if seconds < 20.0 { 3_000_000 } else { 2_900_000 };
-    let upload = |way: &Way, seconds| flow(Task::Upload, way, bytes(seconds), seconds);
-    let mut entries: Vec<Entry> = [20.0, 16.0, 12.5].map(|s| upload(&bbr, s)).into();
+    let upload = |way: &TrafficPath, seconds| flow(Task::Upload, way, bytes(seconds), seconds);
+    let mut entries: Vec<MeasurementEntry> = [20.0, 16.0, 12.5].map(|s| upload(&bbr, s)).into();
     entries.extend([5.0, 5.25].map(|s| upload(&pair, s)));
     entries.push(failed(Task::Upload, &pair, "truncated"));
     let absent = Unavailable { way: cubic, reason: "unknown".to_owned() };

@@ -47,17 +47,17 @@ most = 0.4
 differs = { because = 'the queue', case = 'a' }
 ";
 
-fn run(value: f64) -> [Metric; 1] {
-    [Metric { of: "ftp".into(), name: "time-median-s".into(), value }]
+fn run(value: f64) -> [MetricValue; 1] {
+    [MetricValue { of: "ftp".into(), name: "time-median-s".into(), value }]
 }
 
-fn compared_with(runs: &[(&str, f64)]) -> (Published, Vec<(String, [Metric; 1])>) {
+fn compared_with(runs: &[(&str, f64)]) -> (Published, Vec<(String, [MetricValue; 1])>) {
     let runs = runs.iter().map(|(case, value)| ((*case).to_owned(), run(*value))).collect();
     (Published::parse("own.toml", FILE).unwrap(), runs)
 }
 
-fn borrowed(runs: &[(String, [Metric; 1])]) -> Runs<'_> {
-    Runs(runs.iter().map(|(case, metrics)| (&case[..], &metrics[..])).collect())
+fn borrowed(runs: &[(String, [MetricValue; 1])]) -> CaseRunMetrics<'_> {
+    CaseRunMetrics(runs.iter().map(|(case, metrics)| (&case[..], &metrics[..])).collect())
 }
 
 #[test]
@@ -157,7 +157,8 @@ fn a_cause_that_swaps_names_is_about_every_case_of_the_result() {
         let fast = [("a fast", 1.0), ("b fast", 3.0), ("c fast", 1.5)];
         let slow = [("a slow", 3.2), ("b slow", 10.0), ("c slow", c_slow)];
         let runs: Vec<_> = fast.into_iter().chain(slow).map(|(case, it)| (case, run(it))).collect();
-        let runs = Runs(runs.iter().map(|(case, metrics)| (*case, &metrics[..])).collect());
+        let runs =
+            CaseRunMetrics(runs.iter().map(|(case, metrics)| (*case, &metrics[..])).collect());
         let comparison = compare(&published, &runs).unwrap();
         let Verdict::Differs(Cause::Tested { shown: was, .. }) = &comparison.trends[1].verdict
         else {
@@ -180,7 +181,7 @@ fn an_impossible_statement_is_not_scored() {
     let text = FILE.replace("rising = ['a', 'b']", "rising = ['a', 'b']\nimpossible = 'x'");
     let published = Published::parse("own.toml", &text).unwrap();
     let runs = [("a", run(1.0)), ("b", run(1.0))];
-    let runs = Runs(runs.iter().map(|(case, metrics)| (*case, &metrics[..])).collect());
+    let runs = CaseRunMetrics(runs.iter().map(|(case, metrics)| (*case, &metrics[..])).collect());
     let comparison = compare(&published, &runs).unwrap();
     assert_eq!(comparison.trends[0].verdict, Verdict::Impossible("x".into()));
     assert_eq!(comparison.score().impossible, 2, "and a value of the file");
@@ -188,7 +189,7 @@ fn an_impossible_statement_is_not_scored() {
 
 #[test]
 fn a_value_of_several_subjects_is_their_sum() {
-    let metric = |of: &str, value| Metric { of: of.into(), name: "packets".into(), value };
+    let metric = |of: &str, value| MetricValue { of: of.into(), name: "packets".into(), value };
     let both = [metric("forward", 3.0), metric("return", 2.0)];
     assert_eq!(value(&both, "forward+return", "packets"), Some(5.0));
     assert_eq!(value(&both[..1], "forward+return", "packets"), None, "not half of it");
@@ -199,7 +200,7 @@ fn a_metric_that_the_runs_do_not_have_is_an_error() {
     let text = FILE.replace("time-median-s", "time-mean-s");
     let published = Published::parse("own.toml", &text).unwrap();
     let metrics = run(1.0);
-    let runs = Runs(vec![("a", &metrics[..])]);
+    let runs = CaseRunMetrics(vec![("a", &metrics[..])]);
     let error = compare(&published, &runs).unwrap_err().to_string();
     assert_eq!(error, "case \"a\" has no metric ftp.time-mean-s");
 }
@@ -207,7 +208,7 @@ fn a_metric_that_the_runs_do_not_have_is_an_error() {
 #[test]
 fn a_time_that_a_run_does_not_have_is_longer_than_any() {
     let metrics = run(1.0);
-    let runs = Runs(vec![("a", &metrics), ("a", &[]), ("a", &[])]);
+    let runs = CaseRunMetrics(vec![("a", &metrics), ("a", &[]), ("a", &[])]);
     let values = runs.values("a", "ftp", "time-median-s").unwrap().unwrap();
     assert_eq!(values, [1.0, f64::INFINITY, f64::INFINITY]);
     assert!(runs.values("a", "ftp", "goodput-mbit/s").is_err());

@@ -1,24 +1,24 @@
 //! Comparisons with published results as tables.
 
-use report::{Column, Table, dash, four_digits};
+use report::{TableColumn, TextTable, dash, four_digits};
 use scenario::Trend;
-use stats::Interval;
+use stats::ConfidenceInterval;
 
-use super::{Cause, Comparison, PairBeside, Score, TrendBeside, ValueBeside, Verdict};
+use super::{Cause, PairBeside, PublishedComparison, Score, TrendBeside, ValueBeside, Verdict};
 
 /// Returns a table of our values beside the published ones, without those of cases that were not
 /// run if `only_run`.
-pub fn values(comparison: &Comparison<'_>, only_run: bool) -> Table {
-    let mut table = Table::new([
-        Column::left("where").at_least(14),
-        Column::left("case").at_least(26),
-        Column::left("metric").at_least(24),
-        Column::right("published").at_least(12),
-        Column::right("ours").at_least(10),
-        Column::right("95 %"),
-        Column::right("ratio").at_least(5),
-        Column::right("allowed"),
-        Column::left("verdict"),
+pub fn values(comparison: &PublishedComparison<'_>, only_run: bool) -> TextTable {
+    let mut table = TextTable::new([
+        TableColumn::left("where").at_least(14),
+        TableColumn::left("case").at_least(26),
+        TableColumn::left("metric").at_least(24),
+        TableColumn::right("published").at_least(12),
+        TableColumn::right("ours").at_least(10),
+        TableColumn::right("95 %"),
+        TableColumn::right("ratio").at_least(5),
+        TableColumn::right("allowed"),
+        TableColumn::left("verdict"),
     ]);
     for ValueBeside { output, point, published, ours, verdict } in &comparison.values {
         if only_run && ours.is_none() {
@@ -33,7 +33,9 @@ pub fn values(comparison: &Comparison<'_>, only_run: bool) -> Table {
             let nearest = ours.value.clamp(published[0], published[1]);
             (nearest != 0.0).then(|| format!("{:.2}", ours.value / nearest))
         });
-        let ends = |Interval { low, high }| format!("{}–{}", four_digits(low), four_digits(high));
+        let ends = |ConfidenceInterval { low, high }| {
+            format!("{}–{}", four_digits(low), four_digits(high))
+        };
         let what = [word(verdict), point.note.clone()];
         let what: Vec<String> = what.into_iter().filter(|part| !part.is_empty()).collect();
         table.row([
@@ -53,16 +55,16 @@ pub fn values(comparison: &Comparison<'_>, only_run: bool) -> Table {
 
 /// Returns a table of the published statements: a row for each pair of cases, without those that
 /// were not run.
-pub fn statements(comparison: &Comparison<'_>) -> Table {
-    let mut table = Table::new([
-        Column::left("where").at_least(14),
-        Column::left("statement").at_least(26),
-        Column::left("cases"),
-        Column::left("metric"),
-        Column::right("ours"),
-        Column::right("ratio"),
-        Column::right("stated"),
-        Column::left("verdict"),
+pub fn statements(comparison: &PublishedComparison<'_>) -> TextTable {
+    let mut table = TextTable::new([
+        TableColumn::left("where").at_least(14),
+        TableColumn::left("statement").at_least(26),
+        TableColumn::left("cases"),
+        TableColumn::left("metric"),
+        TableColumn::right("ours"),
+        TableColumn::right("ratio"),
+        TableColumn::right("stated"),
+        TableColumn::left("verdict"),
     ]);
     for TrendBeside { trend, pairs, verdict } in &comparison.trends {
         let heads = [&trend.place, &trend.says].map(Clone::clone);

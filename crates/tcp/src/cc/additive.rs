@@ -12,8 +12,10 @@
 //!
 //! Options: `c` (100 per s²: Reno's growth at an RTT of 100 ms), `k` (4).
 
-use super::option::{OptionError, Options};
-use super::{Ack, Phase, Start, Timeout, Window, Windowed};
+use super::option::{OptionError, OptionReader};
+use super::{
+    AckEvent, CongestionWindow, ControllerParameters, RepairPhase, TimeoutEvent, WindowController,
+};
 
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Increase {
@@ -24,11 +26,11 @@ pub(crate) enum Increase {
 }
 
 impl Increase {
-    pub(crate) fn read_rate(options: &mut Options<'_>) -> Result<Self, OptionError> {
+    pub(crate) fn read_rate(options: &mut OptionReader<'_>) -> Result<Self, OptionError> {
         options.number("c", 100.0, 0.001, 1e6).map(Self::ConstantRate)
     }
 
-    pub(crate) fn read_k(options: &mut Options<'_>) -> Result<Self, OptionError> {
+    pub(crate) fn read_k(options: &mut OptionReader<'_>) -> Result<Self, OptionError> {
         options.number("k", 4.0, 0.001, 1e6).map(Self::ByK)
     }
 }
@@ -36,26 +38,26 @@ impl Increase {
 #[derive(Debug, Clone)]
 pub(crate) struct Additive {
     increase: Increase,
-    window: Window,
+    window: CongestionWindow,
 }
 
 impl Additive {
-    pub(crate) fn new(start: &Start, increase: Increase) -> Self {
-        Self { increase, window: Window::new(start) }
+    pub(crate) fn new(start: &ControllerParameters, increase: Increase) -> Self {
+        Self { increase, window: CongestionWindow::new(start) }
     }
 }
 
-impl Windowed for Additive {
-    fn window(&self) -> &Window {
+impl WindowController for Additive {
+    fn window(&self) -> &CongestionWindow {
         &self.window
     }
 
-    fn window_mut(&mut self) -> &mut Window {
+    fn window_mut(&mut self) -> &mut CongestionWindow {
         &mut self.window
     }
 
-    fn grow(&mut self, ack: &Ack) {
-        if ack.phase == Phase::Recovery || !ack.is_cwnd_limited {
+    fn grow(&mut self, ack: &AckEvent) {
+        if ack.phase == RepairPhase::Recovery || !ack.is_cwnd_limited {
             return;
         }
         if self.window.in_slow_start() {
@@ -74,7 +76,7 @@ impl Windowed for Additive {
         self.window.avoid(segments, ack.credit.avoidance as f64);
     }
 
-    fn collapse(&mut self, event: &Timeout) {
+    fn collapse(&mut self, event: &TimeoutEvent) {
         self.window.time_out(event, 0.5);
     }
 }

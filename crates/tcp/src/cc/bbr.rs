@@ -26,7 +26,10 @@ use std::collections::VecDeque;
 
 use units::{BitRate, ByteCount, Instant};
 
-use super::{Ack, Congestion, Controller, Phase, RateSample, Signal, Start, Timeout};
+use super::{
+    AckEvent, CongestionEvent, CongestionSignal, Controller, ControllerParameters, RateSample,
+    RepairPhase, TimeoutEvent,
+};
 
 /// 2/ln 2: the smallest gain with which the sending rate doubles in each round.
 const HIGH_GAIN: f64 = 2.885_390_081_777_927;
@@ -84,7 +87,7 @@ pub(crate) struct Bbr {
 }
 
 impl Bbr {
-    pub(crate) fn new(start: &Start) -> Self {
+    pub(crate) fn new(start: &ControllerParameters) -> Self {
         Self {
             mss: start.mss as f64,
             initial: start.window as f64,
@@ -136,7 +139,7 @@ impl Bbr {
     }
 
     /// Updates the bandwidth filter; returns true at the start of a round.
-    fn update_bandwidth(&mut self, ack: &Ack, sample: &RateSample) -> bool {
+    fn update_bandwidth(&mut self, ack: &AckEvent, sample: &RateSample) -> bool {
         let begins = sample.prior_delivered.get() >= self.round_end;
         if begins {
             self.round_end = ack.total_delivered;
@@ -172,7 +175,7 @@ impl Bbr {
         self.filled = self.full_rounds >= 3;
     }
 
-    fn update_mode(&mut self, ack: &Ack) {
+    fn update_mode(&mut self, ack: &AckEvent) {
         if self.mode == Mode::Startup && self.filled {
             self.mode = Mode::Drain;
         }
@@ -187,7 +190,7 @@ impl Bbr {
         }
     }
 
-    fn phase_is_over(&self, ack: &Ack) -> bool {
+    fn phase_is_over(&self, ack: &AckEvent) -> bool {
         let full = ack.now.saturating_since(self.cycle_at) > self.rtprop.unwrap_or_default();
         match CYCLE[self.cycle] {
             // Probing needs a flight that large to show more bandwidth, unless losses already stop
@@ -200,7 +203,7 @@ impl Bbr {
         }
     }
 
-    fn update_rtprop(&mut self, ack: &Ack) {
+    fn update_rtprop(&mut self, ack: &AckEvent) {
         let expired = ack.now.saturating_since(self.rtprop_at) > RTPROP_AGE;
         if let Some(rtt) = ack.rtt
             && (expired || self.rtprop.is_none_or(|old| rtt <= old))
@@ -213,11 +216,11 @@ impl Bbr {
             self.probe_done = None;
         }
         if self.mode == Mode::ProbeRtt {
-            self.stay_small(ack);
+            self.update_probe_rtt(ack);
         }
     }
 
-    fn stay_small(&mut self, ack: &Ack) {
+    fn update_probe_rtt(&mut self, ack: &AckEvent) {
         match self.probe_done {
             None if ack.in_flight as f64 <= MIN_SEGMENTS * self.mss => {
                 self.probe_done = Some((ack.now + PROBE_RTT_TIME, self.round + 1));
@@ -240,7 +243,7 @@ impl Bbr {
         self.prior = if small { self.prior.max(self.cwnd) } else { self.cwnd };
     }
 
-    fn update_cwnd(&mut self, ack: &Ack) {
+    fn update_cwnd(&mut self, ack: &AckEvent) {
         let delivered = ack.delivered as f64;
         let in_flight = ack.in_flight as f64;
         let target = self.inflight(self.gains().1);
@@ -264,8 +267,8 @@ impl Bbr {
         self.bound(ack);
     }
 
-    fn bound(&mut self, ack: &Ack) {
-        if ack.phase != Phase::Loss {
+    fn bound(&mut self, ack: &AckEvent) {
+        if ack.phase != RepairPhase::Loss {
             self.cwnd = self.cwnd.max(MIN_SEGMENTS * self.mss);
         }
         if self.mode == Mode::ProbeRtt {
@@ -273,7 +276,7 @@ impl Bbr {
         }
     }
 
-    fn update_rate(&mut self, ack: &Ack) {
+    fn update_rate(&mut self, ack: &AckEvent) {
         let gain = self.gains().0;
         if self.bandwidth() > 0.0 {
             let rate = gain * self.bandwidth() * MARGIN;
@@ -288,8 +291,8 @@ impl Bbr {
 }
 
 impl Controller for Bbr {
-    fn on_ack(&mut self, ack: &Ack) {
-        self.in_recovery = ack.phase != Phase::Open;
+    fn on_ack(&mut self, ack: &AckEvent) {
+        self.in_recovery = ack.phase != RepairPhase::Open;
         if let Some(sample) = &ack.rate
             && self.update_bandwidth(ack, sample)
         {
@@ -301,9 +304,9 @@ impl Controller for Bbr {
         self.update_cwnd(ack);
     }
 
-    fn on_congestion(&mut self, event: &Congestion) {
+    fn on_congestion(&mut self, event: &CongestionEvent) {
         // Version 1 has no reaction to marks.
-        if event.signal == Signal::Ecn {
+        if event.signal == CongestionSignal::Ecn {
             return;
         }
         self.lost = true;
@@ -314,7 +317,7 @@ impl Controller for Bbr {
         self.cwnd = (event.in_flight as f64).max(self.mss);
     }
 
-    fn on_timeout(&mut self, event: &Timeout) {
+    fn on_timeout(&mut self, event: &TimeoutEvent) {
         if !event.is_repeated {
             self.save();
         }

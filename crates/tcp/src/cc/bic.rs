@@ -17,8 +17,11 @@
 //! Options: `b` (4), `smin` (0.2), `smax` (16), `beta` (0.8), `low-window` (14),
 //! `fast-convergence` (on).
 
-use super::option::{OptionError, Options};
-use super::{Ack, Congestion, Phase, Start, Timeout, Window, Windowed};
+use super::option::{OptionError, OptionReader};
+use super::{
+    AckEvent, CongestionEvent, CongestionWindow, ControllerParameters, RepairPhase, TimeoutEvent,
+    WindowController,
+};
 
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct BicOptions {
@@ -31,7 +34,7 @@ pub(crate) struct BicOptions {
 }
 
 impl BicOptions {
-    pub(crate) fn read(options: &mut Options<'_>) -> Result<Self, OptionError> {
+    pub(crate) fn read(options: &mut OptionReader<'_>) -> Result<Self, OptionError> {
         let smin = options.number("smin", 0.2, 0.001, 1000.0)?;
         Ok(Self {
             b: options.number("b", 4.0, 1.5, 100.0)?,
@@ -47,14 +50,14 @@ impl BicOptions {
 #[derive(Debug, Clone)]
 pub(crate) struct Bic {
     options: BicOptions,
-    window: Window,
+    window: CongestionWindow,
     /// Window at the last loss in segments (`W_max`); 0 before the first loss.
     w_max: f64,
 }
 
 impl Bic {
-    pub(crate) fn new(start: &Start, options: BicOptions) -> Self {
-        Self { options, window: Window::new(start), w_max: 0.0 }
+    pub(crate) fn new(start: &ControllerParameters, options: BicOptions) -> Self {
+        Self { options, window: CongestionWindow::new(start), w_max: 0.0 }
     }
 
     /// Returns the growth per round trip, in segments.
@@ -71,7 +74,7 @@ impl Bic {
     }
 
     /// Records the window at a loss; returns the factor by which to reduce it.
-    fn lose(&mut self) -> f64 {
+    fn record_loss(&mut self) -> f64 {
         let cwnd = self.window.cwnd / self.window.mss;
         let beta = self.options.beta;
         // Fast convergence: a flow whose window still falls gives room to newer ones.
@@ -81,17 +84,17 @@ impl Bic {
     }
 }
 
-impl Windowed for Bic {
-    fn window(&self) -> &Window {
+impl WindowController for Bic {
+    fn window(&self) -> &CongestionWindow {
         &self.window
     }
 
-    fn window_mut(&mut self) -> &mut Window {
+    fn window_mut(&mut self) -> &mut CongestionWindow {
         &mut self.window
     }
 
-    fn grow(&mut self, ack: &Ack) {
-        if ack.phase == Phase::Recovery || !ack.is_cwnd_limited {
+    fn grow(&mut self, ack: &AckEvent) {
+        if ack.phase == RepairPhase::Recovery || !ack.is_cwnd_limited {
             return;
         }
         if self.window.in_slow_start() {
@@ -101,14 +104,14 @@ impl Windowed for Bic {
         }
     }
 
-    fn shrink(&mut self, event: &Congestion) {
-        let factor = self.lose();
+    fn shrink(&mut self, event: &CongestionEvent) {
+        let factor = self.record_loss();
         self.window.reduce(event.flight_size, factor);
     }
 
-    fn collapse(&mut self, event: &Timeout) {
+    fn collapse(&mut self, event: &TimeoutEvent) {
         // The window of a repeated time-out is one segment, which says nothing about `W_max`.
-        let factor = if event.is_repeated { 0.5 } else { self.lose() };
+        let factor = if event.is_repeated { 0.5 } else { self.record_loss() };
         self.window.time_out(event, factor);
     }
 

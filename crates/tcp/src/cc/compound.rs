@@ -20,8 +20,11 @@
 
 use core::time::Duration;
 
-use super::option::{OptionError, Options};
-use super::{Ack, Congestion, Phase, Start, Timeout, Window, Windowed};
+use super::option::{OptionError, OptionReader};
+use super::{
+    AckEvent, CongestionEvent, CongestionWindow, ControllerParameters, RepairPhase, TimeoutEvent,
+    WindowController,
+};
 
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct CompoundOptions {
@@ -32,7 +35,7 @@ pub(crate) struct CompoundOptions {
 }
 
 impl CompoundOptions {
-    pub(crate) fn read(options: &mut Options<'_>) -> Result<Self, OptionError> {
+    pub(crate) fn read(options: &mut OptionReader<'_>) -> Result<Self, OptionError> {
         Ok(Self {
             alpha: options.number("alpha", 0.125, 0.0, 10.0)?,
             beta: options.number("beta", 0.5, 0.01, 0.99)?,
@@ -46,7 +49,7 @@ impl CompoundOptions {
 pub(crate) struct Compound {
     options: CompoundOptions,
     /// Its `cwnd` is win, the sum of both windows.
-    window: Window,
+    window: CongestionWindow,
     /// The part of it that follows the delay (dwnd), in bytes.
     delay_window: f64,
     round_end: u64,
@@ -56,13 +59,13 @@ pub(crate) struct Compound {
 }
 
 impl Compound {
-    pub(crate) fn new(start: &Start, options: CompoundOptions) -> Self {
-        let window = Window::new(start);
+    pub(crate) fn new(start: &ControllerParameters, options: CompoundOptions) -> Self {
+        let window = CongestionWindow::new(start);
         let sum = Duration::ZERO;
         Self { options, window, delay_window: 0.0, round_end: 0, sum, samples: 0 }
     }
 
-    fn on_round(&mut self, ack: &Ack) {
+    fn on_round(&mut self, ack: &AckEvent) {
         self.round_end = ack.nxt;
         let (sum, samples) = (core::mem::take(&mut self.sum), core::mem::take(&mut self.samples));
         if samples == 0 {
@@ -93,21 +96,21 @@ impl Compound {
     }
 }
 
-impl Windowed for Compound {
-    fn window(&self) -> &Window {
+impl WindowController for Compound {
+    fn window(&self) -> &CongestionWindow {
         &self.window
     }
 
-    fn window_mut(&mut self) -> &mut Window {
+    fn window_mut(&mut self) -> &mut CongestionWindow {
         &mut self.window
     }
 
-    fn grow(&mut self, ack: &Ack) {
+    fn grow(&mut self, ack: &AckEvent) {
         if let Some(rtt) = ack.rtt {
             self.sum += rtt;
             self.samples += 1;
         }
-        if ack.phase == Phase::Recovery {
+        if ack.phase == RepairPhase::Recovery {
             return;
         }
         if self.window.in_slow_start() {
@@ -127,7 +130,7 @@ impl Windowed for Compound {
         }
     }
 
-    fn shrink(&mut self, event: &Congestion) {
+    fn shrink(&mut self, event: &CongestionEvent) {
         let loss_window = self.window.cwnd - self.delay_window;
         // The sum falls by β while the loss window halves; the delay window is the difference.
         self.window.reduce(event.flight_size, 1.0 - self.options.beta);
@@ -135,7 +138,7 @@ impl Windowed for Compound {
         (self.sum, self.samples) = (Duration::ZERO, 0);
     }
 
-    fn collapse(&mut self, event: &Timeout) {
+    fn collapse(&mut self, event: &TimeoutEvent) {
         self.window.time_out(event, 0.5);
         self.delay_window = 0.0;
         (self.sum, self.samples) = (Duration::ZERO, 0);

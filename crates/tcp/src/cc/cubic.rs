@@ -26,15 +26,18 @@ use core::time::Duration;
 
 use units::{ByteCount, Instant};
 
-use super::hystart::{Advice, HyStart};
+use super::hystart::{HyStart, SlowStartAdvice};
 use super::hystart_2011::HyStart2011;
-use super::option::{OptionError, Options};
-use super::{Ack, Congestion, Phase, Start, Timeout, Window, Windowed};
+use super::option::{OptionError, OptionReader};
+use super::{
+    AckEvent, CongestionEvent, CongestionWindow, ControllerParameters, RepairPhase, TimeoutEvent,
+    WindowController,
+};
 use crate::math::cube_root;
 
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct CubicOptions {
-    hystart: Version,
+    hystart: HyStartVariant,
     beta: f64,
     c: f64,
     fast_convergence: bool,
@@ -43,7 +46,7 @@ pub(crate) struct CubicOptions {
 
 /// The variant of `HyStart` that ends slow start early.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Version {
+enum HyStartVariant {
     Off,
     /// `HyStart++` of RFC 9406.
     PlusPlus,
@@ -51,26 +54,29 @@ enum Version {
     Original,
 }
 
-const VERSIONS: [(&str, Version); 3] =
-    [("on", Version::PlusPlus), ("off", Version::Off), ("2011", Version::Original)];
+const VERSIONS: [(&str, HyStartVariant); 3] = [
+    ("on", HyStartVariant::PlusPlus),
+    ("off", HyStartVariant::Off),
+    ("2011", HyStartVariant::Original),
+];
 
 /// The state of the early exit from slow start.
 #[derive(Debug, Clone)]
-enum Exit {
+enum HyStartState {
     PlusPlus(HyStart),
     Original(HyStart2011),
 }
 
-impl Exit {
-    fn new(version: Version, mss: u64) -> Option<Self> {
+impl HyStartState {
+    fn new(version: HyStartVariant, mss: u64) -> Option<Self> {
         match version {
-            Version::Off => None,
-            Version::PlusPlus => Some(Self::PlusPlus(HyStart::new(mss))),
-            Version::Original => Some(Self::Original(HyStart2011::new(mss))),
+            HyStartVariant::Off => None,
+            HyStartVariant::PlusPlus => Some(Self::PlusPlus(HyStart::new(mss))),
+            HyStartVariant::Original => Some(Self::Original(HyStart2011::new(mss))),
         }
     }
 
-    fn on_ack(&mut self, ack: &Ack, window: &Window) -> Advice {
+    fn on_ack(&mut self, ack: &AckEvent, window: &CongestionWindow) -> SlowStartAdvice {
         match self {
             Self::PlusPlus(hystart) => hystart.on_ack(ack),
             Self::Original(hystart) => hystart.on_ack(ack, window.cwnd().get()),
@@ -85,7 +91,7 @@ impl Exit {
 impl Default for CubicOptions {
     fn default() -> Self {
         Self {
-            hystart: Version::PlusPlus,
+            hystart: HyStartVariant::PlusPlus,
             beta: 0.7,
             c: 0.4,
             fast_convergence: true,
@@ -95,7 +101,7 @@ impl Default for CubicOptions {
 }
 
 impl CubicOptions {
-    pub(crate) fn read(options: &mut Options<'_>) -> Result<Self, OptionError> {
+    pub(crate) fn read(options: &mut OptionReader<'_>) -> Result<Self, OptionError> {
         let default = Self::default();
         Ok(Self {
             hystart: options.one_of("hystart", default.hystart, &VERSIONS)?,
@@ -110,9 +116,9 @@ impl CubicOptions {
 #[derive(Debug, Clone)]
 pub(crate) struct Cubic {
     options: CubicOptions,
-    window: Window,
+    window: CongestionWindow,
     /// `None` after slow start was left for the first time.
-    hystart: Option<Exit>,
+    hystart: Option<HyStartState>,
     /// Plateau of the cubic curve, in segments.
     w_max: f64,
     /// The window before the last reduction, in segments.
@@ -135,11 +141,11 @@ struct Epoch {
 }
 
 impl Cubic {
-    pub(crate) fn new(start: &Start, options: CubicOptions) -> Self {
+    pub(crate) fn new(start: &ControllerParameters, options: CubicOptions) -> Self {
         Self {
             options,
-            window: Window::new(start),
-            hystart: Exit::new(options.hystart, start.mss),
+            window: CongestionWindow::new(start),
+            hystart: HyStartState::new(options.hystart, start.mss),
             w_max: 0.0,
             prior: 0.0,
             epoch: None,
@@ -149,13 +155,13 @@ impl Cubic {
 
     /// Grows the window in slow start; returns the fraction of the acknowledgement that is left for
     /// congestion avoidance.
-    fn slow_start(&mut self, ack: &Ack) -> f64 {
+    fn slow_start(&mut self, ack: &AckEvent) -> f64 {
         let Some(hystart) = &mut self.hystart else {
             return self.window.slow_start(ack.credit.slow_start);
         };
         match hystart.on_ack(ack, &self.window) {
-            Advice::Grow(bytes) => self.window.slow_start(bytes),
-            Advice::Leave => {
+            SlowStartAdvice::Grow(bytes) => self.window.slow_start(bytes),
+            SlowStartAdvice::Leave => {
                 self.window.ssthresh = self.window.cwnd;
                 self.hystart = None;
                 0.0
@@ -183,7 +189,7 @@ impl Cubic {
         self.options.c * t * t * t + epoch.origin
     }
 
-    fn avoid(&mut self, ack: &Ack, acked: f64) {
+    fn avoid(&mut self, ack: &AckEvent, acked: f64) {
         let cwnd = self.segments();
         let mut epoch = self.epoch.unwrap_or_else(|| self.begin_epoch(ack.now));
         let elapsed = ack.now.saturating_since(epoch.start);
@@ -215,17 +221,17 @@ impl Cubic {
     }
 }
 
-impl Windowed for Cubic {
-    fn window(&self) -> &Window {
+impl WindowController for Cubic {
+    fn window(&self) -> &CongestionWindow {
         &self.window
     }
 
-    fn window_mut(&mut self) -> &mut Window {
+    fn window_mut(&mut self) -> &mut CongestionWindow {
         &mut self.window
     }
 
-    fn grow(&mut self, ack: &Ack) {
-        if ack.phase == Phase::Recovery {
+    fn grow(&mut self, ack: &AckEvent) {
+        if ack.phase == RepairPhase::Recovery {
             return;
         }
         if !ack.is_cwnd_limited {
@@ -246,12 +252,12 @@ impl Windowed for Cubic {
         }
     }
 
-    fn shrink(&mut self, event: &Congestion) {
+    fn shrink(&mut self, event: &CongestionEvent) {
         self.reduce();
         self.window.reduce(event.flight_size, self.options.beta);
     }
 
-    fn collapse(&mut self, event: &Timeout) {
+    fn collapse(&mut self, event: &TimeoutEvent) {
         if !event.is_repeated {
             self.reduce();
             // §4.8: the next epoch starts at its own plateau.
@@ -267,7 +273,7 @@ impl Windowed for Cubic {
 
     fn metrics(&self) -> Vec<(&'static str, f64)> {
         let epoch = self.epoch.as_ref();
-        let conservative = self.hystart.as_ref().is_some_and(Exit::is_conservative);
+        let conservative = self.hystart.as_ref().is_some_and(HyStartState::is_conservative);
         vec![
             ("w_max", self.w_max),
             ("k", epoch.map_or(0.0, |epoch| epoch.k)),

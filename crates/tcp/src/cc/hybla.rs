@@ -17,8 +17,8 @@
 
 use core::time::Duration;
 
-use super::option::{OptionError, Options};
-use super::{Ack, Phase, Start, Window, Windowed};
+use super::option::{OptionError, OptionReader};
+use super::{AckEvent, CongestionWindow, ControllerParameters, RepairPhase, WindowController};
 use crate::math::power_of_two;
 
 #[derive(Debug, Clone, Copy)]
@@ -28,7 +28,7 @@ pub(crate) struct HyblaOptions {
 }
 
 impl HyblaOptions {
-    pub(crate) fn read(options: &mut Options<'_>) -> Result<Self, OptionError> {
+    pub(crate) fn read(options: &mut OptionReader<'_>) -> Result<Self, OptionError> {
         Ok(Self {
             rtt0: options.duration("rtt0", Duration::from_millis(25))?,
             rho_max: options.number("rho-max", 16.0, 1.0, 100.0)?,
@@ -39,29 +39,29 @@ impl HyblaOptions {
 #[derive(Debug, Clone)]
 pub(crate) struct Hybla {
     options: HyblaOptions,
-    window: Window,
+    window: CongestionWindow,
     rho: f64,
 }
 
 impl Hybla {
-    pub(crate) fn new(start: &Start, options: HyblaOptions) -> Self {
-        Self { options, window: Window::new(start), rho: 1.0 }
+    pub(crate) fn new(start: &ControllerParameters, options: HyblaOptions) -> Self {
+        Self { options, window: CongestionWindow::new(start), rho: 1.0 }
     }
 }
 
-impl Windowed for Hybla {
-    fn window(&self) -> &Window {
+impl WindowController for Hybla {
+    fn window(&self) -> &CongestionWindow {
         &self.window
     }
 
-    fn window_mut(&mut self) -> &mut Window {
+    fn window_mut(&mut self) -> &mut CongestionWindow {
         &mut self.window
     }
 
-    fn grow(&mut self, ack: &Ack) {
+    fn grow(&mut self, ack: &AckEvent) {
         let ratio = ack.min_rtt.as_secs_f64() / self.options.rtt0.as_secs_f64();
         self.rho = ratio.clamp(1.0, self.options.rho_max);
-        if ack.phase == Phase::Recovery || !ack.is_cwnd_limited {
+        if ack.phase == RepairPhase::Recovery || !ack.is_cwnd_limited {
             return;
         }
         if self.window.in_slow_start() {

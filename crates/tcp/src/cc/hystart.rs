@@ -14,7 +14,7 @@
 
 use core::time::Duration;
 
-use super::Ack;
+use super::AckEvent;
 
 const MIN_RTT_THRESHOLD: Duration = Duration::from_millis(4);
 const MAX_RTT_THRESHOLD: Duration = Duration::from_millis(16);
@@ -27,7 +27,7 @@ const LIMIT: u64 = 8;
 
 /// Advice to the controller about an acknowledgement in slow start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Advice {
+pub(crate) enum SlowStartAdvice {
     /// Grow the window by this many bytes.
     Grow(u64),
     /// Leave slow start for congestion avoidance.
@@ -56,7 +56,7 @@ impl HyStart {
     }
 
     /// Handles an acknowledgement in slow start; returns the growth, or the advice to leave.
-    pub(crate) fn on_ack(&mut self, ack: &Ack) -> Advice {
+    pub(crate) fn on_ack(&mut self, ack: &AckEvent) -> SlowStartAdvice {
         if ack.una > self.round_end {
             self.round_end = ack.nxt;
             self.last_min = self.current_min.take();
@@ -65,7 +65,7 @@ impl HyStart {
                 // §4.2: the partial round in which CSS began counts.
                 *rounds += 1;
                 if *rounds >= CSS_ROUNDS {
-                    return Advice::Leave;
+                    return SlowStartAdvice::Leave;
                 }
             }
         }
@@ -73,12 +73,12 @@ impl HyStart {
             self.current_min = Some(self.current_min.map_or(rtt, |min| min.min(rtt)));
             self.samples += 1;
         }
-        self.judge();
+        self.check_delay();
         let credit = ack.credit.slow_start.min(LIMIT * self.mss);
-        Advice::Grow(if self.css.is_some() { credit / CSS_GROWTH_DIVISOR } else { credit })
+        SlowStartAdvice::Grow(if self.css.is_some() { credit / CSS_GROWTH_DIVISOR } else { credit })
     }
 
-    fn judge(&mut self) {
+    fn check_delay(&mut self) {
         let Some(current) = self.current_min.filter(|_| self.samples >= RTT_SAMPLES) else {
             return;
         };

@@ -15,8 +15,8 @@ use core::time::Duration;
 
 use units::Instant;
 
-use super::Ack;
-use super::hystart::Advice;
+use super::AckEvent;
+use super::hystart::SlowStartAdvice;
 
 const LOW_WINDOW: u64 = 16;
 const ACK_GAP: Duration = Duration::from_millis(2);
@@ -27,12 +27,12 @@ const SAMPLES: u32 = 8;
 #[derive(Debug, Clone)]
 pub(crate) struct HyStart2011 {
     mss: u64,
-    round: Option<Round>,
+    round: Option<HyStartRound>,
 }
 
 /// The current round trip.
 #[derive(Debug, Clone, Copy)]
-struct Round {
+struct HyStartRound {
     /// The round ends when this position is acknowledged.
     end: u64,
     begin: Instant,
@@ -48,22 +48,27 @@ impl HyStart2011 {
     }
 
     /// Handles an acknowledgement in slow start, with a window of `cwnd` bytes.
-    pub(crate) fn on_ack(&mut self, ack: &Ack, cwnd: u64) -> Advice {
-        let fresh =
-            Round { end: ack.nxt, begin: ack.now, last: ack.now, least: Duration::MAX, samples: 0 };
+    pub(crate) fn on_ack(&mut self, ack: &AckEvent, cwnd: u64) -> SlowStartAdvice {
+        let fresh = HyStartRound {
+            end: ack.nxt,
+            begin: ack.now,
+            last: ack.now,
+            least: Duration::MAX,
+            samples: 0,
+        };
         let round = match &mut self.round {
             Some(round) if ack.una <= round.end => round,
             old => old.insert(fresh),
         };
-        if cwnd < LOW_WINDOW * self.mss || !round.says_leave(ack) {
-            return Advice::Grow(ack.credit.slow_start);
+        if cwnd < LOW_WINDOW * self.mss || !round.should_leave(ack) {
+            return SlowStartAdvice::Grow(ack.credit.slow_start);
         }
-        Advice::Leave
+        SlowStartAdvice::Leave
     }
 }
 
-impl Round {
-    fn says_leave(&mut self, ack: &Ack) -> bool {
+impl HyStartRound {
+    fn should_leave(&mut self, ack: &AckEvent) -> bool {
         let min = ack.min_rtt;
         if ack.now.saturating_since(self.last) <= ACK_GAP {
             self.last = ack.now;

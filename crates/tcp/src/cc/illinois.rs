@@ -24,8 +24,11 @@
 
 use core::time::Duration;
 
-use super::option::{OptionError, Options};
-use super::{Ack, Congestion, Phase, Start, Timeout, Window, Windowed};
+use super::option::{OptionError, OptionReader};
+use super::{
+    AckEvent, CongestionEvent, CongestionWindow, ControllerParameters, RepairPhase, TimeoutEvent,
+    WindowController,
+};
 
 /// θ: round trips below d₁ after which α returns to its maximum.
 const PATIENCE: u32 = 5;
@@ -38,7 +41,7 @@ pub(crate) struct IllinoisOptions {
 }
 
 impl IllinoisOptions {
-    pub(crate) fn read(options: &mut Options<'_>) -> Result<Self, OptionError> {
+    pub(crate) fn read(options: &mut OptionReader<'_>) -> Result<Self, OptionError> {
         let alpha_min = options.number("alpha-min", 0.3, 0.01, 1.0)?;
         let beta_min = options.number("beta-min", 0.125, 0.01, 0.5)?;
         Ok(Self {
@@ -52,7 +55,7 @@ impl IllinoisOptions {
 #[derive(Debug, Clone)]
 pub(crate) struct Illinois {
     options: IllinoisOptions,
-    window: Window,
+    window: CongestionWindow,
     round_end: u64,
     sum: Duration,
     samples: u32,
@@ -65,10 +68,10 @@ pub(crate) struct Illinois {
 }
 
 impl Illinois {
-    pub(crate) fn new(start: &Start, options: IllinoisOptions) -> Self {
+    pub(crate) fn new(start: &ControllerParameters, options: IllinoisOptions) -> Self {
         Self {
             options,
-            window: Window::new(start),
+            window: CongestionWindow::new(start),
             round_end: 0,
             sum: Duration::ZERO,
             samples: 0,
@@ -80,7 +83,7 @@ impl Illinois {
         }
     }
 
-    fn on_round(&mut self, ack: &Ack) {
+    fn on_round(&mut self, ack: &AckEvent) {
         self.round_end = ack.nxt;
         let samples = core::mem::take(&mut self.samples);
         let sum = core::mem::take(&mut self.sum);
@@ -126,22 +129,22 @@ impl Illinois {
     }
 
     /// Discards the delays measured so far (the authors: after a loss the average starts afresh).
-    fn begin_again(&mut self) {
+    fn restart_average(&mut self) {
         self.sum = Duration::ZERO;
         self.samples = 0;
     }
 }
 
-impl Windowed for Illinois {
-    fn window(&self) -> &Window {
+impl WindowController for Illinois {
+    fn window(&self) -> &CongestionWindow {
         &self.window
     }
 
-    fn window_mut(&mut self) -> &mut Window {
+    fn window_mut(&mut self) -> &mut CongestionWindow {
         &mut self.window
     }
 
-    fn grow(&mut self, ack: &Ack) {
+    fn grow(&mut self, ack: &AckEvent) {
         if let Some(rtt) = ack.rtt {
             self.sum += rtt;
             self.samples += 1;
@@ -150,7 +153,7 @@ impl Windowed for Illinois {
         if ack.una >= self.round_end {
             self.on_round(ack);
         }
-        if ack.phase == Phase::Recovery || !ack.is_cwnd_limited {
+        if ack.phase == RepairPhase::Recovery || !ack.is_cwnd_limited {
             return;
         }
         if self.window.in_slow_start() {
@@ -160,15 +163,15 @@ impl Windowed for Illinois {
         }
     }
 
-    fn shrink(&mut self, event: &Congestion) {
+    fn shrink(&mut self, event: &CongestionEvent) {
         self.window.reduce(event.flight_size, 1.0 - self.beta);
-        self.begin_again();
+        self.restart_average();
     }
 
-    fn collapse(&mut self, event: &Timeout) {
+    fn collapse(&mut self, event: &TimeoutEvent) {
         self.window.time_out(event, 1.0 - self.beta);
         (self.alpha, self.beta) = (1.0, 0.5);
-        self.begin_again();
+        self.restart_average();
     }
 
     fn metrics(&self) -> Vec<(&'static str, f64)> {

@@ -37,13 +37,13 @@ pub enum OptionError {
 
 /// Options as given; a controller takes its own from them.
 #[derive(Debug)]
-pub(crate) struct Options<'a> {
+pub(crate) struct OptionReader<'a> {
     given: BTreeMap<&'a str, &'a str>,
     /// The names of the options that the controller has, in the order in which it read them.
     known: Vec<&'static str>,
 }
 
-impl<'a> Options<'a> {
+impl<'a> OptionReader<'a> {
     pub(crate) fn parse(text: &'a str) -> Result<Self, OptionError> {
         let mut given = BTreeMap::new();
         for part in text.split(',').map(str::trim).filter(|part| !part.is_empty()) {

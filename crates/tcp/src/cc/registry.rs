@@ -13,20 +13,20 @@ use super::compound::{Compound, CompoundOptions};
 use super::cubic::{Cubic, CubicOptions};
 use super::hybla::{Hybla, HyblaOptions};
 use super::illinois::{Illinois, IllinoisOptions};
-use super::option::{OptionError, Options};
+use super::option::{OptionError, OptionReader};
 use super::reno::Reno;
 use super::vegas::{Vegas, VegasOptions};
-use super::westwood::{Estimate, Westwood};
-use super::{Controller, FastRecovery, Start};
+use super::westwood::{BandwidthEstimator, Westwood};
+use super::{Controller, ControllerParameters, FastRecovery};
 
 /// Creates a controller for each connection with the same settings.
-type Make = Arc<dyn Fn(&Start) -> Box<dyn Controller> + Send + Sync>;
+type MakeController = Arc<dyn Fn(&ControllerParameters) -> Box<dyn Controller> + Send + Sync>;
 
 /// Parses the options of a controller.
-type Read = fn(&mut Options<'_>) -> Result<Make, OptionError>;
+type ReadOptions = fn(&mut OptionReader<'_>) -> Result<MakeController, OptionError>;
 
 /// Names of controllers, with the functions that parse their options.
-const CONTROLLERS: [(&str, Read); 14] = [
+const CONTROLLERS: [(&str, ReadOptions); 14] = [
     ("bbr", |_| Ok(boxed(Bbr::new))),
     ("bic", |options| {
         let options = BicOptions::read(options)?;
@@ -54,7 +54,7 @@ const CONTROLLERS: [(&str, Read); 14] = [
     ("reno", |_| reno(FastRecovery::Reno)),
     ("tahoe", |_| reno(FastRecovery::GoBackN)),
     ("tcpw", |options| {
-        let estimate = Estimate::read_samples(options)?;
+        let estimate = BandwidthEstimator::read_samples(options)?;
         Ok(boxed(move |start| Westwood::new(start, estimate.clone())))
     }),
     ("vegas", |options| {
@@ -62,7 +62,7 @@ const CONTROLLERS: [(&str, Read); 14] = [
         Ok(boxed(move |start| Vegas::new(start, options)))
     }),
     ("westwood", |options| {
-        let estimate = Estimate::read_rounds(options)?;
+        let estimate = BandwidthEstimator::read_rounds(options)?;
         Ok(boxed(move |start| Westwood::new(start, estimate.clone())))
     }),
 ];
@@ -78,15 +78,17 @@ pub const NAMES: [&str; CONTROLLERS.len()] = {
     names
 };
 
-fn reno(recovery: FastRecovery) -> Result<Make, OptionError> {
+fn reno(recovery: FastRecovery) -> Result<MakeController, OptionError> {
     Ok(boxed(move |start| Reno::new(start, recovery)))
 }
 
-fn additive(increase: Increase) -> Result<Make, OptionError> {
+fn additive(increase: Increase) -> Result<MakeController, OptionError> {
     Ok(boxed(move |start| Additive::new(start, increase)))
 }
 
-fn boxed<C: Controller + 'static>(make: impl Fn(&Start) -> C + Send + Sync + 'static) -> Make {
+fn boxed<C: Controller + 'static>(
+    make: impl Fn(&ControllerParameters) -> C + Send + Sync + 'static,
+) -> MakeController {
     Arc::new(move |start| Box::new(make(start)))
 }
 
@@ -94,7 +96,7 @@ fn boxed<C: Controller + 'static>(make: impl Fn(&Start) -> C + Send + Sync + 'st
 #[derive(Clone)]
 pub struct ControllerSpec {
     text: String,
-    make: Make,
+    make: MakeController,
 }
 
 /// Specifications are equal if their texts are: closures cannot be compared.
@@ -126,7 +128,7 @@ pub enum SpecError {
 
 impl ControllerSpec {
     /// Creates the controller for a connection.
-    pub fn make(&self, start: &Start) -> Box<dyn Controller> {
+    pub fn make(&self, start: &ControllerParameters) -> Box<dyn Controller> {
         (self.make)(start)
     }
 }
@@ -149,7 +151,7 @@ impl FromStr for ControllerSpec {
             .iter()
             .find(|(known, _)| *known == name)
             .ok_or_else(|| SpecError::Unknown { name: name.to_owned() })?;
-        let make = Options::parse(options).and_then(|mut options| {
+        let make = OptionReader::parse(options).and_then(|mut options| {
             let make = read(&mut options)?;
             options.finish().map(|()| make)
         });
@@ -182,7 +184,7 @@ mod tests {
 
     #[test]
     fn every_name_makes_a_controller_with_the_window_asked_for() {
-        let start = Start { mss: 1000, window: 3000, ssthresh: 50_000, seed: 1 };
+        let start = ControllerParameters { mss: 1000, window: 3000, ssthresh: 50_000, seed: 1 };
         for name in NAMES {
             let controller = name.parse::<ControllerSpec>().unwrap().make(&start);
             assert!(controller.cwnd().get() >= 1000, "{name}");

@@ -14,31 +14,34 @@
 //!
 //! The three differ in how they repair losses: [`FastRecovery`].
 
-use super::{Ack, Congestion, FastRecovery, Phase, Signal, Start, Window, Windowed};
+use super::{
+    AckEvent, CongestionEvent, CongestionSignal, CongestionWindow, ControllerParameters,
+    FastRecovery, RepairPhase, WindowController,
+};
 
 #[derive(Debug, Clone)]
 pub(crate) struct Reno {
-    window: Window,
+    window: CongestionWindow,
     recovery: FastRecovery,
 }
 
 impl Reno {
-    pub(crate) fn new(start: &Start, recovery: FastRecovery) -> Self {
-        Self { window: Window::new(start), recovery }
+    pub(crate) fn new(start: &ControllerParameters, recovery: FastRecovery) -> Self {
+        Self { window: CongestionWindow::new(start), recovery }
     }
 }
 
-impl Windowed for Reno {
-    fn window(&self) -> &Window {
+impl WindowController for Reno {
+    fn window(&self) -> &CongestionWindow {
         &self.window
     }
 
-    fn window_mut(&mut self) -> &mut Window {
+    fn window_mut(&mut self) -> &mut CongestionWindow {
         &mut self.window
     }
 
-    fn grow(&mut self, ack: &Ack) {
-        if ack.phase == Phase::Recovery || !ack.is_cwnd_limited {
+    fn grow(&mut self, ack: &AckEvent) {
+        if ack.phase == RepairPhase::Recovery || !ack.is_cwnd_limited {
             return;
         }
         let mut share = 1.0;
@@ -48,10 +51,10 @@ impl Windowed for Reno {
         self.window.avoid(1.0, ack.credit.avoidance as f64 * share);
     }
 
-    fn shrink(&mut self, event: &Congestion) {
+    fn shrink(&mut self, event: &CongestionEvent) {
         self.window.reduce(event.flight_size, 0.5);
         // Only a loss restarts Tahoe at one segment; a mark halves the window (RFC 3168 §6.1.2).
-        if self.recovery == FastRecovery::GoBackN && event.signal == Signal::Loss {
+        if self.recovery == FastRecovery::GoBackN && event.signal == CongestionSignal::Loss {
             self.window.cwnd = self.window.mss;
         }
     }

@@ -15,13 +15,13 @@ fn at(ms: u64) -> Instant {
 /// A controller in congestion avoidance, with a window of `segments`.
 fn avoiding(text: &str, segments: u64) -> Box<dyn Controller> {
     let window = segments * MSS;
-    let start = Start { mss: MSS, window, ssthresh: window, seed: 0 };
+    let start = ControllerParameters { mss: MSS, window, ssthresh: window, seed: 0 };
     text.parse::<ControllerSpec>().unwrap().make(&start)
 }
 
 /// Acknowledges all data of a round trip at once.
-fn ack(now: Instant, bytes: u64, rtt: Duration, min_rtt: Duration, round: u64) -> Ack {
-    Ack {
+fn ack(now: Instant, bytes: u64, rtt: Duration, min_rtt: Duration, round: u64) -> AckEvent {
+    AckEvent {
         now,
         acked: bytes,
         delivered: bytes,
@@ -34,7 +34,7 @@ fn ack(now: Instant, bytes: u64, rtt: Duration, min_rtt: Duration, round: u64) -
         prior_in_flight: bytes,
         in_flight: 0,
         is_cwnd_limited: true,
-        phase: Phase::Open,
+        phase: RepairPhase::Open,
         una: round,
         nxt: round + 1,
     }
@@ -47,15 +47,15 @@ fn segments(controller: &dyn Controller) -> f64 {
 fn lose(controller: &mut dyn Controller, now: Instant) {
     let flight_size = controller.cwnd().get();
     let in_flight = flight_size;
-    let signal = Signal::Loss;
-    controller.on_congestion(&Congestion { now, signal, flight_size, in_flight });
+    let signal = CongestionSignal::Loss;
+    controller.on_congestion(&CongestionEvent { now, signal, flight_size, in_flight });
 }
 
 /// ρ = 100 ms / 25 ms = 4: 2⁴ − 1 segments for one in slow start; ρ² = 16 per
 /// round trip after it.
 #[test]
 fn hybla() {
-    let start = Start { mss: MSS, window: 2 * MSS, ssthresh: u64::MAX, seed: 0 };
+    let start = ControllerParameters { mss: MSS, window: 2 * MSS, ssthresh: u64::MAX, seed: 0 };
     let mut it = "hybla".parse::<ControllerSpec>().unwrap().make(&start);
     it.on_ack(&ack(at(0), MSS, ms(100), ms(100), 1));
     assert_eq!(segments(&*it), 17.0);
@@ -126,10 +126,10 @@ fn cubic_is_as_fast_as_reno() {
 fn vegas_keeps_a_few_segments_in_the_queue() {
     for (rtt, after) in [(110, 22.0), (120, 21.0), (150, 20.0)] {
         let mut it = avoiding("vegas", 20);
-        it.on_ack(&Ack { una: 1, nxt: 10, ..ack(at(0), MSS, ms(100), ms(100), 0) });
+        it.on_ack(&AckEvent { una: 1, nxt: 10, ..ack(at(0), MSS, ms(100), ms(100), 0) });
         assert_eq!(segments(&*it), 21.0);
         for una in [3, 6, 9, 10] {
-            it.on_ack(&Ack { una, nxt: 20, ..ack(at(100 + una), MSS, ms(rtt), ms(100), 0) });
+            it.on_ack(&AckEvent { una, nxt: 20, ..ack(at(100 + una), MSS, ms(rtt), ms(100), 0) });
         }
         assert_eq!(segments(&*it), after, "{rtt}");
     }
@@ -245,7 +245,7 @@ fn other_additive_increases() {
 /// congestion avoidance after five such rounds, of which the rest of that round is the first.
 #[test]
 fn hystart_leaves_slow_start() {
-    let start = Start { mss: MSS, window: 10 * MSS, ssthresh: u64::MAX, seed: 0 };
+    let start = ControllerParameters { mss: MSS, window: 10 * MSS, ssthresh: u64::MAX, seed: 0 };
     let mut it = "cubic".parse::<ControllerSpec>().unwrap().make(&start);
     let round = |it: &mut Box<dyn Controller>, number: u64, rtt: u64| {
         let before = it.cwnd().get();
@@ -270,7 +270,8 @@ fn hystart_leaves_slow_start() {
 /// Ha and Rhee 2011, with a minimum round trip of 500 ms: given `at` and `rtt` of the
 /// acknowledgements of one round, returns after how many of them slow start ends.
 fn left_after(window: u64, acks: impl Iterator<Item = (u64, u64)>) -> Option<usize> {
-    let start = Start { mss: MSS, window: window * MSS, ssthresh: u64::MAX, seed: 0 };
+    let start =
+        ControllerParameters { mss: MSS, window: window * MSS, ssthresh: u64::MAX, seed: 0 };
     let mut it = "cubic:hystart=2011".parse::<ControllerSpec>().unwrap().make(&start);
     let mut left = |(time, rtt)| {
         it.on_ack(&ack(at(time), 0, ms(rtt), ms(500), 1));
@@ -293,24 +294,25 @@ fn the_first_hystart_leaves_slow_start_by_train_and_by_delay() {
 }
 
 /// An acknowledgement of one segment, the last of `total`, which was sent when `prior` had been delivered.
-fn delivery(total: u64, prior: u64, in_flight: u64, phase: Phase) -> Ack {
+fn delivery(total: u64, prior: u64, in_flight: u64, phase: RepairPhase) -> AckEvent {
     let rate = RateSample::of(prior * MSS, (total - prior) * MSS, ms(100));
     let base = ack(at(total), MSS, ms(100), ms(100), 1);
     let (total_delivered, in_flight) = (total * MSS, in_flight * MSS);
-    Ack { total_delivered, in_flight, phase, rate: Some(rate), ..base }
+    AckEvent { total_delivered, in_flight, phase, rate: Some(rate), ..base }
 }
 
 /// Recovery begins a round: packets are conserved until one is acknowledged that was sent after it began, and the
 /// round that was under way does not end before.
 #[test]
 fn bbr_conserves_packets_for_one_round() {
-    let start = Start { mss: MSS, window: 10 * MSS, ssthresh: u64::MAX, seed: 0 };
+    let start = ControllerParameters { mss: MSS, window: 10 * MSS, ssthresh: u64::MAX, seed: 0 };
     let mut it = "bbr".parse::<ControllerSpec>().unwrap().make(&start);
-    it.on_ack(&delivery(10, 0, 15, Phase::Open));
-    let (now, signal, flight_size, in_flight) = (at(12), Signal::Loss, 16 * MSS, 14 * MSS);
-    it.on_congestion(&Congestion { now, signal, flight_size, in_flight });
+    it.on_ack(&delivery(10, 0, 15, RepairPhase::Open));
+    let (now, signal, flight_size, in_flight) =
+        (at(12), CongestionSignal::Loss, 16 * MSS, 14 * MSS);
+    it.on_congestion(&CongestionEvent { now, signal, flight_size, in_flight });
     let mut window = |total, prior, in_flight| {
-        it.on_ack(&delivery(total, prior, in_flight, Phase::Recovery));
+        it.on_ack(&delivery(total, prior, in_flight, RepairPhase::Recovery));
         segments(&*it)
     };
     assert_eq!(window(13, 3, 14), 15.0);

@@ -19,8 +19,11 @@
 
 use core::time::Duration;
 
-use super::option::{OptionError, Options};
-use super::{Ack, Congestion, Phase, Start, Timeout, Window, Windowed};
+use super::option::{OptionError, OptionReader};
+use super::{
+    AckEvent, CongestionEvent, CongestionWindow, ControllerParameters, RepairPhase, TimeoutEvent,
+    WindowController,
+};
 
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct VegasOptions {
@@ -30,7 +33,7 @@ pub(crate) struct VegasOptions {
 }
 
 impl VegasOptions {
-    pub(crate) fn read(options: &mut Options<'_>) -> Result<Self, OptionError> {
+    pub(crate) fn read(options: &mut OptionReader<'_>) -> Result<Self, OptionError> {
         let alpha = options.number("alpha", 2.0, 0.0, 1e6)?;
         Ok(Self {
             alpha,
@@ -43,7 +46,7 @@ impl VegasOptions {
 #[derive(Debug, Clone)]
 pub(crate) struct Vegas {
     options: VegasOptions,
-    window: Window,
+    window: CongestionWindow,
     round_end: u64,
     /// Minimum RTT of this round.
     min_rtt: Option<Duration>,
@@ -55,10 +58,10 @@ pub(crate) struct Vegas {
 }
 
 impl Vegas {
-    pub(crate) fn new(start: &Start, options: VegasOptions) -> Self {
+    pub(crate) fn new(start: &ControllerParameters, options: VegasOptions) -> Self {
         Self {
             options,
-            window: Window::new(start),
+            window: CongestionWindow::new(start),
             round_end: 0,
             min_rtt: None,
             samples: 0,
@@ -67,7 +70,7 @@ impl Vegas {
         }
     }
 
-    fn on_round(&mut self, ack: &Ack) {
+    fn on_round(&mut self, ack: &AckEvent) {
         self.round_end = ack.nxt;
         let samples = core::mem::take(&mut self.samples);
         let Some(rtt) = self.min_rtt.take().filter(|_| samples > 2) else {
@@ -97,31 +100,31 @@ impl Vegas {
         self.window.cwnd = self.window.cwnd.max(2.0 * mss);
     }
 
-    fn begin_again(&mut self) {
+    fn restart_round(&mut self) {
         self.min_rtt = None;
         self.samples = 0;
         self.grows = true;
     }
 }
 
-impl Windowed for Vegas {
-    fn window(&self) -> &Window {
+impl WindowController for Vegas {
+    fn window(&self) -> &CongestionWindow {
         &self.window
     }
 
-    fn window_mut(&mut self) -> &mut Window {
+    fn window_mut(&mut self) -> &mut CongestionWindow {
         &mut self.window
     }
 
-    fn grow(&mut self, ack: &Ack) {
+    fn grow(&mut self, ack: &AckEvent) {
         if let Some(rtt) = ack.rtt {
             self.min_rtt = Some(self.min_rtt.map_or(rtt, |min| min.min(rtt)));
             self.samples += 1;
         }
-        if ack.phase == Phase::Recovery {
+        if ack.phase == RepairPhase::Recovery {
             return;
         }
-        let grows = self.grows || ack.phase == Phase::Loss;
+        let grows = self.grows || ack.phase == RepairPhase::Loss;
         if self.window.in_slow_start() && grows && ack.is_cwnd_limited {
             self.window.slow_start(ack.credit.slow_start);
         }
@@ -130,14 +133,14 @@ impl Windowed for Vegas {
         }
     }
 
-    fn shrink(&mut self, event: &Congestion) {
+    fn shrink(&mut self, event: &CongestionEvent) {
         self.window.reduce(event.flight_size, 0.5);
-        self.begin_again();
+        self.restart_round();
     }
 
-    fn collapse(&mut self, event: &Timeout) {
+    fn collapse(&mut self, event: &TimeoutEvent) {
         self.window.time_out(event, 0.5);
-        self.begin_again();
+        self.restart_round();
     }
 
     fn metrics(&self) -> Vec<(&'static str, f64)> {

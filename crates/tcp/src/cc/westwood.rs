@@ -34,21 +34,24 @@
 
 mod bandwidth;
 
-use super::{Ack, Congestion, Phase, Start, Timeout, Window, Windowed};
+use super::{
+    AckEvent, CongestionEvent, CongestionWindow, ControllerParameters, RepairPhase, TimeoutEvent,
+    WindowController,
+};
 
-pub(crate) use bandwidth::Estimate;
+pub(crate) use bandwidth::BandwidthEstimator;
 
 #[derive(Debug, Clone)]
 pub(crate) struct Westwood {
-    window: Window,
-    estimate: Estimate,
+    window: CongestionWindow,
+    estimate: BandwidthEstimator,
     /// Minimum RTT of the connection, in seconds.
     min_rtt: f64,
 }
 
 impl Westwood {
-    pub(crate) fn new(start: &Start, estimate: Estimate) -> Self {
-        Self { window: Window::new(start), estimate, min_rtt: 0.0 }
+    pub(crate) fn new(start: &ControllerParameters, estimate: BandwidthEstimator) -> Self {
+        Self { window: CongestionWindow::new(start), estimate, min_rtt: 0.0 }
     }
 
     /// The estimated bandwidth-delay product in bytes, or half the flight without an estimate; at least
@@ -60,19 +63,19 @@ impl Westwood {
     }
 }
 
-impl Windowed for Westwood {
-    fn window(&self) -> &Window {
+impl WindowController for Westwood {
+    fn window(&self) -> &CongestionWindow {
         &self.window
     }
 
-    fn window_mut(&mut self) -> &mut Window {
+    fn window_mut(&mut self) -> &mut CongestionWindow {
         &mut self.window
     }
 
-    fn grow(&mut self, ack: &Ack) {
+    fn grow(&mut self, ack: &AckEvent) {
         self.min_rtt = ack.min_rtt.as_secs_f64();
         self.estimate.measure(ack);
-        if ack.phase == Phase::Recovery || !ack.is_cwnd_limited {
+        if ack.phase == RepairPhase::Recovery || !ack.is_cwnd_limited {
             return;
         }
         if self.window.in_slow_start() {
@@ -82,12 +85,12 @@ impl Windowed for Westwood {
         }
     }
 
-    fn shrink(&mut self, event: &Congestion) {
+    fn shrink(&mut self, event: &CongestionEvent) {
         self.window.ssthresh = self.share(event.flight_size);
         self.window.cwnd = self.window.cwnd.min(self.window.ssthresh);
     }
 
-    fn collapse(&mut self, event: &Timeout) {
+    fn collapse(&mut self, event: &TimeoutEvent) {
         if !event.is_repeated {
             // RFC 5681 §3.1: the threshold stays if nothing was acknowledged since the last
             // time-out.

@@ -4,24 +4,26 @@ use core::fmt;
 
 use units::{ByteCount, Instant};
 
-use super::{Ack, Congestion, Controller, FastRecovery, Start, Timeout};
+use super::{
+    AckEvent, CongestionEvent, Controller, ControllerParameters, FastRecovery, TimeoutEvent,
+};
 
 /// A controller based on a [`Window`] and rules to change it. The defaults are those of RFC 5681.
-pub(crate) trait Windowed: fmt::Debug + Clone + Send + 'static {
-    fn window(&self) -> &Window;
+pub(crate) trait WindowController: fmt::Debug + Clone + Send + 'static {
+    fn window(&self) -> &CongestionWindow;
 
-    fn window_mut(&mut self) -> &mut Window;
+    fn window_mut(&mut self) -> &mut CongestionWindow;
 
     /// Changes the window on an acknowledgement: [`Controller::on_ack`].
-    fn grow(&mut self, ack: &Ack);
+    fn grow(&mut self, ack: &AckEvent);
 
     /// Reduces the window on congestion: [`Controller::on_congestion`].
-    fn shrink(&mut self, event: &Congestion) {
+    fn shrink(&mut self, event: &CongestionEvent) {
         self.window_mut().reduce(event.flight_size, 0.5);
     }
 
     /// Reduces the window on a time-out: [`Controller::on_timeout`].
-    fn collapse(&mut self, event: &Timeout) {
+    fn collapse(&mut self, event: &TimeoutEvent) {
         self.window_mut().time_out(event, 0.5);
     }
 
@@ -41,16 +43,16 @@ pub(crate) trait Windowed: fmt::Debug + Clone + Send + 'static {
     }
 }
 
-impl<T: Windowed> Controller for T {
-    fn on_ack(&mut self, ack: &Ack) {
+impl<T: WindowController> Controller for T {
+    fn on_ack(&mut self, ack: &AckEvent) {
         self.grow(ack);
     }
 
-    fn on_congestion(&mut self, event: &Congestion) {
+    fn on_congestion(&mut self, event: &CongestionEvent) {
         self.shrink(event);
     }
 
-    fn on_timeout(&mut self, event: &Timeout) {
+    fn on_timeout(&mut self, event: &TimeoutEvent) {
         self.collapse(event);
     }
 
@@ -71,11 +73,11 @@ impl<T: Windowed> Controller for T {
     }
 
     fn recovery(&self) -> FastRecovery {
-        Windowed::recovery(self)
+        WindowController::recovery(self)
     }
 
     fn metrics(&self) -> Vec<(&'static str, f64)> {
-        Windowed::metrics(self)
+        WindowController::metrics(self)
     }
 
     fn boxed_clone(&self) -> Box<dyn Controller> {
@@ -85,15 +87,15 @@ impl<T: Windowed> Controller for T {
 
 /// Window and threshold, with the arithmetic of RFC 5681 that most controllers share.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Window {
+pub(crate) struct CongestionWindow {
     pub(crate) mss: f64,
     /// In bytes. Fractions matter in congestion avoidance.
     pub(crate) cwnd: f64,
     pub(crate) ssthresh: f64,
 }
 
-impl Window {
-    pub(crate) fn new(start: &Start) -> Self {
+impl CongestionWindow {
+    pub(crate) fn new(start: &ControllerParameters) -> Self {
         Self { mss: start.mss as f64, cwnd: start.window as f64, ssthresh: start.ssthresh as f64 }
     }
 
@@ -130,7 +132,7 @@ impl Window {
     }
 
     /// Sets the window to one segment after a time-out (RFC 5681 §3.1).
-    pub(crate) fn time_out(&mut self, event: &Timeout, factor: f64) {
+    pub(crate) fn time_out(&mut self, event: &TimeoutEvent, factor: f64) {
         if !event.is_repeated {
             self.reduce(event.flight_size, factor);
         }

@@ -3,11 +3,11 @@
 use units::Instant;
 
 use crate::config::{AckConfig, AfterSlowStart};
-use crate::receiver::Arrival;
+use crate::receiver::DataArrival;
 
 /// RFC 5681 §4.2 and RFC 9293 §3.8.6.3, with the options of [`AckConfig`].
 #[derive(Debug, Clone)]
-pub(super) struct Acks {
+pub(super) struct AckScheduler {
     config: AckConfig,
     /// Number of acknowledgements that must leave one by one and without data, because the peer
     /// counts them as duplicates.
@@ -23,7 +23,7 @@ pub(super) struct Acks {
     in_slow_start: bool,
 }
 
-impl Acks {
+impl AckScheduler {
     pub(super) fn new(config: AckConfig) -> Self {
         Self {
             config,
@@ -46,17 +46,17 @@ impl Acks {
 
     /// Handles received data; `marked` if a queue marked any of it.
     #[inline]
-    pub(super) fn on_data(&mut self, now: Instant, arrival: Arrival, marked: bool) {
+    pub(super) fn on_data(&mut self, now: Instant, arrival: DataArrival, marked: bool) {
         let assumes = self.config.after_slow_start == AfterSlowStart::Assumed;
-        if assumes && (arrival != Arrival::InOrder || marked) {
+        if assumes && (arrival != DataArrival::InOrder || marked) {
             self.in_slow_start = false;
         }
         match arrival {
             // RFC 5681 §4.2: the sender counts duplicate acknowledgements, so each segment gets its
             // own.
-            Arrival::OutOfOrder | Arrival::Duplicate => self.bare += 1,
-            Arrival::FilledHole => self.due = true,
-            Arrival::InOrder => self.on_next(now),
+            DataArrival::OutOfOrder | DataArrival::Duplicate => self.bare += 1,
+            DataArrival::FilledHole => self.due = true,
+            DataArrival::InOrder => self.on_next(now),
         }
     }
 

@@ -9,23 +9,25 @@ use core::time::Duration;
 use arrayvec::ArrayVec;
 use units::Instant;
 
-use super::{Abort, Connection, Event, State};
-use crate::receiver::Arrival;
-use crate::segment::{Ecn, Flags, SackBlock, Segment, Snack};
+use super::{AbortReason, Connection, ConnectionEvent, TcpState};
+use crate::receiver::DataArrival;
+use crate::segment::{Ecn, HeaderFlags, SackBlock, Segment, Snack};
 use crate::sender::AckInfo;
-use crate::{Payload, SeqNr};
+use crate::{SegmentPayload, SeqNr};
 
 /// RFC 7323 §5.5: age at which TS.Recent is outdated.
 const OUTDATED: Duration = Duration::from_secs(24 * 24 * 3600);
 
-impl<P: Payload> Connection<P> {
+impl<P: SegmentPayload> Connection<P> {
     /// Processes a segment of this connection.
     pub fn handle_segment(&mut self, now: Instant, segment: &Segment<P>) {
         match self.state {
-            State::Closed => self.refuse(segment),
-            State::Listen => self.arrive_in_listen(now, segment),
-            State::SynSent => self.arrive_in_syn_sent(now, segment),
-            State::Established if self.is_predicted(segment) => self.arrive_predicted(now, segment),
+            TcpState::Closed => self.refuse(segment),
+            TcpState::Listen => self.arrive_in_listen(now, segment),
+            TcpState::SynSent => self.arrive_in_syn_sent(now, segment),
+            TcpState::Established if self.is_predicted(segment) => {
+                self.arrive_predicted(now, segment)
+            }
             _ => self.arrive(now, segment),
         }
     }
@@ -33,8 +35,8 @@ impl<P: Payload> Connection<P> {
     /// Handles an ICMP error about our segment `seq`: the peer is unreachable. Once the handshake is
     /// over that is only a hint, which anybody could forge (RFC 5927 §5).
     pub fn handle_unreachable(&mut self, seq: SeqNr) {
-        if self.state == State::SynSent && seq == self.iss {
-            self.end(Abort::Unreachable);
+        if self.state == TcpState::SynSent && seq == self.iss {
+            self.end(AbortReason::Unreachable);
         }
     }
 
@@ -42,9 +44,9 @@ impl<P: Payload> Connection<P> {
     /// TIME-WAIT (RFC 9293 §3.6.1, after RFC 1122 §4.2.2.13): its number is beyond all of this
     /// one's.
     pub fn is_succeeded_by(&self, segment: &Segment<P>) -> bool {
-        let Flags { syn, rst, .. } = segment.flags;
+        let HeaderFlags { syn, rst, .. } = segment.flags;
         let is_open = syn && !rst && segment.ack.is_none();
-        self.state == State::TimeWait && is_open && segment.seq.is_after(self.rcv_nxt())
+        self.state == TcpState::TimeWait && is_open && segment.seq.is_after(self.rcv_nxt())
     }
 
     /// Header prediction (Jacobson, "4BSD TCP Header Prediction", 1990): the next data or an
@@ -53,8 +55,8 @@ impl<P: Payload> Connection<P> {
     #[inline]
     fn is_predicted(&self, segment: &Segment<P>) -> bool {
         let (una, nxt) = (self.seq(self.sender.una()), self.seq(self.sender.nxt()));
-        let Flags { psh, slow_start, .. } = segment.flags;
-        segment.flags == Flags { psh, slow_start, ..Flags::default() }
+        let HeaderFlags { psh, slow_start, .. } = segment.flags;
+        segment.flags == HeaderFlags { psh, slow_start, ..HeaderFlags::default() }
             && segment.ecn != Ecn::Ce
             && segment.seq == self.rcv_nxt()
             && segment.ack.is_some_and(|ack| !una.is_after(ack) && !ack.is_after(nxt))
@@ -66,13 +68,13 @@ impl<P: Payload> Connection<P> {
                 }
                 None => !self.agreed.timestamps,
             }
-            && self.transaction.is_part(&segment.options.counts)
+            && self.transaction.accepts(&segment.options.counts)
     }
 
     /// [`Self::arrive`] for segments that are [`Self::is_predicted`].
     fn arrive_predicted(&mut self, now: Instant, segment: &Segment<P>) {
         let Some(ack) = segment.ack else { return };
-        self.heard(now);
+        self.restart_keepalive(now);
         self.take_ack(now, segment, ack);
         // RFC 7323 §4.3 (2): `is_predicted` has checked that the timestamp is not older.
         if let Some(timestamps) = &segment.options.timestamps
@@ -94,8 +96,8 @@ impl<P: Payload> Connection<P> {
     fn take_data(&mut self, now: Instant, start: u64, data: &P, marked: bool) {
         let arrival = self.receiver.insert(start, data);
         self.acks.on_data(now, arrival, marked);
-        if matches!(arrival, Arrival::InOrder | Arrival::FilledHole) {
-            self.notify(Event::Readable);
+        if matches!(arrival, DataArrival::InOrder | DataArrival::FilledHole) {
+            self.notify(ConnectionEvent::Readable);
         }
     }
 
@@ -117,7 +119,7 @@ impl<P: Payload> Connection<P> {
             // RFC 7323 §3.2: once negotiated, segments without a timestamp are dropped silently.
             return;
         }
-        if !self.transaction.is_part(&segment.options.counts) && !segment.flags.rst {
+        if !self.transaction.accepts(&segment.options.counts) && !segment.flags.rst {
             // RFC 1644 §3.4: the segment belongs to another connection.
             self.acks.bare += 1;
             return;
@@ -137,7 +139,7 @@ impl<P: Payload> Connection<P> {
             return;
         }
         let Some(ack) = segment.ack else { return };
-        self.heard(now);
+        self.restart_keepalive(now);
         if !self.arrive_ack(now, segment, ack) {
             return;
         }
@@ -146,7 +148,7 @@ impl<P: Payload> Connection<P> {
     }
 
     fn answers_our_syn(&self, segment: &Segment<P>) -> bool {
-        self.state == State::SynReceived
+        self.state == TcpState::SynReceived
             && segment.flags.syn
             && !segment.flags.rst
             && segment.ack.is_some()
@@ -175,7 +177,7 @@ impl<P: Payload> Connection<P> {
         if segment.flags.rst {
             return;
         }
-        if self.state == State::SynReceived && segment.flags.syn && segment.seq == self.irs {
+        if self.state == TcpState::SynReceived && segment.flags.syn && segment.seq == self.irs {
             // The peer repeats its SYN, so our answer was lost.
             self.sender.repeat_syn();
             return;
@@ -185,7 +187,7 @@ impl<P: Payload> Connection<P> {
             let start = self.receiver.next() - -start as u64;
             self.receiver.note_duplicate(start..start + len as u64);
         }
-        if self.state == State::TimeWait && segment.flags.fin {
+        if self.state == TcpState::TimeWait && segment.flags.fin {
             // RFC 9293 §3.10.7.4: a repeated FIN shows that our acknowledgement was lost, and
             // restarts 2·MSL.
             self.timers.time_wait = Some(now + self.time_wait(now));
@@ -225,10 +227,10 @@ impl<P: Payload> Connection<P> {
             return;
         }
         match self.state {
-            State::SynReceived => self.fail_handshake(Abort::Refused),
+            TcpState::SynReceived => self.fail_handshake(AbortReason::Refused),
             // RFC 9293 §3.10.7.4: both streams have ended, so the reset loses nothing.
-            State::Closing | State::LastAck | State::TimeWait => self.finish_closing(),
-            _ => self.end(Abort::Reset),
+            TcpState::Closing | TcpState::LastAck | TcpState::TimeWait => self.finish_closing(),
+            _ => self.end(AbortReason::Reset),
         }
     }
 
@@ -243,7 +245,7 @@ impl<P: Payload> Connection<P> {
     fn arrive_ack(&mut self, now: Instant, segment: &Segment<P>, ack: SeqNr) -> bool {
         let una = self.seq(self.sender.una());
         let nxt = self.seq(self.sender.nxt());
-        if self.state == State::SynReceived {
+        if self.state == TcpState::SynReceived {
             if !ack.is_after(una) || ack.is_after(nxt) {
                 // RFC 9293 §3.10.7.4: in SYN-RECEIVED an unacceptable acknowledgement is answered
                 // with a reset.
@@ -253,8 +255,8 @@ impl<P: Payload> Connection<P> {
             self.take_ack(now, segment, ack);
             if self.is_passive {
                 // The handshake is complete, so data no longer depends on Fast Open or T/TCP.
-                self.sender.may_hurry = false;
-                self.transaction.accepted();
+                self.sender.may_send_early = false;
+                self.transaction.note_accepted();
             } else {
                 self.sender.forget_syn_data();
             }
@@ -287,7 +289,7 @@ impl<P: Payload> Connection<P> {
             && segment.options.snack.is_none()
             && !segment.flags.ece;
         if is_plain && self.sender.is_at_rest(position) {
-            return self.sender.rest(window, updates_window);
+            return self.sender.handle_ack_at_rest(window, updates_window);
         }
         let (duplicate, sack) = self.read_sack(&segment.options.sack, position);
         let before = self.sender.una();
@@ -305,7 +307,7 @@ impl<P: Payload> Connection<P> {
         self.sender.handle_ack(now, &info);
         if self.sender.una() > before && self.write_blocked && self.sender.space() > 0 {
             self.write_blocked = false;
-            self.notify(Event::Writable);
+            self.notify(ConnectionEvent::Writable);
         }
     }
 
@@ -387,20 +389,20 @@ impl<P: Payload> Connection<P> {
             return;
         }
         match self.state {
-            State::FinWait1 => {
-                self.state = State::FinWait2;
+            TcpState::FinWait1 => {
+                self.state = TcpState::FinWait2;
                 // In FIN-WAIT-2 only keepalive probes can find out whether the peer is still there.
-                self.heard(now);
+                self.restart_keepalive(now);
             }
-            State::Closing => self.enter_time_wait(now),
-            State::LastAck => self.finish_closing(),
+            TcpState::Closing => self.enter_time_wait(now),
+            TcpState::LastAck => self.finish_closing(),
             _ => {}
         }
     }
 
     /// RFC 9293 §3.10.7.4, seventh and eighth checks.
     pub(super) fn arrive_data(&mut self, now: Instant, segment: &Segment<P>) {
-        if !matches!(self.state, State::Established | State::FinWait1 | State::FinWait2) {
+        if !matches!(self.state, TcpState::Established | TcpState::FinWait1 | TcpState::FinWait2) {
             return;
         }
         let marked = self.agreed.ecn && segment.ecn == Ecn::Ce;
@@ -444,32 +446,32 @@ impl<P: Payload> Connection<P> {
     #[cold]
     fn after_peer_fin(&mut self, now: Instant) {
         match self.state {
-            State::Established => self.state = State::CloseWait,
-            State::FinWait1 => self.state = State::Closing,
-            State::FinWait2 => {
-                self.notify(Event::Finished);
+            TcpState::Established => self.state = TcpState::CloseWait,
+            TcpState::FinWait1 => self.state = TcpState::Closing,
+            TcpState::FinWait2 => {
+                self.notify(ConnectionEvent::Finished);
                 self.enter_time_wait(now);
                 return;
             }
             _ => return,
         }
-        self.notify(Event::Finished);
+        self.notify(ConnectionEvent::Finished);
     }
 
     #[cold]
     fn enter_time_wait(&mut self, now: Instant) {
-        self.state = State::TimeWait;
+        self.state = TcpState::TimeWait;
         self.timers.keepalive = None;
         self.timers.time_wait = Some(now + self.time_wait(now));
-        self.notify(Event::Closed);
+        self.notify(ConnectionEvent::Closed);
     }
 
     #[cold]
     fn finish_closing(&mut self) {
-        if self.state != State::TimeWait {
-            self.notify(Event::Closed);
+        if self.state != TcpState::TimeWait {
+            self.notify(ConnectionEvent::Closed);
         }
-        self.state = State::Closed;
-        self.timers = super::Timers::default();
+        self.state = TcpState::Closed;
+        self.timers = super::ConnectionTimers::default();
     }
 }

@@ -3,9 +3,9 @@
 use thiserror::Error;
 use units::{ByteCount, Instant};
 
-use super::{Abort, Connection, Event, State};
-use crate::Payload;
-use crate::segment::{Flags, Segment};
+use super::{AbortReason, Connection, ConnectionEvent, TcpState};
+use crate::SegmentPayload;
+use crate::segment::{HeaderFlags, Segment};
 
 /// The reason why data could not be written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
@@ -19,14 +19,14 @@ pub enum WriteError {
     Finished,
 }
 
-impl<P: Payload> Connection<P> {
+impl<P: SegmentPayload> Connection<P> {
     /// Appends as much data to the stream as fits; returns the number of bytes. If some is left
     /// over, [`Event::Writable`] follows.
     ///
     /// # Errors
     /// If the connection is not open or the stream was closed.
     pub fn write(&mut self, data: &P) -> Result<usize, WriteError> {
-        use State::{CloseWait, Established, SynReceived, SynSent};
+        use TcpState::{CloseWait, Established, SynReceived, SynSent};
         if self.sender.is_finished() {
             return Err(WriteError::Finished);
         }
@@ -84,7 +84,7 @@ impl<P: Payload> Connection<P> {
 
     /// Bytes written and not acknowledged; 0 once the connection is over.
     pub fn unacknowledged(&self) -> ByteCount {
-        let is_over = self.state == State::Closed;
+        let is_over = self.state == TcpState::Closed;
         ByteCount::new(if is_over { 0 } else { self.sender.held() })
     }
 
@@ -104,18 +104,18 @@ impl<P: Payload> Connection<P> {
     /// data written.
     pub fn close(&mut self) {
         match self.state {
-            State::Listen | State::SynSent => {
-                self.state = State::Closed;
-                self.notify(Event::Closed);
+            TcpState::Listen | TcpState::SynSent => {
+                self.state = TcpState::Closed;
+                self.notify(ConnectionEvent::Closed);
             }
-            State::SynReceived => self.sender.finish(),
-            State::Established => {
+            TcpState::SynReceived => self.sender.finish(),
+            TcpState::Established => {
                 self.sender.finish();
-                self.state = State::FinWait1;
+                self.state = TcpState::FinWait1;
             }
-            State::CloseWait => {
+            TcpState::CloseWait => {
                 self.sender.finish();
-                self.state = State::LastAck;
+                self.state = TcpState::LastAck;
             }
             _ => {}
         }
@@ -125,7 +125,7 @@ impl<P: Payload> Connection<P> {
     /// CLOSE if the FIN has yet to be sent, because the peer would wait for ever. Returns whether a
     /// reset is sent: a peer that has closed too, or never answered, needs none.
     pub fn abort(&mut self, now: Instant) -> bool {
-        use State::{CloseWait, Closing, Established, FinWait1, FinWait2, LastAck, SynReceived};
+        use TcpState::{CloseWait, Closing, Established, FinWait1, FinWait2, LastAck, SynReceived};
         let tells = match self.state {
             SynReceived | Established | FinWait1 | FinWait2 | CloseWait => true,
             Closing | LastAck => !self.sender.is_fin_sent(),
@@ -134,15 +134,15 @@ impl<P: Payload> Connection<P> {
         if tells {
             self.reset(now);
         }
-        if self.state != State::Closed {
-            self.end(Abort::Local);
+        if self.state != TcpState::Closed {
+            self.end(AbortReason::Local);
         }
         tells
     }
 
     /// Queues the reset of [`Self::abort`], also for a repetition.
     pub(crate) fn reset(&mut self, now: Instant) {
-        let flags = Flags { rst: true, ..Flags::default() };
+        let flags = HeaderFlags { rst: true, ..HeaderFlags::default() };
         let reset = Segment { flags, ..self.bare_segment(now) };
         self.outbox.push_back(reset);
     }

@@ -4,14 +4,14 @@ use core::ops::Range;
 
 use units::Instant;
 
-use super::{Connection, State};
+use super::{Connection, TcpState};
 use crate::config::{AfterSlowStart, SynData};
 use crate::segment::{
-    Cookie, Ecn, Flags, Options, SCPS_SNACK, SackBlock, Segment, Snack, Timestamps,
+    Cookie, Ecn, HeaderFlags, HeaderOptions, SCPS_SNACK, SackBlock, Segment, Snack, Timestamps,
 };
-use crate::{Payload, SeqNr};
+use crate::{SegmentPayload, SeqNr};
 
-impl<P: Payload> Connection<P> {
+impl<P: SegmentPayload> Connection<P> {
     /// Returns the next segment to send now; call until `None`.
     pub fn poll_transmit(&mut self, now: Instant) -> Option<Segment<P>> {
         let mut segment = Segment::default();
@@ -26,7 +26,7 @@ impl<P: Payload> Connection<P> {
             *segment = waiting;
             return true;
         }
-        if matches!(self.state, State::Closed | State::Listen) {
+        if matches!(self.state, TcpState::Closed | TcpState::Listen) {
             return false;
         }
         if self.acks.bare > 0 {
@@ -36,7 +36,7 @@ impl<P: Payload> Connection<P> {
             return true;
         }
         let clock = &self.clock;
-        if self.state != State::TimeWait
+        if self.state != TcpState::TimeWait
             && let Some(sent) = self.sender.poll(now, || clock.value(now))
         {
             self.write_data(now, &sent.range, sent.is_new, segment);
@@ -80,12 +80,12 @@ impl<P: Payload> Connection<P> {
         let has_data = !payload.is_empty();
         *segment = Segment {
             seq: self.seq(range.start),
-            flags: Flags {
+            flags: HeaderFlags {
                 syn,
                 fin: self.sender.has_fin(range),
                 // RFC 9293 §3.9.1.2: the last buffered segment has PSH.
                 psh: has_data && self.sender.ends_push(range),
-                ..Flags::default()
+                ..HeaderFlags::default()
             },
             payload,
             ..Segment::default()
@@ -171,7 +171,7 @@ impl<P: Payload> Connection<P> {
         let timestamps = offers(config.timestamps, self.agreed.timestamps);
         let echo = if answers { self.clock.recent } else { 0 };
         let scales = offers(config.window_scaling, self.scales);
-        segment.options = Options {
+        segment.options = HeaderOptions {
             mss: Some(config.mss),
             window_scale: scales.then(|| super::handshake::shift_for(config)),
             sack_permitted: offers(config.sack, self.agreed.sack),
@@ -179,7 +179,7 @@ impl<P: Payload> Connection<P> {
             fast_open: self.cookie_to_send(answers, is_new),
             scps: offers(config.snack, self.agreed.snack).then_some(SCPS_SNACK),
             counts: self.transaction.counts_of_syn(answers),
-            ..Options::default()
+            ..HeaderOptions::default()
         };
         let ecn = offers(config.ecn, self.agreed.ecn);
         // RFC 3168 §6.1.1: a SYN sets both flags, its answer only ECE.
@@ -203,11 +203,11 @@ impl<P> Connection<P> {
 
 /// Returns the reset that answers a segment without a connection (RFC 9293 §3.10.7.1); `None` for a
 /// reset, which is not answered.
-pub fn refusal<P: Payload>(segment: &Segment<P>) -> Option<Segment<P>> {
+pub fn refusal<P: SegmentPayload>(segment: &Segment<P>) -> Option<Segment<P>> {
     if segment.flags.rst {
         return None;
     }
-    let flags = Flags { rst: true, ..Flags::default() };
+    let flags = HeaderFlags { rst: true, ..HeaderFlags::default() };
     Some(match segment.ack {
         Some(ack) => Segment { seq: ack, flags, ..Segment::default() },
         None => Segment {

@@ -2,11 +2,11 @@
 
 use units::Instant;
 
-use super::{Abort, Connection, Event, State};
-use crate::Payload;
+use super::{AbortReason, Connection, ConnectionEvent, TcpState};
+use crate::SegmentPayload;
 use crate::config::{Config, SynData};
 use crate::segment::{SCPS_SNACK, Segment};
-use crate::sender::Agreed;
+use crate::sender::NegotiatedOptions;
 
 /// RFC 9293 §3.7.1: the MSS without the option.
 const DEFAULT_MSS: u16 = 536;
@@ -21,7 +21,7 @@ pub(super) fn shift_for(config: &Config) -> u8 {
     (0..MAX_SHIFT).find(fits).unwrap_or(MAX_SHIFT)
 }
 
-impl<P: Payload> Connection<P> {
+impl<P: SegmentPayload> Connection<P> {
     /// Handles a segment in LISTEN (RFC 9293 §3.10.7.2).
     pub(super) fn arrive_in_listen(&mut self, now: Instant, segment: &Segment<P>) {
         if segment.flags.rst {
@@ -30,7 +30,7 @@ impl<P: Payload> Connection<P> {
         if segment.ack.is_some() {
             self.refuse(segment);
         } else if segment.flags.syn {
-            self.state = State::SynReceived;
+            self.state = TcpState::SynReceived;
             self.take_syn(now, segment);
             self.take_syn_data(segment);
         }
@@ -57,10 +57,10 @@ impl<P: Payload> Connection<P> {
         let room = usize::try_from(self.config.receive_buffer.get()).unwrap_or(usize::MAX);
         let len = segment.payload.len().min(room);
         self.receiver.insert(1, &segment.payload.slice(0..len));
-        self.sender.may_hurry = true;
+        self.sender.may_send_early = true;
         // RFC 7413 §4.2.2: an early answer is bounded by this window, too.
         self.sender.set_window(segment.window);
-        self.notify(Event::Readable);
+        self.notify(ConnectionEvent::Readable);
     }
 
     /// Handles a segment in SYN-SENT (RFC 9293 §3.10.7.3). Data on the answer to a SYN is not
@@ -74,14 +74,14 @@ impl<P: Payload> Connection<P> {
         if segment.flags.rst {
             if acks_syn.is_some() {
                 // Without the acknowledgement of our SYN, anybody could have forged the reset.
-                self.end(Abort::Refused);
+                self.end(AbortReason::Refused);
             }
             return;
         }
         if !segment.flags.syn {
             return;
         }
-        if segment.ack.is_some() && !self.transaction.answered(&segment.options.counts) {
+        if segment.ack.is_some() && !self.transaction.handle_answer(&segment.options.counts) {
             self.refuse(segment);
             return;
         }
@@ -96,7 +96,7 @@ impl<P: Payload> Connection<P> {
             // Simultaneous open (RFC 9293 §3.5, figure 7): our SYN is repeated with an
             // acknowledgement.
             None => {
-                self.state = State::SynReceived;
+                self.state = TcpState::SynReceived;
                 self.sender.repeat_syn();
             }
         }
@@ -119,7 +119,7 @@ impl<P: Payload> Connection<P> {
         // RFC 3168 §6.1.1: a SYN sets both flags, its answer only one of them.
         let flags = (segment.flags.ece, segment.flags.cwr);
         let ecn_setup = if segment.ack.is_some() { (true, false) } else { (true, true) };
-        self.agreed = Agreed {
+        self.agreed = NegotiatedOptions {
             sack: config.sack && options.sack_permitted,
             snack: config.snack && options.scps.is_some_and(|bits| bits & SCPS_SNACK != 0),
             timestamps: config.timestamps && options.timestamps.is_some(),
@@ -148,17 +148,18 @@ impl<P: Payload> Connection<P> {
     }
 
     pub(super) fn become_established(&mut self, now: Instant) {
-        self.state = if self.sender.is_finished() { State::FinWait1 } else { State::Established };
-        self.heard(now);
-        self.notify(Event::Connected);
+        self.state =
+            if self.sender.is_finished() { TcpState::FinWait1 } else { TcpState::Established };
+        self.restart_keepalive(now);
+        self.notify(ConnectionEvent::Connected);
     }
 
     /// Handles a reset or a time-out in SYN-RECEIVED: a passive open returns to LISTEN.
-    pub(super) fn fail_handshake(&mut self, why: Abort) {
+    pub(super) fn fail_handshake(&mut self, why: AbortReason) {
         if self.is_passive {
             // The refusal that is still to be sent must survive the return to LISTEN.
             let outbox = core::mem::take(&mut self.outbox);
-            *self = Self::new(self.config.clone(), State::Listen, self.iss);
+            *self = Self::new(self.config.clone(), TcpState::Listen, self.iss);
             self.outbox = outbox;
         } else {
             self.end(why);

@@ -2,32 +2,32 @@
 
 use units::{Instant, earliest, earliest_timer};
 
-use super::{Abort, Connection, State};
-use crate::Payload;
+use super::{AbortReason, Connection, TcpState};
+use crate::SegmentPayload;
 use crate::segment::Segment;
-use crate::wake::Wake;
+use crate::wake::TimerKind;
 
-impl<P: Payload> Connection<P> {
-    pub(super) fn next_timeout(&self) -> Option<(Instant, Wake)> {
-        if matches!(self.state, State::Closed | State::Listen) {
+impl<P: SegmentPayload> Connection<P> {
+    pub(super) fn next_timeout(&self) -> Option<(Instant, TimerKind)> {
+        if matches!(self.state, TcpState::Closed | TcpState::Listen) {
             return None;
         }
         let own = earliest_timer([
-            (self.acks.delayed, Wake::DelayedAck),
-            (self.timers.keepalive, Wake::Keepalive),
-            (self.timers.time_wait, Wake::TimeWait),
+            (self.acks.delayed, TimerKind::DelayedAck),
+            (self.timers.keepalive, TimerKind::Keepalive),
+            (self.timers.time_wait, TimerKind::TimeWait),
         ]);
         earliest(self.sender.poll_timeout(), own)
     }
 
-    pub(super) fn pass_time(&mut self, now: Instant) {
-        if matches!(self.state, State::Closed | State::Listen) {
+    pub(super) fn handle_timers(&mut self, now: Instant) {
+        if matches!(self.state, TcpState::Closed | TcpState::Listen) {
             return;
         }
         let due = |timer: Option<Instant>| timer.is_some_and(|at| at <= now);
         if due(self.timers.time_wait) {
-            self.state = State::Closed;
-            self.timers = super::Timers::default();
+            self.state = TcpState::Closed;
+            self.timers = super::ConnectionTimers::default();
             return;
         }
         if due(self.acks.delayed) {
@@ -39,19 +39,22 @@ impl<P: Payload> Connection<P> {
         }
         if self.sender.handle_timeout(now).is_err() {
             match self.state {
-                State::SynReceived => self.fail_handshake(Abort::TimedOut),
-                State::Closed => {}
-                _ => self.end(Abort::TimedOut),
+                TcpState::SynReceived => self.fail_handshake(AbortReason::TimedOut),
+                TcpState::Closed => {}
+                _ => self.end(AbortReason::TimedOut),
             }
         }
     }
 
     /// Records that the peer was heard, which restarts the keepalive timer.
-    pub(super) fn heard(&mut self, now: Instant) {
+    pub(super) fn restart_keepalive(&mut self, now: Instant) {
         self.timers.probes = 0;
         self.timers.keepalive = None;
         if let Some(keepalive) = &self.config.keepalive
-            && matches!(self.state, State::Established | State::CloseWait | State::FinWait2)
+            && matches!(
+                self.state,
+                TcpState::Established | TcpState::CloseWait | TcpState::FinWait2
+            )
         {
             self.timers.keepalive = Some(now + keepalive.idle);
         }
@@ -68,7 +71,7 @@ impl<P: Payload> Connection<P> {
             return;
         }
         if self.timers.probes >= keepalive.probes {
-            self.end(Abort::TimedOut);
+            self.end(AbortReason::TimedOut);
             return;
         }
         self.timers.probes += 1;

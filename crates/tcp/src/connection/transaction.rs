@@ -13,9 +13,9 @@ use core::time::Duration;
 use units::Instant;
 
 use super::Connection;
-use crate::Payload;
+use crate::SegmentPayload;
 use crate::config::SynData;
-use crate::segment::Counts;
+use crate::segment::CountOptions;
 use crate::tao::{TaoCache, is_after};
 
 /// RFC 1644 §2.4: TIME-WAIT in retransmission time-outs.
@@ -25,11 +25,11 @@ const COUNT_LEN: u64 = 8;
 
 /// The counts of a connection. 0 is undefined.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Transaction {
+pub(super) struct TransactionState {
     /// TCB.CCsend: the count of this connection.
     own: u32,
     /// TCB.CCrecv; undefined if either side does without T/TCP.
-    peers: u32,
+    peer: u32,
     cache: TaoCache,
     /// True if our SYN carries CC.NEW.
     is_first: bool,
@@ -37,7 +37,7 @@ pub(super) struct Transaction {
     begun: Option<Instant>,
 }
 
-impl Transaction {
+impl TransactionState {
     pub(super) fn new(syn_data: &SynData) -> Self {
         let SynData::Transactions(settings) = syn_data else { return Self::default() };
         Self { own: settings.count, cache: settings.cache, ..Self::default() }
@@ -59,30 +59,30 @@ impl Transaction {
 
     /// Returns the options of a segment of a synchronised connection.
     #[inline]
-    pub(super) fn counts(&self) -> Counts {
-        let cc = if self.peers == 0 { 0 } else { self.own };
-        Counts { cc, ..Counts::default() }
+    pub(super) fn counts(&self) -> CountOptions {
+        let cc = if self.peer == 0 { 0 } else { self.own };
+        CountOptions { cc, ..CountOptions::default() }
     }
 
     /// Returns the options of our SYN, or of our answer to the peer's.
-    pub(super) fn counts_of_syn(&self, answers: bool) -> Counts {
+    pub(super) fn counts_of_syn(&self, answers: bool) -> CountOptions {
         match (answers, self.is_first) {
-            (true, _) => Counts { echo: self.peers, ..self.counts() },
-            (false, true) => Counts { new: self.own, ..Counts::default() },
-            (false, false) => Counts { cc: self.own, ..Counts::default() },
+            (true, _) => CountOptions { echo: self.peer, ..self.counts() },
+            (false, true) => CountOptions { new: self.own, ..CountOptions::default() },
+            (false, false) => CountOptions { cc: self.own, ..CountOptions::default() },
         }
     }
 
     /// Returns true if a segment with these options belongs to this connection (§3.3).
     #[inline]
-    pub(super) fn is_part(&self, counts: &Counts) -> bool {
-        self.peers == 0 || counts.cc == self.peers || counts.new == self.peers
+    pub(super) fn accepts(&self, counts: &CountOptions) -> bool {
+        self.peer == 0 || counts.cc == self.peer || counts.new == self.peer
     }
 
     /// Performs the TAO test on a SYN that has arrived. A connection that fails it may still be
     /// accepted by the usual handshake.
-    pub(super) fn test(&mut self, counts: &Counts) -> bool {
-        let is_new = self.peers != 0 && self.cache.is_new(counts.cc);
+    pub(super) fn test(&mut self, counts: &CountOptions) -> bool {
+        let is_new = self.peer != 0 && self.cache.is_new(counts.cc);
         if is_new {
             self.cache.note_received(counts.cc);
         } else if counts.cc == 0 {
@@ -94,14 +94,14 @@ impl Transaction {
 
     /// Records that the handshake of a passive open is complete, which proves that the SYN was not
     /// an old one.
-    pub(super) fn accepted(&mut self) {
-        if self.peers != 0 {
-            self.cache.note_received(self.peers);
+    pub(super) fn note_accepted(&mut self) {
+        if self.peer != 0 {
+            self.cache.note_received(self.peer);
         }
     }
 
     /// Handles the answer to our SYN; returns false if it answers another one.
-    pub(super) fn answered(&mut self, counts: &Counts) -> bool {
+    pub(super) fn handle_answer(&mut self, counts: &CountOptions) -> bool {
         if self.own == 0 {
             return true;
         }
@@ -115,20 +115,20 @@ impl Transaction {
     }
 
     /// Records the count of the peer's SYN.
-    pub(super) fn take_syn(&mut self, now: Instant, counts: &Counts) {
+    pub(super) fn take_syn(&mut self, now: Instant, counts: &CountOptions) {
         self.begin(now);
         if self.own != 0 {
-            self.peers = if counts.cc == 0 { counts.new } else { counts.cc };
+            self.peer = if counts.cc == 0 { counts.new } else { counts.cc };
         }
     }
 
     /// Bytes that the count takes in every segment; 0 without T/TCP.
     pub(super) fn overhead(&self) -> u64 {
-        if self.peers == 0 { 0 } else { COUNT_LEN }
+        if self.peer == 0 { 0 } else { COUNT_LEN }
     }
 }
 
-impl<P: Payload> Connection<P> {
+impl<P: SegmentPayload> Connection<P> {
     /// T/TCP's cache for this peer as the connection has changed it, to be kept by the owner.
     pub fn tao_cache(&self) -> TaoCache {
         self.transaction.cache
@@ -146,7 +146,7 @@ impl<P: Payload> Connection<P> {
     pub(super) fn time_wait(&self, now: Instant) -> Duration {
         let full = self.config.time_wait;
         let age = self.transaction.begun.map(|begun| now.saturating_since(begun));
-        if self.transaction.peers != 0 && age.is_some_and(|age| age < full / 2) {
+        if self.transaction.peer != 0 && age.is_some_and(|age| age < full / 2) {
             full.min(TRUNCATED * self.sender.rtt.rto())
         } else {
             full

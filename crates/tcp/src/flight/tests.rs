@@ -11,15 +11,15 @@ fn at(ms: u64) -> Instant {
 }
 
 /// Ten segments, one per millisecond.
-fn ten() -> Flight {
-    let mut flight = Flight::default();
+fn ten() -> SegmentScoreboard {
+    let mut flight = SegmentScoreboard::default();
     for n in 0..10 {
         flight.push(n * MSS..n * MSS + MSS, at(n), DeliverySnapshot::default());
     }
     flight
 }
 
-fn sacked(flight: &mut Flight, range: Range<u64>) -> Vec<u64> {
+fn sacked(flight: &mut SegmentScoreboard, range: Range<u64>) -> Vec<u64> {
     let mut starts = Vec::new();
     flight.sack(range, |sent| starts.push(sent.start));
     starts
@@ -118,7 +118,7 @@ proptest! {
     fn counters_follow_a_plain_model(
         steps in prop::collection::vec((0..5u8, 0..40u64, 1..8u64), 1..80)
     ) {
-        let mut flight = Flight::default();
+        let mut flight = SegmentScoreboard::default();
         let (mut una, mut nxt) = (0, 0);
         for (step, a, b) in steps {
             match step {
@@ -136,13 +136,13 @@ proptest! {
                     flight.resend(id, at(1000), DeliverySnapshot::default());
                 },
             }
-            let by = |fate| flight.segments.iter().filter(move |sent| sent.fate == fate);
-            prop_assert_eq!(flight.in_flight(), by(Fate::InFlight).map(Sent::len).sum::<u64>());
+            let by = |fate| flight.segments.iter().filter(move |sent| sent.state == fate);
+            prop_assert_eq!(flight.in_flight(), by(SegmentState::InFlight).map(SentSegment::len).sum::<u64>());
             let lost: BTreeSet<u64> = (flight.first..).zip(&flight.segments)
-                .filter(|(_, sent)| sent.fate == Fate::Lost).map(|(id, _)| id).collect();
+                .filter(|(_, sent)| sent.state == SegmentState::Lost).map(|(id, _)| id).collect();
             prop_assert_eq!(&lost, &flight.lost);
-            prop_assert_eq!(flight.sacked_count(), by(Fate::Sacked).count());
-            let top = by(Fate::Sacked).map(|sent| sent.end).max();
+            prop_assert_eq!(flight.sacked_count(), by(SegmentState::Sacked).count());
+            let top = by(SegmentState::Sacked).map(|sent| sent.end).max();
             prop_assert_eq!(flight.highest_sacked(), top);
             prop_assert!(flight.segments.front().is_none_or(|sent| sent.start >= una));
         }

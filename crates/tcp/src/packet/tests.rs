@@ -2,21 +2,21 @@ use proptest::prelude::*;
 
 use super::*;
 
-fn paths() -> [wire::Path; 2] {
+fn paths() -> [wire::SegmentPath; 2] {
     [("192.0.2.1", "198.51.100.2"), ("2001:db8::1", "2001:db8::2")].map(|(from, to)| {
         let (from, to) = (from.parse().unwrap(), to.parse().unwrap());
-        wire::Path { from, from_port: 4000, to, to_port: 80 }
+        wire::SegmentPath { from, from_port: 4000, to, to_port: 80 }
     })
 }
 
 fn segment(length: usize) -> Segment<Bytes> {
     let payload: Vec<u8> = (0..length).map(|at| (at % 251) as u8).collect();
-    let flags = Flags { fin: true, psh: true, cwr: true, ..Flags::default() };
+    let flags = HeaderFlags { fin: true, psh: true, cwr: true, ..HeaderFlags::default() };
     let (seq, ack) = (SeqNr::new(7), Some(SeqNr::new(9)));
     Segment { seq, ack, flags, ecn: Ecn::Ect0, payload: payload.into(), ..Segment::default() }
 }
 
-fn written(path: &wire::Path, segment: Segment<Bytes>, mtu: u16) -> Vec<Bytes> {
+fn written(path: &wire::SegmentPath, segment: Segment<Bytes>, mtu: u16) -> Vec<Bytes> {
     let (mut packets, mut out) = (Vec::new(), Vec::new());
     let send = |packet: &[u8]| {
         packets.push(Bytes::copy_from_slice(packet));
@@ -31,7 +31,7 @@ fn what_is_written_is_read_back() {
     for path in paths() {
         let packets = written(&path, segment(1000), 1500);
         let [packet] = &packets[..] else { panic!("{} packets", packets.len()) };
-        assert_eq!(read(packet), Some(Packet::Segment(path, segment(1000), 46)));
+        assert_eq!(read(packet), Some(IncomingPacket::Segment(path, segment(1000), 46)));
         // Checksums protect all of it but the hop limit of IPv6.
         let mut changed = packet.to_vec();
         *changed.last_mut().unwrap() ^= 1;
@@ -47,10 +47,12 @@ fn a_segment_too_long_for_the_path_is_cut() {
         let mut next = SeqNr::new(7);
         let mut whole = Vec::new();
         for (index, packet) in packets.iter().enumerate() {
-            let Some(Packet::Segment(_, part, _)) = read(packet) else { panic!("no segment") };
+            let Some(IncomingPacket::Segment(_, part, _)) = read(packet) else {
+                panic!("no segment")
+            };
             assert_eq!((part.seq, part.ack), (next, Some(SeqNr::new(9))));
             let is_last = index == 2;
-            let Flags { fin, psh, cwr, .. } = part.flags;
+            let HeaderFlags { fin, psh, cwr, .. } = part.flags;
             assert_eq!((fin, psh, cwr), (is_last, is_last, index == 0));
             next = next.advance(part.payload.len() as u64);
             whole.extend_from_slice(&part.payload);
@@ -61,7 +63,7 @@ fn a_segment_too_long_for_the_path_is_cut() {
 
 /// An ICMP error of a router about the first bytes of `packet`. A path MTU makes it one of IPv6's
 /// errors of that kind.
-fn error(path: &wire::Path, packet: &[u8], code: u8, mtu: u16) -> Bytes {
+fn error(path: &wire::SegmentPath, packet: &[u8], code: u8, mtu: u16) -> Bytes {
     let [a, b] = mtu.to_be_bytes();
     match path.from {
         IpAddr::V4(from) => {
@@ -94,18 +96,18 @@ fn errors_about_our_segments_name_them() {
         let packet = &written(&path, segment(1000), 1500)[0];
         let codes = if path.from.is_ipv4() { [1, 13] } else { [0, 4] };
         for code in codes {
-            let expected = Packet::Unreachable(path, seq);
+            let expected = IncomingPacket::Unreachable(path, seq);
             assert_eq!(read(&error(&path, packet, code, 0)), Some(expected), "code {code}");
         }
     }
     let packet = &written(&v4, segment(1000), 1500)[0];
-    for (told, believed) in [(1400, 1400), (0, LEAST_V4), (68, LEAST_V4)] {
-        assert_eq!(read(&error(&v4, packet, 4, told)), Some(Packet::TooBig(v4, believed)));
+    for (told, believed) in [(1400, 1400), (0, MIN_MTU_V4), (68, MIN_MTU_V4)] {
+        assert_eq!(read(&error(&v4, packet, 4, told)), Some(IncomingPacket::TooBig(v4, believed)));
     }
     assert_eq!(read(&error(&v4, packet, 5, 0)), None, "source routes: not ours");
     let packet = &written(&v6, segment(1000), 1500)[0];
-    for (told, believed) in [(1400, 1400), (68, LEAST_V6)] {
-        assert_eq!(read(&error(&v6, packet, 0, told)), Some(Packet::TooBig(v6, believed)));
+    for (told, believed) in [(1400, 1400), (68, MIN_MTU_V6)] {
+        assert_eq!(read(&error(&v6, packet, 0, told)), Some(IncomingPacket::TooBig(v6, believed)));
     }
 }
 
@@ -115,7 +117,7 @@ fn a_syn_that_is_not_answered_may_be_told_why() {
         for prohibited in [false, true] {
             let error = unreachable(&path, SeqNr::new(9), prohibited).unwrap();
             let told = read(&error.clone().into());
-            assert_eq!(told, Some(Packet::Unreachable(path, SeqNr::new(9))));
+            assert_eq!(told, Some(IncomingPacket::Unreachable(path, SeqNr::new(9))));
             let sliced = SlicedPacket::from_ip(&error).unwrap();
             let is_intact = match sliced.transport.unwrap() {
                 TransportSlice::Icmpv4(it) => {

@@ -10,12 +10,12 @@ fn data(range: Range<u64>) -> ByteRange {
     ByteRange::new(range.start - 1..range.end - 1)
 }
 
-fn insert(receiver: &mut Receiver<ByteRange>, range: Range<u64>) -> Arrival {
+fn insert(receiver: &mut StreamReceiver<ByteRange>, range: Range<u64>) -> DataArrival {
     receiver.insert(range.start, &data(range))
 }
 
-fn receiver() -> Receiver<ByteRange> {
-    let mut receiver = Receiver::new(1000);
+fn receiver() -> StreamReceiver<ByteRange> {
+    let mut receiver = StreamReceiver::new(1000);
     receiver.advertise(0, 100);
     receiver
 }
@@ -24,7 +24,7 @@ fn receiver() -> Receiver<ByteRange> {
 #[test]
 fn the_latest_arrival_is_reported_first() {
     let mut it = receiver();
-    assert_eq!(insert(&mut it, 1..11), Arrival::InOrder);
+    assert_eq!(insert(&mut it, 1..11), DataArrival::InOrder);
     for (start, expected) in [
         (21, vec![21..31]),
         (41, vec![41..51, 21..31]),
@@ -32,13 +32,13 @@ fn the_latest_arrival_is_reported_first() {
         (81, vec![81..91, 61..71, 41..51, 21..31]),
         (101, vec![101..111, 81..91, 61..71, 41..51]),
     ] {
-        assert_eq!(insert(&mut it, start..start + 10), Arrival::OutOfOrder);
+        assert_eq!(insert(&mut it, start..start + 10), DataArrival::OutOfOrder);
         assert_eq!(it.sack_blocks(true).to_vec(), expected);
     }
     // The fourth hole is filled, then the first.
-    assert_eq!(insert(&mut it, 71..81), Arrival::OutOfOrder);
+    assert_eq!(insert(&mut it, 71..81), DataArrival::OutOfOrder);
     assert_eq!(it.sack_blocks(true).to_vec(), [61..91, 101..111, 41..51, 21..31]);
-    assert_eq!(insert(&mut it, 11..21), Arrival::FilledHole);
+    assert_eq!(insert(&mut it, 11..21), DataArrival::FilledHole);
     assert_eq!(it.next(), 31);
     assert_eq!(it.sack_blocks(true).to_vec(), [61..91, 101..111, 41..51]);
 }
@@ -67,18 +67,18 @@ fn a_growing_island_drives_no_other_out_of_the_report() {
 fn duplicates_are_reported_once() {
     let mut it = receiver();
     insert(&mut it, 1..21);
-    assert_eq!(insert(&mut it, 11..21), Arrival::Duplicate);
+    assert_eq!(insert(&mut it, 11..21), DataArrival::Duplicate);
     assert_eq!(it.sack_blocks(true).to_vec(), [11..21]);
     assert_eq!(it.sack_blocks(true).to_vec(), []);
     insert(&mut it, 31..41);
-    assert_eq!(insert(&mut it, 31..41), Arrival::Duplicate);
+    assert_eq!(insert(&mut it, 31..41), DataArrival::Duplicate);
     // RFC 2883 §4.2: followed by the block that contains it.
     assert_eq!(it.sack_blocks(true).to_vec(), [31..41, 31..41]);
 }
 
 #[test]
 fn the_window_never_shrinks_and_opens_by_segments() {
-    let mut it = Receiver::<ByteRange>::new(1000);
+    let mut it = StreamReceiver::<ByteRange>::new(1000);
     assert_eq!(it.advertise(0, 100), 1000);
     insert(&mut it, 1..951);
     assert_eq!(it.advertise(0, 100), 50);
@@ -93,7 +93,7 @@ fn the_window_never_shrinks_and_opens_by_segments() {
 
 #[test]
 fn a_scaled_window_keeps_its_promise() {
-    let mut it = Receiver::<ByteRange>::new(100_000);
+    let mut it = StreamReceiver::<ByteRange>::new(100_000);
     assert_eq!(it.advertise(7, 1000), 781);
     insert(&mut it, 1..2);
     // 781 · 128 bytes were promised up to the edge; one has come.
@@ -126,7 +126,7 @@ proptest! {
             let fresh = (start..start + len).any(|p| !have.contains(&p));
             have.extend(start..start + len);
             let arrival = insert(&mut it, start..start + len);
-            prop_assert_eq!(arrival == Arrival::Duplicate, !fresh);
+            prop_assert_eq!(arrival == DataArrival::Duplicate, !fresh);
             let next = (1..).find(|p| !have.contains(p)).unwrap();
             prop_assert_eq!(it.next(), next);
             // The blocks are exactly islands of received data.

@@ -4,15 +4,15 @@ use core::time::Duration;
 
 use units::{ByteCount, Instant};
 
-use super::{AckInfo, Forced, Sender};
-use crate::Payload;
-use crate::cc::{Ack, Congestion, Credit, Phase, Signal};
-use crate::config::Counting;
-use crate::flight::Sent;
+use super::{AckInfo, ForcedSegment, StreamSender};
+use crate::SegmentPayload;
+use crate::cc::{AckEvent, CongestionEvent, CongestionSignal, Credit, RepairPhase};
+use crate::config::AckCounting;
+use crate::flight::SentSegment;
 
 /// The effects of an acknowledgement.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct News {
+pub(super) struct AckEffects {
     /// Bytes by which SND.UNA moved.
     pub(super) advanced: u64,
     /// Newly delivered bytes.
@@ -29,8 +29,8 @@ pub(super) struct News {
     pub(super) is_duplicate: bool,
 }
 
-impl News {
-    fn take(&mut self, sent: &Sent, recover: u64) {
+impl AckEffects {
+    fn take(&mut self, sent: &SentSegment, recover: u64) {
         self.delivered += sent.len();
         self.original |= !sent.was_retransmitted() && sent.end <= recover;
         if !sent.was_retransmitted() {
@@ -39,7 +39,7 @@ impl News {
     }
 }
 
-impl<P: Payload> Sender<P> {
+impl<P: SegmentPayload> StreamSender<P> {
     /// Handles an acknowledgement between SND.UNA and SND.NXT.
     #[inline(never)]
     pub(crate) fn handle_ack(&mut self, now: Instant, ack: &AckInfo) {
@@ -50,7 +50,7 @@ impl<P: Payload> Sender<P> {
             && !opened
             && ack.position == self.una
             && !self.flight.is_empty()
-            && !self.is_shut();
+            && !self.is_window_closed();
         let was_limited = self.una < self.limited_until;
         let prior_phase = self.repair.phase;
         let prior_flight = self.nxt - self.una;
@@ -72,7 +72,7 @@ impl<P: Payload> Sender<P> {
                 self.estimate_ssthresh(now);
             }
             let rate = self.rate.sample(self.rtt.min_nanos());
-            self.cc.on_ack(&Ack {
+            self.cc.on_ack(&AckEvent {
                 now,
                 acked: news.advanced,
                 delivered: news.delivered,
@@ -88,7 +88,11 @@ impl<P: Payload> Sender<P> {
                 is_cwnd_limited: was_limited,
                 // The acknowledgement that ends a recovery still belongs to it: it must not grow
                 // the window.
-                phase: if prior_phase == Phase::Recovery { prior_phase } else { self.repair.phase },
+                phase: if prior_phase == RepairPhase::Recovery {
+                    prior_phase
+                } else {
+                    self.repair.phase
+                },
                 una: self.una,
                 nxt: self.nxt,
             });
@@ -103,13 +107,13 @@ impl<P: Payload> Sender<P> {
         self.flight.is_empty()
             && self.una > 0
             && position == self.una
-            && self.repair.phase == Phase::Open
+            && self.repair.phase == RepairPhase::Open
             && self.repair.tail_probe.is_none()
     }
 
     /// [`Self::handle_ack`] while [`Self::is_at_rest`], for an acknowledgement that carries at most
     /// a new window.
-    pub(crate) fn rest(&mut self, window: u64, updates_window: bool) {
+    pub(crate) fn handle_ack_at_rest(&mut self, window: u64, updates_window: bool) {
         self.update_window(self.una, window, updates_window);
         self.repair.dup_acks = 0;
         self.repair.dup_bytes = 0;
@@ -122,7 +126,7 @@ impl<P: Payload> Sender<P> {
     #[cold]
     fn estimate_ssthresh(&mut self, now: Instant) {
         let Some(rtt) = self.rtt.min() else { return };
-        if self.repair.phase != Phase::Open {
+        if self.repair.phase != RepairPhase::Open {
             self.estimate.give_up();
         }
         if let Some(bytes) = self.estimate.on_ack(now, self.rate.delivered(), rtt) {
@@ -137,34 +141,34 @@ impl<P: Payload> Sender<P> {
             return false;
         }
         let changed = window != self.window;
-        let was_shut = position <= self.una && self.is_shut();
+        let was_shut = position <= self.una && self.is_window_closed();
         self.window = window;
         self.max_window = self.max_window.max(window);
         self.edge = position + window;
         // The receiver discarded the probe of its closed window, so the data is resent now.
         if was_shut
-            && !self.is_shut()
+            && !self.is_window_closed()
             && let Some(id) = self.flight.front_id()
         {
             self.flight.mark_lost(id);
-            self.forced = Some(Forced::Again(id));
+            self.forced = Some(ForcedSegment::Retransmit(id));
         }
         changed
     }
 
     /// Returns true if the peer's window is too small even for what is outstanding.
-    pub(super) fn is_shut(&self) -> bool {
+    pub(super) fn is_window_closed(&self) -> bool {
         self.flight.front().is_some_and(|front| front.start > 0 && self.edge <= front.start)
     }
 
-    fn take_news(&mut self, now: Instant, ack: &AckInfo) -> News {
-        let mut news = News { advanced: ack.position - self.una, ..News::default() };
+    fn take_news(&mut self, now: Instant, ack: &AckInfo) -> AckEffects {
+        let mut news = AckEffects { advanced: ack.position - self.una, ..AckEffects::default() };
         let recover = self.repair.recover;
         let min_rtt = self.rtt.min_nanos();
         let (rate, rack) = (&mut self.rate, &mut self.rack);
         self.flight.acknowledge(ack.position, |sent| {
             news.ambiguous |= sent.was_retransmitted();
-            if sent.fate != crate::flight::Fate::Sacked {
+            if sent.state != crate::flight::SegmentState::Sacked {
                 rack.on_delivered(now, sent, min_rtt);
                 rate.on_delivered(now, sent);
                 news.take(sent, recover);
@@ -199,7 +203,7 @@ impl<P: Payload> Sender<P> {
         &mut self,
         now: Instant,
         ack: &AckInfo,
-        news: &News,
+        news: &AckEffects,
         flight: u64,
     ) -> Option<Duration> {
         let sample = match (news.timed, ack.echo) {
@@ -221,9 +225,9 @@ impl<P: Payload> Sender<P> {
             return Credit::default();
         }
         match self.config.counting {
-            Counting::Acks => Credit { slow_start: self.mss, avoidance: self.mss },
-            Counting::Bytes { limit } => {
-                let limit = if self.repair.phase == Phase::Loss { Some(1) } else { limit };
+            AckCounting::Acks => Credit { slow_start: self.mss, avoidance: self.mss },
+            AckCounting::Bytes { limit } => {
+                let limit = if self.repair.phase == RepairPhase::Loss { Some(1) } else { limit };
                 let most = limit.map_or(u64::MAX, |segments| u64::from(segments) * self.mss);
                 Credit { slow_start: advanced.min(most), avoidance: advanced }
             }
@@ -233,7 +237,8 @@ impl<P: Payload> Sender<P> {
     /// RFC 3168 §6.1.2: once per window of data, until the segment with CWR has arrived.
     #[cold]
     fn on_ece(&mut self, now: Instant) {
-        if !self.agreed.ecn || self.una <= self.cwr_until || self.repair.phase != Phase::Open {
+        if !self.agreed.ecn || self.una <= self.cwr_until || self.repair.phase != RepairPhase::Open
+        {
             return;
         }
         self.cwr_until = self.nxt;
@@ -241,23 +246,28 @@ impl<P: Payload> Sender<P> {
         self.stats.ecn_reductions += 1;
         let flight_size = self.flight_size();
         let in_flight = self.flight.in_flight();
-        self.cc.on_congestion(&Congestion { now, signal: Signal::Ecn, flight_size, in_flight });
+        self.cc.on_congestion(&CongestionEvent {
+            now,
+            signal: CongestionSignal::Ecn,
+            flight_size,
+            in_flight,
+        });
     }
 
-    fn settle_timers(&mut self, now: Instant, news: &News) {
+    fn settle_timers(&mut self, now: Instant, news: &AckEffects) {
         if self.flight.is_empty() {
             self.timers.rto = None;
             self.timers.stalled_since = None;
             self.timers.reorder = None;
         } else {
             // RFC 6582 §3.2 step 3: only the first partial acknowledgement restarts the timer.
-            let impatient = self.repair.phase == Phase::Recovery
-                && self.detection() == crate::config::Detection::DupAcks
+            let impatient = self.repair.phase == RepairPhase::Recovery
+                && self.detection() == crate::config::LossDetector::DupAcks
                 && self.repair.partial_acks > 1;
             if news.advanced > 0 && !impatient {
                 self.timers.rto = Some(self.rtt.deadline(now));
             }
-            if news.advanced > 0 || self.is_shut() {
+            if news.advanced > 0 || self.is_window_closed() {
                 // RFC 9293 §3.8.6.1: a connection stays open while a closed window is acknowledged.
                 self.timers.stalled_since = Some(now);
             }

@@ -13,21 +13,21 @@ const SPAN: u32 = 4;
 /// the RTT is the capacity of the path. Acknowledgements more than half an RTT apart belong to
 /// different flights.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Estimate {
-    first: Option<Seen>,
+pub(super) struct ThresholdEstimate {
+    first: Option<FirstAck>,
     last: Instant,
     seen: u32,
     is_done: bool,
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Seen {
+struct FirstAck {
     at: Instant,
     /// Bytes delivered in total until then.
     delivered: u64,
 }
 
-impl Estimate {
+impl ThresholdEstimate {
     /// Handles an acknowledgement after which `delivered` bytes have been delivered in total.
     /// Returns the threshold in bytes, once.
     pub(super) fn on_ack(&mut self, now: Instant, delivered: u64, rtt: Duration) -> Option<u64> {
@@ -37,7 +37,7 @@ impl Estimate {
         let together = now.saturating_since(self.last) < rtt / 2;
         self.last = now;
         let Some(first) = self.first.filter(|_| together) else {
-            self.first = Some(Seen { at: now, delivered });
+            self.first = Some(FirstAck { at: now, delivered });
             self.seen = 1;
             return None;
         };
@@ -69,7 +69,7 @@ mod tests {
 
     #[test]
     fn the_rate_of_the_bottleneck_times_the_rtt() {
-        let mut estimate = Estimate::default();
+        let mut estimate = ThresholdEstimate::default();
         // 1500 bytes every 2 ms is 6 Mbit/s, or 450,000 bytes in 600 ms.
         for n in 0..3 {
             assert_eq!(estimate.on_ack(at(600 + 2 * n), 1500 * (n + 1), RTT), None);
@@ -80,7 +80,7 @@ mod tests {
 
     #[test]
     fn flights_are_not_mixed() {
-        let mut estimate = Estimate::default();
+        let mut estimate = ThresholdEstimate::default();
         for n in 0..3 {
             assert_eq!(estimate.on_ack(at(600 * (n + 1)), 1000 * (n + 1), RTT), None);
         }
@@ -92,7 +92,7 @@ mod tests {
 
     #[test]
     fn a_loss_knows_better() {
-        let mut estimate = Estimate::default();
+        let mut estimate = ThresholdEstimate::default();
         estimate.give_up();
         assert!((0..9).all(|n| estimate.on_ack(at(600 + n), 1000 * n, RTT).is_none()));
     }

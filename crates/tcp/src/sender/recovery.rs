@@ -4,47 +4,52 @@ use core::ops::Range;
 
 use units::{ByteCount, Instant, RangeSet};
 
-use super::ack::News;
-use super::{AckInfo, FirstValue, Forced, Frto, Sender, Undo};
-use crate::Payload;
-use crate::cc::{Congestion, FastRecovery, Phase, Signal};
-use crate::config::Detection;
+use super::ack::AckEffects;
+use super::{AckInfo, FirstValue, ForcedSegment, Frto, StreamSender, Undo};
+use crate::SegmentPayload;
+use crate::cc::{CongestionEvent, CongestionSignal, FastRecovery, RepairPhase};
+use crate::config::LossDetector;
 use crate::prr::Prr;
 
 /// `DupThresh` of RFC 6675.
 const DUP_THRESH: u32 = 3;
 
-impl<P: Payload> Sender<P> {
-    pub(super) fn repair_losses(&mut self, now: Instant, news: &News, hole: Option<Range<u64>>) {
-        if self.una == 0 || self.flight.is_empty() && self.repair.phase == Phase::Open {
+impl<P: SegmentPayload> StreamSender<P> {
+    pub(super) fn repair_losses(
+        &mut self,
+        now: Instant,
+        news: &AckEffects,
+        hole: Option<Range<u64>>,
+    ) {
+        if self.una == 0 || self.flight.is_empty() && self.repair.phase == RepairPhase::Open {
             self.repair.dup_acks = 0;
             self.repair.dup_bytes = 0;
             return;
         }
         let delivered = self.count_duplicates(news);
-        let was_recovering = self.repair.phase == Phase::Recovery;
-        let was_repairing = self.repair.phase != Phase::Open;
+        let was_recovering = self.repair.phase == RepairPhase::Recovery;
+        let was_repairing = self.repair.phase != RepairPhase::Open;
         match self.repair.phase {
-            Phase::Open => {}
-            Phase::Recovery => self.go_on_with_recovery(now, news),
-            Phase::Loss => self.go_on_after_timeout(now, news),
+            RepairPhase::Open => {}
+            RepairPhase::Recovery => self.continue_recovery(now, news),
+            RepairPhase::Loss => self.continue_after_timeout(now, news),
         }
         let lost = self.detect(now, news) | hole.is_some_and(|hole| self.take_hole(now, hole));
         // Data that was sent during a recovery and lost is a new congestion event (RFC 6675 §5: a
         // loss above RecoveryPoint is not part of the recovery).
         let is_over = was_repairing && self.una >= self.repair.recover;
         let is_lost = lost || is_over && self.flight.has_unrepaired();
-        if is_lost && self.repair.phase == Phase::Open {
+        if is_lost && self.repair.phase == RepairPhase::Open {
             self.begin_recovery(now);
         }
-        if self.repair.phase == Phase::Recovery {
+        if self.repair.phase == RepairPhase::Recovery {
             self.update_prr(delivered, was_recovering);
         }
     }
 
     /// Counts duplicate acknowledgements. Returns the bytes delivered; without SACK, a duplicate
     /// counts as one segment.
-    fn count_duplicates(&mut self, news: &News) -> u64 {
+    fn count_duplicates(&mut self, news: &AckEffects) -> u64 {
         let repair = &mut self.repair;
         if news.is_duplicate {
             repair.dup_acks += 1;
@@ -54,7 +59,7 @@ impl<P: Payload> Sender<P> {
         if self.agreed.sack {
             return news.delivered;
         }
-        if news.is_duplicate && repair.phase != Phase::Loss {
+        if news.is_duplicate && repair.phase != RepairPhase::Loss {
             let room = (self.nxt - self.una).saturating_sub(self.mss);
             let fresh = self.mss.min(room.saturating_sub(repair.dup_bytes));
             repair.dup_bytes += fresh;
@@ -63,18 +68,18 @@ impl<P: Payload> Sender<P> {
         // Everything acknowledged now has already been counted, except the hole.
         let counted = repair.dup_bytes.min(news.advanced.saturating_sub(self.mss));
         repair.dup_bytes -= counted;
-        if repair.phase == Phase::Open && news.advanced > 0 {
+        if repair.phase == RepairPhase::Open && news.advanced > 0 {
             repair.dup_bytes = 0;
         }
         news.advanced - counted
     }
 
     #[inline(never)]
-    fn go_on_with_recovery(&mut self, now: Instant, news: &News) {
+    fn continue_recovery(&mut self, now: Instant, news: &AckEffects) {
         if news.advanced == 0 {
             return;
         }
-        if self.una >= self.repair.recover || self.style() == FastRecovery::Reno {
+        if self.una >= self.repair.recover || self.recovery_style() == FastRecovery::Reno {
             self.end_recovery(now);
             return;
         }
@@ -82,13 +87,13 @@ impl<P: Payload> Sender<P> {
         // RFC 6582 §3.2 step 3: a partial acknowledgement reveals the next hole. SNACK reports it
         // otherwise.
         let told = self.agreed.snack && self.flight.front().is_some_and(|f| f.was_retransmitted());
-        if self.detection() == Detection::DupAcks
+        if self.detection() == LossDetector::DupAcks
             && !told
             && let Some(id) = self.flight.front_id()
         {
             self.flight.mark_lost(id);
             if self.flight.first_lost() == Some(id) {
-                self.forced = Some(Forced::Again(id));
+                self.forced = Some(ForcedSegment::Retransmit(id));
             }
         }
     }
@@ -103,21 +108,21 @@ impl<P: Payload> Sender<P> {
     }
 
     #[cold]
-    fn go_on_after_timeout(&mut self, now: Instant, news: &News) {
+    fn continue_after_timeout(&mut self, now: Instant, news: &AckEffects) {
         if news.advanced > 0 {
             self.repair.timeouts = 0;
         }
         if self.repair.frto.is_some() {
-            self.go_on_with_frto(now, news);
+            self.continue_frto(now, news);
         }
-        if self.repair.phase == Phase::Loss && self.una >= self.repair.recover {
+        if self.repair.phase == RepairPhase::Loss && self.una >= self.repair.recover {
             self.end_recovery(now);
         }
     }
 
     /// Continues F-RTO: RFC 5682 §2.1, and with SACK §3.1.
     #[cold]
-    fn go_on_with_frto(&mut self, now: Instant, news: &News) {
+    fn continue_frto(&mut self, now: Instant, news: &AckEffects) {
         let Some(state) = self.repair.frto else { return };
         let is_past = self.una >= self.repair.recover;
         if is_past {
@@ -147,7 +152,7 @@ impl<P: Payload> Sender<P> {
     }
 
     /// Declares segments lost; returns true if there were any.
-    fn detect(&mut self, now: Instant, news: &News) -> bool {
+    fn detect(&mut self, now: Instant, news: &AckEffects) -> bool {
         // F-RTO decides first whether the time-out was spurious (RFC 5682 §2.1).
         if self.repair.frto.is_some() {
             return false;
@@ -155,27 +160,27 @@ impl<P: Payload> Sender<P> {
         let by_count = self.repair.dup_acks >= DUP_THRESH && news.is_duplicate;
         let threshold = u64::from(DUP_THRESH);
         match self.detection() {
-            Detection::DupAcks => by_count && self.fast_retransmit_front(),
-            Detection::Sack => {
+            LossDetector::DupAcks => by_count && self.fast_retransmit_front(),
+            LossDetector::Sack => {
                 let below = self.flight.lost_below(threshold, self.mss);
                 let lost = below.is_some_and(|below| self.flight.mark_lost_below(below));
                 // RFC 6675 §5: three duplicates suffice, even if IsLost() is not yet true.
                 lost || by_count && self.fast_retransmit_front()
             }
-            Detection::Fack => {
+            LossDetector::Fack => {
                 // A hole this far below the highest byte counts like three duplicates.
                 let highest = self.flight.highest_sacked().unwrap_or(0);
                 let below = highest.saturating_sub(threshold * self.mss);
                 let lost = self.flight.mark_lost_below(below);
                 lost || by_count && self.fast_retransmit_front()
             }
-            Detection::Rack { .. } => self.detect_by_time(now),
+            LossDetector::Rack { .. } => self.detect_by_time(now),
         }
     }
 
     pub(super) fn detect_by_time(&mut self, now: Instant) -> bool {
         let (min, smoothed) = (self.rtt.min_nanos(), self.rtt.smoothed_nanos());
-        let recovering = self.repair.phase != Phase::Open;
+        let recovering = self.repair.phase != RepairPhase::Open;
         let (lost, next) = self.rack.detect(now, &mut self.flight, recovering, min, smoothed);
         self.timers.reorder = next;
         lost
@@ -191,9 +196,9 @@ impl<P: Payload> Sender<P> {
             !front.was_retransmitted()
         } else {
             let recover = self.repair.recover;
-            recover == 0 || self.una > recover || self.style() == FastRecovery::Reno
+            recover == 0 || self.una > recover || self.recovery_style() == FastRecovery::Reno
         };
-        let open = self.repair.phase == Phase::Open;
+        let open = self.repair.phase == RepairPhase::Open;
         open && fresh && self.flight.front_id().is_some_and(|id| self.flight.mark_lost(id))
     }
 
@@ -205,19 +210,19 @@ impl<P: Payload> Sender<P> {
         self.stats.recoveries += 1;
         let in_flight = self.flight.in_flight();
         if !self.config.assume_corruption {
-            let signal = Signal::Loss;
-            self.cc.on_congestion(&Congestion { now, signal, flight_size, in_flight });
+            let signal = CongestionSignal::Loss;
+            self.cc.on_congestion(&CongestionEvent { now, signal, flight_size, in_flight });
             self.owes_cwr = self.agreed.ecn;
             // RFC 3168 §6.1.2: marks of the same window of data call for no second reduction.
             self.cwr_until = self.nxt;
         }
-        let go_back = self.style() == FastRecovery::GoBackN;
+        let go_back = self.recovery_style() == FastRecovery::GoBackN;
         if go_back {
             self.flight.mark_all_lost();
             self.repair.dup_bytes = 0;
         }
         let repair = &mut self.repair;
-        repair.phase = if go_back { Phase::Loss } else { Phase::Recovery };
+        repair.phase = if go_back { RepairPhase::Loss } else { RepairPhase::Recovery };
         repair.recover = self.nxt;
         repair.partial_acks = 0;
         repair.rescued = false;
@@ -228,7 +233,7 @@ impl<P: Payload> Sender<P> {
         repair.prr = self.config.prr.filter(|_| reduces).map(|bound| Prr::new(bound, outstanding));
         // The first retransmission is sent whatever the window (RFC 5681 §3.2 step 3, RFC 6675 §5
         // step 4.3).
-        self.forced = self.flight.first_lost().map(Forced::Again);
+        self.forced = self.flight.first_lost().map(ForcedSegment::Retransmit);
     }
 
     fn update_prr(&mut self, delivered: u64, was_recovering: bool) {
@@ -243,8 +248,8 @@ impl<P: Payload> Sender<P> {
 
     #[cold]
     fn end_recovery(&mut self, now: Instant) {
-        let was_fast = self.repair.phase == Phase::Recovery;
-        self.repair.phase = Phase::Open;
+        let was_fast = self.repair.phase == RepairPhase::Recovery;
+        self.repair.phase = RepairPhase::Open;
         self.repair.prr = None;
         self.repair.frto = None;
         self.repair.dup_acks = 0;
@@ -282,8 +287,8 @@ impl<P: Payload> Sender<P> {
 
     /// Eifel detection (RFC 3522 §3.2): the first acknowledgement of new data
     /// echoes a timestamp from before the retransmission.
-    pub(super) fn check_eifel(&mut self, now: Instant, ack: &AckInfo, news: &News) {
-        if self.repair.phase == Phase::Open || news.advanced == 0 || !self.config.eifel {
+    pub(super) fn check_eifel(&mut self, now: Instant, ack: &AckInfo, news: &AckEffects) {
+        if self.repair.phase == RepairPhase::Open || news.advanced == 0 || !self.config.eifel {
             return;
         }
         let Some(undo) = &self.repair.undo else { return };
@@ -319,7 +324,7 @@ impl<P: Payload> Sender<P> {
 
     /// A tail loss probe may have repaired a loss that nothing else revealed (RFC 8985 §7.4.2): the
     /// window is then reduced once.
-    pub(super) fn check_tail_probe(&mut self, now: Instant, ack: &AckInfo, news: &News) {
+    pub(super) fn check_tail_probe(&mut self, now: Instant, ack: &AckInfo, news: &AckEffects) {
         let Some((end, was_repeat)) = self.repair.tail_probe else { return };
         // RFC 8985 §7.4.2: a repeated acknowledgement shows that both the original and the probe
         // have arrived.
@@ -328,11 +333,11 @@ impl<P: Payload> Sender<P> {
             return;
         }
         self.repair.tail_probe = None;
-        if was_repeat && self.una > end && self.repair.phase == Phase::Open {
+        if was_repeat && self.una > end && self.repair.phase == RepairPhase::Open {
             let flight_size = self.flight_size().max(news.advanced);
-            let signal = Signal::Loss;
+            let signal = CongestionSignal::Loss;
             let in_flight = self.flight.in_flight();
-            self.cc.on_congestion(&Congestion { now, signal, flight_size, in_flight });
+            self.cc.on_congestion(&CongestionEvent { now, signal, flight_size, in_flight });
             self.owes_cwr = self.agreed.ecn;
             self.cwr_until = self.nxt;
         }

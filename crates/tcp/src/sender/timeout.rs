@@ -2,12 +2,12 @@
 
 use units::{Instant, earliest_timer};
 
-use super::{Forced, Frto, Sender};
-use crate::Payload;
-use crate::cc::{Phase, Timeout};
-use crate::config::Detection;
-use crate::flight::Fate;
-use crate::wake::Wake;
+use super::{ForcedSegment, Frto, StreamSender};
+use crate::SegmentPayload;
+use crate::cc::{RepairPhase, TimeoutEvent};
+use crate::config::LossDetector;
+use crate::flight::SegmentState;
+use crate::wake::TimerKind;
 
 /// `WCDelAckT` of RFC 8985 §7.2: maximum delay of the acknowledgement of a single segment by the
 /// peer, in nanoseconds.
@@ -15,19 +15,19 @@ const WORST_DELAYED_ACK: u64 = 200_000_000;
 
 /// The error when data stayed unacknowledged for the user time-out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct GaveUp;
+pub(crate) struct UserTimeoutExpired;
 
-impl<P: Payload> Sender<P> {
-    pub(crate) fn poll_timeout(&self) -> Option<(Instant, Wake)> {
+impl<P: SegmentPayload> StreamSender<P> {
+    pub(crate) fn poll_timeout(&self) -> Option<(Instant, TimerKind)> {
         let timers = &self.timers;
         let pacing = timers.waits_for_pacer.then(|| self.pacer.ready_at());
         earliest_timer([
-            (timers.rto, Wake::Retransmission),
-            (timers.probe, Wake::TailProbe),
-            (timers.reorder, Wake::Reordering),
-            (timers.persist, Wake::WindowProbe),
-            (pacing, Wake::Pacing),
-            (self.gives_up_at(), Wake::UserTimeout),
+            (timers.rto, TimerKind::Retransmission),
+            (timers.probe, TimerKind::TailProbe),
+            (timers.reorder, TimerKind::Reordering),
+            (timers.persist, TimerKind::WindowProbe),
+            (pacing, TimerKind::Pacing),
+            (self.gives_up_at(), TimerKind::UserTimeout),
         ])
     }
 
@@ -36,16 +36,16 @@ impl<P: Payload> Sender<P> {
     }
 
     /// Handles all timers that are due at `now`.
-    pub(crate) fn handle_timeout(&mut self, now: Instant) -> Result<(), GaveUp> {
+    pub(crate) fn handle_timeout(&mut self, now: Instant) -> Result<(), UserTimeoutExpired> {
         let due = |timer: Option<Instant>| timer.is_some_and(|at| at <= now);
         // The caller polls for segments next, which sets this again.
         self.timers.waits_for_pacer = false;
         if due(self.gives_up_at()) {
-            return Err(GaveUp);
+            return Err(UserTimeoutExpired);
         }
         if due(self.timers.reorder) {
             self.timers.reorder = None;
-            if self.detect_by_time(now) && self.repair.phase == Phase::Open {
+            if self.detect_by_time(now) && self.repair.phase == RepairPhase::Open {
                 self.begin_recovery(now);
             }
         }
@@ -73,22 +73,22 @@ impl<P: Payload> Sender<P> {
         self.timers.probe = None;
         let Some(front) = self.flight.front().copied() else { return };
         self.rtt.back_off();
-        self.forced = self.flight.front_id().map(Forced::Again);
+        self.forced = self.flight.front_id().map(ForcedSegment::Retransmit);
         if front.start == 0 {
             // RFC 5681 §3.1: a lost SYN reduces the initial window instead, after the handshake.
             self.syn_was_lost = true;
-        } else if !self.is_shut() {
+        } else if !self.is_window_closed() {
             // A closed window discards data, which is no sign of congestion.
-            self.assume_all_lost(now, front.fate);
+            self.assume_all_lost(now, front.state);
         }
         self.timers.rto = Some(self.rtt.deadline(now));
     }
 
     #[cold]
-    fn assume_all_lost(&mut self, now: Instant, front: Fate) {
+    fn assume_all_lost(&mut self, now: Instant, front: SegmentState) {
         // RFC 2018 §8: if the receiver still had the selectively acknowledged data, it would have
         // acknowledged it cumulatively.
-        if front == Fate::Sacked {
+        if front == SegmentState::Sacked {
             self.flight.forget_sacks();
             self.reported.clear();
         }
@@ -98,15 +98,15 @@ impl<P: Payload> Sender<P> {
         }
         self.stats.timeouts += 1;
         let flight_size = self.flight_size();
-        self.cc.on_timeout(&Timeout { now, flight_size, is_repeated });
+        self.cc.on_timeout(&TimeoutEvent { now, flight_size, is_repeated });
         self.owes_cwr = self.agreed.ecn;
         self.cwr_until = self.nxt;
         // RFC 5682 §2.1 step 1: not while another loss is being repaired.
-        let first = self.repair.phase == Phase::Open && !is_repeated;
+        let first = self.repair.phase == RepairPhase::Open && !is_repeated;
         self.flight.mark_all_lost();
         let repair = &mut self.repair;
         repair.timeouts += 1;
-        repair.phase = Phase::Loss;
+        repair.phase = RepairPhase::Loss;
         repair.recover = self.nxt;
         repair.prr = None;
         repair.tail_probe = None;
@@ -120,12 +120,12 @@ impl<P: Payload> Sender<P> {
     pub(super) fn schedule_tail_probe(&mut self, now: Instant) {
         self.timers.probe = None;
         let Some(rto) = self.timers.rto else { return };
-        let applies = self.detection() == Detection::Rack { tlp: true }
-            && self.repair.phase == Phase::Open
+        let applies = self.detection() == LossDetector::Rack { tlp: true }
+            && self.repair.phase == RepairPhase::Open
             && self.repair.tail_probe.is_none()
             && self.flight.sacked_count() == 0
             && self.flight.front().is_some_and(|front| front.start > 0)
-            && !self.is_shut();
+            && !self.is_window_closed();
         if !applies {
             return;
         }

@@ -4,19 +4,19 @@ use core::ops::Range;
 
 use units::{BitRate, ByteCount, Instant};
 
-use super::{FirstValue, Forced, Frto, Sender, Undo};
-use crate::Payload;
-use crate::cc::Phase;
-use crate::config::Detection;
-use crate::flight::{Fate, Id};
+use super::{FirstValue, ForcedSegment, Frto, StreamSender, Undo};
+use crate::SegmentPayload;
+use crate::cc::RepairPhase;
+use crate::config::LossDetector;
+use crate::flight::{SegmentId, SegmentState};
 
 /// Size of a segment that every peer accepts (RFC 7413 §4.2.1: without a remembered MSS).
 const SYN_DATA_MAX: u64 = 536;
 
 /// The segment to send next.
 #[derive(Debug, Clone)]
-enum Choice {
-    Again(Id),
+enum NextSegment {
+    Retransmit(SegmentId),
     New(Range<u64>),
 }
 
@@ -28,7 +28,7 @@ pub(crate) struct Transmission {
     pub(crate) is_new: bool,
 }
 
-impl<P: Payload> Sender<P> {
+impl<P: SegmentPayload> StreamSender<P> {
     /// Returns the next segment to send now. `value` reads the timestamp clock.
     pub(crate) fn poll(
         &mut self,
@@ -38,8 +38,8 @@ impl<P: Payload> Sender<P> {
         self.timers.waits_for_pacer = false;
         let choice = self.choose(now)?;
         let transmission = match choice {
-            Choice::Again(id) => self.launch_again(now, id, value())?,
-            Choice::New(range) => self.launch_new(now, range),
+            NextSegment::Retransmit(id) => self.retransmit(now, id, value())?,
+            NextSegment::New(range) => self.send_new(now, range),
         };
         let len = transmission.range.end - transmission.range.start;
         if let Some(prr) = &mut self.repair.prr {
@@ -56,9 +56,9 @@ impl<P: Payload> Sender<P> {
         Some(transmission)
     }
 
-    fn choose(&mut self, now: Instant) -> Option<Choice> {
+    fn choose(&mut self, now: Instant) -> Option<NextSegment> {
         if self.nxt == 0 {
-            return Some(Choice::New(0..1));
+            return Some(NextSegment::New(0..1));
         }
         if let Some(forced) = self.forced.take()
             && let Some(choice) = self.choose_forced(&forced)
@@ -93,37 +93,37 @@ impl<P: Payload> Sender<P> {
     /// handshake completes (RFC 7413 §4.2.2).
     #[cold]
     fn may_answer_early(&self) -> bool {
-        self.may_hurry && self.window > 0
+        self.may_send_early && self.window > 0
     }
 
     /// Returns the number of bytes to send with the SYN.
     #[cold]
     fn syn_data_len(&self) -> u64 {
-        if !self.may_hurry || self.window > 0 {
+        if !self.may_send_early || self.window > 0 {
             return 0;
         }
         self.buffer.len().min(self.mss).min(SYN_DATA_MAX)
     }
 
     #[cold]
-    fn choose_forced(&self, forced: &Forced) -> Option<Choice> {
+    fn choose_forced(&self, forced: &ForcedSegment) -> Option<NextSegment> {
         match *forced {
-            Forced::Again(id) => {
+            ForcedSegment::Retransmit(id) => {
                 let sent = self.flight.get(id)?;
-                (sent.fate != Fate::Sacked).then_some(Choice::Again(id))
+                (sent.state != SegmentState::Sacked).then_some(NextSegment::Retransmit(id))
             }
-            Forced::New(len) => {
+            ForcedSegment::New(len) => {
                 let end = (self.nxt + len).min(self.buffer.end());
-                (self.nxt < end).then_some(Choice::New(self.with_fin(self.nxt..end)))
+                (self.nxt < end).then_some(NextSegment::New(self.with_fin(self.nxt..end)))
             }
         }
     }
 
-    fn choose_by_window(&mut self) -> Option<Choice> {
+    fn choose_by_window(&mut self) -> Option<NextSegment> {
         match self.repair.frto {
             Some(Frto::Probing(left)) => {
                 // RFC 5682 §2.1 step 2 b: up to two new segments, whatever the congestion window.
-                return self.sendable().filter(|_| left > 0).map(Choice::New);
+                return self.sendable().filter(|_| left > 0).map(NextSegment::New);
             }
             // Step 2 waits for the acknowledgement of the retransmission.
             Some(Frto::Retransmitted) => return None,
@@ -133,7 +133,7 @@ impl<P: Payload> Sender<P> {
             return self.choose_repair(id);
         }
         match self.sendable() {
-            Some(range) if self.allows(range.end - range.start) => Some(Choice::New(range)),
+            Some(range) if self.allows(range.end - range.start) => Some(NextSegment::New(range)),
             Some(_) => {
                 self.limited_until = self.nxt;
                 None
@@ -148,11 +148,11 @@ impl<P: Payload> Sender<P> {
     /// Chooses a lost segment if the window has room. If it has none, the window counts as the
     /// limit, whatever limited the first transmission; otherwise it could not grow after a
     /// time-out.
-    fn choose_repair(&mut self, id: Id) -> Option<Choice> {
+    fn choose_repair(&mut self, id: SegmentId) -> Option<NextSegment> {
         let sent = self.flight.get(id)?;
         let (len, end) = (sent.len(), sent.end);
         if self.allows(len) {
-            return Some(Choice::Again(id));
+            return Some(NextSegment::Retransmit(id));
         }
         self.limited_until = self.limited_until.max(end);
         None
@@ -166,7 +166,7 @@ impl<P: Payload> Sender<P> {
             return true;
         }
         match &self.repair.prr {
-            Some(prr) if self.repair.phase == Phase::Recovery => prr.allowance() >= len,
+            Some(prr) if self.repair.phase == RepairPhase::Recovery => prr.allowance() >= len,
             _ => self.cc.cwnd().get() >= pipe + len,
         }
     }
@@ -202,8 +202,8 @@ impl<P: Payload> Sender<P> {
 
     /// Applies rules 3 and 4 of `NextSeg()` (RFC 6675 §4): with nothing else to send, resends what
     /// may be lost, and once what was sent last.
-    fn choose_rescue(&mut self) -> Option<Choice> {
-        if self.repair.phase != Phase::Recovery || self.detection() != Detection::Sack {
+    fn choose_rescue(&mut self) -> Option<NextSegment> {
+        if self.repair.phase != RepairPhase::Recovery || self.detection() != LossDetector::Sack {
             return None;
         }
         if let Some(id) = self.flight.hole(self.repair.next_hole) {
@@ -212,17 +212,18 @@ impl<P: Payload> Sender<P> {
                 return None;
             }
             self.repair.next_hole = id + 1;
-            return Some(Choice::Again(id));
+            return Some(NextSegment::Retransmit(id));
         }
         let id = self.flight.back_id()?;
         let sent = self.flight.get(id)?;
         // RFC 6675 §4 (4): one rescue retransmission in each recovery.
-        let due = sent.fate == Fate::InFlight && !self.repair.rescued && self.allows(sent.len());
+        let due =
+            sent.state == SegmentState::InFlight && !self.repair.rescued && self.allows(sent.len());
         self.repair.rescued |= due;
-        due.then_some(Choice::Again(id))
+        due.then_some(NextSegment::Retransmit(id))
     }
 
-    fn launch_new(&mut self, now: Instant, range: Range<u64>) -> Transmission {
+    fn send_new(&mut self, now: Instant, range: Range<u64>) -> Transmission {
         let snapshot = self.rate.sent(now, self.flight.in_flight() == 0);
         self.flight.push(range.clone(), now, snapshot);
         let mut range = range;
@@ -245,7 +246,7 @@ impl<P: Payload> Sender<P> {
     }
 
     #[inline(never)]
-    fn launch_again(&mut self, now: Instant, id: Id, value: u32) -> Option<Transmission> {
+    fn retransmit(&mut self, now: Instant, id: SegmentId, value: u32) -> Option<Transmission> {
         let snapshot = self.rate.sent(now, self.flight.in_flight() == 0);
         self.flight.resend(id, now, snapshot);
         let sent = self.flight.get(id)?;
@@ -312,7 +313,7 @@ impl<P: Payload> Sender<P> {
     /// Sends a window probe: as much as there is room for, but at least one byte.
     pub(super) fn probe_window(&mut self) {
         let usable = self.edge.saturating_sub(self.nxt);
-        self.forced = Some(Forced::New(usable.clamp(1, self.mss)));
+        self.forced = Some(ForcedSegment::New(usable.clamp(1, self.mss)));
     }
 
     /// Sends a tail loss probe (RFC 8985 §7.3): new data if there is any and the peer's window
@@ -320,8 +321,8 @@ impl<P: Payload> Sender<P> {
     pub(super) fn probe_tail(&mut self) {
         let fresh = self.sendable();
         self.forced = match &fresh {
-            Some(range) => Some(Forced::New((range.end - range.start).min(self.mss))),
-            None => self.flight.back_id().map(Forced::Again),
+            Some(range) => Some(ForcedSegment::New((range.end - range.start).min(self.mss))),
+            None => self.flight.back_id().map(ForcedSegment::Retransmit),
         };
         let end = fresh.as_ref().map_or(self.nxt, |range| range.end);
         self.repair.tail_probe = Some((end, fresh.is_none()));

@@ -14,13 +14,13 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(8);
 
 /// The schedule of a reset's repetitions.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Repeats {
+pub(super) struct ResetRepeats {
     at: Instant,
     pause: Duration,
     left: u32,
 }
 
-impl Repeats {
+impl ResetRepeats {
     /// The repetitions of a reset sent `now`, with the first one after `rto`.
     pub(super) fn new(now: Instant, rto: Duration) -> Self {
         let pause = rto.min(LONGEST_PAUSE);

@@ -5,10 +5,10 @@ use bytes::Bytes;
 use units::ByteCount;
 
 use super::*;
-use crate::segment::{Ecn, Flags};
+use crate::segment::{Ecn, HeaderFlags};
 use crate::wire;
 
-const LIMITS: Limits = Limits { flows: 3, incoming: 2 };
+const LIMITS: StackLimits = StackLimits { flows: 3, incoming: 2 };
 const ISS: SeqNr = SeqNr::new(7);
 const LATENCY: Duration = Duration::from_millis(10);
 
@@ -16,9 +16,9 @@ fn config() -> Arc<Config> {
     Arc::new(Config { snack: true, nagle: false, ..Config::default() })
 }
 
-fn path(port: u16) -> Path {
+fn path(port: u16) -> SegmentPath {
     let address = |last: u8| IpAddr::from([10, 0, 0, last]);
-    Path { from: address(1), from_port: port, to: address(2), to_port: 80 }
+    SegmentPath { from: address(1), from_port: port, to: address(2), to_port: 80 }
 }
 
 /// Two hosts and the wire between them, on which segments travel as bytes.
@@ -28,13 +28,13 @@ struct Net {
 }
 
 impl Net {
-    fn new(limits: Limits) -> Self {
+    fn new(limits: StackLimits) -> Self {
         let now = Instant::from_nanos(1_000_000_000);
         Self { now, hosts: [(); 2].map(|()| Stack::new(limits)) }
     }
 
     /// Takes what a host sends.
-    fn sent(&mut self, host: usize) -> Vec<(Path, Segment<Bytes>)> {
+    fn sent(&mut self, host: usize) -> Vec<(SegmentPath, Segment<Bytes>)> {
         std::iter::from_fn(|| self.hosts[host].poll_transmit(self.now)).collect()
     }
 
@@ -95,7 +95,7 @@ impl Net {
             self.run();
         }
         for host in [0, 1] {
-            assert_eq!(self.hosts[host].read(flows[host], 9), Read::End);
+            assert_eq!(self.hosts[host].read(flows[host], 9), FlowRead::End);
             assert!(self.hosts[host].is_delivered(flows[host]));
             self.hosts[host].release(flows[host]);
         }
@@ -122,11 +122,15 @@ fn a_syn_is_answered_when_the_owner_says_so_and_data_flows_both_ways() {
         assert_eq!(net.hosts[host].write(flow, &data), Ok(text.len()));
         net.run();
         let other = [there, here][host];
-        assert_eq!(net.hosts[1 - host].read(other, 100), Read::Data(data));
-        assert_eq!(net.hosts[1 - host].read(other, 100), Read::Blocked);
+        assert_eq!(net.hosts[1 - host].read(other, 100), FlowRead::Data(data));
+        assert_eq!(net.hosts[1 - host].read(other, 100), FlowRead::Blocked);
     }
     net.end([here, there]);
-    assert_eq!(net.hosts[1].read(there, 9), Read::Failed(Cut::GONE), "nothing is left of it");
+    assert_eq!(
+        net.hosts[1].read(there, 9),
+        FlowRead::Failed(FlowFailure::GONE),
+        "nothing is left of it"
+    );
     let [ours, theirs] = net.hosts.each_ref().map(Stack::counts);
     assert_eq!((ours.opened, ours.accepted, ours.snack, ours.sack), (1, 0, 1, 1));
     assert_eq!((theirs.opened, theirs.accepted, theirs.snack, theirs.sack), (0, 1, 1, 1));
@@ -140,7 +144,7 @@ fn a_refused_syn_is_a_refused_connection_and_an_ignored_one_is_nothing() {
     let [StackEvent::Incoming(there)] = theirs[..] else { panic!("{theirs:?}") };
     net.hosts[1].refuse(there);
     net.run();
-    let refused = Cut { why: Abort::Refused, after_end: false };
+    let refused = FlowFailure { why: AbortReason::Refused, after_end: false };
     assert_eq!(net.hosts[0].is_connected(here), Err(refused));
     net.hosts[0].release(here);
     net.run();
@@ -159,7 +163,7 @@ fn a_host_that_gives_up_before_it_is_answered_is_forgotten() {
     net.hosts[0].connect(path(1000), config(), ISS).unwrap();
     let [_, theirs] = net.run();
     let [StackEvent::Incoming(there)] = theirs[..] else { panic!("{theirs:?}") };
-    let rst = Flags { rst: true, ..Flags::default() };
+    let rst = HeaderFlags { rst: true, ..HeaderFlags::default() };
     for (seq, failed) in [(ISS.advance(9), false), (ISS.advance(1), true)] {
         let reset = Segment { seq, flags: rst, ..Segment::default() };
         net.hosts[1].handle_segment(net.now, &path(1000), &reset);
@@ -181,8 +185,9 @@ fn only_what_is_addressed_to_a_connection_reaches_it() {
     assert!(*to == path(999).reversed() && reset.flags.rst && reset.seq == ISS);
     net.hosts[1].handle_segment(net.now, &path(999), reset);
     assert!(net.sent(1).is_empty(), "a reset is not answered");
-    (0..10 * ANSWERS).for_each(|_| net.hosts[1].handle_segment(net.now, &path(999), &ack));
-    assert_eq!(net.sent(1).len(), ANSWERS);
+    (0..10 * MAX_QUEUED_RESETS)
+        .for_each(|_| net.hosts[1].handle_segment(net.now, &path(999), &ack));
+    assert_eq!(net.sent(1).len(), MAX_QUEUED_RESETS);
     net.end([here, there]);
 }
 
@@ -192,9 +197,9 @@ fn an_abort_is_a_reset_at_the_other_end() {
     let [here, there] = net.open(1000);
     net.hosts[0].abort(net.now, here);
     net.run();
-    let reset = Cut { why: Abort::Reset, after_end: false };
+    let reset = FlowFailure { why: AbortReason::Reset, after_end: false };
     assert_eq!(net.hosts[1].failure(there), Some(reset));
-    assert_eq!(net.hosts[1].read(there, 9), Read::Failed(reset));
+    assert_eq!(net.hosts[1].read(there, 9), FlowRead::Failed(reset));
     assert_eq!(net.hosts[1].write(there, &Bytes::from_static(b"x")), Err(reset));
     assert_eq!(net.hosts[1].finish(there), Err(reset));
     net.hosts[1].abort(net.now, there);
@@ -212,7 +217,7 @@ fn a_lost_reset_is_sent_again() {
     assert_eq!(net.sent(0).len(), 1, "which the wire loses");
     net.wake();
     net.run();
-    let reset = Cut { why: Abort::Reset, after_end: false };
+    let reset = FlowFailure { why: AbortReason::Reset, after_end: false };
     assert_eq!(net.hosts[1].failure(there), Some(reset));
     let took = net.now.saturating_since(began);
     assert!(took <= Duration::from_secs(1) + LATENCY, "{took:?}");
@@ -267,7 +272,7 @@ fn a_new_syn_takes_the_place_of_a_connection_whose_reset_is_sent_again() {
 #[test]
 fn there_are_no_more_flows_than_allowed() {
     let mut net = Net::new(LIMITS);
-    let mut clients = Net::new(Limits { flows: 10, incoming: 0 });
+    let mut clients = Net::new(StackLimits { flows: 10, incoming: 0 });
     // Two SYNs may wait for an answer.
     for port in 0..3 {
         clients.hosts[0].connect(path(port), config(), ISS).unwrap();
@@ -324,8 +329,11 @@ fn a_new_syn_takes_the_place_of_a_connection_in_time_wait() {
     net.hosts[1].release(there);
     net.run();
     assert_eq!((net.hosts[0].flows.len(), net.hosts[1].flows.len()), (0, 1));
-    let syn =
-        |seq| Segment { seq, flags: Flags { syn: true, ..Flags::default() }, ..Segment::default() };
+    let syn = |seq| Segment {
+        seq,
+        flags: HeaderFlags { syn: true, ..HeaderFlags::default() },
+        ..Segment::default()
+    };
     net.hosts[1].handle_segment(net.now, &path(1000), &syn(ISS));
     assert_eq!(net.hosts[1].poll_event(), None, "an old duplicate");
     net.hosts[1].handle_segment(net.now, &path(1000), &syn(ISS.advance(100)));
@@ -340,7 +348,7 @@ fn an_unreachable_destination_fails_a_connection_that_is_not_open_yet() {
     net.hosts[0].handle_unreachable(&path(1001), ISS);
     assert_eq!(net.hosts[0].failure(here), None, "it is about another segment");
     net.hosts[0].handle_unreachable(&path(1000), ISS);
-    let cut = Cut { why: Abort::Unreachable, after_end: false };
+    let cut = FlowFailure { why: AbortReason::Unreachable, after_end: false };
     assert_eq!(net.hosts[0].is_connected(here), Err(cut));
     net.hosts[0].release(here);
     net.run();
@@ -380,8 +388,8 @@ fn a_writer_hears_of_room_once_there_is_more_than_a_little() {
     assert!(window > 0 && ByteCount::new(window) <= config().receive_buffer);
     while read < data.len() {
         match net.hosts[1].read(there, 1 << 20) {
-            Read::Data(data) => read += data.len(),
-            Read::Blocked => drop(net.run()),
+            FlowRead::Data(data) => read += data.len(),
+            FlowRead::Blocked => drop(net.run()),
             other => panic!("{other:?}"),
         }
     }

@@ -2,7 +2,7 @@
 
 use super::WireError;
 use crate::SeqNr;
-use crate::segment::{Options, SackBlock, Snack, Timestamps};
+use crate::segment::{HeaderOptions, SackBlock, Snack, Timestamps};
 
 const END: u8 = 0;
 const NOP: u8 = 1;
@@ -19,8 +19,8 @@ const SNACK: u8 = 21;
 const FAST_OPEN: u8 = 34;
 
 /// Parses all options. If a kind appears more than once, the first one counts.
-pub(super) fn read(bytes: &[u8]) -> Result<Options, WireError> {
-    let mut options = Options::default();
+pub(super) fn read(bytes: &[u8]) -> Result<HeaderOptions, WireError> {
+    let mut options = HeaderOptions::default();
     let mut at = 0;
     while let Some(&kind) = bytes.get(at) {
         match kind {
@@ -40,7 +40,7 @@ pub(super) fn read(bytes: &[u8]) -> Result<Options, WireError> {
     Ok(options)
 }
 
-fn read_one(kind: u8, body: &[u8], options: &mut Options) {
+fn read_one(kind: u8, body: &[u8], options: &mut HeaderOptions) {
     match (kind, body) {
         (MSS, &[a, b]) => {
             options.mss.get_or_insert(u16::from_be_bytes([a, b]));
@@ -96,7 +96,7 @@ fn number(bytes: &[u8]) -> u32 {
 }
 
 /// Writes all options, aligned as RFC 7323 appendix A and RFC 2018 §3 advise.
-pub(super) fn write(options: &Options, out: &mut Vec<u8>) {
+pub(super) fn write(options: &HeaderOptions, out: &mut Vec<u8>) {
     if let Some(mss) = options.mss {
         out.extend_from_slice(&[MSS, 4]);
         out.extend_from_slice(&mss.to_be_bytes());

@@ -4,22 +4,22 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::SeqNr;
-use crate::segment::{Cookie, Counts, Options, SackBlock, Snack, Timestamps};
+use crate::segment::{Cookie, CountOptions, HeaderOptions, SackBlock, Snack, Timestamps};
 
 const CLIENT: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1));
 const SERVER: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 2));
 
-fn path() -> Path {
-    Path { from: CLIENT, from_port: 40_000, to: SERVER, to_port: 80 }
+fn path() -> SegmentPath {
+    SegmentPath { from: CLIENT, from_port: 40_000, to: SERVER, to_port: 80 }
 }
 
-fn encoded(path: &Path, segment: &Segment<Bytes>) -> Bytes {
+fn encoded(path: &SegmentPath, segment: &Segment<Bytes>) -> Bytes {
     let mut out = Vec::new();
     encode(path, segment, &mut out);
     out.into()
 }
 
-fn decoded(bytes: Vec<u8>) -> Result<(Path, Segment<Bytes>), WireError> {
+fn decoded(bytes: Vec<u8>) -> Result<(SegmentPath, Segment<Bytes>), WireError> {
     decode(CLIENT, SERVER, Ecn::NotEct, &bytes.into())
 }
 
@@ -37,14 +37,14 @@ fn sealed(mut bytes: Vec<u8>) -> Vec<u8> {
 fn a_syn_byte_by_byte() {
     let syn = Segment {
         seq: SeqNr::new(0x0102_0304),
-        flags: Flags { syn: true, ..Flags::default() },
+        flags: HeaderFlags { syn: true, ..HeaderFlags::default() },
         window: 64_240,
-        options: Options {
+        options: HeaderOptions {
             mss: Some(1460),
             window_scale: Some(7),
             sack_permitted: true,
             timestamps: Some(Timestamps { value: 0x0a0b_0c0d, echo: 0 }),
-            ..Options::default()
+            ..HeaderOptions::default()
         },
         ..Segment::default()
     };
@@ -100,16 +100,16 @@ fn impossible_option_lengths_are_refused() {
 #[test]
 fn unknown_options_and_lengths_are_skipped() {
     let read = |options: &[u8]| decoded(with_options(options)).unwrap().1.options;
-    let mss = Options { mss: Some(258), ..Options::default() };
+    let mss = HeaderOptions { mss: Some(258), ..HeaderOptions::default() };
     assert_eq!(read(&[99, 4, 7, 7, 2, 4, 1, 2]), mss);
     // An MSS of the wrong length, then a valid one.
     assert_eq!(read(&[2, 3, 9, 2, 4, 1, 2, 0]), mss);
     // Of two, the first counts; nothing after the end of the list does.
     assert_eq!(read(&[2, 4, 1, 2, 2, 4, 3, 4]), mss);
-    assert_eq!(read(&[0, 2, 4, 1]), Options::default());
+    assert_eq!(read(&[0, 2, 4, 1]), HeaderOptions::default());
     // SACK blocks have 8 bytes; cookies 0 or 4 to 16, and even.
-    assert_eq!(read(&[5, 6, 1, 1, 1, 1, 1, 1]), Options::default());
-    assert_eq!(read(&[34, 7, 1, 2, 3, 4, 5, 0]), Options::default());
+    assert_eq!(read(&[5, 6, 1, 1, 1, 1, 1, 1]), HeaderOptions::default());
+    assert_eq!(read(&[34, 7, 1, 2, 3, 4, 5, 0]), HeaderOptions::default());
     assert_eq!(read(&[34, 2, 0, 0]).fast_open, Some(Cookie::new()));
 }
 
@@ -128,7 +128,8 @@ fn every_flag_has_its_bit() {
 #[test]
 fn blocks_that_find_no_room_are_left_out() {
     let block = |n| SackBlock { start: SeqNr::new(n), end: SeqNr::new(n + 1) };
-    let mut options = Options { sack: (0..4).map(block).collect(), ..Options::default() };
+    let mut options =
+        HeaderOptions { sack: (0..4).map(block).collect(), ..HeaderOptions::default() };
     assert_eq!(options.wire_len(), 36);
     options.timestamps = Some(Timestamps::default());
     assert_eq!(options.wire_len(), 40);
@@ -138,9 +139,9 @@ fn blocks_that_find_no_room_are_left_out() {
 }
 
 /// Removes what does not fit together in a real segment.
-fn leave_out(options: &mut Options) {
+fn leave_out(options: &mut HeaderOptions) {
     if !options.has_room_for_counts() {
-        options.counts = Counts::default();
+        options.counts = CountOptions::default();
     }
     options.scps = options.scps.filter(|_| options.has_room_for_scps());
     options.snack = options.snack.filter(|_| options.has_room_for_snack());
@@ -150,8 +151,8 @@ fn leave_out(options: &mut Options) {
 /// RFC 1644 §3.2: CC and CC.ECHO, as 4.4BSD aligns them.
 #[test]
 fn counts_byte_by_byte() {
-    let counts = Counts { cc: 0x0102_0304, new: 0, echo: 5 };
-    let options = Options { counts, ..Options::default() };
+    let counts = CountOptions { cc: 0x0102_0304, new: 0, echo: 5 };
+    let options = HeaderOptions { counts, ..HeaderOptions::default() };
     let bytes = encoded(&path(), &Segment { options, ..Segment::default() });
     assert_eq!(bytes[20..], [1, 1, 11, 6, 1, 2, 3, 4, 1, 1, 13, 6, 0, 0, 0, 5]);
 }
@@ -160,7 +161,7 @@ fn counts_byte_by_byte() {
 #[test]
 fn scps_byte_by_byte() {
     let snack = Some(Snack { offset: 0x0102, size: 3 });
-    let options = Options { scps: Some(0x40), snack, ..Options::default() };
+    let options = HeaderOptions { scps: Some(0x40), snack, ..HeaderOptions::default() };
     let bytes = encoded(&path(), &Segment { options, ..Segment::default() });
     assert_eq!(bytes[20..], [20, 4, 0x40, 0, 1, 1, 21, 6, 1, 2, 0, 3]);
     // The long form's bit vector is skipped.
@@ -184,10 +185,10 @@ prop_compose! {
         counts in any::<[u32; 3]>(),
         some_counts in any::<[bool; 3]>(),
         cookie in prop::option::of(prop::sample::select(vec![0usize, 4, 6, 8, 10, 12, 14, 16])),
-    ) -> Options {
+    ) -> HeaderOptions {
         let count = |at: usize| if some_counts[at] { counts[at] } else { 0 };
         let block = |(start, end)| SackBlock { start: SeqNr::new(start), end: SeqNr::new(end) };
-        let mut options = Options {
+        let mut options = HeaderOptions {
             mss,
             window_scale,
             sack_permitted,
@@ -196,7 +197,7 @@ prop_compose! {
             fast_open: cookie.map(|len| core::iter::repeat_n(7, len).collect()),
             scps,
             snack: snack.map(|(offset, size)| Snack { offset, size }),
-            counts: Counts { cc: count(0), new: count(1), echo: count(2) },
+            counts: CountOptions { cc: count(0), new: count(1), echo: count(2) },
         };
         leave_out(&mut options);
         options
@@ -215,7 +216,7 @@ prop_compose! {
         Segment {
             seq: SeqNr::new(numbers.0),
             ack: numbers.1.map(SeqNr::new),
-            flags: Flags { syn, fin, rst, psh, ece, cwr, slow_start },
+            flags: HeaderFlags { syn, fin, rst, psh, ece, cwr, slow_start },
             window: numbers.2,
             options,
             ecn: Ecn::from_bits(ecn),
@@ -224,16 +225,12 @@ prop_compose! {
     }
 }
 
-fn any_path() -> impl Strategy<Value = Path> {
+fn any_path() -> impl Strategy<Value = SegmentPath> {
     let v4 = any::<[[u8; 4]; 2]>().prop_map(|[a, b]| (IpAddr::from(a), IpAddr::from(b)));
     let v6 = any::<[[u8; 16]; 2]>()
         .prop_map(|[a, b]| (Ipv6Addr::from(a).into(), Ipv6Addr::from(b).into()));
-    (prop_oneof![v4, v6], any::<(u16, u16)>()).prop_map(|((from, to), (from_port, to_port))| Path {
-        from,
-        from_port,
-        to,
-        to_port,
-    })
+    (prop_oneof![v4, v6], any::<(u16, u16)>())
+        .prop_map(|((from, to), (from_port, to_port))| SegmentPath { from, from_port, to, to_port })
 }
 
 proptest! {

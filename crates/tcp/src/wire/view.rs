@@ -2,16 +2,16 @@
 
 use super::{ACK, CWR, ECE, FIN, PSH, RST, SLOW_START, SYN, WireError};
 use crate::SeqNr;
-use crate::segment::{Flags, HEADER_LEN};
+use crate::segment::{HEADER_LEN, HeaderFlags};
 
 /// The bytes of a segment whose header is known to be complete.
 #[derive(Debug, Clone, Copy)]
-pub struct View<'a> {
+pub struct SegmentView<'a> {
     fixed: &'a [u8; HEADER_LEN],
     bytes: &'a [u8],
 }
 
-impl<'a> View<'a> {
+impl<'a> SegmentView<'a> {
     /// Wraps `bytes`, which must be exactly one segment. The checksum is not verified.
     ///
     /// # Errors
@@ -65,8 +65,8 @@ impl<'a> View<'a> {
     }
 
     /// Returns the flags other than ACK.
-    pub fn flags(&self) -> Flags {
-        Flags {
+    pub fn flags(&self) -> HeaderFlags {
+        HeaderFlags {
             syn: self.has(SYN),
             fin: self.has(FIN),
             rst: self.has(RST),

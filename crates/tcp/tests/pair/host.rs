@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr};
 
 use bytes::Bytes;
 use link::testkit::Peer;
-use tcp::{Connection, Ecn, Event, State, wire};
+use tcp::{Connection, ConnectionEvent, Ecn, TcpState, wire};
 use units::{Instant, Machine};
 
 /// What one side does with its connection.
@@ -49,10 +49,10 @@ fn digest(start: u64, bytes: &[u8]) -> u64 {
     })
 }
 
-fn path(from: usize) -> wire::Path {
+fn path(from: usize) -> wire::SegmentPath {
     let address = |host: usize| IpAddr::V4(Ipv4Addr::new(10, 0, 0, host as u8 + 1));
     let (from, to) = (address(from), address(1 - from));
-    wire::Path { from, from_port: 1000, to, to_port: 1000 }
+    wire::SegmentPath { from, from_port: 1000, to, to_port: 1000 }
 }
 
 impl Host {
@@ -75,9 +75,9 @@ impl Host {
     fn live(&mut self) {
         while let Some(event) = self.tcp.poll_event() {
             match event {
-                Event::Finished => self.finished = true,
-                Event::Closed => self.is_over = true,
-                Event::Aborted(why) => panic!("host {} aborted: {why:?}", self.me),
+                ConnectionEvent::Finished => self.finished = true,
+                ConnectionEvent::Closed => self.is_over = true,
+                ConnectionEvent::Aborted(why) => panic!("host {} aborted: {why:?}", self.me),
                 _ => {}
             }
         }
@@ -101,8 +101,10 @@ impl Host {
     }
 
     fn write(&mut self) {
-        let can =
-            matches!(self.tcp.state(), State::SynSent | State::Established | State::CloseWait);
+        let can = matches!(
+            self.tcp.state(),
+            TcpState::SynSent | TcpState::Established | TcpState::CloseWait
+        );
         if !can || self.closed {
             return;
         }
@@ -116,7 +118,7 @@ impl Host {
             }
         }
         // CLOSE in SYN-SENT would abort the connection.
-        let is_open = self.tcp.state() != State::SynSent;
+        let is_open = self.tcp.state() != TcpState::SynSent;
         if is_open && (!self.plan.waits || self.finished) {
             self.tcp.close();
             self.closed = true;
@@ -134,9 +136,9 @@ impl Host {
 }
 
 impl Machine for Host {
-    type Wake = tcp::Wake;
+    type Wake = tcp::TimerKind;
 
-    fn poll_timeout(&self) -> Option<(Instant, tcp::Wake)> {
+    fn poll_timeout(&self) -> Option<(Instant, tcp::TimerKind)> {
         self.tcp.poll_timeout()
     }
 
@@ -150,7 +152,7 @@ impl Machine for Host {
 impl Peer for Host {
     fn receive(&mut self, now: Instant, from: usize, datagram: Vec<u8>) {
         self.now = now;
-        let wire::Path { from, to, .. } = path(from);
+        let wire::SegmentPath { from, to, .. } = path(from);
         // A 16-bit checksum passes one of 65,536 damaged segments, as on the Internet; the digest
         // behind it, which stands for a link layer's checksum, does not.
         let (bytes, trailer) = datagram.split_at(datagram.len() - TRAILER);

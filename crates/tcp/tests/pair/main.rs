@@ -8,23 +8,23 @@ use core::time::Duration;
 use bytes::Bytes;
 use host::{Host, Plan};
 use link::testkit::{Mangle, Net};
-use link::{Dice, LinkConfig, Loss, QueueLimit};
+use link::{Dice, LinkConfig, LossModel, QueueLimit};
 use tcp::cc::{FastRecovery, NAMES};
 use tcp::{
-    AckConfig, AfterSlowStart, Config, Connection, Counting, Detection, Profile, PrrBound, SeqNr,
-    SynData, TaoCache, Transactions,
+    AckConfig, AckCounting, AfterSlowStart, Config, Connection, LossDetector, Profile, PrrBound,
+    SeqNr, SynData, TaoCache, TransactionSettings,
 };
 use units::{BitRate, ByteCount, Instant, Probability};
 
 /// IPv4's header, less what [`Host`] appends.
 const OVERHEAD: usize = 20 - host::TRAILER;
 
-const DETECTIONS: [Detection; 5] = [
-    Detection::DupAcks,
-    Detection::Sack,
-    Detection::Fack,
-    Detection::Rack { tlp: false },
-    Detection::Rack { tlp: true },
+const DETECTIONS: [LossDetector; 5] = [
+    LossDetector::DupAcks,
+    LossDetector::Sack,
+    LossDetector::Fack,
+    LossDetector::Rack { tlp: false },
+    LossDetector::Rack { tlp: true },
 ];
 
 const RECOVERIES: [Option<FastRecovery>; 4] =
@@ -37,7 +37,7 @@ const PRRS: [Option<PrrBound>; 3] = [None, Some(PrrBound::Conservative), Some(Pr
 struct Combination {
     controller: &'static str,
     sack: bool,
-    detection: Detection,
+    detection: LossDetector,
     recovery: Option<FastRecovery>,
     prr: Option<PrrBound>,
 }
@@ -46,7 +46,7 @@ fn combinations() -> Vec<Combination> {
     let mut all = Vec::new();
     for controller in NAMES {
         for (sack, detection) in
-            [(false, Detection::DupAcks)].into_iter().chain(DETECTIONS.map(|d| (true, d)))
+            [(false, LossDetector::DupAcks)].into_iter().chain(DETECTIONS.map(|d| (true, d)))
         {
             for recovery in RECOVERIES {
                 for prr in PRRS {
@@ -85,7 +85,7 @@ fn config(combination: &Combination, dice: &mut Dice) -> Config {
             0 => SynData::Off,
             1 => SynData::Always,
             // New counts, old ones, and first connections.
-            4 | 5 => SynData::Transactions(Transactions {
+            4 | 5 => SynData::Transactions(TransactionSettings {
                 count: pick(dice, &[1, 7, u64::from(u32::MAX)]) as u32,
                 cache: TaoCache {
                     received: pick(dice, &[0, 1, 7, u64::from(u32::MAX)]) as u32,
@@ -110,9 +110,9 @@ fn config(combination: &Combination, dice: &mut Dice) -> Config {
         },
         nagle: flags[7],
         counting: match pick(dice, &[0, 1, 2, 3]) {
-            0 => Counting::Acks,
-            3 => Counting::Bytes { limit: None },
-            limit => Counting::Bytes { limit: Some(limit as u32) },
+            0 => AckCounting::Acks,
+            3 => AckCounting::Bytes { limit: None },
+            limit => AckCounting::Bytes { limit: Some(limit as u32) },
         },
         detection: combination.detection,
         recovery: combination.recovery,
@@ -143,10 +143,10 @@ fn link_config(dice: &mut Dice) -> LinkConfig {
     let rate = BitRate::from_bits_per_second(500_000 + dice.below(20_000_000));
     let delay = Duration::from_millis(1 + dice.below(300));
     let loss = match dice.below(4) {
-        0 => Loss::None,
-        1 => Loss::Per(probability(0.01)),
-        2 => Loss::Per(probability(0.05)),
-        _ => Loss::Per(probability(0.2 * dice.chance())),
+        0 => LossModel::None,
+        1 => LossModel::Per(probability(0.01)),
+        2 => LossModel::Per(probability(0.05)),
+        _ => LossModel::Per(probability(0.2 * dice.chance())),
     };
     LinkConfig::new(rate, delay, loss, QueueLimit::Packets(4 + dice.below(60) as usize))
 }
@@ -237,7 +237,7 @@ fn every_profile_talks_to_every_other() {
                 vec![Host::new(0, client, plan(40_000)), Host::new(1, server, plan(90_000))];
             let mut net = Net::new(hosts, 3);
             net.set_overhead(OVERHEAD);
-            let loss = Loss::Per(probability(0.02));
+            let loss = LossModel::Per(probability(0.02));
             let delay = Duration::from_millis(250);
             net.join(
                 0,
@@ -276,8 +276,8 @@ fn nothing_is_repeated_or_undone_without_need() {
             let link = |loss| {
                 LinkConfig::new(rate, Duration::from_millis(250), loss, QueueLimit::Packets(60))
             };
-            net.connect(0, 1, link(Loss::Per(probability(0.01))));
-            net.connect(1, 0, link(Loss::None));
+            net.connect(0, 1, link(LossModel::Per(probability(0.01))));
+            net.connect(1, 0, link(LossModel::None));
             let deadline = Instant::ZERO + Duration::from_secs(3600);
             net.run_until(|hosts| hosts[1].is_over, deadline).unwrap();
             let stats = net.peers()[0].tcp.stats();

@@ -13,7 +13,8 @@
 
 use bytes::Bytes;
 use tcp::{
-    Config, Connection, Cookie, Ecn, Event, SackBlock, Segment, SeqNr, Snack, State, Timestamps,
+    Config, Connection, ConnectionEvent, Cookie, Ecn, SackBlock, Segment, SeqNr, Snack, TcpState,
+    Timestamps,
 };
 use units::{Instant, Machine};
 
@@ -70,19 +71,22 @@ impl Trace {
         t.drain();
         send!(t, time 100, &format!("S. 0:0 ack 1 {syn}"));
         assert_eq!(t.drain().len(), 1);
-        assert_eq!((t.state(), t.event()), (State::Established, Some(Event::Connected)));
+        assert_eq!(
+            (t.state(), t.event()),
+            (TcpState::Established, Some(ConnectionEvent::Connected))
+        );
         t
     }
 
-    pub(crate) fn state(&self) -> State {
+    pub(crate) fn state(&self) -> TcpState {
         self.tcp.state()
     }
 
-    pub(crate) fn event(&mut self) -> Option<Event> {
+    pub(crate) fn event(&mut self) -> Option<ConnectionEvent> {
         self.tcp.poll_event()
     }
 
-    pub(crate) fn events(&mut self) -> Vec<Event> {
+    pub(crate) fn events(&mut self) -> Vec<ConnectionEvent> {
         core::iter::from_fn(|| self.tcp.poll_event()).collect()
     }
 

@@ -13,7 +13,7 @@ mod transactions;
 mod windows;
 
 use tcp::cc::ControllerSpec;
-use tcp::{Config, Counting, Detection};
+use tcp::{AckCounting, Config, LossDetector};
 
 /// The TCP of RFC 2581 and 793: no options, an initial window of `window` segments.
 pub(crate) fn plain(window: u32) -> Config {
@@ -26,8 +26,8 @@ pub(crate) fn plain(window: u32) -> Config {
         sack: false,
         dsack: false,
         nagle: false,
-        counting: Counting::Bytes { limit: Some(1) },
-        detection: Detection::DupAcks,
+        counting: AckCounting::Bytes { limit: Some(1) },
+        detection: LossDetector::DupAcks,
         prr: None,
         limited_transmit: false,
         frto: false,

@@ -1,6 +1,6 @@
 //! Data with the SYN: TCP Fast Open (RFC 7413), and without any proof.
 
-use tcp::{Config, State, SynData};
+use tcp::{Config, SynData, TcpState};
 
 use super::kit::{Trace, cookie, recv, send};
 use super::plain;
@@ -31,7 +31,7 @@ fn data_goes_with_the_syn() {
     recv!(t, time 0, "S 0:100 fo 00112233445566ff");
     send!(t, time 100, "S. 0:0 ack 101 mss 1000");
     recv!(t, time 100, ". 101:101 ack 1");
-    assert_eq!(t.state(), State::Established);
+    assert_eq!(t.state(), TcpState::Established);
     t.write(50);
     recv!(t, time 100, ". 101:151 ack 1");
 }
@@ -84,12 +84,12 @@ fn a_lost_syn_is_sent_again_without_data() {
 fn a_server_answers_early() {
     let mut t = Trace::listening(fast_open(COOKIE));
     send!(t, time 0, "S 0:50 mss 1000 fo 00112233445566ff win 1500");
-    assert_eq!((t.state(), t.read_all()), (State::SynReceived, 50));
+    assert_eq!((t.state(), t.read_all()), (TcpState::SynReceived, 50));
     t.write(1200);
     recv!(t, time 0, "S. 0:0 ack 51", ". 1:1001 ack 51", ". 1001:1201 ack 51");
     send!(t, time 100, ". 51:51 ack 1201");
     recv!(t, time 100);
-    assert_eq!(t.state(), State::Established);
+    assert_eq!(t.state(), TcpState::Established);
 }
 
 /// §4.2.2: an early answer waits for the SYN-ACK, which is retransmitted when lost.

@@ -3,8 +3,8 @@
 
 use core::time::Duration;
 
-use tcp::cc::{FastRecovery, Phase};
-use tcp::{Config, Counting, Detection, PrrBound, RtoConfig};
+use tcp::cc::{FastRecovery, RepairPhase};
+use tcp::{AckCounting, Config, LossDetector, PrrBound, RtoConfig};
 use units::ByteCount;
 
 use super::kit::{Trace, recv, send};
@@ -42,10 +42,10 @@ fn slow_start() {
 #[test]
 fn byte_counting_in_slow_start() {
     for (counting, cwnd) in [
-        (Counting::Acks, 5000),
-        (Counting::Bytes { limit: Some(1) }, 5000),
-        (Counting::Bytes { limit: Some(2) }, 6000),
-        (Counting::Bytes { limit: None }, 8000),
+        (AckCounting::Acks, 5000),
+        (AckCounting::Bytes { limit: Some(1) }, 5000),
+        (AckCounting::Bytes { limit: Some(2) }, 6000),
+        (AckCounting::Bytes { limit: None }, 8000),
     ] {
         let mut t = sent(Config { counting, ..plain(4) }, 4);
         send!(t, time 200, ". 1:1 ack 4001");
@@ -97,10 +97,10 @@ fn newreno() {
     // segment.
     send!(t, time 310, ". 1:1 ack 3001");
     recv!(t, time 310, ". 3001:4001 ack 1", ". 13001:14001 ack 1");
-    assert_eq!(t.tcp.stats().phase, Phase::Recovery);
+    assert_eq!(t.tcp.stats().phase, RepairPhase::Recovery);
     // Full acknowledgement.
     send!(t, time 410, ". 1:1 ack 13001");
-    assert_eq!((t.tcp.stats().phase, t.cwnd()), (Phase::Open, 5000));
+    assert_eq!((t.tcp.stats().phase, t.cwnd()), (RepairPhase::Open, 5000));
     recv!(t, time 410, ". 14001:15001 ack 1", ". 15001:16001 ack 1", ". 16001:17001 ack 1",
         ". 17001:18001 ack 1");
 }
@@ -127,7 +127,7 @@ fn reno() {
     recv!(t, time 200, ". 1:1001 ack 1");
     send!(t, time 300, ". 1:1 ack 3001");
     recv!(t, time 300);
-    assert_eq!((t.tcp.stats().phase, t.cwnd()), (Phase::Open, 5000));
+    assert_eq!((t.tcp.stats().phase, t.cwnd()), (RepairPhase::Open, 5000));
     recv!(t, time 1300, ". 3001:4001 ack 1");
     assert_eq!(t.cwnd(), 1000);
 }
@@ -142,7 +142,7 @@ fn tahoe() {
     send!(t, time 300, ". 1:1 ack 3001");
     recv!(t, time 300, ". 3001:4001 ack 1", ". 4001:5001 ack 1");
     send!(t, time 400, ". 1:1 ack 10001");
-    assert_eq!(t.tcp.stats().phase, Phase::Open);
+    assert_eq!(t.tcp.stats().phase, RepairPhase::Open);
 }
 
 /// The controller's recovery is only a default.
@@ -152,17 +152,17 @@ fn recovery_can_be_chosen() {
     let mut t = sent(Config { recovery, ..plain(10) }, 10);
     send!(t, time 200, ". 1:1 ack 1", ". 1:1 ack 1", ". 1:1 ack 1");
     t.expect(&[0, 1, 2, 3, 4].map(|n| data(n, 1)).each_ref().map(String::as_str));
-    assert_eq!(t.tcp.stats().phase, Phase::Loss);
+    assert_eq!(t.tcp.stats().phase, RepairPhase::Loss);
 }
 
-fn with_sack(detection: Detection) -> Config {
+fn with_sack(detection: LossDetector) -> Config {
     Config { sack: true, detection, ..plain(10) }
 }
 
 /// RFC 6675 §5: segments 0 and 3 of ten are lost.
 #[test]
 fn sack() {
-    let mut t = sent(with_sack(Detection::Sack), 10);
+    let mut t = sent(with_sack(LossDetector::Sack), 10);
     send!(t, time 200, ". 1:1 ack 1 sack 1001:2001", ". 1:1 ack 1 sack 1001:3001");
     recv!(t, time 200);
     // IsLost(0): more than two segments above it. Step 4.3: sent at once.
@@ -180,12 +180,12 @@ fn sack() {
     send!(t, time 310, ". 1:1 ack 3001 sack 4001:10001");
     recv!(t, time 310, ". 11001:12001 ack 1", ". 12001:13001 ack 1", ". 13001:14001 ack 1");
     send!(t, time 330, ". 1:1 ack 10001");
-    assert_eq!((t.tcp.stats().phase, t.cwnd()), (Phase::Open, 5000));
+    assert_eq!((t.tcp.stats().phase, t.cwnd()), (RepairPhase::Open, 5000));
 }
 
 /// Of ten segments the first is lost and retransmitted, and segments 10 to 13 are sent with it.
 fn recovering() -> Trace {
-    let mut t = sent(with_sack(Detection::Sack), 10);
+    let mut t = sent(with_sack(LossDetector::Sack), 10);
     send!(t, time 200, ". 1:1 ack 1 sack 1001:4001");
     recv!(t, time 200, ". 1:1001 ack 1");
     send!(t, time 210, ". 1:1 ack 1 sack 1001:10001");
@@ -202,10 +202,10 @@ fn a_loss_during_recovery_has_a_recovery_of_its_own() {
     let mut t = recovering();
     send!(t, time 300, ". 1:1 ack 10001");
     recv!(t, time 300, ". 14001:15001 ack 1");
-    assert_eq!(t.tcp.stats().phase, Phase::Open);
+    assert_eq!(t.tcp.stats().phase, RepairPhase::Open);
     send!(t, time 310, ". 1:1 ack 10001 sack 11001:14001");
     recv!(t, time 310, ". 10001:11001 ack 1");
-    assert_eq!((t.tcp.stats().phase, t.ssthresh()), (Phase::Recovery, 2500));
+    assert_eq!((t.tcp.stats().phase, t.ssthresh()), (RepairPhase::Recovery, 2500));
 
     // It is detected before the first recovery is over, and retransmitted within it.
     let mut t = recovering();
@@ -214,14 +214,14 @@ fn a_loss_during_recovery_has_a_recovery_of_its_own() {
         ". 16001:17001 ack 1");
     assert_eq!((t.tcp.stats().recoveries, t.ssthresh()), (1, 5000));
     send!(t, time 320, ". 1:1 ack 10001 sack 11001:14001");
-    assert_eq!(t.tcp.stats().phase, Phase::Recovery);
+    assert_eq!(t.tcp.stats().phase, RepairPhase::Recovery);
     assert_eq!((t.tcp.stats().recoveries, t.ssthresh()), (2, 2500));
 }
 
 /// RFC 6675 §4, `NextSeg()` rules 3 and 4: nothing new to send.
 #[test]
 fn sack_without_new_data() {
-    let mut t = Trace::established(with_sack(Detection::Sack), "mss 1000 sackok");
+    let mut t = Trace::established(with_sack(LossDetector::Sack), "mss 1000 sackok");
     t.write(6000);
     assert_eq!(t.tcp.stats().segments, 1);
     t.expect(&[0, 1, 2, 3, 4, 5].map(|n| data(n, 1)).each_ref().map(String::as_str));
@@ -241,7 +241,7 @@ fn sack_without_new_data() {
 /// if only the last is known to have arrived.
 #[test]
 fn fack() {
-    let mut t = sent(with_sack(Detection::Fack), 10);
+    let mut t = sent(with_sack(LossDetector::Fack), 10);
     send!(t, time 200, ". 1:1 ack 1 sack 2001:3001");
     recv!(t, time 200);
     send!(t, time 210, ". 1:1 ack 1 sack 3001:4001");
@@ -252,12 +252,12 @@ fn fack() {
 /// overtaken.
 #[test]
 fn rack() {
-    let mut t = sent(with_sack(Detection::Rack { tlp: false }), 10);
+    let mut t = sent(with_sack(LossDetector::Rack { tlp: false }), 10);
     send!(t, time 200, ". 1:1 ack 1 sack 1001:2001");
     recv!(t, time 200);
     recv!(t, time 225, ". 1:1001 ack 1");
 
-    let mut t = sent(with_sack(Detection::Rack { tlp: false }), 10);
+    let mut t = sent(with_sack(LossDetector::Rack { tlp: false }), 10);
     send!(t, time 200, ". 1:1 ack 1 sack 1001:3001");
     recv!(t, time 200);
     send!(t, time 210, ". 1:1 ack 1 sack 1001:4001");
@@ -269,7 +269,7 @@ fn rack() {
 /// has overtaken starts the recovery at once.
 #[test]
 fn lost_acknowledgements_are_no_reordering() {
-    let mut t = sent(with_sack(Detection::Rack { tlp: false }), 10);
+    let mut t = sent(with_sack(LossDetector::Rack { tlp: false }), 10);
     send!(t, time 200, ". 1:1 ack 1 sack 4001:5001,1001:2001");
     recv!(t, time 200);
     send!(t, time 210, ". 1:1 ack 1 sack 4001:6001,1001:2001");
@@ -279,7 +279,7 @@ fn lost_acknowledgements_are_no_reordering() {
 /// RFC 8985 §3.4: a lost retransmission is detected without a time-out.
 #[test]
 fn rack_finds_lost_retransmissions() {
-    let mut t = sent(with_sack(Detection::Rack { tlp: false }), 10);
+    let mut t = sent(with_sack(LossDetector::Rack { tlp: false }), 10);
     send!(t, time 200, ". 1:1 ack 1 sack 1001:4001");
     recv!(t, time 200, ". 1:1001 ack 1");
     send!(t, time 210, ". 1:1 ack 1 sack 1001:10001");
@@ -295,7 +295,7 @@ fn rack_finds_lost_retransmissions() {
 /// RFC 8985 §7.2 and §7.3.
 #[test]
 fn tail_loss_probes() {
-    let config = || with_sack(Detection::Rack { tlp: true });
+    let config = || with_sack(LossDetector::Rack { tlp: true });
     let mut t = Trace::established(config(), "mss 1000 sackok");
     t.write(2000);
     recv!(t, time 100, ". 1:1001 ack 1", ". 1001:2001 ack 1");
@@ -318,7 +318,7 @@ fn tail_loss_probes() {
 #[test]
 fn a_tail_loss_probe_takes_the_place_of_an_earlier_time_out() {
     let rto = RtoConfig { min: Duration::from_millis(50), ..RtoConfig::default() };
-    let config = Config { rto, ..with_sack(Detection::Rack { tlp: true }) };
+    let config = Config { rto, ..with_sack(LossDetector::Rack { tlp: true }) };
     let mut t = Trace::established(config, "mss 1000 sackok");
     t.write(1000);
     recv!(t, time 100, ". 1:1001 ack 1");
@@ -334,7 +334,7 @@ fn a_tail_loss_probe_takes_the_place_of_an_earlier_time_out() {
 #[test]
 fn a_probe_that_repaired_a_loss_is_noticed() {
     for (answer, recovers) in [(". 1:1 ack 1001 sack 1:1001", false), (". 1:1 ack 1001", true)] {
-        let config = Config { dsack: true, ..with_sack(Detection::Rack { tlp: true }) };
+        let config = Config { dsack: true, ..with_sack(LossDetector::Rack { tlp: true }) };
         let mut t = Trace::established(config, "mss 1000 sackok");
         t.write(1000);
         recv!(t, time 100, ". 1:1001 ack 1");
@@ -354,7 +354,7 @@ fn proportional_rate_reduction() {
     for (prr, turns) in
         [(None, vec![11, 12, 13, 14]), (Some(PrrBound::SlowStart), vec![6, 8, 10, 12])]
     {
-        let mut t = sent(Config { prr, ..with_sack(Detection::Sack) }, 20);
+        let mut t = sent(Config { prr, ..with_sack(LossDetector::Sack) }, 20);
         let mut at = Vec::new();
         for turn in 1..=14 {
             send!(t, time 200 + turn, &format!(". 1:1 ack 1 sack 1001:{}", 1001 + turn * 1000));
@@ -421,7 +421,7 @@ fn slow_start_follows_the_time_out_of_an_unused_window() {
 /// RFC 2018 §8: the receiver has discarded SACKed data.
 #[test]
 fn reneging() {
-    let mut t = Trace::established(with_sack(Detection::Sack), "mss 1000 sackok");
+    let mut t = Trace::established(with_sack(LossDetector::Sack), "mss 1000 sackok");
     t.write(2000);
     recv!(t, time 100, ". 1:1001 ack 1", ". 1001:2001 ack 1");
     send!(t, time 200, ". 1:1 ack 1 sack 1001:2001");

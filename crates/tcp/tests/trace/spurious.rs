@@ -1,7 +1,7 @@
 //! Reactions that are undone: RFC 5682, 3522, 3708.
 
-use tcp::cc::Phase;
-use tcp::{Config, Detection};
+use tcp::cc::RepairPhase;
+use tcp::{Config, LossDetector};
 
 use super::kit::{Trace, recv, send};
 use super::plain;
@@ -26,7 +26,7 @@ fn frto_finds_a_spurious_timeout() {
     send!(t, time 1510, ". 1:1 ack 2001");
     recv!(t, time 1510, ". 6001:7001 ack 1");
     let stats = t.tcp.stats();
-    assert_eq!((stats.phase, stats.undone, t.cwnd()), (Phase::Open, 1, 5000));
+    assert_eq!((stats.phase, stats.undone, t.cwnd()), (RepairPhase::Open, 1, 5000));
     assert_eq!((t.ssthresh(), stats.retransmissions), (u64::MAX, 1));
 }
 
@@ -47,7 +47,7 @@ fn frto_lets_real_losses_be_repaired() {
 /// RFC 5682 §3.1: with SACK, the arrival of any original is proof.
 #[test]
 fn frto_with_sack() {
-    let config = Config { frto: true, sack: true, detection: Detection::Sack, ..plain(4) };
+    let config = Config { frto: true, sack: true, detection: LossDetector::Sack, ..plain(4) };
     let mut t = four_sent(config, "mss 1000 sackok");
     recv!(t, time 1100, ". 1:1001 ack 1");
     send!(t, time 1500, ". 1:1 ack 2001");
@@ -78,7 +78,7 @@ fn dsack() {
         sack: true,
         dsack: true,
         dsack_undo,
-        detection: Detection::Sack,
+        detection: LossDetector::Sack,
         ..plain(4)
     };
     for (dsack_undo, cwnd) in [(true, 4000), (false, 2000)] {

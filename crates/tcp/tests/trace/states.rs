@@ -1,6 +1,6 @@
 //! The state machine (RFC 9293 §3.3.2, §3.5, §3.6, §3.10), RFC 5961, RFC 7323.
 
-use tcp::{Abort, Config, Event, Keepalive, State, WriteError};
+use tcp::{AbortReason, Config, ConnectionEvent, KeepaliveConfig, TcpState, WriteError};
 
 use super::kit::{Trace, recv, send};
 use super::plain;
@@ -12,15 +12,15 @@ fn active_and_passive_open() {
     recv!(t, time 0, "S 0:0 win 20000 mss 1000");
     send!(t, time 100, "S. 0:0 ack 1");
     recv!(t, time 100, ". 1:1 ack 1");
-    assert_eq!((t.state(), t.events()), (State::Established, vec![Event::Connected]));
+    assert_eq!((t.state(), t.events()), (TcpState::Established, vec![ConnectionEvent::Connected]));
 
     let mut t = Trace::listening(plain(1));
     send!(t, time 0, "S 0:0");
     recv!(t, time 0, "S. 0:0 ack 1 mss 1000");
-    assert_eq!((t.state(), t.event()), (State::SynReceived, None));
+    assert_eq!((t.state(), t.event()), (TcpState::SynReceived, None));
     send!(t, time 100, ". 1:1 ack 1");
     recv!(t, time 100);
-    assert_eq!((t.state(), t.event()), (State::Established, Some(Event::Connected)));
+    assert_eq!((t.state(), t.event()), (TcpState::Established, Some(ConnectionEvent::Connected)));
 }
 
 /// RFC 7323 §1.3, RFC 2018 §2, RFC 3168 §6.1.1: an option is used if both offer
@@ -50,10 +50,10 @@ fn simultaneous_open() {
     recv!(t, time 0, "S 0:0");
     send!(t, time 50, "S 0:0");
     recv!(t, time 50, "S. 0:0 ack 1");
-    assert_eq!(t.state(), State::SynReceived);
+    assert_eq!(t.state(), TcpState::SynReceived);
     send!(t, time 100, "S. 0:0 ack 1");
     recv!(t, time 100);
-    assert_eq!((t.state(), t.event()), (State::Established, Some(Event::Connected)));
+    assert_eq!((t.state(), t.event()), (TcpState::Established, Some(ConnectionEvent::Connected)));
 }
 
 /// §3.6, figure 12: this side closes first.
@@ -63,25 +63,28 @@ fn closing_first() {
     t.write(10);
     t.close();
     recv!(t, time 100, "F. 1:11 ack 1");
-    assert_eq!(t.state(), State::FinWait1);
+    assert_eq!(t.state(), TcpState::FinWait1);
     assert_eq!(t.tcp.write(&bytes::Bytes::from_static(b"x")), Err(WriteError::Finished));
     send!(t, time 200, ". 1:1 ack 12");
-    assert_eq!(t.state(), State::FinWait2);
+    assert_eq!(t.state(), TcpState::FinWait2);
     // Half-closed: the peer keeps sending.
     send!(t, time 250, ". 1:501 ack 12");
     recv!(t, time 290, ". 12:12 ack 501");
     send!(t, time 300, "F. 501:601 ack 12");
     recv!(t, time 300, ". 12:12 ack 602");
-    assert_eq!(t.state(), State::TimeWait);
-    assert_eq!(t.events(), [Event::Readable, Event::Finished, Event::Closed]);
+    assert_eq!(t.state(), TcpState::TimeWait);
+    assert_eq!(
+        t.events(),
+        [ConnectionEvent::Readable, ConnectionEvent::Finished, ConnectionEvent::Closed]
+    );
     assert_eq!(t.read_all(), 600);
     // The peer's FIN again: acknowledged, and 2·MSL restarts (§3.6.1).
     send!(t, time 1300, "F. 601:601 ack 12");
     recv!(t, time 1300, ". 12:12 ack 602");
     recv!(t, time 61_299);
-    assert_eq!(t.state(), State::TimeWait);
+    assert_eq!(t.state(), TcpState::TimeWait);
     recv!(t, time 61_300);
-    assert_eq!(t.state(), State::Closed);
+    assert_eq!(t.state(), TcpState::Closed);
 }
 
 /// §3.6: the peer closes first.
@@ -90,14 +93,14 @@ fn closing_second() {
     let mut t = Trace::established(plain(4), "mss 1000");
     send!(t, time 200, "F. 1:1 ack 1");
     recv!(t, time 200, ". 1:1 ack 2");
-    assert_eq!((t.state(), t.event()), (State::CloseWait, Some(Event::Finished)));
+    assert_eq!((t.state(), t.event()), (TcpState::CloseWait, Some(ConnectionEvent::Finished)));
     t.write(10);
     recv!(t, time 200, ". 1:11 ack 2");
     t.close();
     recv!(t, time 200, "F. 11:11 ack 2");
-    assert_eq!(t.state(), State::LastAck);
+    assert_eq!(t.state(), TcpState::LastAck);
     send!(t, time 300, ". 2:2 ack 12");
-    assert_eq!((t.state(), t.event()), (State::Closed, Some(Event::Closed)));
+    assert_eq!((t.state(), t.event()), (TcpState::Closed, Some(ConnectionEvent::Closed)));
 }
 
 /// §3.6, figure 13.
@@ -108,9 +111,12 @@ fn simultaneous_close() {
     recv!(t, time 100, "F. 1:1 ack 1");
     send!(t, time 150, "F. 1:1 ack 1");
     recv!(t, time 150, ". 2:2 ack 2");
-    assert_eq!(t.state(), State::Closing);
+    assert_eq!(t.state(), TcpState::Closing);
     send!(t, time 200, ". 2:2 ack 2");
-    assert_eq!((t.state(), t.events()), (State::TimeWait, vec![Event::Finished, Event::Closed]));
+    assert_eq!(
+        (t.state(), t.events()),
+        (TcpState::TimeWait, vec![ConnectionEvent::Finished, ConnectionEvent::Closed])
+    );
 }
 
 /// §3.10.7.4: a FIN that overtakes data waits for it.
@@ -122,7 +128,7 @@ fn a_fin_out_of_order() {
     assert_eq!(t.event(), None);
     send!(t, time 210, ". 1:501 ack 1");
     recv!(t, time 210, ". 1:1 ack 1002");
-    assert_eq!(t.events(), [Event::Readable, Event::Finished]);
+    assert_eq!(t.events(), [ConnectionEvent::Readable, ConnectionEvent::Finished]);
 }
 
 /// §3.10.7.3: a refused connection, and a refusal forged by a stranger.
@@ -135,9 +141,12 @@ fn refusals_in_syn_sent() {
     recv!(t, time 50);
     send!(t, time 60, "S. 0:0 ack 77");
     recv!(t, time 60, "R 77:77");
-    assert_eq!(t.state(), State::SynSent);
+    assert_eq!(t.state(), TcpState::SynSent);
     send!(t, time 70, "R. 0:0 ack 1");
-    assert_eq!((t.state(), t.event()), (State::Closed, Some(Event::Aborted(Abort::Refused))));
+    assert_eq!(
+        (t.state(), t.event()),
+        (TcpState::Closed, Some(ConnectionEvent::Aborted(AbortReason::Refused)))
+    );
 }
 
 /// §3.5, figure 8: an old duplicate SYN at a listener.
@@ -149,7 +158,7 @@ fn a_listener_survives_an_old_syn() {
     send!(t, time 10, "S 500:500");
     recv!(t, time 10, "S. 0:0 ack 501");
     send!(t, time 20, "R 501:501");
-    assert_eq!((t.state(), t.event()), (State::Listen, None));
+    assert_eq!((t.state(), t.event()), (TcpState::Listen, None));
     send!(t, time 30, "S 0:0");
     recv!(t, time 30, "S. 0:0 ack 1");
 }
@@ -197,7 +206,10 @@ fn blind_resets_and_syns_are_challenged() {
     send!(t, time 5300, "R 500:500");
     recv!(t, time 5300, ". 1:1 ack 1");
     send!(t, time 5310, "R 1:1");
-    assert_eq!((t.state(), t.event()), (State::Closed, Some(Event::Aborted(Abort::Reset))));
+    assert_eq!(
+        (t.state(), t.event()),
+        (TcpState::Closed, Some(ConnectionEvent::Aborted(AbortReason::Reset)))
+    );
 }
 
 /// RFC 5961 §5.2: acknowledgements of data never sent, or sent long ago.
@@ -241,7 +253,10 @@ fn the_user_timeout() {
     recv!(t, time 3000, "S 0:0");
     recv!(t, time 7000, "S 0:0");
     recv!(t, time 10_000);
-    assert_eq!((t.state(), t.event()), (State::Closed, Some(Event::Aborted(Abort::TimedOut))));
+    assert_eq!(
+        (t.state(), t.event()),
+        (TcpState::Closed, Some(ConnectionEvent::Aborted(AbortReason::TimedOut)))
+    );
 
     let mut t = Trace::established(config, "mss 1000");
     t.write(10);
@@ -250,14 +265,14 @@ fn the_user_timeout() {
     recv!(t, time 3100, ". 1:11 ack 1");
     recv!(t, time 7100, ". 1:11 ack 1");
     recv!(t, time 10_100);
-    assert_eq!(t.event(), Some(Event::Aborted(Abort::TimedOut)));
+    assert_eq!(t.event(), Some(ConnectionEvent::Aborted(AbortReason::TimedOut)));
 }
 
 /// §3.8.4.
 #[test]
 fn keepalive() {
     let seconds = core::time::Duration::from_secs;
-    let keepalive = Keepalive { idle: seconds(100), interval: seconds(10), probes: 2 };
+    let keepalive = KeepaliveConfig { idle: seconds(100), interval: seconds(10), probes: 2 };
     let config = Config { keepalive: Some(keepalive), ..plain(4) };
     let mut t = Trace::established(config, "mss 1000");
     recv!(t, time 100_100, ". 0:0 ack 1");
@@ -265,25 +280,31 @@ fn keepalive() {
     recv!(t, time 200_200, ". 0:0 ack 1");
     recv!(t, time 210_200, ". 0:0 ack 1");
     recv!(t, time 220_200);
-    assert_eq!((t.state(), t.event()), (State::Closed, Some(Event::Aborted(Abort::TimedOut))));
+    assert_eq!(
+        (t.state(), t.event()),
+        (TcpState::Closed, Some(ConnectionEvent::Aborted(AbortReason::TimedOut)))
+    );
 }
 
 /// Nothing else would find out that the peer of a half-closed connection has gone.
 #[test]
 fn keepalive_after_our_end() {
     let seconds = core::time::Duration::from_secs;
-    let keepalive = Keepalive { idle: seconds(100), interval: seconds(10), probes: 2 };
+    let keepalive = KeepaliveConfig { idle: seconds(100), interval: seconds(10), probes: 2 };
     let config = Config { keepalive: Some(keepalive), ..plain(4) };
     let mut t = Trace::established(config, "mss 1000");
     t.close();
     recv!(t, time 100, "F. 1:1 ack 1");
     send!(t, time 300, ". 1:1 ack 2");
     recv!(t, time 300);
-    assert_eq!(t.state(), State::FinWait2);
+    assert_eq!(t.state(), TcpState::FinWait2);
     recv!(t, time 100_300, ". 1:1 ack 1");
     send!(t, time 100_400, "R 1:1");
     recv!(t, time 100_400);
-    assert_eq!((t.state(), t.event()), (State::Closed, Some(Event::Aborted(Abort::Reset))));
+    assert_eq!(
+        (t.state(), t.event()),
+        (TcpState::Closed, Some(ConnectionEvent::Aborted(AbortReason::Reset)))
+    );
 }
 
 /// §3.10.5.
@@ -292,7 +313,10 @@ fn abort_tells_the_peer() {
     let mut t = Trace::established(plain(4), "mss 1000");
     t.tcp.abort(super::kit::at(100));
     recv!(t, time 100, "R. 1:1 ack 1");
-    assert_eq!((t.state(), t.event()), (State::Closed, Some(Event::Aborted(Abort::Local))));
+    assert_eq!(
+        (t.state(), t.event()),
+        (TcpState::Closed, Some(ConnectionEvent::Aborted(AbortReason::Local)))
+    );
     // Later segments get the reset of a closed port (§3.10.7.1).
     send!(t, time 200, ". 1:101 ack 1");
     recv!(t, time 200, "R 1:1");

@@ -2,14 +2,14 @@
 
 use core::time::Duration;
 
-use tcp::{Config, Event, State, SynData, TaoCache, Transactions};
+use tcp::{Config, ConnectionEvent, SynData, TaoCache, TcpState, TransactionSettings};
 
 use super::kit::{Trace, recv, send};
 use super::plain;
 
 fn transactions(count: u32, received: u32, sent: u32) -> Config {
     let cache = TaoCache { received, sent };
-    Config { syn_data: SynData::Transactions(Transactions { count, cache }), ..plain(2) }
+    Config { syn_data: SynData::Transactions(TransactionSettings { count, cache }), ..plain(2) }
 }
 
 /// §2.1: the first connection to a peer opens as usual, and its handshake initialises the cache.
@@ -41,7 +41,7 @@ fn a_later_connection_is_accelerated() {
 
     let mut server = Trace::listening(transactions(51, 7, 0));
     send!(server, time 50, "S 0:100 mss 1000 cc 8 win 1500");
-    assert_eq!((server.state(), server.read_all()), (State::SynReceived, 100));
+    assert_eq!((server.state(), server.read_all()), (TcpState::SynReceived, 100));
     assert_eq!(server.tcp.tao_cache().received, 8);
     server.write(200);
     server.close();
@@ -67,7 +67,7 @@ fn an_old_syn_is_not_believed() {
         assert_eq!(server.tcp.tao_cache().received, newest);
         // A host that did not send the SYN refuses the answer.
         send!(server, time 100, &format!("R {ack}:{ack}"));
-        assert_eq!(server.state(), State::Listen);
+        assert_eq!(server.state(), TcpState::Listen);
     }
 }
 
@@ -139,11 +139,14 @@ fn time_wait_is_truncated() {
         t.drain();
         send!(t, time closes_at + 100, &format!("F. 1:1 ack 2{cc}"));
         t.drain();
-        assert_eq!((t.state(), t.events().contains(&Event::Closed)), (State::TimeWait, true));
+        assert_eq!(
+            (t.state(), t.events().contains(&ConnectionEvent::Closed)),
+            (TcpState::TimeWait, true)
+        );
         // The smallest time-out is a second (RFC 6298).
         t.go_to(closes_at + 100 + lasts - 1);
-        assert_eq!(t.state(), State::TimeWait);
+        assert_eq!(t.state(), TcpState::TimeWait);
         t.go_to(closes_at + 100 + lasts);
-        assert_eq!(t.state(), State::Closed);
+        assert_eq!(t.state(), TcpState::Closed);
     }
 }

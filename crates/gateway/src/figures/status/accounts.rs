@@ -2,16 +2,17 @@
 
 use std::fmt::Write as _;
 
-use report::{Column, Table};
+use report::{TableColumn, TextTable};
 use units::ByteCount;
 
 use super::{AccountStatus, UsageStatus};
 
 /// Formats a row for each terminal and class, and a line for each quota.
 pub fn accounts_text(accounts: &[AccountStatus]) -> String {
-    let names = ["to", "from", "packets to", "packets from", "connections"].map(Column::right);
-    let mut table =
-        Table::new([Column::left("terminal"), Column::left("class")].into_iter().chain(names));
+    let names = ["to", "from", "packets to", "packets from", "connections"].map(TableColumn::right);
+    let mut table = TextTable::new(
+        [TableColumn::left("terminal"), TableColumn::left("class")].into_iter().chain(names),
+    );
     for account in accounts {
         for (class, usage) in &account.classes {
             let UsageStatus { bytes_to, bytes_from, packets_to, packets_from, connections } = usage;

@@ -24,9 +24,9 @@ pub struct ConnectionStatus {
     /// From the hop to the TCP connection here; without a hop, from the server to the client.
     pub from_hop_bytes: u64,
     /// Current bottleneck of the direction to the hop.
-    pub to_hop_limit: Limit,
+    pub to_hop_limit: ConnectionBottleneck,
     /// Current bottleneck of the direction from the hop.
-    pub from_hop_limit: Limit,
+    pub from_hop_limit: ConnectionBottleneck,
     /// Round-trip time of the TCP connection here, measured by the kernel.
     pub lan_rtt_ms: Option<f64>,
     /// Round-trip time of the connection to the server, measured by the kernel; only without a hop.
@@ -52,7 +52,7 @@ pub struct ConnectionStatus {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
-pub enum Limit {
+pub enum ConnectionBottleneck {
     /// No data moves or waits.
     #[default]
     Idle,
@@ -68,7 +68,7 @@ pub enum Limit {
     HopOrServer,
 }
 
-impl Limit {
+impl ConnectionBottleneck {
     /// Returns the text for a table of connections.
     pub fn as_str(self) -> &'static str {
         match self {

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::figures::counters::Counters;
+use crate::figures::counters::GatewayCounters;
 use crate::figures::table::{Family, counter, gauge, table_of_figures};
 
 const PACKETS: Family = Family::counters(
@@ -21,7 +21,7 @@ const BUNDLES: Family = Family::counters("skyhop_bundles", "fate", "Bundles, by 
 
 table_of_figures! {
     /// Traffic of a tunnel, in packets.
-    pub struct TunnelStatus from(counters: &Counters, prohibited: u64) {
+    pub struct TunnelStatus from(counters: &GatewayCounters, prohibited: u64) {
         /// Packets sent over the hop.
         to_hop: u64 = counters.packets_to_hop.get() => PACKETS.row("to_hop");
         /// Packets received from the hop and passed to the kernel for routing.

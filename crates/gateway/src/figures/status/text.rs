@@ -7,20 +7,20 @@ mod terminals;
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use report::{Column, Table};
+use report::{TableColumn, TextTable};
 use units::{BitRate, ByteCount, format_duration};
 
 use super::{
-    CompressionStatus, ConnectionStatus, DemandStatus, InterceptionStatus, MemoryStatus,
-    PolicyStatus, Role, Status, TrafficStatus, UnansweredStatus,
+    CompressionStatus, ConnectionStatus, DemandStatus, GatewayStatus, InterceptionStatus,
+    MemoryStatus, PolicyStatus, Role, TrafficStatus, UnansweredStatus,
 };
 
-impl Status {
+impl GatewayStatus {
     /// Formats the status in lines. With an earlier status, it includes the rates of the traffic since then.
     pub fn text(&self, before: Option<&Self>) -> String {
         let mut text = self.title();
         if let Some(interception) = &self.interception {
-            row(&mut text, "new", &fate(interception));
+            row(&mut text, "new", &interception_row(interception));
             if let Some(UnansweredStatus { clients, suspects }) = &interception.unanswered {
                 let told = format!("{clients} clients pass unaccelerated: {suspects}");
                 row(&mut text, "unanswered", &told);
@@ -102,7 +102,7 @@ fn row(text: &mut String, name: &str, what: &str) {
 }
 
 /// Describes whether new connections are intercepted, and since when.
-fn fate(interception: &InterceptionStatus) -> String {
+fn interception_row(interception: &InterceptionStatus) -> String {
     let state = match interception.why {
         None => "intercepted".to_owned(),
         Some(why) => format!("pass unaccelerated ({})", why.as_str()),
@@ -135,7 +135,7 @@ fn memory(memory: &MemoryStatus) -> String {
 }
 
 /// Formats traffic totals, and the rates since `before`.
-fn moved(now: &Status, before: Option<&Status>) -> String {
+fn moved(now: &GatewayStatus, before: Option<&GatewayStatus>) -> String {
     // Two statuses may be of the same moment.
     let time = before.map(|before| (now.uptime_s - before.uptime_s).max(1e-3));
     let of = |count: fn(&TrafficStatus) -> u64| {
@@ -190,12 +190,12 @@ fn demand_row(demand: &DemandStatus) -> String {
 }
 
 /// Formats a cell of the table of connections.
-type Cell = fn(&ConnectionStatus) -> String;
+type CellFormat = fn(&ConnectionStatus) -> String;
 
 fn connection_table(connections: &[ConnectionStatus], role: Role) -> String {
     let columns = columns(role);
-    let names = columns.iter().map(|(name, _)| Column::left(name));
-    let mut table = Table::new(names).indent(2);
+    let names = columns.iter().map(|(name, _)| TableColumn::left(name));
+    let mut table = TextTable::new(names).indent(2);
     for connection in connections {
         table.row(columns.iter().map(|(_, cell)| cell(connection)));
     }
@@ -203,14 +203,14 @@ fn connection_table(connections: &[ConnectionStatus], role: Role) -> String {
 }
 
 /// Returns the columns of the table of connections. A solo gateway has none for hop and peer.
-fn columns(role: Role) -> Vec<(&'static str, Cell)> {
+fn columns(role: Role) -> Vec<(&'static str, CellFormat)> {
     let alone = role == Role::Solo;
     let (up, down) = if alone { ("up", "down") } else { ("to hop", "from hop") };
     // Named by direction relative to the hop: a hub sends the download of a terminal's client to the hop,
     // so "up" and "down" would be ambiguous.
     let (onto, off) =
         if alone { ("up limited by", "down by") } else { ("to hop limited by", "from by") };
-    let mut columns: Vec<(&str, Cell)> = vec![
+    let mut columns: Vec<(&str, CellFormat)> = vec![
         ("client", client),
         ("destination", |it| it.destination.clone()),
         ("age", |it| seconds(it.age_s)),
@@ -226,7 +226,7 @@ fn columns(role: Role) -> Vec<(&'static str, Cell)> {
     }
     columns.insert(0, ("peer", |it| it.peer.clone()));
     columns.extend([
-        ("hop ms", (|it| format!("{:.0}", it.hop_rtt_ms)) as Cell),
+        ("hop ms", (|it| format!("{:.0}", it.hop_rtt_ms)) as CellFormat),
         ("resent", |it| bytes(it.resent_bytes)),
         ("restored", |it| bytes(it.recovered_bytes)),
     ]);

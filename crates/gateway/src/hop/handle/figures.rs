@@ -4,34 +4,34 @@ use std::collections::BTreeMap;
 use std::sync::MutexGuard;
 use std::time::Duration;
 
-use pep::accounting::{Tally, Usage};
-use pep::forecast::{Forecast, Forecasts};
-use pep::traffic::{DEFAULT_CLASS, Definition};
+use pep::accounting::{TrafficUsage, UsageTally};
+use pep::forecast::{ForecastCounts, MessageForecast};
+use pep::traffic::{ClassDefinition, DEFAULT_CLASS};
 use slacp::{
-    ChannelId, ClassId, Contact, LinkStats, LogEntry, PathKey, PathMemory, PublicKey, SessionId,
-    SessionShare, Stats, Stranger, StreamId, StreamStats,
+    ChannelId, ClassId, LinkStats, LogEntry, PathKey, PathMemory, PublicKey, SessionId,
+    SessionShare, SessionStats, Stranger, StreamId, StreamStats, TerminalContact,
 };
 use units::{BitRate, Instant};
 
-use super::super::compression::Totals;
-use super::{Demand, Hop, State};
+use super::super::compression::CompressionTotals;
+use super::{CapacityDemand, Hop, PartState};
 use crate::figures::status::{ChannelStatus, ClassStatus, LinkStatus, WorkerStatus};
 
 impl Hop {
     /// Returns the demand of all sessions together, for a modem with capacity on demand.
-    pub(crate) fn demand(&self, now: Instant) -> Demand {
+    pub(crate) fn demand(&self, now: Instant) -> CapacityDemand {
         self.demand_after(now, 0)
     }
 
-    pub(super) fn demand_after(&self, now: Instant, sent: u64) -> Demand {
+    pub(super) fn demand_after(&self, now: Instant, sent: u64) -> CapacityDemand {
         let parts = self.each().map(|mut state| state.demand(now, sent));
-        parts.reduce(Demand::plus).unwrap_or_default()
+        parts.reduce(CapacityDemand::plus).unwrap_or_default()
     }
 
     /// Returns the numbers of forecasts that came true and that failed; `None` without forecasts.
-    pub(crate) fn forecasts(&self) -> Option<Forecasts> {
-        let counts = self.each().filter_map(|it| it.forecast.as_ref().map(Forecast::counts));
-        counts.reduce(Forecasts::plus)
+    pub(crate) fn forecasts(&self) -> Option<ForecastCounts> {
+        let counts = self.each().filter_map(|it| it.forecast.as_ref().map(MessageForecast::counts));
+        counts.reduce(ForecastCounts::plus)
     }
 
     /// Returns the link time of all that the sessions have sent so far, at the portion of the rate that
@@ -50,7 +50,7 @@ impl Hop {
         if self.parts() < 2 {
             return Vec::new();
         }
-        let row = |state: MutexGuard<'_, State>| WorkerStatus {
+        let row = |state: MutexGuard<'_, PartState>| WorkerStatus {
             sessions: state.endpoint.footprint().sessions as u64,
             held_bytes: state.endpoint.held().get(),
         };
@@ -69,8 +69,8 @@ impl Hop {
 
     /// Returns the last UDP addresses of the sessions' peers. Peers over TCP are left out: nothing can be
     /// sent to them once their connection has ended.
-    pub(crate) fn contacts(&self) -> Vec<Contact> {
-        let mut contacts: Vec<Contact> =
+    pub(crate) fn contacts(&self) -> Vec<TerminalContact> {
+        let mut contacts: Vec<TerminalContact> =
             self.each().flat_map(|state| state.endpoint.contacts()).collect();
         contacts.retain(|contact| !self.links().carries((0, contact.address), None));
         contacts
@@ -82,8 +82,9 @@ impl Hop {
     }
 
     /// Takes the traffic since the last call: peer, class, volume.
-    pub(crate) fn take_usage(&self) -> Vec<(PublicKey, String, Usage)> {
-        let take = |mut state: MutexGuard<'_, State>| state.tally.as_mut().map(Tally::take);
+    pub(crate) fn take_usage(&self) -> Vec<(PublicKey, String, TrafficUsage)> {
+        let take =
+            |mut state: MutexGuard<'_, PartState>| state.tally.as_mut().map(UsageTally::take);
         let taken = self.each().filter_map(take).flatten().collect::<Vec<_>>();
         let classes = self.0.classes.read();
         let names: BTreeMap<ClassId, &str> =
@@ -95,7 +96,7 @@ impl Hop {
     /// Returns the traffic of each class in a session.
     pub(crate) fn class_status(&self, session: SessionId) -> Vec<ClassStatus> {
         let state = self.lock(session);
-        let row = |(class, id): (&Definition, ClassId)| {
+        let row = |(class, id): (&ClassDefinition, ClassId)| {
             let stats = state.endpoint.class_stats(session, id)?;
             let rates = state.endpoint.class_rates(session, id)?;
             Some(ClassStatus {
@@ -163,7 +164,7 @@ impl Hop {
     }
 
     /// Returns the counters of a session; `None` once it has ended.
-    pub(crate) fn stats(&self, session: SessionId) -> Option<Stats> {
+    pub(crate) fn stats(&self, session: SessionId) -> Option<SessionStats> {
         self.lock(session).endpoint.stats(session)
     }
 
@@ -188,9 +189,9 @@ impl Hop {
     }
 
     /// Returns the totals of all compressed streams.
-    pub(crate) fn compressed(&self) -> Totals {
+    pub(crate) fn compressed(&self) -> CompressionTotals {
         let totals = self.each().map(|state| state.compression.totals());
-        totals.reduce(Totals::plus).unwrap_or_default()
+        totals.reduce(CompressionTotals::plus).unwrap_or_default()
     }
 
     /// Returns the machines that a hub has recently left without an answer.

@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use pep::traffic::{Classes, Definition};
+use pep::traffic::{ClassDefinition, TrafficClasses};
 use slacp::{
-    AggregateId, ClassId, ClassRates, CloseReason, Contact, Farewell, KeyPair, PathKey, PathMemory,
-    PublicKey, Rate, RateError, SessionId, SessionShare, Sibling,
+    AggregateId, ClassId, ClassRates, CloseReason, KeyPair, PathKey, PathMemory, PublicKey, Rate,
+    RateError, SessionId, SessionShare, SiblingProcess, StopAnnouncement, TerminalContact,
 };
 use units::{BitRate, ByteCount, Instant};
 
@@ -57,7 +57,11 @@ impl Hop {
     ///
     /// # Errors
     /// The class that is invalid, and why; then nothing changes.
-    pub(crate) fn configure_classes(&self, now: Instant, given: &Classes) -> Result<(), String> {
+    pub(crate) fn configure_classes(
+        &self,
+        now: Instant,
+        given: &TrafficClasses,
+    ) -> Result<(), String> {
         let before = self.0.classes.read().clone();
         // Only its classes and channels are used, not the rate.
         let mut link = slacp::Config::new(BitRate::from_bits_per_second(0));
@@ -85,13 +89,13 @@ impl Hop {
     }
 
     /// Notifies the terminals of an earlier process that their sessions are lost.
-    pub(crate) fn call(&self, contacts: Vec<Contact>) {
+    pub(crate) fn notify_lost_sessions(&self, contacts: Vec<TerminalContact>) {
         self.part(0).endpoint.call(contacts);
         self.notify_drivers();
     }
 
     /// Sets the share of session indices that belongs to another process at the same address.
-    pub(crate) fn set_sibling(&self, now: Instant, sibling: Option<&Sibling>) {
+    pub(crate) fn set_sibling(&self, now: Instant, sibling: Option<&SiblingProcess>) {
         self.command(|endpoint| endpoint.set_sibling(now, sibling.cloned()));
     }
 
@@ -112,7 +116,7 @@ impl Hop {
     }
 
     /// Probes whether a session's peer still answers. Ignored for a session that has ended.
-    pub(crate) fn ask(&self, now: Instant, session: SessionId) {
+    pub(crate) fn probe_peer(&self, now: Instant, session: SessionId) {
         let _ = self.lock(session).endpoint.ask(now, session);
         self.notify_driver(session);
     }
@@ -124,7 +128,7 @@ impl Hop {
     }
 
     /// Announces to all peers that this side is about to stop.
-    pub(crate) fn announce(&self, now: Instant, farewell: Farewell) {
+    pub(crate) fn announce(&self, now: Instant, farewell: StopAnnouncement) {
         self.command(|endpoint| endpoint.announce(now, farewell));
     }
 
@@ -164,7 +168,7 @@ impl Hop {
         own: &BTreeMap<String, ClassRates>,
     ) {
         let classes = self.0.classes.read().clone();
-        let of_class = |(class, id): (&Definition, ClassId)| {
+        let of_class = |(class, id): (&ClassDefinition, ClassId)| {
             let own = own.get(&class.name).copied().unwrap_or_default();
             (id, own.or(class.share.rates()))
         };

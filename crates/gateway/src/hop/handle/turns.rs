@@ -3,8 +3,8 @@
 use pep::work::{CALL, OPENING};
 use slacp::SessionId;
 
-use super::{Hop, HopEvent, Key, State, wake};
-use crate::hop::Stream;
+use super::{Hop, HopEvent, PartState, StreamKey, wake};
+use crate::hop::SessionStream;
 
 /// Maximum streams of a session woken per turn. More than can work in one turn, since some find nothing to
 /// do.
@@ -17,21 +17,21 @@ impl Hop {
     }
 
     /// Takes the next stream opened by a peer whose session may work in this turn.
-    pub(super) fn next_opened(&self, state: &mut State) -> Option<HopEvent> {
-        let State { opened, work, .. } = state;
+    pub(super) fn next_opened(&self, state: &mut PartState) -> Option<HopEvent> {
+        let PartState { opened, work, .. } = state;
         let (session, waiting) = opened.iter_mut().find(|(session, _)| work.permits(**session))?;
         let (session, (stream, open)) = (*session, waiting.pop_front()?);
         if waiting.is_empty() {
             opened.remove(&session);
         }
         work.charge(session, OPENING);
-        Some(HopEvent::Opened(Stream::new(self.clone(), (session, stream)), open))
+        Some(HopEvent::Opened(SessionStream::new(self.clone(), (session, stream)), open))
     }
 }
 
-impl State {
+impl PartState {
     /// Removes the streams opened by the peer of an ended session that the main loop has not taken yet.
-    pub(super) fn forget_opened(&mut self, session: SessionId) {
+    pub(super) fn drop_opened(&mut self, session: SessionId) {
         for (stream, _) in self.opened.remove(&session).into_iter().flatten() {
             self.streams.remove(&(session, stream));
         }
@@ -46,7 +46,7 @@ impl State {
             let count = waiting.len().min(WOKEN_PER_TURN);
             for stream in waiting.drain(..count) {
                 let Some(entry) = streams.get_mut(&(*session, stream)) else { continue };
-                entry.rests = false;
+                entry.is_resting = false;
                 wake(&mut entry.reader);
                 wake(&mut entry.writer);
             }
@@ -70,10 +70,10 @@ impl State {
     }
 
     /// Queues a stream whose tasks are to be woken in the driver's next turn.
-    pub(in crate::hop) fn rest(&mut self, key: Key) {
+    pub(in crate::hop) fn queue_for_turn(&mut self, key: StreamKey) {
         self.work.wait(key.0);
         let (_, entry) = self.entry(key);
-        if !std::mem::replace(&mut entry.rests, true) {
+        if !std::mem::replace(&mut entry.is_resting, true) {
             self.resting.entry(key.0).or_default().push_back(key.1);
         }
     }

@@ -11,7 +11,7 @@ use crate::testkit::Hops;
 const HUB: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1)), 5900);
 
 /// A connection of a session whose far end does not read, full.
-async fn full(session: Carried) -> (TcpLinks, Receiver<TcpEvent>, ConnectionId, TcpStream) {
+async fn full(session: SessionLink) -> (TcpLinks, Receiver<TcpEvent>, ConnectionId, TcpStream) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let at = listener.local_addr().unwrap();
     let links = TcpLinks::new();
@@ -19,8 +19,8 @@ async fn full(session: Carried) -> (TcpLinks, Receiver<TcpEvent>, ConnectionId, 
     let id = links.connect(at, (&LocalEnd::default(), None), None).await.unwrap();
     links.divert(0, &[HUB], Some(id));
     let (far, _) = listener.accept().await.unwrap();
-    links.prove(id, session);
-    while links.send((0, HUB), None, &[7; 1400]) != Sent::Full(session) {}
+    links.authenticate(id, session);
+    while links.send((0, HUB), None, &[7; 1400]) != SendOutcome::Full(session) {}
     (links, events, id, far)
 }
 
@@ -42,7 +42,7 @@ async fn a_newer_connection_of_a_session_replaces_a_full_one() {
     let new = listener.local_addr().unwrap();
     let new = links.connect(new, (&LocalEnd::default(), None), None).await.unwrap();
     links.divert(0, &[HUB], Some(new));
-    links.prove(new, session);
+    links.authenticate(new, session);
     assert!(links.carries((0, HUB), None) && links.source(old).is_none());
     let event = events.recv().await;
     assert!(matches!(event, Some(TcpEvent::Room(room)) if room == session), "{event:?}");
@@ -54,11 +54,11 @@ async fn a_session_that_no_longer_uses_its_full_connection_goes_on() {
     let (links, mut events, _id, _far) = full(session).await;
     links.divert(0, &[HUB], None);
     assert!(!links.carries((0, HUB), Some(session.0)));
-    links.let_go(session);
+    links.release(session);
     let event = events.recv().await;
     assert!(matches!(event, Some(TcpEvent::Room(room)) if room == session), "{event:?}");
     // Once.
-    links.let_go(session);
+    links.release(session);
     tokio::task::yield_now().await;
     assert!(events.try_recv().is_err());
 }
@@ -74,7 +74,7 @@ async fn with_strangers(from: &[Ipv4Addr]) -> (TcpLinks, Vec<ConnectionId>, Vec<
         held.push(socket.connect(at).await.unwrap());
         let (stream, far) = listener.accept().await.unwrap();
         assert!(links.make_room(far.ip()));
-        ids.push(links.add(far, Arrived::Theirs(stream, None)));
+        ids.push(links.add(far, NewConnection::Accepted(stream, None)));
     }
     (links, ids, held)
 }
@@ -139,15 +139,15 @@ async fn each_link_has_its_own_connection_to_the_same_address() {
         let id = links.connect(at, (end, None), None).await.unwrap();
         let (far, from) = accept(&listener).await;
         assert_eq!(Some(from.ip()), end.source());
-        links.prove(id, (session, end.link));
+        links.authenticate(id, (session, end.link));
         fars.push((id, far));
     }
     // What no connection carries is UDP's.
     links.divert(1, &[HUB], Some(fars[1].0));
-    assert_eq!(links.send((0, HUB), None, b"geo"), Sent::NotHere);
+    assert_eq!(links.send((0, HUB), None, b"geo"), SendOutcome::NoConnection);
     links.divert(0, &[HUB], Some(fars[0].0));
     for (number, said) in [(1, b"leo"), (0, b"geo")] {
-        assert_eq!(links.send((number, HUB), Some(session), said), Sent::Taken);
+        assert_eq!(links.send((number, HUB), Some(session), said), SendOutcome::Queued);
         assert_eq!(next(&mut fars[usize::from(number)].1).await, said);
     }
 }
@@ -163,13 +163,13 @@ async fn a_session_keeps_its_connection_when_another_carries_the_rest() {
         links.divert(0, &[HUB], Some(id));
         fars.push((id, accept(&listener).await.0));
         if fars.len() == 1 {
-            links.prove(id, (former, 0));
-            links.keep((former, 0));
+            links.authenticate(id, (former, 0));
+            links.pin((former, 0));
         }
     }
     links.close(fars[0].0);
     for (session, number) in [(Some(former), 0), (None, 1)] {
-        assert_eq!(links.send((0, HUB), session, &[7]), Sent::Taken);
+        assert_eq!(links.send((0, HUB), session, &[7]), SendOutcome::Queued);
         assert_eq!(next(&mut fars[number].1).await, [7]);
     }
     // Also when nothing carries the rest.
@@ -192,8 +192,8 @@ async fn a_hub_answers_each_connection_whatever_the_link() {
         terminal.write_all(&[&PREFACE[..], &[0, 1, 9]].concat()).await.unwrap();
         let Some(TcpEvent::Datagram(id, said)) = events.recv().await else { panic!("a datagram") };
         assert_eq!((links.source(id), said), (Some(from), vec![9]));
-        links.prove(id, (session, link));
-        assert_eq!(links.send((link, from), Some(session), &[link]), Sent::Taken);
+        links.authenticate(id, (session, link));
+        assert_eq!(links.send((link, from), Some(session), &[link]), SendOutcome::Queued);
         assert_eq!(next(&mut terminal).await, [link]);
         terminals.push(terminal);
     }
@@ -205,9 +205,9 @@ async fn a_stranger_gets_no_sessions_datagrams_for_its_address() {
     let (links, ids, held) = with_strangers(&[Ipv4Addr::LOCALHOST]).await;
     links.lock().accepts = true;
     let (session, at) = (Hops::new().sessions[0], held[0].local_addr().unwrap());
-    assert_eq!(links.send((0, at), Some(session), b"sealed"), Sent::NotHere);
+    assert_eq!(links.send((0, at), Some(session), b"sealed"), SendOutcome::NoConnection);
     // An answer, before there is a session.
-    assert_eq!(links.send((0, at), None, b"answer"), Sent::Taken);
-    links.prove(ids[0], (session, 0));
-    assert_eq!(links.send((0, at), Some(session), b"sealed"), Sent::Taken);
+    assert_eq!(links.send((0, at), None, b"answer"), SendOutcome::Queued);
+    links.authenticate(ids[0], (session, 0));
+    assert_eq!(links.send((0, at), Some(session), b"sealed"), SendOutcome::Queued);
 }

@@ -1,4 +1,4 @@
-use pep::traffic::{Ports, TCP};
+use pep::traffic::{PortRange, TCP};
 
 use super::*;
 use crate::testkit::{in_namespace, nft};
@@ -7,7 +7,7 @@ fn rules() -> Rules {
     Rules {
         interfaces: vec!["lan0".to_owned(), "lan1".to_owned()],
         policies: policies(),
-        passing: Passing {
+        exemptions: PassExemptions {
             destinations: ["192.0.2.1:80", "[2001:db8::1]:443"]
                 .map(|text| text.parse().unwrap())
                 .to_vec(),
@@ -18,7 +18,7 @@ fn rules() -> Rules {
         bridges: vec![FilteredBridge::example("lan1")],
         can_withhold: true,
         watched: true,
-        listeners: vec![(Version::V4, 4001), (Version::V6, 4002)],
+        listeners: vec![(IpFamily::V4, 4001), (IpFamily::V6, 4002)],
         deferred: false,
         own_traffic: false,
         names: None,
@@ -26,15 +26,22 @@ fn rules() -> Rules {
 }
 
 /// Policies with every kind of match.
-fn policies() -> Vec<Policy> {
+fn policies() -> Vec<TrafficPolicy> {
     let prefixes = ["10.0.0.0/9", "2001:db8::/33"].map(|text| text.parse().unwrap()).to_vec();
-    let ports = |protocol, first, last| Ports { protocol, first, last };
+    let ports = |protocol, first, last| PortRange { protocol, first, last };
     vec![
-        Policy { to: prefixes.clone(), ..Policy::new("bypass", Action::Bypass) },
-        Policy { from: prefixes, dscp: vec![46, 8], ..Policy::new("voice", Action::Tunnel) },
-        Policy {
+        TrafficPolicy {
+            to: prefixes.clone(),
+            ..TrafficPolicy::new("bypass", PolicyAction::Bypass)
+        },
+        TrafficPolicy {
+            from: prefixes,
+            dscp: vec![46, 8],
+            ..TrafficPolicy::new("voice", PolicyAction::Tunnel)
+        },
+        TrafficPolicy {
             ports: vec![ports(None, 22, 22), ports(Some(TCP), 5000, 5010)],
-            ..Policy::new("ports", Action::Split)
+            ..TrafficPolicy::new("ports", PolicyAction::Split)
         },
     ]
 }
@@ -52,12 +59,12 @@ fn chains(listed: &str) -> Vec<&str> {
 #[test]
 fn the_kernel_has_the_rules_that_we_print() {
     in_namespace(|| {
-        let mut table = Table::claim(false).unwrap();
+        let mut table = InterceptTable::claim(false).unwrap();
         table.add_watch().unwrap();
         let networks = ["10.1.0.0/16", "10.2.0.0/16", "fd00:1::/64"];
         let only = Scope::only(networks.map(|network| network.parse().unwrap()).to_vec());
         for (scope, ways) in [(Scope::Everything, 2 + 1), (only, 6)] {
-            table.take_over(&rules(), &scope).unwrap();
+            table.apply(&rules(), &scope).unwrap();
             let Some(ours) = nft(&["list", "table", "inet", "skyhop-0"], "") else { return };
             let printed = rules().display(table.slot(), &scope).to_string();
             nft(&["-f", "-"], &printed.replace("skyhop-0", "printed")).unwrap();
@@ -89,10 +96,10 @@ fn the_kernel_has_the_rules_that_we_print() {
 #[test]
 fn the_kernel_has_the_rules_for_own_and_deferred_connections_that_we_print() {
     in_namespace(|| {
-        let mut table = Table::claim(false).unwrap();
+        let mut table = InterceptTable::claim(false).unwrap();
         table.add_own().unwrap();
         table.add_watch().unwrap();
-        table.take_over(&all_rules(), &Scope::Everything).unwrap();
+        table.apply(&all_rules(), &Scope::Everything).unwrap();
         let Some(ours) = nft(&["list", "table", "inet", "skyhop-0"], "") else { return };
         let printed = all_rules().display(table.slot(), &Scope::Everything).to_string();
         nft(&["-f", "-"], &printed.replace("skyhop-0", "printed")).unwrap();
@@ -107,7 +114,7 @@ fn the_kernel_has_the_rules_for_own_and_deferred_connections_that_we_print() {
         ] {
             assert!(ours.contains(part), "{part} is not in {ours}");
         }
-        table.take_over(&all_rules(), &Scope::Nothing).unwrap();
+        table.apply(&all_rules(), &Scope::Nothing).unwrap();
         let idle = nft(&["list", "table", "inet", "skyhop-0"], "").unwrap();
         // Answers are still watched, as those to connections that we hold.
         let (deciding, answers) = idle.split_once("chain answers").unwrap();
@@ -119,15 +126,15 @@ fn the_kernel_has_the_rules_for_own_and_deferred_connections_that_we_print() {
 #[test]
 fn stopping_leaves_the_connections_there_are_and_dropping_leaves_nothing() {
     in_namespace(|| {
-        let mut table = Table::claim(false).unwrap();
+        let mut table = InterceptTable::claim(false).unwrap();
         let Some(idle) = nft(&["list", "ruleset"], "") else { return };
         let rules = Rules { bridges: vec![], ..rules() };
-        table.take_over(&rules, &Scope::Everything).unwrap();
-        table.take_over(&rules, &Scope::Everything).unwrap();
+        table.apply(&rules, &Scope::Everything).unwrap();
+        table.apply(&rules, &Scope::Everything).unwrap();
         let started = nft(&["list", "ruleset"], "").unwrap();
         assert_eq!(started.matches("tproxy ip to").count(), 1, "once, however often");
         let none = Rules { policies: vec![], ..rules };
-        table.take_over(&none, &Scope::Nothing).unwrap();
+        table.apply(&none, &Scope::Nothing).unwrap();
         assert_eq!(nft(&["list", "ruleset"], "").unwrap(), idle);
         assert!(idle.contains("socket transparent 1") && !idle.contains("tproxy"), "{idle}");
         drop(table);
@@ -138,30 +145,30 @@ fn stopping_leaves_the_connections_there_are_and_dropping_leaves_nothing() {
 #[test]
 fn each_gateway_of_a_namespace_has_a_slot_of_its_own() {
     in_namespace(|| {
-        let first = Table::claim(false).unwrap();
-        let second = Table::claim(false).unwrap();
-        assert_eq!((first.slot(), second.slot()), (Slot(0), Slot(1)));
+        let first = InterceptTable::claim(false).unwrap();
+        let second = InterceptTable::claim(false).unwrap();
+        assert_eq!((first.slot(), second.slot()), (GatewaySlot(0), GatewaySlot(1)));
         assert_ne!(first.slot().mark(), second.slot().mark());
-        assert!(is_claimed(Slot(1)).unwrap() && !is_claimed(Slot(2)).unwrap());
+        assert!(is_claimed(GatewaySlot(1)).unwrap() && !is_claimed(GatewaySlot(2)).unwrap());
         drop(first);
-        assert!(!is_claimed(Slot(0)).unwrap());
-        assert_eq!(Table::claim(false).unwrap().slot(), Slot(0));
+        assert!(!is_claimed(GatewaySlot(0)).unwrap());
+        assert_eq!(InterceptTable::claim(false).unwrap().slot(), GatewaySlot(0));
     });
 }
 
 #[test]
 fn counts_begin_anew_with_other_policies_only() {
     in_namespace(|| {
-        let mut table = Table::claim(false).unwrap();
+        let mut table = InterceptTable::claim(false).unwrap();
         assert_eq!(table.counts().unwrap(), BTreeMap::new());
-        table.take_over(&rules(), &Scope::Everything).unwrap();
+        table.apply(&rules(), &Scope::Everything).unwrap();
         let names: Vec<String> = table.counts().unwrap().into_keys().collect();
         assert_eq!(names, ["policy-1-connections", "policy-2-connections", "policy-3-connections"]);
         for scope in [Scope::Nothing, Scope::Everything] {
-            table.take_over(&rules(), &scope).unwrap();
+            table.apply(&rules(), &scope).unwrap();
         }
         let fewer = Rules { policies: policies().split_off(2), ..rules() };
-        table.take_over(&fewer, &Scope::Everything).unwrap();
+        table.apply(&fewer, &Scope::Everything).unwrap();
         assert_eq!(table.counts().unwrap(), [("policy-1-connections".to_owned(), 0)].into());
     });
 }
@@ -170,12 +177,12 @@ fn counts_begin_anew_with_other_policies_only() {
 fn names(asking: bool) -> NameRules {
     let prefixes = |texts: [&str; 2]| texts.map(|text| text.parse().unwrap()).to_vec();
     NameRules {
-        connections: vec![(Version::V4, 4003), (Version::V6, 4004)],
+        connections: vec![(IpFamily::V4, 4003), (IpFamily::V6, 4004)],
         questions: ["127.59.0.1:53", "[fd7a::1]:53"].map(|it| it.parse().unwrap()).to_vec(),
         pool: prefixes(["198.18.0.0/15", "fd00:53::/64"]),
         bypass: prefixes(["192.0.2.53/32", "2001:db8::/32"]),
         listen: vec![[10, 1, 0, 1].into()],
-        asking,
+        answering: asking,
         intercept: true,
     }
 }
@@ -183,11 +190,11 @@ fn names(asking: bool) -> NameRules {
 #[test]
 fn names_are_redirected_while_they_are_asked_for_and_the_pool_always() {
     in_namespace(|| {
-        let mut table = Table::claim(true).unwrap();
+        let mut table = InterceptTable::claim(true).unwrap();
         for (asking, questions) in [(true, 4 + 4), (false, 0)] {
             let rules =
                 Rules { names: Some(names(asking)), bridges: vec![], watched: false, ..rules() };
-            table.take_over(&rules, &Scope::Nothing).unwrap();
+            table.apply(&rules, &Scope::Nothing).unwrap();
             let Some(ours) = nft(&["list", "table", "inet", "skyhop-0"], "") else { return };
             let printed = rules.display(table.slot(), &Scope::Nothing);
             nft(&["-f", "-"], &printed.replace("skyhop-0", "printed")).unwrap();

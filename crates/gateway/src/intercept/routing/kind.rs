@@ -4,7 +4,7 @@ use std::io;
 use std::net::IpAddr;
 
 use netlink_packet_route::route::RouteType;
-use os::netlink::{RouteSocket, is_absence};
+use os::netlink::{RouteSocket, is_not_found};
 
 /// Returns the type of the current route to `destination`; `None` if there is no route.
 ///
@@ -27,5 +27,5 @@ pub(crate) fn is_no_route(error: &io::Error) -> bool {
     const NO_ROUTE: [i32; 5] =
         [libc::ENETUNREACH, libc::EHOSTUNREACH, libc::EACCES, libc::EINVAL, libc::ENETDOWN];
     let is_answer = error.raw_os_error().is_some_and(|code| NO_ROUTE.contains(&code));
-    is_answer || is_absence(error)
+    is_answer || is_not_found(error)
 }

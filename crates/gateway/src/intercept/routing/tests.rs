@@ -1,8 +1,8 @@
 use super::*;
-use crate::intercept::netfilter::Table;
+use crate::intercept::netfilter::InterceptTable;
 use crate::testkit::in_namespace;
 
-const BOTH: [Version; 2] = [Version::V4, Version::V6];
+const BOTH: [IpFamily; 2] = [IpFamily::V4, IpFamily::V6];
 
 /// The tables of our rules, then of our routes.
 fn ours() -> (Vec<u32>, Vec<u32>) {
@@ -36,7 +36,8 @@ fn ours() -> (Vec<u32>, Vec<u32>) {
 #[test]
 fn two_gateways_in_one_namespace_do_not_meet() {
     in_namespace(|| {
-        let (first, second) = (Table::claim(false).unwrap(), Table::claim(false).unwrap());
+        let (first, second) =
+            (InterceptTable::claim(false).unwrap(), InterceptTable::claim(false).unwrap());
         let first_routing = Routing::install(first.slot(), &BOTH).unwrap().0;
         let second_routing = Routing::install(second.slot(), &BOTH).unwrap().0;
         let tables = vec![5900, 5901, 5900, 5901];
@@ -51,10 +52,10 @@ fn two_gateways_in_one_namespace_do_not_meet() {
 #[test]
 fn leftovers_of_a_killed_gateway_go_at_the_next_start() {
     in_namespace(|| {
-        for slot in [Slot(0), Slot(3)] {
+        for slot in [GatewaySlot(0), GatewaySlot(3)] {
             std::mem::forget(Routing::install(slot, &BOTH).unwrap().0);
         }
-        let table = Table::claim(false).unwrap();
+        let table = InterceptTable::claim(false).unwrap();
         let routing = Routing::install(table.slot(), &BOTH).unwrap().0;
         assert_eq!(ours(), (vec![5900, 5900], vec![5900, 5900]));
         drop(routing);
@@ -67,7 +68,7 @@ fn what_goes_with_ipv6_comes_back_with_it() {
     in_namespace(|| {
         let switch =
             |off: &str| std::fs::write("/proc/sys/net/ipv6/conf/lo/disable_ipv6", off).unwrap();
-        let routing = Routing::install(Slot(0), &BOTH).unwrap().0;
+        let routing = Routing::install(GatewaySlot(0), &BOTH).unwrap().0;
         let (all, without_v6) = (vec![5900, 5900], vec![5900]);
         assert!(routing.restore(&BOTH).unwrap().is_none());
         assert_eq!(ours(), (all.clone(), all.clone()), "nothing is there twice");
@@ -83,17 +84,17 @@ fn what_goes_with_ipv6_comes_back_with_it() {
 #[test]
 fn the_mark_leads_to_the_table_and_the_table_to_this_machine() {
     in_namespace(|| {
-        let _routing = Routing::install(Slot(2), &BOTH).unwrap().0;
+        let _routing = Routing::install(GatewaySlot(2), &BOTH).unwrap().0;
         let mut kernel = RouteSocket::open().unwrap();
-        for (version, nowhere) in [(Version::V4, "192.0.2.9"), (Version::V6, "2001:db8::9")] {
+        for (version, nowhere) in [(IpFamily::V4, "192.0.2.9"), (IpFamily::V6, "2001:db8::9")] {
             let mut route = RouteMessage::default();
             route.header.address_family = family(version);
-            route.header.destination_prefix_length = if version == Version::V4 { 32 } else { 128 };
+            route.header.destination_prefix_length = if version == IpFamily::V4 { 32 } else { 128 };
             let address: std::net::IpAddr = nowhere.parse().unwrap();
             route.attributes = vec![RouteAttribute::Destination(address.into())];
             let unmarked = kernel.request(RouteNetlinkMessage::GetRoute(route.clone()), 0);
             assert!(unmarked.is_err(), "there is no route for others");
-            route.attributes.push(RouteAttribute::Mark(Slot(2).mark().value | 1));
+            route.attributes.push(RouteAttribute::Mark(GatewaySlot(2).mark().value | 1));
             kernel.request(RouteNetlinkMessage::GetRoute(route), 0).unwrap();
         }
     });
@@ -101,7 +102,7 @@ fn the_mark_leads_to_the_table_and_the_table_to_this_machine() {
 
 #[test]
 fn the_commands_that_do_the_same_are_printed() {
-    let printed = display(Slot(1), &BOTH);
+    let printed = display(GatewaySlot(1), &BOTH);
     assert_eq!(printed.lines().count(), 4);
     assert!(printed.contains("ip -6 rule add priority 59 fwmark 0x200000/0xf00000 lookup 5901"));
     assert!(printed.contains("ip route add local default dev lo table 5901"));
@@ -109,21 +110,21 @@ fn the_commands_that_do_the_same_are_printed() {
 
 #[test]
 fn a_refusal_of_the_ipv6_rule_or_route_is_handed_back_and_leaves_ipv4() {
-    for operation in [Operation::Rule, Operation::Route] {
+    for operation in [KernelOperation::Rule, KernelOperation::Route] {
         let mut done = Vec::new();
-        let mut refusing = |refused: Version| {
+        let mut refusing = |refused: IpFamily| {
             for_versions(&BOTH, |version| {
                 if version == refused {
-                    return Err(Refusal::expected(operation(version), libc::EOPNOTSUPP));
+                    return Err(KernelRefusal::expected(operation(version), libc::EOPNOTSUPP));
                 }
                 done.push(version);
                 Ok(())
             })
         };
-        let without_v6 = refusing(Version::V6).unwrap().expect("a refusal");
-        let named = format!("{}: EOPNOTSUPP: ", operation(Version::V6));
+        let without_v6 = refusing(IpFamily::V6).unwrap().expect("a refusal");
+        let named = format!("{}: EOPNOTSUPP: ", operation(IpFamily::V6));
         assert!(without_v6.what().starts_with(&named), "{without_v6}");
-        assert!(refusing(Version::V4).is_err(), "nothing works without IPv4");
+        assert!(refusing(IpFamily::V4).is_err(), "nothing works without IPv4");
         assert_eq!(done, BOTH, "the repair of one does not depend on the other");
     }
 }

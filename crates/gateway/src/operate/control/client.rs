@@ -8,15 +8,15 @@ use std::time::Duration;
 
 use thiserror::Error;
 
-use super::path::{present, role_of};
-use super::protocol::{Answer, LONGEST_ANSWER, Request, read, write};
+use super::path::{existing_sockets, role_of};
+use super::protocol::{ControlAnswer, ControlRequest, MAX_ANSWER, read, write};
 use crate::role::Role;
 
 /// Time limit of an answer.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A connection to a running gateway.
-pub struct Control {
+pub struct ControlClient {
     path: PathBuf,
     stream: BufReader<UnixStream>,
 }
@@ -30,23 +30,23 @@ pub enum ControlError {
         "no gateway runs here that this user may ask: no control socket is in {places}; --control \
          names another, and a gateway of another user, such as root, needs that user"
     )]
-    Nobody {
+    NoGateway {
         /// The directories searched.
         places: String,
     },
     /// Several gateways are running.
     #[error("several gateways run here: choose one with {}", choices(running))]
-    Several {
+    SeveralGateways {
         /// They.
-        running: Vec<Running>,
+        running: Vec<RunningGateway>,
     },
     /// No gateway of this role is running.
     #[error("no gateway of role {} runs here, but {}", role.as_str(), list(running))]
-    NoneOfRole {
+    NoGatewayOfRole {
         /// The role.
         role: Role,
         /// The gateways that do run.
-        running: Vec<Running>,
+        running: Vec<RunningGateway>,
     },
     /// Nothing listens on this socket.
     #[error("no gateway answers at {}: {cause}", path.display())]
@@ -58,7 +58,7 @@ pub enum ControlError {
     },
     /// The connection broke.
     #[error("invalid answer from the gateway at {}: {problem}", path.display())]
-    Broken {
+    InvalidAnswer {
         /// The socket.
         path: PathBuf,
         /// Description of the fault.
@@ -71,14 +71,14 @@ pub enum ControlError {
 
 /// A running gateway.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Running {
+pub struct RunningGateway {
     /// Its role; `None` if it does not answer.
     pub role: Option<Role>,
     /// Its control socket.
     pub path: PathBuf,
 }
 
-impl fmt::Display for Running {
+impl fmt::Display for RunningGateway {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let role = self.role.map_or("a gateway that does not answer", Role::as_str);
         write!(f, "{role} ({})", self.path.display())
@@ -90,10 +90,11 @@ fn list(each: &[impl fmt::Display]) -> String {
 }
 
 /// The options that select each gateway: roles where they suffice.
-fn choices(running: &[Running]) -> String {
-    let is_alone =
-        |gateway: &Running| running.iter().filter(|other| other.role == gateway.role).count() == 1;
-    let option = |gateway: &Running| match gateway.role {
+fn choices(running: &[RunningGateway]) -> String {
+    let is_alone = |gateway: &RunningGateway| {
+        running.iter().filter(|other| other.role == gateway.role).count() == 1
+    };
+    let option = |gateway: &RunningGateway| match gateway.role {
         Some(role) if is_alone(gateway) => format!("--role {}", role.as_str()),
         Some(role) => format!("--control {} ({})", gateway.path.display(), role.as_str()),
         None => format!("--control {}", gateway.path.display()),
@@ -101,7 +102,7 @@ fn choices(running: &[Running]) -> String {
     running.iter().map(option).collect::<Vec<_>>().join(" or ")
 }
 
-impl Control {
+impl ControlClient {
     /// Connects to the gateway at `path`.
     ///
     /// # Errors
@@ -119,34 +120,34 @@ impl Control {
     ///
     /// # Errors
     /// No gateway answers.
-    pub fn all(role: Option<Role>) -> Result<Vec<Self>, ControlError> {
-        Self::of_role(Self::found()?, role)
+    pub fn connect_all(role: Option<Role>) -> Result<Vec<Self>, ControlError> {
+        Self::of_role(Self::connect_found()?, role)
     }
 
     /// Connects to the gateway at `path`, or to the only one running, of this role if one is given.
     ///
     /// # Errors
     /// No gateway answers, or more than one.
-    pub fn one(path: Option<&Path>, role: Option<Role>) -> Result<Self, ControlError> {
+    pub fn connect_one(path: Option<&Path>, role: Option<Role>) -> Result<Self, ControlError> {
         if let Some(path) = path {
             return Self::connect(path);
         }
-        let mut all = Self::all(role)?;
+        let mut all = Self::connect_all(role)?;
         match all.pop() {
             Some(only) if all.is_empty() => Ok(only),
-            last => Err(ControlError::Several {
+            last => Err(ControlError::SeveralGateways {
                 running: all.into_iter().chain(last).map(|mut control| control.running()).collect(),
             }),
         }
     }
 
-    fn found() -> Result<Vec<Self>, ControlError> {
+    fn connect_found() -> Result<Vec<Self>, ControlError> {
         let found: Vec<Self> =
-            present().iter().filter_map(|path| Self::connect(path).ok()).collect();
+            existing_sockets().iter().filter_map(|path| Self::connect(path).ok()).collect();
         if found.is_empty() {
             let directories = super::default_directories();
             let places: Vec<_> = directories.iter().map(|path| path.display()).collect();
-            return Err(ControlError::Nobody { places: list(&places) });
+            return Err(ControlError::NoGateway { places: list(&places) });
         }
         Ok(found)
     }
@@ -162,22 +163,22 @@ impl Control {
             }
         }
         if found.is_empty() {
-            return Err(ControlError::NoneOfRole { role, running: others });
+            return Err(ControlError::NoGatewayOfRole { role, running: others });
         }
         Ok(found)
     }
 
     /// The gateway's role: by the default name of its socket, otherwise by its status.
-    fn running(&mut self) -> Running {
+    fn running(&mut self) -> RunningGateway {
         // Only a socket with another name needs a question.
         let role = role_of(&self.path).or_else(|| {
-            let answer = self.ask(&Request::Status { connections: false });
+            let answer = self.ask(&ControlRequest::Status { connections: false });
             answer.ok().and_then(|answer| match answer {
-                Answer::Status(status) => Some(status.role),
+                ControlAnswer::Status(status) => Some(status.role),
                 _ => None,
             })
         });
-        Running { role, path: self.path.clone() }
+        RunningGateway { role, path: self.path.clone() }
     }
 
     /// Path of the socket.
@@ -189,19 +190,19 @@ impl Control {
     ///
     /// # Errors
     /// The gateway is gone, or refuses the request.
-    pub fn ask(&mut self, request: &Request) -> Result<Answer, ControlError> {
+    pub fn ask(&mut self, request: &ControlRequest) -> Result<ControlAnswer, ControlError> {
         match self.exchange(request) {
-            Ok(Answer::Error(why)) => Err(ControlError::Refused(why)),
+            Ok(ControlAnswer::Error(why)) => Err(ControlError::Refused(why)),
             Ok(answer) => Ok(answer),
-            Err(problem) => Err(ControlError::Broken { path: self.path.clone(), problem }),
+            Err(problem) => Err(ControlError::InvalidAnswer { path: self.path.clone(), problem }),
         }
     }
 
-    fn exchange(&mut self, request: &Request) -> Result<Answer, String> {
+    fn exchange(&mut self, request: &ControlRequest) -> Result<ControlAnswer, String> {
         let said = self.stream.get_mut().write_all(&write(request));
         said.map_err(|error| error.to_string())?;
         let mut line = Vec::new();
-        let mut stream = (&mut self.stream).take(LONGEST_ANSWER);
+        let mut stream = (&mut self.stream).take(MAX_ANSWER);
         stream.read_until(b'\n', &mut line).map_err(|error| error.to_string())?;
         if line.is_empty() {
             return Err("it closed the connection".to_owned());
@@ -218,7 +219,7 @@ mod tests {
     use super::*;
 
     /// Asks a gateway that answers each request with these bytes.
-    fn ask(answer: &[u8]) -> Result<Answer, ControlError> {
+    fn ask(answer: &[u8]) -> Result<ControlAnswer, ControlError> {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("s");
         let listener = UnixListener::bind(&path).unwrap();
@@ -230,22 +231,22 @@ mod tests {
                 assert!(request.contains("reload"), "{request}");
                 (&stream).write_all(answer).unwrap();
             });
-            Control::connect(&path).unwrap().ask(&Request::Reload)
+            ControlClient::connect(&path).unwrap().ask(&ControlRequest::Reload)
         })
     }
 
     #[test]
     fn an_answer_is_a_result_and_an_error_a_refusal() {
-        let done = Answer::Done(vec!["reloaded".to_owned()]);
+        let done = ControlAnswer::Done(vec!["reloaded".to_owned()]);
         assert_eq!(ask(&write(&done)).unwrap(), done);
-        let refused = ask(&write(Answer::Error("line 7".to_owned()))).unwrap_err();
+        let refused = ask(&write(ControlAnswer::Error("line 7".to_owned()))).unwrap_err();
         assert!(matches!(refused, ControlError::Refused(_)));
         assert_eq!(refused.to_string(), "line 7");
     }
 
     #[test]
     fn an_answer_that_cannot_be_read_names_the_socket_and_the_trouble() {
-        let whole = write(Answer::Done(vec![]));
+        let whole = write(ControlAnswer::Done(vec![]));
         for (answer, told) in [
             (&b""[..], "closed the connection"),
             (b"\n", "cannot parse"),
@@ -261,25 +262,28 @@ mod tests {
     fn without_a_gateway_the_error_names_the_socket() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("s");
-        let Err(error) = Control::one(Some(&path), None) else { panic!("nothing listens there") };
+        let Err(error) = ControlClient::connect_one(Some(&path), None) else {
+            panic!("nothing listens there")
+        };
         assert!(matches!(error, ControlError::Unreachable { .. }));
         assert!(error.to_string().contains(path.to_str().unwrap()), "{error}");
     }
 
-    fn running(role: Role, path: &str) -> Running {
-        Running { role: Some(role), path: path.into() }
+    fn running(role: Role, path: &str) -> RunningGateway {
+        RunningGateway { role: Some(role), path: path.into() }
     }
 
     #[test]
     fn several_gateways_are_told_apart_by_role_or_else_by_socket() {
         let mut gateways = vec![running(Role::Hub, "/a"), running(Role::Terminal, "/b")];
-        let several = ControlError::Several { running: gateways.clone() }.to_string();
+        let several = ControlError::SeveralGateways { running: gateways.clone() }.to_string();
         assert!(several.ends_with("choose one with --role hub or --role terminal"), "{several}");
         gateways.push(running(Role::Terminal, "/c"));
-        let several = ControlError::Several { running: gateways.clone() }.to_string();
+        let several = ControlError::SeveralGateways { running: gateways.clone() }.to_string();
         let choices = "--role hub or --control /b (terminal) or --control /c (terminal)";
         assert!(several.ends_with(choices), "{several}");
-        let none = ControlError::NoneOfRole { role: Role::Solo, running: gateways }.to_string();
+        let none =
+            ControlError::NoGatewayOfRole { role: Role::Solo, running: gateways }.to_string();
         assert!(none.starts_with("no gateway of role solo runs here"), "{none}");
         assert!(none.ends_with("hub (/a), terminal (/b), terminal (/c)"), "{none}");
     }
@@ -290,7 +294,7 @@ mod tests {
         let serve = |name: &str| {
             let path = directory.path().join(name);
             let listener = UnixListener::bind(&path).unwrap();
-            (listener, Control::connect(&path).unwrap())
+            (listener, ControlClient::connect(&path).unwrap())
         };
         let (_hub, hub) = serve("hub.sock");
         let (own_name, terminal) = serve("ship.sock");
@@ -299,9 +303,9 @@ mod tests {
             scope.spawn(|| {
                 let (stream, _) = own_name.accept().unwrap();
                 BufReader::new(&stream).read_line(&mut String::new()).unwrap();
-                (&stream).write_all(&write(Answer::Status(Box::default()))).unwrap();
+                (&stream).write_all(&write(ControlAnswer::Status(Box::default()))).unwrap();
             });
-            Control::of_role(controls, Some(Role::Terminal)).unwrap()
+            ControlClient::of_role(controls, Some(Role::Terminal)).unwrap()
         });
         let [only] = &found[..] else { panic!("{} found", found.len()) };
         assert!(only.path().ends_with("ship.sock"));

@@ -8,13 +8,13 @@ mod path;
 mod protocol;
 mod server;
 
-pub use client::{Control, ControlError, Running};
+pub use client::{ControlClient, ControlError, RunningGateway};
 pub use path::default_directories;
-pub(crate) use path::{check_usual, path_of};
+pub(crate) use path::{check_default, path_of};
 pub use protocol::{
-    Answer, BundleAsked, BundleOffer, BundleRequest, Carried, HandOver, PROTOCOL, Request,
-    from_base64, to_base64,
+    BundleAnswer, BundleOffer, BundleRequest, CarriedUsage, ControlAnswer, ControlRequest,
+    HandOverState, PROTOCOL, from_base64, to_base64,
 };
 #[cfg(feature = "fuzzing")]
 pub(crate) use protocol::{read, write};
-pub(crate) use server::{Call, Server};
+pub(crate) use server::{ControlCall, ControlServer};

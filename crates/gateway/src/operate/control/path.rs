@@ -9,29 +9,29 @@ use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
 use config::ControlPath;
-use os::{PlaceError, Places, RUN_VARIABLE};
+use os::{DirectoryError, PrivateDirectories, RUN_VARIABLE};
 
 use crate::role::Role;
 
 const ROLES: [Role; 3] = [Role::Hub, Role::Terminal, Role::Solo];
 
-fn places() -> Places {
-    Places::of_user(RUN_VARIABLE)
+fn default_places() -> PrivateDirectories {
+    PrivateDirectories::of_user(RUN_VARIABLE)
 }
 
 /// Directories for control sockets of this user, the preferred one first.
 pub fn default_directories() -> Vec<PathBuf> {
-    places().paths().map(PathBuf::from).collect()
+    default_places().paths().map(PathBuf::from).collect()
 }
 
 /// Checks that a socket could be created in a default directory. Creates nothing.
-pub(crate) fn check_usual() -> Result<(), PlaceError> {
-    places().check()
+pub(crate) fn check_default() -> Result<(), DirectoryError> {
+    default_places().check()
 }
 
 /// Default path of a gateway's socket. Creates the directory.
-pub(super) fn usual(role: Role) -> Result<PathBuf, PlaceError> {
-    Ok(places().usable()?.path().join(socket_name(role)))
+pub(super) fn default_path(role: Role) -> Result<PathBuf, DirectoryError> {
+    Ok(default_places().open_usable()?.path().join(socket_name(role)))
 }
 
 /// The path of a gateway's control socket with this configuration; [`None`] if it has none.
@@ -39,7 +39,7 @@ pub(crate) fn path_of(place: &ControlPath, role: Role) -> Option<PathBuf> {
     match place {
         ControlPath::None => None,
         ControlPath::At(path) => Some(path.clone()),
-        ControlPath::Usual => usual(role).ok(),
+        ControlPath::Usual => default_path(role).ok(),
     }
 }
 
@@ -56,8 +56,12 @@ fn socket_name(role: Role) -> String {
 /// The control sockets in the default directories, and in their subdirectories those with a default
 /// name. A service that does not run as root has a subdirectory of its own there
 /// (`RuntimeDirectory=skyhop/hub`), which belongs to the service's user.
-pub(super) fn present() -> Vec<PathBuf> {
-    places().present().iter().flat_map(|directory| sockets_in(directory.path())).collect()
+pub(super) fn existing_sockets() -> Vec<PathBuf> {
+    default_places()
+        .open_existing()
+        .iter()
+        .flat_map(|directory| sockets_in(directory.path()))
+        .collect()
 }
 
 /// Lists sockets below a directory that only its owner may write to, so that its subdirectories are

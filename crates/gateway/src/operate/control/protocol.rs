@@ -6,20 +6,22 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::figures::status::{AccountStatus, BundleStatus, ConnectionStatus, Status, UsageStatus};
+use crate::figures::status::{
+    AccountStatus, BundleStatus, ConnectionStatus, GatewayStatus, UsageStatus,
+};
 
 /// Protocol version. Incremented when older programs can no longer understand newer ones.
 pub const PROTOCOL: u32 = 1;
 
 /// Maximum length of a request, in bytes.
-pub(super) const LONGEST_REQUEST: u64 = 64 << 10;
+pub(super) const MAX_REQUEST: u64 = 64 << 10;
 /// Maximum length of an answer, in bytes: enough for a status with 100,000 connections.
-pub(super) const LONGEST_ANSWER: u64 = 128 << 20;
+pub(super) const MAX_ANSWER: u64 = 128 << 20;
 
 /// One line of the protocol.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Line<T> {
+pub(super) struct ProtocolLine<T> {
     /// The sender's [`PROTOCOL`].
     pub(super) skyhop: u32,
     pub(super) say: T,
@@ -29,7 +31,7 @@ pub(super) struct Line<T> {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 #[non_exhaustive]
-pub enum Request {
+pub enum ControlRequest {
     /// Report the gateway's status.
     Status {
         /// Include each live connection.
@@ -87,7 +89,7 @@ pub enum Request {
         connections: u64,
     },
     /// Sent by the predecessor: traffic to add to the accounts.
-    Carried(Vec<Carried>),
+    Carried(Vec<CarriedUsage>),
     /// Take no new connections, and exit after the last one.
     Drain {
         /// Time limit in seconds after which remaining connections are reset; no limit if `None`.
@@ -98,7 +100,7 @@ pub enum Request {
 /// Traffic of a terminal in a class.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Carried {
+pub struct CarriedUsage {
     /// Public key of the terminal.
     pub key: String,
     /// Name of the class.
@@ -178,7 +180,7 @@ pub struct BundleOffer {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 #[non_exhaustive]
-pub enum BundleAsked {
+pub enum BundleAnswer {
     /// Answer to an offer and to data: the handle for the next piece.
     Handle(u64),
     /// Identity of a bundle that is on the disk, or was taken.
@@ -212,13 +214,13 @@ pub fn from_base64(text: &str) -> Result<Vec<u8>, DecodeError> {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 #[non_exhaustive]
-pub enum Answer {
+pub enum ControlAnswer {
     /// The request failed.
     Error(String),
     /// The request succeeded; lines of text for the user.
     Done(Vec<String>),
     /// The gateway's status.
-    Status(Box<Status>),
+    Status(Box<GatewayStatus>),
     /// Live connections.
     Connections {
         /// As many as requested, those with the most bytes first.
@@ -231,16 +233,16 @@ pub enum Answer {
     /// The events, one JSON object each.
     Events(Vec<String>),
     /// Answer to a request about bundles.
-    Bundle(Box<BundleAsked>),
+    Bundle(Box<BundleAnswer>),
     /// State for the new process.
-    HandOver(HandOver),
+    HandOver(HandOverState),
     /// The portion of the rate that the predecessor may use, 0 to 1.
     Portion(f64),
 }
 
 /// Serialises a message to a line.
 pub(crate) fn write<T: Serialize>(say: T) -> Vec<u8> {
-    let line = Line { skyhop: PROTOCOL, say };
+    let line = ProtocolLine { skyhop: PROTOCOL, say };
     let mut text = serde_json::to_vec(&line).expect("what is said is plain data");
     text.push(b'\n');
     text
@@ -260,7 +262,7 @@ pub(crate) fn read<'a, T: Deserialize<'a>>(line: &'a [u8]) -> Result<T, String> 
         }
         Err(error) => return Err(format!("cannot parse it: {error}")),
     }
-    match serde_json::from_slice::<Line<T>>(line) {
+    match serde_json::from_slice::<ProtocolLine<T>>(line) {
         Ok(line) => Ok(line.say),
         Err(error) => Err(format!("cannot parse it: {error}")),
     }
@@ -269,7 +271,7 @@ pub(crate) fn read<'a, T: Deserialize<'a>>(line: &'a [u8]) -> Result<T, String> 
 /// State that a new hub process takes over from the running one.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct HandOver {
+pub struct HandOverState {
     /// Process ID of the predecessor.
     pub pid: u32,
     /// Number of its UDP sockets.
@@ -296,27 +298,27 @@ mod tests {
     #[test]
     fn written_messages_are_read_back() {
         let requests = [
-            Request::Status { connections: true },
-            Request::Connections { peer: Some("ship-1".into()), most: 50 },
-            Request::Rate { bit_s: 20_000_000, for_s: 30.0, peer: Some("ship-1".into()) },
-            Request::Events { reader: u64::MAX, peer: None },
-            Request::EventsEnd { reader: 7 },
-            Request::Accounts,
-            Request::Reload,
-            Request::Drain { within_s: None },
-            Request::Upgrade { within_s: 1.5 },
-            Request::HandOver,
-            Request::Portion { portion: 0.5, used: 0.25, connections: 3 },
-            Request::Bundle(BundleRequest::List),
-            Request::Bundle(BundleRequest::Next { service: "7".into() }),
+            ControlRequest::Status { connections: true },
+            ControlRequest::Connections { peer: Some("ship-1".into()), most: 50 },
+            ControlRequest::Rate { bit_s: 20_000_000, for_s: 30.0, peer: Some("ship-1".into()) },
+            ControlRequest::Events { reader: u64::MAX, peer: None },
+            ControlRequest::EventsEnd { reader: 7 },
+            ControlRequest::Accounts,
+            ControlRequest::Reload,
+            ControlRequest::Drain { within_s: None },
+            ControlRequest::Upgrade { within_s: 1.5 },
+            ControlRequest::HandOver,
+            ControlRequest::Portion { portion: 0.5, used: 0.25, connections: 3 },
+            ControlRequest::Bundle(BundleRequest::List),
+            ControlRequest::Bundle(BundleRequest::Next { service: "7".into() }),
         ];
         for request in requests {
             let line = write(&request);
             assert!(line.ends_with(b"\n") && !line[..line.len() - 1].contains(&b'\n'));
-            assert_eq!(read::<Request>(&line), Ok(request));
+            assert_eq!(read::<ControlRequest>(&line), Ok(request));
         }
-        let answer = Answer::Status(Box::default());
-        assert_eq!(read::<Answer>(&write(&answer)), Ok(answer));
+        let answer = ControlAnswer::Status(Box::default());
+        assert_eq!(read::<ControlAnswer>(&write(&answer)), Ok(answer));
     }
 
     #[test]
@@ -330,7 +332,7 @@ mod tests {
             ("{\"skyhop\":1,\"say\":{\"status\":{\"connections\":1}}}", "cannot parse"),
             ("{\"skyhop\":1,\"say\":\"reload\",\"more\":1}", "more"),
         ] {
-            let error = read::<Request>(text.as_bytes()).unwrap_err();
+            let error = read::<ControlRequest>(text.as_bytes()).unwrap_err();
             assert!(error.contains(told), "{text}: {error}");
         }
     }

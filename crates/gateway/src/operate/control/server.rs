@@ -14,38 +14,38 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
-use super::path::usual;
-use super::protocol::{Answer, LONGEST_REQUEST, Request, read, write};
+use super::path::default_path;
+use super::protocol::{ControlAnswer, ControlRequest, MAX_REQUEST, read, write};
 use crate::clock;
 use crate::error::RunError;
 use crate::role::Role;
-use crate::slots::{HeldSlot, Slots};
+use crate::slots::{ConnectionSlots, HeldSlot};
 
 /// Maximum number of concurrent clients. Beyond it the client that has been idle longest is
 /// disconnected, of the user with the most clients; while all are busy, new ones wait.
-const MOST: usize = 16;
+const MAX_CLIENTS: usize = 16;
 /// Interval of trying again to admit a waiting client.
-const RETRY: Duration = Duration::from_millis(100);
+const RETRY_INTERVAL: Duration = Duration::from_millis(100);
 /// Idle clients are disconnected after this time.
-const TIMEOUT: Duration = Duration::from_secs(60);
+const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
 /// Read and write for the owner and the group.
 const MODE: u32 = 0o660;
 
 /// A request, and the channel for its answer.
 #[derive(Debug)]
-pub(crate) struct Call {
-    pub(crate) request: Request,
-    reply: oneshot::Sender<Answer>,
+pub(crate) struct ControlCall {
+    pub(crate) request: ControlRequest,
+    reply: oneshot::Sender<ControlAnswer>,
 }
 
-impl Call {
+impl ControlCall {
     /// A request from within this process, and the receiver of its answer.
-    pub(crate) fn new(request: Request) -> (Self, oneshot::Receiver<Answer>) {
+    pub(crate) fn new(request: ControlRequest) -> (Self, oneshot::Receiver<ControlAnswer>) {
         let (reply, answer) = oneshot::channel();
         (Self { request, reply }, answer)
     }
 
-    pub(crate) fn answer(self, answer: Answer) {
+    pub(crate) fn answer(self, answer: ControlAnswer) {
         // The requester may have gone.
         let _ = self.reply.send(answer);
     }
@@ -53,13 +53,13 @@ impl Call {
 
 /// The control socket of a running gateway. Removed when dropped.
 #[derive(Debug)]
-pub(crate) struct Server {
+pub(crate) struct ControlServer {
     path: PathBuf,
     inode: u64,
     _tasks: JoinSet<()>,
 }
 
-impl Server {
+impl ControlServer {
     /// Listens on the configured path and passes requests to `calls`. Returns `None`, and logs it,
     /// if no default path is usable.
     ///
@@ -68,12 +68,12 @@ impl Server {
     pub(crate) fn start(
         place: &ControlPath,
         role: Role,
-        calls: mpsc::Sender<Call>,
+        calls: mpsc::Sender<ControlCall>,
     ) -> Result<Option<Self>, RunError> {
         let (path, insist) = match place {
             ControlPath::None => return Ok(None),
             ControlPath::At(path) => (Ok(path.clone()), true),
-            ControlPath::Usual => (usual(role).map_err(io::Error::other), false),
+            ControlPath::Usual => (default_path(role).map_err(io::Error::other), false),
         };
         let listener = path.and_then(|path| Ok((bind(&path)?, path)));
         match listener {
@@ -98,7 +98,7 @@ impl Server {
     }
 }
 
-impl Drop for Server {
+impl Drop for ControlServer {
     fn drop(&mut self) {
         // By inode: another process may have replaced the socket.
         if fs::symlink_metadata(&self.path).is_ok_and(|metadata| metadata.ino() == self.inode) {
@@ -137,9 +137,9 @@ fn problem(kind: io::ErrorKind, path: &Path, what: &str) -> io::Error {
     io::Error::new(kind, format!("{} {what}", path.display()))
 }
 
-async fn accept(listener: UnixListener, calls: mpsc::Sender<Call>) {
+async fn accept(listener: UnixListener, calls: mpsc::Sender<ControlCall>) {
     let mut clients = JoinSet::new();
-    let slots = Slots::new(MOST, MOST);
+    let slots = ConnectionSlots::new(MAX_CLIENTS, MAX_CLIENTS);
     loop {
         while clients.try_join_next().is_some() {}
         match listener.accept().await {
@@ -153,44 +153,44 @@ async fn accept(listener: UnixListener, calls: mpsc::Sender<Call>) {
                 });
             }
             // Usually out of descriptors, which passes.
-            Err(_) => sleep(RETRY).await,
+            Err(_) => sleep(RETRY_INTERVAL).await,
         }
     }
 }
 
 /// Waits for a slot for a client of this user.
-async fn take(slots: &Slots<Option<u32>>, user: Option<u32>) -> HeldSlot<Option<u32>> {
+async fn take(slots: &ConnectionSlots<Option<u32>>, user: Option<u32>) -> HeldSlot<Option<u32>> {
     loop {
         if let Some(slot) = slots.take(clock::now(), user) {
             return slot;
         }
-        sleep(RETRY).await;
+        sleep(RETRY_INTERVAL).await;
     }
 }
 
 async fn serve(
     stream: UnixStream,
-    calls: &mpsc::Sender<Call>,
+    calls: &mpsc::Sender<ControlCall>,
     slot: &HeldSlot<Option<u32>>,
 ) -> io::Result<()> {
     let (reader, mut writer) = stream.into_split();
     let mut reader = BufReader::new(reader);
     loop {
         let mut line = Vec::new();
-        let mut limited = (&mut reader).take(LONGEST_REQUEST);
+        let mut limited = (&mut reader).take(MAX_REQUEST);
         let reading = limited.read_until(b'\n', &mut line);
-        match timeout(TIMEOUT, reading).await {
+        match timeout(IDLE_TIMEOUT, reading).await {
             Ok(Ok(1..)) => {}
             _ => return Ok(()),
         }
         slot.set_busy(true);
-        let answer = match read::<Request>(&line) {
+        let answer = match read::<ControlRequest>(&line) {
             Ok(request) => ask(request, calls).await,
-            Err(problem) => Answer::Error(problem),
+            Err(problem) => ControlAnswer::Error(problem),
         };
         // From here on it may be disconnected: a client that does not read is idle, too.
         slot.set_busy(false);
-        timeout(TIMEOUT, writer.write_all(&write(&answer))).await??;
+        timeout(IDLE_TIMEOUT, writer.write_all(&write(&answer))).await??;
         // Too long, or cut off by the client: what follows is no request.
         if !line.ends_with(b"\n") {
             return Ok(());
@@ -198,9 +198,9 @@ async fn serve(
     }
 }
 
-async fn ask(request: Request, calls: &mpsc::Sender<Call>) -> Answer {
-    let (call, answer) = Call::new(request);
-    let gone = || Answer::Error("the gateway is stopping".to_owned());
+async fn ask(request: ControlRequest, calls: &mpsc::Sender<ControlCall>) -> ControlAnswer {
+    let (call, answer) = ControlCall::new(request);
+    let gone = || ControlAnswer::Error("the gateway is stopping".to_owned());
     if calls.send(call).await.is_err() {
         return gone();
     }
@@ -210,22 +210,22 @@ async fn ask(request: Request, calls: &mpsc::Sender<Call>) -> Answer {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::operate::control::Control;
+    use crate::operate::control::ControlClient;
 
-    async fn answering(mut calls: mpsc::Receiver<Call>) {
+    async fn answering(mut calls: mpsc::Receiver<ControlCall>) {
         while let Some(call) = calls.recv().await {
             let answer = match &call.request {
-                Request::Reload => Answer::Error("no".to_owned()),
-                request => Answer::Done(vec![format!("{request:?}")]),
+                ControlRequest::Reload => ControlAnswer::Error("no".to_owned()),
+                request => ControlAnswer::Done(vec![format!("{request:?}")]),
             };
             call.answer(answer);
         }
     }
 
-    fn start(path: &Path) -> Result<Server, RunError> {
+    fn start(path: &Path) -> Result<ControlServer, RunError> {
         let (sender, calls) = mpsc::channel(4);
         let place = ControlPath::At(path.to_owned());
-        let server = Server::start(&place, Role::Hub, sender)?;
+        let server = ControlServer::start(&place, Role::Hub, sender)?;
         tokio::spawn(answering(calls));
         Ok(server.expect("a named place is insisted on"))
     }
@@ -243,13 +243,13 @@ mod tests {
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o660);
         let there = path.clone();
         asked(move || {
-            let mut control = Control::connect(&there).unwrap();
+            let mut control = ControlClient::connect(&there).unwrap();
             for connections in [false, true] {
-                let answer = control.ask(&Request::Status { connections }).unwrap();
-                let Answer::Done(said) = answer else { panic!("{answer:?}") };
+                let answer = control.ask(&ControlRequest::Status { connections }).unwrap();
+                let ControlAnswer::Done(said) = answer else { panic!("{answer:?}") };
                 assert!(said[0].contains(&connections.to_string()));
             }
-            assert_eq!(control.ask(&Request::Reload).unwrap_err().to_string(), "no");
+            assert_eq!(control.ask(&ControlRequest::Reload).unwrap_err().to_string(), "no");
         })
         .await;
         drop(server);
@@ -278,14 +278,16 @@ mod tests {
         let path = directory.path().join("s");
         let _server = start(&path).unwrap();
         let mut silent = Vec::new();
-        for _ in 0..3 * MOST {
+        for _ in 0..3 * MAX_CLIENTS {
             silent.push(UnixStream::connect(&path).await.unwrap());
         }
         let there = path.clone();
         let answer = asked(move || {
-            Control::connect(&there).unwrap().ask(&Request::Status { connections: false })
+            ControlClient::connect(&there)
+                .unwrap()
+                .ask(&ControlRequest::Status { connections: false })
         });
-        assert!(matches!(answer.await, Ok(Answer::Done(_))));
+        assert!(matches!(answer.await, Ok(ControlAnswer::Done(_))));
         // The oldest has given way.
         assert_eq!(silent[0].read(&mut [0]).await.unwrap(), 0);
     }

@@ -2,15 +2,15 @@
 
 use std::collections::VecDeque;
 
-use pep::admission::Bypass;
+use pep::admission::BypassReason;
 use serde::Serialize;
 use units::BitRate;
 
-use crate::figures::status::{SessionStatus, Status};
+use crate::figures::status::{GatewayStatus, SessionStatus};
 
 /// An event on the time line.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub(crate) struct Event {
+pub(crate) struct TimelineEvent {
     /// Number in its log, strictly increasing.
     pub(crate) id: u64,
     /// Second on the history's clock.
@@ -21,7 +21,7 @@ pub(crate) struct Event {
     /// Public key of the peer.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) key: Option<String>,
-    pub(crate) kind: Kind,
+    pub(crate) kind: TimelineKind,
     /// Details for human readers; may be empty.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub(crate) detail: String,
@@ -29,7 +29,7 @@ pub(crate) struct Event {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub(crate) enum Kind {
+pub(crate) enum TimelineKind {
     Up,
     Down,
     /// The peer has ceased to answer: the link fades.
@@ -63,13 +63,13 @@ pub(crate) enum Kind {
 
 /// The last events, in bounded memory.
 #[derive(Debug)]
-pub(crate) struct Log {
-    events: VecDeque<Event>,
+pub(crate) struct EventTimeline {
+    events: VecDeque<TimelineEvent>,
     next: u64,
     most: usize,
 }
 
-impl Log {
+impl EventTimeline {
     pub(crate) fn new(most: usize) -> Self {
         Self { events: VecDeque::new(), next: 1, most }
     }
@@ -78,7 +78,7 @@ impl Log {
         &mut self,
         t: u64,
         session: Option<&SessionStatus>,
-        kind: Kind,
+        kind: TimelineKind,
         detail: String,
     ) {
         if self.events.len() == self.most {
@@ -86,12 +86,12 @@ impl Log {
         }
         let peer = session.map(|session| session.peer.clone());
         let key = session.map(|session| session.key.clone());
-        self.events.push_back(Event { id: self.next, t, peer, key, kind, detail });
+        self.events.push_back(TimelineEvent { id: self.next, t, peer, key, kind, detail });
         self.next += 1;
     }
 
     /// The events after number `id`, the oldest first.
-    pub(crate) fn after(&self, id: u64) -> impl Iterator<Item = &Event> {
+    pub(crate) fn after(&self, id: u64) -> impl Iterator<Item = &TimelineEvent> {
         self.events.iter().skip_while(move |event| event.id <= id)
     }
 
@@ -102,43 +102,53 @@ impl Log {
 }
 
 /// Finds the events of a session between two statuses.
-pub(super) fn of_session(before: &SessionStatus, after: &SessionStatus) -> Vec<(Kind, String)> {
+pub(super) fn of_session(
+    before: &SessionStatus,
+    after: &SessionStatus,
+) -> Vec<(TimelineKind, String)> {
     let mut found = Vec::new();
     let mut tell = |kind, detail: String| found.push((kind, detail));
     let outages = after.outages.saturating_sub(before.outages);
     if !before.reachable && after.reachable {
-        tell(Kind::FadeEnd, String::new());
+        tell(TimelineKind::FadeEnd, String::new());
     }
     // A fade shorter than the interval of statuses shows only in the counter.
     if outages > 0 {
-        tell(Kind::Fade, if after.reachable { "under a second".to_owned() } else { String::new() });
+        tell(
+            TimelineKind::Fade,
+            if after.reachable { "under a second".to_owned() } else { String::new() },
+        );
     }
     if before.address != after.address {
-        tell(Kind::Moved, format!("{} to {}", before.address, after.address));
+        tell(TimelineKind::Moved, format!("{} to {}", before.address, after.address));
     }
     if before.key_changes != after.key_changes {
-        tell(Kind::Rekey, String::new());
+        tell(TimelineKind::Rekey, String::new());
     }
     match (&before.overload, &after.overload) {
-        (None, Some(_)) => tell(Kind::Overload, after.verdict.clone()),
-        (Some(_), None) => tell(Kind::OverloadEnd, String::new()),
+        (None, Some(_)) => tell(TimelineKind::Overload, after.verdict.clone()),
+        (Some(_), None) => tell(TimelineKind::OverloadEnd, String::new()),
         _ => {}
     }
     if after.capacity_falls > before.capacity_falls {
         let now =
             after.capacity_bit_s.map(|rate| format!("now {}", BitRate::from_bits_per_second(rate)));
-        tell(Kind::CapacityFall, now.unwrap_or_default());
+        tell(TimelineKind::CapacityFall, now.unwrap_or_default());
     }
     let tripped = |session: &SessionStatus| session.rate_state.as_deref() == Some("tripped");
     match (tripped(before), tripped(after)) {
-        (false, true) => tell(Kind::Tripped, format!("sends at {} bit/s", after.rate_bit_s)),
-        (true, false) => tell(Kind::Restored, format!("sends at {} bit/s", after.rate_bit_s)),
+        (false, true) => {
+            tell(TimelineKind::Tripped, format!("sends at {} bit/s", after.rate_bit_s))
+        }
+        (true, false) => {
+            tell(TimelineKind::Restored, format!("sends at {} bit/s", after.rate_bit_s))
+        }
         _ => {}
     }
     if before.told_bit_s != after.told_bit_s {
         let rate =
             after.told_bit_s.map_or_else(|| "no rate".to_owned(), |it| format!("{it} bit/s"));
-        tell(Kind::Told, rate);
+        tell(TimelineKind::Told, rate);
     }
     found
 }
@@ -146,13 +156,13 @@ pub(super) fn of_session(before: &SessionStatus, after: &SessionStatus) -> Vec<(
 /// States of a gateway whose changes are events.
 #[derive(Debug, Clone, Default)]
 pub(super) struct GatewayState {
-    bypass: Option<Bypass>,
+    bypass: Option<BypassReason>,
     reloads: u64,
     drains: bool,
 }
 
 impl GatewayState {
-    pub(super) fn of(status: &Status) -> Self {
+    pub(super) fn of(status: &GatewayStatus) -> Self {
         Self {
             bypass: status.interception.as_ref().and_then(|it| it.why),
             reloads: status.reloads,
@@ -160,17 +170,17 @@ impl GatewayState {
         }
     }
 
-    pub(super) fn changes(&self, before: &Self, mut tell: impl FnMut(Kind, String)) {
+    pub(super) fn changes(&self, before: &Self, mut tell: impl FnMut(TimelineKind, String)) {
         match (before.bypass, self.bypass) {
             (was, is) if was == is => {}
-            (_, Some(why)) => tell(Kind::Bypass, why.as_str().to_owned()),
-            (_, None) => tell(Kind::BypassEnd, String::new()),
+            (_, Some(why)) => tell(TimelineKind::Bypass, why.as_str().to_owned()),
+            (_, None) => tell(TimelineKind::BypassEnd, String::new()),
         }
         if before.reloads != self.reloads {
-            tell(Kind::Reload, String::new());
+            tell(TimelineKind::Reload, String::new());
         }
         if !before.drains && self.drains {
-            tell(Kind::Drain, String::new());
+            tell(TimelineKind::Drain, String::new());
         }
     }
 }

@@ -10,72 +10,72 @@ pub(crate) const COARSE: usize = 360;
 pub(crate) const COARSE_S: u64 = 10;
 
 /// Figures of one moment; NaN where nothing was measured.
-pub(crate) type Sample<const N: usize> = [f32; N];
+pub(crate) type FigureSample<const N: usize> = [f32; N];
 
 /// A time series: the last ten minutes by the second, and the last hour in means of ten seconds. At
 /// most 960 · 2 · `N` bytes.
 #[derive(Debug, Clone)]
-pub(crate) struct Series<const N: usize> {
-    fine: Ring<N>,
-    coarse: Ring<N>,
-    mean: Mean<N>,
-    latest: Sample<N>,
+pub(crate) struct FigureSeries<const N: usize> {
+    fine: SampleRing<N>,
+    coarse: SampleRing<N>,
+    mean: SlotMean<N>,
+    latest: FigureSample<N>,
 }
 
-impl<const N: usize> Series<N> {
+impl<const N: usize> FigureSeries<N> {
     pub(crate) fn new() -> Self {
         Self {
-            fine: Ring::new(FINE),
-            coarse: Ring::new(COARSE),
-            mean: Mean::default(),
+            fine: SampleRing::new(FINE),
+            coarse: SampleRing::new(COARSE),
+            mean: SlotMean::default(),
             latest: [f32::NAN; N],
         }
     }
 
     /// Records the sample of a second. Seconds must not decrease: a repeated one overwrites its
     /// sample, and skipped ones have no figures.
-    pub(crate) fn record(&mut self, second: u64, sample: Sample<N>) {
+    pub(crate) fn record(&mut self, second: u64, sample: FigureSample<N>) {
         self.fine.put(second, sample);
         self.latest = sample;
         let slot = second / COARSE_S;
         if self.mean.slot != slot {
-            self.mean = Mean { slot, ..Mean::default() };
+            self.mean = SlotMean { slot, ..SlotMean::default() };
         }
         self.mean.add(sample);
         self.coarse.put(slot, self.mean.sample());
     }
 
     /// The last sample, unrounded.
-    pub(crate) fn latest(&self) -> &Sample<N> {
+    pub(crate) fn latest(&self) -> &FigureSample<N> {
         &self.latest
     }
 
     /// Samples by the second.
-    pub(crate) fn fine(&self) -> &Ring<N> {
+    pub(crate) fn fine(&self) -> &SampleRing<N> {
         &self.fine
     }
 
     /// Means of ten seconds; the last one may still change.
-    pub(crate) fn coarse(&self) -> &Ring<N> {
+    pub(crate) fn coarse(&self) -> &SampleRing<N> {
         &self.coarse
     }
 }
 
 /// Mean of the samples of a slot, for each figure over the samples that have it.
 #[derive(Debug, Clone)]
-struct Mean<const N: usize> {
+struct SlotMean<const N: usize> {
     slot: u64,
     sums: [(f32, f32); N],
 }
 
-impl<const N: usize> Default for Mean<N> {
+impl<const N: usize> Default for SlotMean<N> {
     fn default() -> Self {
         Self { slot: 0, sums: [(0.0, 0.0); N] }
     }
 }
 
-impl<const N: usize> Mean<N> {
-    fn add(&mut self, sample: Sample<N>) {
+impl<const N: usize> SlotMean<N> {
+    fn add(&mut self, sample: FigureSample<N>) {
         for ((sum, count), figure) in self.sums.iter_mut().zip(sample) {
             if !figure.is_nan() {
                 (*sum, *count) = (*sum + figure, *count + 1.0);
@@ -84,26 +84,26 @@ impl<const N: usize> Mean<N> {
     }
 
     /// A figure that no sample has is 0 / 0, NaN.
-    fn sample(&self) -> Sample<N> {
+    fn sample(&self) -> FigureSample<N> {
         self.sums.map(|(sum, count)| sum / count)
     }
 }
 
 /// The last samples of consecutive slots.
 #[derive(Debug, Clone)]
-pub(crate) struct Ring<const N: usize> {
+pub(crate) struct SampleRing<const N: usize> {
     samples: VecDeque<[u16; N]>,
     /// Slot of the last sample.
     last: u64,
     most: usize,
 }
 
-impl<const N: usize> Ring<N> {
+impl<const N: usize> SampleRing<N> {
     fn new(most: usize) -> Self {
         Self { samples: VecDeque::new(), last: 0, most }
     }
 
-    fn put(&mut self, slot: u64, sample: Sample<N>) {
+    fn put(&mut self, slot: u64, sample: FigureSample<N>) {
         let gap = slot.saturating_sub(self.last);
         if self.samples.is_empty() || gap > self.most as u64 {
             self.samples.clear();
@@ -117,7 +117,7 @@ impl<const N: usize> Ring<N> {
         debug_assert!(self.samples.len() <= self.most);
     }
 
-    fn push(&mut self, sample: Sample<N>) {
+    fn push(&mut self, sample: FigureSample<N>) {
         if self.samples.len() == self.most {
             self.samples.pop_front();
         }
@@ -155,13 +155,13 @@ mod tests {
 
     use super::*;
 
-    fn all(ring: &Ring<1>) -> Vec<f32> {
+    fn all(ring: &SampleRing<1>) -> Vec<f32> {
         ring.figure(0).collect()
     }
 
     #[test]
     fn ten_minutes_are_kept_by_the_second_and_an_hour_in_means() {
-        let mut series = Series::<1>::new();
+        let mut series = FigureSeries::<1>::new();
         for second in 0..10_000 {
             series.record(second, [if second % 2 == 0 { 1.0 } else { 3.0 }]);
         }
@@ -172,7 +172,7 @@ mod tests {
 
     #[test]
     fn seconds_left_out_have_no_figures_and_do_not_count_in_the_mean() {
-        let mut series = Series::<1>::new();
+        let mut series = FigureSeries::<1>::new();
         series.record(3, [4.0]);
         series.record(6, [8.0]);
         series.record(6, [6.0]);
@@ -187,7 +187,7 @@ mod tests {
 
     #[test]
     fn after_a_gap_longer_than_it_keeps_nothing_old_is_left() {
-        let mut series = Series::<1>::new();
+        let mut series = FigureSeries::<1>::new();
         series.record(0, [1.0]);
         series.record(1_000_000, [2.0]);
         assert_eq!((all(series.fine()), series.fine().last_slot()), (vec![2.0], 1_000_000));
@@ -201,7 +201,7 @@ mod tests {
 
         #[test]
         fn memory_is_bounded_whatever_the_seconds(steps in prop::collection::vec(0u64..2000, 0..50)) {
-            let (mut series, mut second) = (Series::<1>::new(), 0);
+            let (mut series, mut second) = (FigureSeries::<1>::new(), 0);
             for step in steps {
                 second += step;
                 series.record(second, [1.0]);

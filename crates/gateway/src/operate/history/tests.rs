@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use pep::admission::Bypass;
+use pep::admission::BypassReason;
 
 use super::*;
 use crate::figures::status::{ClassStatus, InterceptionStatus};
@@ -23,23 +23,23 @@ fn session(key: &str, since_s: f64) -> SessionStatus {
     }
 }
 
-fn status(sessions: Vec<SessionStatus>) -> Status {
-    Status { sessions, ..Status::default() }
+fn status(sessions: Vec<SessionStatus>) -> GatewayStatus {
+    GatewayStatus { sessions, ..GatewayStatus::default() }
 }
 
-fn kinds(log: &Log) -> Vec<Kind> {
+fn kinds(log: &EventTimeline) -> Vec<TimelineKind> {
     log.after(0).map(|event| event.kind).collect()
 }
 
 /// The figure of the last second.
-fn figure(history: &History, key: &str, name: &str) -> f32 {
+fn figure(history: &GatewayHistory, key: &str, name: &str) -> f32 {
     let place = SESSION_FIGURES.iter().position(|it| *it == name).unwrap();
     history.track(key).unwrap().series.latest()[place]
 }
 
 #[test]
 fn rates_are_differences_of_counters() {
-    let mut history = History::new(at(100.0));
+    let mut history = GatewayHistory::new(at(100.0));
     let mut one = session("a", 50.0);
     history.record(at(100.0), &status(vec![one.clone()]));
     assert_eq!(figure(&history, "a", "sent"), 0.0, "what came before is not counted");
@@ -55,7 +55,7 @@ fn rates_are_differences_of_counters() {
 
 #[test]
 fn nothing_is_measured_while_the_peer_does_not_answer() {
-    let mut history = History::new(at(0.0));
+    let mut history = GatewayHistory::new(at(0.0));
     let faded = SessionStatus { rtt_ms: 600.0, reachable: false, ..session("a", 50.0) };
     history.record(at(0.0), &status(vec![faded]));
     let unknown = ["rtt", "queue"].map(|name| figure(&history, "a", name).is_nan());
@@ -64,7 +64,7 @@ fn nothing_is_measured_while_the_peer_does_not_answer() {
 
 #[test]
 fn a_session_that_came_up_again_begins_at_zero() {
-    let mut history = History::new(at(0.0));
+    let mut history = GatewayHistory::new(at(0.0));
     let mut one = session("a", 50.0);
     one.bytes_sent = 1_000_000;
     history.record(at(0.0), &status(vec![one]));
@@ -72,12 +72,12 @@ fn a_session_that_came_up_again_begins_at_zero() {
     new.bytes_sent = 2_000_000;
     history.record(at(1.0), &status(vec![new]));
     assert_eq!(figure(&history, "a", "sent"), 0.0);
-    assert_eq!(kinds(history.log()), [Kind::Up, Kind::Up]);
+    assert_eq!(kinds(history.log()), [TimelineKind::Up, TimelineKind::Up]);
 }
 
 #[test]
 fn while_two_sessions_with_a_peer_overlap_the_new_one_counts() {
-    let mut history = History::new(at(0.0));
+    let mut history = GatewayHistory::new(at(0.0));
     let (mut old, mut new) = (session("a", 50.0), session("a", 0.5));
     (old.rtt_ms, new.rtt_ms) = (1.0, 2.0);
     history.record(at(0.0), &status(vec![old.clone(), new.clone()]));
@@ -88,16 +88,17 @@ fn while_two_sessions_with_a_peer_overlap_the_new_one_counts() {
 
 #[test]
 fn changes_of_a_session_are_events_of_it_and_of_the_gateway() {
-    let mut history = History::new(at(0.0));
+    let mut history = GatewayHistory::new(at(0.0));
     let mut one = session("a", 50.0);
     let mut second = 0.0;
-    let mut step =
-        |history: &mut History, one: &mut SessionStatus, change: &dyn Fn(&mut SessionStatus)| {
-            change(one);
-            second += 1.0;
-            one.since_s += 1.0;
-            history.record(at(second), &status(vec![one.clone()]));
-        };
+    let mut step = |history: &mut GatewayHistory,
+                    one: &mut SessionStatus,
+                    change: &dyn Fn(&mut SessionStatus)| {
+        change(one);
+        second += 1.0;
+        one.since_s += 1.0;
+        history.record(at(second), &status(vec![one.clone()]));
+    };
     step(&mut history, &mut one, &|_| ());
     step(&mut history, &mut one, &|it| (it.reachable, it.outages) = (false, 1));
     step(&mut history, &mut one, &|_| ());
@@ -110,7 +111,7 @@ fn changes_of_a_session_are_events_of_it_and_of_the_gateway() {
     // It begins and ends between two statuses.
     step(&mut history, &mut one, &|it| it.outages = 2);
     history.record(at(20.0), &status(vec![]));
-    use Kind::*;
+    use TimelineKind::*;
     let all = [Up, Fade, FadeEnd, Moved, Rekey, Tripped, Restored, Told, Fade, Down];
     let track = history.track("a").unwrap();
     assert_eq!(kinds(&track.log), all);
@@ -126,16 +127,16 @@ fn changes_of_a_session_are_events_of_it_and_of_the_gateway() {
 
 #[test]
 fn changes_of_the_gateway_are_events() {
-    let mut history = History::new(at(0.0));
-    let mut status = Status::default();
+    let mut history = GatewayHistory::new(at(0.0));
+    let mut status = GatewayStatus::default();
     let mut second = 0.0;
-    let mut step = |status: &Status| {
+    let mut step = |status: &GatewayStatus| {
         second += 1.0;
         history.record(at(second), status);
     };
     step(&status);
     let interception = |on: bool| {
-        let why = (!on).then_some(Bypass::PeerUnreachable);
+        let why = (!on).then_some(BypassReason::PeerUnreachable);
         Some(InterceptionStatus { on, why, ..InterceptionStatus::default() })
     };
     status.interception = interception(false);
@@ -147,26 +148,29 @@ fn changes_of_the_gateway_are_events() {
     step(&status);
     status.draining_s = Some(0.0);
     step(&status);
-    assert_eq!(kinds(history.log()), [Kind::Bypass, Kind::BypassEnd, Kind::Reload, Kind::Drain]);
+    assert_eq!(
+        kinds(history.log()),
+        [TimelineKind::Bypass, TimelineKind::BypassEnd, TimelineKind::Reload, TimelineKind::Drain]
+    );
     assert_eq!(history.log().after(0).next().unwrap().detail, "peer-unreachable");
 }
 
 #[test]
 fn memory_is_bounded_for_any_number_of_sessions_and_events() {
-    let mut history = History::new(at(0.0));
+    let mut history = GatewayHistory::new(at(0.0));
     let crowd = |from: usize| -> Vec<_> {
-        (from..from + MOST_SESSIONS).map(|number| session(&number.to_string(), 1.0)).collect()
+        (from..from + MAX_SESSIONS).map(|number| session(&number.to_string(), 1.0)).collect()
     };
     history.record(at(0.0), &status(crowd(0)));
     // No more are followed while these live, then they make room.
-    let more = [crowd(0), crowd(MOST_SESSIONS)].concat();
+    let more = [crowd(0), crowd(MAX_SESSIONS)].concat();
     history.record(at(1.0), &status(more));
-    assert_eq!(history.tracks.len(), MOST_SESSIONS);
+    assert_eq!(history.tracks.len(), MAX_SESSIONS);
     history.record(at(2.0), &status(vec![]));
-    history.record(at(3.0), &status(crowd(MOST_SESSIONS)));
-    assert_eq!(history.tracks.len(), MOST_SESSIONS);
+    history.record(at(3.0), &status(crowd(MAX_SESSIONS)));
+    assert_eq!(history.tracks.len(), MAX_SESSIONS);
     assert!(history.track("0").is_none() && history.track("2047").is_some());
-    assert_eq!(history.log().after(0).count(), EVENTS);
+    assert_eq!(history.log().after(0).count(), GATEWAY_EVENTS);
     let mut flaps = session("2047", 9.0);
     for second in 4..300 {
         flaps.key_changes += 1;
@@ -194,10 +198,11 @@ fn classes_have_a_history_once_they_have_sent_something() {
         ..ClassStatus::default()
     };
     let with = |since_s, classes| SessionStatus { classes, ..session("a", since_s) };
-    let mut history = History::new(at(0.0));
+    let mut history = GatewayHistory::new(at(0.0));
     let mut record = |second: u32, classes| {
         history.record(at(second.into()), &status(vec![with(f64::from(second) + 9.0, classes)]));
-        let latest = |(name, series): (&String, &Series<1>)| (name.clone(), series.latest()[0]);
+        let latest =
+            |(name, series): (&String, &FigureSeries<1>)| (name.clone(), series.latest()[0]);
         history.track("a").unwrap().classes.iter().map(latest).collect::<Vec<_>>()
     };
     let is = |found: Vec<(String, f32)>, expected: &[(&str, f32)]| {
@@ -210,5 +215,5 @@ fn classes_have_a_history_once_they_have_sent_something() {
     // A class that is configured no longer is forgotten.
     is(record(2, vec![of("voice", 250)]), &[("voice", 0.0)]);
     let many = (0..20).map(|number| of(&number.to_string(), 1)).collect();
-    assert_eq!(record(3, many).len(), MOST_CLASSES);
+    assert_eq!(record(3, many).len(), MAX_CLASSES);
 }

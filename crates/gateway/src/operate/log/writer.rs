@@ -15,16 +15,16 @@ use std::time::Duration;
 use crate::figures::status::LogLoss;
 
 /// Limit of queued lines, in bytes: a few seconds of `debug`.
-const WAITING: usize = 1 << 20;
+const MAX_WAITING: usize = 1 << 20;
 
 /// The queue of lines, between the gateway and the writing thread.
 pub(super) struct LineQueue {
-    state: Mutex<State>,
+    state: Mutex<QueueState>,
     changed: Condvar,
 }
 
 #[derive(Default)]
-struct State {
+struct QueueState {
     waiting: VecDeque<Vec<u8>>,
     waiting_bytes: usize,
     /// Set while the thread writes a line, which is no longer queued.
@@ -34,7 +34,7 @@ struct State {
     unreported: u64,
 }
 
-impl State {
+impl QueueState {
     fn lose(&mut self, cause: &str) {
         let lines = self.loss.take().map_or(0, |loss| loss.lines) + 1;
         self.loss = Some(LogLoss { lines, cause: cause.to_owned() });
@@ -61,13 +61,13 @@ impl LineQueue {
         queue
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, QueueState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn push(&self, line: &[u8]) {
         let mut state = self.state();
-        if state.waiting_bytes + line.len() > WAITING {
+        if state.waiting_bytes + line.len() > MAX_WAITING {
             state.lose("its reader has stopped");
             return;
         }
@@ -79,7 +79,7 @@ impl LineQueue {
 
     /// Waits until all lines are written, for `limit` at most.
     pub(super) fn flush(&self, limit: Duration) {
-        let is_busy = |state: &mut State| state.is_writing || !state.waiting.is_empty();
+        let is_busy = |state: &mut QueueState| state.is_writing || !state.waiting.is_empty();
         drop(self.changed.wait_timeout_while(self.state(), limit, is_busy));
     }
 
@@ -201,7 +201,7 @@ mod tests {
         while queue.loss().is_none() {
             LineWriter(Arc::clone(&queue)).write_all(&line).unwrap();
             taken += line.len();
-            assert!(taken <= WAITING + 2 * line.len(), "{taken} bytes wait");
+            assert!(taken <= MAX_WAITING + 2 * line.len(), "{taken} bytes wait");
         }
         assert_eq!(queue.loss().unwrap().cause, "its reader has stopped");
         queue.flush(Duration::from_millis(1));

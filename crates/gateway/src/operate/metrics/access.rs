@@ -18,8 +18,8 @@ const TOKEN_BYTES: std::ops::RangeInclusive<usize> = 16..=128;
 
 /// Decides on the admission of requests.
 #[derive(Debug)]
-pub(super) struct Access {
-    token: Option<Token>,
+pub(super) struct MetricsAccess {
+    token: Option<AccessToken>,
     allow: Vec<Prefix>,
     hosts: Vec<String>,
     /// Name of the cookie: with the port, since cookies do not tell ports apart, and a machine may
@@ -28,21 +28,21 @@ pub(super) struct Access {
 }
 
 /// A secret that every request must carry. Never printed by `{:?}`.
-struct Token(Zeroizing<String>);
+struct AccessToken(Zeroizing<String>);
 
-impl std::fmt::Debug for Token {
+impl std::fmt::Debug for AccessToken {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Token(…)")
     }
 }
 
-impl Access {
+impl MetricsAccess {
     /// # Errors
     /// The token file cannot be read, is open to others, or holds no token.
     pub(super) fn new(config: &MetricsConfig) -> Result<Self, RunError> {
         let read = |path: &Path| {
             let failed = |why| RunError::MetricsToken { path: path.to_owned(), why };
-            Token::read(path).map_err(failed)
+            AccessToken::read(path).map_err(failed)
         };
         Ok(Self {
             token: config.token_file.as_deref().map(read).transpose()?,
@@ -111,7 +111,7 @@ fn host(headers: &HeaderMap) -> Option<&str> {
     headers.get(HOST).map(|value| value.to_str().unwrap_or_default())
 }
 
-impl Token {
+impl AccessToken {
     fn read(path: &Path) -> Result<Self, String> {
         let text = private_text(path).map_err(|why| why.to_string())?;
         let token = text.trim();
@@ -157,16 +157,18 @@ mod tests {
         pairs.iter().map(pair).collect()
     }
 
-    fn with_token(text: &str) -> Result<Access, String> {
+    fn with_token(text: &str) -> Result<MetricsAccess, String> {
         let mut file = tempfile::NamedTempFile::new().unwrap();
         file.write_all(text.as_bytes()).unwrap();
         let token_file = Some(file.path().to_owned());
-        Access::new(&MetricsConfig { token_file, ..config() }).map_err(|error| error.to_string())
+        MetricsAccess::new(&MetricsConfig { token_file, ..config() })
+            .map_err(|error| error.to_string())
     }
 
     #[test]
     fn a_page_of_a_foreign_name_cannot_read_through_a_browser() {
-        let access = Access::new(&MetricsConfig { hosts: vec!["hub.lan".to_owned()], ..config() });
+        let access =
+            MetricsAccess::new(&MetricsConfig { hosts: vec!["hub.lan".to_owned()], ..config() });
         let access = access.unwrap();
         for (host, served) in [
             ("localhost:9590", true),
@@ -191,7 +193,7 @@ mod tests {
     #[test]
     fn only_listed_clients_and_this_machine_are_served() {
         let allow = vec!["10.0.0.0/8".parse().unwrap(), "2001:db8::/32".parse().unwrap()];
-        let access = Access::new(&MetricsConfig { allow, ..config() }).unwrap();
+        let access = MetricsAccess::new(&MetricsConfig { allow, ..config() }).unwrap();
         for (client, served) in [
             ("10.1.2.3:9", true),
             ("[::ffff:10.1.2.3]:9", true),
@@ -230,7 +232,7 @@ mod tests {
         // The token protects whatever the name, which a proxy before us may have changed.
         let named = headers(&[("host", "page.example")]);
         assert!(access.check_name(&named).is_ok());
-        let open = Access::new(&config()).unwrap();
+        let open = MetricsAccess::new(&config()).unwrap();
         assert!(open.is_authentic(&headers(&[])) && open.cookie("").is_none());
     }
 
@@ -246,10 +248,12 @@ mod tests {
         fs::write(file.path(), TOKEN).unwrap();
         fs::set_permissions(file.path(), fs::Permissions::from_mode(0o644)).unwrap();
         let token_file = Some(file.path().to_owned());
-        let error = Access::new(&MetricsConfig { token_file, ..config() }).unwrap_err().to_string();
+        let error =
+            MetricsAccess::new(&MetricsConfig { token_file, ..config() }).unwrap_err().to_string();
         assert!(error.contains("metrics.token_file") && error.contains("chmod 600"), "{error}");
         let token_file = Some("/nonexistent/token".into());
-        let error = Access::new(&MetricsConfig { token_file, ..config() }).unwrap_err().to_string();
+        let error =
+            MetricsAccess::new(&MetricsConfig { token_file, ..config() }).unwrap_err().to_string();
         assert!(error.contains("cannot read"), "{error}");
     }
 }

@@ -10,25 +10,25 @@ use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 
 use crate::figures::status::{
-    AccountStatus, ChannelStatus, ClassStatus, CompressionStatus, HubStatus, LinkStatus,
-    PolicyStatus, Role, SessionStatus, Status, UsageStatus,
+    AccountStatus, ChannelStatus, ClassStatus, CompressionStatus, GatewayStatus, HubStatus,
+    LinkStatus, PolicyStatus, Role, SessionStatus, UsageStatus,
 };
 use crate::figures::table::{Family, Table};
 
 /// The status at the time of a scrape, and a hub's accounts.
 #[derive(Debug)]
-pub(super) struct Snapshot {
-    pub(super) status: Status,
+pub(super) struct MetricsSnapshot {
+    pub(super) status: GatewayStatus,
     pub(super) accounts: Vec<AccountStatus>,
 }
 
-type Labels = Vec<(&'static str, String)>;
+type MetricLabels = Vec<(&'static str, String)>;
 
 /// A per-session metric: name, help, value.
-type Figure = (&'static str, &'static str, fn(&SessionStatus) -> f64);
-type Count = (&'static str, &'static str, fn(&SessionStatus) -> u64);
+type SessionFigure = (&'static str, &'static str, fn(&SessionStatus) -> f64);
+type SessionCount = (&'static str, &'static str, fn(&SessionStatus) -> u64);
 
-const FIGURES: &[Figure] = &[
+const FIGURES: &[SessionFigure] = &[
     ("reachable", "1 if the peer answers", |s| f64::from(u8::from(s.reachable))),
     ("over_tcp", "1 while the packets go over TCP, because UDP is blocked", |s| {
         f64::from(u8::from(s.over_tcp))
@@ -59,7 +59,7 @@ const FIGURES: &[Figure] = &[
     ("held_to_read_bytes", "Bytes held until they are read", |s| s.held_to_read_bytes as f64),
 ];
 
-const COUNTS: &[Count] = &[
+const COUNTS: &[SessionCount] = &[
     ("packets_sent", "Packets sent", |s| s.packets_sent),
     ("sent_bytes", "Bytes of IP packets sent", |s| s.bytes_sent),
     ("packets_received", "Packets received", |s| s.packets_received),
@@ -132,9 +132,9 @@ const CHANNEL_COUNTS: &[ChannelCount] = &[
     ("late", "Packets that arrived twice or too late", |c| c.late),
 ];
 
-impl Collector for Snapshot {
+impl Collector for MetricsSnapshot {
     fn encode(&self, encoder: DescriptorEncoder<'_>) -> fmt::Result {
-        let mut families = Families(encoder);
+        let mut families = FamilyEncoder(encoder);
         general(&self.status, &mut families)?;
         connections(&self.status, &mut families)?;
         bypass(&self.status, &mut families)?;
@@ -156,10 +156,10 @@ impl Collector for Snapshot {
     }
 }
 
-struct Families<'e>(DescriptorEncoder<'e>);
+struct FamilyEncoder<'e>(DescriptorEncoder<'e>);
 
-impl Families<'_> {
-    fn gauge(&mut self, name: &str, help: &str, rows: &[(Labels, f64)]) -> fmt::Result {
+impl FamilyEncoder<'_> {
+    fn gauge(&mut self, name: &str, help: &str, rows: &[(MetricLabels, f64)]) -> fmt::Result {
         let mut encoder = self.0.encode_descriptor(name, help, None, MetricType::Gauge)?;
         for (labels, value) in rows {
             ConstGauge::new(*value).encode(encoder.encode_family(labels)?)?;
@@ -167,7 +167,7 @@ impl Families<'_> {
         Ok(())
     }
 
-    fn seconds(&mut self, name: &str, help: &str, rows: &[(Labels, f64)]) -> fmt::Result {
+    fn seconds(&mut self, name: &str, help: &str, rows: &[(MetricLabels, f64)]) -> fmt::Result {
         let mut encoder = self.0.encode_descriptor(name, help, None, MetricType::Counter)?;
         for (labels, value) in rows {
             ConstCounter::new(*value).encode(encoder.encode_family(labels)?)?;
@@ -175,7 +175,7 @@ impl Families<'_> {
         Ok(())
     }
 
-    fn counter(&mut self, name: &str, help: &str, rows: &[(Labels, u64)]) -> fmt::Result {
+    fn counter(&mut self, name: &str, help: &str, rows: &[(MetricLabels, u64)]) -> fmt::Result {
         let mut encoder = self.0.encode_descriptor(name, help, None, MetricType::Counter)?;
         for (labels, value) in rows {
             ConstCounter::new(*value).encode(encoder.encode_family(labels)?)?;
@@ -221,11 +221,11 @@ impl Families<'_> {
     }
 }
 
-fn label(name: &'static str, value: &str) -> Labels {
+fn label(name: &'static str, value: &str) -> MetricLabels {
     vec![(name, value.to_owned())]
 }
 
-fn general(status: &Status, families: &mut Families<'_>) -> fmt::Result {
+fn general(status: &GatewayStatus, families: &mut FamilyEncoder<'_>) -> fmt::Result {
     let mut labels = label("role", status.role.as_str());
     labels.push(("version", status.version.clone()));
     families.gauge("skyhop_info", "Role and version of the gateway", &[(labels, 1.0)])?;
@@ -237,7 +237,7 @@ fn general(status: &Status, families: &mut Families<'_>) -> fmt::Result {
     families.one("skyhop_draining", "1 if the gateway is draining", draining)
 }
 
-fn compression(done: &CompressionStatus, families: &mut Families<'_>) -> fmt::Result {
+fn compression(done: &CompressionStatus, families: &mut FamilyEncoder<'_>) -> fmt::Result {
     let sides = [
         ("to_hop", "plain", done.to_hop_bytes),
         ("to_hop", "compressed", done.sent_bytes),
@@ -251,7 +251,7 @@ fn compression(done: &CompressionStatus, families: &mut Families<'_>) -> fmt::Re
     families.counter("skyhop_compression_bytes", help, &sides.map(row))
 }
 
-fn connections(status: &Status, families: &mut Families<'_>) -> fmt::Result {
+fn connections(status: &GatewayStatus, families: &mut FamilyEncoder<'_>) -> fmt::Result {
     let traffic = &status.traffic;
     families.one("skyhop_connections", "Open connections", status.memory.connections as f64)?;
     let help = "Connections carried, from both sides";
@@ -288,7 +288,7 @@ fn connections(status: &Status, families: &mut Families<'_>) -> fmt::Result {
     families.counter("skyhop_datagrams", "Datagrams of the hop's UDP socket", &rows)
 }
 
-fn bypass(status: &Status, families: &mut Families<'_>) -> fmt::Result {
+fn bypass(status: &GatewayStatus, families: &mut FamilyEncoder<'_>) -> fmt::Result {
     let Some(interception) = &status.interception else { return Ok(()) };
     let on = f64::from(u8::from(interception.on));
     families.one("skyhop_interception_on", "1 if new connections are intercepted", on)?;
@@ -298,7 +298,7 @@ fn bypass(status: &Status, families: &mut Families<'_>) -> fmt::Result {
         "Clients that pass unaccelerated because their redirected SYNs were never answered",
         unanswered as f64,
     )?;
-    let reason = |why: pep::admission::Bypass| label("reason", why.as_str());
+    let reason = |why: pep::admission::BypassReason| label("reason", why.as_str());
     let rows: Vec<_> =
         interception.bypassed.iter().map(|row| (reason(row.why), row.total_s)).collect();
     families.seconds(
@@ -315,7 +315,7 @@ fn bypass(status: &Status, families: &mut Families<'_>) -> fmt::Result {
     )
 }
 
-fn policies(status: &Status, families: &mut Families<'_>) -> fmt::Result {
+fn policies(status: &GatewayStatus, families: &mut FamilyEncoder<'_>) -> fmt::Result {
     let rows = |count: fn(&PolicyStatus) -> u64| {
         let labels = |policy: &PolicyStatus| {
             vec![("policy", policy.name.clone()), ("action", policy.action.clone())]
@@ -329,7 +329,7 @@ fn policies(status: &Status, families: &mut Families<'_>) -> fmt::Result {
     families.counter(name, help, &rows(|policy| policy.packets))
 }
 
-fn hubs(status: &Status, families: &mut Families<'_>) -> fmt::Result {
+fn hubs(status: &GatewayStatus, families: &mut FamilyEncoder<'_>) -> fmt::Result {
     // A single hub counts as in use even while it does not answer, which `skyhop_sessions` shows.
     if status.hubs.len() < 2 {
         return Ok(());
@@ -341,7 +341,7 @@ fn hubs(status: &Status, families: &mut Families<'_>) -> fmt::Result {
     families.gauge("skyhop_hub_state", "1 for the state of each hub of a terminal", &rows)
 }
 
-fn stack(status: &Status, families: &mut Families<'_>) -> fmt::Result {
+fn stack(status: &GatewayStatus, families: &mut FamilyEncoder<'_>) -> fmt::Result {
     let Some(stack) = &status.stack else { return Ok(()) };
     let kinds = [
         ("opened", stack.opened),
@@ -358,7 +358,7 @@ fn stack(status: &Status, families: &mut Families<'_>) -> fmt::Result {
     families.total("skyhop_stack_ignored", help, stack.ignored)
 }
 
-fn bounds(status: &Status, families: &mut Families<'_>) -> fmt::Result {
+fn bounds(status: &GatewayStatus, families: &mut FamilyEncoder<'_>) -> fmt::Result {
     let memory = &status.memory;
     for (name, help, value) in [
         ("skyhop_held_bytes", "Bytes held for streams and in pipes", memory.held_bytes),
@@ -377,7 +377,7 @@ fn bounds(status: &Status, families: &mut Families<'_>) -> fmt::Result {
     Ok(())
 }
 
-fn modem(status: &Status, families: &mut Families<'_>) -> fmt::Result {
+fn modem(status: &GatewayStatus, families: &mut FamilyEncoder<'_>) -> fmt::Result {
     let Some(dlep) = &status.dlep else { return Ok(()) };
     let up = f64::from(u8::from(dlep.state == "up"));
     families.one("skyhop_dlep_up", "1 if the modem reports its rate", up)?;
@@ -392,7 +392,7 @@ fn modem(status: &Status, families: &mut Families<'_>) -> fmt::Result {
     families.total("skyhop_dlep_sessions", "DLEP sessions with a modem", dlep.sessions)
 }
 
-fn sessions(status: &Status, families: &mut Families<'_>) -> fmt::Result {
+fn sessions(status: &GatewayStatus, families: &mut FamilyEncoder<'_>) -> fmt::Result {
     families.one("skyhop_sessions", "Sessions that are up", status.sessions.len() as f64)?;
     let sessions = || status.sessions.iter().map(|session| (label("peer", &session.peer), session));
     for (name, help, figure) in FIGURES {
@@ -407,11 +407,11 @@ fn sessions(status: &Status, families: &mut Families<'_>) -> fmt::Result {
 }
 
 /// A hub's terminals, with and without a session, and unknown machines.
-fn terminals(status: &Status, families: &mut Families<'_>) -> fmt::Result {
+fn terminals(status: &GatewayStatus, families: &mut FamilyEncoder<'_>) -> fmt::Result {
     let connected = status.sessions.iter().filter(|_| status.role == Role::Hub);
     let connected = connected.map(|session| (label("peer", &session.peer), 1.0));
     let absent = status.absent.iter().map(|terminal| (label("peer", &terminal.peer), 0.0));
-    let rows: BTreeMap<Labels, f64> = absent.chain(connected).collect();
+    let rows: BTreeMap<MetricLabels, f64> = absent.chain(connected).collect();
     let rows: Vec<_> = rows.into_iter().collect();
     let help = "On a hub: 1 if the permitted terminal has a session";
     families.gauge("skyhop_terminal_connected", help, &rows)?;
@@ -432,9 +432,9 @@ type UsageCount = (&'static str, fn(&UsageStatus) -> u64);
 
 /// Traffic of the terminals, and their quotas. A terminal that is no longer permitted goes by its
 /// key.
-fn accounts(accounts: &[AccountStatus], families: &mut Families<'_>) -> fmt::Result {
-    let rows = |counts: [UsageCount; 2]| -> Vec<(Labels, u64)> {
-        let directions = move |(labels, usage): (Labels, &UsageStatus)| {
+fn accounts(accounts: &[AccountStatus], families: &mut FamilyEncoder<'_>) -> fmt::Result {
+    let rows = |counts: [UsageCount; 2]| -> Vec<(MetricLabels, u64)> {
+        let directions = move |(labels, usage): (MetricLabels, &UsageStatus)| {
             counts.map(|(direction, count)| {
                 ([&labels[..], &[("direction", direction.to_owned())]].concat(), count(usage))
             })
@@ -450,8 +450,9 @@ fn accounts(accounts: &[AccountStatus], families: &mut Families<'_>) -> fmt::Res
     let connections: Vec<_> =
         used(accounts).map(|(labels, usage)| (labels, usage.connections)).collect();
     families.counter("skyhop_account_connections", "Connections of terminals", &connections)?;
-    let quotas = |figure: fn(&AccountStatus) -> Option<u64>| -> Vec<(Labels, f64)> {
-        let row = |it: &AccountStatus| Some((label("terminal", called(it)), figure(it)? as f64));
+    let quotas = |figure: fn(&AccountStatus) -> Option<u64>| -> Vec<(MetricLabels, f64)> {
+        let row =
+            |it: &AccountStatus| Some((label("terminal", display_name(it)), figure(it)? as f64));
         accounts.iter().filter_map(row).collect()
     };
     let quota = quotas(|it| it.quota_bytes);
@@ -463,19 +464,19 @@ fn accounts(accounts: &[AccountStatus], families: &mut Families<'_>) -> fmt::Res
 }
 
 /// Traffic of each terminal in each class.
-fn used(accounts: &[AccountStatus]) -> impl Iterator<Item = (Labels, &UsageStatus)> {
+fn used(accounts: &[AccountStatus]) -> impl Iterator<Item = (MetricLabels, &UsageStatus)> {
     accounts.iter().flat_map(|account| {
         account.classes.iter().map(move |(class, usage)| {
-            (vec![("terminal", called(account).to_owned()), ("class", class.clone())], usage)
+            (vec![("terminal", display_name(account).to_owned()), ("class", class.clone())], usage)
         })
     })
 }
 
-fn called(account: &AccountStatus) -> &str {
+fn display_name(account: &AccountStatus) -> &str {
     if account.terminal.is_empty() { &account.key } else { &account.terminal }
 }
 
-fn classes(status: &Status, families: &mut Families<'_>) -> fmt::Result {
+fn classes(status: &GatewayStatus, families: &mut FamilyEncoder<'_>) -> fmt::Result {
     let rows = |count: fn(&ClassStatus) -> u64| {
         let all = status.sessions.iter().flat_map(|session| {
             session.classes.iter().map(move |class| {
@@ -493,7 +494,7 @@ fn classes(status: &Status, families: &mut Families<'_>) -> fmt::Result {
     families.gauge("skyhop_class_waiting_bytes", "Bytes waiting in the class", &waiting)
 }
 
-fn links(status: &Status, families: &mut Families<'_>) -> fmt::Result {
+fn links(status: &GatewayStatus, families: &mut FamilyEncoder<'_>) -> fmt::Result {
     let all = || {
         let of = |session: &'_ SessionStatus| {
             let labels =
@@ -515,7 +516,7 @@ fn links(status: &Status, families: &mut Families<'_>) -> fmt::Result {
 }
 
 /// Channels are labelled with the class that this side sends on them, if any.
-fn channels(status: &Status, families: &mut Families<'_>) -> fmt::Result {
+fn channels(status: &GatewayStatus, families: &mut FamilyEncoder<'_>) -> fmt::Result {
     let all = || {
         let of = |session| session_channels(session);
         status.sessions.iter().flat_map(of).collect::<Vec<_>>()
@@ -531,7 +532,9 @@ fn channels(status: &Status, families: &mut Families<'_>) -> fmt::Result {
     families.gauge("skyhop_channel_queue_seconds", "Queueing time of the last packet", &rows)
 }
 
-fn session_channels(session: &SessionStatus) -> impl Iterator<Item = (Labels, &ChannelStatus)> {
+fn session_channels(
+    session: &SessionStatus,
+) -> impl Iterator<Item = (MetricLabels, &ChannelStatus)> {
     session.channels.iter().map(|channel| {
         let class = channel.class.clone().unwrap_or_default();
         let labels = vec![

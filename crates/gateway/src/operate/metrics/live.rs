@@ -11,20 +11,20 @@ use units::Instant;
 
 use super::{ask, ask_connections};
 use crate::clock;
-use crate::figures::status::{ConnectionStatus, Status};
-use crate::operate::control::Call;
-use crate::operate::history::History;
+use crate::figures::status::{ConnectionStatus, GatewayStatus};
+use crate::operate::control::ControlCall;
+use crate::operate::history::GatewayHistory;
 
 /// Maximum number of concurrent viewers.
-pub(super) const MOST_VIEWERS: usize = 32;
+pub(super) const MAX_VIEWERS: usize = 32;
 /// Maximum connections shown of a session: those that have moved the most bytes.
-pub(super) const MOST_CONNECTIONS: usize = 50;
+pub(super) const MAX_SHOWN: usize = 50;
 const TICK: Duration = Duration::from_secs(1);
 
 /// Data shared by the viewers.
 #[derive(Debug)]
-pub(super) struct Live {
-    state: Mutex<State>,
+pub(super) struct LiveStatus {
+    state: Mutex<LiveSnapshot>,
     /// Number of the last status; 0 before the first.
     ticks: watch::Sender<u64>,
     viewers: Arc<Semaphore>,
@@ -32,31 +32,31 @@ pub(super) struct Live {
 }
 
 #[derive(Debug)]
-pub(super) struct State {
-    pub(super) history: History,
-    pub(super) status: Status,
+pub(super) struct LiveSnapshot {
+    pub(super) history: GatewayHistory,
+    pub(super) status: GatewayStatus,
     /// Second of the status on the history's clock.
     pub(super) second: u64,
     /// Connections that viewers want to see, with the number of viewers; see [`Interest`].
-    wanted: BTreeMap<Interest, usize>,
-    pub(super) connections: BTreeMap<Interest, Connections>,
+    wanted: BTreeMap<ConnectionInterest, usize>,
+    pub(super) connections: BTreeMap<ConnectionInterest, ShownConnections>,
 }
 
 /// Connections with the peer of this name; with all peers, if `None`.
-pub(super) type Interest = Option<String>;
+pub(super) type ConnectionInterest = Option<String>;
 
 /// Some connections, and the number of all.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub(super) struct Connections {
+pub(super) struct ShownConnections {
     pub(super) most_moved: Vec<ConnectionStatus>,
     pub(super) total: u64,
 }
 
-impl Live {
+impl LiveStatus {
     pub(super) fn new(origin: Instant, hide_destinations: bool) -> Arc<Self> {
-        let state = State {
-            history: History::new(origin),
-            status: Status::default(),
+        let state = LiveSnapshot {
+            history: GatewayHistory::new(origin),
+            status: GatewayStatus::default(),
             second: 0,
             wanted: BTreeMap::new(),
             connections: BTreeMap::new(),
@@ -64,24 +64,24 @@ impl Live {
         Arc::new(Self {
             state: Mutex::new(state),
             ticks: watch::Sender::new(0),
-            viewers: Arc::new(Semaphore::new(MOST_VIEWERS)),
+            viewers: Arc::new(Semaphore::new(MAX_VIEWERS)),
             hide_destinations,
         })
     }
 
-    pub(super) fn lock(&self) -> MutexGuard<'_, State> {
+    pub(super) fn lock(&self) -> MutexGuard<'_, LiveSnapshot> {
         self.state.lock().expect("nobody panics while holding the state")
     }
 
     /// Requests a status every second, until the gateway ends.
-    pub(super) async fn follow(self: Arc<Self>, calls: mpsc::Sender<Call>) {
+    pub(super) async fn follow(self: Arc<Self>, calls: mpsc::Sender<ControlCall>) {
         let mut ticks = interval(TICK);
         // After a stall one status is enough.
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             ticks.tick().await;
             let Ok(status) = ask(&calls, false).await else { return };
-            let wanted: Vec<Interest> = self.lock().wanted.keys().cloned().collect();
+            let wanted: Vec<ConnectionInterest> = self.lock().wanted.keys().cloned().collect();
             let mut connections = BTreeMap::new();
             for interest in wanted {
                 let Ok(found) = ask_connections(&calls, interest.clone()).await else { return };
@@ -95,8 +95,8 @@ impl Live {
     pub(super) fn publish(
         &self,
         now: Instant,
-        status: Status,
-        mut connections: BTreeMap<Interest, Connections>,
+        status: GatewayStatus,
+        mut connections: BTreeMap<ConnectionInterest, ShownConnections>,
     ) {
         if self.hide_destinations {
             connections.values_mut().for_each(|it| hide(&mut it.most_moved));
@@ -110,13 +110,16 @@ impl Live {
     }
 
     /// Admits a viewer; `None` if there are too many.
-    pub(super) fn admit(self: &Arc<Self>, interest: Option<Interest>) -> Option<Seat> {
+    pub(super) fn admit(
+        self: &Arc<Self>,
+        interest: Option<ConnectionInterest>,
+    ) -> Option<ViewerSlot> {
         let permit = self.viewers.clone().try_acquire_owned().ok()?;
         if let Some(interest) = &interest {
             *self.lock().wanted.entry(interest.clone()).or_default() += 1;
         }
         let live = self.clone();
-        Some(Seat { live, ticks: self.ticks.subscribe(), seen: 0, interest, _permit: permit })
+        Some(ViewerSlot { live, ticks: self.ticks.subscribe(), seen: 0, interest, _permit: permit })
     }
 }
 
@@ -127,24 +130,24 @@ pub(super) fn hide(connections: &mut [ConnectionStatus]) {
 
 /// A viewer's slot. A slow viewer misses statuses: nothing is queued for it.
 #[derive(Debug)]
-pub(super) struct Seat {
-    live: Arc<Live>,
+pub(super) struct ViewerSlot {
+    live: Arc<LiveStatus>,
     ticks: watch::Receiver<u64>,
     seen: u64,
-    pub(super) interest: Option<Interest>,
+    pub(super) interest: Option<ConnectionInterest>,
     _permit: OwnedSemaphorePermit,
 }
 
-impl Seat {
+impl ViewerSlot {
     /// Waits for a status that this viewer has not seen; `None` after the last one.
-    pub(super) async fn next(&mut self) -> Option<MutexGuard<'_, State>> {
+    pub(super) async fn next(&mut self) -> Option<MutexGuard<'_, LiveSnapshot>> {
         let seen = self.seen;
         self.seen = *self.ticks.wait_for(|tick| *tick != seen).await.ok()?;
         Some(self.live.lock())
     }
 }
 
-impl Drop for Seat {
+impl Drop for ViewerSlot {
     fn drop(&mut self) {
         let Some(interest) = &self.interest else { return };
         let wanted = &mut self.live.lock().wanted;
@@ -161,8 +164,8 @@ impl Drop for Seat {
 mod tests {
     use super::*;
 
-    fn live() -> Arc<Live> {
-        Live::new(Instant::ZERO, true)
+    fn live() -> Arc<LiveStatus> {
+        LiveStatus::new(Instant::ZERO, true)
     }
 
     #[tokio::test]
@@ -171,7 +174,7 @@ mod tests {
         let mut seat = live.admit(None).unwrap();
         for second in 1..=3 {
             let version = second.to_string();
-            let status = Status { version, ..Status::default() };
+            let status = GatewayStatus { version, ..GatewayStatus::default() };
             live.publish(Instant::ZERO + second * TICK, status, BTreeMap::new());
         }
         let seen = seat.next().await.map(|state| (state.status.version.clone(), state.second));
@@ -184,9 +187,9 @@ mod tests {
     async fn viewers_are_bounded_and_leave_no_interest_behind() {
         let live = live();
         let ship = || Some(Some("ship".to_owned()));
-        let mut seats: Vec<_> = (0..MOST_VIEWERS).map(|_| live.admit(ship()).unwrap()).collect();
+        let mut seats: Vec<_> = (0..MAX_VIEWERS).map(|_| live.admit(ship()).unwrap()).collect();
         assert!(live.admit(None).is_none());
-        assert_eq!(live.lock().wanted[&Some("ship".to_owned())], MOST_VIEWERS);
+        assert_eq!(live.lock().wanted[&Some("ship".to_owned())], MAX_VIEWERS);
         seats.pop();
         assert!(live.admit(None).is_some());
         drop(seats);
@@ -198,8 +201,8 @@ mod tests {
         let live = live();
         let destination = "192.0.2.9:443".to_owned();
         let connection = ConnectionStatus { destination, ..ConnectionStatus::default() };
-        let found = Connections { most_moved: vec![connection], total: 1 };
-        live.publish(Instant::ZERO, Status::default(), [(None, found)].into());
+        let found = ShownConnections { most_moved: vec![connection], total: 1 };
+        live.publish(Instant::ZERO, GatewayStatus::default(), [(None, found)].into());
         assert_eq!(live.lock().connections[&None].most_moved[0].destination, "hidden");
     }
 }

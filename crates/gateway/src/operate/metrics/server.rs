@@ -17,29 +17,29 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::sleep;
 
-use super::access::Access;
-use super::live::MOST_VIEWERS;
+use super::access::MetricsAccess;
+use super::live::MAX_VIEWERS;
 use crate::intercept::listener::is_exhaustion;
 
 /// Maximum number of connections.
-pub(super) const MOST_SERVED: usize = 128;
-const _: () = assert!(MOST_SERVED > MOST_VIEWERS, "one that follows nothing can give way");
+pub(super) const MAX_SERVED: usize = 128;
+const _: () = assert!(MAX_SERVED > MAX_VIEWERS, "one that follows nothing can give way");
 /// Time limit for the arrival of a request, and for an idle connection.
-pub(super) const PATIENCE: Duration = Duration::from_secs(10);
+pub(super) const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 /// Size limit of a request's head, in bytes: it has the cookies of other services of this machine.
-const LONGEST_HEAD: usize = 32 << 10;
+const MAX_HEAD: usize = 32 << 10;
 /// Pause of accepting after the process ran out of descriptors.
-const RECOVERY: Duration = Duration::from_secs(1);
+const EXHAUSTION_PAUSE: Duration = Duration::from_secs(1);
 
 /// Set while a connection follows `/events`.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Follows(Arc<AtomicBool>);
+pub(super) struct FollowFlag(Arc<AtomicBool>);
 
-impl Follows {
+impl FollowFlag {
     /// Marks the connection as following until the returned guard is dropped.
-    pub(super) fn hold(&self) -> Following {
+    pub(super) fn hold(&self) -> FollowGuard {
         self.0.store(true, Ordering::Relaxed);
-        Following(self.clone())
+        FollowGuard(self.clone())
     }
 
     fn is_held(&self) -> bool {
@@ -49,22 +49,22 @@ impl Follows {
 
 /// Guard: while it lives, its connection counts as following `/events`.
 #[derive(Debug)]
-pub(super) struct Following(Follows);
+pub(super) struct FollowGuard(FollowFlag);
 
-impl Drop for Following {
+impl Drop for FollowGuard {
     fn drop(&mut self) {
         self.0.0.store(false, Ordering::Relaxed);
     }
 }
 
 /// Accepts connections and serves them until dropped.
-pub(super) async fn serve(listener: TcpListener, router: Router, access: Arc<Access>) {
-    let mut served = Served::default();
+pub(super) async fn serve(listener: TcpListener, router: Router, access: Arc<MetricsAccess>) {
+    let mut served = ServedConnections::default();
     loop {
         match listener.accept().await {
             Ok((socket, client)) if access.admits(client) => served.add(socket, &router),
             Ok((_, client)) => tracing::debug!("metrics: {client} is not in [metrics] allow"),
-            Err(error) if is_exhaustion(&error) => sleep(RECOVERY).await,
+            Err(error) if is_exhaustion(&error) => sleep(EXHAUSTION_PAUSE).await,
             // The client has disconnected.
             Err(_) => {}
         }
@@ -72,18 +72,18 @@ pub(super) async fn serve(listener: TcpListener, router: Router, access: Arc<Acc
 }
 
 #[derive(Default)]
-struct Served {
+struct ServedConnections {
     tasks: JoinSet<()>,
     /// Tasks by age, the oldest first; some may have ended.
-    order: VecDeque<(AbortHandle, Follows)>,
+    order: VecDeque<(AbortHandle, FollowFlag)>,
 }
 
-impl Served {
+impl ServedConnections {
     fn add(&mut self, socket: TcpStream, router: &Router) {
         self.make_room();
-        let follows = Follows::default();
+        let follows = FollowFlag::default();
         let router = router.clone().layer(Extension(follows.clone()));
-        let task = self.tasks.spawn(converse(socket, router));
+        let task = self.tasks.spawn(serve_connection(socket, router));
         self.order.push_back((task, follows));
     }
 
@@ -91,7 +91,7 @@ impl Served {
     fn make_room(&mut self) {
         while self.tasks.try_join_next().is_some() {}
         self.order.retain(|(task, _)| !task.is_finished());
-        if self.order.len() < MOST_SERVED {
+        if self.order.len() < MAX_SERVED {
             return;
         }
         let oldest = self.order.iter().position(|(_, follows)| !follows.is_held());
@@ -102,9 +102,9 @@ impl Served {
 }
 
 /// Serves requests until the client closes the connection, is idle, or is too slow.
-async fn converse(socket: TcpStream, router: Router) {
+async fn serve_connection(socket: TcpStream, router: Router) {
     let mut http = http1::Builder::new();
-    http.timer(TokioTimer::new()).header_read_timeout(PATIENCE).max_buf_size(LONGEST_HEAD);
+    http.timer(TokioTimer::new()).header_read_timeout(REQUEST_TIMEOUT).max_buf_size(MAX_HEAD);
     let service = TowerToHyperService::new(router);
     if let Err(error) = http.serve_connection(TokioIo::new(socket), service).await {
         tracing::debug!("metrics: connection failed: {error}");

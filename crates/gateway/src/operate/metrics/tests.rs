@@ -9,20 +9,22 @@ use super::*;
 use crate::figures::status::{ConnectionStatus, Role};
 
 /// Answers like a solo gateway with one connection.
-async fn gateway(mut calls: mpsc::Receiver<Call>) {
+async fn gateway(mut calls: mpsc::Receiver<ControlCall>) {
     let connection =
         ConnectionStatus { destination: "192.0.2.9:443".to_owned(), ..Default::default() };
     while let Some(call) = calls.recv().await {
         let answer = match call.request {
-            Request::Status { connections } => Answer::Status(Box::new(Status {
-                role: Role::Solo,
-                connections: connections.then(|| vec![connection.clone()]),
-                ..Status::default()
-            })),
-            Request::Connections { .. } => {
-                Answer::Connections { most_moved: vec![connection.clone()], total: 1 }
+            ControlRequest::Status { connections } => {
+                ControlAnswer::Status(Box::new(GatewayStatus {
+                    role: Role::Solo,
+                    connections: connections.then(|| vec![connection.clone()]),
+                    ..GatewayStatus::default()
+                }))
             }
-            _ => Answer::Error("no".to_owned()),
+            ControlRequest::Connections { .. } => {
+                ControlAnswer::Connections { most_moved: vec![connection.clone()], total: 1 }
+            }
+            _ => ControlAnswer::Error("no".to_owned()),
         };
         call.answer(answer);
     }
@@ -39,13 +41,17 @@ fn config(token: Option<&tempfile::NamedTempFile>) -> MetricsConfig {
 }
 
 /// A server without the task that asks each second, and its address.
-async fn serve(config: &MetricsConfig, slowest: Duration) -> (SocketAddr, Arc<Live>, JoinSet<()>) {
+async fn serve(
+    config: &MetricsConfig,
+    slowest: Duration,
+) -> (SocketAddr, Arc<LiveStatus>, JoinSet<()>) {
     let (sender, calls) = mpsc::channel(4);
-    let live = Live::new(Instant::ZERO, config.hide_destinations);
-    let access = Arc::new(Access::new(config).unwrap());
+    let live = LiveStatus::new(Instant::ZERO, config.hide_destinations);
+    let access = Arc::new(MetricsAccess::new(config).unwrap());
     let listener = listen(config.listen, slowest).unwrap();
     let at = listener.local_addr().unwrap();
-    let router = router(Shared { calls: sender, live: live.clone(), access: access.clone() });
+    let router =
+        router(MetricsShared { calls: sender, live: live.clone(), access: access.clone() });
     let mut tasks = JoinSet::new();
     tasks.spawn(gateway(calls));
     tasks.spawn(server::serve(listener, router, access));
@@ -101,7 +107,7 @@ const TOKEN: &str = "0123456789abcdef";
 
 #[tokio::test]
 async fn both_text_formats_are_served() {
-    let (at, _, _tasks) = serve(&config(None), SLOWEST).await;
+    let (at, _, _tasks) = serve(&config(None), STALL_TIMEOUT).await;
     let old = ask_for(at, "GET /metrics", "Host: localhost\r\n").await;
     assert!(old.contains("text/plain; version=0.0.4") && !old.contains("# EOF"), "{old}");
     let accept = "Host: localhost\r\nAccept: application/openmetrics-text;version=1.0.0\r\n";
@@ -111,7 +117,7 @@ async fn both_text_formats_are_served() {
 
 #[tokio::test]
 async fn a_foreign_host_is_refused_everywhere() {
-    let (at, _, _tasks) = serve(&config(None), SLOWEST).await;
+    let (at, _, _tasks) = serve(&config(None), STALL_TIMEOUT).await;
     for path in ["/", "/metrics", "/status.json", "/events"] {
         let refused = ask_for(at, &format!("GET {path}"), "Host: evil.example\r\n").await;
         assert_eq!(code(&refused), "421", "{path}: {refused}");
@@ -129,7 +135,7 @@ async fn a_foreign_host_is_refused_everywhere() {
 async fn nothing_is_shown_without_the_token() {
     let mut file = tempfile::NamedTempFile::new().unwrap();
     file.write_all(TOKEN.as_bytes()).unwrap();
-    let (at, _, _tasks) = serve(&config(Some(&file)), SLOWEST).await;
+    let (at, _, _tasks) = serve(&config(Some(&file)), STALL_TIMEOUT).await;
     for path in ["/metrics", "/status.json", "/events", "/metrics?token=0123456789abcdef"] {
         let refused = ask_for(at, &format!("GET {path}"), "Host: hub\r\n").await;
         assert_eq!(code(&refused), "401", "{path}: {refused}");
@@ -161,13 +167,17 @@ async fn nothing_is_shown_without_the_token() {
 
 #[tokio::test]
 async fn hidden_destinations_are_in_no_answer() {
-    let (at, live, _tasks) = serve(&config(None), SLOWEST).await;
+    let (at, live, _tasks) = serve(&config(None), STALL_TIMEOUT).await;
     let status = ask_for(at, "GET /status.json", "Host: localhost\r\n").await;
     assert!(status.contains("\"destination\":\"hidden\"") && !status.contains("192.0.2.9"));
     let (calls, answered) = mpsc::channel(4);
     let mut tasks = JoinSet::new();
     tasks.spawn(gateway(answered));
-    live.publish(Instant::ZERO, Status { role: Role::Solo, ..Status::default() }, [].into());
+    live.publish(
+        Instant::ZERO,
+        GatewayStatus { role: Role::Solo, ..GatewayStatus::default() },
+        [].into(),
+    );
     let mut socket = say(at, FOLLOW).await;
     tasks.spawn(live.clone().follow(calls));
     let said = hear(&mut socket, "\"connections\":{\"rows\"").await;
@@ -179,7 +189,7 @@ async fn hidden_destinations_are_in_no_answer() {
 #[tokio::test]
 async fn a_viewer_who_reads_nothing_loses_its_place() {
     let (at, live, _tasks) = serve(&config(None), Duration::from_millis(200)).await;
-    let viewers: Vec<TcpStream> = (0..live::MOST_VIEWERS)
+    let viewers: Vec<TcpStream> = (0..live::MAX_VIEWERS)
         .map(|_| {
             let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None);
             let socket = socket.unwrap();
@@ -198,7 +208,7 @@ async fn a_viewer_who_reads_nothing_loses_its_place() {
     };
     full().await;
     // Statuses with more than the kernel holds, until a place is free.
-    let long = Status { version: "v".repeat(100_000), ..Status::default() };
+    let long = GatewayStatus { version: "v".repeat(100_000), ..GatewayStatus::default() };
     for second in 1.. {
         live.publish(Instant::ZERO + Duration::from_secs(second), long.clone(), [].into());
         let answer = ask_for(at, "HEAD /events", "Host: localhost\r\n").await;
@@ -212,40 +222,44 @@ async fn a_viewer_who_reads_nothing_loses_its_place() {
 /// A crowd that connects and never finishes a request locks nobody out, nor a viewer of before.
 #[tokio::test]
 async fn the_oldest_connection_that_follows_nothing_gives_way_to_the_newest() {
-    let (at, live, _tasks) = serve(&config(None), SLOWEST).await;
+    let (at, live, _tasks) = serve(&config(None), STALL_TIMEOUT).await;
     let mut viewer = say(at, FOLLOW).await;
     hear(&mut viewer, "text/event-stream").await;
     let mut crowd = Vec::new();
-    for _ in 0..server::MOST_SERVED + 2 {
+    for _ in 0..server::MAX_SERVED + 2 {
         crowd.push(say(at, "GET /").await);
     }
     let answer = ask_for(at, "GET /metrics", "Host: localhost\r\n").await;
     assert_eq!(code(&answer), "200");
     for oldest in &mut crowd[..3] {
-        assert_eq!(hear_all(oldest, PATIENCE / 2).await, "");
+        assert_eq!(hear_all(oldest, REQUEST_TIMEOUT / 2).await, "");
     }
-    live.publish(Instant::ZERO, Status { role: Role::Solo, ..Status::default() }, [].into());
+    live.publish(
+        Instant::ZERO,
+        GatewayStatus { role: Role::Solo, ..GatewayStatus::default() },
+        [].into(),
+    );
     hear(&mut viewer, "\"gateway\"").await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_connection_ends_in_time_if_its_request_does_not_come() {
-    let (at, _, _tasks) = serve(&config(None), SLOWEST).await;
+    let (at, _, _tasks) = serve(&config(None), STALL_TIMEOUT).await;
     let form = "POST /login HTTP/1.1\r\nHost: localhost\r\nContent-Length: 22\r\n\r\ntoken=";
     let whole = "GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n";
     for (said, answer) in [("", ""), ("GET /metrics HTTP", ""), (form, "408"), (whole, "200")] {
         let began = tokio::time::Instant::now();
         let mut socket = say(at, said).await;
-        let heard = hear_all(&mut socket, 3 * PATIENCE).await;
+        let heard = hear_all(&mut socket, 3 * REQUEST_TIMEOUT).await;
         assert_eq!(code(&heard), answer, "{said:?}: {heard}");
         let lasted = began.elapsed();
-        assert!((PATIENCE..2 * PATIENCE).contains(&lasted), "{said:?}: {lasted:?}");
+        assert!((REQUEST_TIMEOUT..2 * REQUEST_TIMEOUT).contains(&lasted), "{said:?}: {lasted:?}");
     }
 }
 
 #[tokio::test]
 async fn a_form_longer_than_any_token_is_refused() {
-    let (at, _, _tasks) = serve(&config(None), SLOWEST).await;
+    let (at, _, _tasks) = serve(&config(None), STALL_TIMEOUT).await;
     let head = "POST /login HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2000\r\n\r\n";
     let mut socket = say(at, &format!("{head}{}", "t".repeat(2000))).await;
     assert_eq!(code(&hear(&mut socket, "\r\n\r\n").await), "413");

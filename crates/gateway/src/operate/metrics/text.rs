@@ -6,8 +6,8 @@ use std::fmt;
 use prometheus_client::encoding::text::encode;
 use prometheus_client::registry::Registry;
 
-use super::family::Snapshot;
-use crate::figures::status::{AccountStatus, Status};
+use super::family::MetricsSnapshot;
+use crate::figures::status::{AccountStatus, GatewayStatus};
 
 pub(super) const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 /// Media type of Prometheus' own format.
@@ -15,11 +15,11 @@ pub(super) const PROMETHEUS: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 /// Encodes the status and a hub's accounts in OpenMetrics.
 pub(super) fn openmetrics(
-    status: Status,
+    status: GatewayStatus,
     accounts: Vec<AccountStatus>,
 ) -> Result<String, fmt::Error> {
     let mut registry = Registry::default();
-    registry.register_collector(Box::new(Snapshot { status, accounts }));
+    registry.register_collector(Box::new(MetricsSnapshot { status, accounts }));
     let mut text = String::new();
     encode(&mut text, &registry)?;
     Ok(text)
@@ -51,7 +51,7 @@ mod tests {
     use std::fs;
     use std::path::Path;
 
-    use pep::admission::Bypass;
+    use pep::admission::BypassReason;
 
     use super::*;
     use crate::figures::status::{
@@ -61,12 +61,12 @@ mod tests {
     };
 
     /// A status with every part that has metrics, and an account.
-    fn full() -> (Status, AccountStatus) {
-        let mut status = Status { version: "1.2".to_owned(), ..Status::default() };
+    fn full() -> (GatewayStatus, AccountStatus) {
+        let mut status = GatewayStatus { version: "1.2".to_owned(), ..GatewayStatus::default() };
         status.traffic.to_hop_bytes = 7;
         status.traffic.down_bytes = u64::from(u32::MAX) + 2;
         status.traffic.resets = vec![("refused".to_owned(), 3)];
-        let bypassed = vec![BypassStatus { why: Bypass::Memory, total_s: 1.5, times: 2 }];
+        let bypassed = vec![BypassStatus { why: BypassReason::Memory, total_s: 1.5, times: 2 }];
         status.interception =
             Some(InterceptionStatus { bypassed, ..InterceptionStatus::default() });
         let (name, action) = ("mail".to_owned(), "bypass".to_owned());
@@ -191,7 +191,7 @@ mod tests {
 
     #[test]
     fn the_older_format_names_counters_by_their_series() {
-        let text = prometheus(&openmetrics(Status::default(), Vec::new()).unwrap());
+        let text = prometheus(&openmetrics(GatewayStatus::default(), Vec::new()).unwrap());
         assert!(text.contains("\n# TYPE skyhop_connections_carried_total counter\n"), "{text}");
         assert!(text.contains("\n# HELP skyhop_connections_carried_total "), "{text}");
         assert!(text.contains("\n# TYPE skyhop_sessions gauge\n"), "{text}");

@@ -5,22 +5,23 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use super::live::{Connections, Interest, Seat, State};
+use super::live::{ConnectionInterest, LiveSnapshot, ShownConnections, ViewerSlot};
 use crate::figures::status::{Role, SessionStatus};
 use crate::operate::history::{
-    COARSE_S, Event, GATEWAY_FIGURES, Log, Ring, SESSION_FIGURES, Series, Track,
+    COARSE_S, EventTimeline, FigureSeries, GATEWAY_FIGURES, SESSION_FIGURES, SampleRing,
+    SessionTrack, TimelineEvent,
 };
 
 /// Sessions per page of the list.
-pub(super) const PAGE: usize = 50;
+pub(super) const PAGE_ROWS: usize = 50;
 
 /// A viewer's query: the data that it wants to see.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub(super) struct Wish {
+pub(super) struct ViewerQuery {
     /// Public key of the session whose details are sent.
     pub(super) session: Option<String>,
-    sort: Sort,
+    sort: SortColumn,
     /// Reverses the order.
     descending: bool,
     /// Restricts the list to sessions whose name or address contains this, in any case.
@@ -32,7 +33,7 @@ pub(super) struct Wish {
 /// A column to sort the list by.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-enum Sort {
+enum SortColumn {
     #[default]
     Peer,
     Up,
@@ -45,9 +46,9 @@ enum Sort {
     Streams,
 }
 
-impl Wish {
+impl ViewerQuery {
     /// The connections to show: those of the wanted session, or all of a solo gateway.
-    pub(super) fn interest(&self, state: &State) -> Option<Interest> {
+    pub(super) fn interest(&self, state: &LiveSnapshot) -> Option<ConnectionInterest> {
         let of = |key: &String| {
             let found = state.status.sessions.iter().find(|session| session.key == *key);
             found.map(|session| Some(session.peer.clone()))
@@ -62,18 +63,18 @@ impl Wish {
 /// A viewer, and the data that it has.
 #[derive(Debug)]
 pub(super) struct Viewer {
-    seat: Seat,
-    wish: Wish,
+    seat: ViewerSlot,
+    wish: ViewerQuery,
     started: bool,
-    rows: Sent,
-    connections: Sent,
+    rows: SentRows,
+    connections: SentRows,
     /// Numbers of the last events sent: of the gateway, and of the wanted session.
     events: (u64, u64),
 }
 
 impl Viewer {
-    pub(super) fn new(seat: Seat, wish: Wish) -> Self {
-        let (rows, connections) = (Sent::default(), Sent::default());
+    pub(super) fn new(seat: ViewerSlot, wish: ViewerQuery) -> Self {
+        let (rows, connections) = (SentRows::default(), SentRows::default());
         Self { seat, wish, started: false, rows, connections, events: (0, 0) }
     }
 
@@ -88,9 +89,9 @@ impl Viewer {
         message.insert("list".to_owned(), list(&state, wish, rows));
         let series = state.history.gateway();
         message.insert("now".to_owned(), sample(series, &GATEWAY_FIGURES));
-        message.insert("events".to_owned(), news(state.history.log(), &mut events.0));
+        message.insert("events".to_owned(), new_events(state.history.log(), &mut events.0));
         if !*started {
-            message.insert("history".to_owned(), whole(series, &GATEWAY_FIGURES));
+            message.insert("history".to_owned(), full_series(series, &GATEWAY_FIGURES));
         }
         let track = wish.session.as_deref().and_then(|key| state.history.track(key));
         if let Some(track) = track {
@@ -98,7 +99,7 @@ impl Viewer {
         }
         if let Some(found) = interest.and_then(|interest| state.connections.get(&interest)) {
             let second = state.second;
-            message.insert("connections".to_owned(), shown(found, second, connections));
+            message.insert("connections".to_owned(), connection_rows(found, second, connections));
         }
         *started = true;
         Some(Value::from(message).to_string())
@@ -106,12 +107,12 @@ impl Viewer {
 }
 
 /// The status without its sessions and connections.
-fn gateway(state: &State) -> Value {
+fn gateway(state: &LiveSnapshot) -> Value {
     let status = &state.status;
     json!({
         "host": status.host, "role": status.role, "version": status.version,
         "uptime_s": status.uptime_s.floor(), "hubs": status.hubs, "strangers": status.strangers,
-        "absent": status.absent.iter().take(PAGE).collect::<Vec<_>>(),
+        "absent": status.absent.iter().take(PAGE_ROWS).collect::<Vec<_>>(),
         "absent_total": status.absent.len(),
         "draining_s": status.draining_s, "interception": status.interception,
         "tunnel": status.tunnel, "dlep": status.dlep, "demand": status.demand,
@@ -121,9 +122,9 @@ fn gateway(state: &State) -> Value {
 
 /// Details of a session; with its history in the first message.
 fn session(
-    state: &State,
-    track: &Track,
-    wish: &Wish,
+    state: &LiveSnapshot,
+    track: &SessionTrack,
+    wish: &ViewerQuery,
     first: bool,
     events: &mut (u64, u64),
 ) -> Value {
@@ -131,10 +132,10 @@ fn session(
     let mut value = json!({
         "status": status,
         "now": sample(&track.series, &SESSION_FIGURES),
-        "events": news(&track.log, &mut events.1),
+        "events": new_events(&track.log, &mut events.1),
     });
     if first {
-        value["history"] = whole(&track.series, &SESSION_FIGURES);
+        value["history"] = full_series(&track.series, &SESSION_FIGURES);
     }
     for (name, series) in &track.classes {
         add_class(&mut value, &format!("class {name}"), series);
@@ -143,10 +144,10 @@ fn session(
 }
 
 /// Adds a class's figure to those of its session.
-fn add_class(session: &mut Value, figure: &str, series: &Series<1>) {
+fn add_class(session: &mut Value, figure: &str, series: &FigureSeries<1>) {
     session["now"][figure] = sample(series, &[figure])[figure].take();
     if let Some(history) = session.get_mut("history") {
-        let mut own = whole(series, &[figure]);
+        let mut own = full_series(series, &[figure]);
         for range in ["fine", "coarse"] {
             history[range]["figures"][figure] = own[range]["figures"][figure].take();
         }
@@ -154,18 +155,18 @@ fn add_class(session: &mut Value, figure: &str, series: &Series<1>) {
 }
 
 /// The events that were not sent yet.
-fn news(log: &Log, sent: &mut u64) -> Value {
-    let events: Vec<&Event> = log.after(*sent).collect();
+fn new_events(log: &EventTimeline, sent: &mut u64) -> Value {
+    let events: Vec<&TimelineEvent> = log.after(*sent).collect();
     *sent = log.last_id();
     json!(events)
 }
 
 /// A whole series, for the first message: the last ten minutes by the second, and the last hour.
-fn whole<const N: usize>(series: &Series<N>, names: &[&str; N]) -> Value {
+fn full_series<const N: usize>(series: &FigureSeries<N>, names: &[&str; N]) -> Value {
     json!({ "fine": ring(series.fine(), names, 1), "coarse": ring(series.coarse(), names, COARSE_S) })
 }
 
-fn ring<const N: usize>(ring: &Ring<N>, names: &[&str; N], step_s: u64) -> Value {
+fn ring<const N: usize>(ring: &SampleRing<N>, names: &[&str; N], step_s: u64) -> Value {
     let figure = |(number, name): (usize, &&str)| {
         let values: Vec<Value> = ring.figure(number).map(|it| rounded(f64::from(it))).collect();
         ((*name).to_owned(), Value::from(values))
@@ -175,7 +176,7 @@ fn ring<const N: usize>(ring: &Ring<N>, names: &[&str; N], step_s: u64) -> Value
 }
 
 /// The last sample of a series.
-fn sample<const N: usize>(series: &Series<N>, names: &[&str; N]) -> Value {
+fn sample<const N: usize>(series: &FigureSeries<N>, names: &[&str; N]) -> Value {
     let figures = series.latest().map(|figure| rounded(f64::from(figure)));
     let pairs = names.iter().zip(figures);
     pairs.map(|(name, value)| ((*name).to_owned(), value)).collect::<Map<_, _>>().into()
@@ -199,7 +200,7 @@ fn rounded(value: f64) -> Value {
 }
 
 /// The wanted page of the list of sessions.
-fn list(state: &State, wish: &Wish, sent: &mut Sent) -> Value {
+fn list(state: &LiveSnapshot, wish: &ViewerQuery, sent: &mut SentRows) -> Value {
     let needle = wish.filter.to_lowercase();
     let matches = |session: &&SessionStatus| {
         needle.is_empty()
@@ -215,32 +216,32 @@ fn list(state: &State, wish: &Wish, sent: &mut Sent) -> Value {
         let order = if wish.descending { order.reverse() } else { order };
         order.then_with(|| first.key.cmp(&second.key))
     });
-    let page = found.iter().skip(wish.page.saturating_mul(PAGE)).take(PAGE);
+    let page = found.iter().skip(wish.page.saturating_mul(PAGE_ROWS)).take(PAGE_ROWS);
     let rows = page.map(|(_, session)| (session.key.clone(), row(state, session)));
     json!({
-        "total": state.status.sessions.len(), "found": found.len(), "page": PAGE,
+        "total": state.status.sessions.len(), "found": found.len(), "page": PAGE_ROWS,
         "rows": sent.changes(rows.collect()),
     })
 }
 
 /// The value to sort the list by. Equal ones are sorted by name.
-fn figure(state: &State, sort: Sort, session: &SessionStatus) -> f64 {
+fn figure(state: &LiveSnapshot, sort: SortColumn, session: &SessionStatus) -> f64 {
     let now = || state.history.track(&session.key).map(|track| track.now).unwrap_or_default();
     match sort {
-        Sort::Peer => 0.0,
-        Sort::Up => f64::from(u8::from(session.reachable)),
-        Sort::Rate => session.rate_bit_s as f64,
-        Sort::Sent => now().sent_bit_s,
-        Sort::Received => now().received_bit_s,
-        Sort::Rtt => session.rtt_ms,
-        Sort::Queue => session.queue_ms,
-        Sort::Loss => session.loss,
-        Sort::Streams => session.streams as f64,
+        SortColumn::Peer => 0.0,
+        SortColumn::Up => f64::from(u8::from(session.reachable)),
+        SortColumn::Rate => session.rate_bit_s as f64,
+        SortColumn::Sent => now().sent_bit_s,
+        SortColumn::Received => now().received_bit_s,
+        SortColumn::Rtt => session.rtt_ms,
+        SortColumn::Queue => session.queue_ms,
+        SortColumn::Loss => session.loss,
+        SortColumn::Streams => session.streams as f64,
     }
 }
 
 /// A session's row in the list, without its key.
-fn row(state: &State, session: &SessionStatus) -> Value {
+fn row(state: &LiveSnapshot, session: &SessionStatus) -> Value {
     let now = state.history.track(&session.key).map(|track| track.now).unwrap_or_default();
     json!({
         "peer": session.peer, "up": session.reachable, "rate": rounded(session.rate_bit_s as f64),
@@ -252,7 +253,7 @@ fn row(state: &State, session: &SessionStatus) -> Value {
 }
 
 /// The connections of a session, as rows.
-fn shown(found: &Connections, second: u64, sent: &mut Sent) -> Value {
+fn connection_rows(found: &ShownConnections, second: u64, sent: &mut SentRows) -> Value {
     let rows = found.most_moved.iter().map(|connection| {
         let mut row = json!(connection);
         // The age would change each second; the start does not.
@@ -273,12 +274,12 @@ fn shown(found: &Connections, second: u64, sent: &mut Sent) -> Value {
 
 /// The rows of a table that a viewer has.
 #[derive(Debug, Default)]
-struct Sent {
+struct SentRows {
     order: Vec<String>,
     rows: BTreeMap<String, Value>,
 }
 
-impl Sent {
+impl SentRows {
     /// Replaces the rows. Returns those that are new or changed, by name, and the order of all if
     /// it has changed. Rows that are not in the order are gone.
     fn changes(&mut self, rows: Vec<(String, Value)>) -> Value {

@@ -3,33 +3,33 @@
 use std::cmp::Reverse;
 use std::sync::Arc;
 
-use pep::accounting::Exhausted;
-use pep::bottleneck::End;
+use pep::accounting::ExhaustedAction;
+use pep::bottleneck::DirectionEnd;
 use units::Instant;
 
-use super::super::control::Answer;
+use super::super::control::ControlAnswer;
 use super::super::log;
-use super::{Operations, RoleStatus, View};
+use super::{GatewayOperations, GatewayView, RoleStatus};
 use crate::clock;
 use crate::config::keys::{format_public_key, parse_public_key};
-use crate::figures::connections::{Entry, Origin};
+use crate::figures::connections::{ConnectionOrigin, LiveConnection};
 use crate::figures::status::{
-    AbsentStatus, CompressionStatus, ConnectionStatus, DemandStatus, Limit, SessionStatus, Status,
-    StrangerStatus, TrafficStatus,
+    AbsentStatus, CompressionStatus, ConnectionBottleneck, ConnectionStatus, DemandStatus,
+    GatewayStatus, SessionStatus, StrangerStatus, TrafficStatus,
 };
 use crate::hop::Hop;
 use crate::hop::peers::ms;
 use crate::socket_options;
 
-impl Operations {
+impl GatewayOperations {
     pub(super) fn status(
         &self,
         now: Instant,
-        view: View<'_>,
+        view: GatewayView<'_>,
         role: RoleStatus,
         connections: bool,
-    ) -> Status {
-        Status {
+    ) -> GatewayStatus {
+        GatewayStatus {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             role: self.role,
             pid: std::process::id(),
@@ -77,7 +77,8 @@ impl Operations {
         let mut sessions = self.peers.status(now, hop);
         for session in &mut sessions {
             let key = parse_public_key(&session.key).ok();
-            session.exhausted = key.and_then(|key| self.exhausted(&key)).map(Exhausted::to_string);
+            session.exhausted =
+                key.and_then(|key| self.exhausted(&key)).map(ExhaustedAction::to_string);
             session.judge();
         }
         sessions
@@ -87,36 +88,36 @@ impl Operations {
     pub(super) fn connections(
         &self,
         now: Instant,
-        view: View<'_>,
+        view: GatewayView<'_>,
         peer: Option<&str>,
         most: usize,
-    ) -> Answer {
-        let sessions = peer.map(|name| self.peers.called(name));
-        let is_wanted = |entry: &Entry| match (&sessions, entry.session) {
+    ) -> ControlAnswer {
+        let sessions = peer.map(|name| self.peers.sessions_named(name));
+        let is_wanted = |entry: &LiveConnection| match (&sessions, entry.session) {
             (None, _) => true,
             (Some(sessions), Some(session)) => sessions.contains(&session),
             (Some(_), None) => false,
         };
-        let moved = |entry: Arc<Entry>| {
+        let moved = |entry: Arc<LiveConnection>| {
             let state = entry.lock();
             let bytes = state.to_hop.bytes + state.from_hop.bytes;
             drop(state);
             (bytes, entry)
         };
         let live = view.counters.live.all().into_iter().filter(|entry| is_wanted(entry));
-        let mut found: Vec<(u64, Arc<Entry>)> = live.map(moved).collect();
+        let mut found: Vec<(u64, Arc<LiveConnection>)> = live.map(moved).collect();
         let total = found.len() as u64;
         found.sort_by_key(|(bytes, entry)| (Reverse(*bytes), entry.id));
         let rows = found.iter().take(most);
         let most_moved = rows.map(|(_, entry)| self.connection(view.hop, now, entry)).collect();
-        Answer::Connections { most_moved, total }
+        ControlAnswer::Connections { most_moved, total }
     }
 
     pub(super) fn connection(
         &self,
         hop: Option<&Hop>,
         now: Instant,
-        entry: &Entry,
+        entry: &LiveConnection,
     ) -> ConnectionStatus {
         let state = entry.lock().clone();
         let session = entry.session.and_then(|session| Some((hop?, session)));
@@ -124,23 +125,37 @@ impl Operations {
         let stream = stream.and_then(|((hop, session), stream)| hop.stream_stats(session, stream));
         let stream = stream.unwrap_or_default();
         let (near, far, beyond) = match entry.session {
-            None => (Limit::Client, Limit::Server, Limit::Server),
-            Some(_) if matches!(entry.origin, Origin::Peer { .. }) => {
-                (Limit::Server, Limit::Client, Limit::HopOrClient)
-            }
-            Some(_) => (Limit::Client, Limit::Server, Limit::HopOrServer),
+            None => (
+                ConnectionBottleneck::Client,
+                ConnectionBottleneck::Server,
+                ConnectionBottleneck::Server,
+            ),
+            Some(_) if matches!(entry.origin, ConnectionOrigin::Peer { .. }) => (
+                ConnectionBottleneck::Server,
+                ConnectionBottleneck::Client,
+                ConnectionBottleneck::HopOrClient,
+            ),
+            Some(_) => (
+                ConnectionBottleneck::Client,
+                ConnectionBottleneck::Server,
+                ConnectionBottleneck::HopOrServer,
+            ),
         };
         let limit = |bottleneck, otherwise| match bottleneck {
-            None => Limit::Idle,
-            Some(End::Socket) => near,
-            Some(End::Stream) => otherwise,
+            None => ConnectionBottleneck::Idle,
+            Some(DirectionEnd::Socket) => near,
+            Some(DirectionEnd::Stream) => otherwise,
         };
-        let onto = if session.is_none() || stream.blocked_by_peer { far } else { Limit::Hop };
+        let onto = if session.is_none() || stream.blocked_by_peer {
+            far
+        } else {
+            ConnectionBottleneck::Hop
+        };
         ConnectionStatus {
             id: entry.id,
             peer: entry.session.and_then(|it| self.peers.name(it)).unwrap_or_default(),
             client: entry.open.source.to_string(),
-            client_claimed: entry.origin == Origin::Peer { verified: false },
+            client_claimed: entry.origin == ConnectionOrigin::Peer { verified: false },
             destination: entry.open.destination.to_string(),
             age_s: now.saturating_since(entry.since).as_secs_f64(),
             to_hop_bytes: state.to_hop.bytes,
@@ -179,7 +194,7 @@ fn demand(now: Instant, hop: &Hop) -> DemandStatus {
     }
 }
 
-fn traffic(view: View<'_>) -> TrafficStatus {
+fn traffic(view: GatewayView<'_>) -> TrafficStatus {
     let counters = view.counters;
     TrafficStatus {
         connections: counters.connections.get(),

@@ -2,23 +2,23 @@
 
 use std::collections::BTreeSet;
 
-use pep::accounting::{Change, Exhausted};
+use pep::accounting::{ExhaustedAction, QuotaChange};
 use slacp::{PublicKey, ResetReason, SessionId};
 use units::Instant;
 
 use super::Hub;
-use crate::operate::Operations;
+use crate::operate::GatewayOperations;
 use crate::roles::RunningRole;
 
 impl Hub {
     /// Gives a session what its terminal gets now: its share and the rates of its classes, or what is
     /// left when its quota is used up.
-    pub(super) fn set_share(&self, now: Instant, ops: &Operations, session: SessionId) {
+    pub(super) fn set_share(&self, now: Instant, ops: &GatewayOperations, session: SessionId) {
         let hop = self.parts.gateway.hop();
         let Some(terminal) = self.sites.of(session) else { return };
         let exhausted = ops.exhausted(&terminal.key);
         let share = match exhausted {
-            Some(Exhausted::Rate(rate)) => terminal.quota.share.at_most(*rate),
+            Some(ExhaustedAction::Rate(rate)) => terminal.quota.share.at_most(*rate),
             _ => terminal.quota.share,
         };
         if hop.share(session) != Some(share) {
@@ -26,22 +26,27 @@ impl Hub {
         }
         hop.set_class_rates(now, session, &terminal.classes);
         match exhausted {
-            Some(Exhausted::Class(name)) => hop.force_class(session, Some(name)),
+            Some(ExhaustedAction::Class(name)) => hop.force_class(session, Some(name)),
             _ => hop.force_class(session, None),
         }
     }
 
     /// Accounts for what was carried, and applies what that changes.
-    pub(super) fn account(&mut self, now: Instant, ops: &mut Operations) {
-        let changes = ops.account(now, self.parts.gateway.hop());
+    pub(super) fn account(&mut self, now: Instant, ops: &mut GatewayOperations) {
+        let changes = ops.settle_usage(now, self.parts.gateway.hop());
         if !changes.is_empty() {
             self.apply(now, ops, &changes);
         }
     }
 
     /// Gives terminals what they get now that their quota is used up, or no longer.
-    pub(super) fn apply(&mut self, now: Instant, ops: &mut Operations, changes: &[Change]) {
-        for Change { key, now } in changes {
+    pub(super) fn apply(
+        &mut self,
+        now: Instant,
+        ops: &mut GatewayOperations,
+        changes: &[QuotaChange],
+    ) {
+        for QuotaChange { key, now } in changes {
             let name = ops.account_name(key);
             match now {
                 Some(then) => tracing::warn!("{name} has used up its quota: {then}"),
@@ -55,16 +60,16 @@ impl Hub {
         for session in self.sites.sessions().filter(is_changed).collect::<Vec<_>>() {
             self.set_share(now, ops, session);
             if self.is_blocked(ops, session) {
-                self.parts.gateway.hop().end_streams(session, ResetReason::Prohibited);
+                self.parts.gateway.hop().reset_streams(session, ResetReason::Prohibited);
             }
             self.with_services(now, ops, |services, role| services.follow_quota(role, session));
         }
     }
 
     /// Whether a session's terminal is to get nothing, because its quota is used up.
-    pub(super) fn is_blocked(&self, ops: &Operations, session: SessionId) -> bool {
+    pub(super) fn is_blocked(&self, ops: &GatewayOperations, session: SessionId) -> bool {
         let terminal = self.sites.of(session);
         let exhausted = terminal.and_then(|terminal| ops.exhausted(&terminal.key));
-        exhausted == Some(&Exhausted::Block)
+        exhausted == Some(&ExhaustedAction::Block)
     }
 }

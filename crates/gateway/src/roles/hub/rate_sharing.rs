@@ -3,18 +3,18 @@
 use std::path::{Path, PathBuf};
 use std::thread::{self, JoinHandle};
 
-use pep::handover::{HALF, Need, Sharing, Use};
+use pep::handover::{HALF, ProcessNeed, RateDivision, UsageMeter};
 use units::Instant;
 
 use crate::hop::Hop;
-use crate::operate::control::{Answer, Control, Request};
+use crate::operate::control::{ControlAnswer, ControlClient, ControlRequest};
 
 /// Either process's part.
 #[derive(Default)]
 pub(super) struct RateSharing {
     /// What the next process has decided.
-    sharing: Sharing,
-    used: Use,
+    sharing: RateDivision,
+    used: UsageMeter,
     /// The portion of the rate in use, if it is not the whole.
     portion: Option<f64>,
     /// The question of the former process, which the next one may take its time to answer.
@@ -35,7 +35,13 @@ impl RateSharing {
     }
 
     /// Answers the former process.
-    pub(super) fn answer(&mut self, now: Instant, hop: &Hop, former: Need, live: usize) -> f64 {
+    pub(super) fn answer(
+        &mut self,
+        now: Instant,
+        hop: &Hop,
+        former: ProcessNeed,
+        live: usize,
+    ) -> f64 {
         let used = self.own_use(now, hop);
         let portion = self.sharing.handle(former, used, live as u64);
         self.set(now, hop, self.sharing.own());
@@ -51,7 +57,7 @@ impl RateSharing {
             self.set(now, hop, portion);
         }
         let Some(to) = to.filter(|_| self.asking.is_none()) else { return };
-        let need = Need {
+        let need = ProcessNeed {
             portion: self.portion.unwrap_or(1.0),
             used: self.own_use(now, hop),
             connections: live as u64,
@@ -71,11 +77,11 @@ impl RateSharing {
     }
 }
 
-fn ask(to: &Path, need: Need) -> Option<f64> {
-    let Need { portion, used, connections } = need;
-    let request = Request::Portion { portion, used, connections };
-    match Control::connect(to).and_then(|mut control| control.ask(&request)) {
-        Ok(Answer::Portion(portion)) => Some(portion),
+fn ask(to: &Path, need: ProcessNeed) -> Option<f64> {
+    let ProcessNeed { portion, used, connections } = need;
+    let request = ControlRequest::Portion { portion, used, connections };
+    match ControlClient::connect(to).and_then(|mut control| control.ask(&request)) {
+        Ok(ControlAnswer::Portion(portion)) => Some(portion),
         Ok(other) => {
             tracing::debug!("the next process answers {other:?}");
             None

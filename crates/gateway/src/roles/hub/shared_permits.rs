@@ -6,12 +6,12 @@ use config::{EtcdConfig, HubConfig};
 use tokio::sync::watch::{self, Receiver};
 use tokio::task::{AbortHandle, spawn_blocking};
 
-use crate::config::permits::Permits;
-use crate::services::enrolment::etcd::{Cache, Etcd, PermitTexts, follow};
+use crate::config::permits::TerminalPermits;
+use crate::services::enrolment::etcd::{EtcdClient, PermitCache, PermitTexts, follow};
 
 /// Follows the permits in etcd, if there is one.
 pub(super) struct SharedPermits {
-    cache: Option<Cache>,
+    cache: Option<PermitCache>,
     followed: Option<Followed>,
 }
 
@@ -30,7 +30,7 @@ impl Drop for Followed {
 impl SharedPermits {
     /// Follows the etcd of this configuration. Until it answers, the permits are what they were last.
     pub(super) fn start(config: &HubConfig) -> Self {
-        let cache = config.operation.state.as_deref().map(Cache::new);
+        let cache = config.operation.state.as_deref().map(PermitCache::new);
         let mut shared = Self { cache, followed: None };
         shared.configure(config);
         shared
@@ -43,10 +43,10 @@ impl SharedPermits {
             return;
         }
         self.followed = config.etcd.clone().map(|config| {
-            let kept = self.cache.as_ref().and_then(Cache::load);
+            let kept = self.cache.as_ref().and_then(PermitCache::load);
             let (to, mut texts) = watch::channel(kept);
             texts.mark_changed();
-            let task = tokio::spawn(follow(Etcd::new(&config), to)).abort_handle();
+            let task = tokio::spawn(follow(EtcdClient::new(&config), to)).abort_handle();
             Followed { config, texts, task }
         });
     }
@@ -64,7 +64,7 @@ impl SharedPermits {
     }
 
     /// Applies what etcd has said last, and saves it. Returns whether anything has changed.
-    pub(super) fn apply(&mut self, permits: &mut Permits) -> bool {
+    pub(super) fn apply(&mut self, permits: &mut TerminalPermits) -> bool {
         let Some(followed) = &mut self.followed else {
             return permits.set_remote(&PermitTexts::new());
         };

@@ -4,18 +4,18 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use pep::admission::SlotShare;
-use pep::routes::Route;
-use slacp::{Destination, Open, PublicKey, ResetReason, client_network};
+use pep::routes::StreamRoute;
+use slacp::{Destination, PublicKey, ResetReason, StreamOpening, client_network};
 use tokio::task::JoinSet;
 use units::Instant;
 
 use super::Hub;
 use super::upgrade::Stage;
-use crate::figures::connections::Origin;
-use crate::hop::Stream;
-use crate::intercept::Arrival;
-use crate::operate::Operations;
-use crate::relay::names::Resolver;
+use crate::figures::connections::ConnectionOrigin;
+use crate::hop::SessionStream;
+use crate::intercept::ClientArrival;
+use crate::operate::GatewayOperations;
+use crate::relay::names::NameResolver;
 use crate::relay::terms::Admission;
 use crate::roles::RunningRole;
 use crate::runtime::joined;
@@ -24,15 +24,15 @@ use crate::services::{Admitted, enrolment};
 
 /// A stream to a name, and the addresses of the name.
 pub(super) struct Resolved {
-    stream: Stream,
-    open: Open<Destination>,
+    stream: SessionStream,
+    open: StreamOpening<Destination>,
     admission: Admission,
     addresses: Result<Vec<SocketAddr>, ResetReason>,
 }
 
 /// Name lookups for streams. Dropping it ends them.
 pub(super) struct Lookups {
-    resolver: Resolver<PublicKey>,
+    resolver: NameResolver<PublicKey>,
     /// The configured resolvers, if there are any.
     configured: Option<HubResolver>,
     tasks: JoinSet<Option<Resolved>>,
@@ -40,7 +40,7 @@ pub(super) struct Lookups {
 
 impl Lookups {
     pub(super) fn new(configured: Option<HubResolver>) -> Self {
-        Self { resolver: Resolver::default(), configured, tasks: JoinSet::new() }
+        Self { resolver: NameResolver::default(), configured, tasks: JoinSet::new() }
     }
 
     /// Waits for the end of a lookup; `None` if its stream was reset meanwhile. Cancel-safe.
@@ -51,9 +51,9 @@ impl Lookups {
 
 /// Resolves the name a stream leads to; `None` if the stream is reset meanwhile.
 async fn look_up(
-    (resolver, names): (Resolver<PublicKey>, Option<HubResolver>),
+    (resolver, names): (NameResolver<PublicKey>, Option<HubResolver>),
     asker: ((PublicKey, IpAddr), SlotShare),
-    (stream, open, admission): (Stream, Open<Destination>, Admission),
+    (stream, open, admission): (SessionStream, StreamOpening<Destination>, Admission),
     timeout: Duration,
 ) -> Option<Resolved> {
     let Destination::Name(name, port) = &open.destination else { return None };
@@ -78,16 +78,16 @@ impl Hub {
     pub(super) fn answer(
         &mut self,
         now: Instant,
-        ops: &mut Operations,
-        stream: Stream,
-        open: Open<Destination>,
+        ops: &mut GatewayOperations,
+        stream: SessionStream,
+        open: StreamOpening<Destination>,
     ) {
         let session = stream.session();
         let Some(terminal) = self.sites.of(session) else {
             return self.parts.gateway.refuse(stream, &open, ResetReason::Prohibited);
         };
         // An invitation is good for nothing else.
-        let enrols = enrolment::is_meant(&open.destination);
+        let enrols = enrolment::is_enrolment(&open.destination);
         if enrols != terminal.invited || (!enrols && self.is_blocked(ops, session)) {
             return self.parts.gateway.refuse(stream, &open, ResetReason::Prohibited);
         }
@@ -101,9 +101,9 @@ impl Hub {
     fn admit(
         &mut self,
         now: Instant,
-        ops: &mut Operations,
-        stream: Stream,
-        open: Open<Destination>,
+        ops: &mut GatewayOperations,
+        stream: SessionStream,
+        open: StreamOpening<Destination>,
     ) {
         let Some(terminal) = self.sites.of(stream.session()) else {
             return self.parts.gateway.refuse(stream, &open, ResetReason::Prohibited);
@@ -129,8 +129,11 @@ impl Hub {
             }
         };
         let verified = self.sites.is_behind(open.source.ip(), stream.session());
-        let admission =
-            Admission { origin: Origin::Peer { verified }, _permit: Some(permit), exchange };
+        let admission = Admission {
+            origin: ConnectionOrigin::Peer { verified },
+            _permit: Some(permit),
+            exchange,
+        };
         match &open.destination {
             Destination::Address(address) => {
                 let addresses = vec![*address];
@@ -150,7 +153,7 @@ impl Hub {
 
     /// Whether no further connection is carried. A hub that another process has replaced still takes those
     /// of terminals that have no session there yet.
-    fn is_full(&self, ops: &Operations) -> bool {
+    fn is_full(&self, ops: &GatewayOperations) -> bool {
         let view = self.parts.gateway.view();
         match self.stage {
             Some(Stage::Leaving) => ops.exceeded(view).is_some(),
@@ -161,7 +164,7 @@ impl Hub {
     pub(super) fn answer_resolved(
         &mut self,
         now: Instant,
-        ops: &mut Operations,
+        ops: &mut GatewayOperations,
         resolved: Resolved,
     ) {
         let Resolved { stream, open, admission, addresses } = resolved;
@@ -176,9 +179,9 @@ impl Hub {
     pub(super) fn answer_at(
         &mut self,
         now: Instant,
-        ops: &mut Operations,
-        stream: Stream,
-        open: Open<Destination>,
+        ops: &mut GatewayOperations,
+        stream: SessionStream,
+        open: StreamOpening<Destination>,
         mut addresses: Vec<SocketAddr>,
         admission: Admission,
     ) {
@@ -193,8 +196,8 @@ impl Hub {
         let route = |address| self.sites.route(session, open.to(address));
         let first = addresses[0];
         match route(first) {
-            Route::Local => {
-                addresses.retain(|address| matches!(route(*address), Route::Local));
+            StreamRoute::Local => {
+                addresses.retain(|address| matches!(route(*address), StreamRoute::Local));
                 if admission.exchange {
                     let admitted = Admitted { stream, open, addresses, admission };
                     self.with_services(now, ops, |it, role| it.exchange(role, admitted));
@@ -203,21 +206,21 @@ impl Hub {
                 }
             }
             // The other terminal is asked for a connection instead.
-            Route::Forward(_) if admission.exchange => {
+            StreamRoute::Forward(_) if admission.exchange => {
                 self.parts.gateway.refuse(stream, &open, ResetReason::Prohibited);
             }
-            Route::Forward(session) if self.is_blocked(ops, session) => {
+            StreamRoute::Forward(session) if self.is_blocked(ops, session) => {
                 self.parts.gateway.refuse(stream, &open, ResetReason::Prohibited);
             }
-            Route::Forward(session) => {
+            StreamRoute::Forward(session) => {
                 self.parts.gateway.forward(stream, session, open.to(first), admission);
             }
-            Route::Reset(reason) => self.parts.gateway.refuse(stream, &open, reason),
+            StreamRoute::Reset(reason) => self.parts.gateway.refuse(stream, &open, reason),
         }
     }
 
     /// Carries a connection to a client behind a terminal.
-    pub(super) fn carry(&mut self, ops: &Operations, arrival: Arrival) {
+    pub(super) fn carry(&mut self, ops: &GatewayOperations, arrival: ClientArrival) {
         match self.sites.behind(arrival.open().destination.ip()) {
             Some(session) if self.is_blocked(ops, session) => arrival.dismiss(),
             Some(session) => self.parts.gateway.originate(session, arrival),

@@ -25,14 +25,14 @@ use std::time::Duration;
 
 use config::HubConfig;
 use nix::unistd::dup2_stdin;
-use slacp::{IndexShare, PublicKey, SessionId, Sibling};
+use slacp::{IndexShare, PublicKey, SessionId, SiblingProcess};
 use units::{BitRate, Instant};
 
 use super::Hub;
 use crate::config::keys::{format_public_key, parse_public_key};
 use crate::hop::Hop;
-use crate::operate::Operations;
-use crate::operate::control::{Answer, Control, HandOver, Request};
+use crate::operate::GatewayOperations;
+use crate::operate::control::{ControlAnswer, ControlClient, ControlRequest, HandOverState};
 use crate::role::Role;
 use crate::roles::{RESTART, RunningRole};
 
@@ -88,7 +88,7 @@ impl Hub {
     }
 
     /// Goes on with giving the place to another process, and sees whether the one before has ended.
-    pub(super) fn follow_upgrade(&mut self, now: Instant, ops: &mut Operations) {
+    pub(super) fn follow_upgrade(&mut self, now: Instant, ops: &mut GatewayOperations) {
         if self.predecessor.take_if(|predecessor| !predecessor.runs()).is_some() {
             tracing::info!("the process before this one has ended");
             self.parts.gateway.hop().set_sibling(now, None);
@@ -114,7 +114,7 @@ impl Hub {
                 tracing::info!("another process has taken over");
                 ops.name_successor(self.successor.as_ref().map(Child::id));
                 let hop = self.parts.gateway.hop();
-                ops.give_way(now, hop, within, COME_OVER);
+                ops.drain_for_successor(now, hop, within, COME_OVER);
                 self.rate_sharing.begin(now, hop);
                 self.services.give_way(within);
                 self.stage = Some(Stage::Leaving);
@@ -127,7 +127,7 @@ impl Hub {
                 self.stage = None;
             }
             Stage::Released { .. } => {}
-            Stage::Leaving if ops.is_coming_over(now) => {}
+            Stage::Leaving if ops.has_time_to_move(now) => {}
             Stage::Leaving => {
                 let hop = self.parts.gateway.hop();
                 for session in idle(hop, self.sites.sessions()) {
@@ -167,7 +167,7 @@ fn idle(hop: &Hop, sessions: impl Iterator<Item = SessionId>) -> Vec<SessionId> 
 
 /// A process that carries the connections of before.
 pub(super) struct Predecessor {
-    pub(super) told: HandOver,
+    pub(super) told: HandOverState,
     share: IndexShare,
 }
 
@@ -179,11 +179,12 @@ impl Predecessor {
     pub(super) fn ask(config: &HubConfig) -> Result<Self, String> {
         let path = crate::operate::control::path_of(&config.operation.control, Role::Hub)
             .ok_or("control = \"none\": there is no hub to take over from")?;
-        let mut control = Control::connect(&path).map_err(|error| error.to_string())?;
-        let told = match control.ask(&Request::HandOver).map_err(|error| error.to_string())? {
-            Answer::HandOver(told) => told,
-            other => return Err(format!("the hub answers {other:?}")),
-        };
+        let mut control = ControlClient::connect(&path).map_err(|error| error.to_string())?;
+        let told =
+            match control.ask(&ControlRequest::HandOver).map_err(|error| error.to_string())? {
+                ControlAnswer::HandOver(told) => told,
+                other => return Err(format!("the hub answers {other:?}")),
+            };
         drop(control);
         wait_until("the control socket is given up", || !path.exists())?;
         for directory in directories(config) {
@@ -219,9 +220,9 @@ impl Predecessor {
         (self.told.sockets, self.share)
     }
 
-    pub(super) fn sibling(&self) -> Sibling {
+    pub(super) fn sibling(&self) -> SiblingProcess {
         let sessions = self.told.sessions.iter().copied().collect();
-        Sibling { indices: self.share, sessions, tokens: by_key(&self.told.tokens) }
+        SiblingProcess { indices: self.share, sessions, tokens: by_key(&self.told.tokens) }
     }
 
     /// Whether it still runs.

@@ -11,9 +11,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use config::SoloConfig;
-use pep::admission::Bypass;
-use pep::egress::Egress;
-use pep::traffic::Policy;
+use pep::admission::BypassReason;
+use pep::egress::EgressRules;
+use pep::traffic::TrafficPolicy;
 use tokio::task::{JoinError, JoinSet};
 use units::Instant;
 
@@ -21,21 +21,21 @@ use self::server::Server;
 use crate::clock;
 use crate::config::read_solo;
 use crate::error::RunError;
-use crate::figures::connections::Arriving;
-use crate::figures::counters::Counters;
+use crate::figures::connections::ArrivingConnection;
+use crate::figures::counters::GatewayCounters;
 use crate::figures::status::Role;
-use crate::hop::peers::Peers;
+use crate::hop::peers::PeerTable;
 use crate::intercept::intake::{self, Intake};
 use crate::intercept::netfilter::Scope;
 use crate::intercept::own::OwnAddresses;
 use crate::intercept::policy;
-use crate::intercept::rule::PASSING;
-use crate::intercept::{self, Arrival, IntakeEvent, Interception};
-use crate::operate::{Operations, RoleStatus, View};
+use crate::intercept::rule::PASS_MARK;
+use crate::intercept::{self, ClientArrival, IntakeEvent, Interception};
+use crate::operate::{GatewayOperations, GatewayView, RoleStatus};
 use crate::relay::dial::{self, Dialer};
 use crate::roles::{self, RunningRole};
 use crate::runtime::log_panic;
-use crate::services::proxy::{Otherwise, ProxyService, Upstream};
+use crate::services::proxy::{ProxyService, ProxyUpstream, UncarriedAction};
 use crate::services::{self, Config, Ready, Services, Surroundings, Uplink};
 use crate::side_settings::SocketSettings;
 use crate::stack::{self, StackEvent, WanStack};
@@ -63,9 +63,9 @@ pub fn print_rules(config: &SoloConfig) -> String {
 }
 
 struct Solo {
-    counters: Arc<Counters>,
+    counters: Arc<GatewayCounters>,
     intake: Option<Intake>,
-    policies: Vec<Policy>,
+    policies: Vec<TrafficPolicy>,
     services: Services,
     server: Server,
     stack: Option<WanStack>,
@@ -91,14 +91,14 @@ enum SoloEvent {
 impl RunningRole for Solo {
     type Event = SoloEvent;
 
-    fn view(&self) -> View<'_> {
-        View { hop: None, counters: &self.counters }
+    fn view(&self) -> GatewayView<'_> {
+        GatewayView { hop: None, counters: &self.counters }
     }
 
     fn with_services<R>(
         &mut self,
         now: Instant,
-        ops: &mut Operations,
+        ops: &mut GatewayOperations,
         work: impl FnOnce(&mut Services, &mut Surroundings<'_>) -> R,
     ) -> R {
         let is_open = ops.bypass_reason(self.view()).is_none();
@@ -130,7 +130,7 @@ impl RunningRole for Solo {
     fn handle(
         &mut self,
         now: Instant,
-        ops: &mut Operations,
+        ops: &mut GatewayOperations,
         event: SoloEvent,
     ) -> Result<(), RunError> {
         match event {
@@ -147,7 +147,8 @@ impl RunningRole for Solo {
             SoloEvent::Stack(StackEvent::Failed(error)) => return Err(error),
             SoloEvent::Exhausted => {
                 self.counters.exhausted.increment();
-                let pause = |intake: &mut Intake| intake.pause(now, RECOVERY, Bypass::Descriptors);
+                let pause =
+                    |intake: &mut Intake| intake.pause(now, RECOVERY, BypassReason::Descriptors);
                 self.intake.iter_mut().for_each(pause);
             }
             SoloEvent::Ended(ended) => log_panic(ended),
@@ -155,17 +156,21 @@ impl RunningRole for Solo {
         Ok(())
     }
 
-    fn set_interception(&mut self, now: Instant, ops: &mut Operations) -> Result<bool, RunError> {
+    fn set_interception(
+        &mut self,
+        now: Instant,
+        ops: &mut GatewayOperations,
+    ) -> Result<bool, RunError> {
         let wanted = ops.bypass_reason(self.view()).map_or(Ok(Scope::Everything), Err);
         self.stack.iter_mut().try_for_each(|stack| stack.accept(wanted.is_ok()))?;
         let offline = Scope::Nothing;
         let mut intakes = self.intake.iter_mut();
-        intakes.try_for_each(|intake| intake.set(now, wanted.clone(), offline.clone()))?;
+        intakes.try_for_each(|intake| intake.set_scope(now, wanted.clone(), offline.clone()))?;
         Ok(true)
     }
 
-    fn housekeep(&mut self, now: Instant, ops: &mut Operations) {
-        ops.relieve(now, self.view(), false);
+    fn housekeep(&mut self, now: Instant, ops: &mut GatewayOperations) {
+        ops.evict_idle(now, self.view(), false);
         self.intake.iter_mut().for_each(Intake::follow_routes);
         if let Some(stack) = &self.stack {
             stack.follow_routes();
@@ -173,7 +178,7 @@ impl RunningRole for Solo {
         }
     }
 
-    fn reload(&mut self, now: Instant, ops: &mut Operations) -> Result<Vec<String>, String> {
+    fn reload(&mut self, now: Instant, ops: &mut GatewayOperations) -> Result<Vec<String>, String> {
         let config = read_solo(&ops.file()?).map_err(|error| error.to_string())?;
         for (section, side) in [("lan", &config.lan), ("wan", &config.wan)] {
             side.check(section).map_err(|error| error.to_string())?;
@@ -197,7 +202,7 @@ impl RunningRole for Solo {
         self.policies = config.policies;
         self.counters.keepalive.set(config.operation.keepalive);
         let notes = ops.configure(config.operation);
-        self.counters.live.set_most(ops.most_connections());
+        self.counters.live.set_limit(ops.most_connections());
         Ok(notes)
     }
 
@@ -212,18 +217,18 @@ impl RunningRole for Solo {
         if let Some(stack) = self.stack {
             stack.stop();
         }
-        tracing::info!("stopped: {}", self.counters.straight_only());
+        tracing::info!("stopped: {}", self.counters.summary_without_hop());
     }
 }
 
 impl Solo {
-    async fn start(config: SoloConfig) -> Result<(Operations, Self), RunError> {
+    async fn start(config: SoloConfig) -> Result<(GatewayOperations, Self), RunError> {
         let now = clock::now();
         config.lan.check("lan")?;
         config.wan.check("wan")?;
-        let counters = Arc::new(Counters::default());
+        let counters = Arc::new(GatewayCounters::default());
         counters.keepalive.set(config.operation.keepalive);
-        let install = |intercept| Interception::install_alone(intercept, &config.policies);
+        let install = |intercept| Interception::install_for_solo(intercept, &config.policies);
         let interception = config.intercept.as_ref().map(install).transpose()?;
         if let Some(interception) = &interception {
             interception.prepare(&config.lan);
@@ -237,13 +242,14 @@ impl Solo {
             .map(|stack| WanStack::install(stack, &config.policies, most, counters.clone()));
         let stack = stack.transpose()?;
         let alone = stack.is_some() && interception.is_none() && config.transparent;
-        let replies = alone.then(Interception::of_replies).transpose()?;
-        let ops = Operations::start(now, Role::Solo, None, &config.operation, Peers::none())?;
+        let replies = alone.then(Interception::install_for_replies).transpose()?;
+        let ops =
+            GatewayOperations::start(now, Role::Solo, None, &config.operation, PeerTable::none())?;
         let dialer = Dialer { stack: dialling(stack.as_ref())?, ..dialer(&config)? };
         let mut services = Services::default();
         services.add(proxy.map(|proxy| {
             let upstream = upstream(&dialer, &config, &counters);
-            ProxyService::new(proxy, upstream, Otherwise::Refused)
+            ProxyService::new(proxy, upstream, UncarriedAction::Refused)
         }));
         let solo = Self {
             intake: interception.map(|it| Intake::new(now, it, counters.clone())),
@@ -258,38 +264,42 @@ impl Solo {
         Ok((ops, solo))
     }
 
-    fn carry(&mut self, arrival: Arrival) {
+    fn carry(&mut self, arrival: ClientArrival) {
         let server = self.server.clone();
-        let arriving = Arriving::new(self.counters.clone(), arrival.open().source.ip());
+        let arriving = ArrivingConnection::new(self.counters.clone(), arrival.open().source.ip());
         self.relays.spawn(async move {
             // What follows enters it in the register, without waiting for anything.
             drop(arriving);
             match arrival {
-                Arrival::Connection(accepted) => server.connect(accepted).await,
-                Arrival::Deferred(deferred) => server.answer(deferred).await,
+                ClientArrival::Connection(accepted) => server.connect(accepted).await,
+                ClientArrival::Deferred(deferred) => server.answer(deferred).await,
             }
         });
     }
 }
 
 /// How the proxy reaches servers.
-fn upstream(dialer: &Dialer, config: &SoloConfig, counters: &Arc<Counters>) -> Upstream {
-    let upstream = Upstream::new(Default::default(), dialer.clone(), counters.clone());
-    upstream.acknowledging_at_once(config.lan.quick_ack)
+fn upstream(
+    dialer: &Dialer,
+    config: &SoloConfig,
+    counters: &Arc<GatewayCounters>,
+) -> ProxyUpstream {
+    let upstream = ProxyUpstream::new(Default::default(), dialer.clone(), counters.clone());
+    upstream.with_quick_ack(config.lan.quick_ack)
 }
 
 /// Permitted destinations: the operator's, plus loopback addresses if configured.
-fn egress(config: &SoloConfig) -> Egress {
+fn egress(config: &SoloConfig) -> EgressRules {
     match config.allow_loopback {
-        true => Egress::everywhere().and_loopback(),
-        false => Egress::everywhere(),
+        true => EgressRules::everywhere().and_loopback(),
+        false => EgressRules::everywhere(),
     }
 }
 
 /// The mark of the gateway's own connections, which must not be intercepted again.
 fn mark(config: &SoloConfig) -> Option<u32> {
     let is_intercepted = config.intercept.as_ref().is_some_and(|intercept| intercept.own_traffic);
-    is_intercepted.then_some(PASSING.value)
+    is_intercepted.then_some(PASS_MARK.value)
 }
 
 /// How servers are connected to.
@@ -307,9 +317,9 @@ fn dialer(config: &SoloConfig) -> Result<Dialer, RunError> {
 }
 
 /// Our own TCP, as a dialer uses it.
-fn dialling(stack: Option<&WanStack>) -> Result<Option<dial::Stack>, RunError> {
+fn dialling(stack: Option<&WanStack>) -> Result<Option<dial::StackDialer>, RunError> {
     let Some(stack) = stack else { return Ok(None) };
-    Ok(Some(dial::Stack { caller: stack.caller(), own: OwnAddresses::open()? }))
+    Ok(Some(dial::StackDialer { caller: stack.caller(), own: OwnAddresses::open()? }))
 }
 
 /// How hosts on the LAN are connected to, for connections from the WAN side.
@@ -317,7 +327,7 @@ fn inward(config: &SoloConfig) -> Dialer {
     Dialer {
         side: Arc::new(config.lan.clone()),
         timeout: config.connect_timeout,
-        egress: Egress::everywhere(),
+        egress: EgressRules::everywhere(),
         own: None,
         mark: mark(config),
         stack: None,

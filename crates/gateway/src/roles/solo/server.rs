@@ -5,20 +5,20 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use config::SoloConfig;
-use slacp::Open;
+use slacp::StreamOpening;
 use tokio::sync::Notify;
 use tokio::time::{sleep, timeout};
 
 use super::RECOVERY;
 use crate::clock;
 use crate::figures::connections::Registered;
-use crate::figures::counters::Counters;
+use crate::figures::counters::GatewayCounters;
 use crate::intercept::deferral::DeferredSyn;
-use crate::intercept::listener::{Accepted, is_exhaustion};
+use crate::intercept::listener::{AcceptedConnection, is_exhaustion};
 use crate::relay;
 use crate::relay::dial::{self, Dialer, Dialled};
-use crate::relay::leg::Leg;
-use crate::stack::Incoming;
+use crate::relay::leg::TcpLeg;
+use crate::stack::IncomingFlow;
 
 /// Connects clients to their servers.
 #[derive(Clone)]
@@ -29,7 +29,7 @@ pub(super) struct Server {
     transparent: bool,
     /// Disables delayed ACKs towards clients.
     quick_ack: bool,
-    counters: Arc<Counters>,
+    counters: Arc<GatewayCounters>,
     /// Notified when no descriptor is left.
     pub(super) exhausted: Arc<Notify>,
 }
@@ -38,7 +38,7 @@ impl Server {
     pub(super) fn new(
         [dialer, inward]: [Dialer; 2],
         config: &SoloConfig,
-        counters: Arc<Counters>,
+        counters: Arc<GatewayCounters>,
     ) -> Self {
         let (transparent, quick_ack) = (config.transparent, config.lan.quick_ack);
         Self { dialer, inward, transparent, quick_ack, counters, exhausted: Arc::default() }
@@ -51,10 +51,10 @@ impl Server {
     }
 
     /// Carries an intercepted connection.
-    pub(super) async fn connect(self, accepted: Accepted) {
+    pub(super) async fn connect(self, accepted: AcceptedConnection) {
         self.counters.connections.increment();
-        let entry = Registered::straight(clock::now(), &self.counters, accepted.open);
-        let leg = Leg::new(accepted.socket);
+        let entry = Registered::direct(clock::now(), &self.counters, accepted.open);
+        let leg = TcpLeg::new(accepted.socket);
         let connected = tokio::select! {
             connected = self.dial(accepted.open, &self.dialer) => connected,
             _ = leg.failure() => return self.counters.failed.increment(),
@@ -67,7 +67,7 @@ impl Server {
                 let destination = accepted.open.destination;
                 self.counters
                     .refusals
-                    .report(clock::now(), destination, dial::reason(&error))
+                    .report(clock::now(), destination, dial::reset_reason(&error))
                     .await;
             }
         }
@@ -77,25 +77,25 @@ impl Server {
     pub(super) async fn answer(self, mut deferred: DeferredSyn) {
         self.counters.connections.increment();
         let open = deferred.open();
-        let entry = Registered::straight(clock::now(), &self.counters, open);
+        let entry = Registered::direct(clock::now(), &self.counters, open);
         match self.dial(open, &self.dialer).await {
-            Ok(dialled) if deferred.let_in() => match deferred.socket().await {
-                Some(client) => self.relay(Leg::new(client), dialled, entry).await,
+            Ok(dialled) if deferred.reinject() => match deferred.socket().await {
+                Some(client) => self.relay(TcpLeg::new(client), dialled, entry).await,
                 None => self.counters.reset.increment(),
             },
             Ok(_) => self.counters.reset.increment(),
             Err(error) => {
                 self.count_failure(open, &error);
-                deferred.refuse(dial::reason(&error));
+                deferred.refuse(dial::reset_reason(&error));
             }
         }
     }
 
     /// Carries a connection from the WAN side, whose host is answered after the server.
-    pub(super) async fn admit(self, incoming: Incoming) {
+    pub(super) async fn admit(self, incoming: IncomingFlow) {
         self.counters.connections.increment();
-        let Incoming { flow, open } = incoming;
-        let entry = Registered::straight(clock::now(), &self.counters, open);
+        let IncomingFlow { flow, open } = incoming;
+        let entry = Registered::direct(clock::now(), &self.counters, open);
         let connected = tokio::select! {
             connected = self.dial(open, &self.inward) => connected,
             _ = flow.failed() => return self.counters.failed.increment(),
@@ -114,27 +114,27 @@ impl Server {
             }
             Err(error) => {
                 self.count_failure(open, &error);
-                flow.refuse(dial::reason(&error));
+                flow.refuse(dial::reset_reason(&error));
             }
         }
     }
 
-    async fn relay(&self, leg: Leg, dialled: Dialled, entry: Registered<'_>) {
+    async fn relay(&self, leg: TcpLeg, dialled: Dialled, entry: Registered<'_>) {
         self.counters.straight.increment();
-        let client = leg.acknowledging_at_once(self.quick_ack);
+        let client = leg.with_quick_ack(self.quick_ack);
         let server = dialled.into_end(self.dialer.side.quick_ack);
         relay::direct(client, server, &[], entry, &self.counters).await;
     }
 
-    fn count_failure(&self, open: Open, error: &io::Error) {
+    fn count_failure(&self, open: StreamOpening, error: &io::Error) {
         self.counters.failed.increment();
-        self.counters.reasons.count(dial::reason(error));
+        self.counters.reasons.count(dial::reset_reason(error));
         tracing::debug!(destination = %open.destination, "not connected: {error}");
     }
 
     /// Connects to the server. A client already answered waits for a descriptor; others pass
     /// unaccelerated meanwhile.
-    async fn dial(&self, open: Open, dialer: &Dialer) -> io::Result<Dialled> {
+    async fn dial(&self, open: StreamOpening, dialer: &Dialer) -> io::Result<Dialled> {
         // The client's address but not its port: otherwise connection tracking would take both
         // halves for the same connection.
         let source = self.transparent.then(|| SocketAddr::new(open.source.ip(), 0));
@@ -153,7 +153,7 @@ impl Server {
 
 #[cfg(test)]
 mod tests {
-    use pep::egress::Egress;
+    use pep::egress::EgressRules;
     use slacp::ResetReason;
     use tokio::io::AsyncWriteExt;
     use tokio::net::{TcpListener, TcpStream};
@@ -164,8 +164,8 @@ mod tests {
     fn server(reach: &[&str]) -> Server {
         let reach = reach.iter().map(|text| text.parse().unwrap()).collect();
         Server {
-            dialer: dialer(Egress { reach, ..Egress::nowhere() }),
-            inward: dialer(Egress::nowhere()),
+            dialer: dialer(EgressRules { reach, ..EgressRules::nowhere() }),
+            inward: dialer(EgressRules::nowhere()),
             transparent: false,
             quick_ack: false,
             counters: Arc::default(),
@@ -173,12 +173,12 @@ mod tests {
         }
     }
 
-    fn accepted(socket: TcpStream, destination: SocketAddr) -> Accepted {
+    fn accepted(socket: TcpStream, destination: SocketAddr) -> AcceptedConnection {
         let source = socket.peer_addr().unwrap();
-        Accepted { socket, open: Open { destination, source, dscp: None } }
+        AcceptedConnection { socket, open: StreamOpening { destination, source, dscp: None } }
     }
 
-    fn outcome(counters: &Counters) -> [u64; 4] {
+    fn outcome(counters: &GatewayCounters) -> [u64; 4] {
         [&counters.connections, &counters.straight, &counters.closed, &counters.failed]
             .map(|counter| counter.get())
     }

@@ -6,82 +6,86 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use bundles::{
-    BundleId, Decision, Endpoint, Fate, FileName, NewBundle, Origin, Purpose, Record, Whereabouts,
-    read,
+    BundleEndpoint, BundleFate, BundleId, BundleOrigin, BundlePurpose, BundleRecord, BundleState,
+    FileName, NewBundle, OfferDecision, read,
 };
 use tokio::time::timeout;
 use units::Instant;
 
-use super::incoming::{Incoming, Outcome};
-use super::node::{Node, random};
+use super::incoming::{IncomingBundle, StoreOutcome};
+use super::node::{BundleNode, random};
 use crate::clock;
 use crate::figures::status::BundleStatus;
 use crate::operate::control::{
-    Answer, BundleAsked, BundleOffer, BundleRequest, from_base64, to_base64,
+    BundleAnswer, BundleOffer, BundleRequest, ControlAnswer, from_base64, to_base64,
 };
 
 /// Upper bound of what a bundle's blocks add to its payload, in bytes.
-const AROUND: u64 = 2_000;
+const MAX_OVERHEAD: u64 = 2_000;
 /// Limit of uploads, and of downloads, in progress.
-const MOST: usize = 16;
+const MAX_TRANSFERS: usize = 16;
 /// A program that is silent for this long counts as gone.
-const IDLE: Duration = Duration::from_secs(60);
+const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
 /// Time for the disk to note that a bundle is gone. A client waits for 10 s.
-const REMOVAL: Duration = Duration::from_secs(8);
+const REMOVAL_TIMEOUT: Duration = Duration::from_secs(8);
 /// Most payload bytes in one answer.
-const PIECE: u64 = 256 << 10;
+const MAX_PIECE: u64 = 256 << 10;
 /// The source service of bundles from programs: for nodes of the scheme `ipn`, and of `dtn`.
 const SENDERS: [&str; 2] = ["1", "outbox"];
 
 /// A bundle that a program is sending piece by piece.
-struct Upload {
-    incoming: Incoming,
+struct PendingUpload {
+    incoming: IncomingBundle,
     offer: BundleOffer,
-    destination: Endpoint,
+    destination: BundleEndpoint,
     name: Option<FileName>,
-    came: u64,
-    used: Instant,
+    received: u64,
+    last_used: Instant,
 }
 
 /// A bundle that a program is receiving piece by piece.
-struct Download {
+struct PendingDownload {
     payload: Range<usize>,
-    used: Instant,
+    last_used: Instant,
 }
 
 #[derive(Default)]
-struct State {
-    uploads: BTreeMap<u64, Upload>,
-    downloads: BTreeMap<BundleId, Download>,
+struct TransferTable {
+    uploads: BTreeMap<u64, PendingUpload>,
+    downloads: BTreeMap<BundleId, PendingDownload>,
 }
 
 /// Answers the bundle requests of programs.
 #[derive(Clone)]
-pub(super) struct Desk {
-    node: Arc<Node>,
-    state: Arc<Mutex<State>>,
+pub(super) struct BundleRequests {
+    node: Arc<BundleNode>,
+    state: Arc<Mutex<TransferTable>>,
 }
 
-impl Desk {
-    pub(super) fn new(node: Arc<Node>) -> Self {
+impl BundleRequests {
+    pub(super) fn new(node: Arc<BundleNode>) -> Self {
         Self { node, state: Arc::default() }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, TransferTable> {
         self.state.lock().expect("nobody panics while holding the transfers")
     }
 
     /// Ends transfers whose programs are gone. Their bundles are offered again.
-    fn tidy(&self) {
+    fn expire_transfers(&self) {
         let (now, mut state) = (clock::now(), self.state());
-        let live = |used: Instant| now.saturating_since(used) < IDLE;
-        state.uploads.retain(|_, upload| live(upload.used));
-        let gone: Vec<BundleId> =
-            state.downloads.iter().filter(|(_, it)| !live(it.used)).map(|(id, _)| *id).collect();
+        let live = |used: Instant| now.saturating_since(used) < IDLE_TIMEOUT;
+        state.uploads.retain(|_, upload| live(upload.last_used));
+        let gone: Vec<BundleId> = state
+            .downloads
+            .iter()
+            .filter(|(_, it)| !live(it.last_used))
+            .map(|(id, _)| *id)
+            .collect();
         for id in gone {
             state.downloads.remove(&id);
             // Fails only if the bundle is not being delivered.
-            let _ = self.node.agent().not_taken(&id);
+            let _ = self.node.agent().handle_not_delivered(&id);
         }
     }
 
@@ -89,8 +93,8 @@ impl Desk {
     ///
     /// # Errors
     /// A message for the user.
-    pub(super) async fn answer(&self, request: BundleRequest) -> Result<Answer, String> {
-        self.tidy();
+    pub(super) async fn answer(&self, request: BundleRequest) -> Result<ControlAnswer, String> {
+        self.expire_transfers();
         let asked = match request {
             BundleRequest::Offer(offer) => self.offer(offer).await?,
             BundleRequest::Data { handle, base64 } => self.data(handle, &base64).await?,
@@ -98,22 +102,22 @@ impl Desk {
             BundleRequest::List => {
                 let agent = self.node.agent();
                 let now = clock::unix_millis();
-                BundleAsked::List(agent.list().map(|(it, at)| status(it, at, now)).collect())
+                BundleAnswer::List(agent.list().map(|(it, at)| status(it, at, now)).collect())
             }
             BundleRequest::State { id } => {
                 let id = BundleId::from_hex(&id).ok_or("an identity has 32 hexadecimal digits")?;
                 let known = self.node.agent().whereabouts(&id);
-                BundleAsked::State(known.map(|at| word(at).to_owned()))
+                BundleAnswer::State(known.map(|at| state_name(at).to_owned()))
             }
             BundleRequest::Next { service } => self.next(&service).await?,
             BundleRequest::Read { id, offset } => self.read(&id, offset).await?,
             BundleRequest::Taken { id, taken } => self.taken(&id, taken).await?,
         };
-        Ok(Answer::Bundle(Box::new(asked)))
+        Ok(ControlAnswer::Bundle(Box::new(asked)))
     }
 
-    async fn offer(&self, offer: BundleOffer) -> Result<BundleAsked, String> {
-        let destination: Endpoint = offer
+    async fn offer(&self, offer: BundleOffer) -> Result<BundleAnswer, String> {
+        let destination: BundleEndpoint = offer
             .destination
             .parse()
             .map_err(|error| format!("destination {:?}: {error}", offer.destination))?;
@@ -121,41 +125,49 @@ impl Desk {
             FileName::new(name).ok_or_else(|| format!("{name:?} is no portable file name"))
         });
         let name = name.transpose()?;
-        if self.state().uploads.len() >= MOST {
+        if self.state().uploads.len() >= MAX_TRANSFERS {
             return Err("too many bundles are being sent by programs".to_owned());
         }
-        let length = offer.length.saturating_add(AROUND);
-        let begun = self.node.begin(Origin::Here, None, length, false).await;
-        let Decision::Take((incoming, _)) = begun.map_err(|why| why.to_string())? else {
+        let length = offer.length.saturating_add(MAX_OVERHEAD);
+        let begun = self.node.begin(BundleOrigin::Here, None, length, false).await;
+        let OfferDecision::Take((incoming, _)) = begun.map_err(|why| why.to_string())? else {
             return Err("the gateway has this bundle already".to_owned());
         };
         let handle = random();
-        let upload = Upload { incoming, offer, destination, name, came: 0, used: clock::now() };
+        let upload = PendingUpload {
+            incoming,
+            offer,
+            destination,
+            name,
+            received: 0,
+            last_used: clock::now(),
+        };
         self.state().uploads.insert(handle, upload);
-        Ok(BundleAsked::Handle(handle))
+        Ok(BundleAnswer::Handle(handle))
     }
 
-    fn take_upload(&self, handle: u64) -> Result<Upload, String> {
+    fn take_upload(&self, handle: u64) -> Result<PendingUpload, String> {
         let upload = self.state().uploads.remove(&handle);
         upload.ok_or_else(|| "no such upload: it may have been idle too long".to_owned())
     }
 
-    async fn data(&self, handle: u64, base64: &str) -> Result<BundleAsked, String> {
+    async fn data(&self, handle: u64, base64: &str) -> Result<BundleAnswer, String> {
         // Taken out of the table, so that an error ends the upload.
         let mut upload = self.take_upload(handle)?;
         let bytes = from_base64(base64).map_err(|error| error.to_string())?;
-        upload.came += bytes.len() as u64;
-        if upload.came > upload.offer.length {
+        upload.received += bytes.len() as u64;
+        if upload.received > upload.offer.length {
             return Err("the payload is longer than announced".to_owned());
         }
         upload.incoming.append(bytes).await.map_err(|why| why.to_string())?;
-        upload.used = clock::now();
+        upload.last_used = clock::now();
         self.state().uploads.insert(handle, upload);
-        Ok(BundleAsked::Handle(handle))
+        Ok(BundleAnswer::Handle(handle))
     }
 
-    async fn end(&self, handle: u64) -> Result<BundleAsked, String> {
-        let Upload { incoming, offer, destination, name, came, .. } = self.take_upload(handle)?;
+    async fn end(&self, handle: u64) -> Result<BundleAnswer, String> {
+        let PendingUpload { incoming, offer, destination, name, received: came, .. } =
+            self.take_upload(handle)?;
         if came != offer.length {
             return Err("the payload is shorter than announced".to_owned());
         }
@@ -165,7 +177,7 @@ impl Desk {
         let source = node.service(service).map_err(|error| error.to_string())?;
         let (created, sequence) = offer.made.unwrap_or_else(|| (clock::unix_millis(), random()));
         let lifetime = Duration::from_secs(offer.lifetime_s);
-        let purpose = if offer.report { Purpose::Reported } else { Purpose::Data };
+        let purpose = if offer.report { BundlePurpose::Reported } else { BundlePurpose::Data };
         let make = move |payload: Vec<u8>| {
             let bundle = NewBundle {
                 source: &source,
@@ -180,17 +192,19 @@ impl Desk {
             bundle.encode()
         };
         match incoming.finish_as(make).await {
-            Ok(Outcome::Stored(id) | Outcome::Had(id)) => Ok(BundleAsked::Stored(id.to_string())),
+            Ok(StoreOutcome::Stored(id) | StoreOutcome::AlreadyStored(id)) => {
+                Ok(BundleAnswer::Stored(id.to_string()))
+            }
             Err(why) => Err(why.to_string()),
         }
     }
 
-    async fn next(&self, service: &str) -> Result<BundleAsked, String> {
-        if self.state().downloads.len() >= MOST {
+    async fn next(&self, service: &str) -> Result<BundleAnswer, String> {
+        if self.state().downloads.len() >= MAX_TRANSFERS {
             return Err("too many bundles are being received".to_owned());
         }
-        let arrived = self.node.agent().next_arrived(Some(service));
-        let Some(record) = arrived else { return Ok(BundleAsked::Next(None)) };
+        let arrived = self.node.agent().take_arrived(Some(service));
+        let Some(record) = arrived else { return Ok(BundleAnswer::Next(None)) };
         let id = record.id;
         let summary = self.node.store.run(move |store| {
             let bytes = store.read(&id)?;
@@ -200,65 +214,65 @@ impl Desk {
             Ok(summary) => summary,
             Err(error) => {
                 // Fails only if the bundle is not being delivered.
-                let _ = self.node.agent().not_taken(&id);
+                let _ = self.node.agent().handle_not_delivered(&id);
                 return Err(error.to_string());
             }
         };
         let now = clock::unix_millis();
         let length = summary.payload.len() as u64;
-        let download = Download { payload: summary.payload, used: clock::now() };
+        let download = PendingDownload { payload: summary.payload, last_used: clock::now() };
         self.state().downloads.insert(id, download);
-        let status = status(&record, Whereabouts::Arrived, now);
+        let status = status(&record, BundleState::Arrived, now);
         let file_name = summary.file_name.map(|name| name.to_string());
-        Ok(BundleAsked::Next(Some((status, file_name, length))))
+        Ok(BundleAnswer::Next(Some((status, file_name, length))))
     }
 
-    async fn read(&self, id: &str, offset: u64) -> Result<BundleAsked, String> {
+    async fn read(&self, id: &str, offset: u64) -> Result<BundleAnswer, String> {
         const NONE: &str = "no such bundle is being received";
         let id = BundleId::from_hex(id).ok_or(NONE)?;
         let payload = {
             let mut state = self.state();
             let download = state.downloads.get_mut(&id).ok_or(NONE)?;
-            download.used = clock::now();
+            download.last_used = clock::now();
             download.payload.clone()
         };
         let begin = (payload.start as u64).saturating_add(offset).min(payload.end as u64);
-        let length = (payload.end as u64 - begin).min(PIECE);
+        let length = (payload.end as u64 - begin).min(MAX_PIECE);
         let bytes = self.node.store.run(move |store| store.read_part(&id, begin, length)).await;
         let bytes = bytes.map_err(|error| error.to_string())?;
-        Ok(BundleAsked::Data(to_base64(&bytes)))
+        Ok(BundleAnswer::Data(to_base64(&bytes)))
     }
 
     /// Completes a download. A bundle that was `taken` is confirmed once the disk has noted it, so
     /// that it is not offered again after a power cut.
-    async fn taken(&self, id: &str, taken: bool) -> Result<BundleAsked, String> {
+    async fn taken(&self, id: &str, taken: bool) -> Result<BundleAnswer, String> {
         const NONE: &str = "no such bundle is being received";
         let id = BundleId::from_hex(id).ok_or(NONE)?;
         self.state().downloads.remove(&id).ok_or(NONE)?;
         let done = {
             let mut agent = self.node.agent();
-            if taken { agent.taken(&id) } else { agent.not_taken(&id) }
+            if taken { agent.handle_delivered(&id) } else { agent.handle_not_delivered(&id) }
         };
         self.node.notify();
         done.map_err(|error| error.to_string())?;
-        if taken && timeout(REMOVAL, self.node.until_gone(&id)).await.is_err() {
+        if taken && timeout(REMOVAL_TIMEOUT, self.node.until_gone(&id)).await.is_err() {
             return Err("the disk is slow to confirm: the bundle may be offered again".to_owned());
         }
-        Ok(BundleAsked::Stored(id.to_string()))
+        Ok(BundleAnswer::Stored(id.to_string()))
     }
 }
 
-fn word(at: Whereabouts) -> &'static str {
+fn state_name(at: BundleState) -> &'static str {
     match at {
-        Whereabouts::Waiting => "waiting",
-        Whereabouts::Arrived => "arrived",
-        Whereabouts::Gone(Fate::Forwarded) => "forwarded",
-        Whereabouts::Gone(Fate::Delivered) => "delivered",
-        Whereabouts::Gone(Fate::Expired) => "expired",
+        BundleState::Waiting => "waiting",
+        BundleState::Arrived => "arrived",
+        BundleState::Gone(BundleFate::Forwarded) => "forwarded",
+        BundleState::Gone(BundleFate::Delivered) => "delivered",
+        BundleState::Gone(BundleFate::Expired) => "expired",
     }
 }
 
-fn status(record: &Record, at: Whereabouts, now: u64) -> BundleStatus {
+fn status(record: &BundleRecord, at: BundleState, now: u64) -> BundleStatus {
     BundleStatus {
         id: record.id.to_string(),
         source: record.source.to_string(),
@@ -266,6 +280,6 @@ fn status(record: &Record, at: Whereabouts, now: u64) -> BundleStatus {
         bytes: record.length,
         age_s: now.saturating_sub(record.arrived) as f64 / 1000.0,
         expires_s: record.expires.saturating_sub(now) as f64 / 1000.0,
-        state: word(at).to_owned(),
+        state: state_name(at).to_owned(),
     }
 }

@@ -6,21 +6,22 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bundles::transfer::{
-    Announcement, Received, Reception, Replies, Reply, TransferError, digest, explain,
+    ReceivedPiece, TransferAnnouncement, TransferError, TransferReception, TransferReplies,
+    TransferReply, digest, explain,
 };
-use bundles::{BundleId, Decision, Origin, PeerId, Refusal, Returned};
-use slacp::{Destination, Open, Read, ResetReason, SessionId};
+use bundles::{BundleId, BundleOrigin, BundleRefusal, OfferDecision, PeerId, ReturnReason};
+use slacp::{Destination, ReadOutcome, ResetReason, SessionId, StreamOpening};
 use tokio::time::timeout;
 
-use super::incoming::{Incoming, Outcome};
-use super::node::Node;
+use super::incoming::{IncomingBundle, StoreOutcome};
+use super::node::BundleNode;
 use crate::clock;
-use crate::hop::{Hop, Stream};
+use crate::hop::{Hop, SessionStream};
 
 /// Time limit for a peer's next step. A session survives fades of up to 15 minutes.
-const LIMIT: Duration = Duration::from_secs(20 * 60);
+const STEP_TIMEOUT: Duration = Duration::from_secs(20 * 60);
 /// Size of a read, in bytes.
-const PIECE: usize = 64 << 10;
+const READ_SIZE: usize = 64 << 10;
 
 /// Sends a bundle over a session. With `asks` the peer is first asked how much of it is there from
 /// an earlier try.
@@ -28,41 +29,41 @@ const PIECE: usize = 64 << 10;
 /// # Errors
 /// The reason for which the bundle stays here.
 pub(super) async fn send(
-    node: &Node,
+    node: &BundleNode,
     (peer, hop, session): (PeerId, &Hop, SessionId),
     (id, asks): (BundleId, bool),
     bytes: Vec<u8>,
-) -> Result<(), Returned> {
+) -> Result<(), ReturnReason> {
     // Hashing a large bundle takes tens of milliseconds: on the store's thread it delays no
     // connection.
     let digested = node.store.run(move |_| Ok((digest(&bytes), bytes)));
-    let (digest, bytes) = digested.await.map_err(|_| Returned::Lost)?;
+    let (digest, bytes) = digested.await.map_err(|_| ReturnReason::Lost)?;
     let source = SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0));
-    let open = Open { destination: Destination::Bundles, source, dscp: None };
-    let stream = hop.open(clock::now(), session, open).map_err(|_| Returned::Lost)?;
-    let announced = Announcement { id, digest, length: bytes.len() as u64, asks };
+    let open = StreamOpening { destination: Destination::Bundles, source, dscp: None };
+    let stream = hop.open(clock::now(), session, open).map_err(|_| ReturnReason::Lost)?;
+    let announced = TransferAnnouncement { id, digest, length: bytes.len() as u64, asks };
     match transfer(&stream, announced, &bytes).await {
-        Ok(Reply::Stored) => Ok(()),
-        Ok(Reply::Refused(code)) => {
-            node.warnings.unwanted(&node.name(Origin::Peer(peer)), &explain(code));
-            let passing = Reply::is_passing(code);
-            Err(if passing { Returned::NoRoom } else { Returned::Unwanted })
+        Ok(TransferReply::Stored) => Ok(()),
+        Ok(TransferReply::Refused(code)) => {
+            node.warnings.unwanted(&node.name(BundleOrigin::Peer(peer)), &explain(code));
+            let passing = TransferReply::is_passing(code);
+            Err(if passing { ReturnReason::NoRoom } else { ReturnReason::Unwanted })
         }
-        Ok(Reply::From(_)) | Err(_) => Err(Returned::Lost),
+        Ok(TransferReply::From(_)) | Err(_) => Err(ReturnReason::Lost),
     }
 }
 
 async fn transfer(
-    stream: &Stream,
-    announced: Announcement,
+    stream: &SessionStream,
+    announced: TransferAnnouncement,
     bytes: &[u8],
-) -> Result<Reply, ResetReason> {
-    let mut answers = Answers { stream, replies: Replies::default(), read: Vec::new() };
+) -> Result<TransferReply, ResetReason> {
+    let mut answers = ReplyReader { stream, replies: TransferReplies::default(), read: Vec::new() };
     write(stream, &announced.encode()).await?;
     let mut offset = 0;
     if announced.asks {
         match answers.next().await? {
-            Reply::From(from) => offset = from,
+            TransferReply::From(from) => offset = from,
             last => return Ok(last),
         }
     }
@@ -83,14 +84,14 @@ async fn transfer(
 }
 
 /// Reads the receiver's replies on a stream.
-struct Answers<'a> {
-    stream: &'a Stream,
-    replies: Replies,
+struct ReplyReader<'a> {
+    stream: &'a SessionStream,
+    replies: TransferReplies,
     read: Vec<u8>,
 }
 
-impl Answers<'_> {
-    async fn next(&mut self) -> Result<Reply, ResetReason> {
+impl ReplyReader<'_> {
+    async fn next(&mut self) -> Result<TransferReply, ResetReason> {
         loop {
             let mut input = &self.read[..];
             let reply = self.replies.handle(&mut input).map_err(prohibited)?;
@@ -106,15 +107,15 @@ impl Answers<'_> {
 }
 
 /// Reads available bytes; [`None`] at the end of the stream.
-async fn read(stream: &Stream, buffer: &mut [u8]) -> Result<Option<usize>, ResetReason> {
-    let read = timeout(LIMIT, poll_fn(|context| stream.poll_read(context, buffer))).await;
+async fn read(stream: &SessionStream, buffer: &mut [u8]) -> Result<Option<usize>, ResetReason> {
+    let read = timeout(STEP_TIMEOUT, poll_fn(|context| stream.poll_read(context, buffer))).await;
     match read.map_err(|_| ResetReason::TimedOut)?? {
-        Read::Data(count) => Ok(Some(count)),
-        Read::End | Read::Blocked => Ok(None),
+        ReadOutcome::Data(count) => Ok(Some(count)),
+        ReadOutcome::End | ReadOutcome::Blocked => Ok(None),
     }
 }
 
-async fn write(stream: &Stream, bytes: &[u8]) -> Result<(), ResetReason> {
+async fn write(stream: &SessionStream, bytes: &[u8]) -> Result<(), ResetReason> {
     let mut left = bytes;
     while !left.is_empty() {
         let taken = poll_fn(|context| stream.poll_write(context, left)).await?;
@@ -124,12 +125,13 @@ async fn write(stream: &Stream, bytes: &[u8]) -> Result<(), ResetReason> {
 }
 
 /// Receives the bundle that a peer's stream carries.
-pub(super) async fn receive(node: Arc<Node>, peer: PeerId, stream: Stream) {
+pub(super) async fn receive(node: Arc<BundleNode>, peer: PeerId, stream: SessionStream) {
     // The opener does not wait for this.
     let _ = stream.accept();
-    let from = Origin::Peer(peer);
-    let reception = Reception::default();
-    let answered = Receiver { node, from, stream: &stream, reception, incoming: None }.run().await;
+    let from = BundleOrigin::Peer(peer);
+    let reception = TransferReception::default();
+    let answered =
+        BundleReceiver { node, from, stream: &stream, reception, incoming: None }.run().await;
     match answered {
         // Read to the end, so that both directions end in order.
         Ok(()) => drain(&stream).await,
@@ -138,21 +140,21 @@ pub(super) async fn receive(node: Arc<Node>, peer: PeerId, stream: Stream) {
 }
 
 /// Receives one bundle on a stream.
-struct Receiver<'a> {
-    node: Arc<Node>,
-    from: Origin,
-    stream: &'a Stream,
-    reception: Reception,
-    incoming: Option<Incoming>,
+struct BundleReceiver<'a> {
+    node: Arc<BundleNode>,
+    from: BundleOrigin,
+    stream: &'a SessionStream,
+    reception: TransferReception,
+    incoming: Option<IncomingBundle>,
 }
 
-impl Receiver<'_> {
+impl BundleReceiver<'_> {
     /// Runs the transfer to its last reply.
     ///
     /// # Errors
     /// The reason of the peer's reset, or of ours.
     async fn run(mut self) -> Result<(), ResetReason> {
-        let mut buffer = vec![0; PIECE];
+        let mut buffer = vec![0; READ_SIZE];
         let reply = loop {
             let read = read(self.stream, &mut buffer).await?;
             let count = read.ok_or(ResetReason::Reset)?;
@@ -163,8 +165,10 @@ impl Receiver<'_> {
                 && let Some(incoming) = self.incoming.take()
             {
                 break match incoming.finish(self.from).await {
-                    Ok(Outcome::Stored(_) | Outcome::Had(_)) => Reply::Stored,
-                    Err(why) => Reply::refusal(why),
+                    Ok(StoreOutcome::Stored(_) | StoreOutcome::AlreadyStored(_)) => {
+                        TransferReply::Stored
+                    }
+                    Err(why) => TransferReply::refusal(why),
                 };
             }
         };
@@ -173,13 +177,13 @@ impl Receiver<'_> {
     }
 
     /// Handles received bytes. Returns the last reply once the outcome is known.
-    async fn handle(&mut self, mut input: &[u8]) -> Result<Option<Reply>, ResetReason> {
+    async fn handle(&mut self, mut input: &[u8]) -> Result<Option<TransferReply>, ResetReason> {
         while let Some(received) = self.reception.handle(&mut input).map_err(prohibited)? {
             let last = match received {
-                Received::Announced(said) => self.begin(said).await?,
-                Received::Data(data) => match &mut self.incoming {
+                ReceivedPiece::Announced(said) => self.begin(said).await?,
+                ReceivedPiece::Data(data) => match &mut self.incoming {
                     Some(incoming) => {
-                        incoming.append(data.to_vec()).await.err().map(Reply::refusal)
+                        incoming.append(data.to_vec()).await.err().map(TransferReply::refusal)
                     }
                     None => None,
                 },
@@ -192,28 +196,31 @@ impl Receiver<'_> {
     }
 
     /// Decides on an announced bundle. Returns the last reply if the bundle is not to be sent.
-    async fn begin(&mut self, said: Announcement) -> Result<Option<Reply>, ResetReason> {
+    async fn begin(
+        &mut self,
+        said: TransferAnnouncement,
+    ) -> Result<Option<TransferReply>, ResetReason> {
         let known = Some((said.id, said.digest));
         let mut begun = self.node.begin(self.from, known, said.length, said.asks).await;
-        if matches!(&begun, Ok(Decision::Take((_, offset))) if *offset > said.length) {
+        if matches!(&begun, Ok(OfferDecision::Take((_, offset))) if *offset > said.length) {
             // The partial file does not hold these bytes; starting anew empties it.
-            begun = Err(Refusal::Damaged);
+            begun = Err(BundleRefusal::Damaged);
             let anew = self.node.begin(self.from, known, said.length, false).await;
-            if matches!(anew, Ok(Decision::Take(_))) {
+            if matches!(anew, Ok(OfferDecision::Take(_))) {
                 begun = anew;
             }
         }
         match begun {
-            Ok(Decision::Take((incoming, offset))) => {
+            Ok(OfferDecision::Take((incoming, offset))) => {
                 self.incoming = Some(incoming);
                 self.reception.start(offset);
                 if said.asks {
-                    write(self.stream, &Reply::From(offset).encode()).await?;
+                    write(self.stream, &TransferReply::From(offset).encode()).await?;
                 }
                 Ok(None)
             }
-            Ok(Decision::Have) => Ok(Some(Reply::Stored)),
-            Err(why) => Ok(Some(Reply::refusal(why))),
+            Ok(OfferDecision::Duplicate) => Ok(Some(TransferReply::Stored)),
+            Err(why) => Ok(Some(TransferReply::refusal(why))),
         }
     }
 }
@@ -225,7 +232,7 @@ fn prohibited(error: TransferError) -> ResetReason {
 }
 
 /// Reads until the opener has seen the reply and ended the stream.
-async fn drain(stream: &Stream) {
-    let mut buffer = vec![0; PIECE];
+async fn drain(stream: &SessionStream) {
+    let mut buffer = vec![0; READ_SIZE];
     while let Ok(Some(_)) = read(stream, &mut buffer).await {}
 }

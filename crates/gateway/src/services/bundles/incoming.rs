@@ -3,32 +3,35 @@
 use std::io;
 use std::sync::Arc;
 
-use bundles::transfer::{Digest, digest};
-use bundles::{BundleId, Decision, Happening, Origin, Record, Refusal, Summary, Ticket, read};
+use bundles::transfer::{BundleDigest, digest};
+use bundles::{
+    BundleId, BundleOrigin, BundleRecord, BundleRefusal, BundleSummary, IncomingTicket,
+    OfferDecision, ReportedEvent, read,
+};
 
-use super::node::Node;
-use super::store::Spool;
+use super::node::BundleNode;
+use super::store::PartialId;
 use crate::clock;
 
 /// A bundle being received. Dropping it abandons the transfer; the bytes so far may be kept for the
 /// next try.
-pub(super) struct Incoming {
-    node: Arc<Node>,
-    ticket: Ticket,
-    spool: Spool,
+pub(super) struct IncomingBundle {
+    node: Arc<BundleNode>,
+    ticket: IncomingTicket,
+    spool: PartialId,
     /// Set once the transfer is completed or abandoned.
-    over: bool,
+    ended: bool,
 }
 
 /// Outcome of a received bundle.
-pub(super) enum Outcome {
+pub(super) enum StoreOutcome {
     /// Now on the disk.
     Stored(BundleId),
     /// Was on the disk before.
-    Had(BundleId),
+    AlreadyStored(BundleId),
 }
 
-impl Node {
+impl BundleNode {
     /// Begins to receive a bundle of at most `length` bytes. `known` has its identity and digest,
     /// if a sender may resume it; `resumed` says that this one wants to. Returns the number of
     /// bytes that are here already.
@@ -37,56 +40,57 @@ impl Node {
     /// The reason for which the bundle is refused.
     pub(super) async fn begin(
         self: &Arc<Self>,
-        from: Origin,
-        known: Option<(BundleId, Digest)>,
+        from: BundleOrigin,
+        known: Option<(BundleId, BundleDigest)>,
         length: u64,
         resumed: bool,
-    ) -> Result<Decision<(Incoming, u64)>, Refusal> {
+    ) -> Result<OfferDecision<(IncomingBundle, u64)>, BundleRefusal> {
         let begun = self.agent().begin(from, known.map(|(id, _)| id), length);
         let ticket = match begun {
-            Ok(Decision::Take(ticket)) => ticket,
-            Ok(Decision::Have) => return Ok(Decision::Have),
+            Ok(OfferDecision::Take(ticket)) => ticket,
+            Ok(OfferDecision::Duplicate) => return Ok(OfferDecision::Duplicate),
             Err(why) => {
                 self.refused(&self.name(from), why);
                 return Err(why);
             }
         };
-        let spool = known.map_or_else(|| Spool::New(self.number()), |(_, it)| Spool::Digest(it));
-        let incoming = Incoming { node: self.clone(), ticket, spool, over: false };
+        let spool = known
+            .map_or_else(|| PartialId::New(self.next_number()), |(_, it)| PartialId::Digest(it));
+        let incoming = IncomingBundle { node: self.clone(), ticket, spool, ended: false };
         let begun = self.store.run(move |store| store.begin(spool, resumed)).await;
-        let offset = begun.map_err(|error| self.disk("take a bundle", &error))?;
-        Ok(Decision::Take((incoming, offset)))
+        let offset = begun.map_err(|error| self.report_disk_error("take a bundle", &error))?;
+        Ok(OfferDecision::Take((incoming, offset)))
     }
 
     /// The node's name for the log.
-    pub(super) fn name(&self, origin: Origin) -> String {
+    pub(super) fn name(&self, origin: BundleOrigin) -> String {
         match origin {
-            Origin::Here => "this machine".to_owned(),
-            Origin::Peer(peer) => {
+            BundleOrigin::Here => "this machine".to_owned(),
+            BundleOrigin::Peer(peer) => {
                 let known = self.config.agent.peers.get(peer.0);
                 known.map_or_else(|| "nobody".to_owned(), |peer| peer.node.to_string())
             }
         }
     }
 
-    fn disk(&self, what: &str, error: &io::Error) -> Refusal {
+    fn report_disk_error(&self, what: &str, error: &io::Error) -> BundleRefusal {
         self.warnings.disk(what, error);
-        Refusal::Disk
+        BundleRefusal::Disk
     }
 }
 
-impl Incoming {
+impl IncomingBundle {
     /// Appends received bytes.
     ///
     /// # Errors
     /// The disk has failed.
-    pub(super) async fn append(&mut self, bytes: Vec<u8>) -> Result<(), Refusal> {
+    pub(super) async fn append(&mut self, bytes: Vec<u8>) -> Result<(), BundleRefusal> {
         let spool = self.spool;
         let added = self.node.store.run(move |store| store.append(spool, &bytes)).await;
         added.map_err(|error| {
             // Release the ticket and the file: the transfer cannot go on.
             self.end(false);
-            self.node.disk("take a bundle", &error)
+            self.node.report_disk_error("take a bundle", &error)
         })
     }
 
@@ -95,7 +99,7 @@ impl Incoming {
     ///
     /// # Errors
     /// The reason for which the bundle is refused.
-    pub(super) async fn finish(self, from: Origin) -> Result<Outcome, Refusal> {
+    pub(super) async fn finish(self, from: BundleOrigin) -> Result<StoreOutcome, BundleRefusal> {
         self.complete(from, |bytes| Ok((bytes, true))).await
     }
 
@@ -106,15 +110,15 @@ impl Incoming {
     pub(super) async fn finish_as(
         self,
         make: impl FnOnce(Vec<u8>) -> Vec<u8> + Send + 'static,
-    ) -> Result<Outcome, Refusal> {
-        self.complete(Origin::Here, |bytes| Ok((make(bytes), false))).await
+    ) -> Result<StoreOutcome, BundleRefusal> {
+        self.complete(BundleOrigin::Here, |bytes| Ok((make(bytes), false))).await
     }
 
     async fn complete(
         self,
-        from: Origin,
-        make: impl FnOnce(Vec<u8>) -> Result<(Vec<u8>, bool), Refusal> + Send + 'static,
-    ) -> Result<Outcome, Refusal> {
+        from: BundleOrigin,
+        make: impl FnOnce(Vec<u8>) -> Result<(Vec<u8>, bool), BundleRefusal> + Send + 'static,
+    ) -> Result<StoreOutcome, BundleRefusal> {
         // A task of its own: it must be completed even if the caller is gone.
         let work = tokio::spawn(async move {
             let name = self.node.name(from);
@@ -124,21 +128,22 @@ impl Incoming {
             node.notify();
             outcome
         });
-        work.await.unwrap_or(Err(Refusal::Disk))
+        work.await.unwrap_or(Err(BundleRefusal::Disk))
     }
 
     async fn store(
         mut self,
-        from: Origin,
-        make: impl FnOnce(Vec<u8>) -> Result<(Vec<u8>, bool), Refusal> + Send + 'static,
-    ) -> Result<Outcome, Refusal> {
+        from: BundleOrigin,
+        make: impl FnOnce(Vec<u8>) -> Result<(Vec<u8>, bool), BundleRefusal> + Send + 'static,
+    ) -> Result<StoreOutcome, BundleRefusal> {
         let spool = self.spool;
         // Reading and checking a large bundle takes long: the store's thread does it.
         let whole = self.node.store.run(move |store| {
             let bytes = store.whole(spool)?;
-            Ok(checked(spool, &bytes).and_then(|()| make(bytes)).and_then(parsed))
+            Ok(verify_digest(spool, &bytes).and_then(|()| make(bytes)).and_then(parse_bundle))
         });
-        let parsed = whole.await.map_err(|error| self.node.disk("read a bundle", &error));
+        let parsed =
+            whole.await.map_err(|error| self.node.report_disk_error("read a bundle", &error));
         let (summary, other) = match parsed.and_then(|parsed| parsed) {
             Ok(parsed) => parsed,
             Err(why) => {
@@ -149,18 +154,18 @@ impl Incoming {
         };
         let offered = self.node.agent().offer(self.ticket, clock::unix_millis(), &summary);
         match offered {
-            Ok(Decision::Take(record)) => {
+            Ok(OfferDecision::Take(record)) => {
                 let node = self.node.clone();
                 let kept = self.keep(record, other).await;
                 // A bundle that was made here has not been received (RFC 9171 §5.6).
-                if kept.is_ok() && from != Origin::Here {
-                    node.tell(&summary, Happening::Received);
+                if kept.is_ok() && from != BundleOrigin::Here {
+                    node.send_report(&summary, ReportedEvent::Received);
                 }
                 kept
             }
-            Ok(Decision::Have) => {
+            Ok(OfferDecision::Duplicate) => {
                 self.end(false);
-                Ok(Outcome::Had(summary.id))
+                Ok(StoreOutcome::AlreadyStored(summary.id))
             }
             Err(why) => {
                 // After a passing refusal the sender tries again.
@@ -170,51 +175,55 @@ impl Incoming {
         }
     }
 
-    async fn keep(mut self, record: Record, other: Option<Vec<u8>>) -> Result<Outcome, Refusal> {
+    async fn keep(
+        mut self,
+        record: BundleRecord,
+        other: Option<Vec<u8>>,
+    ) -> Result<StoreOutcome, BundleRefusal> {
         let (spool, kept, id) = (self.spool, record.clone(), record.id);
         let stored = self.node.store.run(move |store| store.keep(spool, &kept, other.as_deref()));
         if let Err(error) = stored.await {
             self.end(false);
-            return Err(self.node.disk("store a bundle", &error));
+            return Err(self.node.report_disk_error("store a bundle", &error));
         }
-        self.over = true;
+        self.ended = true;
         self.node.agent().stored(self.ticket, record);
-        Ok(Outcome::Stored(id))
+        Ok(StoreOutcome::Stored(id))
     }
 
     /// Abandons the transfer once; `useful` keeps the received bytes for the next try.
     fn end(&mut self, useful: bool) {
-        if std::mem::replace(&mut self.over, true) {
+        if std::mem::replace(&mut self.ended, true) {
             return;
         }
         self.node.agent().abandon(self.ticket);
         let spool = self.spool;
-        self.node.store.tell(move |store| store.abandon(spool, useful));
+        self.node.store.submit(move |store| store.abandon(spool, useful));
     }
 }
 
-impl Drop for Incoming {
+impl Drop for IncomingBundle {
     fn drop(&mut self) {
         self.end(true);
     }
 }
 
 /// Compares bytes with the digest under which they were announced.
-fn checked(spool: Spool, bytes: &[u8]) -> Result<(), Refusal> {
+fn verify_digest(spool: PartialId, bytes: &[u8]) -> Result<(), BundleRefusal> {
     match spool {
-        Spool::Digest(expected) if digest(bytes) != expected => Err(Refusal::Damaged),
+        PartialId::Digest(expected) if digest(bytes) != expected => Err(BundleRefusal::Damaged),
         _ => Ok(()),
     }
 }
 
-type Parsed = (Summary, Option<Vec<u8>>);
+type ParsedBundle = (BundleSummary, Option<Vec<u8>>);
 
 /// Parses a bundle. The second result is the bytes to store if they differ from those received;
 /// `come` says that `bytes` are as received.
-fn parsed((bytes, come): (Vec<u8>, bool)) -> Result<Parsed, Refusal> {
+fn parse_bundle((bytes, come): (Vec<u8>, bool)) -> Result<ParsedBundle, BundleRefusal> {
     let (summary, other) = read(&bytes).map_err(|error| {
         tracing::debug!("bundles: {error}");
-        Refusal::Malformed
+        BundleRefusal::Malformed
     })?;
     let other = other.or_else(|| (!come).then_some(bytes));
     Ok((summary, other))

@@ -16,29 +16,29 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bundles::PeerId;
-use config::{BundlesConfig, Reach};
-use slacp::{Destination, Event, Open, ResetReason, SessionId};
+use config::{BundlesConfig, NodeReach};
+use slacp::{Destination, Event, ResetReason, SessionId, StreamOpening};
 use tokio::task::JoinSet;
 
-use self::control::Desk;
-use self::node::{Link, Node};
+use self::control::BundleRequests;
+use self::node::{BundleNode, PeerLink};
 use super::{Service, Surroundings, Uplink};
 use crate::clock;
 use crate::error::RunError;
 use crate::figures::status::BundlesStatus;
-use crate::hop::{Hop, Stream};
+use crate::hop::{Hop, SessionStream};
 use crate::operate::RoleStatus;
-use crate::operate::control::{Answer, Call, Request};
+use crate::operate::control::{ControlAnswer, ControlCall, ControlRequest};
 use crate::presence;
 
 /// Limit of a peer's open streams, per bundle of its window: a stream ends some time after its
 /// reply.
-const STREAMS: usize = 4;
+const STREAMS_PER_BUNDLE: usize = 4;
 
 /// A running node. Dropping it ends all its tasks and sessions.
-pub(crate) struct Bundles {
-    node: Arc<Node>,
-    desk: Desk,
+pub(crate) struct BundleService {
+    node: Arc<BundleNode>,
+    desk: BundleRequests,
     tasks: JoinSet<()>,
     /// Tasks that receive bundles, by peer.
     answering: BTreeMap<PeerId, JoinSet<()>>,
@@ -48,10 +48,10 @@ pub(crate) struct Bundles {
     uplink: Option<SessionId>,
 }
 
-impl Bundles {
+impl BundleService {
     /// Starts a node; [`None`] if its disk fails.
     pub(crate) async fn start(config: BundlesConfig) -> Result<Option<Self>, RunError> {
-        let Some(node) = Node::open(config)? else { return Ok(None) };
+        let Some(node) = BundleNode::open(config)? else { return Ok(None) };
         let mut tasks = JoinSet::new();
         tasks.spawn(node.clone().run());
         if let Some(address) = node.config.listen {
@@ -61,27 +61,27 @@ impl Bundles {
             tasks.spawn(tcpcl::listen(node.clone(), listener));
         }
         for (place, reach) in node.config.reach.iter().enumerate() {
-            if let Reach::Connect(address) = reach {
+            if let NodeReach::Connect(address) = reach {
                 tasks.spawn(tcpcl::connect(node.clone(), PeerId(place), *address));
             }
         }
-        let desk = Desk::new(node.clone());
+        let desk = BundleRequests::new(node.clone());
         let (answering, links, uplink) = Default::default();
         Ok(Some(Self { node, desk, tasks, answering, links, uplink }))
     }
 
-    fn peer(&self, which: impl Fn(&Reach) -> bool) -> Option<PeerId> {
+    fn peer(&self, which: impl Fn(&NodeReach) -> bool) -> Option<PeerId> {
         self.node.config.reach.iter().position(which).map(PeerId)
     }
 
     /// The peer that is the terminal of this name.
     fn terminal(&self, name: &str) -> Option<PeerId> {
-        self.peer(|reach| matches!(reach, Reach::Terminal(it) if it == name))
+        self.peer(|reach| matches!(reach, NodeReach::Terminal(it) if it == name))
     }
 
     /// The peer that is the hub.
     fn hub(&self) -> Option<PeerId> {
-        self.peer(|reach| *reach == Reach::Hub)
+        self.peer(|reach| *reach == NodeReach::Hub)
     }
 
     /// The peer at the other end of a session.
@@ -104,7 +104,7 @@ impl Bundles {
             Some(wanted) => drop(self.links.insert(peer, wanted)),
             None => drop(self.links.remove(&peer)),
         }
-        let link = session.map(|session| Link::Hop(hop.clone(), session));
+        let link = session.map(|session| PeerLink::Hop(hop.clone(), session));
         self.node.set_link(peer, link, up);
     }
 
@@ -118,11 +118,11 @@ impl Bundles {
     }
 
     /// Receives the bundle that a peer's stream carries.
-    fn receive(&mut self, peer: PeerId, stream: Stream) {
+    fn receive(&mut self, peer: PeerId, stream: SessionStream) {
         let answering = self.answering.entry(peer).or_default();
         // Forget finished tasks first: only running ones count.
         while answering.try_join_next().is_some() {}
-        if answering.len() >= STREAMS * self.node.config.agent.limits.window {
+        if answering.len() >= STREAMS_PER_BUNDLE * self.node.config.agent.limits.window {
             return stream.reset(ResetReason::Limit);
         }
         answering.spawn(hop::receive(self.node.clone(), peer, stream));
@@ -142,12 +142,17 @@ impl Bundles {
     }
 }
 
-impl Service for Bundles {
+impl Service for BundleService {
     fn answers(&self, destination: &Destination) -> bool {
         *destination == Destination::Bundles
     }
 
-    fn answer(&mut self, role: &mut Surroundings<'_>, stream: Stream, open: &Open<Destination>) {
+    fn answer(
+        &mut self,
+        role: &mut Surroundings<'_>,
+        stream: SessionStream,
+        open: &StreamOpening<Destination>,
+    ) {
         match self.peer_of(role, stream.session()) {
             Some(peer) => self.receive(peer, stream),
             None => role.refuse(stream, open, ResetReason::Prohibited),
@@ -173,13 +178,13 @@ impl Service for Bundles {
         self.set_session(hop, hub, session, is_good);
     }
 
-    fn answer_operator(&mut self, call: Call) -> Option<Call> {
+    fn answer_operator(&mut self, call: ControlCall) -> Option<ControlCall> {
         while self.tasks.try_join_next().is_some() {}
-        let Request::Bundle(request) = call.request.clone() else { return Some(call) };
+        let ControlRequest::Bundle(request) = call.request.clone() else { return Some(call) };
         let desk = self.desk.clone();
         self.tasks.spawn(async move {
             let answer = desk.answer(request).await;
-            call.answer(answer.unwrap_or_else(Answer::Error));
+            call.answer(answer.unwrap_or_else(ControlAnswer::Error));
         });
         None
     }

@@ -8,8 +8,9 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use bundles::{
-    Agent, BundleId, Decision, Fate, FileName, Happening, Join, Joiner, Origin, PartsError, PeerId,
-    Record, Refusal, Report, Returned, Summary, forwarded, parts, read, read_report,
+    Agent, BundleFate, BundleId, BundleOrigin, BundleRecord, BundleRefusal, BundleSummary,
+    FileName, FragmentJoin, FragmentJoiner, OfferDecision, PartsError, PeerId, ReportedEvent,
+    ReturnReason, StatusReport, forwarded, parts, read, read_report,
 };
 use config::BundlesConfig;
 use futures_util::stream::{self, StreamExt, TryStreamExt};
@@ -18,10 +19,10 @@ use tokio::sync::{Notify, Semaphore, mpsc, oneshot};
 use tokio::task::JoinSet;
 use units::Machine;
 
-use super::secure::Secure;
-use super::store::{Store, StoreError, StoreHandle};
-use super::tcpcl::Sessions;
-use super::{hop, warnings::Warnings};
+use super::secure::PeerTls;
+use super::store::{BundleStore, StoreError, StoreHandle};
+use super::tcpcl::SessionTable;
+use super::{hop, warnings::BundleWarnings};
 use crate::clock;
 use crate::config::keys::random_bytes;
 use crate::error::RunError;
@@ -31,29 +32,29 @@ use crate::runtime::log_panic;
 /// Interval of the search for expired bundles and for files for the inbox.
 const TICK: Duration = Duration::from_secs(1);
 /// Pause after a failure of the inbox.
-const INBOX: Duration = Duration::from_secs(10);
+const INBOX_PAUSE: Duration = Duration::from_secs(10);
 /// The store's size divided by this bounds the partial bundles kept on disk.
-const PARTIAL_PART: u64 = 8;
+const PARTIAL_DIVISOR: u64 = 8;
 /// Limit of bundles whose crossed parts are remembered for the next try.
-const PASSED: usize = 64;
+const MAX_CROSSED: usize = 64;
 
 /// Current path to a peer.
 #[derive(Clone)]
-pub(super) enum Link {
+pub(super) enum PeerLink {
     Hop(Hop, SessionId),
     /// A TCPCLv4 session: the queue of its bundles, and the largest bundle that the peer accepts,
     /// in bytes.
-    Tcp(mpsc::Sender<Outgoing>, u64),
+    Tcp(mpsc::Sender<OutgoingBundle>, u64),
 }
 
 /// A bundle for a TCPCLv4 session. `done` gets the outcome, and is dropped if the session ends
 /// before.
-pub(super) struct Outgoing {
+pub(super) struct OutgoingBundle {
     pub(super) bytes: Vec<u8>,
-    pub(super) done: oneshot::Sender<Result<(), Returned>>,
+    pub(super) done: oneshot::Sender<Result<(), ReturnReason>>,
 }
 
-impl Link {
+impl PeerLink {
     /// The largest bundle that the peer is known to accept, in bytes.
     fn largest(&self) -> u64 {
         match self {
@@ -64,26 +65,26 @@ impl Link {
 }
 
 /// A bundle node: the agent, its store, and the links to its peers.
-pub(super) struct Node {
+pub(super) struct BundleNode {
     pub(super) config: BundlesConfig,
-    pub(super) secure: Option<Secure>,
+    pub(super) secure: Option<PeerTls>,
     agent: Mutex<Agent>,
     pub(super) store: StoreHandle,
-    links: Mutex<BTreeMap<PeerId, Link>>,
+    links: Mutex<BTreeMap<PeerId, PeerLink>>,
     /// Bundles sent at least once by this process.
     tried: Mutex<BTreeSet<BundleId>>,
     /// Bounds the transfers to each peer, of bundles or parts, to its window: it accepts twice as
     /// many.
-    turns: Vec<Semaphore>,
+    transfer_permits: Vec<Semaphore>,
     /// For each bundle being sent in parts, the parts that the next node has stored.
-    passed: Mutex<BTreeMap<BundleId, BTreeSet<BundleId>>>,
+    crossed_parts: Mutex<BTreeMap<BundleId, BTreeSet<BundleId>>>,
     started: u64,
     work: Notify,
     /// Notified whenever a bundle has left the store.
     gone: Notify,
     next: AtomicU64,
-    pub(super) sessions: Sessions,
-    pub(super) warnings: Warnings,
+    pub(super) sessions: SessionTable,
+    pub(super) warnings: BundleWarnings,
 }
 
 pub(super) fn random() -> u64 {
@@ -92,54 +93,58 @@ pub(super) fn random() -> u64 {
     u64::from_be_bytes(std::array::from_fn(|place| bytes[place]))
 }
 
-fn happening(fate: Fate) -> Happening {
+fn happening(fate: BundleFate) -> ReportedEvent {
     match fate {
-        Fate::Forwarded => Happening::Forwarded,
-        Fate::Delivered => Happening::Delivered,
-        Fate::Expired => Happening::Expired,
+        BundleFate::Forwarded => ReportedEvent::Forwarded,
+        BundleFate::Delivered => ReportedEvent::Delivered,
+        BundleFate::Expired => ReportedEvent::Expired,
     }
 }
 
 /// Parts of a bundle, with their identities.
-type Parts = Vec<(BundleId, Vec<u8>)>;
+type BundleParts = Vec<(BundleId, Vec<u8>)>;
 
 /// A bundle as it is sent to a peer.
-enum Prepared {
+enum PreparedBundle {
     Whole(Vec<u8>),
-    Parts(Parts),
+    Parts(BundleParts),
 }
 
 /// Cuts a bundle that is larger than `limit` into parts. `largest` is the peer's limit for a
 /// bundle.
-fn cut(bytes: Vec<u8>, (limit, largest): (Option<u64>, u64)) -> Result<Prepared, PartsError> {
+fn fragment(
+    bytes: Vec<u8>,
+    (limit, largest): (Option<u64>, u64),
+) -> Result<PreparedBundle, PartsError> {
     let length = bytes.len() as u64;
     let Some(limit) = limit.filter(|limit| length > *limit) else {
-        return Ok(Prepared::Whole(bytes));
+        return Ok(PreparedBundle::Whole(bytes));
     };
     match parts(&bytes, limit) {
-        Ok(parts) => Ok(Prepared::Parts(parts)),
+        Ok(parts) => Ok(PreparedBundle::Parts(parts)),
         // A bundle that cannot be cut still fits the link: `limit` is a preference.
-        Err(_) if length <= largest => Ok(Prepared::Whole(bytes)),
+        Err(_) if length <= largest => Ok(PreparedBundle::Whole(bytes)),
         Err(why) => Err(why),
     }
 }
 
-enum Done {
+enum TaskOutcome {
     Nothing,
     /// The inbox cannot be written now.
     InboxFails,
 }
 
-impl Node {
+impl BundleNode {
     /// Opens the store. [`None`] if the disk fails: the gateway goes on without bundles.
     pub(super) fn open(config: BundlesConfig) -> Result<Option<Arc<Self>>, RunError> {
         let bundles = |problem: String| RunError::Bundles { problem };
         if let Some(inbox) = config.inbox.as_ref().filter(|inbox| !inbox.is_dir()) {
             return Err(bundles(format!("`inbox`: {} is not a directory", inbox.display())));
         }
-        let secure = config.tls.as_ref().map(Secure::load).transpose().map_err(bundles)?;
-        let (now, partial) = (clock::unix_millis(), config.agent.limits.bytes.get() / PARTIAL_PART);
-        let (store, records, known) = match Store::open(&config.store, now, partial) {
+        let secure = config.tls.as_ref().map(PeerTls::load).transpose().map_err(bundles)?;
+        let (now, partial) =
+            (clock::unix_millis(), config.agent.limits.bytes.get() / PARTIAL_DIVISOR);
+        let (store, records, known) = match BundleStore::open(&config.store, now, partial) {
             Ok(opened) => opened,
             Err(error @ StoreError::System { .. }) => {
                 tracing::error!("bundles are disabled until the gateway restarts: {error}");
@@ -160,14 +165,14 @@ impl Node {
             store,
             links: Mutex::default(),
             tried: Mutex::default(),
-            turns,
-            passed: Mutex::default(),
+            transfer_permits: turns,
+            crossed_parts: Mutex::default(),
             started: now,
             work: Notify::new(),
             gone: Notify::new(),
             next: AtomicU64::new(0),
-            sessions: Sessions::default(),
-            warnings: Warnings::default(),
+            sessions: SessionTable::default(),
+            warnings: BundleWarnings::default(),
         })))
     }
 
@@ -181,12 +186,12 @@ impl Node {
     }
 
     /// Returns a number that is unique in this process.
-    pub(super) fn number(&self) -> u64 {
+    pub(super) fn next_number(&self) -> u64 {
         self.next.fetch_add(1, Ordering::Relaxed)
     }
 
     /// Sets the link to a peer, and whether the peer can be reached now.
-    pub(super) fn set_link(&self, peer: PeerId, link: Option<Link>, up: bool) {
+    pub(super) fn set_link(&self, peer: PeerId, link: Option<PeerLink>, up: bool) {
         let mut links = self.links.lock().expect("nobody panics while holding the links");
         let up = up && link.is_some();
         // The link first: the agent may send over it as soon as the peer is up.
@@ -199,13 +204,13 @@ impl Node {
         self.notify();
     }
 
-    fn link(&self, peer: PeerId) -> Option<Link> {
+    fn link(&self, peer: PeerId) -> Option<PeerLink> {
         self.links.lock().expect("nobody panics while holding the links").get(&peer).cloned()
     }
 
     /// Returns `true` if the peer may have part of a bundle from an earlier try, also one of an
     /// earlier process.
-    fn was_tried(&self, record: &Record) -> bool {
+    fn was_tried(&self, record: &BundleRecord) -> bool {
         let mut tried = self.tried.lock().expect("nobody panics while holding the list");
         !tried.insert(record.id) || record.arrived < self.started
     }
@@ -216,15 +221,15 @@ impl Node {
         let mut tick = tokio::time::interval(TICK);
         let mut inbox_at = clock::now();
         loop {
-            self.drain(&mut tasks, inbox_at <= clock::now());
+            self.start_tasks(&mut tasks, inbox_at <= clock::now());
             let until = self.agent().poll_timeout().map(|(until, _)| until);
             tokio::select! {
                 () = self.work.notified() => {}
                 _ = tick.tick() => self.agent().expire(clock::unix_millis()),
                 () = clock::sleep_until(until) => {}
                 Some(done) = tasks.join_next() => match done {
-                    Ok(Done::Nothing) => {}
-                    Ok(Done::InboxFails) => inbox_at = clock::now() + INBOX,
+                    Ok(TaskOutcome::Nothing) => {}
+                    Ok(TaskOutcome::InboxFails) => inbox_at = clock::now() + INBOX_PAUSE,
                     Err(error) => log_panic(Err(error)),
                 },
             }
@@ -233,7 +238,7 @@ impl Node {
     }
 
     /// Starts a task for each of the agent's outputs.
-    fn drain(self: &Arc<Self>, tasks: &mut JoinSet<Done>, inbox: bool) {
+    fn start_tasks(self: &Arc<Self>, tasks: &mut JoinSet<TaskOutcome>, inbox: bool) {
         // Not `while let`, whose scrutinee would hold the agent's lock in the body.
         loop {
             let Some((peer, record)) = self.agent().poll_send() else { break };
@@ -246,9 +251,9 @@ impl Node {
             tasks.spawn(async move { node.remove(record, fate).await });
         }
         loop {
-            let Some(record) = self.agent().next_arrived(None) else { break };
+            let Some(record) = self.agent().take_arrived(None) else { break };
             let node = self.clone();
-            tasks.spawn(async move { node.note(record).await });
+            tasks.spawn(async move { node.log_report(record).await });
         }
         if let Some(join) = self.agent().poll_join() {
             let node = self.clone();
@@ -256,42 +261,46 @@ impl Node {
         }
         let Some(directory) = self.config.inbox.clone().filter(|_| inbox) else { return };
         loop {
-            let arrived = self.agent().next_arrived(Some(self.config.file_service()));
+            let arrived = self.agent().take_arrived(Some(self.config.file_service()));
             let Some(record) = arrived else { break };
             let (node, directory) = (self.clone(), directory.clone());
             tasks.spawn(async move { node.deliver(directory, record).await });
         }
     }
 
-    async fn send(self: Arc<Self>, peer: PeerId, record: Record) -> Done {
+    async fn send(self: Arc<Self>, peer: PeerId, record: BundleRecord) -> TaskOutcome {
         let id = record.id;
         let returned = |why| {
             self.agent().returned(clock::now(), &id, why);
-            Done::Nothing
+            TaskOutcome::Nothing
         };
-        let Some(link) = self.link(peer) else { return returned(Returned::Lost) };
+        let Some(link) = self.link(peer) else { return returned(ReturnReason::Lost) };
         let waited = Duration::from_millis(clock::unix_millis().saturating_sub(record.arrived));
         let (node, limits) = (self.config.agent.node.clone(), self.part_limits(peer, &link));
         // Rewriting and cutting a large bundle takes long: the store's thread does it.
         let prepared = self.store.run(move |store| {
             let bytes = forwarded(&store.read(&id)?, &node, waited);
-            Ok(cut(bytes, limits))
+            Ok(fragment(bytes, limits))
         });
         let prepared = match prepared.await {
             Ok(prepared) => prepared,
             Err(error) => {
                 self.warnings.disk("read a bundle", &error);
-                return returned(Returned::Unwanted);
+                return returned(ReturnReason::Unwanted);
             }
         };
         // Asking costs a round trip, so only if there may be something to resume.
         let asks = self.was_tried(&record);
         let sent = match prepared {
-            Ok(Prepared::Whole(bytes)) => self.pass_on(peer, &link, (id, asks), bytes).await,
-            Ok(Prepared::Parts(parts)) => self.pass_parts((peer, &link), (id, asks), parts).await,
+            Ok(PreparedBundle::Whole(bytes)) => {
+                self.send_over(peer, &link, (id, asks), bytes).await
+            }
+            Ok(PreparedBundle::Parts(parts)) => {
+                self.send_parts((peer, &link), (id, asks), parts).await
+            }
             Err(why) => {
-                self.warnings.unwanted(&self.name(Origin::Peer(peer)), &why.to_string());
-                Err(Returned::Unwanted)
+                self.warnings.unwanted(&self.name(BundleOrigin::Peer(peer)), &why.to_string());
+                Err(ReturnReason::Unwanted)
             }
         };
         match sent {
@@ -299,52 +308,55 @@ impl Node {
             Err(why) => drop(returned(why)),
         }
         self.notify();
-        Done::Nothing
+        TaskOutcome::Nothing
     }
 
     /// The size above which a bundle goes in parts, if any, and the largest bundle that the link
     /// accepts.
-    fn part_limits(&self, peer: PeerId, link: &Link) -> (Option<u64>, u64) {
+    fn part_limits(&self, peer: PeerId, link: &PeerLink) -> (Option<u64>, u64) {
         let limit = self.config.fragment.get(peer.0).copied().flatten();
         (limit.map(|limit| limit.get().min(link.largest())), link.largest())
     }
 
     /// Sends a bundle or a part. With `asks` the peer may have some of it from an earlier try.
-    async fn pass_on(
+    async fn send_over(
         &self,
         peer: PeerId,
-        link: &Link,
+        link: &PeerLink,
         (id, asks): (BundleId, bool),
         bytes: Vec<u8>,
-    ) -> Result<(), Returned> {
-        let _turn = self.turns.get(peer.0).ok_or(Returned::Lost)?.acquire().await;
+    ) -> Result<(), ReturnReason> {
+        let _turn = self.transfer_permits.get(peer.0).ok_or(ReturnReason::Lost)?.acquire().await;
         match link {
-            Link::Hop(hop, session) => {
+            PeerLink::Hop(hop, session) => {
                 hop::send(self, (peer, hop, *session), (id, asks), bytes).await
             }
-            Link::Tcp(session, _) => {
+            PeerLink::Tcp(session, _) => {
                 let (done, told) = oneshot::channel();
-                session.send(Outgoing { bytes, done }).await.map_err(|_| Returned::Lost)?;
-                told.await.unwrap_or(Err(Returned::Lost))
+                session
+                    .send(OutgoingBundle { bytes, done })
+                    .await
+                    .map_err(|_| ReturnReason::Lost)?;
+                told.await.unwrap_or(Err(ReturnReason::Lost))
             }
         }
     }
 
     /// Sends the parts of a bundle, a window of them at once, except those that have crossed
     /// before.
-    async fn pass_parts(
+    async fn send_parts(
         &self,
-        (peer, link): (PeerId, &Link),
+        (peer, link): (PeerId, &PeerLink),
         (whole, asks): (BundleId, bool),
-        parts: Parts,
-    ) -> Result<(), Returned> {
-        let has = self.passed().get(&whole).cloned().unwrap_or_default();
+        parts: BundleParts,
+    ) -> Result<(), ReturnReason> {
+        let has = self.crossed_parts().get(&whole).cloned().unwrap_or_default();
         let left = parts.into_iter().filter(|(part, _)| !has.contains(part));
         let sent = left.map(|(part, bytes)| async move {
-            self.pass_on(peer, link, (part, asks), bytes).await?;
-            let mut passed = self.passed();
+            self.send_over(peer, link, (part, asks), bytes).await?;
+            let mut passed = self.crossed_parts();
             // Forgetting them costs another crossing only.
-            if passed.len() >= PASSED && !passed.contains_key(&whole) {
+            if passed.len() >= MAX_CROSSED && !passed.contains_key(&whole) {
                 passed.pop_first();
             }
             passed.entry(whole).or_default().insert(part);
@@ -354,8 +366,8 @@ impl Node {
         stream::iter(sent).buffer_unordered(window).try_collect::<()>().await
     }
 
-    fn passed(&self) -> MutexGuard<'_, BTreeMap<BundleId, BTreeSet<BundleId>>> {
-        self.passed.lock().expect("nobody panics while holding the list")
+    fn crossed_parts(&self) -> MutexGuard<'_, BTreeMap<BundleId, BTreeSet<BundleId>>> {
+        self.crossed_parts.lock().expect("nobody panics while holding the list")
     }
 
     /// Waits until the disk has noted that a bundle is gone.
@@ -370,13 +382,13 @@ impl Node {
         }
     }
 
-    async fn remove(self: Arc<Self>, record: Record, fate: Fate) -> Done {
+    async fn remove(self: Arc<Self>, record: BundleRecord, fate: BundleFate) -> TaskOutcome {
         let id = record.id;
         self.tried.lock().expect("nobody panics while holding the list").remove(&id);
-        self.passed().remove(&id);
+        self.crossed_parts().remove(&id);
         // Parts are not delivered: the joined bundle will be.
-        if record.part.is_none() || fate != Fate::Delivered {
-            self.tell_of(id, happening(fate)).await;
+        if record.part.is_none() || fate != BundleFate::Delivered {
+            self.send_stored_report(id, happening(fate)).await;
         }
         match self.store.run(move |store| store.remove(&record, fate)).await {
             Ok(()) => {
@@ -388,12 +400,12 @@ impl Node {
                 self.agent().not_removed(clock::now(), &id);
             }
         }
-        self.shorten().await;
-        Done::Nothing
+        self.compact_gone_list().await;
+        TaskOutcome::Nothing
     }
 
     /// Rewrites the list of gone bundles once most of its lines are obsolete.
-    async fn shorten(&self) {
+    async fn compact_gone_list(&self) {
         let needed = self.agent().stats().remembered;
         let long = self.store.run(move |store| Ok(store.is_long(needed))).await;
         if !long.unwrap_or(false) {
@@ -407,7 +419,7 @@ impl Node {
     }
 
     /// Puts a bundle's payload into the inbox as a file.
-    async fn deliver(self: Arc<Self>, inbox: PathBuf, record: Record) -> Done {
+    async fn deliver(self: Arc<Self>, inbox: PathBuf, record: BundleRecord) -> TaskOutcome {
         let id = record.id;
         let delivered = self.store.run(move |store| {
             let bytes = store.read(&id)?;
@@ -419,13 +431,13 @@ impl Node {
         // Fails only if the bundle is not being delivered.
         let outcome = match delivered.await {
             Ok(()) => {
-                let _ = self.agent().taken(&id);
-                Done::Nothing
+                let _ = self.agent().handle_delivered(&id);
+                TaskOutcome::Nothing
             }
             Err(error) => {
                 self.warnings.disk("write to the inbox", &error);
-                let _ = self.agent().not_taken(&id);
-                Done::InboxFails
+                let _ = self.agent().handle_not_delivered(&id);
+                TaskOutcome::InboxFails
             }
         };
         self.notify();
@@ -433,10 +445,10 @@ impl Node {
     }
 
     /// Joins the parts of a bundle, and stores the whole.
-    async fn join(self: Arc<Self>, join: Join) -> Done {
-        let (wanted, number) = (join.parts.clone(), self.number());
+    async fn join(self: Arc<Self>, join: FragmentJoin) -> TaskOutcome {
+        let (wanted, number) = (join.parts.clone(), self.next_number());
         let joined = self.store.run(move |store| {
-            let mut joiner = Joiner::default();
+            let mut joiner = FragmentJoiner::default();
             for id in &wanted {
                 joiner.add(store.read(id)?).map_err(io::Error::other)?;
             }
@@ -464,19 +476,19 @@ impl Node {
         self.done()
     }
 
-    fn done(&self) -> Done {
+    fn done(&self) -> TaskOutcome {
         self.notify();
-        Done::Nothing
+        TaskOutcome::Nothing
     }
 
     /// Sends a status report about a bundle if it asks for one (RFC 9171 §6.1).
-    pub(super) fn tell(self: &Arc<Self>, about: &Summary, what: Happening) {
+    pub(super) fn send_report(self: &Arc<Self>, about: &BundleSummary, what: ReportedEvent) {
         let now = (clock::now(), clock::unix_millis());
         let Some(bytes) = self.agent().report(now, about, what, random()) else { return };
         let node = self.clone();
         tokio::spawn(async move {
-            if let Ok(Decision::Take((incoming, _))) =
-                node.begin(Origin::Here, None, bytes.len() as u64, false).await
+            if let Ok(OfferDecision::Take((incoming, _))) =
+                node.begin(BundleOrigin::Here, None, bytes.len() as u64, false).await
             {
                 // A report without a route is dropped; the refusal is logged.
                 let _ = incoming.finish_as(|_| bytes).await;
@@ -485,18 +497,18 @@ impl Node {
     }
 
     /// Sends a status report about a bundle in the store.
-    async fn tell_of(self: &Arc<Self>, id: BundleId, what: Happening) {
+    async fn send_stored_report(self: &Arc<Self>, id: BundleId, what: ReportedEvent) {
         if !self.agent().config().reports {
             return;
         }
         let read = self.store.run(move |store| read(&store.read(&id)?).map_err(io::Error::other));
         if let Ok((summary, _)) = read.await {
-            self.tell(&summary, what);
+            self.send_report(&summary, what);
         }
     }
 
     /// Logs another node's status report about a bundle of this node.
-    async fn note(self: Arc<Self>, record: Record) -> Done {
+    async fn log_report(self: Arc<Self>, record: BundleRecord) -> TaskOutcome {
         let id = record.id;
         let payload = self.store.run(move |store| {
             let bytes = store.read(&id)?;
@@ -504,18 +516,18 @@ impl Node {
             Ok(bytes[summary.payload].to_vec())
         });
         let report = payload.await.ok().and_then(|payload| read_report(&payload));
-        if let Some(Report { id, source, happenings }) = report {
+        if let Some(StatusReport { id, source, happenings }) = report {
             let from = record.source.node();
             self.warnings.report(&format!("{source}: {id} {}, says {from}", happenings.join(", ")));
         }
         // Fails only if the bundle is not being delivered.
-        let _ = self.agent().taken(&id);
+        let _ = self.agent().handle_delivered(&id);
         self.notify();
-        Done::Nothing
+        TaskOutcome::Nothing
     }
 
     /// Logs the refusal of a bundle.
-    pub(super) fn refused(&self, from: &str, why: Refusal) {
+    pub(super) fn refused(&self, from: &str, why: BundleRefusal) {
         self.warnings.refusal(from, why);
     }
 }

@@ -10,7 +10,7 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use bundles::PeerId;
-use bundles::tcpcl::{CONTACT, Role, Session, SessionEvent};
+use bundles::tcpcl::{CONTACT, ConnectionRole, SessionEvent, TcpclConnection};
 use config::BundlesTls;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -21,22 +21,22 @@ use tokio_rustls::rustls::server::ParsedCertificate;
 use tokio_rustls::{TlsAcceptor, TlsConnector, TlsStream};
 
 use crate::clock;
-use crate::handshake::{self, Early};
+use crate::handshake::{self, EarlyStream};
 use crate::hop::tls;
 use slacp::client_network;
 
 /// Time limit of the contact headers, and of the handshake.
-const LIMIT: Duration = Duration::from_secs(15);
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// Certificates, authorities, and the names expected of peers.
-pub(super) struct Secure {
+pub(super) struct PeerTls {
     acceptor: TlsAcceptor,
     connector: TlsConnector,
     names: Vec<Option<String>>,
 }
 
 /// Evidence of a peer's identity: its certificate and address.
-pub(super) struct Shown {
+pub(super) struct PeerCertificate {
     certificate: CertificateDer<'static>,
     address: IpAddr,
 }
@@ -46,15 +46,15 @@ pub(super) struct Shown {
 /// # Errors
 /// A message that names the file.
 pub(crate) fn check(config: &BundlesTls) -> Result<(), String> {
-    Secure::load(config).map(|_| ())
+    PeerTls::load(config).map(|_| ())
 }
 
-impl Secure {
+impl PeerTls {
     pub(super) fn load(config: &BundlesTls) -> Result<Self, String> {
         let BundlesTls { files, authorities, names } = config;
         Ok(Self {
             acceptor: tls::acceptor_verifying(files, authorities)?,
-            connector: tls::verifying(Some(authorities), Some(files), &[])?,
+            connector: tls::verifying_connector(Some(authorities), Some(files), &[])?,
             names: names.clone(),
         })
     }
@@ -68,7 +68,7 @@ impl Secure {
     }
 
     /// Returns `true` if the certificate shown is this peer's.
-    pub(super) fn is_certified(&self, peer: PeerId, shown: &Shown) -> bool {
+    pub(super) fn is_certified(&self, peer: PeerId, shown: &PeerCertificate) -> bool {
         let is_for = |name| {
             let certificate = ParsedCertificate::try_from(&shown.certificate);
             certificate.and_then(|certificate| verify_server_name(&certificate, &name)).is_ok()
@@ -80,31 +80,31 @@ impl Secure {
     ///
     /// # Errors
     /// The reason for which the session ends.
-    pub(super) async fn begin(
+    pub(super) async fn negotiate(
         &self,
         mut socket: TcpStream,
-        session: &mut Session,
-        role: Role,
+        session: &mut TcpclConnection,
+        role: ConnectionRole,
         expected: Option<PeerId>,
-    ) -> Result<(TlsStream<Early<TcpStream>>, Shown), String> {
+    ) -> Result<(TlsStream<EarlyStream<TcpStream>>, PeerCertificate), String> {
         let failed = |error: io::Error| error.to_string();
         // A socket for both IP versions shows IPv4 addresses as mapped ones.
         let address = socket.peer_addr().map_err(failed)?.ip().to_canonical();
-        within(exchange(&mut socket, session)).await?;
+        within(exchange_contact_headers(&mut socket, session)).await?;
         match session.poll_event() {
             Some(SessionEvent::Tls) => {}
-            Some(SessionEvent::Over(end)) => return Err(end.to_string()),
+            Some(SessionEvent::Finished(end)) => return Err(end.to_string()),
             _ => return Err("no contact header from the peer".to_owned()),
         }
         let handshake = async {
             Ok(match role {
-                Role::Active => {
+                ConnectionRole::Active => {
                     let peer = expected.ok_or(io::ErrorKind::InvalidInput)?;
                     let name = self.name(peer, address)?;
-                    let through = Early::through(socket);
+                    let through = EarlyStream::unread(socket);
                     TlsStream::Client(self.connector.connect(name, through).await?)
                 }
-                Role::Passive => {
+                ConnectionRole::Passive => {
                     let client = client_network(address);
                     TlsStream::Server(handshake::accept(&self.acceptor, client, socket).await?)
                 }
@@ -115,13 +115,16 @@ impl Secure {
         let certificate = certificates.and_then(|all| all.first());
         let certificate = certificate.ok_or("TLS failed: no certificate")?.clone().into_owned();
         // What came before TLS was not authenticated, and does not count within it.
-        session.secured(clock::now());
-        Ok((stream, Shown { certificate, address }))
+        session.handle_tls_established(clock::now());
+        Ok((stream, PeerCertificate { certificate, address }))
     }
 }
 
 /// Exchanges contact headers. Reads exactly the peer's header: the bytes after it belong to TLS.
-async fn exchange(socket: &mut TcpStream, session: &mut Session) -> io::Result<()> {
+async fn exchange_contact_headers(
+    socket: &mut TcpStream,
+    session: &mut TcpclConnection,
+) -> io::Result<()> {
     socket.write_all(&session.take_output()).await?;
     let mut header = [0; CONTACT];
     socket.read_exact(&mut header).await?;
@@ -130,7 +133,7 @@ async fn exchange(socket: &mut TcpStream, session: &mut Session) -> io::Result<(
 }
 
 async fn within<T>(work: impl Future<Output = io::Result<T>>) -> Result<T, String> {
-    match timeout(LIMIT, work).await {
+    match timeout(HANDSHAKE_TIMEOUT, work).await {
         Ok(done) => done.map_err(|error| error.to_string()),
         Err(_) => Err("the peer is silent".to_owned()),
     }

@@ -20,5 +20,5 @@ mod known;
 #[cfg(test)]
 mod tests;
 
-pub(super) use disk::{Spool, Store, StoreError};
+pub(super) use disk::{BundleStore, PartialId, StoreError};
 pub(super) use handle::StoreHandle;

@@ -6,9 +6,11 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use bundles::tcpcl::{Role, Session, SessionConfig, SessionEvent, TermReason};
-use bundles::{Decision, Node as NodeId, Origin, PeerId, Refusal, Returned};
-use config::Reach;
+use bundles::tcpcl::{ConnectionRole, SessionConfig, SessionEvent, TcpclConnection, TermReason};
+use bundles::{
+    BundleNodeId as NodeId, BundleOrigin, BundleRefusal, OfferDecision, PeerId, ReturnReason,
+};
+use config::NodeReach;
 use slacp::client_network;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -17,30 +19,30 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 use units::Machine;
 
-use super::incoming::{Incoming, Outcome};
-use super::node::{Link, Node, Outgoing};
-use super::secure::Shown;
+use super::incoming::{IncomingBundle, StoreOutcome};
+use super::node::{BundleNode, OutgoingBundle, PeerLink};
+use super::secure::PeerCertificate;
 use crate::clock;
 use crate::runtime::log_panic;
-use crate::slots::{HeldSlot, Slots};
+use crate::slots::{ConnectionSlots, HeldSlot};
 
 /// Limit of connections. Beyond it the oldest connection of an unidentified node is closed, from
 /// the client that has most of them; if all nodes are identified, new connections are refused.
-const MOST: usize = 64;
+const MAX_CONNECTIONS: usize = 64;
 /// First and longest pause between attempts to connect. It doubles.
-const PAUSES: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
+const RETRY_PAUSES: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
 /// Time limit for connecting, and for writing to a peer that does not read.
-const LIMIT: Duration = Duration::from_secs(30);
+const IO_TIMEOUT: Duration = Duration::from_secs(30);
 /// Time for telling the peer that the connection ends.
-const FAREWELL: Duration = Duration::from_secs(1);
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 /// Size of a read, in bytes.
-const PIECE: usize = 64 << 10;
+const READ_SIZE: usize = 64 << 10;
 
 /// The newest session of each peer.
 #[derive(Default)]
-pub(super) struct Sessions(Mutex<BTreeMap<PeerId, (u64, oneshot::Sender<()>)>>);
+pub(super) struct SessionTable(Mutex<BTreeMap<PeerId, (u64, oneshot::Sender<()>)>>);
 
-impl Sessions {
+impl SessionTable {
     /// Registers a session in place of the peer's earlier one, which ends.
     fn replace(&self, peer: PeerId, number: u64) -> oneshot::Receiver<()> {
         let (sender, ends) = oneshot::channel();
@@ -64,8 +66,9 @@ impl Sessions {
     }
 }
 
-pub(super) async fn listen(node: Arc<Node>, listener: TcpListener) {
-    let (mut connections, slots) = (JoinSet::new(), Slots::new(MOST, MOST));
+pub(super) async fn listen(node: Arc<BundleNode>, listener: TcpListener) {
+    let (mut connections, slots) =
+        (JoinSet::new(), ConnectionSlots::new(MAX_CONNECTIONS, MAX_CONNECTIONS));
     loop {
         while let Some(ended) = connections.try_join_next() {
             log_panic(ended);
@@ -73,12 +76,16 @@ pub(super) async fn listen(node: Arc<Node>, listener: TcpListener) {
         match listener.accept().await {
             Ok((socket, from)) if node.config.serves(from.ip().to_canonical()) => {
                 let Some(slot) = slots.take(clock::now(), client_network(from.ip())) else {
-                    tracing::debug!("bundles: refused {from}: all {MOST} connections are in use");
+                    tracing::debug!(
+                        "bundles: refused {from}: all {MAX_CONNECTIONS} connections are in use"
+                    );
                     continue;
                 };
                 let node = node.clone();
                 slots.serve(&mut connections, slot, async move |slot| {
-                    let end = talk(&node, socket, (Role::Passive, Some(slot)), None).await;
+                    let end =
+                        run_session(&node, socket, (ConnectionRole::Passive, Some(slot)), None)
+                            .await;
                     tracing::info!("bundles: session with {from} over: {end}");
                 });
             }
@@ -90,36 +97,37 @@ pub(super) async fn listen(node: Arc<Node>, listener: TcpListener) {
 }
 
 /// Connects to a node, and again whenever the session ends.
-pub(super) async fn connect(node: Arc<Node>, peer: PeerId, address: SocketAddr) {
-    let mut pause = PAUSES.0;
+pub(super) async fn connect(node: Arc<BundleNode>, peer: PeerId, address: SocketAddr) {
+    let mut pause = RETRY_PAUSES.0;
     loop {
-        let connected = timeout(LIMIT, TcpStream::connect(address)).await;
+        let connected = timeout(IO_TIMEOUT, TcpStream::connect(address)).await;
         match connected.map_err(io::Error::from).and_then(|connected| connected) {
             Ok(socket) => {
                 let began = clock::now();
-                let end = talk(&node, socket, (Role::Active, None), Some(peer)).await;
+                let end =
+                    run_session(&node, socket, (ConnectionRole::Active, None), Some(peer)).await;
                 tracing::info!("bundles: session with {address} over: {end}");
                 // Only a session that has lasted shows that connecting is of use.
-                if clock::now().saturating_since(began) > PAUSES.1 {
-                    pause = PAUSES.0;
+                if clock::now().saturating_since(began) > RETRY_PAUSES.1 {
+                    pause = RETRY_PAUSES.0;
                 }
             }
             Err(error) => tracing::debug!("bundles: cannot connect to {address}: {error}"),
         }
         tokio::time::sleep(pause).await;
-        pause = (2 * pause).min(PAUSES.1);
+        pause = (2 * pause).min(RETRY_PAUSES.1);
     }
 }
 
-type Reader = Box<dyn AsyncRead + Send + Unpin>;
-type Writer = Box<dyn AsyncWrite + Send + Unpin>;
+type BoxedReader = Box<dyn AsyncRead + Send + Unpin>;
+type BoxedWriter = Box<dyn AsyncWrite + Send + Unpin>;
 
-struct Talk<'a> {
-    node: &'a Arc<Node>,
-    session: Session,
-    writer: Writer,
+struct TcpclSession<'a> {
+    node: &'a Arc<BundleNode>,
+    session: TcpclConnection,
+    writer: BoxedWriter,
     /// The peer's certificate, with TLS.
-    shown: Option<Shown>,
+    shown: Option<PeerCertificate>,
     /// The peer, once identified.
     peer: Option<PeerId>,
     /// The only peer accepted, on connections that we made.
@@ -127,18 +135,18 @@ struct Talk<'a> {
     number: u64,
     /// Its connection slot at the listener.
     slot: Option<HeldSlot<IpAddr>>,
-    incoming: Option<Incoming>,
-    sending: Option<Outgoing>,
+    incoming: Option<IncomingBundle>,
+    sending: Option<OutgoingBundle>,
     /// Bundles waiting to be sent.
-    queue: Option<mpsc::Receiver<Outgoing>>,
+    queue: Option<mpsc::Receiver<OutgoingBundle>>,
     ends: Option<oneshot::Receiver<()>>,
 }
 
 /// Runs a session to its end. Returns the reason for the log.
-async fn talk(
-    node: &Arc<Node>,
+async fn run_session(
+    node: &Arc<BundleNode>,
     socket: TcpStream,
-    (role, slot): (Role, Option<HeldSlot<IpAddr>>),
+    (role, slot): (ConnectionRole, Option<HeldSlot<IpAddr>>),
     expected: Option<PeerId>,
 ) -> String {
     let config = SessionConfig {
@@ -148,13 +156,13 @@ async fn talk(
     };
     // Without it, transfers are only slower.
     let _ = socket.set_nodelay(true);
-    let mut session = Session::new(clock::now(), role, config);
-    let (mut reader, writer, shown): (Reader, Writer, _) = match &node.secure {
+    let mut session = TcpclConnection::new(clock::now(), role, config);
+    let (mut reader, writer, shown): (BoxedReader, BoxedWriter, _) = match &node.secure {
         None => {
             let (reader, writer) = socket.into_split();
             (Box::new(reader), Box::new(writer), None)
         }
-        Some(secure) => match secure.begin(socket, &mut session, role, expected).await {
+        Some(secure) => match secure.negotiate(socket, &mut session, role, expected).await {
             Err(end) => return end,
             Ok((stream, shown)) => {
                 let (reader, writer) = tokio::io::split(stream);
@@ -162,14 +170,14 @@ async fn talk(
             }
         },
     };
-    let mut talk = Talk {
+    let mut talk = TcpclSession {
         node,
         session,
         writer,
         shown,
         peer: None,
         expected,
-        number: node.number(),
+        number: node.next_number(),
         slot,
         incoming: None,
         sending: None,
@@ -177,14 +185,14 @@ async fn talk(
         ends: None,
     };
     let end = talk.run(&mut reader).await;
-    talk.leave();
-    let _ = timeout(FAREWELL, talk.writer.shutdown()).await;
+    talk.unregister();
+    let _ = timeout(CLOSE_TIMEOUT, talk.writer.shutdown()).await;
     end
 }
 
-impl Talk<'_> {
-    async fn run(&mut self, reader: &mut Reader) -> String {
-        let mut buffer = vec![0; PIECE];
+impl TcpclSession<'_> {
+    async fn run(&mut self, reader: &mut BoxedReader) -> String {
+        let mut buffer = vec![0; READ_SIZE];
         loop {
             if let Some(end) = self.drain().await {
                 return end;
@@ -216,7 +224,7 @@ impl Talk<'_> {
         let mut over = None;
         loop {
             while let Some(event) = self.session.poll_event() {
-                if let SessionEvent::Over(end) = event {
+                if let SessionEvent::Finished(end) = event {
                     over = Some(end.to_string());
                     continue;
                 }
@@ -231,7 +239,7 @@ impl Talk<'_> {
                 self.writer.write_all(&output).await?;
                 self.writer.flush().await
             };
-            let written = timeout(LIMIT, writing).await;
+            let written = timeout(IO_TIMEOUT, writing).await;
             if !matches!(written, Ok(Ok(()))) && over.is_none() {
                 self.session.handle_close();
             }
@@ -240,43 +248,50 @@ impl Talk<'_> {
 
     async fn handle(&mut self, event: SessionEvent) {
         match event {
-            SessionEvent::Peer(node) => self.meet(node),
-            SessionEvent::Begins(length) => self.begin(length).await,
+            SessionEvent::Peer(node) => self.identify_peer(node),
+            SessionEvent::BundleStarted(length) => self.begin(length).await,
             SessionEvent::Data(data) => {
                 let Some(incoming) = &mut self.incoming else { return };
                 if let Err(why) = incoming.append(data).await {
                     self.refuse(why);
                 }
             }
-            SessionEvent::Whole => self.finish().await,
-            SessionEvent::Broken => self.incoming = None,
+            SessionEvent::BundleComplete => self.finish().await,
+            SessionEvent::BundleAborted => self.incoming = None,
             SessionEvent::Stored => {
-                if let Some(Outgoing { done, .. }) = self.sending.take() {
+                if let Some(OutgoingBundle { done, .. }) = self.sending.take() {
                     // Fails only while the node ends.
                     let _ = done.send(Ok(()));
                 }
             }
             SessionEvent::Refused { passing } => {
-                self.give_back(if passing { Returned::NoRoom } else { Returned::Unwanted });
+                self.return_bundle(if passing {
+                    ReturnReason::NoRoom
+                } else {
+                    ReturnReason::Unwanted
+                });
             }
             _ => {}
         }
     }
 
     /// Identifies the peer by the node ID that it has sent.
-    fn meet(&mut self, said: Option<NodeId>) {
+    fn identify_peer(&mut self, said: Option<NodeId>) {
         let place = said.as_ref().and_then(|said| {
             self.node.config.agent.peers.iter().position(|peer| peer.node == *said)
         });
         // Peers of the hop are known by their keys, which a node that connects does not prove to
         // have.
         let by_tcp = |place: &usize| {
-            matches!(self.node.config.reach.get(*place), Some(Reach::Listen | Reach::Connect(_)))
+            matches!(
+                self.node.config.reach.get(*place),
+                Some(NodeReach::Listen | NodeReach::Connect(_))
+            )
         };
         let peer = place.filter(by_tcp).map(PeerId);
         let is_expected = self.expected.is_none_or(|expected| peer == Some(expected));
         let Some(peer) = peer.filter(|_| is_expected) else {
-            tracing::warn!("bundles: refused a session: {}", self.stranger(said, place));
+            tracing::warn!("bundles: refused a session: {}", self.refusal_text(said, place));
             return self.session.end(clock::now(), TermReason::ContactFailure);
         };
         let is_certified = match (&self.node.secure, &self.shown) {
@@ -284,7 +299,7 @@ impl Talk<'_> {
             (secure, _) => secure.is_none(),
         };
         if !is_certified {
-            let name = self.node.name(Origin::Peer(peer));
+            let name = self.node.name(BundleOrigin::Peer(peer));
             tracing::warn!(
                 "bundles: refused a session: the certificate is not that of {name}, the node it claims to be"
             );
@@ -296,17 +311,17 @@ impl Talk<'_> {
         let (sender, queue) = mpsc::channel(self.node.config.agent.limits.window);
         (self.peer, self.queue) = (Some(peer), Some(queue));
         self.ends = Some(self.node.sessions.replace(peer, self.number));
-        self.node.set_link(peer, Some(Link::Tcp(sender, self.session.largest())), true);
-        tracing::info!("bundles: session with {}", self.node.name(Origin::Peer(peer)));
+        self.node.set_link(peer, Some(PeerLink::Tcp(sender, self.session.largest())), true);
+        tracing::info!("bundles: session with {}", self.node.name(BundleOrigin::Peer(peer)));
     }
 
     /// The reason for which a node is refused: it says that it is `said`, which is configured at
     /// `place`.
-    fn stranger(&self, said: Option<NodeId>, place: Option<usize>) -> String {
+    fn refusal_text(&self, said: Option<NodeId>, place: Option<usize>) -> String {
         let Some(said) = said else { return "the other node sent no node ID".to_owned() };
         match (place, self.expected) {
             (_, Some(expected)) => {
-                let expected = self.node.name(Origin::Peer(expected));
+                let expected = self.node.name(BundleOrigin::Peer(expected));
                 format!("the other node is {said}, where {expected} was expected")
             }
             (None, None) => format!("no [[bundles.peer]] is the node {said}"),
@@ -316,53 +331,58 @@ impl Talk<'_> {
 
     async fn begin(&mut self, length: u64) {
         let Some(peer) = self.peer else { return };
-        match self.node.begin(Origin::Peer(peer), None, length, false).await {
-            Ok(Decision::Take((incoming, _))) => self.incoming = Some(incoming),
-            Ok(Decision::Have) => {}
+        match self.node.begin(BundleOrigin::Peer(peer), None, length, false).await {
+            Ok(OfferDecision::Take((incoming, _))) => self.incoming = Some(incoming),
+            Ok(OfferDecision::Duplicate) => {}
             Err(why) => self.refuse(why),
         }
     }
 
     async fn finish(&mut self) {
         let (Some(incoming), Some(peer)) = (self.incoming.take(), self.peer) else {
-            return self.refuse(Refusal::Busy);
+            return self.refuse(BundleRefusal::Busy);
         };
-        match incoming.finish(Origin::Peer(peer)).await {
+        match incoming.finish(BundleOrigin::Peer(peer)).await {
             // A duplicate is acknowledged, or its sender would send it again.
-            Ok(Outcome::Stored(_) | Outcome::Had(_)) => self.session.stored(clock::now()),
+            Ok(StoreOutcome::Stored(_) | StoreOutcome::AlreadyStored(_)) => {
+                self.session.stored(clock::now())
+            }
             Err(why) => self.refuse(why),
         }
     }
 
-    fn refuse(&mut self, why: Refusal) {
+    fn refuse(&mut self, why: BundleRefusal) {
         self.incoming = None;
         self.session.refuse(clock::now(), why.is_passing());
     }
 
-    fn send(&mut self, outgoing: Outgoing) {
+    fn send(&mut self, outgoing: OutgoingBundle) {
         let taken = self.session.send(outgoing.bytes.len() as u64);
         self.sending = Some(outgoing);
         if !taken {
-            let to = self.peer.map_or_else(String::new, |peer| self.node.name(Origin::Peer(peer)));
+            let to =
+                self.peer.map_or_else(String::new, |peer| self.node.name(BundleOrigin::Peer(peer)));
             self.node.warnings.unwanted(&to, "it is larger than that node takes");
-            self.give_back(Returned::Unwanted);
+            self.return_bundle(ReturnReason::Unwanted);
         }
     }
 
     fn send_parts(&mut self) {
-        while let (Some(outgoing), Some((from, length))) = (&self.sending, self.session.wanted()) {
+        while let (Some(outgoing), Some((from, length))) =
+            (&self.sending, self.session.wanted_range())
+        {
             let part = &outgoing.bytes[from as usize..(from + length) as usize];
             self.session.send_part(clock::now(), part);
         }
     }
 
-    fn give_back(&mut self, why: Returned) {
-        let Some(Outgoing { done, .. }) = self.sending.take() else { return };
+    fn return_bundle(&mut self, why: ReturnReason) {
+        let Some(OutgoingBundle { done, .. }) = self.sending.take() else { return };
         let _ = done.send(Err(why));
     }
 
     /// Unregisters the session. A bundle without an acknowledgement returns to the agent.
-    fn leave(&mut self) {
+    fn unregister(&mut self) {
         let Some(peer) = self.peer else { return };
         if self.node.sessions.remove(peer, self.number) {
             self.node.set_link(peer, None, false);
@@ -371,7 +391,7 @@ impl Talk<'_> {
 }
 
 /// The next bundle to send; pending before the peer is identified.
-async fn next(queue: &mut Option<mpsc::Receiver<Outgoing>>) -> Option<Outgoing> {
+async fn next(queue: &mut Option<mpsc::Receiver<OutgoingBundle>>) -> Option<OutgoingBundle> {
     match queue {
         Some(queue) => queue.recv().await,
         None => std::future::pending().await,

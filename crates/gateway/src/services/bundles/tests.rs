@@ -6,25 +6,25 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::time::Duration;
 
-use bundles::tcpcl::{ContactHeader, Message, TermReason};
-use bundles::{AgentConfig, Limits, Neighbour, NewBundle, Purpose};
+use bundles::tcpcl::{ContactHeader, TcpclMessage, TermReason};
+use bundles::{AgentConfig, AgentLimits, BundlePurpose, NeighbourConfig, NewBundle};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use units::ByteCount;
 
 use super::*;
-use crate::operate::control::{BundleAsked, BundleOffer, BundleRequest, from_base64, to_base64};
+use crate::operate::control::{BundleAnswer, BundleOffer, BundleRequest, from_base64, to_base64};
 use crate::testkit::Watch;
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
-fn config(node: &str, store: &Path, peers: &[(&str, Reach)]) -> BundlesConfig {
-    let neighbour = |(node, _): &(&str, Reach)| Neighbour {
+fn config(node: &str, store: &Path, peers: &[(&str, NodeReach)]) -> BundlesConfig {
+    let neighbour = |(node, _): &(&str, NodeReach)| NeighbourConfig {
         node: node.parse().unwrap(),
         behind: Vec::new(),
         everything: false,
     };
-    let limits = Limits {
+    let limits = AgentLimits {
         bytes: ByteCount::new(10_000_000),
         bundles: 100,
         largest: ByteCount::new(2_000_000),
@@ -52,35 +52,35 @@ fn free() -> SocketAddr {
 }
 
 /// A node that `ipn:2.0` may connect to, and where.
-async fn listening(store: &Path) -> (Bundles, SocketAddr) {
+async fn listening(store: &Path) -> (BundleService, SocketAddr) {
     listening_with(store, |_| {}).await
 }
 
 async fn listening_with(
     store: &Path,
     configure: impl Fn(&mut BundlesConfig),
-) -> (Bundles, SocketAddr) {
+) -> (BundleService, SocketAddr) {
     loop {
         let address = free();
-        let mut config = config("ipn:1.0", store, &[("ipn:2.0", Reach::Listen)]);
+        let mut config = config("ipn:1.0", store, &[("ipn:2.0", NodeReach::Listen)]);
         config.listen = Some(address);
         configure(&mut config);
         // Somebody else may have taken the port meanwhile.
-        if let Ok(Some(node)) = Bundles::start(config).await {
+        if let Ok(Some(node)) = BundleService::start(config).await {
             return (node, address);
         }
     }
 }
 
-async fn ask(node: &Bundles, request: BundleRequest) -> Result<BundleAsked, String> {
+async fn ask(node: &BundleService, request: BundleRequest) -> Result<BundleAnswer, String> {
     match node.desk.answer(request).await? {
-        Answer::Bundle(answer) => Ok(*answer),
+        ControlAnswer::Bundle(answer) => Ok(*answer),
         other => panic!("{other:?}"),
     }
 }
 
 async fn send(
-    node: &Bundles,
+    node: &BundleService,
     to: &str,
     payload: &[u8],
     made: (u64, u64),
@@ -93,7 +93,7 @@ async fn send(
         made: Some(made),
         report: true,
     };
-    let BundleAsked::Handle(handle) = ask(node, BundleRequest::Offer(offer)).await? else {
+    let BundleAnswer::Handle(handle) = ask(node, BundleRequest::Offer(offer)).await? else {
         panic!("a handle")
     };
     for piece in payload.chunks(45_000) {
@@ -101,20 +101,20 @@ async fn send(
         ask(node, BundleRequest::Data { handle, base64 }).await?;
     }
     match ask(node, BundleRequest::End { handle }).await? {
-        BundleAsked::Stored(id) => Ok(id),
+        BundleAnswer::Stored(id) => Ok(id),
         other => panic!("{other:?}"),
     }
 }
 
 /// The payload of the next bundle for a service, if there is one.
-async fn take(node: &Bundles, service: &str) -> Option<Vec<u8>> {
+async fn take(node: &BundleService, service: &str) -> Option<Vec<u8>> {
     let next = BundleRequest::Next { service: service.to_owned() };
-    let BundleAsked::Next(next) = ask(node, next).await.unwrap() else { panic!("the next") };
+    let BundleAnswer::Next(next) = ask(node, next).await.unwrap() else { panic!("the next") };
     let (bundle, _, length) = next?;
     let (mut payload, id) = (Vec::new(), bundle.id);
     while (payload.len() as u64) < length {
         let read = BundleRequest::Read { id: id.clone(), offset: payload.len() as u64 };
-        let BundleAsked::Data(data) = ask(node, read).await.unwrap() else { panic!("data") };
+        let BundleAnswer::Data(data) = ask(node, read).await.unwrap() else { panic!("data") };
         payload.extend(from_base64(&data).unwrap());
     }
     ask(node, BundleRequest::Taken { id, taken: true }).await.unwrap();
@@ -134,10 +134,10 @@ async fn until<T>(mut it: impl AsyncFnMut() -> Option<T>) -> T {
 }
 
 /// Waits until a node has heard that the next one has a bundle.
-async fn until_forwarded(node: &Bundles, id: &str) {
+async fn until_forwarded(node: &BundleService, id: &str) {
     until(async || {
         let state = ask(node, BundleRequest::State { id: id.to_owned() }).await.unwrap();
-        (state == BundleAsked::State(Some("forwarded".to_owned()))).then_some(())
+        (state == BundleAnswer::State(Some("forwarded".to_owned()))).then_some(())
     })
     .await;
 }
@@ -146,8 +146,8 @@ async fn until_forwarded(node: &Bundles, id: &str) {
 async fn nodes_exchange_bundles_over_tcp_also_after_a_restart() {
     let stores = [(); 2].map(|()| tempfile::tempdir().unwrap());
     let (first, address) = listening(stores[0].path()).await;
-    let second = config("ipn:2.0", stores[1].path(), &[("ipn:1.0", Reach::Connect(address))]);
-    let node = Bundles::start(second.clone()).await.unwrap().unwrap();
+    let second = config("ipn:2.0", stores[1].path(), &[("ipn:1.0", NodeReach::Connect(address))]);
+    let node = BundleService::start(second.clone()).await.unwrap().unwrap();
     let made = |number| (clock::unix_millis(), number);
     let large: Vec<u8> = (0..1_500_000u32).map(|it| (it / 7) as u8).collect();
     let twice = made(1);
@@ -169,7 +169,7 @@ async fn nodes_exchange_bundles_over_tcp_also_after_a_restart() {
     send(&first, "ipn:2.5", b"waits", made(3)).await.unwrap();
     assert_eq!(first.status().waiting, 1);
     // Its thread closes the store a moment later.
-    let node = until(async || Bundles::start(second.clone()).await.ok().flatten()).await;
+    let node = until(async || BundleService::start(second.clone()).await.ok().flatten()).await;
     assert_eq!(until(async || take(&node, "5").await).await, b"waits");
     assert_eq!(take(&first, "7").await, None);
     let refused = send(&node, "ipn:3.7", b"x", made(4)).await.unwrap_err();
@@ -190,12 +190,12 @@ async fn told(address: SocketAddr, said: &[u8]) -> Vec<u8> {
 fn greeting(node: &str) -> Vec<u8> {
     let mut said = ContactHeader::OURS.encode().to_vec();
     let (segment_mru, transfer_mru) = (64_000, 1_000_000);
-    Message::SessInit { keepalive: 0, segment_mru, transfer_mru, node, critical: false }
+    TcpclMessage::SessInit { keepalive: 0, segment_mru, transfer_mru, node, critical: false }
         .write(&mut said);
     said
 }
 
-fn with(mut said: Vec<u8>, message: &Message<'_>, data: &[u8]) -> Vec<u8> {
+fn with(mut said: Vec<u8>, message: &TcpclMessage<'_>, data: &[u8]) -> Vec<u8> {
     message.write(&mut said);
     said.extend_from_slice(data);
     said
@@ -205,8 +205,8 @@ fn with(mut said: Vec<u8>, message: &Message<'_>, data: &[u8]) -> Vec<u8> {
 async fn strangers_and_liars_get_nothing_in() {
     let store = tempfile::tempdir().unwrap();
     let (node, address) = listening(store.path()).await;
-    let term = Message::SessTerm { reply: true, reason: TermReason::Unknown };
-    let whole = |data: &[u8]| Message::XferSegment {
+    let term = TcpclMessage::SessTerm { reply: true, reason: TermReason::Unknown };
+    let whole = |data: &[u8]| TcpclMessage::XferSegment {
         start: true,
         end: true,
         id: 0,
@@ -231,7 +231,7 @@ async fn strangers_and_liars_get_nothing_in() {
         sequence: 1,
         lifetime: Duration::from_secs(60),
         file_name: None,
-        purpose: Purpose::Data,
+        purpose: BundlePurpose::Data,
         payload: b"payload",
     };
     let foreign = made(&stranger).encode();
@@ -264,7 +264,7 @@ async fn silent_connections_do_not_shut_the_peer_out() {
     for _ in 0..80 {
         silent.push(TcpStream::connect(address).await.unwrap());
     }
-    let term = Message::SessTerm { reply: true, reason: TermReason::Unknown };
+    let term = TcpclMessage::SessTerm { reply: true, reason: TermReason::Unknown };
     let said = told(address, &with(greeting("ipn:2.0"), &term, b"")).await;
     assert!(said.starts_with(&ContactHeader::OURS.encode()), "{said:?}");
     // The oldest has given way.
@@ -280,7 +280,7 @@ async fn messages_of_a_byte_hold_up_nobody() {
     let store = tempfile::tempdir().unwrap();
     let (_node, address) = listening(store.path()).await;
     let watch = Watch::start();
-    let term = Message::SessTerm { reply: true, reason: TermReason::Unknown };
+    let term = TcpclMessage::SessTerm { reply: true, reason: TermReason::Unknown };
     let said = [greeting("ipn:2.0"), vec![KEEPALIVE; 4 << 20]].concat();
     told(address, &with(said, &term, b"")).await;
     watch.assert_prompt();

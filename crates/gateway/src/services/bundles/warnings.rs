@@ -3,26 +3,26 @@
 use std::io;
 use std::sync::Mutex;
 
-use bundles::Refusal;
-use shaping::Bucket;
+use bundles::BundleRefusal;
+use shaping::TokenBucket;
 
 use crate::clock;
-use crate::occasions::Occasions;
+use crate::occasions::CauseLimiter;
 
 /// Times of the last log message of each cause. Causes are few: kinds of refusals per configured
 /// node, and kinds of operations.
-pub(super) struct Warnings {
-    last: Mutex<Occasions>,
-    reports: Mutex<Bucket>,
+pub(super) struct BundleWarnings {
+    last: Mutex<CauseLimiter>,
+    reports: Mutex<TokenBucket>,
 }
 
-impl Default for Warnings {
+impl Default for BundleWarnings {
     fn default() -> Self {
-        Self { last: Mutex::default(), reports: Mutex::new(Bucket::new(10, 100)) }
+        Self { last: Mutex::default(), reports: Mutex::new(TokenBucket::new(10, 100)) }
     }
 }
 
-impl Warnings {
+impl BundleWarnings {
     /// Logs a failure of the disk.
     pub(super) fn disk(&self, what: &str, error: &io::Error) {
         if self.is_due(what) {
@@ -31,7 +31,7 @@ impl Warnings {
     }
 
     /// Logs the refusal of a received bundle.
-    pub(super) fn refusal(&self, from: &str, why: Refusal) {
+    pub(super) fn refusal(&self, from: &str, why: BundleRefusal) {
         if self.is_due(&format!("{from}: {why}")) {
             tracing::warn!("bundles: refused a bundle from {from}: {why}");
         }

@@ -5,36 +5,36 @@ use std::io;
 use std::sync::Arc;
 
 use config::DlepConfig;
-use pep::dlep::{Phase, Report, Row};
+use pep::dlep::{DestinationRow, DlepPhase, DlepReport};
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
 use units::Instant;
 
-use super::driver::Driver;
+use super::driver::DlepDriver;
 use crate::figures::status::{DlepDestination, DlepStatus};
-use crate::hop::Demand;
+use crate::hop::CapacityDemand;
 
 /// A running DLEP router; stops when dropped.
 #[derive(Debug)]
-pub(crate) struct Client {
-    report: watch::Receiver<Report>,
+pub(crate) struct DlepClient {
+    report: watch::Receiver<DlepReport>,
     stop: Arc<Notify>,
     /// Queue lengths to request capacity for; `None` unless the link gives capacity on demand.
-    waiting: Option<watch::Sender<Demand>>,
+    waiting: Option<watch::Sender<CapacityDemand>>,
     _task: JoinSet<()>,
 }
 
-impl Client {
+impl DlepClient {
     /// Starts looking for a modem.
     ///
     /// # Errors
     /// If the process has no descriptor left.
     pub(crate) fn start(config: DlepConfig) -> io::Result<Self> {
-        let (sender, report) = watch::channel(Report::default());
+        let (sender, report) = watch::channel(DlepReport::default());
         let stop = Arc::new(Notify::new());
-        let (waiting, to_ask_for) = watch::channel(Demand::default());
+        let (waiting, to_ask_for) = watch::channel(CapacityDemand::default());
         let waiting = config.on_demand.then_some(waiting);
-        let driver = Driver::new(config, sender, to_ask_for, stop.clone())?;
+        let driver = DlepDriver::new(config, sender, to_ask_for, stop.clone())?;
         let mut task = JoinSet::new();
         task.spawn(async move {
             if let Err(error) = driver.run().await {
@@ -45,16 +45,16 @@ impl Client {
     }
 
     /// Takes the channel for queue lengths, if capacity is to be requested.
-    pub(crate) fn waiting(&mut self) -> Option<watch::Sender<Demand>> {
+    pub(crate) fn waiting(&mut self) -> Option<watch::Sender<CapacityDemand>> {
         self.waiting.take()
     }
 
-    pub(crate) fn report(&self) -> Report {
+    pub(crate) fn report(&self) -> DlepReport {
         self.report.borrow().clone()
     }
 
     /// Returns the latest report if it changed since the last call.
-    pub(crate) fn news(&mut self) -> Option<Report> {
+    pub(crate) fn take_report(&mut self) -> Option<DlepReport> {
         let has_changed = self.report.has_changed().unwrap_or(false);
         has_changed.then(|| self.report.borrow_and_update().clone())
     }
@@ -75,7 +75,7 @@ impl Client {
     /// The state for the status.
     pub(crate) fn status(&self, now: Instant) -> DlepStatus {
         let report = self.report();
-        let row = |row: Row| DlepDestination {
+        let row = |row: DestinationRow| DlepDestination {
             mac: row.mac,
             up: row.up,
             rate_bit_s: row.rate.map(|rate| rate.bits_per_second()),
@@ -85,7 +85,7 @@ impl Client {
             state: report.phase.as_str().to_owned(),
             since_s: now.saturating_since(report.since).as_secs_f64(),
             modem: report.modem.map(|modem| modem.to_string()),
-            peer_type: (report.phase == Phase::Up).then_some(report.peer_type),
+            peer_type: (report.phase == DlepPhase::Up).then_some(report.peer_type),
             rate_bit_s: report.base.default_rate().map(|rate| rate.bits_per_second()),
             destinations: report.base.rows().map(row).collect(),
             sessions: report.sessions,
@@ -101,22 +101,22 @@ mod tests {
     use super::*;
 
     /// A client without a driver, and what would come from one.
-    fn client() -> (watch::Sender<Report>, Client) {
-        let (sender, report) = watch::channel(Report::default());
-        (sender, Client { report, stop: Arc::default(), waiting: None, _task: JoinSet::new() })
+    fn client() -> (watch::Sender<DlepReport>, DlepClient) {
+        let (sender, report) = watch::channel(DlepReport::default());
+        (sender, DlepClient { report, stop: Arc::default(), waiting: None, _task: JoinSet::new() })
     }
 
     #[tokio::test]
     async fn each_report_is_news_once_however_often_it_is_waited_for() {
         let (sender, mut client) = client();
-        assert!(client.news().is_none());
-        let report = Report { sessions: 3, ..Report::default() };
+        assert!(client.take_report().is_none());
+        let report = DlepReport { sessions: 3, ..DlepReport::default() };
         sender.send(report).unwrap();
         for _ in 0..2 {
             client.changed().await;
         }
-        assert_eq!(client.news().map(|report| report.sessions), Some(3));
-        assert!(client.news().is_none());
+        assert_eq!(client.take_report().map(|report| report.sessions), Some(3));
+        assert!(client.take_report().is_none());
         assert_eq!(client.report().sessions, 3, "the status shows it further on");
     }
 
@@ -126,18 +126,24 @@ mod tests {
         drop(sender);
         let wait = client.changed();
         assert!(tokio::time::timeout(Duration::from_secs(60), wait).await.is_err());
-        assert!(client.news().is_none());
+        assert!(client.take_report().is_none());
     }
 
     #[test]
     fn the_modem_s_own_description_is_shown_only_while_it_is_up() {
         let (sender, client) = client();
         let now = Instant::ZERO + Duration::from_secs(9);
-        for (phase, shown) in [(Phase::Up, true), (Phase::Ending, false)] {
+        for (phase, shown) in [(DlepPhase::Up, true), (DlepPhase::Ending, false)] {
             let since = Instant::ZERO + Duration::from_secs(2);
             let modem = Some(([192, 0, 2, 1], 854).into());
             let peer_type = "a modem".to_owned();
-            sender.send_replace(Report { phase, since, modem, peer_type, ..Report::default() });
+            sender.send_replace(DlepReport {
+                phase,
+                since,
+                modem,
+                peer_type,
+                ..DlepReport::default()
+            });
             let status = client.status(now);
             assert_eq!((status.state.as_str(), status.since_s), (phase.as_str(), 7.0));
             assert_eq!(status.peer_type.is_some(), shown);

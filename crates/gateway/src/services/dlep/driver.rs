@@ -9,39 +9,39 @@ use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use config::{DlepConfig, Modem};
+use config::{DlepConfig, ModemLocation};
 use os::Timer;
-use pep::dlep::{Output, Phase, Report, Router, Wanted};
+use pep::dlep::{CapacityRequest, DlepOutput, DlepPhase, DlepReport, Router};
 use tokio::net::TcpStream;
 use tokio::sync::{Notify, watch};
 use units::Machine;
 
-use super::signals::{self, Signals};
+use super::signals::{self, SignalSockets};
 use crate::clock;
-use crate::hop::Demand;
+use crate::hop::CapacityDemand;
 
 /// Size of the read buffer, in bytes.
-const READ: usize = 16 << 10;
+const READ_SIZE: usize = 16 << 10;
 
 /// The task that talks to the modem.
-pub(super) struct Driver {
+pub(super) struct DlepDriver {
     config: DlepConfig,
     router: Router,
-    signals: Option<Signals>,
-    wire: Wire,
+    signals: Option<SignalSockets>,
+    wire: ModemConnection,
     timer: Timer,
     read: Box<[u8]>,
-    report: watch::Sender<Report>,
-    waiting: Option<watch::Receiver<Demand>>,
+    report: watch::Sender<DlepReport>,
+    waiting: Option<watch::Receiver<CapacityDemand>>,
     stop: Arc<Notify>,
 }
 
-type Opening = Pin<Box<dyn Future<Output = io::Result<TcpStream>> + Send>>;
+type PendingConnection = Pin<Box<dyn Future<Output = io::Result<TcpStream>> + Send>>;
 
 /// The TCP connection with the modem.
-enum Wire {
+enum ModemConnection {
     None,
-    Opening(Opening),
+    Opening(PendingConnection),
     /// With bytes that the kernel has not accepted yet. Nothing is read until they are sent.
     Open(TcpStream, Vec<u8>),
 }
@@ -54,11 +54,11 @@ enum DriverEvent {
     Opened(io::Result<TcpStream>),
     Read(usize),
     Closed(String),
-    Waiting(Option<Demand>),
+    Waiting(Option<CapacityDemand>),
     Stop,
 }
 
-impl Driver {
+impl DlepDriver {
     /// Creates a driver that publishes to `report`, asks for what is `waiting`, and runs until
     /// `stop`.
     ///
@@ -66,21 +66,21 @@ impl Driver {
     /// If the process has no descriptor left.
     pub(super) fn new(
         config: DlepConfig,
-        report: watch::Sender<Report>,
-        waiting: watch::Receiver<Demand>,
+        report: watch::Sender<DlepReport>,
+        waiting: watch::Receiver<CapacityDemand>,
         stop: Arc<Notify>,
     ) -> io::Result<Self> {
         let configured = match &config.modem {
-            Modem::At(modem) => Some(*modem),
-            Modem::Discover(_) => None,
+            ModemLocation::At(modem) => Some(*modem),
+            ModemLocation::Discover(_) => None,
         };
         Ok(Self {
             router: Router::new(clock::now(), configured, config.heartbeat),
             config,
             signals: None,
-            wire: Wire::None,
+            wire: ModemConnection::None,
             timer: Timer::new()?,
-            read: vec![0; READ].into(),
+            read: vec![0; READ_SIZE].into(),
             report,
             waiting: Some(waiting),
             stop,
@@ -95,11 +95,11 @@ impl Driver {
         loop {
             self.router.handle_timeout(clock::now());
             while let Some(output) = self.router.poll_output() {
-                self.act(output);
+                self.carry_out(output);
             }
             if let Some(report) = self.router.poll_report() {
                 log_changes(&self.report.borrow(), &report);
-                let is_over = report.phase == Phase::Stopped;
+                let is_over = report.phase == DlepPhase::Stopped;
                 self.report.send_replace(report);
                 if is_over {
                     return Ok(());
@@ -131,14 +131,14 @@ impl Driver {
             DriverEvent::Offer(from, datagram) => self.router.handle_offer(now, from, &datagram),
             DriverEvent::NoOffers => self.signals = None,
             DriverEvent::Opened(Ok(stream)) => {
-                self.wire = Wire::Open(stream, Vec::new());
+                self.wire = ModemConnection::Open(stream, Vec::new());
                 self.router.handle_connected(now);
             }
             DriverEvent::Opened(Err(error)) => self.end(&error.to_string()),
             DriverEvent::Read(length) => self.router.handle_bytes(now, &self.read[..length]),
             DriverEvent::Closed(why) => self.end(&why),
             DriverEvent::Waiting(Some(demand)) => {
-                self.router.request(Wanted::of(demand.waiting, demand.foreseen));
+                self.router.request(CapacityRequest::of(demand.waiting, demand.foreseen));
             }
             DriverEvent::Waiting(None) => self.waiting = None,
             DriverEvent::Stop => self.router.stop(now),
@@ -146,45 +146,45 @@ impl Driver {
     }
 
     fn end(&mut self, why: &str) {
-        self.wire = Wire::None;
+        self.wire = ModemConnection::None;
         self.router.handle_closed(clock::now(), why);
     }
 
-    fn act(&mut self, output: Output) {
+    fn carry_out(&mut self, output: DlepOutput) {
         match output {
-            Output::Signal(signal) => {
+            DlepOutput::Signal(signal) => {
                 if let Err(error) = self.send_signal(&signal) {
                     // The next signal opens them again: the interface may have been made anew.
                     self.signals = None;
-                    self.router.note(&format!("cannot look for a modem: {error}"));
+                    self.router.record_trouble(&format!("cannot look for a modem: {error}"));
                 }
             }
-            Output::Connect(modem) => {
+            DlepOutput::Connect(modem) => {
                 self.signals = None;
                 let interface = match &self.config.modem {
-                    Modem::Discover(interface) => Some(interface.clone()),
-                    Modem::At(_) => None,
+                    ModemLocation::Discover(interface) => Some(interface.clone()),
+                    ModemLocation::At(_) => None,
                 };
                 let (gtsm, heartbeat) = (self.config.gtsm, self.config.heartbeat);
                 let opening = signals::connect(modem, interface, gtsm, heartbeat);
-                self.wire = Wire::Opening(Box::pin(opening));
+                self.wire = ModemConnection::Opening(Box::pin(opening));
             }
-            Output::Send(bytes) => self.wire.send(&bytes),
-            Output::Close => self.wire = Wire::None,
+            DlepOutput::Send(bytes) => self.wire.send(&bytes),
+            DlepOutput::Close => self.wire = ModemConnection::None,
         }
     }
 
     fn send_signal(&mut self, signal: &[u8]) -> io::Result<()> {
-        let Modem::Discover(interface) = &self.config.modem else { return Ok(()) };
+        let ModemLocation::Discover(interface) = &self.config.modem else { return Ok(()) };
         if self.signals.is_none() {
-            self.signals = Some(Signals::open(interface, self.config.gtsm)?);
+            self.signals = Some(SignalSockets::open(interface, self.config.gtsm)?);
         }
         self.signals.as_ref().map_or(Ok(()), |signals| signals.send(signal))
     }
 }
 
 /// Waits for new queue lengths; `None` in the event if there will be no more. Cancel-safe.
-async fn next_waiting(waiting: Option<&mut watch::Receiver<Demand>>) -> DriverEvent {
+async fn next_waiting(waiting: Option<&mut watch::Receiver<CapacityDemand>>) -> DriverEvent {
     match waiting {
         None => std::future::pending().await,
         Some(waiting) => {
@@ -194,7 +194,7 @@ async fn next_waiting(waiting: Option<&mut watch::Receiver<Demand>>) -> DriverEv
     }
 }
 
-async fn next_offer(signals: Option<&Signals>) -> DriverEvent {
+async fn next_offer(signals: Option<&SignalSockets>) -> DriverEvent {
     match signals {
         None => std::future::pending().await,
         Some(signals) => match signals.next().await {
@@ -204,7 +204,7 @@ async fn next_offer(signals: Option<&Signals>) -> DriverEvent {
     }
 }
 
-impl Wire {
+impl ModemConnection {
     /// Waits for the next event. Cancel-safe.
     async fn next(&mut self, read: &mut [u8]) -> DriverEvent {
         match self {
@@ -256,12 +256,12 @@ fn flush(stream: &TcpStream, unsent: &mut Vec<u8>) -> io::Result<()> {
 }
 
 /// Logs changes of the session.
-fn log_changes(before: &Report, now: &Report) {
+fn log_changes(before: &DlepReport, now: &DlepReport) {
     match (before.phase, now.phase, now.modem) {
-        (was, Phase::Up, Some(modem)) if was != Phase::Up => {
+        (was, DlepPhase::Up, Some(modem)) if was != DlepPhase::Up => {
             tracing::info!("the modem at {modem} ({}) reports its rate (DLEP)", now.peer_type);
         }
-        (Phase::Up, phase, _) if phase != Phase::Up => {
+        (DlepPhase::Up, phase, _) if phase != DlepPhase::Up => {
             let why = now.trouble.as_deref().unwrap_or("no reason given");
             tracing::warn!("the modem no longer reports a rate: {why}");
         }

@@ -14,7 +14,7 @@ use std::time::Duration;
 use config::DlepConfig;
 use units::BitRate;
 
-use self::client::Client;
+use self::client::DlepClient;
 use super::{Service, Surroundings};
 use crate::error::RunError;
 use crate::operate::RoleStatus;
@@ -23,32 +23,32 @@ use crate::operate::RoleStatus;
 /// once in any case; more would only wait in the modem, while capacity is requested for packets
 /// that wait here, too. A full packet takes 3 s at this rate, longer than most grants take to
 /// arrive.
-const FLOOR: BitRate = BitRate::from_bits_per_second(4_000);
+const RATE_FLOOR: BitRate = BitRate::from_bits_per_second(4_000);
 
 /// Follows the rates that a modem reports.
-pub(crate) struct Dlep {
-    client: Client,
+pub(crate) struct DlepService {
+    client: DlepClient,
     /// Set once another process has the session with the modem.
     is_released: bool,
 }
 
-impl Dlep {
+impl DlepService {
     /// Starts looking for a modem.
     ///
     /// # Errors
     /// If the process has no descriptor left.
     pub(crate) fn start(config: DlepConfig) -> Result<Self, RunError> {
-        let client = Client::start(config).map_err(RunError::System)?;
+        let client = DlepClient::start(config).map_err(RunError::System)?;
         Ok(Self { client, is_released: false })
     }
 }
 
-impl Service for Dlep {
+impl Service for DlepService {
     fn start(&mut self, role: &mut Surroundings<'_>) {
         if let (Some(demand), Some(hop)) = (self.client.waiting(), role.hop) {
-            role.peers.set_floor(FLOOR);
-            hop.foresee();
-            hop.follow_waiting(demand);
+            role.peers.set_floor(RATE_FLOOR);
+            hop.enable_forecast();
+            hop.publish_demand_to(demand);
         }
     }
 
@@ -57,7 +57,7 @@ impl Service for Dlep {
     }
 
     fn work(&mut self, role: &mut Surroundings<'_>) {
-        if let (Some(hop), Some(report)) = (role.hop, self.client.news()) {
+        if let (Some(hop), Some(report)) = (role.hop, self.client.take_report()) {
             role.peers.handle_report(role.now, hop, report);
         }
     }

@@ -14,28 +14,28 @@ use socket2::{Domain, SockRef, Socket, Type};
 use tokio::io::Interest;
 use tokio::net::{TcpSocket, TcpStream, UdpSocket};
 
-use crate::intercept::rule::PASSING;
+use crate::intercept::rule::PASS_MARK;
 use crate::socket_options;
 
 /// Multicast group of modems (§15.15, §15.16).
 const GROUP_V4: Ipv4Addr = Ipv4Addr::new(224, 0, 0, 117);
 const GROUP_V6: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 1, 7);
 /// TTL of packets that no router has forwarded (RFC 5082).
-const MOST_HOPS: u8 = 255;
+const GTSM_TTL: u8 = 255;
 /// Maximum length of an offer, in bytes.
-const LONGEST_OFFER: usize = 1500;
+const MAX_OFFER: usize = 1500;
 /// The connection fails when data stay unacknowledged for this many heartbeat intervals.
 const UNACKNOWLEDGED_HEARTBEATS: u32 = 4;
 
 /// Sockets for signals on one interface: IPv4, IPv6, or both.
 #[derive(Debug)]
-pub(super) struct Signals {
+pub(super) struct SignalSockets {
     v4: Option<UdpSocket>,
     v6: Option<(UdpSocket, u32)>,
     gtsm: bool,
 }
 
-impl Signals {
+impl SignalSockets {
     /// Opens the sockets.
     ///
     /// # Errors
@@ -82,7 +82,7 @@ impl Signals {
             match receive(socket) {
                 Ok((from, hops, datagram)) => {
                     // GTSM (RFC 8175 §12.1): a lower value was forwarded by a router.
-                    if !self.gtsm || hops == Some(MOST_HOPS.into()) {
+                    if !self.gtsm || hops == Some(GTSM_TTL.into()) {
                         return Ok((from, datagram));
                     }
                 }
@@ -102,7 +102,7 @@ async fn ready(socket: Option<&UdpSocket>) -> io::Result<&UdpSocket> {
 
 /// Receives a datagram: source, TTL, contents.
 fn receive(socket: &UdpSocket) -> io::Result<(SocketAddr, Option<i32>, Vec<u8>)> {
-    let mut bytes = vec![0; LONGEST_OFFER];
+    let mut bytes = vec![0; MAX_OFFER];
     let mut control = nix::cmsg_space!(i32);
     let taken = socket.try_io(Interest::READABLE, || {
         let mut parts = [IoSliceMut::new(&mut bytes)];
@@ -129,7 +129,7 @@ fn address(storage: SockaddrStorage) -> Option<SocketAddr> {
 fn open_v4(interface: &str) -> io::Result<UdpSocket> {
     let socket = Socket::new(Domain::IPV4, Type::DGRAM, None)?;
     socket.bind_device(Some(interface.as_bytes()))?;
-    socket.set_multicast_ttl_v4(MOST_HOPS.into())?;
+    socket.set_multicast_ttl_v4(GTSM_TTL.into())?;
     // For GTSM, by which offers are checked.
     setsockopt(&socket, sockopt::Ipv4RecvTtl, &true)?;
     bind(socket, |port| (Ipv4Addr::UNSPECIFIED, port).into())
@@ -140,7 +140,7 @@ fn open_v6(interface: &str, index: u32) -> io::Result<UdpSocket> {
     socket.set_only_v6(true)?;
     socket.bind_device(Some(interface.as_bytes()))?;
     socket.set_multicast_if_v6(index)?;
-    socket.set_multicast_hops_v6(MOST_HOPS.into())?;
+    socket.set_multicast_hops_v6(GTSM_TTL.into())?;
     setsockopt(&socket, sockopt::Ipv6RecvHopLimit, &true)?;
     bind(socket, |port| (Ipv6Addr::UNSPECIFIED, port).into())
 }
@@ -174,7 +174,7 @@ pub(super) async fn connect(
         }
         // Keeps us from intercepting the connection. Fails without privilege, but then nothing is
         // intercepted.
-        let _ = socket.set_mark(PASSING.value);
+        let _ = socket.set_mark(PASS_MARK.value);
         socket.set_tcp_nodelay(true)?;
         socket.set_tcp_user_timeout(Some(heartbeat * UNACKNOWLEDGED_HEARTBEATS))?;
     }

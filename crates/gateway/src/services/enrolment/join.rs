@@ -5,7 +5,8 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use slacp::{
-    Config, Destination, Endpoint, Event, HostName, KeyPair, Open, Rate, SessionId, StreamId,
+    Config, Destination, Endpoint, Event, HostName, KeyPair, Rate, SessionId, StreamId,
+    StreamOpening,
 };
 use thiserror::Error;
 use tokio::net::UdpSocket;
@@ -14,8 +15,8 @@ use tokio::sync::mpsc::Receiver;
 use tokio::time::timeout;
 use units::{BitRate, Instant, Machine};
 
-use super::token::Token;
-use super::{PLACE, PORT};
+use super::token::JoinToken;
+use super::{ENROL_HOST, ENROL_PORT};
 use crate::clock;
 use crate::config::keys::{KeyError, PrivateKey, format_public_key, random_bytes};
 use crate::config::pair::HubContact;
@@ -24,10 +25,10 @@ use crate::hop::sockets::LocalEnd;
 use crate::hop::tcp::{TcpEvent, TcpLinks};
 
 /// Time limit for enrolment at one hub: several round trips of the slowest hop, with repetitions.
-const PATIENCE: Duration = Duration::from_secs(20);
+const JOIN_TIMEOUT: Duration = Duration::from_secs(20);
 /// Time limit over UDP if the hub also accepts TCP: two messages, and the answer to a third one's
 /// cookie.
-const UDP_PATIENCE: Duration = Duration::from_secs(4);
+const UDP_TIMEOUT: Duration = Duration::from_secs(4);
 /// Sending rate, enough for a few packets.
 const RATE: BitRate = BitRate::from_mbit(1);
 
@@ -67,7 +68,7 @@ pub enum JoinError {
 ///
 /// # Errors
 /// [`JoinError`].
-pub fn join(token: &Token, key: &PrivateKey) -> Result<(), JoinError> {
+pub fn join(token: &JoinToken, key: &PrivateKey) -> Result<(), JoinError> {
     let system =
         |hub: &HubContact, cause| JoinError::System { hub: hub.address.as_str().to_owned(), cause };
     for hub in &token.hubs {
@@ -88,14 +89,18 @@ pub fn join(token: &Token, key: &PrivateKey) -> Result<(), JoinError> {
 }
 
 /// Joins at one hub. Returns whether it serves the key now; [`None`] if it does not answer.
-async fn join_at(hub: &HubContact, token: &Token, key: &PrivateKey) -> io::Result<Option<bool>> {
+async fn join_at(
+    hub: &HubContact,
+    token: &JoinToken,
+    key: &PrivateKey,
+) -> io::Result<Option<bool>> {
     // A name that does not resolve here may still have a TCP address.
     let addresses = tokio::net::lookup_host(hub.address.as_str()).await;
     let addresses: Vec<SocketAddr> = addresses.map(Iterator::collect).unwrap_or_default();
-    let by_udp = if hub.tcp.is_some() { UDP_PATIENCE } else { PATIENCE };
+    let by_udp = if hub.tcp.is_some() { UDP_TIMEOUT } else { JOIN_TIMEOUT };
     if !addresses.is_empty() {
-        let path = Path::Udp(UdpSocket::from_std(non_blocking(&addresses)?)?);
-        if let Some(done) = talk(path, by_udp, hub, &addresses, (token, key)).await? {
+        let path = JoinPath::Udp(UdpSocket::from_std(non_blocking(&addresses)?)?);
+        if let Some(done) = enrol_over(path, by_udp, hub, &addresses, (token, key)).await? {
             return Ok(Some(done));
         }
     }
@@ -107,7 +112,7 @@ async fn join_at(hub: &HubContact, token: &Token, key: &PrivateKey) -> io::Resul
     // Over TCP, the endpoint needs an address only to identify the hub.
     let addresses = [over];
     links.divert(0, &addresses, Some(id));
-    talk(Path::Tcp(links, events), PATIENCE, hub, &addresses, (token, key)).await
+    enrol_over(JoinPath::Tcp(links, events), JOIN_TIMEOUT, hub, &addresses, (token, key)).await
 }
 
 fn non_blocking(addresses: &[SocketAddr]) -> io::Result<std::net::UdpSocket> {
@@ -117,22 +122,24 @@ fn non_blocking(addresses: &[SocketAddr]) -> io::Result<std::net::UdpSocket> {
 }
 
 /// Sends the key, then checks that the hub serves it; [`None`] if the hub does not answer.
-async fn talk(
-    mut path: Path,
+async fn enrol_over(
+    mut path: JoinPath,
     patience: Duration,
     hub: &HubContact,
     addresses: &[SocketAddr],
-    (token, key): (&Token, &PrivateKey),
+    (token, key): (&JoinToken, &PrivateKey),
 ) -> io::Result<Option<bool>> {
     let endpoint = |identity: KeyPair| {
         let seed = random_bytes().map_err(io::Error::other)?;
         let config = Config::new(Rate::Fixed(RATE));
         Ok::<_, io::Error>(Endpoint::terminal(config, identity, hub.key, addresses.to_vec(), seed))
     };
-    let mut conversation = Conversation::new(key);
+    let mut conversation = KeyDelivery::new(key);
     let mut invited = endpoint(token.secret.pair())?;
-    drive(&mut invited, &mut path, patience, |now, endpoint| conversation.follow(now, endpoint))
-        .await;
+    drive(&mut invited, &mut path, patience, |now, endpoint| {
+        conversation.handle_events(now, endpoint)
+    })
+    .await;
     invited.shut_down(clock::now());
     path.send_all(&mut invited).await;
     // No session: the hub is silent, as it is to unknown keys.
@@ -145,14 +152,14 @@ async fn talk(
         core::iter::from_fn(|| endpoint.poll_event())
             .any(|(_, event)| matches!(event, Event::Up { .. }))
     };
-    Ok(Some(drive(&mut endpoint(key.pair())?, &mut path, PATIENCE, is_up).await))
+    Ok(Some(drive(&mut endpoint(key.pair())?, &mut path, JOIN_TIMEOUT, is_up).await))
 }
 
 /// Runs an endpoint until it is done, the path has ended, or time is up. Returns `true` if it is
 /// done.
 async fn drive(
     endpoint: &mut Endpoint,
-    path: &mut Path,
+    path: &mut JoinPath,
     patience: Duration,
     mut is_done: impl FnMut(Instant, &mut Endpoint) -> bool,
 ) -> bool {
@@ -176,12 +183,12 @@ async fn drive(
 }
 
 /// Transport of datagrams to the hub.
-enum Path {
+enum JoinPath {
     Udp(UdpSocket),
     Tcp(TcpLinks, Receiver<TcpEvent>),
 }
 
-impl Path {
+impl JoinPath {
     async fn send_all(&self, endpoint: &mut Endpoint) {
         let (now, mut datagram) = (clock::now(), Vec::new());
         endpoint.handle_timeout(now);
@@ -219,24 +226,24 @@ impl Path {
 }
 
 /// Sends one key on one stream.
-struct Conversation {
+struct KeyDelivery {
     key: String,
     stream: Option<(SessionId, StreamId)>,
 }
 
-impl Conversation {
+impl KeyDelivery {
     fn new(key: &PrivateKey) -> Self {
         Self { key: format_public_key(&key.public()), stream: None }
     }
 
     /// Handles events. Returns `true` once the hub has accepted or refused the key: the session or
     /// the stream has ended.
-    fn follow(&mut self, now: Instant, endpoint: &mut Endpoint) -> bool {
+    fn handle_events(&mut self, now: Instant, endpoint: &mut Endpoint) -> bool {
         let mut over = false;
         while let Some((session, event)) = endpoint.poll_event() {
             match event {
                 Event::Up { .. } if self.stream.is_none() => {
-                    over |= !self.say(now, endpoint, session);
+                    over |= !self.send_key(now, endpoint, session);
                 }
                 Event::Reset { .. } | Event::Down(_) => over = true,
                 _ => {}
@@ -246,10 +253,11 @@ impl Conversation {
     }
 
     /// Sends the key. Returns `false` if the hub does not enrol terminals.
-    fn say(&mut self, now: Instant, endpoint: &mut Endpoint, session: SessionId) -> bool {
-        let Some(name) = HostName::new(PLACE) else { return false };
+    fn send_key(&mut self, now: Instant, endpoint: &mut Endpoint, session: SessionId) -> bool {
+        let Some(name) = HostName::new(ENROL_HOST) else { return false };
         let source = SocketAddr::from(([0, 0, 0, 0], 0));
-        let open = Open { destination: Destination::Name(name, PORT), source, dscp: None };
+        let open =
+            StreamOpening { destination: Destination::Name(name, ENROL_PORT), source, dscp: None };
         // A hub that resolves no names does not enrol terminals.
         let Ok(stream) = endpoint.open(now, session, open) else { return false };
         self.stream = Some((session, stream));

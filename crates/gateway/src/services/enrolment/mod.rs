@@ -17,11 +17,11 @@ mod serve;
 mod service;
 pub mod token;
 
-pub(crate) use serve::is_meant;
+pub(crate) use serve::is_enrolment;
 use serve::serve;
 pub(crate) use service::Enrolments;
 
 /// Host name of enrolment streams. RFC 6761 §6.4 reserves `.invalid`, so it is no real host.
-const PLACE: &str = "enrol.invalid";
+const ENROL_HOST: &str = "enrol.invalid";
 /// Port of enrolment streams, which has no meaning.
-const PORT: u16 = 1;
+const ENROL_PORT: u16 = 1;

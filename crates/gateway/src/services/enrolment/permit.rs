@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use config::{HubAddress, HubConfig, PermittedTerminal, TcpAddress};
 use pep::traffic::Prefix;
-use report::{Column, Table};
+use report::{TableColumn, TextTable};
 use scenario::FileError;
 use serde::Serialize;
 use slacp::PublicKey;
@@ -17,12 +17,12 @@ use thiserror::Error;
 use tokio::runtime::Builder;
 use units::UnixTime;
 
-use super::etcd::{Etcd, EtcdError};
-use super::token::Token;
+use super::etcd::{EtcdClient, EtcdError};
+use super::token::JoinToken;
 use crate::clock;
 use crate::config::keys::{KeyError, PrivateKey, format_public_key};
 use crate::config::pair::HubContact;
-use crate::config::permits::{PermitPlace, Permits};
+use crate::config::permits::{PermitLocation, TerminalPermits};
 use crate::config::read_hub;
 use crate::whole_file::{PUBLIC, replace};
 
@@ -82,9 +82,9 @@ impl From<EtcdError> for PermitError {
 }
 
 /// Storage of a hub's permits.
-enum Store {
+enum PermitStore {
     Directory(PathBuf),
-    Etcd(Etcd),
+    Etcd(EtcdClient),
 }
 
 /// An invitation for a new terminal.
@@ -105,16 +105,16 @@ pub struct Invitation {
 }
 
 /// Reads all permits of a hub with this configuration.
-fn read(config: &HubConfig) -> Result<Permits, PermitError> {
-    let mut permits = Permits::read(config)?;
+fn read(config: &HubConfig) -> Result<TerminalPermits, PermitError> {
+    let mut permits = TerminalPermits::read(config)?;
     if let Some(etcd) = &config.etcd {
-        permits.set_remote(&wait(Etcd::new(etcd).read())?);
+        permits.set_remote(&block_on(EtcdClient::new(etcd).read())?);
     }
     Ok(permits)
 }
 
 /// Blocks until a request to etcd is answered.
-fn wait<T>(what: impl Future<Output = Result<T, EtcdError>>) -> Result<T, PermitError> {
+fn block_on<T>(what: impl Future<Output = Result<T, EtcdError>>) -> Result<T, PermitError> {
     let runtime = Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| PermitError::Etcd(error.to_string()))?;
     Ok(runtime.block_on(what)?)
@@ -122,12 +122,12 @@ fn wait<T>(what: impl Future<Output = Result<T, EtcdError>>) -> Result<T, Permit
 
 /// Reads the permits and the key of the hub with the configuration at `hub`, and its storage for
 /// new ones.
-fn permits(hub: &Path) -> Result<(Permits, PublicKey, Store), PermitError> {
+fn permits(hub: &Path) -> Result<(TerminalPermits, PublicKey, PermitStore), PermitError> {
     let config = read_hub(hub)?;
     let none = || PermitError::NoDirectory { hub: hub.to_owned() };
     let store = match (&config.etcd, &config.permits) {
-        (Some(etcd), _) => Store::Etcd(Etcd::new(etcd)),
-        (None, Some(directory)) => Store::Directory(directory.clone()),
+        (Some(etcd), _) => PermitStore::Etcd(EtcdClient::new(etcd)),
+        (None, Some(directory)) => PermitStore::Directory(directory.clone()),
         (None, None) => return Err(none()),
     };
     // A terminal that joins during a key rotation gets the next key.
@@ -141,7 +141,7 @@ impl Invitation {
     ///
     /// # Errors
     /// [`PermitError`].
-    pub fn write(&self, hub: &Path) -> Result<Token, PermitError> {
+    pub fn write(&self, hub: &Path) -> Result<JoinToken, PermitError> {
         let (permits, key, store) = permits(hub)?;
         let name = &self.name;
         let known = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'.' | b'_');
@@ -154,11 +154,11 @@ impl Invitation {
         let secret = PrivateKey::generate()?;
         let text = self.text(&secret.public());
         match store {
-            Store::Directory(directory) => {
+            PermitStore::Directory(directory) => {
                 let path = directory.join(format!("{name}.toml"));
                 create(&path, &text).map_err(|cause| PermitError::Write { path, cause })?;
             }
-            Store::Etcd(etcd) => wait(etcd.put(name, None, &text))?,
+            PermitStore::Etcd(etcd) => block_on(etcd.put(name, None, &text))?,
         }
         let other = |(address, key): &(HubAddress, PublicKey)| HubContact {
             address: address.clone(),
@@ -167,7 +167,7 @@ impl Invitation {
         };
         let first = HubContact { address: self.hub.clone(), tcp: self.tcp.clone(), key };
         let hubs = [first].into_iter().chain(self.others.iter().map(other)).collect();
-        Ok(Token { name: name.clone(), hubs, secret })
+        Ok(JoinToken { name: name.clone(), hubs, secret })
     }
 
     fn text(&self, key: &PublicKey) -> String {
@@ -192,19 +192,21 @@ impl Invitation {
 pub fn revoke(hub: &Path, name: &str) -> Result<(), PermitError> {
     let (permits, _, store) = permits(hub)?;
     let unknown = || PermitError::Unknown { name: name.to_owned(), known: permits.names() };
-    match (permits.place_of(name).ok_or_else(unknown)?, store) {
-        (PermitPlace::File(path), _) => {
+    match (permits.location_of(name).ok_or_else(unknown)?, store) {
+        (PermitLocation::File(path), _) => {
             fs::remove_file(&path).map_err(|cause| PermitError::Write { path, cause })
         }
-        (PermitPlace::Etcd(key), Store::Etcd(etcd)) => wait(etcd.remove(&key)).map(drop),
-        (PermitPlace::Etcd(_), Store::Directory(_)) => Err(unknown()),
+        (PermitLocation::Etcd(key), PermitStore::Etcd(etcd)) => {
+            block_on(etcd.remove(&key)).map(drop)
+        }
+        (PermitLocation::Etcd(_), PermitStore::Directory(_)) => Err(unknown()),
     }
 }
 
 /// A terminal that may connect, as listed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
-pub struct Listed {
+pub struct ListedTerminal {
     /// Name of the terminal.
     pub name: String,
     /// Its public key, or its invitation's.
@@ -221,9 +223,9 @@ pub struct Listed {
 ///
 /// # Errors
 /// [`PermitError`].
-pub fn list(hub: &Path) -> Result<Vec<Listed>, PermitError> {
+pub fn list(hub: &Path) -> Result<Vec<ListedTerminal>, PermitError> {
     let permits = read(&read_hub(hub)?)?;
-    let listed = |terminal: &PermittedTerminal| Listed {
+    let listed = |terminal: &PermittedTerminal| ListedTerminal {
         name: terminal.name.clone(),
         key: format_public_key(&terminal.key),
         invited: terminal.invited,
@@ -234,8 +236,8 @@ pub fn list(hub: &Path) -> Result<Vec<Listed>, PermitError> {
 }
 
 /// Formats terminals as a table.
-pub fn table(terminals: &[Listed]) -> String {
-    let mut table = Table::new(["terminal", "state", "expires", "key"].map(Column::left));
+pub fn table(terminals: &[ListedTerminal]) -> String {
+    let mut table = TextTable::new(["terminal", "state", "expires", "key"].map(TableColumn::left));
     for terminal in terminals {
         let state = if terminal.invited { "invited" } else { "joined" };
         let expires = terminal.expires.as_deref().unwrap_or("never");

@@ -6,50 +6,50 @@ use std::io;
 use std::path::Path;
 use std::time::Duration;
 
-use scenario::gateway::Permitted;
+use scenario::gateway::PermittedTerminals;
 use slacp::{Destination, PublicKey, ResetReason};
 use tokio::time::timeout;
 
-use super::PLACE;
-use super::etcd::Etcd;
+use super::ENROL_HOST;
+use super::etcd::EtcdClient;
 use crate::config::keys::format_public_key;
-use crate::config::permits::{PermitPlace, remote_path};
-use crate::hop::Stream;
+use crate::config::permits::{PermitLocation, remote_path};
+use crate::hop::SessionStream;
 use crate::key_message;
 use crate::whole_file::{PUBLIC, replace};
 
 /// Time limit for receiving a key.
-const PATIENCE: Duration = Duration::from_secs(30);
+const KEY_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Returns `true` for the destination of an enrolment stream.
-pub(crate) fn is_meant(destination: &Destination) -> bool {
-    matches!(destination, Destination::Name(name, _) if name.as_str() == PLACE)
+pub(crate) fn is_enrolment(destination: &Destination) -> bool {
+    matches!(destination, Destination::Name(name, _) if name.as_str() == ENROL_HOST)
 }
 
 /// Receives the key of the terminal `name` on `stream`, and replaces the key `invitation` in its
 /// permit with it. Keys of other terminals are refused.
 pub(crate) async fn serve(
-    stream: Stream,
+    stream: SessionStream,
     (name, invitation): (String, PublicKey),
     others: BTreeSet<PublicKey>,
-    (place, etcd): (PermitPlace, Option<Etcd>),
+    (place, etcd): (PermitLocation, Option<EtcdClient>),
 ) {
-    let key = match timeout(PATIENCE, read(&stream)).await {
+    let key = match timeout(KEY_TIMEOUT, read(&stream)).await {
         Ok(Ok(key)) => key,
         Ok(Err(reason)) => return stream.reset(reason),
         Err(_) => return stream.reset(ResetReason::TimedOut),
     };
     let written = match (&place, etcd) {
         _ if others.contains(&key) => Err(io::Error::other("another terminal has its key")),
-        (PermitPlace::File(path), _) => write(path, &invitation, &key),
-        (PermitPlace::Etcd(permit), Some(etcd)) => put(&etcd, permit, &invitation, &key).await,
-        (PermitPlace::Etcd(_), None) => Err(io::ErrorKind::NotFound.into()),
+        (PermitLocation::File(path), _) => write(path, &invitation, &key),
+        (PermitLocation::Etcd(permit), Some(etcd)) => put(&etcd, permit, &invitation, &key).await,
+        (PermitLocation::Etcd(_), None) => Err(io::ErrorKind::NotFound.into()),
     };
     match written {
         Ok(()) => {
             tracing::info!("{name} has joined with the key {}", format_public_key(&key));
             // The changed permit ends the session, which tells the terminal.
-            let _ = timeout(PATIENCE, stream.reset_by_peer()).await;
+            let _ = timeout(KEY_TIMEOUT, stream.reset_by_peer()).await;
         }
         Err(error) => {
             tracing::error!("{name} cannot join: {error}");
@@ -58,7 +58,7 @@ pub(crate) async fn serve(
     }
 }
 
-async fn read(stream: &Stream) -> Result<PublicKey, ResetReason> {
+async fn read(stream: &SessionStream) -> Result<PublicKey, ResetReason> {
     stream.accept()?;
     key_message::read(stream).await?.key()
 }
@@ -67,16 +67,21 @@ async fn read(stream: &Stream) -> Result<PublicKey, ResetReason> {
 fn write(permit: &Path, invitation: &PublicKey, key: &PublicKey) -> io::Result<()> {
     let failed = |error| io::Error::other(format!("{}: {error}", permit.display()));
     let text = fs::read_to_string(permit).map_err(failed)?;
-    let enrolled = Permitted::enrol(permit, &text, invitation, key);
+    let enrolled = PermittedTerminals::enrol(permit, &text, invitation, key);
     let enrolled = enrolled.map_err(io::Error::other)?;
     replace(permit, enrolled.as_bytes(), PUBLIC)
 }
 
 /// As `write`, for a permit in etcd, which must not change in between.
-async fn put(etcd: &Etcd, permit: &str, invitation: &PublicKey, key: &PublicKey) -> io::Result<()> {
+async fn put(
+    etcd: &EtcdClient,
+    permit: &str,
+    invitation: &PublicKey,
+    key: &PublicKey,
+) -> io::Result<()> {
     let before = etcd.get(permit).await.map_err(io::Error::other)?;
     let before = before.ok_or(io::ErrorKind::NotFound)?;
-    let enrolled = Permitted::enrol(&remote_path(permit), &before.text, invitation, key);
+    let enrolled = PermittedTerminals::enrol(&remote_path(permit), &before.text, invitation, key);
     let enrolled = enrolled.map_err(io::Error::other)?;
     etcd.put(permit, Some(&before), &enrolled).await.map_err(io::Error::other)
 }
@@ -103,7 +108,7 @@ mod tests {
             assert!(alarm.poll(|context| near.poll_write(context, said.as_bytes())).is_ready());
             near.finish().unwrap();
             hops.run();
-            let place = (PermitPlace::File(permit.clone()), None);
+            let place = (PermitLocation::File(permit.clone()), None);
             let served = serve(far, ("ship".to_owned(), invitation), [other].into(), place);
             // One that has joined waits for the end of its session.
             assert_eq!(timeout(Duration::ZERO, served).await.is_err(), is_taken);

@@ -4,13 +4,13 @@ use std::collections::BTreeSet;
 use std::future::Future;
 use std::pin::Pin;
 
-use slacp::{Destination, Open, PublicKey, ResetReason};
+use slacp::{Destination, PublicKey, ResetReason, StreamOpening};
 use tokio::task::JoinSet;
 
 use super::super::{Service, Surroundings};
-use super::etcd::Etcd;
-use super::{is_meant, serve};
-use crate::hop::Stream;
+use super::etcd::EtcdClient;
+use super::{is_enrolment, serve};
+use crate::hop::SessionStream;
 use crate::runtime::joined;
 
 /// Enrolments in progress, one at a time for each invitation.
@@ -24,15 +24,20 @@ pub(crate) struct Enrolments {
 
 impl Service for Enrolments {
     fn answers(&self, destination: &Destination) -> bool {
-        is_meant(destination)
+        is_enrolment(destination)
     }
 
     /// Lets an invited terminal replace its invitation with its own key.
-    fn answer(&mut self, role: &mut Surroundings<'_>, stream: Stream, open: &Open<Destination>) {
+    fn answer(
+        &mut self,
+        role: &mut Surroundings<'_>,
+        stream: SessionStream,
+        open: &StreamOpening<Destination>,
+    ) {
         let terminal = role.terminal(stream.session()).filter(|terminal| terminal.invited);
         let permits = role.hub.as_ref().map(|hub| hub.permits);
         let place = terminal.zip(permits);
-        let place = place.and_then(|(terminal, permits)| permits.place_of(&terminal.name));
+        let place = place.and_then(|(terminal, permits)| permits.location_of(&terminal.name));
         let (Some(terminal), Some(permits), Some(place)) = (terminal, permits, place) else {
             return role.refuse(stream, open, ResetReason::Prohibited);
         };
@@ -40,7 +45,7 @@ impl Service for Enrolments {
             return role.refuse(stream, open, ResetReason::Limit);
         }
         let (name, key) = (terminal.name.clone(), terminal.key);
-        let place = (place, permits.config().etcd.as_ref().map(Etcd::new));
+        let place = (place, permits.config().etcd.as_ref().map(EtcdClient::new));
         let others = permits.all().iter().map(|terminal| terminal.key).collect();
         self.tasks.spawn(async move {
             serve(stream, (name, key), others, place).await;

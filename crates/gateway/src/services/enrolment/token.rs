@@ -13,15 +13,15 @@ use crate::config::keys::{PrivateKey, format_public_key, parse_public_key};
 use crate::config::pair::HubContact;
 
 /// Prefix by which people and programs recognise a token.
-const MARK: &str = "skyhop-join-";
+const PREFIX: &str = "skyhop-join-";
 /// Limit of a token's length, in characters.
-const LONGEST: usize = 8192;
+const MAX_TOKEN: usize = 8192;
 /// Limit of hubs in a token.
-const MOST_HUBS: usize = 8;
+const MAX_HUBS: usize = 8;
 
 /// An invitation as the terminal gets it.
 #[derive(Debug, Clone)]
-pub struct Token {
+pub struct JoinToken {
     /// Name of the terminal.
     pub name: String,
     /// Its hubs, at least one.
@@ -32,50 +32,50 @@ pub struct Token {
 
 /// The text is not a token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
-#[error("expected a token, as `skyhop enrol invite` prints: one line that begins with `{MARK}`")]
+#[error("expected a token, as `skyhop enrol invite` prints: one line that begins with `{PREFIX}`")]
 pub struct TokenError;
 
 #[derive(Serialize, Deserialize)]
-struct Written {
+struct TokenContents {
     name: String,
     secret: String,
-    hubs: Vec<WrittenHub>,
+    hubs: Vec<TokenHub>,
 }
 
 #[derive(Serialize, Deserialize)]
-struct WrittenHub {
+struct TokenHub {
     address: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     tcp: Option<String>,
     key: String,
 }
 
-impl fmt::Display for Token {
+impl fmt::Display for JoinToken {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let hub = |hub: &HubContact| WrittenHub {
+        let hub = |hub: &HubContact| TokenHub {
             address: hub.address.as_str().to_owned(),
             tcp: hub.tcp.as_ref().map(ToString::to_string),
             key: format_public_key(&hub.key),
         };
-        let written = Written {
+        let written = TokenContents {
             name: self.name.clone(),
             secret: self.secret.to_base64().to_string(),
             hubs: self.hubs.iter().map(hub).collect(),
         };
         let json = serde_json::to_vec(&written).map_err(|_| fmt::Error)?;
-        write!(f, "{MARK}{}", URL_SAFE_NO_PAD.encode(json))
+        write!(f, "{PREFIX}{}", URL_SAFE_NO_PAD.encode(json))
     }
 }
 
-impl FromStr for Token {
+impl FromStr for JoinToken {
     type Err = TokenError;
 
     fn from_str(text: &str) -> Result<Self, TokenError> {
         // Copied text may have white space around it.
-        let body = text.trim().strip_prefix(MARK).filter(|body| body.len() <= LONGEST);
+        let body = text.trim().strip_prefix(PREFIX).filter(|body| body.len() <= MAX_TOKEN);
         let json = URL_SAFE_NO_PAD.decode(body.ok_or(TokenError)?).map_err(|_| TokenError)?;
-        let written: Written = serde_json::from_slice(&json).map_err(|_| TokenError)?;
-        let hub = |hub: &WrittenHub| {
+        let written: TokenContents = serde_json::from_slice(&json).map_err(|_| TokenError)?;
+        let hub = |hub: &TokenHub| {
             let address = hub.address.parse::<HubAddress>().map_err(|_| TokenError)?;
             let tcp = hub.tcp.as_deref().map(str::parse::<TcpAddress>).transpose();
             Ok(HubContact {
@@ -85,7 +85,7 @@ impl FromStr for Token {
             })
         };
         let hubs: Vec<HubContact> = written.hubs.iter().map(hub).collect::<Result<_, _>>()?;
-        if hubs.is_empty() || hubs.len() > MOST_HUBS {
+        if hubs.is_empty() || hubs.len() > MAX_HUBS {
             return Err(TokenError);
         }
         let secret = PrivateKey::parse(&written.secret).map_err(|_| TokenError)?;
@@ -105,19 +105,19 @@ mod tests {
             tcp: tcp.map(|tcp| tcp.parse().unwrap()),
             key,
         };
-        let token = Token {
+        let token = JoinToken {
             name: "ship-1".to_owned(),
             hubs: vec![hub("hub.example.net:5900", Some("hub:443")), hub("[2001:db8::1]:1", None)],
             secret: PrivateKey::generate().unwrap(),
         };
         let text = token.to_string();
-        let read: Token = format!(" {text}\n").parse().unwrap();
+        let read: JoinToken = format!(" {text}\n").parse().unwrap();
         assert_eq!((&read.name, &read.hubs), (&token.name, &token.hubs));
         assert_eq!(read.secret.public(), token.secret.public());
         for end in 0..text.len() {
-            assert_eq!(text[..end].parse::<Token>().map(drop), Err(TokenError), "{end}");
+            assert_eq!(text[..end].parse::<JoinToken>().map(drop), Err(TokenError), "{end}");
         }
-        let none = Token { hubs: Vec::new(), ..token }.to_string();
-        assert_eq!(none.parse::<Token>().map(drop), Err(TokenError));
+        let none = JoinToken { hubs: Vec::new(), ..token }.to_string();
+        assert_eq!(none.parse::<JoinToken>().map(drop), Err(TokenError));
     }
 }

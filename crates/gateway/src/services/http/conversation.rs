@@ -4,60 +4,62 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use http_cache::{Asked, Body, Framing, Key, Parsed, Plan, RequestHead};
-use slacp::{Destination, Open, ResetReason, client_network};
+use http_cache::{
+    BodyFraming, BodyParser, CacheKey, ForwardedRequest, ParsedHead, RequestAction, RequestHead,
+};
+use slacp::{Destination, ResetReason, StreamOpening, client_network};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-use super::flight::{Boarding, Flight, Lead, Patience};
-use super::secure::{Secure, Under};
-use super::sites::{HANDSHAKE, Hello, Met, Server, Site};
-use super::upstream::{End, Upstream, session};
-use super::wire::{As, Broken, Inlet, Wire, pass};
-use super::{Shared, refresh};
+use super::flight::{LeadingRequest, RequestRole, SharedResponse, SharedWaitError};
+use super::secure::{TlsConnection, TlsTransport};
+use super::sites::{HANDSHAKE_TIMEOUT, HelloOutcome, HelloReader, OriginServer, TlsSite};
+use super::upstream::{UpstreamConnection, UpstreamTransport, session};
+use super::wire::{BodyForm, ForwardError, ReadBuffer, WireEnd, forward_body};
+use super::{HttpShared, refresh};
 use crate::clock;
-use crate::figures::connections::{Origin, Registered};
-use crate::relay::leg::{Leg, shut_down};
+use crate::figures::connections::{ConnectionOrigin, Registered};
+use crate::relay::leg::{TcpLeg, shut_down};
 use crate::relay::{self, dial};
 use crate::socket_options;
 
 /// After this silence of a client its server is connected: the protocol may be one in which the
 /// server speaks first.
-const SILENCE: Duration = Duration::from_millis(250);
+const SILENT_CLIENT_WAIT: Duration = Duration::from_millis(250);
 /// Time for a head from its first byte. A client that takes longer may be speaking another
 /// protocol, and be waiting for an answer to what it has sent.
-const HEAD: Duration = Duration::from_secs(2);
+const HEAD_TIMEOUT: Duration = Duration::from_secs(2);
 /// Time for the peer to read the last bytes and to close its side.
-pub(super) const LAST_WORDS: Duration = Duration::from_secs(10);
+pub(super) const CLOSE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Times that a client waits for a response to another client's request, before its own request is
 /// sent.
-const MOST_WAITS: u32 = 2;
+const MAX_WAITS: u32 = 2;
 
 /// A client's connection, with what has been read from it.
-pub(super) struct Conversation {
-    pub(super) shared: Arc<Shared>,
-    pub(super) leg: Leg,
+pub(super) struct HttpConnection {
+    pub(super) shared: Arc<HttpShared>,
+    pub(super) leg: TcpLeg,
     /// Bytes read from the client.
-    pub(super) inlet: Inlet,
-    pub(super) open: Open<Destination>,
+    pub(super) inlet: ReadBuffer,
+    pub(super) open: StreamOpening<Destination>,
     /// An idle connection to the server, or one opened before the first request because the server
     /// may speak first.
-    pub(super) upstream: Option<Upstream>,
+    pub(super) upstream: Option<UpstreamConnection>,
     /// Set once a request has been read, so that the connection is known to be HTTP.
-    spoke: bool,
+    has_request: bool,
     /// Cleared once the hub has refused to fetch from this server.
-    pub(super) fetches: bool,
+    pub(super) hub_fetches: bool,
     /// Set while other clients may wait for the response to the current request.
-    pub(super) lead: Option<Lead>,
+    pub(super) lead: Option<LeadingRequest>,
     /// The site named in the client's ClientHello and the client's TLS connection, if it is one of
     /// ours.
-    pub(super) secure: Option<(Site, Secure)>,
+    pub(super) secure: Option<(TlsSite, TlsConnection)>,
 }
 
 /// Next input on a client's connection.
-enum Next {
-    Request(RequestHead, Framing),
+enum NextInput {
+    Request(RequestHead, BodyFraming),
     /// Bytes that are relayed unchanged.
     Plain,
     End,
@@ -65,7 +67,7 @@ enum Next {
 
 /// State of a client's connection after a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Fate {
+pub(super) enum ConnectionState {
     /// Open for another request.
     Open,
     /// To be closed: the response is complete.
@@ -77,25 +79,29 @@ pub(super) enum Fate {
 }
 
 /// The cache key's destination part. Responses over TLS are kept apart from cleartext ones.
-pub(super) fn place(destination: &Destination, by_tls: bool) -> String {
+pub(super) fn key_destination(destination: &Destination, by_tls: bool) -> String {
     if by_tls { format!("tls {destination}") } else { destination.to_string() }
 }
 
-impl Conversation {
-    pub(super) fn new(shared: Arc<Shared>, socket: TcpStream, open: Open<Destination>) -> Self {
+impl HttpConnection {
+    pub(super) fn new(
+        shared: Arc<HttpShared>,
+        socket: TcpStream,
+        open: StreamOpening<Destination>,
+    ) -> Self {
         // Fails if the client has reset the connection; reading will notice.
         let _ = socket_options::prepare(&socket, &shared.upstreams.counters.keepalive);
         // If the gateway dies, a FIN would make a response that was cut off look complete.
         socket_options::reset_when_closed(&socket, true);
-        let (leg, inlet) = (Leg::new(socket), Inlet::default());
+        let (leg, inlet) = (TcpLeg::new(socket), ReadBuffer::default());
         Self {
             shared,
             leg,
             inlet,
             open,
             upstream: None,
-            spoke: false,
-            fetches: true,
+            has_request: false,
+            hub_fetches: true,
             lead: None,
             secure: None,
         }
@@ -107,16 +113,16 @@ impl Conversation {
         counters.connections.increment();
         let (now, open) = (clock::now(), self.open.clone());
         let entry = match session(&shared.upstreams, *shared.route.borrow(), &open) {
-            Some(session) => Registered::new(now, counters, session, open, Origin::Here),
-            None => Registered::straight(now, counters, open),
+            Some(session) => Registered::new(now, counters, session, open, ConnectionOrigin::Here),
+            None => Registered::direct(now, counters, open),
         };
-        match self.converse(&entry).await {
-            Fate::Open | Fate::Close => {
+        match self.serve_requests(&entry).await {
+            ConnectionState::Open | ConnectionState::Close => {
                 counters.closed.increment();
                 self.close().await;
             }
-            Fate::Plain => self.relay(entry).await,
-            Fate::Broken(reason) => {
+            ConnectionState::Plain => self.relay(entry).await,
+            ConnectionState::Broken(reason) => {
                 counters.reset.increment();
                 counters.count_refusal(clock::now(), self.open.source.ip(), reason);
                 // The server need not wait for what the client has yet to hear.
@@ -126,19 +132,19 @@ impl Conversation {
         }
     }
 
-    pub(super) fn client(&self) -> Wire<'_> {
+    pub(super) fn client(&self) -> WireEnd<'_> {
         wire(&self.leg, &self.secure)
     }
 
     /// The server that must authenticate itself by TLS, on a connection to one of our sites.
-    pub(super) fn server(&self) -> Option<&Server> {
+    pub(super) fn server(&self) -> Option<&OriginServer> {
         self.secure.as_ref().map(|(site, _)| &site.server)
     }
 
     /// Opens a connection to the client's server.
-    pub(super) async fn way_to_server(&self) -> Result<Upstream, ResetReason> {
+    pub(super) async fn connect_upstream(&self) -> Result<UpstreamConnection, ResetReason> {
         let route = *self.shared.route.borrow();
-        Upstream::open(&self.shared.upstreams, route, &self.open, self.server()).await
+        UpstreamConnection::open(&self.shared.upstreams, route, &self.open, self.server()).await
     }
 
     /// Reads the ClientHello, and terminates TLS if it names one of our sites. Returns an outcome
@@ -146,22 +152,23 @@ impl Conversation {
     ///
     /// # Errors
     /// The reset reason, if reading fails or the TLS handshake takes too long.
-    async fn meet(&mut self) -> Result<Option<Fate>, ResetReason> {
-        let site = match timeout(HEAD, self.hello()).await {
+    async fn terminate_tls(&mut self) -> Result<Option<ConnectionState>, ResetReason> {
+        let site = match timeout(HEAD_TIMEOUT, self.read_client_hello()).await {
             Ok(Ok(Some(site))) => site,
-            Ok(Ok(None)) | Err(_) => return Ok(Some(Fate::Plain)),
+            Ok(Ok(None)) | Err(_) => return Ok(Some(ConnectionState::Plain)),
             Ok(Err(reason)) => return Err(reason),
         };
         // TLS reads the ClientHello once more.
         let first = self.inlet.take();
-        let socket = self.leg.duplicate().map_err(|error| dial::reason(&error))?;
+        let socket = self.leg.duplicate().map_err(|error| dial::reset_reason(&error))?;
         let client = self.open.source.ip();
-        let under = Under::Socket(socket, first);
-        match timeout(HANDSHAKE, Secure::accept(&site.acceptor, client, under)).await {
+        let under = TlsTransport::Socket(socket, first);
+        match timeout(HANDSHAKE_TIMEOUT, TlsConnection::accept(&site.acceptor, client, under)).await
+        {
             Ok(Ok(secure)) => self.secure = Some((site, secure)),
             Ok(Err(error)) => {
                 tracing::debug!("TLS handshake with a client of {} failed: {error}", site.host);
-                return Ok(Some(Fate::Close));
+                return Ok(Some(ConnectionState::Close));
             }
             Err(_) => return Err(ResetReason::TimedOut),
         }
@@ -169,107 +176,109 @@ impl Conversation {
     }
 
     /// Returns the site that the ClientHello names; [`None`] for any other first bytes.
-    async fn hello(&mut self) -> Result<Option<Site>, ResetReason> {
-        let mut hello = Hello::default();
+    async fn read_client_hello(&mut self) -> Result<Option<TlsSite>, ResetReason> {
+        let mut hello = HelloReader::default();
         loop {
-            match self.shared.sites.meet(&mut hello, self.inlet.bytes()) {
-                Met::Site(site) => return Ok(Some(*site)),
-                Met::Incomplete if !self.inlet.ended => {}
-                Met::Incomplete | Met::Other => return Ok(None),
+            match self.shared.sites.classify(&mut hello, self.inlet.bytes()) {
+                HelloOutcome::Site(site) => return Ok(Some(*site)),
+                HelloOutcome::Incomplete if !self.inlet.ended => {}
+                HelloOutcome::Incomplete | HelloOutcome::Other => return Ok(None),
             }
-            let limit = if self.inlet.is_empty() { SILENCE } else { HEAD };
-            match timeout(limit, self.inlet.fill(Wire::Socket(self.leg.socket()))).await {
+            let limit = if self.inlet.is_empty() { SILENT_CLIENT_WAIT } else { HEAD_TIMEOUT };
+            match timeout(limit, self.inlet.fill(WireEnd::Socket(self.leg.socket()))).await {
                 Ok(filled) => filled.map(|_| ())?,
                 Err(_) => return Ok(None),
             }
         }
     }
 
-    async fn converse(&mut self, entry: &Registered<'_>) -> Fate {
+    async fn serve_requests(&mut self, entry: &Registered<'_>) -> ConnectionState {
         if port(&self.open.destination).is_some_and(|port| self.shared.sites.take(port)) {
-            match self.meet().await {
+            match self.terminate_tls().await {
                 Ok(None) => {}
                 Ok(Some(fate)) => return fate,
-                Err(reason) => return Fate::Broken(reason),
+                Err(reason) => return ConnectionState::Broken(reason),
             }
         }
         loop {
-            let fate = match self.next().await {
-                Ok(Next::Request(request, framing)) => self.handle(request, framing, entry).await,
-                Ok(Next::Plain) => Fate::Plain,
-                Ok(Next::End) => Fate::Close,
-                Err(reason) => Fate::Broken(reason),
+            let fate = match self.next_input().await {
+                Ok(NextInput::Request(request, framing)) => {
+                    self.handle(request, framing, entry).await
+                }
+                Ok(NextInput::Plain) => ConnectionState::Plain,
+                Ok(NextInput::End) => ConnectionState::Close,
+                Err(reason) => ConnectionState::Broken(reason),
             };
-            if fate != Fate::Open {
+            if fate != ConnectionState::Open {
                 return fate;
             }
         }
     }
 
-    async fn next(&mut self) -> Result<Next, ResetReason> {
+    async fn next_input(&mut self) -> Result<NextInput, ResetReason> {
         loop {
             match self.inlet.head(RequestHead::parse) {
-                Parsed::Head(head, length) => match head.framing() {
+                ParsedHead::Head(head, length) => match head.framing() {
                     Ok(framing) => {
                         self.inlet.consume(length);
-                        self.spoke = true;
-                        return Ok(Next::Request(head, framing));
+                        self.has_request = true;
+                        return Ok(NextInput::Request(head, framing));
                     }
                     // An ambiguous length is left to the server (request smuggling,
                     // RFC 9112 §11.2).
                     Err(why) => {
                         tracing::debug!(destination = %self.open.destination, "relayed unchanged: {why}");
-                        return Ok(Next::Plain);
+                        return Ok(NextInput::Plain);
                     }
                 },
-                Parsed::Malformed => return Ok(Next::Plain),
-                Parsed::Incomplete if !self.inlet.ended => {}
-                Parsed::Incomplete if self.spoke && self.inlet.is_empty() => {
-                    return Ok(Next::End);
+                ParsedHead::Malformed => return Ok(NextInput::Plain),
+                ParsedHead::Incomplete if !self.inlet.ended => {}
+                ParsedHead::Incomplete if self.has_request && self.inlet.is_empty() => {
+                    return Ok(NextInput::End);
                 }
-                Parsed::Incomplete => return Ok(Next::Plain),
+                ParsedHead::Incomplete => return Ok(NextInput::Plain),
             }
-            if !self.wait().await? {
-                return Ok(Next::Plain);
+            if !self.wait_for_input().await? {
+                return Ok(NextInput::Plain);
             }
         }
     }
 
     /// Waits for bytes from the client. Returns `false` if the connection is not HTTP.
-    async fn wait(&mut self) -> Result<bool, ResetReason> {
+    async fn wait_for_input(&mut self) -> Result<bool, ResetReason> {
         let client = wire(&self.leg, &self.secure);
         if !self.inlet.is_empty() {
-            return match timeout(HEAD, self.inlet.fill(client)).await {
+            return match timeout(HEAD_TIMEOUT, self.inlet.fill(client)).await {
                 Ok(filled) => filled.map(|_| true),
                 Err(_) => Ok(false),
             };
         }
-        let Some(Upstream { end, inlet, .. }) = &mut self.upstream else {
-            if self.spoke {
+        let Some(UpstreamConnection { end, inlet, .. }) = &mut self.upstream else {
+            if self.has_request {
                 return self.inlet.fill(client).await.map(|_| true);
             }
-            if let Ok(filled) = timeout(SILENCE, self.inlet.fill(client)).await {
+            if let Ok(filled) = timeout(SILENT_CLIENT_WAIT, self.inlet.fill(client)).await {
                 return filled.map(|_| true);
             }
-            self.upstream = Some(self.way_to_server().await?);
+            self.upstream = Some(self.connect_upstream().await?);
             return Ok(true);
         };
         tokio::select! {
             filled = self.inlet.fill(client) => filled.map(|_| true),
             heard = inlet.fill(end.wire()) => {
-                if !self.spoke {
+                if !self.has_request {
                     return heard.map(|_| false);
                 }
                 // The server closes the idle connection, perhaps after a *408*: the next request
                 // gets a new one.
-                self.let_go();
+                self.close_upstream();
                 Ok(true)
             }
         }
     }
 
     /// Closes the connection to the server, if there is one.
-    pub(super) fn let_go(&mut self) {
+    pub(super) fn close_upstream(&mut self) {
         if let Some(upstream) = self.upstream.take() {
             // Closing waits for the server's end, and the client need not.
             tokio::spawn(upstream.close());
@@ -279,18 +288,18 @@ impl Conversation {
     async fn handle(
         &mut self,
         request: RequestHead,
-        framing: Framing,
+        framing: BodyFraming,
         entry: &Registered<'_>,
-    ) -> Fate {
+    ) -> ConnectionState {
         let client = client_network(self.open.source.ip());
-        let key = Key {
-            destination: place(&self.open.destination, self.secure.is_some()),
+        let key = CacheKey {
+            destination: key_destination(&self.open.destination, self.secure.is_some()),
             host: request.host().unwrap_or_default(),
             target: request.target.clone(),
         };
         // The server is authenticated for this host only.
         if let Some((site, _)) = &self.secure
-            && !is_for(&request, &site.host)
+            && !matches_host(&request, &site.host)
         {
             return self.misdirected(&request).await;
         }
@@ -299,10 +308,10 @@ impl Conversation {
             .shared
             .kept
             .change(|cache| cache.handle_request(now, key.clone(), &request, framing, client));
-        let mut waits = MOST_WAITS;
+        let mut waits = MAX_WAITS;
         loop {
             match plan {
-                Plan::Answer(answer, again) => {
+                RequestAction::Answer(answer, again) => {
                     if let Some((head, asked)) = again {
                         let open = (self.open.clone(), self.server().cloned());
                         tokio::spawn(refresh::refresh(self.shared.clone(), open, head, asked));
@@ -312,19 +321,19 @@ impl Conversation {
                         return fate;
                     }
                 }
-                Plan::Ask(head, asked) => match self.board(&asked, waits) {
+                RequestAction::Ask(head, asked) => match self.join_or_lead(&asked, waits) {
                     Some(flight) => match self.follow(flight, &request).await {
                         Ok(fate) => return fate,
-                        Err(Patience::Left) => waits -= 1,
-                        Err(Patience::Over) => waits = 0,
+                        Err(SharedWaitError::MayWaitAgain) => waits -= 1,
+                        Err(SharedWaitError::AskServer) => waits = 0,
                     },
                     None => {
-                        let fate = self.ask(&request, head, asked, framing, entry).await;
+                        let fate = self.forward(&request, head, asked, framing, entry).await;
                         self.lead = None;
                         return fate;
                     }
                 },
-                Plan::Unavailable => return self.unavailable(&request, "fwd=miss").await,
+                RequestAction::Unavailable => return self.unavailable(&request, "fwd=miss").await,
             }
             let now = clock::unix_time();
             plan = self
@@ -337,17 +346,21 @@ impl Conversation {
     /// Returns the response in flight to wait for, if another client has sent the same request.
     /// Otherwise this request is sent, either as the one that others wait for or on its own. It is
     /// also sent once `waits` is used up.
-    fn board(&mut self, asked: &Asked, waits: u32) -> Option<Arc<Flight>> {
+    fn join_or_lead(
+        &mut self,
+        asked: &ForwardedRequest,
+        waits: u32,
+    ) -> Option<Arc<SharedResponse>> {
         if waits == 0 {
             return None;
         }
         match self.shared.kept.board(asked) {
-            Boarding::Lead(lead) => {
+            RequestRole::Lead(lead) => {
                 self.lead = Some(lead);
                 None
             }
-            Boarding::Join(flight) => Some(flight),
-            Boarding::Alone => None,
+            RequestRole::Join(flight) => Some(flight),
+            RequestRole::Alone => None,
         }
     }
 
@@ -360,7 +373,7 @@ impl Conversation {
             Some(upstream) => Ok(upstream),
             None => {
                 tokio::select! {
-                    opened = self.way_to_server() => opened,
+                    opened = self.connect_upstream() => opened,
                     () = self.leg.failure() => Err(ResetReason::Reset),
                 }
             }
@@ -391,81 +404,87 @@ impl Conversation {
         }
         let first = self.inlet.take();
         match upstream.end {
-            End::Stream(stream) => {
+            UpstreamTransport::Stream(stream) => {
                 let report = address(&self.open.destination);
-                relay::early(stream, self.leg, (&first, report), &entry, counters).await;
+                relay::relay_early(stream, self.leg, (&first, report), &entry, counters).await;
             }
             // A fetch has been relayed to its end already, and TLS is handled above.
-            End::Fetch(_) | End::Secure(_) => {}
-            End::Socket(server) => {
-                relay::direct(self.leg, Leg::new(server), &first, entry, counters).await;
+            UpstreamTransport::Fetch(_) | UpstreamTransport::Secure(_) => {}
+            UpstreamTransport::Socket(server) => {
+                relay::direct(self.leg, TcpLeg::new(server), &first, entry, counters).await;
             }
         }
     }
 
     /// Relays the decrypted bytes in both directions until both have ended.
-    async fn relay_secure(&mut self, mut upstream: Upstream) -> Result<(), ResetReason> {
+    async fn relay_secure(&mut self, mut upstream: UpstreamConnection) -> Result<(), ResetReason> {
         let client = wire(&self.leg, &self.secure);
-        let Upstream { end, inlet, .. } = &mut upstream;
-        both_ways(client, &mut self.inlet, end.wire(), inlet).await
+        let UpstreamConnection { end, inlet, .. } = &mut upstream;
+        relay_both_ways(client, &mut self.inlet, end.wire(), inlet).await
     }
 
     async fn close(mut self) {
-        self.let_go();
+        self.close_upstream();
         if let Some((_, secure)) = &self.secure {
-            let _ = timeout(LAST_WORDS, secure.finish()).await;
+            let _ = timeout(CLOSE_TIMEOUT, secure.finish()).await;
         }
         // Both directions have ended, so closing may send a FIN again.
         socket_options::reset_when_closed(self.leg.socket(), false);
         if shut_down(self.leg.socket()).is_ok() {
-            self.leg.discard(LAST_WORDS).await;
+            self.leg.discard(CLOSE_TIMEOUT).await;
         }
     }
 }
 
-pub(super) fn wire<'a>(leg: &'a Leg, secure: &'a Option<(Site, Secure)>) -> Wire<'a> {
+pub(super) fn wire<'a>(
+    leg: &'a TcpLeg,
+    secure: &'a Option<(TlsSite, TlsConnection)>,
+) -> WireEnd<'a> {
     match secure {
-        Some((_, secure)) => Wire::Secure(secure),
-        None => Wire::Socket(leg.socket()),
+        Some((_, secure)) => WireEnd::Secure(secure),
+        None => WireEnd::Socket(leg.socket()),
     }
 }
 
 /// Returns `true` if the request's `Host` is the site of the client's TLS connection.
-fn is_for(request: &RequestHead, site: &str) -> bool {
+fn matches_host(request: &RequestHead, site: &str) -> bool {
     let host = request.host().unwrap_or_default();
     host.rsplit_once(':').map_or(host.as_str(), |(name, _)| name) == site
 }
 
 /// Relays all bytes in both directions. If one side stops reading, the bytes it has sent are still
 /// delivered.
-async fn both_ways(
-    client: Wire<'_>,
-    said: &mut Inlet,
-    server: Wire<'_>,
-    heard: &mut Inlet,
+async fn relay_both_ways(
+    client: WireEnd<'_>,
+    said: &mut ReadBuffer,
+    server: WireEnd<'_>,
+    heard: &mut ReadBuffer,
 ) -> Result<(), ResetReason> {
     heard.clear();
-    let up = async { source_failed(&one_way((client, said), server).await) };
-    let down = async { source_failed(&one_way((server, heard), client).await) };
+    let up = async { split_by_end(&relay_one_way((client, said), server).await) };
+    let down = async { split_by_end(&relay_one_way((server, heard), client).await) };
     let (up, down) = tokio::try_join!(up, down)?;
     up.and(down)
 }
 
 /// Splits a result by the failing end: the outer error is the source's, the inner one the sink's.
-fn source_failed(passed: &Result<(), Broken>) -> Result<Result<(), ResetReason>, ResetReason> {
+fn split_by_end(passed: &Result<(), ForwardError>) -> Result<Result<(), ResetReason>, ResetReason> {
     match passed {
         Ok(()) => Ok(Ok(())),
-        Err(Broken::To(reason)) => Ok(Err(*reason)),
-        Err(Broken::From(reason)) => Err(*reason),
+        Err(ForwardError::Sink(reason)) => Ok(Err(*reason)),
+        Err(ForwardError::Source(reason)) => Err(*reason),
     }
 }
 
-async fn one_way(from: (Wire<'_>, &mut Inlet), to: Wire<'_>) -> Result<(), Broken> {
-    let mut all = Body::new(Framing::UntilClose);
+async fn relay_one_way(
+    from: (WireEnd<'_>, &mut ReadBuffer),
+    to: WireEnd<'_>,
+) -> Result<(), ForwardError> {
+    let mut all = BodyParser::new(BodyFraming::UntilClose);
     // An interrupted write may have left bytes in TLS.
-    to.flush().await.map_err(Broken::To)?;
-    pass(from, (to, As::Itself), &mut all, |_| {}, |_| {}).await?;
-    to.finish().await.map_err(Broken::To)
+    to.flush().await.map_err(ForwardError::Sink)?;
+    forward_body(from, (to, BodyForm::Unchanged), &mut all, |_| {}, |_| {}).await?;
+    to.finish().await.map_err(ForwardError::Sink)
 }
 
 fn port(destination: &Destination) -> Option<u16> {

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use http_cache::{EntryId, Record};
+use http_cache::{EntryId, ResponseRecord};
 use nix::fcntl::{Flock, FlockArg};
 use sha2::{Digest, Sha256};
 use tokio::sync::mpsc::{self, Receiver, Sender};
@@ -23,18 +23,18 @@ use crate::clock;
 use crate::figures::counters::Counter;
 
 /// A response body, shared by its readers.
-pub(super) type Bytes = Arc<[u8]>;
+pub(super) type SharedBody = Arc<[u8]>;
 
 /// Limit of queued jobs. Those beyond it are refused.
-const MOST_JOBS: usize = 1024;
+const MAX_JOBS: usize = 1024;
 /// Limit of body bytes in queued jobs.
-const MOST_WAITING: u64 = 64 << 20;
+const MAX_QUEUED_BYTES: u64 = 64 << 20;
 /// Time limit for reading a body from disk. Beyond it the server is asked.
-const PATIENCE: Duration = Duration::from_secs(2);
+const READ_TIMEOUT: Duration = Duration::from_secs(2);
 /// Pause of writing after a failure.
-const PAUSE: Duration = Duration::from_secs(30);
+const FAILURE_PAUSE: Duration = Duration::from_secs(30);
 /// Size limit of a head file, in bytes. Those that are written are shorter.
-const LONGEST_HEAD: u64 = 256 << 10;
+const MAX_HEAD_FILE: u64 = 256 << 10;
 const DIRECTORY_MODE: u32 = 0o700;
 const FILE_MODE: u32 = 0o600;
 const HEAD: &str = "head";
@@ -42,25 +42,25 @@ const BODY: &str = "body";
 const LOCK: &str = "lock";
 
 /// A queued operation on the directory.
-enum Job {
-    Write(EntryId, Box<Record>, Option<Bytes>),
+enum DiskJob {
+    Write(EntryId, Box<ResponseRecord>, Option<SharedBody>),
     Remove(EntryId),
     /// Stop using the directory, so that another process can.
     Leave,
 }
 
 /// Handle to a directory of stored responses. Its worker does the writing.
-pub(super) struct Disk {
+pub(super) struct DiskHandle {
     directory: Arc<Path>,
-    jobs: Sender<Job>,
+    jobs: Sender<DiskJob>,
     waiting: Arc<AtomicU64>,
     pub(super) errors: Arc<Counter>,
 }
 
 /// Task that writes and removes files, in the order of the jobs.
-pub(super) struct Worker {
+pub(super) struct DiskWorker {
     directory: Arc<Path>,
-    jobs: Receiver<Job>,
+    jobs: Receiver<DiskJob>,
     waiting: Arc<AtomicU64>,
     errors: Arc<Counter>,
     paused_until: Option<Instant>,
@@ -68,13 +68,13 @@ pub(super) struct Worker {
     _lock: Flock<File>,
 }
 
-impl Disk {
+impl DiskHandle {
     /// Opens a directory, and creates it if missing. Returns the handle, the worker to run, and the
     /// IDs of the responses found, in ascending order.
     ///
     /// # Errors
     /// The system's error; `WouldBlock` if another gateway uses the directory.
-    pub(super) fn open(directory: &Path) -> io::Result<(Self, Worker, Vec<EntryId>)> {
+    pub(super) fn open(directory: &Path) -> io::Result<(Self, DiskWorker, Vec<EntryId>)> {
         DirBuilder::new().recursive(true).mode(DIRECTORY_MODE).create(directory)?;
         let mut options = OpenOptions::new();
         options.write(true).create(true).truncate(false).mode(FILE_MODE);
@@ -89,10 +89,10 @@ impl Disk {
         found.sort_unstable();
         // Head and body were found separately.
         found.dedup();
-        let (sender, jobs) = mpsc::channel(MOST_JOBS);
+        let (sender, jobs) = mpsc::channel(MAX_JOBS);
         let (directory, waiting): (Arc<Path>, Arc<AtomicU64>) = (directory.into(), Arc::default());
         let errors: Arc<Counter> = Arc::default();
-        let worker = Worker {
+        let worker = DiskWorker {
             directory: directory.clone(),
             jobs,
             waiting: waiting.clone(),
@@ -105,12 +105,17 @@ impl Disk {
 
     /// Queues the writing of a response. `body` is [`None`] if the file with it is unchanged.
     /// Returns `false` if too much is queued.
-    pub(super) fn write(&self, id: EntryId, record: Record, body: Option<Bytes>) -> bool {
+    pub(super) fn write(
+        &self,
+        id: EntryId,
+        record: ResponseRecord,
+        body: Option<SharedBody>,
+    ) -> bool {
         let length = body.as_ref().map_or(0, |body| body.len() as u64);
-        if self.waiting.load(Ordering::Relaxed) + length > MOST_WAITING {
+        if self.waiting.load(Ordering::Relaxed) + length > MAX_QUEUED_BYTES {
             return false;
         }
-        let taken = self.jobs.try_send(Job::Write(id, Box::new(record), body)).is_ok();
+        let taken = self.jobs.try_send(DiskJob::Write(id, Box::new(record), body)).is_ok();
         if taken {
             self.waiting.fetch_add(length, Ordering::Relaxed);
         }
@@ -119,20 +124,20 @@ impl Disk {
 
     /// Queues the removal of a response. With a full queue its files stay until the next start.
     pub(super) fn remove(&self, id: EntryId) {
-        let _ = self.jobs.try_send(Job::Remove(id));
+        let _ = self.jobs.try_send(DiskJob::Remove(id));
     }
 
     /// Releases the directory to another process after the jobs queued so far; later ones are
     /// ignored.
     pub(super) fn leave(&self) {
-        let _ = self.jobs.try_send(Job::Leave);
+        let _ = self.jobs.try_send(DiskJob::Leave);
     }
 
     /// Reads a response's body; [`None`] if it is missing, damaged or takes too long.
-    pub(super) async fn load(&self, id: EntryId, length: u64) -> Option<Bytes> {
+    pub(super) async fn load(&self, id: EntryId, length: u64) -> Option<SharedBody> {
         let directory = self.directory.clone();
         let loading = spawn_blocking(move || load(&directory, id, length));
-        let loaded = timeout(PATIENCE, loading).await.ok()?.ok()?;
+        let loaded = timeout(READ_TIMEOUT, loading).await.ok()?.ok()?;
         if loaded.is_none() {
             self.errors.increment();
         }
@@ -140,7 +145,7 @@ impl Disk {
     }
 
     /// Reads the heads of these responses. Files of responses without a readable head are removed.
-    pub(super) async fn records(&self, ids: Vec<EntryId>) -> Vec<(EntryId, Record)> {
+    pub(super) async fn records(&self, ids: Vec<EntryId>) -> Vec<(EntryId, ResponseRecord)> {
         let directory = self.directory.clone();
         let reading = spawn_blocking(move || {
             let read = ids.into_iter().filter_map(|id| match record(&directory, id) {
@@ -156,24 +161,24 @@ impl Disk {
     }
 }
 
-impl Worker {
+impl DiskWorker {
     /// Runs the queued jobs until the directory is released or the handle is dropped. Calls `lost`
     /// for each response that could not be written.
     pub(super) async fn run(mut self, lost: impl Fn(EntryId)) {
         while let Some(job) = self.jobs.recv().await {
             let directory = self.directory.clone();
             match job {
-                Job::Write(id, record, body) => {
+                DiskJob::Write(id, record, body) => {
                     let length = body.as_ref().map_or(0, |body| body.len() as u64);
                     if !self.write(directory, id, record, body).await {
                         lost(id);
                     }
                     self.waiting.fetch_sub(length, Ordering::Relaxed);
                 }
-                Job::Remove(id) => {
+                DiskJob::Remove(id) => {
                     let _ = spawn_blocking(move || remove(&directory, id)).await;
                 }
-                Job::Leave => return,
+                DiskJob::Leave => return,
             }
         }
     }
@@ -182,8 +187,8 @@ impl Worker {
         &mut self,
         directory: Arc<Path>,
         id: EntryId,
-        record: Box<Record>,
-        body: Option<Bytes>,
+        record: Box<ResponseRecord>,
+        body: Option<SharedBody>,
     ) -> bool {
         if self.paused_until.is_some_and(|until| clock::now() < until) {
             // An incomplete or outdated response must not be found at the next start.
@@ -206,7 +211,7 @@ impl Worker {
             Err(error) => tracing::error!("HTTP cache: writing a response failed: {error}"),
         }
         self.errors.increment();
-        self.paused_until = Some(clock::now() + PAUSE);
+        self.paused_until = Some(clock::now() + FAILURE_PAUSE);
         false
     }
 }
@@ -224,7 +229,12 @@ fn id_of(path: &Path) -> Option<EntryId> {
     u64::from_str_radix(name, 16).ok().filter(|_| ours).map(EntryId)
 }
 
-fn write(directory: &Path, id: EntryId, mut record: Record, body: Option<&[u8]>) -> io::Result<()> {
+fn write(
+    directory: &Path,
+    id: EntryId,
+    mut record: ResponseRecord,
+    body: Option<&[u8]>,
+) -> io::Result<()> {
     match body {
         Some(body) => {
             record.digest = digest(body);
@@ -256,18 +266,18 @@ fn remove(directory: &Path, id: EntryId) {
     }
 }
 
-fn record(directory: &Path, id: EntryId) -> Option<Record> {
+fn record(directory: &Path, id: EntryId) -> Option<ResponseRecord> {
     let head = path(directory, id, HEAD);
     // A link may lead out of the directory.
     let length = fs::symlink_metadata(&head).ok().filter(fs::Metadata::is_file)?.len();
-    let bytes = if length <= LONGEST_HEAD { fs::read(head).ok()? } else { return None };
-    let record = Record::decode(&bytes)?;
+    let bytes = if length <= MAX_HEAD_FILE { fs::read(head).ok()? } else { return None };
+    let record = ResponseRecord::decode(&bytes)?;
     let body = fs::symlink_metadata(path(directory, id, BODY)).ok()?;
     // The digest is compared when the body is read.
     (body.is_file() && body.len() == record.length).then_some(record)
 }
 
-fn load(directory: &Path, id: EntryId, length: u64) -> Option<Bytes> {
+fn load(directory: &Path, id: EntryId, length: u64) -> Option<SharedBody> {
     let record = record(directory, id).filter(|record| record.length == length)?;
     let body = fs::read(path(directory, id, BODY)).ok()?;
     (digest(&body) == record.digest).then(|| body.into())
@@ -281,7 +291,7 @@ fn digest(body: &[u8]) -> String {
 mod tests {
     use std::net::IpAddr;
 
-    use http_cache::{Key, RequestHead, ResponseHead, Stored};
+    use http_cache::{CacheKey, RequestHead, ResponseHead, StoredResponse};
     use tokio::task::JoinHandle;
     use units::UnixTime;
 
@@ -289,26 +299,32 @@ mod tests {
 
     const FIRST: EntryId = EntryId(1);
 
-    fn record(length: u64) -> Record {
+    fn record(length: u64) -> ResponseRecord {
         let (destination, host, target) = ("192.0.2.1:80".into(), "a".into(), "/".into());
-        let key = Key { destination, host, target };
-        let fields = http_cache::Fields::default();
+        let key = CacheKey { destination, host, target };
+        let fields = http_cache::HeaderFields::default();
         let request = RequestHead { method: "GET".into(), target: "/".into(), minor: 1, fields };
         let now = UnixTime::from_seconds(1_800_000_000);
-        let stored = Stored::new(&request, &ResponseHead::own(200, "OK"), (now, now));
-        Record { key, stored, length, digest: String::new(), owner: IpAddr::from([10, 0, 0, 1]) }
+        let stored = StoredResponse::new(&request, &ResponseHead::own(200, "OK"), (now, now));
+        ResponseRecord {
+            key,
+            stored,
+            length,
+            digest: String::new(),
+            owner: IpAddr::from([10, 0, 0, 1]),
+        }
     }
 
     /// A directory whose worker runs; what it reports as lost.
-    fn open(directory: &Path) -> (Disk, Arc<std::sync::Mutex<Vec<EntryId>>>, JoinHandle<()>) {
-        let (disk, worker, _) = Disk::open(directory).unwrap();
+    fn open(directory: &Path) -> (DiskHandle, Arc<std::sync::Mutex<Vec<EntryId>>>, JoinHandle<()>) {
+        let (disk, worker, _) = DiskHandle::open(directory).unwrap();
         let lost: Arc<std::sync::Mutex<Vec<EntryId>>> = Arc::default();
         let reported = lost.clone();
         let running = tokio::spawn(worker.run(move |id| reported.lock().unwrap().push(id)));
         (disk, lost, running)
     }
 
-    async fn written(disk: &Disk, body: &[u8]) {
+    async fn written(disk: &DiskHandle, body: &[u8]) {
         assert!(disk.write(FIRST, record(body.len() as u64), Some(body.into())));
         while disk.waiting.load(Ordering::Relaxed) > 0 {
             tokio::task::yield_now().await;
@@ -322,10 +338,10 @@ mod tests {
         written(&disk, b"hello").await;
         assert_eq!(disk.load(FIRST, 5).await.as_deref(), Some(&b"hello"[..]));
         assert_eq!(disk.load(FIRST, 6).await, None, "another length");
-        assert!(Disk::open(directory.path()).is_err(), "it is in use");
+        assert!(DiskHandle::open(directory.path()).is_err(), "it is in use");
         drop(disk);
         running.await.unwrap();
-        let (disk, _, found) = Disk::open(directory.path()).unwrap();
+        let (disk, _, found) = DiskHandle::open(directory.path()).unwrap();
         assert_eq!(found, [FIRST]);
         let records = disk.records(found).await;
         assert_eq!(

@@ -2,25 +2,28 @@
 
 use std::borrow::Cow;
 
-use http_cache::{Asked, Body, Framing, Parsed, RequestHead, ResponseHead, Verdict};
-use pep::relay::Side;
+use http_cache::{
+    BodyFraming, BodyParser, ForwardedRequest, ParsedHead, RequestHead, ResponseAction,
+    ResponseHead,
+};
+use pep::relay::LegSide;
 use slacp::ResetReason;
 use tokio::time::{Instant, timeout_at};
 
 use super::answer::persist;
-use super::conversation::{Conversation, Fate, address, wire};
-use super::flight::{Lead, Seat};
-use super::record::Recording;
-use super::upstream::Upstream;
-use super::wire::{As, Broken, Inlet, Wire, pass};
+use super::conversation::{ConnectionState, HttpConnection, address, wire};
+use super::flight::{LeadingRequest, ResponseReader};
+use super::record::BodyRecorder;
+use super::upstream::UpstreamConnection;
+use super::wire::{BodyForm, ForwardError, ReadBuffer, WireEnd, forward_body};
 use crate::clock;
 use crate::figures::connections::Registered;
 
 /// Outcome of one attempt to send a request.
-enum Attempt {
-    Over(Fate),
+enum AttemptOutcome {
+    Over(ConnectionState),
     /// Another request is to be sent instead.
-    Again(RequestHead, Box<Asked>),
+    Again(RequestHead, Box<ForwardedRequest>),
     /// No response, or no connection.
     Failed(ResetReason),
     /// The server had closed a kept-alive connection.
@@ -28,7 +31,7 @@ enum Attempt {
 }
 
 /// Result of reading a response's head.
-pub(super) enum Reply {
+pub(super) enum ReplyHead {
     Head(ResponseHead, usize),
     /// Not HTTP, or ended within the head; the bytes read are kept.
     Malformed,
@@ -39,14 +42,14 @@ pub(super) enum Reply {
 /// Reads a response's head. Interim responses are forwarded to `client`, if it understands them
 /// (RFC 9110 §15.2).
 pub(super) async fn read_reply(
-    wire: Wire<'_>,
-    inlet: &mut Inlet,
-    client: Option<Wire<'_>>,
-) -> Result<Reply, ResetReason> {
+    wire: WireEnd<'_>,
+    inlet: &mut ReadBuffer,
+    client: Option<WireEnd<'_>>,
+) -> Result<ReplyHead, ResetReason> {
     loop {
         match inlet.head(ResponseHead::parse) {
             // 101 is final: another protocol follows it.
-            Parsed::Head(head, length) if head.is_interim() && head.status != 101 => {
+            ParsedHead::Head(head, length) if head.is_interim() && head.status != 101 => {
                 if let Some(client) = client {
                     client.write(&inlet.bytes()[..length]).await?;
                 }
@@ -54,13 +57,13 @@ pub(super) async fn read_reply(
                 // Thousands may have arrived at once: other connections get their turn.
                 tokio::task::yield_now().await;
             }
-            Parsed::Head(head, length) => return Ok(Reply::Head(head, length)),
-            Parsed::Malformed => return Ok(Reply::Malformed),
-            Parsed::Incomplete if inlet.ended && inlet.is_empty() => {
-                return Ok(Reply::Nothing);
+            ParsedHead::Head(head, length) => return Ok(ReplyHead::Head(head, length)),
+            ParsedHead::Malformed => return Ok(ReplyHead::Malformed),
+            ParsedHead::Incomplete if inlet.ended && inlet.is_empty() => {
+                return Ok(ReplyHead::Nothing);
             }
-            Parsed::Incomplete if inlet.ended => return Ok(Reply::Malformed),
-            Parsed::Incomplete => {
+            ParsedHead::Incomplete if inlet.ended => return Ok(ReplyHead::Malformed),
+            ParsedHead::Incomplete => {
                 inlet.fill(wire).await?;
             }
         }
@@ -70,10 +73,10 @@ pub(super) async fn read_reply(
 /// Encodes a request's head for the next hop, with its connection-specific fields replaced.
 /// `keeps`: the server may keep the connection open after its response; a response without a
 /// readable end needs the close.
-pub(super) fn sent_on(head: &RequestHead, framing: Framing, keeps: bool) -> Vec<u8> {
+pub(super) fn encode_forwarded(head: &RequestHead, framing: BodyFraming, keeps: bool) -> Vec<u8> {
     let mut head = head.clone();
-    head.fields.remove_of_connection();
-    if framing == Framing::Chunked {
+    head.fields.remove_connection_fields();
+    if framing == BodyFraming::Chunked {
         head.fields.push("Transfer-Encoding", "chunked");
     }
     persist(&mut head.fields, head.minor, keeps);
@@ -82,30 +85,35 @@ pub(super) fn sent_on(head: &RequestHead, framing: Framing, keeps: bool) -> Vec<
     bytes
 }
 
-impl Conversation {
+impl HttpConnection {
     /// Forwards `head` in place of the client's request until there is a response, and answers the
     /// client.
-    pub(super) async fn ask(
+    pub(super) async fn forward(
         &mut self,
         request: &RequestHead,
         mut head: RequestHead,
-        mut asked: Asked,
-        framing: Framing,
+        mut asked: ForwardedRequest,
+        framing: BodyFraming,
         entry: &Registered<'_>,
-    ) -> Fate {
+    ) -> ConnectionState {
         loop {
             match self.attempt(request, &head, &asked, framing, entry).await {
-                Attempt::Over(fate) => return fate,
-                Attempt::Again(again, next) => (head, asked) = (again, *next),
-                Attempt::Stale => {}
-                Attempt::Failed(reason) => return self.fail(request, &asked, reason).await,
+                AttemptOutcome::Over(fate) => return fate,
+                AttemptOutcome::Again(again, next) => (head, asked) = (again, *next),
+                AttemptOutcome::Stale => {}
+                AttemptOutcome::Failed(reason) => return self.fail(request, &asked, reason).await,
             }
         }
     }
 
     /// Handles a request without a response: answers from the cache if a stale response is
     /// permitted, otherwise reports the failure to the client as if there were no cache.
-    async fn fail(&mut self, request: &RequestHead, asked: &Asked, reason: ResetReason) -> Fate {
+    async fn fail(
+        &mut self,
+        request: &RequestHead,
+        asked: &ForwardedRequest,
+        reason: ResetReason,
+    ) -> ConnectionState {
         let now = clock::unix_time();
         if let Some(answer) = self.shared.kept.change(|cache| cache.handle_failure(now, asked))
             && let Some(fate) = self.answer(request, answer, "hit; detail=unreachable").await
@@ -121,89 +129,95 @@ impl Conversation {
             // (RFC 9111 §5.2.2.2).
             return self.unavailable(request, "fwd=stale").await;
         }
-        Fate::Broken(reason)
+        ConnectionState::Broken(reason)
     }
 
     async fn attempt(
         &mut self,
         request: &RequestHead,
         head: &RequestHead,
-        asked: &Asked,
-        framing: Framing,
+        asked: &ForwardedRequest,
+        framing: BodyFraming,
         entry: &Registered<'_>,
-    ) -> Attempt {
+    ) -> AttemptOutcome {
         // Let the server close after the client's last request.
         let keeps = request.keeps_alive();
-        let bytes = sent_on(head, framing, keeps);
+        let bytes = encode_forwarded(head, framing, keeps);
         let deadline = self.deadline(asked);
-        let way = self.way((head, framing, keeps), &bytes);
+        let way = self.choose_upstream((head, framing, keeps), &bytes);
         let mut upstream = match within(deadline, way).await {
             Some(Ok(upstream)) => upstream,
-            Some(Err(reason)) => return Attempt::Failed(reason),
+            Some(Err(reason)) => return AttemptOutcome::Failed(reason),
             None => return self.give_up(),
         };
         // Only a safe request is repeated (RFC 9110 §9.2.2), and no part of a body can be: its
         // bytes are consumed as they are sent.
-        let retries = upstream.used && framing == Framing::None && request.is_safe();
-        entry.moved(clock::now(), Side::Client, bytes.len());
+        let retries = upstream.used && framing == BodyFraming::None && request.is_safe();
+        entry.moved(clock::now(), LegSide::Client, bytes.len());
         if !upstream.is_fetch()
             && let Err(reason) = upstream.end.wire().write(&bytes).await
         {
-            return if retries { Attempt::Stale } else { Attempt::Failed(reason) };
+            return if retries { AttemptOutcome::Stale } else { AttemptOutcome::Failed(reason) };
         }
-        let mut body = Body::new(framing);
-        let heard = self.hear(&mut upstream, &mut body, asked, request, entry);
+        let mut body = BodyParser::new(framing);
+        let heard = self.exchange_bodies(&mut upstream, &mut body, asked, request, entry);
         let Some(heard) = within(deadline, heard).await else { return self.give_up() };
         let reply = match heard {
-            Heard::Reply(reply) => reply,
-            Heard::ClientGone(reason) => return Attempt::Over(Fate::Broken(reason)),
-            Heard::HubGone => return Attempt::Failed(ResetReason::TimedOut),
-            Heard::Failed(_) if retries => return Attempt::Stale,
-            Heard::Failed(ResetReason::Prohibited | ResetReason::Limit) if upstream.is_fetch() => {
-                // The hub has no exchanges with this server, or too many: it may still connect.
-                self.fetches = false;
-                return Attempt::Stale;
+            ReplyOutcome::Reply(reply) => reply,
+            ReplyOutcome::ClientGone(reason) => {
+                return AttemptOutcome::Over(ConnectionState::Broken(reason));
             }
-            Heard::Failed(reason) => return Attempt::Failed(reason),
+            ReplyOutcome::HubGone => return AttemptOutcome::Failed(ResetReason::TimedOut),
+            ReplyOutcome::Failed(_) if retries => return AttemptOutcome::Stale,
+            ReplyOutcome::Failed(ResetReason::Prohibited | ResetReason::Limit)
+                if upstream.is_fetch() =>
+            {
+                // The hub has no exchanges with this server, or too many: it may still connect.
+                self.hub_fetches = false;
+                return AttemptOutcome::Stale;
+            }
+            ReplyOutcome::Failed(reason) => return AttemptOutcome::Failed(reason),
         };
         if !upstream.end.crosses_hop() {
             self.shared.patience().handle_answer();
         }
-        if retries && matches!(reply, Reply::Nothing) {
-            return Attempt::Stale;
+        if retries && matches!(reply, ReplyHead::Nothing) {
+            return AttemptOutcome::Stale;
         }
         let whole = body.is_over();
         self.decide(request, asked, (reply, whole), upstream, entry).await
     }
 
     /// The time limit for a response that does not cross the hop, if a stored one is a substitute.
-    fn deadline(&self, asked: &Asked) -> Option<Instant> {
+    fn deadline(&self, asked: &ForwardedRequest) -> Option<Instant> {
         let is_away = self.shared.route.borrow().hub.is_none();
         let may_do = is_away && self.shared.kept.lock().has_fallback(clock::unix_time(), asked);
         may_do.then(|| Instant::now() + self.shared.patience().limit(clock::now()))
     }
 
-    fn give_up(&self) -> Attempt {
+    fn give_up(&self) -> AttemptOutcome {
         self.shared.patience().handle_silence(clock::now());
-        Attempt::Failed(ResetReason::TimedOut)
+        AttemptOutcome::Failed(ResetReason::TimedOut)
     }
 
     /// Handles a response to a request. `whole`: the request has been sent completely.
     async fn decide(
         &mut self,
         request: &RequestHead,
-        asked: &Asked,
-        (reply, whole): (Reply, bool),
-        mut upstream: Upstream,
+        asked: &ForwardedRequest,
+        (reply, whole): (ReplyHead, bool),
+        mut upstream: UpstreamConnection,
         entry: &Registered<'_>,
-    ) -> Attempt {
+    ) -> AttemptOutcome {
         match reply {
             // A stored response may be used instead of none.
-            Reply::Nothing if asked.validates.is_some() => Attempt::Failed(ResetReason::Reset),
+            ReplyHead::Nothing if asked.validates.is_some() => {
+                AttemptOutcome::Failed(ResetReason::Reset)
+            }
             // Relays both directions: the server has answered before it had the whole request, or
             // not by HTTP.
-            Reply::Nothing | Reply::Malformed => self.passes(upstream).await,
-            Reply::Head(reply, length) => {
+            ReplyHead::Nothing | ReplyHead::Malformed => self.relay_unchanged(upstream).await,
+            ReplyHead::Head(reply, length) => {
                 let verdict = self
                     .shared
                     .kept
@@ -211,78 +225,92 @@ impl Conversation {
                 match reply.framing(&request.method) {
                     Ok(answered) if whole => {
                         upstream.inlet.consume(length);
-                        self.settle(request, asked, (reply, answered, verdict), upstream, entry)
-                            .await
+                        self.apply_verdict(
+                            request,
+                            asked,
+                            (reply, answered, verdict),
+                            upstream,
+                            entry,
+                        )
+                        .await
                     }
-                    _ => self.passes(upstream).await,
+                    _ => self.relay_unchanged(upstream).await,
                 }
             }
         }
     }
 
     /// Returns an upstream for the request. If it is the hub's, the request has been sent already.
-    async fn way(
+    async fn choose_upstream(
         &mut self,
-        (head, framing, keeps): (&RequestHead, Framing, bool),
+        (head, framing, keeps): (&RequestHead, BodyFraming, bool),
         bytes: &[u8],
-    ) -> Result<Upstream, ResetReason> {
+    ) -> Result<UpstreamConnection, ResetReason> {
         let route = *self.shared.route.borrow();
         let upstreams = &self.shared.upstreams;
         // An `https` target has the hub ask by TLS, too.
         let fetched = match &self.secure {
             Some((site, _)) => {
                 let target = format!("https://{}{}", site.host, head.target);
-                Cow::Owned(sent_on(&RequestHead { target, ..head.clone() }, framing, keeps))
+                Cow::Owned(encode_forwarded(
+                    &RequestHead { target, ..head.clone() },
+                    framing,
+                    keeps,
+                ))
             }
             None => Cow::Borrowed(bytes),
         };
         // Exchanges are GET and HEAD without a body (`docs/slacp.md`), which the hub may repeat.
-        let repeats = framing == Framing::None && matches!(head.method.as_str(), "GET" | "HEAD");
+        let repeats =
+            framing == BodyFraming::None && matches!(head.method.as_str(), "GET" | "HEAD");
         if repeats
-            && self.fetches
-            && let Some(fetch) = Upstream::fetch(upstreams, route, &self.open, &fetched).await?
+            && self.hub_fetches
+            && let Some(fetch) =
+                UpstreamConnection::fetch(upstreams, route, &self.open, &fetched).await?
         {
             return Ok(fetch);
         }
         match self.upstream.take() {
             Some(upstream) => Ok(upstream),
-            None => self.way_to_server().await,
+            None => self.connect_upstream().await,
         }
     }
 
     /// Relays the response unchanged, and all that follows.
-    async fn passes(&mut self, mut upstream: Upstream) -> Attempt {
+    async fn relay_unchanged(&mut self, mut upstream: UpstreamConnection) -> AttemptOutcome {
         if !upstream.is_fetch() {
             self.upstream = Some(upstream);
-            return Attempt::Over(Fate::Plain);
+            return AttemptOutcome::Over(ConnectionState::Plain);
         }
         // A fetch has no request body, and carries one exchange only.
-        let Upstream { end, inlet, .. } = &mut upstream;
-        let mut rest = Body::new(Framing::UntilClose);
-        let to = (self.client(), As::Itself);
-        let passed = pass((end.wire(), inlet), to, &mut rest, |_| {}, |_| {}).await;
-        Attempt::Over(match passed {
-            Ok(_) => Fate::Close,
-            Err(Broken::From(reason) | Broken::To(reason)) => Fate::Broken(reason),
+        let UpstreamConnection { end, inlet, .. } = &mut upstream;
+        let mut rest = BodyParser::new(BodyFraming::UntilClose);
+        let to = (self.client(), BodyForm::Unchanged);
+        let passed = forward_body((end.wire(), inlet), to, &mut rest, |_| {}, |_| {}).await;
+        AttemptOutcome::Over(match passed {
+            Ok(_) => ConnectionState::Close,
+            Err(ForwardError::Source(reason) | ForwardError::Sink(reason)) => {
+                ConnectionState::Broken(reason)
+            }
         })
     }
 
     /// Sends a request's body and waits for the response's head, which may come before the body is
     /// sent.
-    async fn hear(
+    async fn exchange_bodies(
         &mut self,
-        upstream: &mut Upstream,
-        body: &mut Body,
-        asked: &Asked,
+        upstream: &mut UpstreamConnection,
+        body: &mut BodyParser,
+        asked: &ForwardedRequest,
         request: &RequestHead,
         entry: &Registered<'_>,
-    ) -> Heard {
-        let Upstream { end, inlet, .. } = upstream;
+    ) -> ReplyOutcome {
+        let UpstreamConnection { end, inlet, .. } = upstream;
         let client = wire(&self.leg, &self.secure);
         let (mut uploaded, mut gone) = (body.is_over(), false);
-        let moved = |count| entry.moved(clock::now(), Side::Client, count);
-        let ends = ((client, &mut self.inlet), (end.wire(), As::Itself));
-        let upload = pass(ends.0, ends.1, body, |_| {}, moved);
+        let moved = |count| entry.moved(clock::now(), LegSide::Client, count);
+        let ends = ((client, &mut self.inlet), (end.wire(), BodyForm::Unchanged));
+        let upload = forward_body(ends.0, ends.1, body, |_| {}, moved);
         // HTTP/1.0 has no interim responses (RFC 9110 §15.2).
         let reading = read_reply(end.wire(), inlet, (request.minor == 1).then_some(client));
         let mut route = self.shared.route.clone();
@@ -291,26 +319,26 @@ impl Conversation {
             tokio::select! {
                 passed = &mut upload, if !uploaded => match passed {
                     Ok(true) => uploaded = true,
-                    Ok(false) => return Heard::ClientGone(ResetReason::Reset),
-                    Err(Broken::From(reason)) => return Heard::ClientGone(reason),
+                    Ok(false) => return ReplyOutcome::ClientGone(ResetReason::Reset),
+                    Err(ForwardError::Source(reason)) => return ReplyOutcome::ClientGone(reason),
                     // The server may refuse a body that is too large, and its response says so.
-                    Err(Broken::To(_)) => uploaded = true,
+                    Err(ForwardError::Sink(_)) => uploaded = true,
                 },
                 reply = &mut reading => return match reply {
-                    Ok(reply) => Heard::Reply(reply),
-                    Err(reason) => Heard::Failed(reason),
+                    Ok(reply) => ReplyOutcome::Reply(reply),
+                    Err(reason) => ReplyOutcome::Failed(reason),
                 },
                 () = self.leg.failure(), if !gone => {
                     // Other clients may be waiting for the same response.
-                    if !self.lead.as_ref().is_some_and(Lead::is_followed) {
-                        return Heard::ClientGone(ResetReason::Reset);
+                    if !self.lead.as_ref().is_some_and(LeadingRequest::is_followed) {
+                        return ReplyOutcome::ClientGone(ResetReason::Reset);
                     }
                     gone = true;
                 }
                 // A silent hub delays the response for long, and a stored one may be a substitute.
                 Ok(()) = route.changed(), if asked.validates.is_some() => {
                     if route.borrow().hub.is_none() && end.crosses_hop() {
-                        return Heard::HubGone;
+                        return ReplyOutcome::HubGone;
                     }
                 }
             }
@@ -318,62 +346,71 @@ impl Conversation {
     }
 
     /// Carries out the cache's decision about a response.
-    async fn settle(
+    async fn apply_verdict(
         &mut self,
         request: &RequestHead,
-        asked: &Asked,
-        (reply, framing, verdict): (ResponseHead, Framing, Verdict<super::disk::Bytes>),
-        mut upstream: Upstream,
+        asked: &ForwardedRequest,
+        (reply, framing, verdict): (
+            ResponseHead,
+            BodyFraming,
+            ResponseAction<super::disk::SharedBody>,
+        ),
+        mut upstream: UpstreamConnection,
         entry: &Registered<'_>,
-    ) -> Attempt {
+    ) -> AttemptOutcome {
         let keeps = reply.keeps_alive();
         match verdict {
-            Verdict::Pass { store } => {
+            ResponseAction::Pass { store } => {
                 if !store {
-                    self.lead.take().into_iter().for_each(Lead::end_alone);
+                    self.lead.take().into_iter().for_each(LeadingRequest::mark_private);
                 }
-                if let (Framing::Length(length), Some(lead)) = (framing, &self.lead) {
+                if let (BodyFraming::Length(length), Some(lead)) = (framing, &self.lead) {
                     if lead.announce(asked, &reply, length) {
                         let answer = (&reply, framing);
-                        return Attempt::Over(self.share(request, answer, upstream, entry).await);
+                        return AttemptOutcome::Over(
+                            self.share(request, answer, upstream, entry).await,
+                        );
                     }
                     // No memory to share it: the waiting clients send their own requests.
-                    self.lead.take().into_iter().for_each(Lead::end_alone);
+                    self.lead.take().into_iter().for_each(LeadingRequest::mark_private);
                 }
                 let answer = (&reply, framing, store);
                 let fate = self.pass_on(request, asked, answer, &mut upstream, entry).await;
-                if keeps && framing != Framing::UntilClose && matches!(fate, Fate::Open) {
+                if keeps
+                    && framing != BodyFraming::UntilClose
+                    && matches!(fate, ConnectionState::Open)
+                {
                     self.keep(upstream);
-                } else if !matches!(fate, Fate::Broken(_)) {
+                } else if !matches!(fate, ConnectionState::Broken(_)) {
                     tokio::spawn(upstream.close());
                 }
-                Attempt::Over(fate)
+                AttemptOutcome::Over(fate)
             }
-            Verdict::Answer(answer) => {
+            ResponseAction::Answer(answer) => {
                 // A body, which is not read here, would precede the next response.
-                if framing == Framing::None && keeps {
+                if framing == BodyFraming::None && keeps {
                     self.keep(upstream);
                 }
                 match self.answer(request, answer, "hit; fwd=stale").await {
-                    Some(fate) => Attempt::Over(fate),
+                    Some(fate) => AttemptOutcome::Over(fate),
                     None => {
                         // Without a body a *304* is of no use: ask unconditionally.
-                        let asked = Asked { validates: None, ..asked.clone() };
-                        Attempt::Again(asked.request.clone(), Box::new(asked))
+                        let asked = ForwardedRequest { validates: None, ..asked.clone() };
+                        AttemptOutcome::Again(asked.request.clone(), Box::new(asked))
                     }
                 }
             }
-            Verdict::Again(head, asked) => {
-                if framing == Framing::None && keeps {
+            ResponseAction::Again(head, asked) => {
+                if framing == BodyFraming::None && keeps {
                     self.keep(upstream);
                 }
-                Attempt::Again(head, Box::new(asked))
+                AttemptOutcome::Again(head, Box::new(asked))
             }
         }
     }
 
     /// Keeps a connection for the next request, unless the server has sent unsolicited bytes.
-    fn keep(&mut self, mut upstream: Upstream) {
+    fn keep(&mut self, mut upstream: UpstreamConnection) {
         if upstream.is_fetch() {
             tokio::spawn(upstream.close());
         } else if upstream.inlet.is_empty() && !upstream.inlet.ended {
@@ -384,26 +421,27 @@ impl Conversation {
 
     /// Forwards a response's head. Returns whether the client's connection stays open after the
     /// body.
-    async fn begin(
+    async fn forward_head(
         &self,
         request: &RequestHead,
         reply: &ResponseHead,
-        framing: Framing,
+        framing: BodyFraming,
         entry: &Registered<'_>,
     ) -> Result<bool, ResetReason> {
         // HTTP/1.0 has no chunks (RFC 9112 §6.1): its clients see the end by the close.
         let old = request.minor == 0;
-        let until_close = framing == Framing::UntilClose || (old && framing == Framing::Chunked);
+        let until_close =
+            framing == BodyFraming::UntilClose || (old && framing == BodyFraming::Chunked);
         let keeps = request.keeps_alive() && !until_close;
         let mut head = reply.clone();
-        head.fields.remove_of_connection();
-        if framing == Framing::Chunked && !old {
+        head.fields.remove_connection_fields();
+        if framing == BodyFraming::Chunked && !old {
             head.fields.push("Transfer-Encoding", "chunked");
         }
         persist(&mut head.fields, request.minor, keeps);
         let mut bytes = Vec::new();
         head.write(&mut bytes);
-        entry.moved(clock::now(), Side::Server, bytes.len());
+        entry.moved(clock::now(), LegSide::Server, bytes.len());
         self.client().write(&bytes).await?;
         Ok(keeps)
     }
@@ -413,25 +451,25 @@ impl Conversation {
     async fn share(
         &mut self,
         request: &RequestHead,
-        (reply, framing): (&ResponseHead, Framing),
-        upstream: Upstream,
+        (reply, framing): (&ResponseHead, BodyFraming),
+        upstream: UpstreamConnection,
         entry: &Registered<'_>,
-    ) -> Fate {
-        let (Some(lead), Framing::Length(length)) = (self.lead.take(), framing) else {
-            return Fate::Broken(ResetReason::Reset);
+    ) -> ConnectionState {
+        let (Some(lead), BodyFraming::Length(length)) = (self.lead.take(), framing) else {
+            return ConnectionState::Broken(ResetReason::Reset);
         };
-        let mut seat = Seat::new(lead.flight.clone());
+        let mut seat = ResponseReader::new(lead.flight.clone());
         let client = self.client();
-        let taken = tokio::spawn(lead.take_in(upstream, framing));
-        let moved = |count| entry.moved(clock::now(), Side::Server, count);
+        let taken = tokio::spawn(lead.receive(upstream, framing));
+        let moved = |count| entry.moved(clock::now(), LegSide::Server, count);
         let said = async {
-            let keeps = self.begin(request, reply, framing, entry).await?;
+            let keeps = self.forward_head(request, reply, framing, entry).await?;
             let whole = (0, usize::try_from(length).unwrap_or(usize::MAX));
             Ok(seat.write(client, whole, moved).await? && keeps)
         };
         let keeps = match said.await {
             Ok(keeps) => keeps,
-            Err(reason) => return Fate::Broken(reason),
+            Err(reason) => return ConnectionState::Broken(reason),
         };
         // The whole body has arrived.
         if let Ok(Some(upstream)) = taken.await {
@@ -441,49 +479,56 @@ impl Conversation {
                 tokio::spawn(upstream.close());
             }
         }
-        if keeps { Fate::Open } else { Fate::Close }
+        if keeps { ConnectionState::Open } else { ConnectionState::Close }
     }
 
     /// Forwards a response to the client, and stores it if `store` is set.
     async fn pass_on(
         &mut self,
         request: &RequestHead,
-        asked: &Asked,
-        (reply, framing, store): (&ResponseHead, Framing, bool),
-        upstream: &mut Upstream,
+        asked: &ForwardedRequest,
+        (reply, framing, store): (&ResponseHead, BodyFraming, bool),
+        upstream: &mut UpstreamConnection,
         entry: &Registered<'_>,
-    ) -> Fate {
+    ) -> ConnectionState {
         let old = request.minor == 0;
-        let keeps = match self.begin(request, reply, framing, entry).await {
+        let keeps = match self.forward_head(request, reply, framing, entry).await {
             Ok(keeps) => keeps,
-            Err(reason) => return Fate::Broken(reason),
+            Err(reason) => return ConnectionState::Broken(reason),
         };
-        let mut recording = store.then(|| Recording::new(&self.shared.kept));
+        let mut recording = store.then(|| BodyRecorder::new(&self.shared.kept));
         let record = |bytes: &[u8]| recording.iter_mut().for_each(|it| it.add(bytes));
-        let form = if old && framing == Framing::Chunked { As::Content } else { As::Itself };
-        let mut body = Body::new(framing);
-        let Upstream { end, inlet, .. } = upstream;
-        let moved = |count| entry.moved(clock::now(), Side::Server, count);
+        let form = if old && framing == BodyFraming::Chunked {
+            BodyForm::Content
+        } else {
+            BodyForm::Unchanged
+        };
+        let mut body = BodyParser::new(framing);
+        let UpstreamConnection { end, inlet, .. } = upstream;
+        let moved = |count| entry.moved(clock::now(), LegSide::Server, count);
         let client = self.client();
-        let passed = pass((end.wire(), inlet), (client, form), &mut body, record, moved).await;
+        let passed =
+            forward_body((end.wire(), inlet), (client, form), &mut body, record, moved).await;
         match passed {
             Ok(true) => {
                 recording.into_iter().for_each(|it| it.store(asked, reply));
-                if keeps { Fate::Open } else { Fate::Close }
+                if keeps { ConnectionState::Open } else { ConnectionState::Close }
             }
             // The end was in the chunks, which did not reach the client.
-            Ok(false) if form == As::Content => Fate::Broken(ResetReason::Reset),
+            Ok(false) if form == BodyForm::Content => ConnectionState::Broken(ResetReason::Reset),
             // The end of the connection was the only sign, or came too soon, which the client sees:
             // not stored.
-            Ok(false) => Fate::Close,
-            Err(Broken::From(reason) | Broken::To(reason)) => Fate::Broken(reason),
+            Ok(false) => ConnectionState::Close,
+            Err(ForwardError::Source(reason) | ForwardError::Sink(reason)) => {
+                ConnectionState::Broken(reason)
+            }
         }
     }
 }
 
 /// Outcome of waiting for a response.
-enum Heard {
-    Reply(Reply),
+enum ReplyOutcome {
+    Reply(ReplyHead),
     ClientGone(ResetReason),
     /// The hub is silent, and a stored response may be used.
     HubGone,
@@ -513,10 +558,10 @@ mod tests {
             b"HTTP/1.1 204 No Content\r\n\r\n".to_vec(),
         ];
         let said = said.concat();
-        let mut inlet = Inlet::default();
-        let reading = Prompt::new(read_reply(Wire::Socket(&near), &mut inlet, None));
+        let mut inlet = ReadBuffer::default();
+        let reading = Prompt::new(read_reply(WireEnd::Socket(&near), &mut inlet, None));
         let (reply, written) = tokio::join!(reading, far.write_all(&said));
         written.unwrap();
-        assert!(matches!(reply, Ok(Reply::Head(head, _)) if head.status == 204));
+        assert!(matches!(reply, Ok(ReplyHead::Head(head, _)) if head.status == 204));
     }
 }

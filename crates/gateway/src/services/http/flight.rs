@@ -8,36 +8,36 @@
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
-use http_cache::{Asked, Body, Framing, Key, RequestHead, ResponseHead};
+use http_cache::{BodyFraming, BodyParser, CacheKey, ForwardedRequest, RequestHead, ResponseHead};
 use slacp::ResetReason;
 use tokio::sync::watch;
 use tokio::time::timeout;
 
 use super::answer::persist;
-use super::conversation::{Conversation, Fate};
-use super::kept::Kept;
-use super::record::Room;
-use super::upstream::Upstream;
-use super::wire::{As, Wire, pass};
+use super::conversation::{ConnectionState, HttpConnection};
+use super::kept::ResponseCache;
+use super::record::BodyReservation;
+use super::upstream::UpstreamConnection;
+use super::wire::{BodyForm, WireEnd, forward_body};
 use crate::clock;
 
 /// Time limit for the head of a response to another client's request.
-const PATIENCE: Duration = Duration::from_secs(3);
+const SHARED_HEAD_TIMEOUT: Duration = Duration::from_secs(3);
 /// Most bytes of a body written to a client at a time.
-const PIECE: usize = 64 << 10;
+const MAX_PIECE: usize = 64 << 10;
 
 /// A response in flight, shared by the clients that wait for it.
 #[derive(Default)]
-pub(super) struct Flight {
-    progress: watch::Sender<Progress>,
+pub(super) struct SharedResponse {
+    progress: watch::Sender<ResponseProgress>,
     body: Mutex<Vec<u8>>,
-    room: OnceLock<Room>,
+    room: OnceLock<BodyReservation>,
 }
 
 #[derive(Debug, Clone, Default)]
-struct Progress {
+struct ResponseProgress {
     /// Set once the response is known to be shared.
-    coming: Option<Arc<Coming>>,
+    coming: Option<Arc<AnnouncedResponse>>,
     /// Bytes of the body received.
     have: usize,
     /// Set when nothing more will arrive.
@@ -47,26 +47,26 @@ struct Progress {
 }
 
 #[derive(Debug)]
-struct Coming {
-    asked: Asked,
+struct AnnouncedResponse {
+    asked: ForwardedRequest,
     reply: ResponseHead,
     /// Length of the body in bytes.
     length: usize,
 }
 
-impl Progress {
+impl ResponseProgress {
     /// Returns `true` once waiting clients can go on: the response is coming, or will not come.
     fn is_known(&self) -> bool {
         self.over || self.coming.is_some()
     }
 
-    fn coming(&self) -> Option<Arc<Coming>> {
+    fn coming(&self) -> Option<Arc<AnnouncedResponse>> {
         let coming = self.coming.clone()?;
         (!self.over || self.have == coming.length).then_some(coming)
     }
 }
 
-impl Flight {
+impl SharedResponse {
     fn add(&self, bytes: &[u8]) {
         self.body().extend_from_slice(bytes);
         self.progress.send_modify(|it| it.have += bytes.len());
@@ -79,75 +79,85 @@ impl Flight {
 
 /// The client's request that is sent on behalf of all. Dropping it sends the others back to the
 /// cache.
-pub(super) struct Lead {
-    kept: Arc<Kept>,
-    pub(super) flight: Arc<Flight>,
-    key: Key,
+pub(super) struct LeadingRequest {
+    kept: Arc<ResponseCache>,
+    pub(super) flight: Arc<SharedResponse>,
+    key: CacheKey,
     number: u64,
 }
 
-impl Drop for Lead {
+impl Drop for LeadingRequest {
     fn drop(&mut self) {
-        self.kept.flights().land(&self.key, self.number);
+        self.kept.flights().finish(&self.key, self.number);
         self.flight.progress.send_modify(|it| it.over = true);
     }
 }
 
-impl Kept {
-    fn flights(&self) -> std::sync::MutexGuard<'_, http_cache::Flights<Arc<Flight>>> {
+impl ResponseCache {
+    fn flights(
+        &self,
+    ) -> std::sync::MutexGuard<'_, http_cache::InFlightRequests<Arc<SharedResponse>>> {
         self.flights.lock().expect("nobody panics while holding this")
     }
 
     /// Decides how a request that the cache wants to forward is sent: for others too, by waiting
     /// for another's, or alone.
-    pub(super) fn board(self: &Arc<Self>, asked: &Asked) -> Boarding {
-        let flight = Arc::<Flight>::default();
-        let found = self.flights().board(clock::now(), asked, &flight);
+    pub(super) fn board(self: &Arc<Self>, asked: &ForwardedRequest) -> RequestRole {
+        let flight = Arc::<SharedResponse>::default();
+        let found = self.flights().enter(clock::now(), asked, &flight);
         match found {
-            http_cache::Boarding::Lead(number) => {
+            http_cache::CollapseDecision::Lead(number) => {
                 let (kept, key) = (self.clone(), asked.key.clone());
-                Boarding::Lead(Lead { kept, flight, key, number })
+                RequestRole::Lead(LeadingRequest { kept, flight, key, number })
             }
-            http_cache::Boarding::Join(flight) => Boarding::Join(flight),
-            http_cache::Boarding::Alone => Boarding::Alone,
+            http_cache::CollapseDecision::Join(flight) => RequestRole::Join(flight),
+            http_cache::CollapseDecision::Alone => RequestRole::Alone,
         }
     }
 }
 
-impl Lead {
+impl LeadingRequest {
     /// Returns `true` while other clients wait for the response.
     pub(super) fn is_followed(&self) -> bool {
         self.flight.progress.receiver_count() > 0
     }
 
     /// Reports that the response is for this client only.
-    pub(super) fn end_alone(self) {
-        self.kept.flights().was_alone(clock::now(), self.key.clone());
+    pub(super) fn mark_private(self) {
+        self.kept.flights().mark_unshared(clock::now(), self.key.clone());
     }
 
     /// Announces a response that will be stored to the waiting clients. Returns `false` if there is
     /// no memory for it.
-    pub(super) fn announce(&self, asked: &Asked, reply: &ResponseHead, length: u64) -> bool {
-        let Some(room) = Room::new(&self.kept, asked.client, length) else { return false };
+    pub(super) fn announce(
+        &self,
+        asked: &ForwardedRequest,
+        reply: &ResponseHead,
+        length: u64,
+    ) -> bool {
+        let Some(room) = BodyReservation::new(&self.kept, asked.client, length) else {
+            return false;
+        };
         let Ok(length) = usize::try_from(length) else { return false };
-        let coming = Arc::new(Coming { asked: asked.clone(), reply: reply.clone(), length });
+        let coming =
+            Arc::new(AnnouncedResponse { asked: asked.clone(), reply: reply.clone(), length });
         let is_first = self.flight.room.set(room).is_ok();
         self.flight.progress.send_modify(|it| it.coming = Some(coming));
         is_first
     }
 
     /// Receives and stores the body. Returns the server's connection if it can be used again.
-    pub(super) async fn take_in(
+    pub(super) async fn receive(
         self,
-        mut upstream: Upstream,
-        framing: Framing,
-    ) -> Option<Upstream> {
+        mut upstream: UpstreamConnection,
+        framing: BodyFraming,
+    ) -> Option<UpstreamConnection> {
         let flight = self.flight.clone();
-        let Upstream { end, inlet, .. } = &mut upstream;
-        let (wire, mut body) = (end.wire(), Body::new(framing));
+        let UpstreamConnection { end, inlet, .. } = &mut upstream;
+        let (wire, mut body) = (end.wire(), BodyParser::new(framing));
         let add = |bytes: &[u8]| flight.add(bytes);
         let passed = tokio::select! {
-            passed = pass((wire, inlet), (wire, As::Nothing), &mut body, add, |_| {}) => passed,
+            passed = forward_body((wire, inlet), (wire, BodyForm::Discarded), &mut body, add, |_| {}) => passed,
             // All clients have left.
             () = flight.progress.closed() => return None,
         };
@@ -164,20 +174,20 @@ impl Lead {
 }
 
 /// Role of a request among identical ones.
-pub(super) enum Boarding {
-    Lead(Lead),
-    Join(Arc<Flight>),
+pub(super) enum RequestRole {
+    Lead(LeadingRequest),
+    Join(Arc<SharedResponse>),
     Alone,
 }
 
 /// A client's position in the body of a response in flight.
-pub(super) struct Seat {
-    flight: Arc<Flight>,
-    progress: watch::Receiver<Progress>,
+pub(super) struct ResponseReader {
+    flight: Arc<SharedResponse>,
+    progress: watch::Receiver<ResponseProgress>,
 }
 
-impl Seat {
-    pub(super) fn new(flight: Arc<Flight>) -> Self {
+impl ResponseReader {
+    pub(super) fn new(flight: Arc<SharedResponse>) -> Self {
         let progress = flight.progress.subscribe();
         Self { flight, progress }
     }
@@ -190,7 +200,7 @@ impl Seat {
             come.have
         };
         let body = self.flight.body();
-        let piece = body.get(sent..have.min(sent + PIECE))?;
+        let piece = body.get(sent..have.min(sent + MAX_PIECE))?;
         // Copied: the lock must not be held while the client is written to.
         (!piece.is_empty()).then(|| piece.to_vec())
     }
@@ -199,7 +209,7 @@ impl Seat {
     /// the client's connection should then end, too, instead of being reset.
     pub(super) async fn write(
         &mut self,
-        to: Wire<'_>,
+        to: WireEnd<'_>,
         (from, length): (usize, usize),
         moved: impl Fn(usize),
     ) -> Result<bool, ResetReason> {
@@ -218,7 +228,7 @@ impl Seat {
     }
 }
 
-impl Conversation {
+impl HttpConnection {
     /// Answers with the response to another client's request.
     ///
     /// # Errors
@@ -226,23 +236,23 @@ impl Conversation {
     /// client.
     pub(super) async fn follow(
         &self,
-        flight: Arc<Flight>,
+        flight: Arc<SharedResponse>,
         request: &RequestHead,
-    ) -> Result<Fate, Patience> {
-        let mut seat = Seat::new(flight);
+    ) -> Result<ConnectionState, SharedWaitError> {
+        let mut seat = ResponseReader::new(flight);
         let coming = tokio::select! {
-            known = timeout(PATIENCE, seat.progress.wait_for(Progress::is_known)) => match known {
+            known = timeout(SHARED_HEAD_TIMEOUT, seat.progress.wait_for(ResponseProgress::is_known)) => match known {
                 Ok(Ok(known)) => known.coming(),
-                _ => return Err(Patience::Over),
+                _ => return Err(SharedWaitError::AskServer),
             },
-            () = self.leg.failure() => return Ok(Fate::Broken(ResetReason::Reset)),
+            () = self.leg.failure() => return Ok(ConnectionState::Broken(ResetReason::Reset)),
         };
-        let coming = coming.ok_or(Patience::Left)?;
+        let coming = coming.ok_or(SharedWaitError::MayWaitAgain)?;
         let (now, length) = (clock::unix_time(), coming.length as u64);
         let served = self.shared.kept.change(|cache| {
             cache.handle_collapsed(now, (&coming.asked, &coming.reply), length, request)
         });
-        let (mut head, part) = served.ok_or(Patience::Over)?;
+        let (mut head, part) = served.ok_or(SharedWaitError::AskServer)?;
         let keeps = request.keeps_alive();
         head.fields.push("Cache-Status", "skyhop; fwd=miss; collapsed");
         persist(&mut head.fields, request.minor, keeps);
@@ -254,9 +264,9 @@ impl Conversation {
             seat.write(self.client(), whole, |_| {}).await
         };
         Ok(match said.await {
-            Ok(true) if keeps => Fate::Open,
-            Ok(_) => Fate::Close,
-            Err(reason) => Fate::Broken(reason),
+            Ok(true) if keeps => ConnectionState::Open,
+            Ok(_) => ConnectionState::Close,
+            Err(reason) => ConnectionState::Broken(reason),
         })
     }
 }
@@ -264,45 +274,48 @@ impl Conversation {
 /// Failure of waiting for another client's response: the client may wait for the next one, or must
 /// send its own request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Patience {
-    Left,
-    Over,
+pub(super) enum SharedWaitError {
+    MayWaitAgain,
+    AskServer,
 }
 
 #[cfg(test)]
 mod tests {
     use std::net::IpAddr;
 
-    use http_cache::{CacheConfig, Parsed, Plan, StoreLimits};
+    use http_cache::{CacheConfig, ParsedHead, RequestAction, StoreLimits};
     use tokio::io::AsyncWriteExt;
     use tokio::net::TcpStream;
     use units::ByteCount;
 
     use super::*;
-    use crate::services::http::upstream::End;
-    use crate::services::http::wire::Inlet;
+    use crate::services::http::upstream::UpstreamTransport;
+    use crate::services::http::wire::ReadBuffer;
     use crate::testkit::connected;
 
     const MEMORY: u64 = 1000;
     const BODY: &[u8; 300] = &[7; 300];
 
-    fn kept() -> Arc<Kept> {
+    fn kept() -> Arc<ResponseCache> {
         let size = ByteCount::new(MEMORY);
         let limits = StoreLimits { memory: ByteCount::new(100_000), disk: size, object: size };
         let config = CacheConfig { limits, stale: Duration::ZERO };
-        Kept::start(config, None).0
+        ResponseCache::start(config, None).0
     }
 
-    fn asked(kept: &Kept, target: &str) -> Asked {
+    fn asked(kept: &ResponseCache, target: &str) -> ForwardedRequest {
         let text = format!("GET {target} HTTP/1.1\r\nHost: a\r\n\r\n");
-        let Parsed::Head(request, _) = RequestHead::parse(text.as_bytes()) else {
+        let ParsedHead::Head(request, _) = RequestHead::parse(text.as_bytes()) else {
             panic!("{text}")
         };
-        let key =
-            Key { destination: String::new(), host: "a".to_owned(), target: target.to_owned() };
+        let key = CacheKey {
+            destination: String::new(),
+            host: "a".to_owned(),
+            target: target.to_owned(),
+        };
         let (now, client) = (clock::unix_time(), IpAddr::from([10, 0, 0, 1]));
-        match kept.change(|it| it.handle_request(now, key, &request, Framing::None, client)) {
-            Plan::Ask(_, asked) => asked,
+        match kept.change(|it| it.handle_request(now, key, &request, BodyFraming::None, client)) {
+            RequestAction::Ask(_, asked) => asked,
             other => panic!("{other:?}"),
         }
     }
@@ -311,32 +324,40 @@ mod tests {
         let text = format!(
             "HTTP/1.1 200 OK\r\nCache-Control: max-age=60\r\nContent-Length: {length}\r\n\r\n"
         );
-        let Parsed::Head(head, _) = ResponseHead::parse(text.as_bytes()) else { panic!("{text}") };
+        let ParsedHead::Head(head, _) = ResponseHead::parse(text.as_bytes()) else {
+            panic!("{text}")
+        };
         head
     }
 
-    fn lead(kept: &Arc<Kept>, asked: &Asked) -> Lead {
-        let Boarding::Lead(lead) = kept.board(asked) else { panic!("another leads") };
+    fn lead(kept: &Arc<ResponseCache>, asked: &ForwardedRequest) -> LeadingRequest {
+        let RequestRole::Lead(lead) = kept.board(asked) else { panic!("another leads") };
         lead
     }
 
     /// A flight whose body comes from a socket: its task, the server, and the client that leads.
     async fn flying(
-        kept: &Arc<Kept>,
+        kept: &Arc<ResponseCache>,
         target: &str,
-    ) -> (tokio::task::JoinHandle<Option<Upstream>>, TcpStream, Seat) {
+    ) -> (tokio::task::JoinHandle<Option<UpstreamConnection>>, TcpStream, ResponseReader) {
         let asked = asked(kept, target);
         let lead = lead(kept, &asked);
         assert!(lead.announce(&asked, &reply(300), 300));
         let [near, server] = connected().await;
-        let upstream = Upstream { end: End::Socket(near), inlet: Inlet::default(), used: false };
-        let seat = Seat::new(lead.flight.clone());
-        (tokio::spawn(lead.take_in(upstream, Framing::Length(300))), server, seat)
+        let upstream = UpstreamConnection {
+            end: UpstreamTransport::Socket(near),
+            inlet: ReadBuffer::default(),
+            used: false,
+        };
+        let seat = ResponseReader::new(lead.flight.clone());
+        (tokio::spawn(lead.receive(upstream, BodyFraming::Length(300))), server, seat)
     }
 
-    fn join(kept: &Arc<Kept>, target: &str) -> Seat {
-        let Boarding::Join(flight) = kept.board(&asked(kept, target)) else { panic!("none flies") };
-        Seat::new(flight)
+    fn join(kept: &Arc<ResponseCache>, target: &str) -> ResponseReader {
+        let RequestRole::Join(flight) = kept.board(&asked(kept, target)) else {
+            panic!("none flies")
+        };
+        ResponseReader::new(flight)
     }
 
     #[tokio::test]
@@ -350,7 +371,7 @@ mod tests {
         server.write_all(&BODY[100..]).await.unwrap();
         assert!(task.await.unwrap().is_some(), "the connection can be used again");
         let [near, mut far] = connected().await;
-        assert_eq!(second.write(Wire::Socket(&near), (0, 300), |_| {}).await, Ok(true));
+        assert_eq!(second.write(WireEnd::Socket(&near), (0, 300), |_| {}).await, Ok(true));
         drop(near);
         assert_eq!(crate::testkit::read_all(&mut far).await.unwrap(), BODY);
         assert_eq!(kept.stats().0.stored, 1);
@@ -378,7 +399,7 @@ mod tests {
         drop(server);
         assert!(task.await.unwrap().is_none());
         let [near, mut far] = connected().await;
-        assert_eq!(first.write(Wire::Socket(&near), (0, 300), |_| {}).await, Ok(false));
+        assert_eq!(first.write(WireEnd::Socket(&near), (0, 300), |_| {}).await, Ok(false));
         drop(near);
         assert_eq!(crate::testkit::read_all(&mut far).await.unwrap(), &BODY[..100]);
         assert_eq!(kept.stats().0.stored, 0);
@@ -391,22 +412,23 @@ mod tests {
         let lead = lead(&kept, &asked);
         let second = join(&kept, "/");
         assert!(lead.is_followed());
-        lead.end_alone();
+        lead.mark_private();
         let progress = second.progress.borrow().clone();
         assert!(progress.is_known() && progress.coming().is_none());
-        assert!(matches!(kept.board(&asked), Boarding::Alone));
+        assert!(matches!(kept.board(&asked), RequestRole::Alone));
     }
 
     #[tokio::test]
     async fn a_client_takes_half_of_the_room_with_what_has_not_come() {
         let kept = kept();
-        let longest = kept.lock().store().longest();
-        let rooms: Vec<_> =
-            (0..).map_while(|_| Room::new(&kept, [10, 0, 0, 1].into(), longest)).collect();
+        let longest = kept.lock().store().longest_body();
+        let rooms: Vec<_> = (0..)
+            .map_while(|_| BodyReservation::new(&kept, [10, 0, 0, 1].into(), longest))
+            .collect();
         assert_eq!(rooms.len() as u64, 50_000 / longest);
-        assert!(Room::new(&kept, [10, 0, 0, 2].into(), longest).is_some());
-        assert!(Room::new(&kept, [10, 0, 0, 2].into(), longest + 1).is_none());
+        assert!(BodyReservation::new(&kept, [10, 0, 0, 2].into(), longest).is_some());
+        assert!(BodyReservation::new(&kept, [10, 0, 0, 2].into(), longest + 1).is_none());
         drop(rooms);
-        assert!(Room::new(&kept, [10, 0, 0, 1].into(), longest).is_some());
+        assert!(BodyReservation::new(&kept, [10, 0, 0, 1].into(), longest).is_some());
     }
 }

@@ -7,28 +7,29 @@ use std::time::Duration;
 
 use config::HubHttpConfig;
 use http_cache::{
-    Answer, Asked, Body, Framing, LONGEST_HEAD, Parsed, RequestHead, ResponseHead, Verdict,
+    BodyFraming, BodyParser, CachedResponse, ForwardedRequest, LONGEST_HEAD, ParsedHead,
+    RequestHead, ResponseAction, ResponseHead,
 };
-use pep::relay::Side;
-use slacp::{Destination, Open, ResetReason};
+use pep::relay::LegSide;
+use slacp::{Destination, ResetReason, StreamOpening};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::rustls::pki_types::ServerName;
 
-use super::disk::Bytes;
-use super::exchange::{Reply, read_reply, sent_on};
-use super::hub_store::{Asker, HubStore};
-use super::pool::{Line, Pool};
-use super::secure::Under;
-use super::sites::{self, Server};
-use super::wire::{As, Broken, Inlet, Wire, pass};
+use super::disk::SharedBody;
+use super::exchange::{ReplyHead, encode_forwarded, read_reply};
+use super::hub_store::{CacheTenant, HubStore};
+use super::pool::{ConnectionPool, PooledConnection};
+use super::secure::TlsTransport;
+use super::sites::{self, OriginServer};
+use super::wire::{BodyForm, ForwardError, ReadBuffer, WireEnd, forward_body};
 use crate::clock;
 use crate::figures::connections::Registered;
-use crate::figures::counters::Counters;
+use crate::figures::counters::GatewayCounters;
 use crate::figures::status::HttpStatus;
-use crate::hop::Stream;
-use crate::occasions::Occasions;
+use crate::hop::SessionStream;
+use crate::occasions::CauseLimiter;
 use crate::relay::terms::{Admission, DialPolicy};
 use crate::relay::{dial, names};
 use crate::socket_options;
@@ -38,31 +39,31 @@ const REQUEST_LIMIT: Duration = Duration::from_secs(10);
 
 /// A hub's connections to servers, and its cache.
 #[derive(Clone)]
-pub(crate) struct HubHttp(Arc<Inner>);
+pub(crate) struct HubHttp(Arc<HubHttpState>);
 
-struct Inner {
-    pool: Pool,
+struct HubHttpState {
+    pool: ConnectionPool,
     store: Option<HubStore>,
     /// Verifies servers. Without a file of authorities it is made at first use.
     connector: OnceLock<Result<TlsConnector, String>>,
     /// Time of the last log message about each untrusted server.
-    distrusted: Arc<Mutex<Occasions>>,
+    distrusted: Arc<Mutex<CauseLimiter>>,
 }
 
 /// A request of a terminal's client, and the terms on which it is carried out.
-pub(super) struct Job {
-    pub(super) stream: Stream,
-    pub(super) open: Open<Destination>,
+pub(super) struct ExchangeJob {
+    pub(super) stream: SessionStream,
+    pub(super) open: StreamOpening<Destination>,
     /// The addresses of its host that the terminal may reach.
     pub(super) addresses: Vec<SocketAddr>,
     pub(super) admission: Admission,
     pub(super) policy: DialPolicy,
-    pub(super) counters: Arc<Counters>,
-    pub(super) asker: Asker,
+    pub(super) counters: Arc<GatewayCounters>,
+    pub(super) asker: CacheTenant,
 }
 
 /// A request read from a terminal.
-pub(super) struct Request {
+pub(super) struct ExchangeRequest {
     pub(super) head: RequestHead,
     pub(super) bytes: Vec<u8>,
     /// The server's name, for a request over TLS.
@@ -71,7 +72,7 @@ pub(super) struct Request {
     keeps: bool,
 }
 
-impl Request {
+impl ExchangeRequest {
     pub(super) fn new(head: RequestHead, tls: Option<ServerName<'static>>) -> Self {
         // `Connection: close` is about the client's own connection, and this one is shared.
         let keeps = head.minor > 0 || head.keeps_alive();
@@ -79,37 +80,37 @@ impl Request {
     }
 
     /// The same request with `Connection: close`.
-    fn last(&self) -> Self {
+    fn closing(&self) -> Self {
         Self::of(self.head.clone(), self.tls.clone(), false)
     }
 
     fn of(head: RequestHead, tls: Option<ServerName<'static>>, keeps: bool) -> Self {
         // Encoded anew: on a shared connection a server must not read another request in it than we
         // did (request smuggling, RFC 9112 §11.2).
-        let bytes = sent_on(&head, Framing::None, keeps);
+        let bytes = encode_forwarded(&head, BodyFraming::None, keeps);
         Self { head, bytes, tls, keeps }
     }
 }
 
-enum Failed {
+enum AttemptError {
     /// The server had closed an idle connection.
     Stale,
     /// The response has no readable end, and the server keeps the connection open after it.
     Endless,
-    For(ResetReason),
+    BeforeResponse(ResetReason),
     /// Part of the response has reached the terminal.
-    Within(ResetReason),
+    WithinResponse(ResetReason),
 }
 
-pub(super) struct Unanswered {
+pub(super) struct ExchangeError {
     pub(super) reason: ResetReason,
     /// Set if part of a response has reached the terminal, so that nothing else can be sent.
     pub(super) begun: bool,
 }
 
-impl From<ResetReason> for Failed {
+impl From<ResetReason> for AttemptError {
     fn from(reason: ResetReason) -> Self {
-        Self::For(reason)
+        Self::BeforeResponse(reason)
     }
 }
 
@@ -124,17 +125,17 @@ impl HubHttp {
         }
         let store = config.cache.map(HubStore::start);
         let (pool, distrusted) = Default::default();
-        Ok(Self(Arc::new(Inner { pool, store, connector, distrusted })))
+        Ok(Self(Arc::new(HubHttpState { pool, store, connector, distrusted })))
     }
 
     /// Returns the server of this name, with the means to verify it.
-    pub(super) fn server(&self, name: ServerName<'static>) -> Result<Server, ResetReason> {
+    pub(super) fn server(&self, name: ServerName<'static>) -> Result<OriginServer, ResetReason> {
         let made = self.0.connector.get_or_init(|| {
             let made = sites::connector(None);
             made.inspect_err(|error| tracing::warn!("no HTTP exchanges over TLS: {error}"))
         });
         let connector = made.clone().map_err(|_| ResetReason::Prohibited)?;
-        Ok(Server { name, connector, distrusted: self.0.distrusted.clone() })
+        Ok(OriginServer { name, connector, distrusted: self.0.distrusted.clone() })
     }
 
     pub(super) fn status(&self) -> HttpStatus {
@@ -154,7 +155,7 @@ impl HubHttp {
     }
 
     /// Runs the exchange and counts its outcome.
-    pub(super) async fn have_exchange(self, job: Job) {
+    pub(super) async fn run_exchange(self, job: ExchangeJob) {
         let job = Arc::new(job);
         let (counters, stream) = (&*job.counters, &job.stream);
         counters.connections.increment();
@@ -175,10 +176,14 @@ impl HubHttp {
         }
     }
 
-    async fn answer(&self, job: &Arc<Job>, entry: &Registered<'_>) -> Result<(), ResetReason> {
+    async fn answer(
+        &self,
+        job: &Arc<ExchangeJob>,
+        entry: &Registered<'_>,
+    ) -> Result<(), ResetReason> {
         let read = timeout(REQUEST_LIMIT, read_request(&job.stream)).await;
         let request = read.map_err(|_| ResetReason::TimedOut)??;
-        let errand = Errand { http: self, job, request: &request, entry };
+        let errand = PendingExchange { http: self, job, request: &request, entry };
         match &self.0.store {
             Some(store) => store.answer(&errand).await,
             None => {
@@ -188,38 +193,38 @@ impl HubHttp {
         }
     }
 
-    pub(super) fn pool(&self) -> &Pool {
+    pub(super) fn pool(&self) -> &ConnectionPool {
         &self.0.pool
     }
 }
 
 /// A terminal's request, to whose stream the response is written.
 #[derive(Clone, Copy)]
-pub(super) struct Errand<'a> {
+pub(super) struct PendingExchange<'a> {
     pub(super) http: &'a HubHttp,
-    pub(super) job: &'a Arc<Job>,
-    pub(super) request: &'a Request,
+    pub(super) job: &'a Arc<ExchangeJob>,
+    pub(super) request: &'a ExchangeRequest,
     pub(super) entry: &'a Registered<'a>,
 }
 
 /// Outcome of sending a request.
-pub(super) enum Sent {
+pub(super) enum SendOutcome {
     Answered,
     /// The server has validated this stored response.
-    Stored(Answer<Bytes>),
+    Stored(CachedResponse<SharedBody>),
     /// Another request is to be sent instead.
-    Again(RequestHead, Box<Asked>),
+    Again(RequestHead, Box<ForwardedRequest>),
 }
 
-impl Errand<'_> {
+impl PendingExchange<'_> {
     /// Sends `request` in place of the terminal's, over an idle connection if possible, and
     /// forwards the response unless a stored one is to be used. `asked` is the cache's part: the
     /// store and what it wants to know.
     pub(super) async fn send(
         &self,
-        request: &Request,
-        asked: Option<(&HubStore, &Asked)>,
-    ) -> Result<Sent, Unanswered> {
+        request: &ExchangeRequest,
+        asked: Option<(&HubStore, &ForwardedRequest)>,
+    ) -> Result<SendOutcome, ExchangeError> {
         let job = self.job;
         let caller = job.policy.caller(&job.open);
         let name = request.tls.as_ref().map(|name| name.to_str().into_owned());
@@ -236,13 +241,13 @@ impl Errand<'_> {
             let line = match idle {
                 Some(line) => line,
                 None => {
-                    let failed = |reason| Unanswered { reason, begun: false };
-                    self.line(request.tls.as_ref()).await.map_err(failed)?
+                    let failed = |reason| ExchangeError { reason, begun: false };
+                    self.open_connection(request.tls.as_ref()).await.map_err(failed)?
                 }
             };
             let _ = job.stream.accept();
             let request = last.as_ref().unwrap_or(request);
-            let over = Over { errand: self, request, asked, used };
+            let over = ConnectionAttempt { errand: self, request, asked, used };
             match over.run(line.wire()).await {
                 Ok((sent, reusable)) => {
                     if reusable {
@@ -251,130 +256,153 @@ impl Errand<'_> {
                     return Ok(sent);
                 }
                 // Try again: each idle connection is taken from the pool only once.
-                Err(Failed::Stale) => {}
-                Err(Failed::Endless) => last = Some(request.last()),
-                Err(Failed::For(reason)) => return Err(Unanswered { reason, begun: false }),
-                Err(Failed::Within(reason)) => return Err(Unanswered { reason, begun: true }),
+                Err(AttemptError::Stale) => {}
+                Err(AttemptError::Endless) => last = Some(request.closing()),
+                Err(AttemptError::BeforeResponse(reason)) => {
+                    return Err(ExchangeError { reason, begun: false });
+                }
+                Err(AttemptError::WithinResponse(reason)) => {
+                    return Err(ExchangeError { reason, begun: true });
+                }
             }
         }
     }
 }
 
-pub(super) async fn connect(job: &Job) -> Result<TcpStream, ResetReason> {
+pub(super) async fn connect(job: &ExchangeJob) -> Result<TcpStream, ResetReason> {
     let caller = job.policy.caller(&job.open);
     let connect = |address, limit| dial::connect(address, caller, limit);
-    let connected = names::try_each(job.addresses.clone(), job.policy.timeout, connect).await;
-    let socket = connected.map_err(|error| dial::reason(&error))?;
+    let connected = names::connect_any(job.addresses.clone(), job.policy.timeout, connect).await;
+    let socket = connected.map_err(|error| dial::reset_reason(&error))?;
     // Fails if the server has reset the connection; reading will notice.
     let _ = socket_options::prepare(&socket, &job.counters.keepalive);
     Ok(socket)
 }
 
-impl Errand<'_> {
+impl PendingExchange<'_> {
     /// Opens a connection to the server, by TLS if it must authenticate itself as `name`.
-    async fn line(&self, name: Option<&ServerName<'static>>) -> Result<Line, ResetReason> {
-        let Some(name) = name else { return connect(self.job).await.map(Line::Plain) };
+    async fn open_connection(
+        &self,
+        name: Option<&ServerName<'static>>,
+    ) -> Result<PooledConnection, ResetReason> {
+        let Some(name) = name else { return connect(self.job).await.map(PooledConnection::Plain) };
         let server = self.http.server(name.clone())?;
         let socket = connect(self.job).await?;
-        server.over(Under::socket(socket)).await.map(|secure| Line::Secure(Box::new(secure)))
+        server
+            .connect(TlsTransport::socket(socket))
+            .await
+            .map(|secure| PooledConnection::Secure(Box::new(secure)))
     }
 }
 
 /// A request on one connection.
-struct Over<'a> {
-    errand: &'a Errand<'a>,
-    request: &'a Request,
-    asked: Option<(&'a HubStore, &'a Asked)>,
+struct ConnectionAttempt<'a> {
+    errand: &'a PendingExchange<'a>,
+    request: &'a ExchangeRequest,
+    asked: Option<(&'a HubStore, &'a ForwardedRequest)>,
     /// Set if the connection has carried an exchange before.
     used: bool,
 }
 
-impl Over<'_> {
-    fn moved(&self, from: Side, bytes: usize) {
+impl ConnectionAttempt<'_> {
+    fn moved(&self, from: LegSide, bytes: usize) {
         self.errand.entry.moved(clock::now(), from, bytes);
     }
 
     /// Sends the request and forwards the response. Returns whether the connection can be used
     /// again.
-    async fn run(&self, wire: Wire<'_>) -> Result<(Sent, bool), Failed> {
-        let mut inlet = Inlet::default();
-        let terminal = Wire::Stream(&self.errand.job.stream);
-        let stale = |reason| if self.used { Failed::Stale } else { Failed::For(reason) };
-        self.moved(Side::Client, self.request.bytes.len());
+    async fn run(&self, wire: WireEnd<'_>) -> Result<(SendOutcome, bool), AttemptError> {
+        let mut inlet = ReadBuffer::default();
+        let terminal = WireEnd::Stream(&self.errand.job.stream);
+        let stale = |reason| {
+            if self.used { AttemptError::Stale } else { AttemptError::BeforeResponse(reason) }
+        };
+        self.moved(LegSide::Client, self.request.bytes.len());
         wire.write(&self.request.bytes).await.map_err(stale)?;
         let reply = read_reply(wire, &mut inlet, Some(terminal)).await.map_err(stale)?;
-        let Reply::Head(head, length) = reply else {
-            if self.used && matches!(reply, Reply::Nothing) {
-                return Err(Failed::Stale);
+        let ReplyHead::Head(head, length) = reply else {
+            if self.used && matches!(reply, ReplyHead::Nothing) {
+                return Err(AttemptError::Stale);
             }
             // An unreadable response is forwarded until the connection ends; see `Endless` for one
             // that stays open.
             if self.request.keeps && !inlet.ended {
-                return Err(Failed::Endless);
+                return Err(AttemptError::Endless);
             }
-            let mut rest = Body::new(Framing::UntilClose);
-            let (from, to) = ((wire, &mut inlet), (terminal, As::Itself));
-            let passed = pass(from, to, &mut rest, |_| {}, |_| {}).await;
+            let mut rest = BodyParser::new(BodyFraming::UntilClose);
+            let (from, to) = ((wire, &mut inlet), (terminal, BodyForm::Unchanged));
+            let passed = forward_body(from, to, &mut rest, |_| {}, |_| {}).await;
             self.finish(passed).await?;
-            return Ok((Sent::Answered, false));
+            return Ok((SendOutcome::Answered, false));
         };
         let framing = head.framing(&self.request.head.method);
-        let reusable = head.keeps_alive() && framing.is_ok() && framing != Ok(Framing::UntilClose);
+        let reusable =
+            head.keeps_alive() && framing.is_ok() && framing != Ok(BodyFraming::UntilClose);
         if framing.is_err() && head.keeps_alive() && self.request.keeps && !inlet.ended {
-            return Err(Failed::Endless);
+            return Err(AttemptError::Endless);
         }
         let mut recording = None;
         if let Some((store, asked)) = self.asked {
             // An unread body behind the head would precede the next response.
-            let bare = reusable && framing == Ok(Framing::None) && inlet.bytes().len() == length;
-            match store.heard(asked, &head) {
-                Verdict::Pass { store: true } => recording = Some(store.record()),
-                Verdict::Pass { store: false } => {}
-                Verdict::Answer(answer) => return Ok((Sent::Stored(answer), bare)),
-                Verdict::Again(head, asked) => {
-                    return Ok((Sent::Again(head, Box::new(asked)), bare));
+            let bare =
+                reusable && framing == Ok(BodyFraming::None) && inlet.bytes().len() == length;
+            match store.handle_response(asked, &head) {
+                ResponseAction::Pass { store: true } => recording = Some(store.record()),
+                ResponseAction::Pass { store: false } => {}
+                ResponseAction::Answer(answer) => return Ok((SendOutcome::Stored(answer), bare)),
+                ResponseAction::Again(head, asked) => {
+                    return Ok((SendOutcome::Again(head, Box::new(asked)), bare));
                 }
             }
         }
-        self.moved(Side::Server, length);
-        terminal.write(&inlet.bytes()[..length]).await.map_err(Failed::Within)?;
+        self.moved(LegSide::Server, length);
+        terminal.write(&inlet.bytes()[..length]).await.map_err(AttemptError::WithinResponse)?;
         inlet.consume(length);
         // An ambiguous length: forward until the connection ends, so that no other response is read
         // from it.
-        let framing = framing.unwrap_or(Framing::UntilClose);
-        let mut body = Body::new(framing);
+        let framing = framing.unwrap_or(BodyFraming::UntilClose);
+        let mut body = BodyParser::new(framing);
         let content = |bytes: &[u8]| {
             recording.iter_mut().for_each(|it| it.add(bytes));
         };
-        let moved = |count| self.moved(Side::Server, count);
-        let (from, to) = ((wire, &mut inlet), (terminal, As::Itself));
-        let passed = pass(from, to, &mut body, content, moved).await;
+        let moved = |count| self.moved(LegSide::Server, count);
+        let (from, to) = ((wire, &mut inlet), (terminal, BodyForm::Unchanged));
+        let passed = forward_body(from, to, &mut body, content, moved).await;
         let is_whole = passed == Ok(true);
         self.finish(passed).await?;
         if let (Some(recording), Some((_, asked)), true) = (recording, self.asked, is_whole) {
             recording.store(asked, &head);
         }
-        Ok((Sent::Answered, reusable && inlet.is_empty() && !inlet.ended))
+        Ok((SendOutcome::Answered, reusable && inlet.is_empty() && !inlet.ended))
     }
 
     /// Ends a response on the terminal's stream. A response that its server cut off, or sent
     /// without a length, ends in the same way: the client judges by the length whether it is
     /// complete.
-    async fn finish(&self, passed: Result<bool, Broken>) -> Result<(), Failed> {
+    async fn finish(&self, passed: Result<bool, ForwardError>) -> Result<(), AttemptError> {
         match passed {
-            Ok(_) => Wire::Stream(&self.errand.job.stream).finish().await.map_err(Failed::Within),
-            Err(Broken::From(reason) | Broken::To(reason)) => Err(Failed::Within(reason)),
+            Ok(_) => WireEnd::Stream(&self.errand.job.stream)
+                .finish()
+                .await
+                .map_err(AttemptError::WithinResponse),
+            Err(ForwardError::Source(reason) | ForwardError::Sink(reason)) => {
+                Err(AttemptError::WithinResponse(reason))
+            }
         }
     }
 }
 
-impl Errand<'_> {
+impl PendingExchange<'_> {
     /// Answers with a response whose head gives its length.
-    pub(super) async fn say(&self, head: ResponseHead, body: &[u8]) -> Result<(), ResetReason> {
+    pub(super) async fn send_response(
+        &self,
+        head: ResponseHead,
+        body: &[u8],
+    ) -> Result<(), ResetReason> {
         let _ = self.job.stream.accept();
         let mut first = Vec::new();
         head.write(&mut first);
-        let terminal = Wire::Stream(&self.job.stream);
+        let terminal = WireEnd::Stream(&self.job.stream);
         terminal.write(&first).await?;
         terminal.write(body).await?;
         terminal.finish().await
@@ -402,19 +430,23 @@ pub(super) fn secure_name(
 
 /// Reads the one request of a stream, a GET or HEAD without a body. Reads to the stream's end,
 /// because dropping an unfinished stream resets it.
-async fn read_request(stream: &Stream) -> Result<Request, ResetReason> {
-    let mut inlet = Inlet::default();
-    while inlet.fill(Wire::Stream(stream)).await? {
+async fn read_request(stream: &SessionStream) -> Result<ExchangeRequest, ResetReason> {
+    let mut inlet = ReadBuffer::default();
+    while inlet.fill(WireEnd::Stream(stream)).await? {
         if inlet.bytes().len() > LONGEST_HEAD {
             return Err(ResetReason::Prohibited);
         }
     }
-    let Parsed::Head(mut head, length) = inlet.head(RequestHead::parse) else {
+    let ParsedHead::Head(mut head, length) = inlet.head(RequestHead::parse) else {
         return Err(ResetReason::Prohibited);
     };
     let tls = secure_name(&mut head)?;
     // Only what may be repeated, since an idle connection may turn out to be closed.
     let repeats = matches!(head.method.as_str(), "GET" | "HEAD");
-    let is_plain = head.framing() == Ok(Framing::None) && length == inlet.bytes().len();
-    if repeats && is_plain { Ok(Request::new(head, tls)) } else { Err(ResetReason::Prohibited) }
+    let is_plain = head.framing() == Ok(BodyFraming::None) && length == inlet.bytes().len();
+    if repeats && is_plain {
+        Ok(ExchangeRequest::new(head, tls))
+    } else {
+        Err(ResetReason::Prohibited)
+    }
 }

@@ -9,32 +9,35 @@ use std::sync::Arc;
 
 use config::HubCacheConfig;
 use http_cache::{
-    Answer, Asked, CacheStats, Framing, Key, Plan, RequestHead, ResponseHead, Verdict,
+    BodyFraming, CacheKey, CacheStats, CachedResponse, ForwardedRequest, RequestAction,
+    RequestHead, ResponseAction, ResponseHead,
 };
 use slacp::{PublicKey, ResetReason};
 use tokio::task::AbortHandle;
 use tokio::time::timeout;
 use tokio_rustls::rustls::pki_types::ServerName;
 
-use super::disk::Bytes;
-use super::hub::{Errand, HubHttp, Job, Request, Sent, Unanswered, connect};
-use super::kept::Kept;
-use super::record::Recording;
-use super::refresh::{LIMIT, validate};
-use super::secure::Under;
-use super::wire::{Inlet, Wire};
+use super::disk::SharedBody;
+use super::hub::{
+    ExchangeError, ExchangeJob, ExchangeRequest, HubHttp, PendingExchange, SendOutcome, connect,
+};
+use super::kept::ResponseCache;
+use super::record::BodyRecorder;
+use super::refresh::{REFRESH_TIMEOUT, validate};
+use super::secure::TlsTransport;
+use super::wire::{ReadBuffer, WireEnd};
 use crate::clock;
 
 /// The terminal that asks, as the cache sees it.
 #[derive(Debug, Clone)]
-pub(crate) struct Asker {
+pub(crate) struct CacheTenant {
     /// Identifies the terminals that share stored responses.
     network: String,
     /// Stands for the terminal when the store chooses whose responses are evicted.
     owner: IpAddr,
 }
 
-impl Asker {
+impl CacheTenant {
     /// A terminal that shares its responses with all of the same `cache` name, or with no other.
     pub(crate) fn new(key: &PublicKey, cache: Option<&str>) -> Self {
         // A name may contain spaces, which separate the parts of a cache key.
@@ -52,7 +55,7 @@ impl Asker {
 
 /// A hub's store of responses. Dropping it ends its tasks.
 pub(super) struct HubStore {
-    kept: Arc<Kept>,
+    kept: Arc<ResponseCache>,
     tasks: Vec<AbortHandle>,
 }
 
@@ -64,7 +67,7 @@ impl Drop for HubStore {
 
 impl HubStore {
     pub(super) fn start(config: HubCacheConfig) -> Self {
-        let (kept, tasks) = Kept::start(config.cache, config.directory.as_deref());
+        let (kept, tasks) = ResponseCache::start(config.cache, config.directory.as_deref());
         Self { kept, tasks }
     }
 
@@ -78,51 +81,59 @@ impl HubStore {
         self.kept.leave_disk();
     }
 
-    pub(super) fn heard(&self, asked: &Asked, reply: &ResponseHead) -> Verdict<Bytes> {
+    pub(super) fn handle_response(
+        &self,
+        asked: &ForwardedRequest,
+        reply: &ResponseHead,
+    ) -> ResponseAction<SharedBody> {
         self.kept.change(|cache| cache.handle_response(clock::unix_time(), asked, reply))
     }
 
-    pub(super) fn record(&self) -> Recording<'_> {
-        Recording::new(&self.kept)
+    pub(super) fn record(&self) -> BodyRecorder<'_> {
+        BodyRecorder::new(&self.kept)
     }
 
     /// Answers a request from the cache, or forwards it.
-    pub(super) async fn answer(&self, errand: &Errand<'_>) -> Result<(), ResetReason> {
+    pub(super) async fn answer(&self, errand: &PendingExchange<'_>) -> Result<(), ResetReason> {
         let (head, asker) = (&errand.request.head, &errand.job.asker);
         let key = key(errand);
         let now = clock::unix_time();
         let mut plan = self.kept.change(|cache| {
-            cache.handle_request(now, key.clone(), head, Framing::None, asker.owner)
+            cache.handle_request(now, key.clone(), head, BodyFraming::None, asker.owner)
         });
         loop {
             match plan {
-                Plan::Answer(answer, again) => {
+                RequestAction::Answer(answer, again) => {
                     // A task of its own, since the terminal may leave: until it ends, no other
                     // request validates the entry.
                     if let Some((head, asked)) = again {
-                        let Errand { http, job, request, .. } = *errand;
+                        let PendingExchange { http, job, request, .. } = *errand;
                         let by = (http.clone(), job.clone(), request.tls.clone());
                         tokio::spawn(refresh(self.kept.clone(), by, head, asked));
                     }
-                    if self.say(errand, answer).await? {
+                    if self.send_stored(errand, answer).await? {
                         return Ok(());
                     }
                 }
-                Plan::Ask(head, asked) => return self.ask(errand, head, asked).await,
-                Plan::Unavailable => return unavailable(errand).await,
+                RequestAction::Ask(head, asked) => return self.forward(errand, head, asked).await,
+                RequestAction::Unavailable => return unavailable(errand).await,
             }
             let now = clock::unix_time();
             plan = self.kept.change(|cache| {
-                cache.reconsider(now, key.clone(), head, Framing::None, asker.owner)
+                cache.reconsider(now, key.clone(), head, BodyFraming::None, asker.owner)
             });
         }
     }
 
     /// Sends a stored response. Returns `false` if its body can no longer be read.
-    async fn say(&self, errand: &Errand<'_>, answer: Answer<Bytes>) -> Result<bool, ResetReason> {
-        let Answer { head, part, body, entry } = answer;
+    async fn send_stored(
+        &self,
+        errand: &PendingExchange<'_>,
+        answer: CachedResponse<SharedBody>,
+    ) -> Result<bool, ResetReason> {
+        let CachedResponse { head, part, body, entry } = answer;
         let Some(part) = part else {
-            errand.say(head, &[]).await?;
+            errand.send_response(head, &[]).await?;
             return Ok(true);
         };
         let body = match body {
@@ -133,35 +144,35 @@ impl HubStore {
         let Some(part) = body.as_deref().and_then(|body| body.get(from..from + length)) else {
             return Ok(false);
         };
-        errand.say(head, part).await?;
+        errand.send_response(head, part).await?;
         Ok(true)
     }
 
-    async fn ask(
+    async fn forward(
         &self,
-        errand: &Errand<'_>,
+        errand: &PendingExchange<'_>,
         mut head: RequestHead,
-        mut asked: Asked,
+        mut asked: ForwardedRequest,
     ) -> Result<(), ResetReason> {
         loop {
             let request = request(&head, errand.request.tls.clone());
             match errand.send(&request, Some((self, &asked))).await {
-                Ok(Sent::Answered) => return Ok(()),
-                Ok(Sent::Stored(answer)) => {
-                    if self.say(errand, answer).await? {
+                Ok(SendOutcome::Answered) => return Ok(()),
+                Ok(SendOutcome::Stored(answer)) => {
+                    if self.send_stored(errand, answer).await? {
                         return Ok(());
                     }
                     // Without a body a *304* is of no use: ask unconditionally.
-                    asked = Asked { validates: None, ..asked };
+                    asked = ForwardedRequest { validates: None, ..asked };
                     head = asked.request.clone();
                 }
-                Ok(Sent::Again(again, next)) => (head, asked) = (again, *next),
-                Err(Unanswered { reason, begun: true }) => return Err(reason),
-                Err(Unanswered { reason, begun: false }) => {
+                Ok(SendOutcome::Again(again, next)) => (head, asked) = (again, *next),
+                Err(ExchangeError { reason, begun: true }) => return Err(reason),
+                Err(ExchangeError { reason, begun: false }) => {
                     let now = clock::unix_time();
                     let answer = self.kept.change(|cache| cache.handle_failure(now, &asked));
                     let answer = answer.ok_or(reason)?;
-                    let said = self.say(errand, answer).await?;
+                    let said = self.send_stored(errand, answer).await?;
                     return if said { Ok(()) } else { Err(reason) };
                 }
             }
@@ -170,9 +181,9 @@ impl HubStore {
 }
 
 /// The cache key of a request.
-fn key(errand: &Errand<'_>) -> Key {
+fn key(errand: &PendingExchange<'_>) -> CacheKey {
     let (head, network) = (&errand.request.head, &errand.job.asker.network);
-    Key {
+    CacheKey {
         destination: match &errand.request.tls {
             Some(_) => format!("{network} tls {}", errand.job.open.destination),
             None => format!("{network} {}", errand.job.open.destination),
@@ -184,21 +195,21 @@ fn key(errand: &Errand<'_>) -> Key {
 
 /// Validates a response that was used although stale (RFC 5861 §3), in the background.
 async fn refresh(
-    kept: Arc<Kept>,
-    (http, job, tls): (HubHttp, Arc<Job>, Option<ServerName<'static>>),
+    kept: Arc<ResponseCache>,
+    (http, job, tls): (HubHttp, Arc<ExchangeJob>, Option<ServerName<'static>>),
     head: RequestHead,
-    asked: Asked,
+    asked: ForwardedRequest,
 ) {
-    let refreshed = timeout(LIMIT, async {
+    let refreshed = timeout(REFRESH_TIMEOUT, async {
         let _place = kept.refreshes.try_acquire().map_err(|_| ResetReason::Limit)?;
         let socket = connect(&job).await?;
-        let inlet = &mut Inlet::default();
+        let inlet = &mut ReadBuffer::default();
         match tls {
             Some(name) => {
-                let secure = http.server(name)?.over(Under::socket(socket)).await?;
-                validate(&kept, (Wire::Secure(&secure), inlet), &head, &asked).await
+                let secure = http.server(name)?.connect(TlsTransport::socket(socket)).await?;
+                validate(&kept, (WireEnd::Secure(&secure), inlet), &head, &asked).await
             }
-            None => validate(&kept, (Wire::Socket(&socket), inlet), &head, &asked).await,
+            None => validate(&kept, (WireEnd::Socket(&socket), inlet), &head, &asked).await,
         }
     });
     if !matches!(refreshed.await, Ok(Ok(()))) {
@@ -206,14 +217,14 @@ async fn refresh(
     }
 }
 
-fn request(head: &RequestHead, tls: Option<ServerName<'static>>) -> Request {
-    Request::new(head.clone(), tls)
+fn request(head: &RequestHead, tls: Option<ServerName<'static>>) -> ExchangeRequest {
+    ExchangeRequest::new(head.clone(), tls)
 }
 
-async fn unavailable(errand: &Errand<'_>) -> Result<(), ResetReason> {
+async fn unavailable(errand: &PendingExchange<'_>) -> Result<(), ResetReason> {
     let mut head = ResponseHead::own(504, "Gateway Timeout");
     head.fields.push("Content-Length", "0");
-    errand.say(head, &[]).await
+    errand.send_response(head, &[]).await
 }
 
 #[cfg(test)]
@@ -222,16 +233,16 @@ mod tests {
     use std::time::Duration;
 
     use config::HubHttpConfig;
-    use http_cache::{CacheConfig, Parsed, StoreLimits};
-    use slacp::{Destination, Open};
+    use http_cache::{CacheConfig, ParsedHead, StoreLimits};
+    use slacp::{Destination, StreamOpening};
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     use tokio::net::{TcpListener, TcpStream};
     use units::ByteCount;
 
     use super::*;
-    use crate::figures::connections::{Origin, Registered};
+    use crate::figures::connections::{ConnectionOrigin, Registered};
     use crate::relay::terms::{Admission, DialPolicy};
-    use crate::services::http::kept::MOST_REFRESHES;
+    use crate::services::http::kept::MAX_REFRESHES;
     use crate::testkit::Hops;
 
     const PATIENCE: Duration = Duration::from_secs(10);
@@ -244,34 +255,36 @@ mod tests {
     }
 
     /// What a terminal asks of a server, and does not wait for.
-    fn abandoned(hops: &mut Hops, server: SocketAddr) -> Arc<Job> {
+    fn abandoned(hops: &mut Hops, server: SocketAddr) -> Arc<ExchangeJob> {
         let [near, stream] = hops.open();
         near.reset(ResetReason::TimedOut);
         hops.run();
         let source = ([10, 0, 0, 1], 40_000).into();
-        let origin = Origin::Peer { verified: true };
-        Arc::new(Job {
+        let origin = ConnectionOrigin::Peer { verified: true };
+        Arc::new(ExchangeJob {
             stream,
-            open: Open { destination: Destination::Address(server), source, dscp: None },
+            open: StreamOpening { destination: Destination::Address(server), source, dscp: None },
             addresses: vec![server],
             admission: Admission { origin, _permit: None, exchange: true },
             policy: DialPolicy { timeout: PATIENCE, transparent: false, marked: false },
             counters: Arc::default(),
-            asker: Asker::new(&PublicKey([1; 32]), None),
+            asker: CacheTenant::new(&PublicKey([1; 32]), None),
         })
     }
 
     /// Stores something that has expired, and may be used while it is validated.
-    fn fill(store: &HubStore, errand: &Errand<'_>) {
+    fn fill(store: &HubStore, errand: &PendingExchange<'_>) {
         let text = "HTTP/1.1 200 OK\r\nCache-Control: max-age=0, stale-while-revalidate=60\r\n\
                     ETag: \"1\"\r\n\r\n";
-        let Parsed::Head(reply, _) = ResponseHead::parse(text.as_bytes()) else { panic!("{text}") };
+        let ParsedHead::Head(reply, _) = ResponseHead::parse(text.as_bytes()) else {
+            panic!("{text}")
+        };
         let (now, owner, body): (_, _, &[u8]) =
             (clock::unix_time(), errand.job.asker.owner, b"hello");
         store.kept.change(|cache| {
             let head = &errand.request.head;
-            let plan = cache.handle_request(now, key(errand), head, Framing::None, owner);
-            let Plan::Ask(_, asked) = plan else { panic!("{plan:?}") };
+            let plan = cache.handle_request(now, key(errand), head, BodyFraming::None, owner);
+            let RequestAction::Ask(_, asked) = plan else { panic!("{plan:?}") };
             cache.handle_body(now, &asked, &reply, body.into(), 5);
         });
     }
@@ -294,13 +307,14 @@ mod tests {
         let job = abandoned(&mut hops, listener.local_addr().unwrap());
         let config = HubHttpConfig { cache: None, authorities: None };
         let http = HubHttp::new(config).unwrap_or_else(|error| panic!("{error}"));
-        let Parsed::Head(head, _) = RequestHead::parse(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n") else {
+        let ParsedHead::Head(head, _) = RequestHead::parse(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+        else {
             panic!("it is a request")
         };
         let request = request(&head, None);
         let (stream, open, origin) = (&job.stream, job.open.clone(), job.admission.origin);
         let entry = Registered::new(clock::now(), &job.counters, stream.session(), open, origin);
-        let errand = Errand { http: &http, job: &job, request: &request, entry: &entry };
+        let errand = PendingExchange { http: &http, job: &job, request: &request, entry: &entry };
         fill(store, &errand);
         assert!(store.answer(&errand).await.is_err(), "nobody is there to get it");
         timeout(patience, listener.accept()).await.ok().map(|accepted| accepted.unwrap().0)
@@ -321,7 +335,7 @@ mod tests {
     #[tokio::test]
     async fn no_more_is_validated_at_once_than_may_be() {
         let store = store();
-        let all = store.kept.refreshes.acquire_many(MOST_REFRESHES as u32).await.unwrap();
+        let all = store.kept.refreshes.acquire_many(MAX_REFRESHES as u32).await.unwrap();
         assert!(used(&store, Duration::from_millis(50)).await.is_none());
         drop(all);
         assert!(used(&store, PATIENCE).await.is_some(), "the next one is");
@@ -329,7 +343,7 @@ mod tests {
 
     #[test]
     fn terminals_share_with_those_of_the_same_name_only() {
-        let of = |key, cache| Asker::new(&PublicKey([key; 32]), cache);
+        let of = |key, cache| CacheTenant::new(&PublicKey([key; 32]), cache);
         assert_eq!(of(1, Some("fleet")).network, of(2, Some("fleet")).network);
         assert_ne!(of(1, Some("fleet")).owner, of(2, Some("fleet")).owner);
         let key = "01".repeat(32);

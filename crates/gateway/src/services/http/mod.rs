@@ -24,30 +24,30 @@ mod wire;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use config::HttpConfig;
-use http_cache::Patience;
-use slacp::{Destination, Open};
+use http_cache::OriginTimeout;
+use slacp::{Destination, StreamOpening};
 use tokio::net::TcpStream;
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
 
-use self::conversation::Conversation;
-use self::kept::Kept;
-use self::sites::Sites;
+use self::conversation::HttpConnection;
+use self::kept::ResponseCache;
+use self::sites::SiteTable;
 use crate::figures::counters::Counter;
 use crate::figures::status::HttpStatus;
-use crate::relay::route::Route;
+use crate::relay::route::ClientRoute;
 use crate::relay::route::Upstreams;
 
 /// State shared by all client connections.
-pub(crate) struct Shared {
+pub(crate) struct HttpShared {
     config: HttpConfig,
-    kept: Arc<Kept>,
-    sites: Sites,
+    kept: Arc<ResponseCache>,
+    sites: SiteTable,
     upstreams: Upstreams,
-    route: watch::Receiver<Route>,
+    route: watch::Receiver<ClientRoute>,
     counters: HttpCounters,
     /// Time limit for servers that are asked without the hop.
-    patience: Mutex<Patience>,
+    patience: Mutex<OriginTimeout>,
 }
 
 /// Counters beside those of the cache.
@@ -59,29 +59,29 @@ struct HttpCounters {
 
 /// A terminal's HTTP cache. Dropping it ends its background tasks; connections end with the
 /// gateway.
-pub(crate) struct Http {
-    shared: Arc<Shared>,
-    route: watch::Sender<Route>,
+pub(crate) struct TerminalHttp {
+    shared: Arc<HttpShared>,
+    route: watch::Sender<ClientRoute>,
     tasks: Vec<AbortHandle>,
 }
 
-impl Drop for Http {
+impl Drop for TerminalHttp {
     fn drop(&mut self) {
         self.tasks.iter().for_each(AbortHandle::abort);
     }
 }
 
-impl Http {
+impl TerminalHttp {
     /// Starts the cache with what an earlier process has left on disk. Requests reach their servers
     /// by `upstreams`.
     ///
     /// # Errors
     /// A message if a site's certificate cannot be used.
     pub(crate) fn start(config: HttpConfig, upstreams: Upstreams) -> Result<Self, String> {
-        let sites = Sites::load(&config)?;
-        let (kept, tasks) = Kept::start(config.cache.clone(), config.directory.as_deref());
-        let (sender, route) = watch::channel(Route::default());
-        let shared = Arc::new(Shared {
+        let sites = SiteTable::load(&config)?;
+        let (kept, tasks) = ResponseCache::start(config.cache.clone(), config.directory.as_deref());
+        let (sender, route) = watch::channel(ClientRoute::default());
+        let shared = Arc::new(HttpShared {
             config,
             kept,
             sites,
@@ -94,12 +94,12 @@ impl Http {
     }
 
     /// The shared state, for connections that come from another service.
-    pub(crate) fn shared(&self) -> Arc<Shared> {
+    pub(crate) fn shared(&self) -> Arc<HttpShared> {
         self.shared.clone()
     }
 
     /// Sets the route of new requests: through the hub, or without it.
-    fn set(&self, route: Route) {
+    fn set(&self, route: ClientRoute) {
         self.route.send_if_modified(|current| std::mem::replace(current, route) != route);
     }
 
@@ -117,13 +117,13 @@ impl Http {
     }
 }
 
-impl Shared {
+impl HttpShared {
     /// Returns `true` if connections to this port are handled by the cache.
     pub(crate) fn takes(&self, port: u16) -> bool {
         self.config.takes(port) || self.sites.take(port)
     }
 
-    fn patience(&self) -> MutexGuard<'_, Patience> {
+    fn patience(&self) -> MutexGuard<'_, OriginTimeout> {
         self.patience.lock().expect("nobody panics while holding the patience")
     }
 }
@@ -133,10 +133,14 @@ impl Shared {
 /// # Errors
 /// A message that names the file.
 pub(crate) fn check_sites(config: &HttpConfig) -> Result<(), String> {
-    Sites::load(config).map(|_| ())
+    SiteTable::load(config).map(|_| ())
 }
 
 /// Serves a client's connection from its first byte.
-pub(crate) async fn serve(shared: Arc<Shared>, socket: TcpStream, open: Open<Destination>) {
-    Conversation::new(shared, socket, open).run().await;
+pub(crate) async fn serve(
+    shared: Arc<HttpShared>,
+    socket: TcpStream,
+    open: StreamOpening<Destination>,
+) {
+    HttpConnection::new(shared, socket, open).run().await;
 }

@@ -10,28 +10,28 @@ use std::time::Duration;
 use tokio::net::TcpStream;
 use units::Instant;
 
-use super::secure::Secure;
-use super::wire::Wire;
+use super::secure::TlsConnection;
+use super::wire::WireEnd;
 use crate::figures::counters::Counter;
 
 /// Limit of idle connections to one server.
-const MOST_EACH: usize = 8;
+const MAX_PER_SERVER: usize = 8;
 /// Limit of idle connections in total.
-const MOST: usize = 256;
+const MAX_IDLE: usize = 256;
 /// Idle connections are closed after this time; most servers close them sooner.
-const IDLE: Duration = Duration::from_secs(30);
+const IDLE_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A connection to a server.
-pub(super) enum Line {
+pub(super) enum PooledConnection {
     Plain(TcpStream),
-    Secure(Box<Secure>),
+    Secure(Box<TlsConnection>),
 }
 
-impl Line {
-    pub(super) fn wire(&self) -> Wire<'_> {
+impl PooledConnection {
+    pub(super) fn wire(&self) -> WireEnd<'_> {
         match self {
-            Self::Plain(socket) => Wire::Socket(socket),
-            Self::Secure(secure) => Wire::Secure(secure),
+            Self::Plain(socket) => WireEnd::Socket(socket),
+            Self::Secure(secure) => WireEnd::Secure(secure),
         }
     }
 
@@ -61,21 +61,21 @@ pub(super) fn is_silent(socket: &TcpStream) -> bool {
 
 /// Key of requests that may share a connection: the client's address, if servers see that, and the
 /// TLS name under which the server is authenticated.
-pub(super) type Sharers = (Option<IpAddr>, Option<String>);
+pub(super) type SharingKey = (Option<IpAddr>, Option<String>);
 
-type Key = (SocketAddr, Sharers);
+type PoolKey = (SocketAddr, SharingKey);
 
 /// Idle connections by server and sharing key, with their counters.
 #[derive(Default)]
-pub(super) struct Pool {
-    idle: Mutex<BTreeMap<Key, Vec<(Instant, Line)>>>,
+pub(super) struct ConnectionPool {
+    idle: Mutex<BTreeMap<PoolKey, Vec<(Instant, PooledConnection)>>>,
     pub(super) exchanges: Counter,
     /// Exchanges over a connection that was in the pool.
     pub(super) reused: Counter,
 }
 
-impl Pool {
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<Key, Vec<(Instant, Line)>>> {
+impl ConnectionPool {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<PoolKey, Vec<(Instant, PooledConnection)>>> {
         self.idle.lock().expect("nobody panics while holding the pool")
     }
 
@@ -85,14 +85,14 @@ impl Pool {
         &self,
         now: Instant,
         servers: &[SocketAddr],
-        sharers: &Sharers,
-    ) -> Option<Line> {
+        sharers: &SharingKey,
+    ) -> Option<PooledConnection> {
         let mut idle = self.lock();
         for server in servers {
             let key = (*server, sharers.clone());
             let Some(connections) = idle.get_mut(&key) else { continue };
             while let Some((since, line)) = connections.pop() {
-                if line.is_silent() && now.saturating_since(since) < IDLE {
+                if line.is_silent() && now.saturating_since(since) < IDLE_TIMEOUT {
                     self.reused.increment();
                     return Some(line);
                 }
@@ -103,13 +103,13 @@ impl Pool {
     }
 
     /// Returns a connection to the pool after its last response was read completely.
-    pub(super) fn give_back(&self, now: Instant, line: Line, sharers: Sharers) {
+    pub(super) fn give_back(&self, now: Instant, line: PooledConnection, sharers: SharingKey) {
         // Without a peer address the connection has been reset.
         let Some(server) = line.peer() else { return };
         let mut idle = self.lock();
         let all = idle.values().map(Vec::len).sum::<usize>();
         let connections = idle.entry((server, sharers)).or_default();
-        if connections.len() < MOST_EACH && all < MOST {
+        if connections.len() < MAX_PER_SERVER && all < MAX_IDLE {
             connections.push((now, line));
         }
     }
@@ -117,7 +117,7 @@ impl Pool {
     /// Closes connections that have been idle for too long.
     pub(super) fn expire(&self, now: Instant) {
         self.lock().retain(|_, connections| {
-            connections.retain(|(since, _)| now.saturating_since(*since) < IDLE);
+            connections.retain(|(since, _)| now.saturating_since(*since) < IDLE_TIMEOUT);
             !connections.is_empty()
         });
     }
@@ -130,7 +130,7 @@ mod tests {
     use super::*;
     use crate::testkit::connected;
 
-    const ANY: Sharers = (None, None);
+    const ANY: SharingKey = (None, None);
 
     fn at(seconds: u64) -> Instant {
         Instant::ZERO + Duration::from_secs(seconds)
@@ -138,11 +138,11 @@ mod tests {
 
     #[tokio::test]
     async fn a_connection_serves_again_whoever_sees_the_same_client() {
-        let pool = Pool::default();
+        let pool = ConnectionPool::default();
         let [near, _far] = connected().await;
         let server = near.peer_addr().unwrap();
         let client = (Some(IpAddr::from([10, 0, 0, 1])), None);
-        pool.give_back(at(0), Line::Plain(near), client.clone());
+        pool.give_back(at(0), PooledConnection::Plain(near), client.clone());
         assert!(pool.take(at(1), &[server], &ANY).is_none());
         let named = (client.0, Some("a.example".to_owned()));
         assert!(pool.take(at(1), &[server], &named).is_none(), "it has proved no name");
@@ -153,24 +153,24 @@ mod tests {
 
     #[tokio::test]
     async fn what_was_closed_or_spoke_or_is_old_serves_nobody() {
-        let pool = Pool::default();
+        let pool = ConnectionPool::default();
         let [near, far] = connected().await;
         let server = near.peer_addr().unwrap();
         drop(far);
         near.readable().await.unwrap();
-        pool.give_back(at(0), Line::Plain(near), ANY);
+        pool.give_back(at(0), PooledConnection::Plain(near), ANY);
         assert!(pool.take(at(1), &[server], &ANY).is_none());
 
         let [near, mut far] = connected().await;
         let server = near.peer_addr().unwrap();
         far.write_all(b"HTTP/1.1 408 x\r\n\r\n").await.unwrap();
         near.readable().await.unwrap();
-        pool.give_back(at(0), Line::Plain(near), ANY);
+        pool.give_back(at(0), PooledConnection::Plain(near), ANY);
         assert!(pool.take(at(1), &[server], &ANY).is_none());
 
         let [near, _far] = connected().await;
         let server = near.peer_addr().unwrap();
-        pool.give_back(at(0), Line::Plain(near), ANY);
+        pool.give_back(at(0), PooledConnection::Plain(near), ANY);
         pool.expire(at(29));
         assert_eq!(pool.lock().len(), 1);
         assert!(pool.take(at(30), &[server], &ANY).is_none());
@@ -180,13 +180,13 @@ mod tests {
 
     #[tokio::test]
     async fn a_server_gets_no_more_idle_connections_than_a_few() {
-        let pool = Pool::default();
+        let pool = ConnectionPool::default();
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let server = listener.local_addr().unwrap();
-        for _ in 0..=MOST_EACH {
+        for _ in 0..=MAX_PER_SERVER {
             let socket = TcpStream::connect(server).await.unwrap();
-            pool.give_back(at(0), Line::Plain(socket), ANY);
+            pool.give_back(at(0), PooledConnection::Plain(socket), ANY);
         }
-        assert_eq!(pool.lock()[&(server, ANY)].len(), MOST_EACH);
+        assert_eq!(pool.lock()[&(server, ANY)].len(), MAX_PER_SERVER);
     }
 }

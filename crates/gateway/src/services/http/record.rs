@@ -4,15 +4,15 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex};
 
-use http_cache::{Asked, ResponseHead};
+use http_cache::{ForwardedRequest, ResponseHead};
 use units::ByteCount;
 
-use super::kept::Kept;
+use super::kept::ResponseCache;
 use crate::clock;
 
 /// A body being collected. It gives up when the body gets too long or memory runs out.
-pub(super) struct Recording<'a> {
-    kept: &'a Kept,
+pub(super) struct BodyRecorder<'a> {
+    kept: &'a ResponseCache,
     /// [`None`] after giving up.
     bytes: Option<Vec<u8>>,
     longest: u64,
@@ -20,31 +20,31 @@ pub(super) struct Recording<'a> {
 
 /// Memory for all bodies being collected: as much again as the cache may take.
 #[derive(Debug)]
-pub(super) struct Recorded {
+pub(super) struct RecordingMemory {
     most: u64,
-    taken: Mutex<Taken>,
+    taken: Mutex<MemoryUse>,
 }
 
 #[derive(Debug, Default)]
-struct Taken {
+struct MemoryUse {
     all: u64,
     /// Reserved for bodies still to come, by client.
     ahead: BTreeMap<IpAddr, u64>,
 }
 
 /// Reserved memory for a whole body. Dropping it releases the memory.
-pub(super) struct Room {
-    kept: Arc<Kept>,
+pub(super) struct BodyReservation {
+    kept: Arc<ResponseCache>,
     client: IpAddr,
     length: u64,
 }
 
-impl Recorded {
+impl RecordingMemory {
     pub(super) fn new(most: ByteCount) -> Self {
         Self { most: most.get(), taken: Mutex::default() }
     }
 
-    fn change<R>(&self, change: impl FnOnce(&mut Taken) -> R) -> R {
+    fn change<R>(&self, change: impl FnOnce(&mut MemoryUse) -> R) -> R {
         change(&mut self.taken.lock().expect("nobody panics while holding this"))
     }
 
@@ -61,12 +61,12 @@ impl Recorded {
     }
 }
 
-impl Room {
+impl BodyReservation {
     /// Reserves memory for a body of `length` bytes. A client gets half of the total at most: its
     /// server may announce a body that never comes.
-    pub(super) fn new(kept: &Arc<Kept>, client: IpAddr, length: u64) -> Option<Self> {
+    pub(super) fn new(kept: &Arc<ResponseCache>, client: IpAddr, length: u64) -> Option<Self> {
         let recorded = &kept.recorded;
-        let longest = kept.lock().store().longest();
+        let longest = kept.lock().store().longest_body();
         let ahead = recorded.change(|taken| taken.ahead.get(&client).copied().unwrap_or(0));
         if length > longest || ahead + length > recorded.most / 2 || !recorded.take(length) {
             return None;
@@ -76,7 +76,7 @@ impl Room {
     }
 }
 
-impl Drop for Room {
+impl Drop for BodyReservation {
     fn drop(&mut self) {
         let (client, length) = (self.client, self.length);
         self.kept.recorded.change(|taken| {
@@ -90,9 +90,9 @@ impl Drop for Room {
     }
 }
 
-impl<'a> Recording<'a> {
-    pub(super) fn new(kept: &'a Kept) -> Self {
-        let longest = kept.lock().store().longest();
+impl<'a> BodyRecorder<'a> {
+    pub(super) fn new(kept: &'a ResponseCache) -> Self {
+        let longest = kept.lock().store().longest_body();
         Self { kept, bytes: Some(Vec::new()), longest }
     }
 
@@ -111,7 +111,7 @@ impl<'a> Recording<'a> {
     }
 
     /// Stores the body, which is complete.
-    pub(super) fn store(mut self, asked: &Asked, reply: &ResponseHead) {
+    pub(super) fn store(mut self, asked: &ForwardedRequest, reply: &ResponseHead) {
         let Some(bytes) = &self.bytes else { return };
         let (body, length) = (bytes.as_slice().into(), bytes.len() as u64);
         let now = clock::unix_time();
@@ -120,7 +120,7 @@ impl<'a> Recording<'a> {
     }
 }
 
-impl Drop for Recording<'_> {
+impl Drop for BodyRecorder<'_> {
     fn drop(&mut self) {
         self.give_up();
     }

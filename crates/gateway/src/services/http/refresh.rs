@@ -3,46 +3,46 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use http_cache::{Asked, Body, Framing, RequestHead, Verdict};
-use slacp::{Destination, Open, ResetReason};
+use http_cache::{BodyFraming, BodyParser, ForwardedRequest, RequestHead, ResponseAction};
+use slacp::{Destination, ResetReason, StreamOpening};
 use tokio::time::timeout;
 
-use super::Shared;
-use super::exchange::{Reply, read_reply, sent_on};
-use super::kept::Kept;
-use super::record::Recording;
-use super::sites::Server;
-use super::upstream::Upstream;
-use super::wire::{As, Broken, Inlet, Wire, pass};
+use super::HttpShared;
+use super::exchange::{ReplyHead, encode_forwarded, read_reply};
+use super::kept::ResponseCache;
+use super::record::BodyRecorder;
+use super::sites::OriginServer;
+use super::upstream::UpstreamConnection;
+use super::wire::{BodyForm, ForwardError, ReadBuffer, WireEnd, forward_body};
 use crate::clock;
 
 /// Time limit of a background validation.
-pub(super) const LIMIT: Duration = Duration::from_secs(60);
+pub(super) const REFRESH_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Sends a validation request, and hands the response to the cache.
 pub(super) async fn refresh(
-    shared: Arc<Shared>,
-    (open, server): (Open<Destination>, Option<Server>),
+    shared: Arc<HttpShared>,
+    (open, server): (StreamOpening<Destination>, Option<OriginServer>),
     head: RequestHead,
-    asked: Asked,
+    asked: ForwardedRequest,
 ) {
     let refreshed =
-        timeout(LIMIT, exchange(&shared, (&open, server.as_ref()), &head, &asked)).await;
+        timeout(REFRESH_TIMEOUT, exchange(&shared, (&open, server.as_ref()), &head, &asked)).await;
     if !matches!(refreshed, Ok(Ok(()))) {
         shared.kept.change(|cache| cache.handle_failure(clock::unix_time(), &asked));
     }
 }
 
 async fn exchange(
-    shared: &Shared,
-    (open, server): (&Open<Destination>, Option<&Server>),
+    shared: &HttpShared,
+    (open, server): (&StreamOpening<Destination>, Option<&OriginServer>),
     head: &RequestHead,
-    asked: &Asked,
+    asked: &ForwardedRequest,
 ) -> Result<(), ResetReason> {
     let _place = shared.kept.refreshes.try_acquire().map_err(|_| ResetReason::Limit)?;
     let route = *shared.route.borrow();
-    let mut upstream = Upstream::open(&shared.upstreams, route, open, server).await?;
-    let Upstream { end, inlet, .. } = &mut upstream;
+    let mut upstream = UpstreamConnection::open(&shared.upstreams, route, open, server).await?;
+    let UpstreamConnection { end, inlet, .. } = &mut upstream;
     validate(&shared.kept, (end.wire(), inlet), head, asked).await?;
     upstream.close().await;
     Ok(())
@@ -50,27 +50,29 @@ async fn exchange(
 
 /// Sends a request to a server, and hands the response to the cache.
 pub(super) async fn validate(
-    kept: &Kept,
-    (wire, inlet): (Wire<'_>, &mut Inlet),
+    kept: &ResponseCache,
+    (wire, inlet): (WireEnd<'_>, &mut ReadBuffer),
     head: &RequestHead,
-    asked: &Asked,
+    asked: &ForwardedRequest,
 ) -> Result<(), ResetReason> {
     // The connection is closed afterwards.
-    wire.write(&sent_on(head, Framing::None, false)).await?;
+    wire.write(&encode_forwarded(head, BodyFraming::None, false)).await?;
     let reply = read_reply(wire, inlet, None).await?;
-    let Reply::Head(reply, length) = reply else { return Err(ResetReason::Reset) };
+    let ReplyHead::Head(reply, length) = reply else { return Err(ResetReason::Reset) };
     inlet.consume(length);
     let verdict = kept.change(|cache| cache.handle_response(clock::unix_time(), asked, &reply));
     let framing = reply.framing(&asked.request.method).map_err(|_| ResetReason::Prohibited)?;
-    if verdict == (Verdict::Pass { store: true }) {
-        let mut recording = Recording::new(kept);
-        let mut body = Body::new(framing);
+    if verdict == (ResponseAction::Pass { store: true }) {
+        let mut recording = BodyRecorder::new(kept);
+        let mut body = BodyParser::new(framing);
         let record = |bytes: &[u8]| recording.add(bytes);
-        let passed = pass((wire, inlet), (wire, As::Nothing), &mut body, record, |_| {}).await;
+        let passed =
+            forward_body((wire, inlet), (wire, BodyForm::Discarded), &mut body, record, |_| {})
+                .await;
         match passed {
             Ok(true) => recording.store(asked, &reply),
             Ok(false) => return Err(ResetReason::Reset),
-            Err(Broken::From(reason) | Broken::To(reason)) => return Err(reason),
+            Err(ForwardError::Source(reason) | ForwardError::Sink(reason)) => return Err(reason),
         }
     }
     Ok(())

@@ -7,39 +7,39 @@ use std::pin::Pin;
 use std::sync::{Mutex, MutexGuard};
 use std::task::{Context, Poll, ready};
 
-use slacp::{Read, ResetReason};
+use slacp::{ReadOutcome, ResetReason};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio_rustls::rustls::pki_types::ServerName;
 use tokio_rustls::{TlsAcceptor, TlsConnector, TlsStream};
 
 use super::pool::is_silent;
-use crate::handshake::{self, Early};
-use crate::hop::Stream;
+use crate::handshake::{self, EarlyStream};
+use crate::hop::SessionStream;
 use crate::relay::{dial, scratch};
 use slacp::client_network;
 
-pub(super) enum Under {
+pub(super) enum TlsTransport {
     /// A socket, and bytes that have been read from it already.
     Socket(TcpStream, Vec<u8>),
-    Stream(Stream),
+    Stream(SessionStream),
 }
 
-impl Under {
+impl TlsTransport {
     pub(super) fn socket(socket: TcpStream) -> Self {
         Self::Socket(socket, Vec::new())
     }
 }
 
 /// A TLS connection. One task may alternate between reading and writing.
-pub(super) struct Secure(Mutex<TlsStream<Early<Under>>>);
+pub(super) struct TlsConnection(Mutex<TlsStream<EarlyStream<TlsTransport>>>);
 
-impl Secure {
+impl TlsConnection {
     /// Accepts TLS as a server.
     pub(super) async fn accept(
         acceptor: &TlsAcceptor,
         client: IpAddr,
-        under: Under,
+        under: TlsTransport,
     ) -> io::Result<Self> {
         let stream = handshake::accept(acceptor, client_network(client), under).await?;
         Ok(Self(Mutex::new(TlsStream::Server(stream))))
@@ -49,13 +49,13 @@ impl Secure {
     pub(super) async fn connect(
         connector: &TlsConnector,
         name: ServerName<'static>,
-        under: Under,
+        under: TlsTransport,
     ) -> io::Result<Self> {
-        let stream = connector.connect(name, Early::through(under)).await?;
+        let stream = connector.connect(name, EarlyStream::unread(under)).await?;
         Ok(Self(Mutex::new(TlsStream::Client(stream))))
     }
 
-    fn lock(&self) -> MutexGuard<'_, TlsStream<Early<Under>>> {
+    fn lock(&self) -> MutexGuard<'_, TlsStream<EarlyStream<TlsTransport>>> {
         self.0.lock().expect("nobody panics while holding the connection")
     }
 
@@ -70,32 +70,32 @@ impl Secure {
                 Poll::Ready(io::Result::Ok(buffer.filled().len()))
             })
         });
-        read.await.map_err(|error| dial::reason(&error))
+        read.await.map_err(|error| dial::reset_reason(&error))
     }
 
     /// Writes some bytes and returns their number. They may be held back until [`Self::flush`].
     /// Cancel-safe.
     pub(super) async fn write_some(&self, data: &[u8]) -> Result<usize, ResetReason> {
         let written = poll_fn(|context| Pin::new(&mut *self.lock()).poll_write(context, data));
-        written.await.map_err(|error| dial::reason(&error))
+        written.await.map_err(|error| dial::reset_reason(&error))
     }
 
     /// Sends the written bytes. Cancel-safe.
     pub(super) async fn flush(&self) -> Result<(), ResetReason> {
         let flushed = poll_fn(|context| Pin::new(&mut *self.lock()).poll_flush(context));
-        flushed.await.map_err(|error| dial::reason(&error))
+        flushed.await.map_err(|error| dial::reset_reason(&error))
     }
 
     /// Returns `true` for TLS over a stream of the hop.
     pub(super) fn crosses_hop(&self) -> bool {
-        matches!(self.lock().get_ref().0.under(), Some(Under::Stream(_)))
+        matches!(self.lock().get_ref().0.under(), Some(TlsTransport::Stream(_)))
     }
 
     /// The peer's address, for TLS over a socket.
     pub(super) fn peer(&self) -> Option<SocketAddr> {
         match self.lock().get_ref().0.under()? {
-            Under::Socket(socket, _) => socket.peer_addr().ok(),
-            Under::Stream(_) => None,
+            TlsTransport::Socket(socket, _) => socket.peer_addr().ok(),
+            TlsTransport::Stream(_) => None,
         }
     }
 
@@ -104,19 +104,19 @@ impl Secure {
     pub(super) fn is_silent(&self) -> bool {
         let stream = self.lock();
         let (early, tls) = stream.get_ref();
-        match early.untouched() {
+        match early.unbuffered() {
             // rustls wants to read exactly if it holds neither unread plaintext nor the end.
-            Some(Under::Socket(socket, first)) => {
+            Some(TlsTransport::Socket(socket, first)) => {
                 first.is_empty() && tls.wants_read() && is_silent(socket)
             }
-            Some(Under::Stream(_)) | None => false,
+            Some(TlsTransport::Stream(_)) | None => false,
         }
     }
 
     /// Ends the sending direction.
     pub(super) async fn finish(&self) -> Result<(), ResetReason> {
         let finished = poll_fn(|context| Pin::new(&mut *self.lock()).poll_shutdown(context));
-        finished.await.map_err(|error| dial::reason(&error))
+        finished.await.map_err(|error| dial::reset_reason(&error))
     }
 }
 
@@ -132,7 +132,7 @@ fn failed(reason: ResetReason) -> io::Error {
     })
 }
 
-impl AsyncRead for Under {
+impl AsyncRead for TlsTransport {
     fn poll_read(
         self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -150,7 +150,7 @@ impl AsyncRead for Under {
             }
             Self::Stream(stream) => {
                 let read = ready!(stream.poll_read(context, buffer.initialize_unfilled()));
-                if let Read::Data(count) = read.map_err(failed)? {
+                if let ReadOutcome::Data(count) = read.map_err(failed)? {
                     buffer.advance(count);
                 }
                 Poll::Ready(Ok(()))
@@ -159,7 +159,7 @@ impl AsyncRead for Under {
     }
 }
 
-impl AsyncWrite for Under {
+impl AsyncWrite for TlsTransport {
     fn poll_write(
         self: Pin<&mut Self>,
         context: &mut Context<'_>,

@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use slacp::ResetReason;
 
-use super::hub::{HubHttp, Job};
-use super::hub_store::Asker;
-use super::{Http, serve};
-use crate::figures::connections::Arriving;
-use crate::intercept::Arrival;
-use crate::intercept::listener::Accepted;
+use super::hub::{ExchangeJob, HubHttp};
+use super::hub_store::CacheTenant;
+use super::{TerminalHttp, serve};
+use crate::figures::connections::ArrivingConnection;
+use crate::intercept::ClientArrival;
+use crate::intercept::listener::AcceptedConnection;
 use crate::operate::RoleStatus;
 use crate::services::{Admitted, Service, Surroundings};
 
@@ -23,10 +23,10 @@ impl Service for HubHttp {
         let (Some(side), Some(terminal)) = (&role.hub, role.terminal(stream.session())) else {
             return role.refuse(stream, &open, ResetReason::Prohibited);
         };
-        let asker = Asker::new(&terminal.key, terminal.cache.as_deref());
+        let asker = CacheTenant::new(&terminal.key, terminal.cache.as_deref());
         let (policy, counters) = (side.dial, role.counters.clone());
-        let job = Job { stream, open, addresses, admission, policy, counters, asker };
-        role.relays.spawn(self.clone().have_exchange(job));
+        let job = ExchangeJob { stream, open, addresses, admission, policy, counters, asker };
+        role.relays.spawn(self.clone().run_exchange(job));
     }
 
     fn housekeep(&mut self, _: &mut Surroundings<'_>) {
@@ -43,13 +43,17 @@ impl Service for HubHttp {
     }
 }
 
-impl Service for Http {
-    fn take(&mut self, role: &mut Surroundings<'_>, arrival: Arrival) -> Option<Arrival> {
+impl Service for TerminalHttp {
+    fn take(
+        &mut self,
+        role: &mut Surroundings<'_>,
+        arrival: ClientArrival,
+    ) -> Option<ClientArrival> {
         match arrival {
-            Arrival::Connection(Accepted { socket, open })
+            ClientArrival::Connection(AcceptedConnection { socket, open })
                 if self.shared.takes(open.destination.port()) =>
             {
-                let arriving = Arriving::new(role.counters.clone(), open.source.ip());
+                let arriving = ArrivingConnection::new(role.counters.clone(), open.source.ip());
                 let shared = self.shared();
                 role.relays.spawn(async move {
                     // `serve` registers the connection before its first await, so it is counted

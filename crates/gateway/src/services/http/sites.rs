@@ -15,54 +15,54 @@ use tokio_rustls::rustls::pki_types::ServerName;
 use tokio_rustls::rustls::server::{Accepted, Acceptor};
 use tokio_rustls::{TlsAcceptor, TlsConnector, rustls};
 
-use super::secure::{Secure, Under};
+use super::secure::{TlsConnection, TlsTransport};
 use crate::clock;
 use crate::hop::tls;
-use crate::occasions::Occasions;
+use crate::occasions::CauseLimiter;
 use crate::relay::dial;
 
 /// Size limit of a ClientHello in bytes: real ones take a few thousand at most.
-const LONGEST_HELLO: usize = 16 << 10;
+const MAX_HELLO: usize = 16 << 10;
 /// Time limit of a TLS handshake.
-pub(super) const HANDSHAKE: Duration = Duration::from_secs(10);
+pub(super) const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 /// The only ALPN protocol that is offered.
 const PROTOCOL: &[u8] = b"http/1.1";
 
-pub(super) struct Sites {
+pub(super) struct SiteTable {
     ports: Vec<u16>,
     by_host: BTreeMap<String, TlsAcceptor>,
     /// Authenticates the sites' servers; [`None`] without sites.
     connector: Option<TlsConnector>,
-    distrusted: Arc<Mutex<Occasions>>,
+    distrusted: Arc<Mutex<CauseLimiter>>,
 }
 
 /// The site that a ClientHello names.
 #[derive(Clone)]
-pub(super) struct Site {
+pub(super) struct TlsSite {
     /// In lower case.
     pub(super) host: String,
     pub(super) acceptor: TlsAcceptor,
-    pub(super) server: Server,
+    pub(super) server: OriginServer,
 }
 
 /// A server that must authenticate itself by TLS.
 #[derive(Clone)]
-pub(super) struct Server {
+pub(super) struct OriginServer {
     pub(super) name: ServerName<'static>,
     pub(super) connector: TlsConnector,
     /// Time of the last log message about each untrusted server.
-    pub(super) distrusted: Arc<Mutex<Occasions>>,
+    pub(super) distrusted: Arc<Mutex<CauseLimiter>>,
 }
 
 /// Reader of a ClientHello that arrives in any number of pieces and records. It reads no byte
 /// twice, however small the pieces are.
 #[derive(Default)]
-pub(super) struct Hello {
+pub(super) struct HelloReader {
     acceptor: Acceptor,
     length: usize,
 }
 
-impl Hello {
+impl HelloReader {
     /// Looks at each byte of `first` once, and returns the ClientHello when it is complete.
     fn read(&mut self, first: &[u8]) -> io::Result<Option<Accepted>> {
         let mut rest = &first[self.length..];
@@ -80,15 +80,15 @@ impl Hello {
 }
 
 /// Classification of a connection's first bytes.
-pub(super) enum Met {
+pub(super) enum HelloOutcome {
     /// More bytes are needed.
     Incomplete,
-    Site(Box<Site>),
+    Site(Box<TlsSite>),
     /// Another site, another protocol within TLS, or no TLS.
     Other,
 }
 
-impl Sites {
+impl SiteTable {
     /// # Errors
     /// A message that names the file.
     pub(super) fn load(config: &HttpConfig) -> Result<Self, String> {
@@ -108,11 +108,11 @@ impl Sites {
 
     /// Classifies a connection by all its bytes so far; `hello` carries the progress from call to
     /// call.
-    pub(super) fn meet(&self, hello: &mut Hello, first: &[u8]) -> Met {
+    pub(super) fn classify(&self, hello: &mut HelloReader, first: &[u8]) -> HelloOutcome {
         let accepted = match hello.read(first) {
             Ok(Some(accepted)) => accepted,
-            Ok(None) if first.len() < LONGEST_HELLO => return Met::Incomplete,
-            Ok(None) | Err(_) => return Met::Other,
+            Ok(None) if first.len() < MAX_HELLO => return HelloOutcome::Incomplete,
+            Ok(None) | Err(_) => return HelloOutcome::Other,
         };
         let hello = accepted.client_hello();
         // Names are compared without regard to case (RFC 4343); the configured ones are in lower
@@ -120,15 +120,17 @@ impl Sites {
         let host = hello.server_name().unwrap_or_default().to_ascii_lowercase();
         // A client that offers other protocols only gets its connection relayed to the server.
         let speaks = hello.alpn().is_none_or(|mut offered| offered.any(|it| it == PROTOCOL));
-        self.site(host).filter(|_| speaks).map_or(Met::Other, |site| Met::Site(Box::new(site)))
+        self.site(host)
+            .filter(|_| speaks)
+            .map_or(HelloOutcome::Other, |site| HelloOutcome::Site(Box::new(site)))
     }
 
-    fn site(&self, host: String) -> Option<Site> {
+    fn site(&self, host: String) -> Option<TlsSite> {
         let acceptor = self.by_host.get(&host)?.clone();
         let name = ServerName::try_from(host.clone()).ok()?;
         let connector = self.connector.clone()?;
         let distrusted = self.distrusted.clone();
-        Some(Site { host, acceptor, server: Server { name, connector, distrusted } })
+        Some(TlsSite { host, acceptor, server: OriginServer { name, connector, distrusted } })
     }
 }
 
@@ -137,18 +139,18 @@ impl Sites {
 /// # Errors
 /// A message if the file, or the system's store, cannot be used.
 pub(super) fn connector(authorities: Option<&Path>) -> Result<TlsConnector, String> {
-    tls::verifying(authorities, None, &[PROTOCOL])
+    tls::verifying_connector(authorities, None, &[PROTOCOL])
 }
 
-impl Server {
+impl OriginServer {
     /// Connects TLS to this server over a transport.
-    pub(super) async fn over(&self, under: Under) -> Result<Secure, ResetReason> {
-        let connected = Secure::connect(&self.connector, self.name.clone(), under);
-        match timeout(HANDSHAKE, connected).await {
+    pub(super) async fn connect(&self, under: TlsTransport) -> Result<TlsConnection, ResetReason> {
+        let connected = TlsConnection::connect(&self.connector, self.name.clone(), under);
+        match timeout(HANDSHAKE_TIMEOUT, connected).await {
             Ok(Ok(secure)) => Ok(secure),
             Ok(Err(error)) => {
-                self.tell(&error);
-                Err(dial::reason(&error))
+                self.log_failure(&error);
+                Err(dial::reset_reason(&error))
             }
             Err(_) => Err(ResetReason::TimedOut),
         }
@@ -156,7 +158,7 @@ impl Server {
 
     /// Logs a failed handshake, at level warn if the server is untrusted: then none of its clients'
     /// requests succeed.
-    fn tell(&self, error: &io::Error) {
+    fn log_failure(&self, error: &io::Error) {
         let name = self.name.to_str();
         let mut distrusted = self.distrusted.lock().expect("nobody panics while holding the list");
         if is_distrust(error) && distrusted.is_due(clock::now(), &name) {
@@ -191,7 +193,7 @@ mod tests {
     const HOST: &str = "mirror.example";
 
     /// A certificate that is its own authority, and sites with it.
-    fn sites() -> (TempDir, Sites, PathBuf) {
+    fn sites() -> (TempDir, SiteTable, PathBuf) {
         let made = rcgen::generate_simple_self_signed([HOST.to_owned()]).unwrap();
         let folder = tempfile::tempdir().unwrap();
         let [certificate, key] = ["certificate", "key"].map(|name| folder.path().join(name));
@@ -210,13 +212,13 @@ mod tests {
             authorities: Some(certificate.clone()),
             offline: true,
         };
-        let sites = Sites::load(&config).unwrap();
+        let sites = SiteTable::load(&config).unwrap();
         (folder, sites, certificate)
     }
 
     /// A client's first bytes.
     fn hello(authorities: &Path, host: &str, protocols: &[&[u8]]) -> Vec<u8> {
-        let connector = tls::verifying(Some(authorities), None, protocols).unwrap();
+        let connector = tls::verifying_connector(Some(authorities), None, protocols).unwrap();
         let name = ServerName::try_from(host.to_owned()).unwrap();
         let mut client = ClientConnection::new(connector.config().clone(), name).unwrap();
         let mut said = Vec::new();
@@ -224,14 +226,14 @@ mod tests {
         said
     }
 
-    fn met(sites: &Sites, first: &[u8]) -> &'static str {
-        match sites.meet(&mut Hello::default(), first) {
-            Met::Incomplete => "incomplete",
-            Met::Site(site) => {
+    fn met(sites: &SiteTable, first: &[u8]) -> &'static str {
+        match sites.classify(&mut HelloReader::default(), first) {
+            HelloOutcome::Incomplete => "incomplete",
+            HelloOutcome::Site(site) => {
                 assert_eq!(site.host, HOST);
                 "site"
             }
-            Met::Other => "other",
+            HelloOutcome::Other => "other",
         }
     }
 
@@ -270,14 +272,15 @@ mod tests {
         let ours = hello(&authorities, HOST, &[]);
         // The longest: its server would be sent all of it.
         let mut longest = vec![0x16, 3, 1, 0x40, 0, 1, 0, 0x3f, 0xfc];
-        longest.resize(LONGEST_HELLO, 7);
+        longest.resize(MAX_HELLO, 7);
         for (first, end) in
             [(&ours, "site"), (&in_small_records(&ours), "site"), (&longest, "other")]
         {
-            let mut hello = Hello::default();
+            let mut hello = HelloReader::default();
             let (seen, cost) = cost::of(|| {
-                let each = (1..=first.len()).map(|length| sites.meet(&mut hello, &first[..length]));
-                each.filter(|met| !matches!(met, Met::Incomplete)).count()
+                let each =
+                    (1..=first.len()).map(|length| sites.classify(&mut hello, &first[..length]));
+                each.filter(|met| !matches!(met, HelloOutcome::Incomplete)).count()
             });
             assert_eq!((seen, cost), (1, first.len() as u64));
             assert_eq!(met(&sites, first), end);

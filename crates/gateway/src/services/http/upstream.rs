@@ -1,34 +1,34 @@
 //! Connections to a server: a stream of the hop, or a direct connection without it.
 
-use slacp::{Destination, Host, Open, ResetReason, SessionId, client_network};
+use slacp::{Destination, Host, ResetReason, SessionId, StreamOpening, client_network};
 use tokio::net::TcpStream;
 
-use super::secure::{Secure, Under};
-use super::sites::Server;
-use super::wire::{Inlet, Wire};
+use super::secure::{TlsConnection, TlsTransport};
+use super::sites::OriginServer;
+use super::wire::{ReadBuffer, WireEnd};
 use crate::clock;
-use crate::hop::Stream;
-use crate::relay::dial::reason;
+use crate::hop::SessionStream;
+use crate::relay::dial::reset_reason;
 use crate::relay::names::LOOKUPS_EACH;
-use crate::relay::route::Route;
+use crate::relay::route::ClientRoute;
 use crate::relay::route::Upstreams;
 use crate::socket_options;
 
 /// The transport to a server.
-pub(super) enum End {
-    Stream(Stream),
+pub(super) enum UpstreamTransport {
+    Stream(SessionStream),
     Socket(TcpStream),
-    Secure(Box<Secure>),
+    Secure(Box<TlsConnection>),
     /// An exchange: the hub fetches one response.
-    Fetch(Stream),
+    Fetch(SessionStream),
 }
 
-impl End {
-    pub(super) fn wire(&self) -> Wire<'_> {
+impl UpstreamTransport {
+    pub(super) fn wire(&self) -> WireEnd<'_> {
         match self {
-            Self::Stream(stream) | Self::Fetch(stream) => Wire::Stream(stream),
-            Self::Socket(socket) => Wire::Socket(socket),
-            Self::Secure(secure) => Wire::Secure(secure),
+            Self::Stream(stream) | Self::Fetch(stream) => WireEnd::Stream(stream),
+            Self::Socket(socket) => WireEnd::Socket(socket),
+            Self::Secure(secure) => WireEnd::Secure(secure),
         }
     }
 
@@ -43,9 +43,9 @@ impl End {
 }
 
 /// The upstream connection of one client's connection, never shared with other clients.
-pub(super) struct Upstream {
-    pub(super) end: End,
-    pub(super) inlet: Inlet,
+pub(super) struct UpstreamConnection {
+    pub(super) end: UpstreamTransport,
+    pub(super) inlet: ReadBuffer,
     /// Set once it has carried an exchange.
     pub(super) used: bool,
 }
@@ -53,14 +53,14 @@ pub(super) struct Upstream {
 /// The session that would carry a connection; [`None`] if it goes without the hop.
 pub(super) fn session(
     upstreams: &Upstreams,
-    route: Route,
-    open: &Open<Destination>,
+    route: ClientRoute,
+    open: &StreamOpening<Destination>,
 ) -> Option<SessionId> {
     let by_name = matches!(open.destination, Destination::Name(..));
     route.hub.filter(|it| !by_name || upstreams.hop.peer_resolves(*it))
 }
 
-impl Upstream {
+impl UpstreamConnection {
     /// Connects over the hop if there is a session, otherwise directly. A `server` must
     /// authenticate itself by TLS.
     ///
@@ -69,25 +69,27 @@ impl Upstream {
     /// place of a response.
     pub(super) async fn open(
         upstreams: &Upstreams,
-        route: Route,
-        open: &Open<Destination>,
-        server: Option<&Server>,
+        route: ClientRoute,
+        open: &StreamOpening<Destination>,
+        server: Option<&OriginServer>,
     ) -> Result<Self, ResetReason> {
         let session = session(upstreams, route, open);
         let stream = session
             .and_then(|session| upstreams.hop.open(clock::now(), session, open.clone()).ok());
         let end = match (stream, server) {
-            (Some(stream), None) => End::Stream(stream),
-            (None, None) => End::Socket(straight(upstreams, open).await?),
-            (Some(stream), Some(server)) => {
-                End::Secure(Box::new(server.over(Under::Stream(stream)).await?))
-            }
+            (Some(stream), None) => UpstreamTransport::Stream(stream),
+            (None, None) => UpstreamTransport::Socket(connect_directly(upstreams, open).await?),
+            (Some(stream), Some(server)) => UpstreamTransport::Secure(Box::new(
+                server.connect(TlsTransport::Stream(stream)).await?,
+            )),
             (None, Some(server)) => {
-                let socket = straight(upstreams, open).await?;
-                End::Secure(Box::new(server.over(Under::socket(socket)).await?))
+                let socket = connect_directly(upstreams, open).await?;
+                UpstreamTransport::Secure(Box::new(
+                    server.connect(TlsTransport::socket(socket)).await?,
+                ))
             }
         };
-        Ok(Self { end, inlet: Inlet::default(), used: false })
+        Ok(Self { end, inlet: ReadBuffer::default(), used: false })
     }
 
     /// Has the hub fetch a response to a request that may be repeated, given as its encoded head.
@@ -97,8 +99,8 @@ impl Upstream {
     /// The reset reason, if the stream is reset.
     pub(super) async fn fetch(
         upstreams: &Upstreams,
-        route: Route,
-        open: &Open<Destination>,
+        route: ClientRoute,
+        open: &StreamOpening<Destination>,
         head: &[u8],
     ) -> Result<Option<Self>, ResetReason> {
         let host = match &open.destination {
@@ -114,21 +116,21 @@ impl Upstream {
         };
         let open = open.to(Destination::Exchange(host));
         let Ok(stream) = upstreams.hop.open(clock::now(), session, open) else { return Ok(None) };
-        Wire::Stream(&stream).write(head).await?;
-        Wire::Stream(&stream).finish().await?;
-        let end = End::Fetch(stream);
-        Ok(Some(Self { end, inlet: Inlet::default(), used: false }))
+        WireEnd::Stream(&stream).write(head).await?;
+        WireEnd::Stream(&stream).finish().await?;
+        let end = UpstreamTransport::Fetch(stream);
+        Ok(Some(Self { end, inlet: ReadBuffer::default(), used: false }))
     }
 
     /// Returns `true` for an exchange at the hub, which cannot be used again.
     pub(super) fn is_fetch(&self) -> bool {
-        matches!(self.end, End::Fetch(_))
+        matches!(self.end, UpstreamTransport::Fetch(_))
     }
 
     /// Closes the connection as a client does after the last response.
     pub(super) async fn close(self) {
         let Self { end, mut inlet, .. } = self;
-        let is_finished = matches!(end, End::Fetch(_));
+        let is_finished = matches!(end, UpstreamTransport::Fetch(_));
         if !is_finished && end.wire().finish().await.is_err() {
             return;
         }
@@ -138,13 +140,13 @@ impl Upstream {
                 inlet.clear();
             }
         };
-        let _ = tokio::time::timeout(super::conversation::LAST_WORDS, ended).await;
+        let _ = tokio::time::timeout(super::conversation::CLOSE_TIMEOUT, ended).await;
     }
 }
 
-async fn straight(
+async fn connect_directly(
     upstreams: &Upstreams,
-    open: &Open<Destination>,
+    open: &StreamOpening<Destination>,
 ) -> Result<TcpStream, ResetReason> {
     let addresses = match &open.destination {
         Destination::Address(address) => vec![*address],
@@ -163,7 +165,7 @@ async fn straight(
                 let _ = socket_options::prepare(&socket, &upstreams.counters.keepalive);
                 return Ok(socket);
             }
-            Err(error) => why = reason(&error),
+            Err(error) => why = reset_reason(&error),
         }
     }
     Err(why)

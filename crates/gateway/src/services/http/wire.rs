@@ -4,35 +4,35 @@ use std::future::poll_fn;
 use std::io;
 use std::task::{Poll, ready};
 
-use http_cache::{BadChunk, Body, HeadProgress, Parsed};
+use http_cache::{BadChunk, BodyParser, HeadProgress, ParsedHead};
 use pep::inbox::Inbox;
-use slacp::{Read, ResetReason};
+use slacp::{ReadOutcome, ResetReason};
 use tokio::net::TcpStream;
 
-use super::secure::Secure;
-use crate::hop::Stream;
+use super::secure::TlsConnection;
+use crate::hop::SessionStream;
 use crate::relay::dial;
 use crate::relay::leg::shut_down;
 use crate::relay::scratch;
 
 /// One end of an exchange.
 #[derive(Clone, Copy)]
-pub(super) enum Wire<'a> {
+pub(super) enum WireEnd<'a> {
     Socket(&'a TcpStream),
-    Stream(&'a Stream),
-    Secure(&'a Secure),
+    Stream(&'a SessionStream),
+    Secure(&'a TlsConnection),
 }
 
-fn failed(error: &io::Error) -> ResetReason {
-    dial::reason(error)
+fn reset_reason(error: &io::Error) -> ResetReason {
+    dial::reset_reason(error)
 }
 
-impl Wire<'_> {
+impl WireEnd<'_> {
     /// Appends received bytes and returns their number, 0 at the end. Cancel-safe.
     async fn read(self, to: &mut Vec<u8>) -> Result<usize, ResetReason> {
         match self {
             Self::Socket(socket) => loop {
-                socket.readable().await.map_err(|error| failed(&error))?;
+                socket.readable().await.map_err(|error| reset_reason(&error))?;
                 let read: io::Result<usize> = scratch::with(|buffer| {
                     let count = socket.try_read(buffer)?;
                     to.extend_from_slice(&buffer[..count]);
@@ -40,7 +40,7 @@ impl Wire<'_> {
                 });
                 match read {
                     Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                    result => return result.map_err(|error| failed(&error)),
+                    result => return result.map_err(|error| reset_reason(&error)),
                 }
             },
             Self::Secure(secure) => secure.read(to).await,
@@ -48,7 +48,7 @@ impl Wire<'_> {
                 let read = poll_fn(|context| {
                     scratch::with(|buffer| {
                         let read = ready!(stream.poll_read(context, buffer))?;
-                        let count = if let Read::Data(count) = read { count } else { 0 };
+                        let count = if let ReadOutcome::Data(count) = read { count } else { 0 };
                         to.extend_from_slice(&buffer[..count]);
                         Poll::Ready(Ok(count))
                     })
@@ -71,10 +71,10 @@ impl Wire<'_> {
     async fn write_some(self, data: &[u8]) -> Result<usize, ResetReason> {
         match self {
             Self::Socket(socket) => loop {
-                socket.writable().await.map_err(|error| failed(&error))?;
+                socket.writable().await.map_err(|error| reset_reason(&error))?;
                 match socket.try_write(data) {
                     Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                    result => return result.map_err(|error| failed(&error)),
+                    result => return result.map_err(|error| reset_reason(&error)),
                 }
             },
             Self::Stream(stream) => poll_fn(|context| stream.poll_write(context, data)).await,
@@ -93,7 +93,7 @@ impl Wire<'_> {
     /// Ends the sending direction.
     pub(super) async fn finish(self) -> Result<(), ResetReason> {
         match self {
-            Self::Socket(socket) => shut_down(socket).map_err(|error| failed(&error)),
+            Self::Socket(socket) => shut_down(socket).map_err(|error| reset_reason(&error)),
             Self::Stream(stream) => poll_fn(|context| stream.poll_finish(context)).await,
             Self::Secure(secure) => secure.finish().await,
         }
@@ -102,7 +102,7 @@ impl Wire<'_> {
 
 /// Bytes that have been read and not consumed.
 #[derive(Default)]
-pub(super) struct Inlet {
+pub(super) struct ReadBuffer {
     inbox: Inbox,
     /// Progress of searching for the end of the next head.
     progress: HeadProgress,
@@ -110,9 +110,9 @@ pub(super) struct Inlet {
     pub(super) ended: bool,
 }
 
-impl Inlet {
+impl ReadBuffer {
     /// Reads more bytes. Returns `false` at the end. Cancel-safe.
-    pub(super) async fn fill(&mut self, wire: Wire<'_>) -> Result<bool, ResetReason> {
+    pub(super) async fn fill(&mut self, wire: WireEnd<'_>) -> Result<bool, ResetReason> {
         if !self.ended {
             self.ended = wire.read(self.inbox.room()).await? == 0;
         }
@@ -129,11 +129,11 @@ impl Inlet {
     }
 
     /// Parses a head at the beginning of the buffer, if it may be complete.
-    pub(super) fn head<H>(&mut self, parse: impl FnOnce(&[u8]) -> Parsed<H>) -> Parsed<H> {
+    pub(super) fn head<H>(&mut self, parse: impl FnOnce(&[u8]) -> ParsedHead<H>) -> ParsedHead<H> {
         // A parser run at every read would cost quadratic time for a head that arrives byte by
         // byte.
         let is_due = self.progress.is_due(self.inbox.unused()) || self.ended;
-        if is_due { parse(self.inbox.unused()) } else { Parsed::Incomplete }
+        if is_due { parse(self.inbox.unused()) } else { ParsedHead::Incomplete }
     }
 
     pub(super) fn consume(&mut self, count: usize) {
@@ -155,44 +155,44 @@ impl Inlet {
 
 /// The end that failed before a body was complete.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Broken {
+pub(super) enum ForwardError {
     /// The source failed, or sent an invalid body.
-    From(ResetReason),
+    Source(ResetReason),
     /// The sink failed.
-    To(ResetReason),
+    Sink(ResetReason),
 }
 
-impl From<BadChunk> for Broken {
+impl From<BadChunk> for ForwardError {
     fn from(_: BadChunk) -> Self {
-        Self::From(ResetReason::Prohibited)
+        Self::Source(ResetReason::Prohibited)
     }
 }
 
 /// Form in which a body is forwarded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum As {
+pub(super) enum BodyForm {
     /// As received, with its chunks.
-    Itself,
+    Unchanged,
     /// Only its content, without chunks.
     Content,
     /// Not at all: it is read for `content` only.
-    Nothing,
+    Discarded,
 }
 
 /// Forwards a body. `content` gets its content, `moved` the number of bytes passed. Returns `false`
 /// if the source ended before the body, or if the body has no length. If the future is dropped,
 /// `inlet` and `body` are at the next byte to be written, provided that the body is forwarded as
 /// received.
-pub(super) async fn pass(
-    (from, inlet): (Wire<'_>, &mut Inlet),
-    (to, form): (Wire<'_>, As),
-    body: &mut Body,
+pub(super) async fn forward_body(
+    (from, inlet): (WireEnd<'_>, &mut ReadBuffer),
+    (to, form): (WireEnd<'_>, BodyForm),
+    body: &mut BodyParser,
     mut content: impl FnMut(&[u8]),
     moved: impl Fn(usize),
-) -> Result<bool, Broken> {
+) -> Result<bool, ForwardError> {
     let mut piece = Vec::new();
     while !body.is_over() {
-        if inlet.is_empty() && !inlet.fill(from).await.map_err(Broken::From)? {
+        if inlet.is_empty() && !inlet.fill(from).await.map_err(ForwardError::Source)? {
             return Ok(false);
         }
         piece.clear();
@@ -200,17 +200,17 @@ pub(super) async fn pass(
         let mut ahead = body.clone();
         let taken = ahead.take(inlet.bytes(), |bytes| {
             content(bytes);
-            if form == As::Content {
+            if form == BodyForm::Content {
                 piece.extend_from_slice(bytes);
             }
         })?;
         match form {
-            As::Itself => {
-                send(inlet, taken, body, to, &moved).await?;
+            BodyForm::Unchanged => {
+                write_counted(inlet, taken, body, to, &moved).await?;
                 continue;
             }
-            As::Content => to.write(&piece).await.map_err(Broken::To)?,
-            As::Nothing => {}
+            BodyForm::Content => to.write(&piece).await.map_err(ForwardError::Sink)?,
+            BodyForm::Discarded => {}
         }
         *body = ahead;
         moved(taken);
@@ -221,21 +221,21 @@ pub(super) async fn pass(
 
 /// Writes the next `left` bytes of `body`. Each is consumed as soon as it is written, so that none
 /// is written twice if the future is dropped.
-async fn send(
-    inlet: &mut Inlet,
+async fn write_counted(
+    inlet: &mut ReadBuffer,
     mut left: usize,
-    body: &mut Body,
-    to: Wire<'_>,
+    body: &mut BodyParser,
+    to: WireEnd<'_>,
     moved: &impl Fn(usize),
-) -> Result<(), Broken> {
+) -> Result<(), ForwardError> {
     while left > 0 {
-        let sent = to.write_some(&inlet.bytes()[..left]).await.map_err(Broken::To)?;
+        let sent = to.write_some(&inlet.bytes()[..left]).await.map_err(ForwardError::Sink)?;
         body.take(&inlet.bytes()[..sent], |_| {})?;
         inlet.consume(sent);
         moved(sent);
         left -= sent;
     }
-    to.flush().await.map_err(Broken::To)
+    to.flush().await.map_err(ForwardError::Sink)
 }
 
 #[cfg(test)]
@@ -243,7 +243,7 @@ mod tests {
     use std::sync::Arc;
     use std::time::Duration;
 
-    use http_cache::{Framing, RequestHead};
+    use http_cache::{BodyFraming, RequestHead};
     use pep::cost;
     use socket2::SockRef;
     use tokio::io::AsyncReadExt;
@@ -254,7 +254,7 @@ mod tests {
     use tokio_rustls::{TlsAcceptor, TlsConnector};
 
     use super::*;
-    use crate::services::http::secure::Under;
+    use crate::services::http::secure::TlsTransport;
     use crate::testkit::{connected, payload, read_all};
 
     const HOST: &str = "mirror.example";
@@ -267,10 +267,10 @@ mod tests {
     #[test]
     fn the_work_of_requests_that_came_at_once_grows_with_their_bytes_only() {
         let requests = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n".repeat(20_000);
-        let (mut inlet, mut heads) = (Inlet::default(), 0);
+        let (mut inlet, mut heads) = (ReadBuffer::default(), 0);
         inlet.inbox.push(&requests);
         let ((), cost) = cost::of(|| {
-            while let Parsed::Head(_, length) = inlet.head(RequestHead::parse) {
+            while let ParsedHead::Head(_, length) = inlet.head(RequestHead::parse) {
                 inlet.consume(length);
                 heads += 1;
             }
@@ -290,14 +290,15 @@ mod tests {
     }
 
     /// Has a body written to something that nobody reads, gives up, and returns what was not written.
-    async fn interrupted(to: Wire<'_>, all: &[u8]) -> Vec<u8> {
-        let mut inlet = Inlet { ended: true, ..Inlet::default() };
+    async fn interrupted(to: WireEnd<'_>, all: &[u8]) -> Vec<u8> {
+        let mut inlet = ReadBuffer { ended: true, ..ReadBuffer::default() };
         inlet.inbox.push(all);
-        let mut body = Body::new(Framing::Length(all.len() as u64));
-        let passing = pass((to, &mut inlet), (to, As::Itself), &mut body, |_| {}, |_| {});
+        let mut body = BodyParser::new(BodyFraming::Length(all.len() as u64));
+        let passing =
+            forward_body((to, &mut inlet), (to, BodyForm::Unchanged), &mut body, |_| {}, |_| {});
         assert!(timeout(MOMENT, passing).await.is_err(), "all of it was taken");
         assert!(inlet.bytes().len() < all.len() && !body.is_over());
-        let rest = Body::new(Framing::Length(inlet.bytes().len() as u64));
+        let rest = BodyParser::new(BodyFraming::Length(inlet.bytes().len() as u64));
         assert_eq!(body, rest, "both are at the same place");
         inlet.take()
     }
@@ -306,14 +307,14 @@ mod tests {
     async fn a_body_that_is_interrupted_is_consumed_as_far_as_it_was_written() {
         let all = payload(1, LENGTH);
         let [near, mut far] = narrow().await;
-        let rest = interrupted(Wire::Socket(&near), &all).await;
+        let rest = interrupted(WireEnd::Socket(&near), &all).await;
         drop(near);
         let came = read_all(&mut far).await.unwrap();
         assert!([came, rest].concat() == all);
     }
 
     /// A connection with TLS: the client's end, and the server's.
-    async fn secured() -> (Secure, TlsStream<TcpStream>) {
+    async fn secured() -> (TlsConnection, TlsStream<TcpStream>) {
         let made = rcgen::generate_simple_self_signed([HOST.to_owned()]).unwrap();
         let (certificate, key) = (made.cert.der().clone(), made.signing_key.serialize_der());
         let mut authorities = RootCertStore::empty();
@@ -326,7 +327,7 @@ mod tests {
         let acceptor = TlsAcceptor::from(Arc::new(server));
         let [near, far] = narrow().await;
         let name = ServerName::try_from(HOST).unwrap();
-        let near = Secure::connect(&connector, name, Under::socket(near));
+        let near = TlsConnection::connect(&connector, name, TlsTransport::socket(near));
         #[expect(clippy::disallowed_methods, reason = "a test's server")]
         let far = acceptor.accept(far);
         let (near, far) = tokio::join!(near, far);
@@ -337,7 +338,7 @@ mod tests {
     async fn so_it_is_within_tls() {
         let all = payload(2, LENGTH);
         let (near, mut far) = secured().await;
-        let rest = interrupted(Wire::Secure(&near), &all).await;
+        let rest = interrupted(WireEnd::Secure(&near), &all).await;
         let mut came = Vec::new();
         let (finished, read) = tokio::join!(near.finish(), far.read_to_end(&mut came));
         finished.unwrap();

@@ -3,28 +3,33 @@
 
 use std::sync::Arc;
 
-use slacp::{Destination, HostName, Open, client_network};
+use slacp::{Destination, HostName, StreamOpening, client_network};
 use tokio::net::TcpStream;
 
 use crate::clock;
-use crate::figures::connections::{Origin, Registered};
-use crate::intercept::listener::Accepted;
+use crate::figures::connections::{ConnectionOrigin, Registered};
+use crate::intercept::listener::AcceptedConnection;
 use crate::relay;
-use crate::relay::dial::reason;
-use crate::relay::leg::Leg;
+use crate::relay::dial::reset_reason;
+use crate::relay::leg::TcpLeg;
 use crate::relay::names::LOOKUPS_EACH;
-use crate::relay::route::{Route, Upstreams};
+use crate::relay::route::{ClientRoute, Upstreams};
 use crate::services::http;
 
 /// Carries clients' connections to named hosts, and what that needs.
 pub(super) struct NameCarrier {
     pub(super) upstreams: Upstreams,
     /// Serves requests of cleartext HTTP.
-    pub(super) http: Option<Arc<http::Shared>>,
+    pub(super) http: Option<Arc<http::HttpShared>>,
 }
 
 /// Carries a connection to a pool address that stands for `name`.
-pub(super) async fn to_name(carrier: Arc<NameCarrier>, route: Route, it: Accepted, name: HostName) {
+pub(super) async fn carry_to_name(
+    carrier: Arc<NameCarrier>,
+    route: ClientRoute,
+    it: AcceptedConnection,
+    name: HostName,
+) {
     let port = it.open.destination.port();
     let destination = Destination::Name(name, port);
     if let Some(http) = carrier.http.as_ref().filter(|http| http.takes(port)) {
@@ -36,31 +41,37 @@ pub(super) async fn to_name(carrier: Arc<NameCarrier>, route: Route, it: Accepte
 /// Carries a connection from which `first` has been read.
 pub(super) async fn carry(
     carrier: Arc<NameCarrier>,
-    route: Route,
+    route: ClientRoute,
     (socket, first): (TcpStream, Vec<u8>),
-    open: Open<Destination>,
+    open: StreamOpening<Destination>,
 ) {
     let upstreams = &carrier.upstreams;
     let counters = &*upstreams.counters;
     counters.connections.increment();
-    let leg = Leg::new(socket);
+    let leg = TcpLeg::new(socket);
     let by_name = matches!(open.destination, Destination::Name(..));
     let session = route.hub.filter(|it| !by_name || upstreams.hop.peer_resolves(*it));
     let stream = session.map(|session| upstreams.hop.open(clock::now(), session, open.clone()));
     match stream {
         Some(Ok(stream)) => {
             let session = stream.session();
-            let entry = Registered::new(clock::now(), counters, session, open, Origin::Here);
-            relay::early(stream, leg, (&first, None), &entry, counters).await;
+            let entry =
+                Registered::new(clock::now(), counters, session, open, ConnectionOrigin::Here);
+            relay::relay_early(stream, leg, (&first, None), &entry, counters).await;
         }
-        _ => straight(upstreams, leg, &first, open).await,
+        _ => connect_directly(upstreams, leg, &first, open).await,
     }
 }
 
 /// Connects without the hop. The client is reset if that fails.
-async fn straight(upstreams: &Upstreams, leg: Leg, first: &[u8], open: Open<Destination>) {
+async fn connect_directly(
+    upstreams: &Upstreams,
+    leg: TcpLeg,
+    first: &[u8],
+    open: StreamOpening<Destination>,
+) {
     let counters = &*upstreams.counters;
-    let entry = Registered::straight(clock::now(), counters, open.clone());
+    let entry = Registered::direct(clock::now(), counters, open.clone());
     let addresses = match &open.destination {
         Destination::Address(address) => Ok(vec![*address]),
         Destination::Name(name, port) => {
@@ -78,9 +89,9 @@ async fn straight(upstreams: &Upstreams, leg: Leg, first: &[u8], open: Open<Dest
         match connected {
             Ok(server) => {
                 counters.straight.increment();
-                return relay::direct(leg, Leg::new(server), first, entry, counters).await;
+                return relay::direct(leg, TcpLeg::new(server), first, entry, counters).await;
             }
-            Err(error) => why = Some(reason(&error)),
+            Err(error) => why = Some(reset_reason(&error)),
         }
     }
     counters.failed.increment();

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use config::DnsConfig;
-use names::{Ask, AskId, Asked, Output, Question, Resolver, Upstream};
+use names::{QueryId, Question, QuestionSource, Resolver, ResolverOutput, Upstream, UpstreamQuery};
 use slacp::{HostName, SessionId, client_network};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc::{self, error::TrySendError};
@@ -14,37 +14,37 @@ use tokio::task::{AbortHandle, JoinSet};
 use units::{Instant, Machine};
 
 use super::carry::{self, NameCarrier};
-use super::doors::Doors;
-use super::question_slots::{MOST_CONNECTIONS, QuestionSlots};
-use super::secure::{self, Speech};
-use super::servers::Servers;
-use super::tcp::{self, Origin};
-use super::udp::{PORT, UdpDoor};
+use super::doors::ResolverSockets;
+use super::question_slots::{MAX_CONNECTIONS, QuestionSlots};
+use super::secure::{self, DnsTransport};
+use super::servers::ResolverList;
+use super::tcp::{self, QuestionOrigin};
+use super::udp::{DnsSocket, PORT};
 use super::{exchange, lookup};
 use crate::clock;
 use crate::figures::status::DnsStatus;
 use crate::hop::Hop;
-use crate::hop::udp::Reception;
-use crate::intercept::listener::{Accept, Accepted, Listener};
+use crate::hop::udp::ReceiveMemory;
+use crate::intercept::listener::{AcceptOutcome, AcceptedConnection, Listener};
 use crate::operate::RoleStatus;
-use crate::relay::route::{Route, Upstreams};
+use crate::relay::route::{ClientRoute, Upstreams};
 use crate::runtime::log_panic;
 use crate::services::{Service, Surroundings, http};
 use crate::slots::HeldSlot;
 use crate::socket_options::reset;
 
 /// Limit of questions waiting for the driver. Those beyond it are dropped, and clients repeat them.
-const MOST_INPUTS: usize = 1024;
+const MAX_QUEUED: usize = 1024;
 
 /// The client of a question, and where its answer goes.
 #[derive(Clone)]
-pub(super) enum Asker {
-    Udp { door: Arc<UdpDoor>, client: SocketAddr, local: Option<IpAddr>, id: u16 },
+pub(super) enum QuestionClient {
+    Udp { door: Arc<DnsSocket>, client: SocketAddr, local: Option<IpAddr>, id: u16 },
     Tcp { connection: u64, id: u16, answers: mpsc::Sender<Vec<u8>> },
 }
 
 /// Equal for the same client with the same question ID, which repeats its question.
-impl PartialEq for Asker {
+impl PartialEq for QuestionClient {
     fn eq(&self, other: &Self) -> bool {
         match (self, other) {
             (
@@ -60,7 +60,7 @@ impl PartialEq for Asker {
     }
 }
 
-impl Asker {
+impl QuestionClient {
     pub(super) fn answer(&self, message: Vec<u8>) {
         match self {
             Self::Udp { door, client, local, .. } => door.answer(*client, *local, &message),
@@ -73,13 +73,13 @@ impl Asker {
 }
 
 /// Accepts questions for the driver.
-pub(super) struct Desk {
-    inputs: mpsc::Sender<(Asker, Origin, Vec<u8>)>,
+pub(super) struct QuestionQueue {
+    inputs: mpsc::Sender<(QuestionClient, QuestionOrigin, Vec<u8>)>,
     connections: AtomicU64,
 }
 
-impl Desk {
-    pub(super) fn new(inputs: mpsc::Sender<(Asker, Origin, Vec<u8>)>) -> Self {
+impl QuestionQueue {
+    pub(super) fn new(inputs: mpsc::Sender<(QuestionClient, QuestionOrigin, Vec<u8>)>) -> Self {
         Self { inputs, connections: AtomicU64::new(0) }
     }
 
@@ -87,7 +87,7 @@ impl Desk {
         self.connections.fetch_add(1, Ordering::Relaxed)
     }
 
-    pub(super) fn ask(&self, asker: Asker, origin: Origin, message: &[u8]) {
+    pub(super) fn ask(&self, asker: QuestionClient, origin: QuestionOrigin, message: &[u8]) {
         // A closed queue means that the gateway ends.
         if let Err(TrySendError::Full(_)) = self.inputs.try_send((asker, origin, message.to_vec()))
         {
@@ -96,54 +96,54 @@ impl Desk {
     }
 }
 
-type Shared = Arc<Mutex<Resolver<Asker>>>;
+type SharedResolver = Arc<Mutex<Resolver<QuestionClient>>>;
 
-fn lock(resolver: &Shared) -> MutexGuard<'_, Resolver<Asker>> {
+fn lock(resolver: &SharedResolver) -> MutexGuard<'_, Resolver<QuestionClient>> {
     resolver.lock().expect("nobody panics while holding the resolver")
 }
 
 /// A running resolver. Dropping it closes all its sockets.
-pub(crate) struct Names {
-    resolver: Shared,
-    route: watch::Sender<Route>,
+pub(crate) struct NameService {
+    resolver: SharedResolver,
+    route: watch::Sender<ClientRoute>,
     task: AbortHandle,
     /// The hub session in use last, so that each is warned of once.
     uplink: Option<SessionId>,
 }
 
-impl Drop for Names {
+impl Drop for NameService {
     fn drop(&mut self) {
         self.task.abort();
     }
 }
 
-impl Names {
+impl NameService {
     /// Starts to answer at `doors`. Connections to pool addresses reach their destinations by
     /// `upstreams`; `http` serves requests of cleartext HTTP.
     pub(crate) fn start(
         config: DnsConfig,
-        doors: Doors,
+        doors: ResolverSockets,
         upstreams: Upstreams,
-        http: Option<Arc<http::Shared>>,
+        http: Option<Arc<http::HttpShared>>,
     ) -> Self {
-        let (inputs, questions) = mpsc::channel(MOST_INPUTS);
-        let (sender, route) = watch::channel(Route::default());
+        let (inputs, questions) = mpsc::channel(MAX_QUEUED);
+        let (sender, route) = watch::channel(ClientRoute::default());
         let resolver = Arc::new(Mutex::new(Resolver::new(config.names.clone())));
         let own: Vec<SocketAddr> = doors.addresses().collect();
         let carrier = Arc::new(NameCarrier { upstreams, http });
-        let mut driver = Driver {
-            desk: Arc::new(Desk::new(inputs)),
+        let mut driver = ResolverDriver {
+            desk: Arc::new(QuestionQueue::new(inputs)),
             resolver: resolver.clone(),
             questions,
             route,
-            servers: Arc::new(Servers::new(config.servers.clone(), own.clone())),
+            servers: Arc::new(ResolverList::new(config.servers.clone(), own.clone())),
             config: Arc::new(config),
             own,
             carrier,
             tasks: JoinSet::new(),
             slots: QuestionSlots::default(),
-            conversations: JoinSet::new(),
-            carried: JoinSet::new(),
+            connection_tasks: JoinSet::new(),
+            carried_connections: JoinSet::new(),
         };
         let task = tokio::spawn(async move { driver.run(doors).await }).abort_handle();
         Self { resolver, route: sender, task, uplink: None }
@@ -156,7 +156,7 @@ impl Names {
     }
 }
 
-impl Service for Names {
+impl Service for NameService {
     fn follow_uplink(&mut self, role: &mut Surroundings<'_>) {
         if let (Some(hop), Some(session)) = (role.hop, role.uplink.session) {
             self.warn_once(hop, session);
@@ -175,37 +175,37 @@ impl Service for Names {
     }
 }
 
-enum Done {
-    Reply(AskId, Option<Vec<u8>>),
-    Arrived(Accepted),
+enum ResolverEvent {
+    Reply(QueryId, Option<Vec<u8>>),
+    Redirected(AcceptedConnection),
     /// A client's connection to one of our addresses.
-    Listened(TcpStream, SocketAddr, Speech),
+    Direct(TcpStream, SocketAddr, DnsTransport),
 }
 
-struct Driver {
-    desk: Arc<Desk>,
-    resolver: Shared,
-    questions: mpsc::Receiver<(Asker, Origin, Vec<u8>)>,
-    route: watch::Receiver<Route>,
+struct ResolverDriver {
+    desk: Arc<QuestionQueue>,
+    resolver: SharedResolver,
+    questions: mpsc::Receiver<(QuestionClient, QuestionOrigin, Vec<u8>)>,
+    route: watch::Receiver<ClientRoute>,
     config: Arc<DnsConfig>,
-    servers: Arc<Servers>,
+    servers: Arc<ResolverList>,
     /// The addresses at which we answer.
     own: Vec<SocketAddr>,
     carrier: Arc<NameCarrier>,
     /// Questions being answered by the hub or by resolvers.
-    tasks: JoinSet<Done>,
+    tasks: JoinSet<ResolverEvent>,
     /// Slots of clients' TCP connections with questions.
     slots: QuestionSlots,
     /// These connections, also those carried to their servers, and the tasks at the sockets.
-    conversations: JoinSet<()>,
+    connection_tasks: JoinSet<()>,
     /// Connections to names. Like all intercepted connections they are limited by the gateway's
     /// total: at the limit, new names get no pool addresses ([`Route::by_name`]).
-    carried: JoinSet<()>,
+    carried_connections: JoinSet<()>,
 }
 
-impl Driver {
-    async fn run(&mut self, doors: Doors) {
-        let (sender, mut arrivals) = mpsc::channel(MOST_CONNECTIONS);
+impl ResolverDriver {
+    async fn run(&mut self, doors: ResolverSockets) {
+        let (sender, mut arrivals) = mpsc::channel(MAX_CONNECTIONS);
         self.open(doors, &sender);
         loop {
             let until = lock(&self.resolver).poll_timeout().map(|(until, _)| until);
@@ -215,8 +215,8 @@ impl Driver {
                 }
                 Some(Ok(done)) = self.tasks.join_next() => self.handle_done(clock::now(), done),
                 Some(arrived) = arrivals.recv() => self.handle_done(clock::now(), arrived),
-                Some(ended) = self.conversations.join_next() => log_panic(ended),
-                Some(ended) = self.carried.join_next() => log_panic(ended),
+                Some(ended) = self.connection_tasks.join_next() => log_panic(ended),
+                Some(ended) = self.carried_connections.join_next() => log_panic(ended),
                 Ok(()) = self.route.changed() => {
                     let hub = self.route.borrow_and_update().hub;
                     let answers = hub.is_some_and(|it| self.carrier.upstreams.hop.peer_answers(it));
@@ -226,63 +226,82 @@ impl Driver {
                     lock(&self.resolver).handle_timeout(clock::now());
                 }
             }
-            self.drain();
+            self.carry_out();
         }
     }
 
     /// Starts the tasks that receive questions and connections.
-    fn open(&mut self, doors: Doors, arrivals: &mpsc::Sender<Done>) {
+    fn open(&mut self, doors: ResolverSockets, arrivals: &mpsc::Sender<ResolverEvent>) {
         for door in doors.redirected {
-            self.conversations.spawn(redirected(self.desk.clone(), door, self.own.clone()));
+            self.connection_tasks.spawn(receive_redirected(
+                self.desk.clone(),
+                door,
+                self.own.clone(),
+            ));
         }
         for listener in doors.listeners {
-            self.conversations.spawn(accept_redirected(listener, arrivals.clone()));
+            self.connection_tasks.spawn(accept_redirected(listener, arrivals.clone()));
         }
         for (door, listener) in doors.listening {
-            self.conversations.spawn(listening(self.desk.clone(), door, self.config.clone()));
-            self.accept(listener, Speech::Plain, arrivals);
+            self.connection_tasks.spawn(receive_at_own(
+                self.desk.clone(),
+                door,
+                self.config.clone(),
+            ));
+            self.accept(listener, DnsTransport::Plain, arrivals);
         }
         for (listener, speech) in doors.secure {
             self.accept(listener, speech, arrivals);
         }
     }
 
-    fn accept(&mut self, listener: TcpListener, speech: Speech, arrivals: &mpsc::Sender<Done>) {
+    fn accept(
+        &mut self,
+        listener: TcpListener,
+        speech: DnsTransport,
+        arrivals: &mpsc::Sender<ResolverEvent>,
+    ) {
         let accept = accept(listener, speech, self.config.clone(), arrivals.clone());
-        self.conversations.spawn(accept);
+        self.connection_tasks.spawn(accept);
     }
 
-    fn handle_question(&self, now: Instant, asker: Asker, origin: Origin, message: &[u8]) {
+    fn handle_question(
+        &self,
+        now: Instant,
+        asker: QuestionClient,
+        origin: QuestionOrigin,
+        message: &[u8],
+    ) {
         // Connections to pool addresses come here only from clients that are intercepted.
         let by_name = origin.intercepted && {
-            let Route { hub, by_name } = *self.route.borrow();
+            let ClientRoute { hub, by_name } = *self.route.borrow();
             by_name && hub.is_some_and(|hub| self.carrier.upstreams.hop.peer_resolves(hub))
         };
-        let asked = Asked {
-            over_tcp: matches!(asker, Asker::Tcp { .. }),
+        let asked = QuestionSource {
+            over_tcp: matches!(asker, QuestionClient::Tcp { .. }),
             asker,
             client: client_network(origin.client.ip()),
             resolver: origin.resolver,
-            by_name,
+            uses_pool: by_name,
         };
         lock(&self.resolver).handle_message(now, asked, message);
     }
 
-    fn handle_done(&mut self, now: Instant, done: Done) {
+    fn handle_done(&mut self, now: Instant, done: ResolverEvent) {
         match done {
-            Done::Reply(id, reply) => {
+            ResolverEvent::Reply(id, reply) => {
                 lock(&self.resolver).handle_reply(now, id, reply.as_deref());
             }
-            Done::Arrived(accepted) => self.handle_arrival(now, accepted),
-            Done::Listened(socket, client, speech) => {
-                let origin = Origin { client, resolver: None, intercepted: false };
-                self.converse(socket, origin, speech);
+            ResolverEvent::Redirected(accepted) => self.handle_arrival(now, accepted),
+            ResolverEvent::Direct(socket, client, speech) => {
+                let origin = QuestionOrigin { client, resolver: None, intercepted: false };
+                self.serve_client(socket, origin, speech);
             }
         }
     }
 
     /// Handles an intercepted connection: to a resolver, or to a pool address.
-    fn handle_arrival(&mut self, now: Instant, accepted: Accepted) {
+    fn handle_arrival(&mut self, now: Instant, accepted: AcceptedConnection) {
         let destination = accepted.open.destination;
         let name: Option<HostName> = lock(&self.resolver).name_of(now, destination.ip());
         let route = *self.route.borrow();
@@ -293,13 +312,14 @@ impl Driver {
             name.filter(|_| self.carrier.upstreams.counters.live.admits(now, client))
         {
             let carrier = self.carrier.clone();
-            self.carried.spawn(carry::to_name(carrier, route, accepted, name));
+            self.carried_connections.spawn(carry::carry_to_name(carrier, route, accepted, name));
         } else if is_question && let Some(slot) = self.slots.take(accepted.open.source.ip()) {
             let (desk, carrier) = (self.desk.clone(), self.carrier.clone());
             // Our own address as the resolver would be a loop.
             let resolver = Some(destination).filter(|it| !self.is_own(*it));
-            let origin = Origin { client: accepted.open.source, resolver, intercepted: true };
-            self.slots.0.serve(&mut self.conversations, slot, |slot| {
+            let origin =
+                QuestionOrigin { client: accepted.open.source, resolver, intercepted: true };
+            self.slots.0.serve(&mut self.connection_tasks, slot, |slot| {
                 answer_or_carry(desk, carrier, route, accepted, (origin, slot))
             });
         } else {
@@ -308,11 +328,11 @@ impl Driver {
         }
     }
 
-    fn converse(&mut self, socket: TcpStream, origin: Origin, speech: Speech) {
+    fn serve_client(&mut self, socket: TcpStream, origin: QuestionOrigin, speech: DnsTransport) {
         let Some(slot) = self.slots.take(origin.client.ip()) else { return };
         let desk = self.desk.clone();
-        self.slots.0.serve(&mut self.conversations, slot, async move |slot| {
-            secure::converse(desk, socket, origin, speech).await;
+        self.slots.0.serve(&mut self.connection_tasks, slot, async move |slot| {
+            secure::serve(desk, socket, origin, speech).await;
             drop(slot);
         });
     }
@@ -327,31 +347,31 @@ impl Driver {
     }
 
     /// Carries out the resolver's outputs.
-    fn drain(&mut self) {
+    fn carry_out(&mut self) {
         loop {
             let Some(output) = lock(&self.resolver).poll_output() else { return };
             match output {
-                Output::Answer(asker, message) => asker.answer(message),
-                Output::Ask(ask) => self.ask(ask),
+                ResolverOutput::Answer(asker, message) => asker.answer(message),
+                ResolverOutput::Ask(ask) => self.ask(ask),
             }
         }
     }
 
-    fn ask(&mut self, Ask { id, message, to, client }: Ask) {
+    fn ask(&mut self, UpstreamQuery { id, message, to, client }: UpstreamQuery) {
         // The mark keeps interception from redirecting our own questions.
         let (hop, mark) = (self.carrier.upstreams.hop.clone(), self.carrier.upstreams.dialer.mark);
         match (to, self.route.borrow().hub) {
             (Upstream::Hub, Some(session)) => {
                 self.tasks.spawn(async move {
-                    Done::Reply(id, exchange::ask(hop, session, (client, &message)).await)
+                    ResolverEvent::Reply(id, exchange::ask(hop, session, (client, &message)).await)
                 });
             }
             // The hub is gone: the resolver gets to know it by the route, and asks others.
             (Upstream::Hub, None) => {}
-            (Upstream::Straight(server), _) => {
+            (Upstream::Direct(server), _) => {
                 let servers = server.map_or_else(|| self.servers.list(clock::now()), |it| vec![it]);
                 self.tasks.spawn(async move {
-                    Done::Reply(id, ask_straight(&message, &servers, mark).await)
+                    ResolverEvent::Reply(id, ask_directly(&message, &servers, mark).await)
                 });
             }
         }
@@ -359,14 +379,14 @@ impl Driver {
 }
 
 /// Asks resolvers without the hop.
-async fn ask_straight(
+async fn ask_directly(
     message: &[u8],
     servers: &[SocketAddr],
     mark: Option<u32>,
 ) -> Option<Vec<u8>> {
     match (Question::parse(message), servers) {
         // Not a plain question, an update for instance: only its own server can answer.
-        (Err(_), [server, ..]) => lookup::pass(message, *server, mark).await,
+        (Err(_), [server, ..]) => lookup::forward(message, *server, mark).await,
         _ => lookup::look_up(message, servers, mark).await,
     }
 }
@@ -378,34 +398,34 @@ fn is_own(own: &[SocketAddr], address: SocketAddr) -> bool {
 }
 
 /// Receives redirected questions, which clients have sent to any resolver.
-async fn redirected(desk: Arc<Desk>, door: Arc<UdpDoor>, own: Vec<SocketAddr>) {
-    take_in(&desk, &door, |client, local| {
+async fn receive_redirected(desk: Arc<QuestionQueue>, door: Arc<DnsSocket>, own: Vec<SocketAddr>) {
+    receive_questions(&desk, &door, |client, local| {
         let resolver = local.map(|ip| SocketAddr::new(ip, PORT)).filter(|it| !is_own(&own, *it));
-        Some(Origin { client, resolver, intercepted: true })
+        Some(QuestionOrigin { client, resolver, intercepted: true })
     })
     .await;
 }
 
 /// Receives questions at one of our addresses.
-async fn listening(desk: Arc<Desk>, door: Arc<UdpDoor>, config: Arc<DnsConfig>) {
-    take_in(&desk, &door, |client, _| {
-        let origin = Origin { client, resolver: None, intercepted: false };
+async fn receive_at_own(desk: Arc<QuestionQueue>, door: Arc<DnsSocket>, config: Arc<DnsConfig>) {
+    receive_questions(&desk, &door, |client, _| {
+        let origin = QuestionOrigin { client, resolver: None, intercepted: false };
         config.serves(client.ip()).then_some(origin)
     })
     .await;
 }
 
-async fn take_in(
-    desk: &Desk,
-    door: &Arc<UdpDoor>,
-    origin: impl Fn(SocketAddr, Option<IpAddr>) -> Option<Origin>,
+async fn receive_questions(
+    desk: &QuestionQueue,
+    door: &Arc<DnsSocket>,
+    origin: impl Fn(SocketAddr, Option<IpAddr>) -> Option<QuestionOrigin>,
 ) {
-    let mut buffers = Reception::new();
+    let mut buffers = ReceiveMemory::new();
     loop {
         let taken = door.receive(&mut buffers, |client, local, message| {
             let id = message.first_chunk().map_or(0, |id| u16::from_be_bytes(*id));
             if let Some(origin) = origin(client, local) {
-                let asker = Asker::Udp { door: door.clone(), client, local, id };
+                let asker = QuestionClient::Udp { door: door.clone(), client, local, id };
                 desk.ask(asker, origin, message);
             }
         });
@@ -415,30 +435,34 @@ async fn take_in(
     }
 }
 
-async fn accept_redirected(listener: Listener, arrivals: mpsc::Sender<Done>) {
+async fn accept_redirected(listener: Listener, arrivals: mpsc::Sender<ResolverEvent>) {
     loop {
         match listener.accept().await {
-            Accept::Connection(accepted) => {
-                if arrivals.send(Done::Arrived(accepted)).await.is_err() {
+            AcceptOutcome::Connection(accepted) => {
+                if arrivals.send(ResolverEvent::Redirected(accepted)).await.is_err() {
                     return;
                 }
             }
-            Accept::Nothing => {}
-            Accept::Exhausted(error) => pause(&error).await,
+            AcceptOutcome::Nothing => {}
+            AcceptOutcome::Exhausted(error) => pause(&error).await,
         }
     }
 }
 
 async fn accept(
     listener: TcpListener,
-    speech: Speech,
+    speech: DnsTransport,
     config: Arc<DnsConfig>,
-    arrivals: mpsc::Sender<Done>,
+    arrivals: mpsc::Sender<ResolverEvent>,
 ) {
     loop {
         match listener.accept().await {
             Ok((socket, client)) if config.serves(client.ip()) => {
-                if arrivals.send(Done::Listened(socket, client, speech.clone())).await.is_err() {
+                if arrivals
+                    .send(ResolverEvent::Direct(socket, client, speech.clone()))
+                    .await
+                    .is_err()
+                {
                     return;
                 }
             }
@@ -458,15 +482,15 @@ async fn pause(error: &std::io::Error) {
 /// its first message, the connection is carried there like other intercepted ones, and gives its
 /// slot back.
 async fn answer_or_carry(
-    desk: Arc<Desk>,
+    desk: Arc<QuestionQueue>,
     carrier: Arc<NameCarrier>,
-    route: Route,
-    accepted: Accepted,
-    (origin, slot): (Origin, HeldSlot<IpAddr>),
+    route: ClientRoute,
+    accepted: AcceptedConnection,
+    (origin, slot): (QuestionOrigin, HeldSlot<IpAddr>),
 ) {
-    let Accepted { mut socket, open } = accepted;
-    match tcp::first(&mut socket).await {
-        Some((framing, false)) => tcp::converse(desk, socket, origin, framing).await,
+    let AcceptedConnection { mut socket, open } = accepted;
+    match tcp::read_first(&mut socket).await {
+        Some((framing, false)) => tcp::answer_questions(desk, socket, origin, framing).await,
         Some((framing, true)) if origin.resolver.is_some() => {
             drop(slot);
             carry::carry(carrier, route, (socket, framing.rest()), open.into()).await;
@@ -479,14 +503,14 @@ async fn answer_or_carry(
 mod tests {
     use std::time::Duration;
 
-    use pep::egress::Egress;
-    use slacp::Open;
+    use pep::egress::EgressRules;
+    use slacp::StreamOpening;
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     use tokio::time::timeout;
 
     use super::*;
-    use crate::figures::counters::Counters;
-    use crate::relay::names::Resolver as HostResolver;
+    use crate::figures::counters::GatewayCounters;
+    use crate::relay::names::NameResolver as HostResolver;
     use crate::testkit::{Hops, connected, dialer};
 
     /// An update (RFC 2136), which only its server can answer: its header, behind its length.
@@ -496,9 +520,9 @@ mod tests {
         let [_, hop] = Hops::new().hops;
         let upstreams = Upstreams {
             hop,
-            dialer: dialer(Egress::everywhere().and_loopback()),
+            dialer: dialer(EgressRules::everywhere().and_loopback()),
             resolver: HostResolver::default(),
-            counters: Arc::new(Counters::default()),
+            counters: Arc::new(GatewayCounters::default()),
         };
         Arc::new(NameCarrier { upstreams, http: None })
     }
@@ -509,11 +533,14 @@ mod tests {
         let destination = server.local_addr().unwrap();
         let [mut client, socket] = connected().await;
         let source = client.local_addr().unwrap();
-        let accepted = Accepted { socket, open: Open { destination, source, dscp: None } };
-        let origin = Origin { client: source, resolver: Some(destination), intercepted: true };
-        let (slots, desk) = (QuestionSlots::default(), Arc::new(Desk::new(mpsc::channel(1).0)));
+        let accepted =
+            AcceptedConnection { socket, open: StreamOpening { destination, source, dscp: None } };
+        let origin =
+            QuestionOrigin { client: source, resolver: Some(destination), intercepted: true };
+        let (slots, desk) =
+            (QuestionSlots::default(), Arc::new(QuestionQueue::new(mpsc::channel(1).0)));
         let slot = slots.take(source.ip()).unwrap();
-        let route = Route::default();
+        let route = ClientRoute::default();
         let carrying =
             tokio::spawn(answer_or_carry(desk, carrier(), route, accepted, (origin, slot)));
         tokio::task::yield_now().await;

@@ -5,11 +5,11 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use config::DnsConfig;
-use pep::traffic::Version;
+use pep::traffic::IpFamily;
 use tokio::net::TcpListener;
 
-use super::secure::{self, Speech};
-use super::udp::{PORT, UdpDoor};
+use super::secure::{self, DnsTransport};
+use super::udp::{DnsSocket, PORT};
 use crate::error::RunError;
 use crate::intercept::listener::Listener;
 use crate::intercept::netfilter::NameRules;
@@ -19,18 +19,18 @@ use crate::presence;
 const PRINTED_PORT: u16 = 5902;
 
 /// The sockets of a terminal's resolver.
-pub(crate) struct Doors {
+pub(crate) struct ResolverSockets {
     /// At configured addresses of this machine, UDP and TCP.
-    pub(super) listening: Vec<(Arc<UdpDoor>, TcpListener)>,
+    pub(super) listening: Vec<(Arc<DnsSocket>, TcpListener)>,
     /// For DNS over TLS and HTTPS.
-    pub(super) secure: Vec<(TcpListener, Speech)>,
+    pub(super) secure: Vec<(TcpListener, DnsTransport)>,
     /// For intercepted questions over UDP.
-    pub(super) redirected: Vec<Arc<UdpDoor>>,
+    pub(super) redirected: Vec<Arc<DnsSocket>>,
     /// For intercepted connections.
     pub(super) listeners: Vec<Listener>,
 }
 
-impl Doors {
+impl ResolverSockets {
     /// Opens the sockets that `config` requires.
     ///
     /// # Errors
@@ -44,7 +44,7 @@ impl Doors {
         };
         for address in &config.listen {
             let failed = |cause| RunError::Listen { address: *address, cause };
-            let udp = UdpDoor::listen(*address).map_err(failed)?;
+            let udp = DnsSocket::listen(*address).map_err(failed)?;
             let tcp = presence::listen(udp.address()).map_err(failed)?;
             tracing::info!("names are resolved at {}", udp.address());
             doors.listening.push((Arc::new(udp), tcp));
@@ -53,14 +53,14 @@ impl Doors {
             doors.secure = secure::listen(secure).await?;
         }
         if config.intercept || config.names.pool.is_some() {
-            [Version::V4, Version::V6].into_iter().for_each(|version| doors.redirect(version));
+            [IpFamily::V4, IpFamily::V6].into_iter().for_each(|version| doors.redirect(version));
         }
         Ok(doors)
     }
 
     /// Opens the sockets for intercepted traffic of an IP version. Without them questions pass
     /// unredirected.
-    fn redirect(&mut self, version: Version) {
+    fn redirect(&mut self, version: IpFamily) {
         let passes = |what: &str, error: &io::Error| {
             tracing::warn!("DNS questions over {what} and {} pass: {error}", version.name());
         };
@@ -68,17 +68,17 @@ impl Doors {
             Ok(listener) => self.listeners.push(listener),
             Err(error) => return passes("TCP", &error),
         }
-        match UdpDoor::redirected(version) {
+        match DnsSocket::redirected(version) {
             Ok(door) => self.redirected.push(Arc::new(door)),
             Err(error) => passes("UDP", &error),
         }
     }
 
     /// Removes pool prefixes of IP versions whose connections are not intercepted.
-    pub(crate) fn restrict(&self, config: &mut DnsConfig) {
+    pub(crate) fn restrict_pool(&self, config: &mut DnsConfig) {
         let accepts = |version| self.listeners.iter().any(|listener| listener.port().0 == version);
         if let Some(pool) = &mut config.names.pool {
-            pool.prefixes.retain(|prefix| accepts(Version::of(prefix.address())));
+            pool.prefixes.retain(|prefix| accepts(IpFamily::of(prefix.address())));
         }
     }
 
@@ -97,16 +97,17 @@ impl Doors {
 
 /// The rules of a terminal with `config`, for display.
 pub(crate) fn printed_rules(config: &DnsConfig) -> Option<NameRules> {
-    let versions = [Version::V4, Version::V6];
+    let versions = [IpFamily::V4, IpFamily::V6];
     let listeners = versions.map(|version| (version, PRINTED_PORT)).to_vec();
-    let sockets =
-        versions.map(|version| SocketAddr::new(UdpDoor::place(version, 1), PORT)).to_vec();
+    let sockets = versions
+        .map(|version| SocketAddr::new(DnsSocket::redirect_address(version, 1), PORT))
+        .to_vec();
     rules(config, listeners, sockets, true)
 }
 
 fn rules(
     config: &DnsConfig,
-    connections: Vec<(Version, u16)>,
+    connections: Vec<(IpFamily, u16)>,
     questions: Vec<SocketAddr>,
     asking: bool,
 ) -> Option<NameRules> {
@@ -121,7 +122,7 @@ fn rules(
         pool: pool.to_vec(),
         bypass: config.bypass.clone(),
         listen: here.map(SocketAddr::ip).filter(|address| !address.is_unspecified()).collect(),
-        asking,
+        answering: asking,
         intercept: config.intercept,
     })
 }

@@ -5,16 +5,16 @@ use std::future::poll_fn;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-use slacp::{Destination, Open, Read, ResetReason, SessionId};
+use slacp::{Destination, ReadOutcome, ResetReason, SessionId, StreamOpening};
 use tokio::time::timeout;
 
 use crate::clock;
-use crate::hop::{Hop, Stream};
+use crate::hop::{Hop, SessionStream};
 
 /// Length of the longest message with its prefix, in bytes.
-const LONGEST: usize = 2 + u16::MAX as usize;
+const MAX_FRAMED: usize = 2 + u16::MAX as usize;
 /// Time limit of an exchange: a little longer than the resolver waits.
-const LIMIT: Duration = Duration::from_secs(12);
+const EXCHANGE_TIMEOUT: Duration = Duration::from_secs(12);
 
 /// Asks the hub; [`None`] without an answer. A question that several clients share counts as the
 /// first one's.
@@ -24,9 +24,9 @@ pub(super) async fn ask(
     (client, message): (IpAddr, &[u8]),
 ) -> Option<Vec<u8>> {
     let source = SocketAddr::new(client, 0);
-    let open = Open { destination: Destination::Resolver, source, dscp: None };
+    let open = StreamOpening { destination: Destination::Resolver, source, dscp: None };
     let stream = hop.open(clock::now(), session, open).ok()?;
-    let asked = timeout(LIMIT, async {
+    let asked = timeout(EXCHANGE_TIMEOUT, async {
         write(&stream, message).await?;
         read(&stream).await
     });
@@ -44,16 +44,16 @@ pub(super) async fn ask(
 ///
 /// # Errors
 /// The reset reason; [`ResetReason::Prohibited`] if the stream holds anything else.
-pub(super) async fn read(stream: &Stream) -> Result<Vec<u8>, ResetReason> {
+pub(super) async fn read(stream: &SessionStream) -> Result<Vec<u8>, ResetReason> {
     let (mut said, mut buffer) = (Vec::new(), [0; 4096]);
     loop {
         match poll_fn(|context| stream.poll_read(context, &mut buffer)).await? {
-            Read::Data(count) => said.extend_from_slice(&buffer[..count]),
-            Read::End => break,
-            Read::Blocked => {}
+            ReadOutcome::Data(count) => said.extend_from_slice(&buffer[..count]),
+            ReadOutcome::End => break,
+            ReadOutcome::Blocked => {}
         }
         // The other side may send without end.
-        if said.len() > LONGEST {
+        if said.len() > MAX_FRAMED {
             return Err(ResetReason::Prohibited);
         }
     }
@@ -69,7 +69,7 @@ pub(super) async fn read(stream: &Stream) -> Result<Vec<u8>, ResetReason> {
 ///
 /// # Errors
 /// The reset reason.
-pub(super) async fn write(stream: &Stream, message: &[u8]) -> Result<(), ResetReason> {
+pub(super) async fn write(stream: &SessionStream, message: &[u8]) -> Result<(), ResetReason> {
     let Ok(length) = u16::try_from(message.len()) else { return Err(ResetReason::Prohibited) };
     let whole = [&length.to_be_bytes(), message].concat();
     let mut left = &whole[..];

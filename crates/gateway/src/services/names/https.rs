@@ -11,46 +11,50 @@ use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
 use hyper::{Request, Response, StatusCode};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
-use names::doh::{self, LONGEST_QUESTION, MEDIA_TYPE, NoQuestion, Place};
+use names::doh::{self, LONGEST_QUESTION, MEDIA_TYPE, NoQuestion, QuestionLocation};
 use tokio::net::TcpStream;
 use tokio::sync::{mpsc, watch};
 use tokio::time::timeout;
 use tokio_rustls::server::TlsStream;
 
-use super::desk::{Asker, Desk};
-use super::tcp::{IDLE, Origin};
-use crate::handshake::Early;
+use super::desk::{QuestionClient, QuestionQueue};
+use super::tcp::{IDLE_TIMEOUT, QuestionOrigin};
+use crate::handshake::EarlyStream;
 
 /// ALPN name of HTTP/2.
 pub(super) const HTTP2: &[u8] = b"h2";
 /// Limit of concurrent requests of a connection. More wait.
-const MOST_REQUESTS: u32 = 64;
+const MAX_REQUESTS: u32 = 64;
 /// Size limit of a request's head, in bytes: a question in the target, and a browser's header
 /// fields.
-const LONGEST_HEAD: usize = 16 << 10;
+const MAX_HEAD: usize = 16 << 10;
 /// Time limit of a request with its answer.
-const PATIENCE: Duration = Duration::from_secs(12);
+const REQUEST_LIMIT: Duration = Duration::from_secs(12);
 
-type Answer = Response<Full<Bytes>>;
+type HttpsResponse = Response<Full<Bytes>>;
 
 /// Serves requests until the client closes the connection, or is idle.
-pub(super) async fn serve(desk: Arc<Desk>, stream: TlsStream<Early<TcpStream>>, origin: Origin) {
+pub(super) async fn serve(
+    desk: Arc<QuestionQueue>,
+    stream: TlsStream<EarlyStream<TcpStream>>,
+    origin: QuestionOrigin,
+) {
     let is_http2 = stream.get_ref().1.alpn_protocol() == Some(HTTP2);
     let (active, busy) = watch::channel(0_usize);
     let service = service_fn(|request| {
-        let (desk, guard) = (desk.clone(), Busy::new(&active));
+        let (desk, guard) = (desk.clone(), ActiveRequest::new(&active));
         async move {
-            let answer = timeout(PATIENCE, answer(&desk, request, origin)).await;
+            let answer = timeout(REQUEST_LIMIT, answer(&desk, request, origin)).await;
             drop(guard);
             Ok::<_, Infallible>(answer.unwrap_or_else(|_| status(StatusCode::REQUEST_TIMEOUT)))
         }
     });
     let stream = TokioIo::new(stream);
     let mut plain = http1::Builder::new();
-    plain.timer(TokioTimer::new()).header_read_timeout(IDLE).max_buf_size(LONGEST_HEAD);
+    plain.timer(TokioTimer::new()).header_read_timeout(IDLE_TIMEOUT).max_buf_size(MAX_HEAD);
     let mut second = http2::Builder::new(TokioExecutor::new());
-    second.timer(TokioTimer::new()).max_concurrent_streams(MOST_REQUESTS);
-    second.max_header_list_size(LONGEST_HEAD as u32);
+    second.timer(TokioTimer::new()).max_concurrent_streams(MAX_REQUESTS);
+    second.max_header_list_size(MAX_HEAD as u32);
     let connection = async {
         match is_http2 {
             true => second.serve_connection(stream, service).await,
@@ -68,16 +72,16 @@ pub(super) async fn serve(desk: Arc<Desk>, stream: TlsStream<Early<TcpStream>>, 
 }
 
 /// Counts a request as active until dropped.
-struct Busy(watch::Sender<usize>);
+struct ActiveRequest(watch::Sender<usize>);
 
-impl Busy {
+impl ActiveRequest {
     fn new(active: &watch::Sender<usize>) -> Self {
         active.send_modify(|count| *count += 1);
         Self(active.clone())
     }
 }
 
-impl Drop for Busy {
+impl Drop for ActiveRequest {
     fn drop(&mut self) {
         self.0.send_modify(|count| *count -= 1);
     }
@@ -87,14 +91,22 @@ impl Drop for Busy {
 async fn idle(mut busy: watch::Receiver<usize>) {
     loop {
         // An active request ends within its own limit, after which the count changes.
-        let wait = if *busy.borrow_and_update() == 0 { IDLE } else { PATIENCE + IDLE };
+        let wait = if *busy.borrow_and_update() == 0 {
+            IDLE_TIMEOUT
+        } else {
+            REQUEST_LIMIT + IDLE_TIMEOUT
+        };
         if timeout(wait, busy.changed()).await.is_err() {
             return;
         }
     }
 }
 
-async fn answer(desk: &Desk, request: Request<Incoming>, origin: Origin) -> Answer {
+async fn answer(
+    desk: &QuestionQueue,
+    request: Request<Incoming>,
+    origin: QuestionOrigin,
+) -> HttpsResponse {
     match ask(desk, request, origin).await {
         Ok(Some(answer)) => respond(answer),
         Ok(None) => status(StatusCode::SERVICE_UNAVAILABLE),
@@ -109,16 +121,16 @@ async fn answer(desk: &Desk, request: Request<Incoming>, origin: Origin) -> Answ
 
 /// Answers the question of a request; [`None`] if there is no answer.
 async fn ask(
-    desk: &Desk,
+    desk: &QuestionQueue,
     request: Request<Incoming>,
-    origin: Origin,
+    origin: QuestionOrigin,
 ) -> Result<Option<Vec<u8>>, NoQuestion> {
     let (head, body) = request.into_parts();
     let kind = head.headers.get(CONTENT_TYPE).map(HeaderValue::as_bytes);
     let (method, uri) = (head.method.as_str(), &head.uri);
     let message = match doh::question(method, uri.path(), uri.query(), kind)? {
-        Place::Target(message) => message,
-        Place::Body => {
+        QuestionLocation::Target(message) => message,
+        QuestionLocation::Body => {
             let whole = Limited::new(body, LONGEST_QUESTION).collect().await;
             whole.map_err(|_| NoQuestion::TooLong)?.to_bytes().to_vec()
         }
@@ -127,12 +139,12 @@ async fn ask(
     let id = message.first_chunk().map_or(0, |id| u16::from_be_bytes(*id));
     // Clients should use the ID 0 in all requests (RFC 8484 §4.1): the connection's number tells
     // them apart.
-    let asker = Asker::Tcp { connection: desk.next_connection(), id, answers: sender };
+    let asker = QuestionClient::Tcp { connection: desk.next_connection(), id, answers: sender };
     desk.ask(asker, origin, &message);
     Ok(answers.recv().await)
 }
 
-fn respond(answer: Vec<u8>) -> Answer {
+fn respond(answer: Vec<u8>) -> HttpsResponse {
     // As long as the shortest of its records lives (RFC 8484 §5.1).
     let age = format!("max-age={}", doh::freshness(&answer));
     let mut response = Response::new(Full::from(answer));
@@ -144,7 +156,7 @@ fn respond(answer: Vec<u8>) -> Answer {
     response
 }
 
-fn status(code: StatusCode) -> Answer {
+fn status(code: StatusCode) -> HttpsResponse {
     let mut response = Response::new(Full::default());
     *response.status_mut() = code;
     response

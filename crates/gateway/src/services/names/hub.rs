@@ -8,44 +8,44 @@ use config::HubDnsConfig;
 use names::{addresses_in, question_for};
 use pep::admission::SlotShare;
 use pep::relay::alternating;
-use pep::traffic::Version;
-use slacp::{Destination, HostName, Open, PublicKey, ResetReason, client_network};
+use pep::traffic::IpFamily;
+use slacp::{Destination, HostName, PublicKey, ResetReason, StreamOpening, client_network};
 use tokio::time::timeout;
 
 use super::super::{Service, Surroundings};
-use super::servers::Servers;
+use super::servers::ResolverList;
 use super::{exchange, lookup};
 use crate::clock;
-use crate::figures::counters::Counters;
+use crate::figures::counters::GatewayCounters;
 use crate::figures::status::DnsStatus;
-use crate::hop::Stream;
+use crate::hop::SessionStream;
 use crate::operate::RoleStatus;
-use crate::relay::turns::Turns;
+use crate::relay::turns::WorkSlots;
 
 /// Limit of questions being asked, for all terminals: each takes a socket.
-const MOST_QUESTIONS: usize = 512;
+const MAX_QUESTIONS: usize = 512;
 /// Time for a terminal to send its question after opening the stream.
 const QUESTION_LIMIT: Duration = Duration::from_secs(10);
 
 /// Limit of name lookups for streams, for all terminals: each takes two sockets.
-const MOST_LOOKUPS: usize = 128;
+const MAX_LOOKUPS: usize = 128;
 
 /// A hub's resolver, shared fairly among terminals and their clients. Questions and the names of
 /// streams have queues of their own, so that unanswered questions delay no connection.
 #[derive(Clone)]
 pub(crate) struct HubResolver {
-    servers: Arc<Servers>,
-    questions: Turns<PublicKey>,
-    lookups: Turns<PublicKey>,
+    servers: Arc<ResolverList>,
+    questions: WorkSlots<PublicKey>,
+    lookups: WorkSlots<PublicKey>,
     /// Limits of concurrent questions per terminal and per client.
     share: SlotShare,
-    counters: Arc<Counters>,
+    counters: Arc<GatewayCounters>,
 }
 
 impl HubResolver {
-    pub(crate) fn new(config: HubDnsConfig, counters: Arc<Counters>) -> Self {
-        let servers = Arc::new(Servers::new(config.servers, Vec::new()));
-        let (questions, lookups) = (Turns::of(MOST_QUESTIONS), Turns::of(MOST_LOOKUPS));
+    pub(crate) fn new(config: HubDnsConfig, counters: Arc<GatewayCounters>) -> Self {
+        let servers = Arc::new(ResolverList::new(config.servers, Vec::new()));
+        let (questions, lookups) = (WorkSlots::new(MAX_QUESTIONS), WorkSlots::new(MAX_LOOKUPS));
         let share = SlotShare::of_group(config.questions);
         Self { servers, questions, lookups, share, counters }
     }
@@ -63,7 +63,7 @@ impl HubResolver {
         (host, port): (&HostName, u16),
     ) -> Option<Result<Vec<SocketAddr>, ResetReason>> {
         let servers = self.servers.configured()?;
-        let turn = match self.lookups.take(asker, share).await {
+        let turn = match self.lookups.acquire(asker, share).await {
             Ok(turn) => turn,
             Err(reason) => return Some(Err(reason)),
         };
@@ -71,7 +71,7 @@ impl HubResolver {
             let question = question_for(host, version)?;
             lookup::look_up(&question, servers, None).await
         };
-        let answers = tokio::join!(ask(Version::V4), ask(Version::V6));
+        let answers = tokio::join!(ask(IpFamily::V4), ask(IpFamily::V6));
         drop(turn);
         let found = [answers.0, answers.1].into_iter().flatten();
         let found = found.flat_map(|answer| addresses_in(&answer));
@@ -80,24 +80,24 @@ impl HubResolver {
     }
 
     /// Answers the question on a stream of a terminal's client.
-    async fn answer_question(self, asker: (PublicKey, IpAddr), stream: Stream) {
-        self.counters.questions.increment();
+    async fn answer_question(self, asker: (PublicKey, IpAddr), stream: SessionStream) {
+        self.counters.dns_queries.increment();
         let answered = tokio::select! {
-            answered = self.answered(asker, &stream) => answered,
+            answered = self.resolve_question(asker, &stream) => answered,
             reason = stream.reset_by_peer() => Err(reason),
         };
         if let Err(reason) = answered {
-            self.counters.questions_failed.increment();
+            self.counters.dns_failures.increment();
             stream.reset(reason);
         }
     }
 
-    async fn answered(
+    async fn resolve_question(
         &self,
         asker: (PublicKey, IpAddr),
-        stream: &Stream,
+        stream: &SessionStream,
     ) -> Result<(), ResetReason> {
-        let _turn = self.questions.take(asker, self.share).await?;
+        let _turn = self.questions.acquire(asker, self.share).await?;
         let question = timeout(QUESTION_LIMIT, exchange::read(stream)).await;
         let question = question.map_err(|_| ResetReason::TimedOut)??;
         let servers = self.servers.list(clock::now());
@@ -111,7 +111,12 @@ impl Service for HubResolver {
         *destination == Destination::Resolver
     }
 
-    fn answer(&mut self, role: &mut Surroundings<'_>, stream: Stream, open: &Open<Destination>) {
+    fn answer(
+        &mut self,
+        role: &mut Surroundings<'_>,
+        stream: SessionStream,
+        open: &StreamOpening<Destination>,
+    ) {
         let Some(terminal) = role.terminal(stream.session()) else {
             return role.refuse(stream, open, ResetReason::Prohibited);
         };
@@ -121,7 +126,7 @@ impl Service for HubResolver {
 
     fn add_status(&self, _: &Surroundings<'_>, status: &mut RoleStatus) {
         let counters = &self.counters;
-        let dns = DnsStatus::of_hub(counters.questions.get(), counters.questions_failed.get());
+        let dns = DnsStatus::of_hub(counters.dns_queries.get(), counters.dns_failures.get());
         status.dns = Some(dns);
     }
 }
@@ -140,7 +145,7 @@ mod tests {
         let client = (PublicKey([1; 32]), IpAddr::from([10, 0, 0, 1]));
         let mut unanswered = Vec::new();
         for _ in 0..3 {
-            unanswered.push(names.questions.take(client, names.share).await.unwrap());
+            unanswered.push(names.questions.acquire(client, names.share).await.unwrap());
         }
         let host = HostName::new("server.example").unwrap();
         let mut question = [0; 600];

@@ -14,12 +14,12 @@ use units::Machine;
 
 use crate::clock;
 use crate::config::keys::random_bytes;
-use crate::relay::dial::{self, Caller};
+use crate::relay::dial::{self, DialSource};
 
 /// Time limit for a request that is forwarded unchanged.
-const PASSING_LIMIT: Duration = Duration::from_secs(5);
+const FORWARD_TIMEOUT: Duration = Duration::from_secs(5);
 /// Size of the longest datagram, in bytes.
-const LONGEST: usize = 65_535;
+const MAX_DATAGRAM: usize = 65_535;
 
 /// Returns the answer of one of `servers` to the question in `message`; [`None`] without one.
 /// Packets bear the firewall mark `mark`.
@@ -38,11 +38,11 @@ pub(super) async fn look_up(
             }
             LookupStep::Tcp(server, message) => {
                 let reply = over_tcp(servers[server], &message, mark);
-                match in_time(&mut lookup, reply).await {
+                match before_timer(&mut lookup, reply).await {
                     Some(Ok(reply)) => {
                         lookup.handle_message(clock::now(), &reply);
                         // A reply to another question: on this connection nothing else will come.
-                        lookup = or_failed(lookup);
+                        lookup = fail_if_waiting(lookup);
                     }
                     Some(Err(_)) => lookup.handle_failure(clock::now()),
                     None => {}
@@ -62,7 +62,7 @@ fn identifiers() -> Option<[u16; ATTEMPTS]> {
 }
 
 /// Fails a lookup that would wait for more.
-fn or_failed(mut lookup: Lookup) -> Lookup {
+fn fail_if_waiting(mut lookup: Lookup) -> Lookup {
     if !lookup.has_step() {
         lookup.handle_failure(clock::now());
     }
@@ -72,12 +72,12 @@ fn or_failed(mut lookup: Lookup) -> Lookup {
 /// Asks over UDP from a new port (RFC 5452 §9.2), and hands replies to the lookup until it has
 /// another step.
 async fn over_udp(lookup: &mut Lookup, server: SocketAddr, message: &[u8], mark: Option<u32>) {
-    let Ok(socket) = sent(server, message, mark).await else {
+    let Ok(socket) = send_from_new_socket(server, message, mark).await else {
         return lookup.handle_failure(clock::now());
     };
-    let mut reply = vec![0; LONGEST];
+    let mut reply = vec![0; MAX_DATAGRAM];
     while !lookup.has_step() {
-        match in_time(lookup, socket.recv(&mut reply)).await {
+        match before_timer(lookup, socket.recv(&mut reply)).await {
             Some(Ok(length)) => lookup.handle_message(clock::now(), &reply[..length]),
             Some(Err(_)) => lookup.handle_failure(clock::now()),
             None => {}
@@ -86,7 +86,7 @@ async fn over_udp(lookup: &mut Lookup, server: SocketAddr, message: &[u8], mark:
 }
 
 /// Runs `work` up to the lookup's timer, which is handled; [`None`] in this case.
-async fn in_time<T>(lookup: &mut Lookup, work: impl Future<Output = T>) -> Option<T> {
+async fn before_timer<T>(lookup: &mut Lookup, work: impl Future<Output = T>) -> Option<T> {
     let until = lookup.poll_timeout().map(|(until, _)| until);
     tokio::select! {
         done = work => Some(done),
@@ -99,7 +99,11 @@ async fn in_time<T>(lookup: &mut Lookup, work: impl Future<Output = T>) -> Optio
 
 /// Sends a datagram, and returns its socket. It is connected, so that the kernel drops packets of
 /// other senders.
-async fn sent(server: SocketAddr, message: &[u8], mark: Option<u32>) -> io::Result<UdpSocket> {
+async fn send_from_new_socket(
+    server: SocketAddr,
+    message: &[u8],
+    mark: Option<u32>,
+) -> io::Result<UdpSocket> {
     let any: SocketAddr = match server {
         SocketAddr::V4(_) => (Ipv4Addr::UNSPECIFIED, 0).into(),
         SocketAddr::V6(_) => (Ipv6Addr::UNSPECIFIED, 0).into(),
@@ -114,8 +118,8 @@ async fn sent(server: SocketAddr, message: &[u8], mark: Option<u32>) -> io::Resu
 }
 
 async fn over_tcp(server: SocketAddr, message: &[u8], mark: Option<u32>) -> io::Result<Vec<u8>> {
-    let caller = Caller { mark, ..Caller::default() };
-    let mut socket = dial::connect(server, caller, PASSING_LIMIT).await?;
+    let caller = DialSource { mark, ..DialSource::default() };
+    let mut socket = dial::connect(server, caller, FORWARD_TIMEOUT).await?;
     let length = u16::try_from(message.len()).map_err(io::Error::other)?;
     socket.write_all(&[&length.to_be_bytes(), message].concat()).await?;
     let mut reply = vec![0; socket.read_u16().await?.into()];
@@ -124,10 +128,14 @@ async fn over_tcp(server: SocketAddr, message: &[u8], mark: Option<u32>) -> io::
 }
 
 /// Forwards a request unchanged to the server that it is meant for, and returns the reply.
-pub(super) async fn pass(message: &[u8], server: SocketAddr, mark: Option<u32>) -> Option<Vec<u8>> {
-    let passed = timeout(PASSING_LIMIT, async {
-        let socket = sent(server, message, mark).await.ok()?;
-        let mut reply = vec![0; LONGEST];
+pub(super) async fn forward(
+    message: &[u8],
+    server: SocketAddr,
+    mark: Option<u32>,
+) -> Option<Vec<u8>> {
+    let passed = timeout(FORWARD_TIMEOUT, async {
+        let socket = send_from_new_socket(server, message, mark).await.ok()?;
+        let mut reply = vec![0; MAX_DATAGRAM];
         loop {
             let length = socket.recv(&mut reply).await.ok()?;
             // Only the ID can be compared: this kind of message is not parsed.

@@ -20,5 +20,5 @@ mod tcp;
 mod tests;
 mod udp;
 
-pub(crate) use self::desk::Names;
-pub(crate) use self::doors::{Doors, printed_rules};
+pub(crate) use self::desk::NameService;
+pub(crate) use self::doors::{ResolverSockets, printed_rules};

@@ -5,21 +5,21 @@ use std::net::IpAddr;
 use slacp::client_network;
 
 use crate::clock;
-use crate::slots::{HeldSlot, Slots};
+use crate::slots::{ConnectionSlots, HeldSlot};
 
 /// Limit of clients' connections, also within TLS.
-pub(super) const MOST_CONNECTIONS: usize = 1024;
+pub(super) const MAX_CONNECTIONS: usize = 1024;
 /// A client's share of them.
-const SHARE: usize = MOST_CONNECTIONS / 8;
+const CLIENT_SHARE: usize = MAX_CONNECTIONS / 8;
 
 /// The slots of a resolver. All connections count as idle, so any may be closed for a new one: its
 /// client asks again.
 #[derive(Debug, Clone)]
-pub(super) struct QuestionSlots(pub(super) Slots<IpAddr>);
+pub(super) struct QuestionSlots(pub(super) ConnectionSlots<IpAddr>);
 
 impl Default for QuestionSlots {
     fn default() -> Self {
-        Self(Slots::new(MOST_CONNECTIONS, SHARE))
+        Self(ConnectionSlots::new(MAX_CONNECTIONS, CLIENT_SHARE))
     }
 }
 

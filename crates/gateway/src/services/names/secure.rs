@@ -9,9 +9,9 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
 
-use super::desk::Desk;
+use super::desk::QuestionQueue;
 use super::https;
-use super::tcp::{self, Framing, Origin};
+use super::tcp::{self, MessageReader, QuestionOrigin};
 use crate::error::RunError;
 use crate::handshake;
 use crate::hop::tls;
@@ -19,14 +19,14 @@ use crate::presence;
 use slacp::client_network;
 
 /// Time limit of a TLS handshake.
-const HANDSHAKE: Duration = Duration::from_secs(10);
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 /// ALPN protocols that are accepted. Clients of DNS over TLS need not offer any.
-const DOT: &[&[u8]] = &[b"dot"];
-const DOH: &[&[u8]] = &[https::HTTP2, b"http/1.1"];
+const DOT_ALPN: &[&[u8]] = &[b"dot"];
+const DOH_ALPN: &[&[u8]] = &[https::HTTP2, b"http/1.1"];
 
 /// Transport of DNS on a connection.
 #[derive(Clone)]
-pub(super) enum Speech {
+pub(super) enum DnsTransport {
     /// DNS over TCP, without TLS.
     Plain,
     Tls(TlsAcceptor),
@@ -38,15 +38,17 @@ pub(super) enum Speech {
 /// # Errors
 /// A message that names the file.
 pub(crate) fn check(secure: &SecureDns) -> Result<(), String> {
-    tls::acceptor_of(&secure.files, DOT).map(|_| ())
+    tls::acceptor_of(&secure.files, DOT_ALPN).map(|_| ())
 }
 
 /// Opens the listeners of DNS over TLS and HTTPS.
-pub(super) async fn listen(secure: &SecureDns) -> Result<Vec<(TcpListener, Speech)>, RunError> {
+pub(super) async fn listen(
+    secure: &SecureDns,
+) -> Result<Vec<(TcpListener, DnsTransport)>, RunError> {
     let load = |protocols| {
         tls::acceptor_of(&secure.files, protocols).map_err(|problem| RunError::Dns { problem })
     };
-    let (dot, doh) = (Speech::Tls(load(DOT)?), Speech::Https(load(DOH)?));
+    let (dot, doh) = (DnsTransport::Tls(load(DOT_ALPN)?), DnsTransport::Https(load(DOH_ALPN)?));
     let tls = secure.tls.iter().map(|address| (address, &dot, "TLS"));
     let https = secure.https.iter().map(|address| (address, &doh, "HTTPS"));
     let mut all = Vec::new();
@@ -61,17 +63,26 @@ pub(super) async fn listen(secure: &SecureDns) -> Result<Vec<(TcpListener, Speec
 }
 
 /// Answers a client's questions until it closes the connection, or is idle.
-pub(super) async fn converse(desk: Arc<Desk>, socket: TcpStream, origin: Origin, speech: Speech) {
+pub(super) async fn serve(
+    desk: Arc<QuestionQueue>,
+    socket: TcpStream,
+    origin: QuestionOrigin,
+    speech: DnsTransport,
+) {
     let (acceptor, is_https) = match speech {
-        Speech::Plain => return tcp::converse(desk, socket, origin, Framing::default()).await,
-        Speech::Tls(acceptor) => (acceptor, false),
-        Speech::Https(acceptor) => (acceptor, true),
+        DnsTransport::Plain => {
+            return tcp::answer_questions(desk, socket, origin, MessageReader::default()).await;
+        }
+        DnsTransport::Tls(acceptor) => (acceptor, false),
+        DnsTransport::Https(acceptor) => (acceptor, true),
     };
     let client: SocketAddr = origin.client;
     let handshake = handshake::accept(&acceptor, client_network(client.ip()), socket);
-    match timeout(HANDSHAKE, handshake).await {
+    match timeout(HANDSHAKE_TIMEOUT, handshake).await {
         Ok(Ok(stream)) if is_https => https::serve(desk, stream, origin).await,
-        Ok(Ok(stream)) => tcp::converse(desk, stream, origin, Framing::default()).await,
+        Ok(Ok(stream)) => {
+            tcp::answer_questions(desk, stream, origin, MessageReader::default()).await
+        }
         Ok(Err(error)) => tracing::debug!("TLS handshake with DNS client {client} failed: {error}"),
         Err(_) => tracing::debug!("TLS handshake with DNS client {client} timed out"),
     }

@@ -8,22 +8,22 @@ use std::time::Duration;
 use units::Instant;
 
 /// The list of this machine's resolvers (resolv.conf(5)).
-const FILE: &str = "/etc/resolv.conf";
+const RESOLV_CONF: &str = "/etc/resolv.conf";
 /// Time after which the list is read again.
-const FRESH: Duration = Duration::from_secs(5);
+const LIST_LIFETIME: Duration = Duration::from_secs(5);
 /// Resolvers used of the list: as many as the C library uses (resolv.conf(5), MAXNS).
-const MOST: usize = 3;
+const MAX_LISTED: usize = 3;
 const PORT: u16 = 53;
 
 /// The upstream resolvers of a gateway.
-pub(crate) struct Servers {
+pub(crate) struct ResolverList {
     configured: Vec<SocketAddr>,
     /// Our own addresses: to ask ourselves would be a loop.
     own: Vec<SocketAddr>,
     read: Mutex<Option<(Instant, Vec<SocketAddr>)>>,
 }
 
-impl Servers {
+impl ResolverList {
     /// Uses these resolvers, or this machine's if the list is empty, except those at our `own`
     /// addresses.
     pub(crate) fn new(configured: Vec<SocketAddr>, own: Vec<SocketAddr>) -> Self {
@@ -42,11 +42,11 @@ impl Servers {
         }
         let mut read = self.read.lock().expect("nobody panics while reading the list");
         if let Some((at, servers)) = &*read
-            && now.saturating_since(*at) < FRESH
+            && now.saturating_since(*at) < LIST_LIFETIME
         {
             return servers.clone();
         }
-        let mut servers = parse(&fs::read_to_string(FILE).unwrap_or_default());
+        let mut servers = parse(&fs::read_to_string(RESOLV_CONF).unwrap_or_default());
         servers.retain(|server| !self.own.contains(server));
         *read = Some((now, servers.clone()));
         servers
@@ -60,7 +60,7 @@ fn parse(text: &str) -> Vec<SocketAddr> {
         let value = words.next().filter(|word| *word == "nameserver").and(words.next())?;
         value.parse::<IpAddr>().ok().map(|address| SocketAddr::new(address, PORT))
     };
-    let listed: Vec<_> = text.lines().filter_map(address).take(MOST).collect();
+    let listed: Vec<_> = text.lines().filter_map(address).take(MAX_LISTED).collect();
     if listed.is_empty() { vec![([127, 0, 0, 1], PORT).into()] } else { listed }
 }
 
@@ -81,6 +81,6 @@ mod tests {
     #[test]
     fn configured_resolvers_replace_the_machines() {
         let server: SocketAddr = "192.0.2.53:5353".parse().unwrap();
-        assert_eq!(Servers::new(vec![server], vec![]).list(Instant::ZERO), [server]);
+        assert_eq!(ResolverList::new(vec![server], vec![]).list(Instant::ZERO), [server]);
     }
 }

@@ -21,9 +21,9 @@ use tokio_rustls::client::TlsStream;
 use tokio_rustls::rustls::pki_types::ServerName;
 use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 
-use super::desk::Desk;
-use super::secure::{self, Speech};
-use super::tcp::Origin;
+use super::desk::QuestionQueue;
+use super::secure::{self, DnsTransport};
+use super::tcp::QuestionOrigin;
 use crate::whole_file::{self, PRIVATE};
 
 /// Listeners for both, whose questions get the address 192.0.2.7 but for a lost one.
@@ -50,7 +50,7 @@ impl Resolver {
         let any: SocketAddr = (Ipv4Addr::LOCALHOST, 0).into();
         let secure = SecureDns { tls: vec![any], https: vec![any], files };
         let (sender, mut questions) = mpsc::channel(100);
-        let (desk, mut tasks) = (Arc::new(Desk::new(sender)), JoinSet::new());
+        let (desk, mut tasks) = (Arc::new(QuestionQueue::new(sender)), JoinSet::new());
         let mut addresses = Vec::new();
         for (listener, speech) in secure::listen(&secure).await.unwrap() {
             addresses.push(listener.local_addr().unwrap());
@@ -58,9 +58,9 @@ impl Resolver {
             tasks.spawn(async move {
                 loop {
                     let (socket, client) = listener.accept().await.unwrap();
-                    let origin = Origin { client, resolver: None, intercepted: false };
-                    let speech: Speech = speech.clone();
-                    tokio::spawn(secure::converse(desk.clone(), socket, origin, speech));
+                    let origin = QuestionOrigin { client, resolver: None, intercepted: false };
+                    let speech: DnsTransport = speech.clone();
+                    tokio::spawn(secure::serve(desk.clone(), socket, origin, speech));
                 }
             });
         }

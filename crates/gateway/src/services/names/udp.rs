@@ -4,25 +4,25 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 
-use pep::traffic::Version;
+use pep::traffic::IpFamily;
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
 
-use crate::hop::udp::{Batch, Label, Reception, TrafficClass, UdpLink};
+use crate::hop::udp::{DatagramBatch, DatagramLabel, ReceiveMemory, TrafficClass, UdpLink};
 use crate::presence;
 use crate::socket_options::set_transparent;
 
 /// The port of DNS (RFC 1035 §4.2), from which answers must come.
 pub(crate) const PORT: u16 = 53;
 /// Number of gateways on one machine that may redirect questions: each binds an address of its own.
-const PLACES: u8 = 15;
+const MAX_GATEWAYS: u8 = 15;
 
 /// A UDP socket that receives questions.
-pub(super) struct UdpDoor {
+pub(super) struct DnsSocket {
     link: UdpLink,
     address: SocketAddr,
 }
 
-impl UdpDoor {
+impl DnsSocket {
     /// Binds a socket at an address of this machine.
     ///
     /// # Errors
@@ -37,10 +37,10 @@ impl UdpDoor {
     ///
     /// # Errors
     /// The system's error; `AddrInUse` if another program has the port on all addresses to itself.
-    pub(super) fn redirected(version: Version) -> io::Result<Self> {
+    pub(super) fn redirected(version: IpFamily) -> io::Result<Self> {
         let mut last = io::Error::from(io::ErrorKind::AddrInUse);
-        for number in 1..=PLACES {
-            match Self::bind(SocketAddr::new(Self::place(version, number), PORT), true) {
+        for number in 1..=MAX_GATEWAYS {
+            match Self::bind(SocketAddr::new(Self::redirect_address(version, number), PORT), true) {
                 Err(error) if error.kind() == io::ErrorKind::AddrInUse => last = error,
                 bound => return bound,
             }
@@ -49,11 +49,11 @@ impl UdpDoor {
     }
 
     /// The address of a socket for intercepted questions.
-    pub(super) fn place(version: Version, number: u8) -> IpAddr {
+    pub(super) fn redirect_address(version: IpFamily, number: u8) -> IpAddr {
         match version {
-            Version::V4 => Ipv4Addr::new(127, 59, 0, number).into(),
+            IpFamily::V4 => Ipv4Addr::new(127, 59, 0, number).into(),
             // From the project's own prefix of unique local addresses (`docs/names.md`).
-            Version::V6 => {
+            IpFamily::V6 => {
                 Ipv6Addr::new(0xfd7a, 0x5be2, 0x91c4, 0x35, 0, 0, 0, number.into()).into()
             }
         }
@@ -72,7 +72,7 @@ impl UdpDoor {
         }
         socket.set_nonblocking(true)?;
         presence::bind(&socket, address)?;
-        let link = UdpLink::of(socket, address.is_ipv6())?;
+        let link = UdpLink::from_socket(socket, address.is_ipv6())?;
         Ok(Self { address: link.local_addr()?, link })
     }
 
@@ -88,7 +88,7 @@ impl UdpDoor {
     /// The socket has failed.
     pub(super) async fn receive(
         &self,
-        buffers: &mut Reception,
+        buffers: &mut ReceiveMemory,
         mut take: impl FnMut(SocketAddr, Option<IpAddr>, &[u8]),
     ) -> io::Result<()> {
         self.link.readable().await?;
@@ -105,9 +105,9 @@ impl UdpDoor {
     /// Sends an answer from the address that was asked. If the kernel refuses it, it is lost, and
     /// the client repeats its question.
     pub(super) fn answer(self: &Arc<Self>, to: SocketAddr, from: Option<IpAddr>, message: &[u8]) {
-        let mut batch = Batch::default();
+        let mut batch = DatagramBatch::default();
         batch.join(
-            Label { to, traffic_class: TrafficClass::default(), link: 0, session: None },
+            DatagramLabel { to, traffic_class: TrafficClass::default(), link: 0, session: None },
             message,
             1,
         );

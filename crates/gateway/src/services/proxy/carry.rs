@@ -7,63 +7,70 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
-use config::{Answer, Names};
-use pep::proxy::Dialect;
-use pep::relay::Side;
-use slacp::{Destination, Open, ResetReason, SessionId, client_network};
+use config::{AnswerTiming, NameResolution};
+use pep::proxy::ProxyProtocol;
+use pep::relay::LegSide;
+use slacp::{Destination, ResetReason, SessionId, StreamOpening, client_network};
 use tokio::io::AsyncWriteExt;
 
 use super::{ProxyClient, refuse};
 use crate::clock;
-use crate::figures::connections::{Origin, Registered};
-use crate::figures::counters::Counters;
-use crate::hop::{Hop, Stream};
+use crate::figures::connections::{ConnectionOrigin, Registered};
+use crate::figures::counters::GatewayCounters;
+use crate::hop::{Hop, SessionStream};
 use crate::relay;
 use crate::relay::dial::{self, Dialer};
-use crate::relay::leg::Leg;
+use crate::relay::leg::TcpLeg;
 use crate::relay::names::LOOKUPS_EACH;
-use crate::relay::names::Resolver;
+use crate::relay::names::NameResolver;
 
 /// Route of the proxy's clients to their destinations.
 #[derive(Clone)]
-pub(crate) struct Upstream {
-    answer: Answer,
-    names: Names,
+pub(crate) struct ProxyUpstream {
+    answer: AnswerTiming,
+    names: NameResolution,
     /// For direct connections. Its time limit also applies to lookups.
     dialer: Dialer,
-    resolver: Resolver<()>,
+    resolver: NameResolver<()>,
     quick_ack: bool,
-    counters: Arc<Counters>,
+    counters: Arc<GatewayCounters>,
 }
 
-impl Upstream {
+impl ProxyUpstream {
     /// Disables delayed ACKs towards clients if `quick_ack`.
-    pub(crate) fn acknowledging_at_once(self, quick_ack: bool) -> Self {
+    pub(crate) fn with_quick_ack(self, quick_ack: bool) -> Self {
         Self { quick_ack, ..self }
     }
 
     /// A copy with other settings for its connections.
-    pub(super) fn redialling(&self, dialer: Dialer, quick_ack: bool) -> Self {
+    pub(super) fn with_dialer(&self, dialer: Dialer, quick_ack: bool) -> Self {
         Self { dialer, quick_ack, ..self.clone() }
     }
 
     pub(crate) fn new(
-        (answer, names): (Answer, Names),
+        (answer, names): (AnswerTiming, NameResolution),
         dialer: Dialer,
-        counters: Arc<Counters>,
+        counters: Arc<GatewayCounters>,
     ) -> Self {
-        Self { answer, names, dialer, resolver: Resolver::default(), quick_ack: false, counters }
+        Self {
+            answer,
+            names,
+            dialer,
+            resolver: NameResolver::default(),
+            quick_ack: false,
+            counters,
+        }
     }
 
     /// The destinations to request from the hub, in the order to try them.
-    async fn beyond(
+    async fn hub_destinations(
         &self,
         client: IpAddr,
         destination: &Destination,
         (hop, session): (&Hop, SessionId),
     ) -> Result<Vec<Destination>, ResetReason> {
         let is_name = matches!(destination, Destination::Name(..));
-        if is_name && self.names == Names::Hub && hop.peer_resolves(session) {
+        if is_name && self.names == NameResolution::Hub && hop.peer_resolves(session) {
             return Ok(vec![destination.clone()]);
         }
         let mut addresses = self.addresses(client, destination).await?;
@@ -96,40 +103,44 @@ impl Upstream {
 }
 
 /// Carries a client's connection until it ends. `hop` is set if the hub is reachable.
-pub(super) async fn carry(client: ProxyClient, hop: Option<(Hop, SessionId)>, upstream: Upstream) {
+pub(super) async fn carry(
+    client: ProxyClient,
+    hop: Option<(Hop, SessionId)>,
+    upstream: ProxyUpstream,
+) {
     upstream.counters.connections.increment();
     let ProxyClient { leg, source, dscp, request } = client;
-    let open = Open { destination: request.destination, source, dscp };
-    let client = Client { leg, open, dialect: request.dialect, first: request.first };
-    let Some((hop, session)) = hop else { return client.straight(&upstream).await };
-    match upstream.beyond(source.ip(), &client.open.destination, (&hop, session)).await {
+    let open = StreamOpening { destination: request.destination, source, dscp };
+    let client = PendingClient { leg, open, dialect: request.dialect, first: request.first };
+    let Some((hop, session)) = hop else { return client.connect_directly(&upstream).await };
+    match upstream.hub_destinations(source.ip(), &client.open.destination, (&hop, session)).await {
         Err(reason) => fail(client.leg, client.dialect, reason, &upstream).await,
         Ok(beyond) => match upstream.answer {
-            Answer::Early => client.early(&hop, session, &beyond, &upstream).await,
-            Answer::Deferred => client.deferred(&hop, session, &beyond, &upstream).await,
+            AnswerTiming::Early => client.early(&hop, session, &beyond, &upstream).await,
+            AnswerTiming::Deferred => client.deferred(&hop, session, &beyond, &upstream).await,
         },
     }
 }
 
 /// Refuses a client while connections are at their limit.
-pub(super) async fn reject(client: ProxyClient, upstream: Upstream) {
+pub(super) async fn reject(client: ProxyClient, upstream: ProxyUpstream) {
     fail(client.leg, client.request.dialect, ResetReason::Limit, &upstream).await;
 }
 
-async fn fail(leg: Leg, dialect: Dialect, reason: ResetReason, upstream: &Upstream) {
+async fn fail(leg: TcpLeg, dialect: ProxyProtocol, reason: ResetReason, upstream: &ProxyUpstream) {
     upstream.counters.failed.increment();
     refuse(leg, &dialect.answer(Err(reason))).await;
 }
 
 /// A client that is not connected yet.
-struct Client {
-    leg: Leg,
-    open: Open<Destination>,
-    dialect: Dialect,
+struct PendingClient {
+    leg: TcpLeg,
+    open: StreamOpening<Destination>,
+    dialect: ProxyProtocol,
     first: Vec<u8>,
 }
 
-impl Client {
+impl PendingClient {
     /// Answers the client at once: its first data travels with the opening of the stream, and a
     /// refusal is a reset. There is no second try, so prefer IPv4, which a hub is most likely to
     /// have.
@@ -138,7 +149,7 @@ impl Client {
         hop: &Hop,
         session: SessionId,
         beyond: &[Destination],
-        upstream: &Upstream,
+        upstream: &ProxyUpstream,
     ) {
         let is_v4 = |it: &&Destination| matches!(it, Destination::Address(SocketAddr::V4(_)));
         let destination = beyond.iter().find(is_v4).unwrap_or(&beyond[0]);
@@ -146,7 +157,7 @@ impl Client {
         match hop.open(clock::now(), session, open.clone()) {
             Ok(stream) => self.relay(stream, open, upstream).await,
             // The hub has no room.
-            Err(_) => self.straight(upstream).await,
+            Err(_) => self.connect_directly(upstream).await,
         }
     }
 
@@ -156,13 +167,13 @@ impl Client {
         hop: &Hop,
         session: SessionId,
         beyond: &[Destination],
-        upstream: &Upstream,
+        upstream: &ProxyUpstream,
     ) {
         let mut reason = ResetReason::Unreachable;
         for destination in beyond {
             let open = self.open.to(destination.clone());
             let Ok(stream) = hop.open(clock::now(), session, open.clone()) else {
-                return self.straight(upstream).await;
+                return self.connect_directly(upstream).await;
             };
             tokio::select! {
                 accepted = stream.accepted() => match accepted {
@@ -175,23 +186,34 @@ impl Client {
         fail(self.leg, self.dialect, reason, upstream).await;
     }
 
-    async fn relay(mut self, stream: Stream, open: Open<Destination>, upstream: &Upstream) {
+    async fn relay(
+        mut self,
+        stream: SessionStream,
+        open: StreamOpening<Destination>,
+        upstream: &ProxyUpstream,
+    ) {
         if self.answer_connected().await.is_ok() {
             let entry = Registered::new(
                 clock::now(),
                 &upstream.counters,
                 stream.session(),
                 open,
-                Origin::Here,
+                ConnectionOrigin::Here,
             );
-            relay::relay(stream, (Side::Client, self.leg), &self.first, entry, &upstream.counters)
-                .await;
+            relay::relay(
+                stream,
+                (LegSide::Client, self.leg),
+                &self.first,
+                entry,
+                &upstream.counters,
+            )
+            .await;
         }
     }
 
     /// Connects without the hop; the server's answer decides.
-    async fn straight(mut self, upstream: &Upstream) {
-        let entry = Registered::straight(clock::now(), &upstream.counters, self.open.clone());
+    async fn connect_directly(mut self, upstream: &ProxyUpstream) {
+        let entry = Registered::direct(clock::now(), &upstream.counters, self.open.clone());
         let addresses =
             match upstream.addresses(self.open.source.ip(), &self.open.destination).await {
                 Ok(addresses) => addresses,
@@ -208,12 +230,12 @@ impl Client {
                     upstream.counters.straight.increment();
                     let server = dialled.into_end(upstream.dialer.side.quick_ack);
                     if self.answer_connected().await.is_ok() {
-                        let client = self.leg.acknowledging_at_once(upstream.quick_ack);
+                        let client = self.leg.with_quick_ack(upstream.quick_ack);
                         relay::direct(client, server, &self.first, entry, &upstream.counters).await;
                     }
                     return;
                 }
-                Err(error) => reason = dial::reason(&error),
+                Err(error) => reason = dial::reset_reason(&error),
             }
         }
         fail(self.leg, self.dialect, reason, upstream).await;

@@ -11,8 +11,8 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-use config::{Answer, Names, ProxyConfig, SideConfig};
-use pep::proxy::{Handshake, Request, Step};
+use config::{AnswerTiming, NameResolution, ProxyConfig, SideConfig};
+use pep::proxy::{HandshakeStep, ProxyHandshake, ProxyRequest};
 use slacp::client_network;
 use socket2::SockRef;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -21,43 +21,43 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 use units::Instant;
 
-pub(crate) use self::carry::Upstream;
+pub(crate) use self::carry::ProxyUpstream;
 use self::carry::{carry, reject};
-pub(crate) use self::service::{Otherwise, ProxyService};
+pub(crate) use self::service::{ProxyService, UncarriedAction};
 use crate::clock;
 use crate::error::RunError;
 use crate::intercept::listener::is_exhaustion;
 use crate::presence;
-use crate::relay::leg::Leg;
+use crate::relay::leg::TcpLeg;
 use crate::side_settings::SocketSettings;
-use crate::slots::Slots;
+use crate::slots::ConnectionSlots;
 use crate::socket_options;
 
 /// Time limit for a handshake.
 const HANDSHAKE_LIMIT: Duration = Duration::from_secs(10);
-const HANDSHAKES: usize = 256;
+const MAX_HANDSHAKES: usize = 256;
 /// Time that a refused client has to read the answer.
-const LAST_WORDS: Duration = Duration::from_secs(5);
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
 /// Pause of accepting after the process ran out of descriptors.
-const RECOVERY: Duration = Duration::from_secs(1);
+const EXHAUSTION_PAUSE: Duration = Duration::from_secs(1);
 /// Read size during a handshake, in bytes. Anything after the handshake is relayed.
-const PIECE: usize = 1024;
+const READ_SIZE: usize = 1024;
 
 /// The proxy's listener and its handshakes in progress.
-pub(crate) struct Proxy {
+pub(crate) struct ProxyListener {
     listener: TcpListener,
     config: ProxyConfig,
     handshakes: JoinSet<Option<ProxyClient>>,
-    slots: Slots<IpAddr>,
+    slots: ConnectionSlots<IpAddr>,
     paused_until: Option<Instant>,
 }
 
 /// A client that has completed its request.
 struct ProxyClient {
-    leg: Leg,
+    leg: TcpLeg,
     source: SocketAddr,
     dscp: Option<u8>,
-    request: Request,
+    request: ProxyRequest,
 }
 
 impl ProxyClient {
@@ -66,7 +66,7 @@ impl ProxyClient {
     }
 }
 
-impl Proxy {
+impl ProxyListener {
     /// Listens on the configured address.
     ///
     /// # Errors
@@ -79,12 +79,13 @@ impl Proxy {
         // For the DSCP of clients' SYNs.
         os::socket::save_syns(&listener).map_err(failed)?;
         tracing::info!("SOCKS5 and HTTP CONNECT on {}", listener.local_addr().map_err(failed)?);
-        let (handshakes, slots) = (JoinSet::new(), Slots::new(HANDSHAKES, HANDSHAKES));
+        let (handshakes, slots) =
+            (JoinSet::new(), ConnectionSlots::new(MAX_HANDSHAKES, MAX_HANDSHAKES));
         Ok(Self { listener, config, handshakes, slots, paused_until: None })
     }
 
     /// The settings of the time at which clients are answered, and of name resolution.
-    pub(crate) fn manner(&self) -> (Answer, Names) {
+    pub(crate) fn answer_and_names(&self) -> (AnswerTiming, NameResolution) {
         (self.config.answer, self.config.names)
     }
 
@@ -121,7 +122,7 @@ impl Proxy {
             }
             Err(error) if is_exhaustion(&error) => {
                 tracing::warn!("proxy paused, accepts no clients: {error}");
-                self.paused_until = Some(now + RECOVERY);
+                self.paused_until = Some(now + EXHAUSTION_PAUSE);
             }
             Err(_) => {}
         }
@@ -132,7 +133,7 @@ impl Proxy {
         let Some(slot) = self.slots.take(clock::now(), client) else { return };
         let dscp = socket_options::dscp_of_syn(&socket);
         self.slots.serve(&mut self.handshakes, slot, async move |slot| {
-            let negotiated = negotiate(Leg::new(socket), source, dscp).await;
+            let negotiated = negotiate(TcpLeg::new(socket), source, dscp).await;
             drop(slot);
             negotiated
         });
@@ -140,8 +141,8 @@ impl Proxy {
 }
 
 /// Runs a client's handshake; `None` if it did not complete, or was refused.
-async fn negotiate(mut leg: Leg, source: SocketAddr, dscp: Option<u8>) -> Option<ProxyClient> {
-    let negotiated = timeout(HANDSHAKE_LIMIT, converse(leg.socket_mut())).await.ok()?;
+async fn negotiate(mut leg: TcpLeg, source: SocketAddr, dscp: Option<u8>) -> Option<ProxyClient> {
+    let negotiated = timeout(HANDSHAKE_LIMIT, read_request(leg.socket_mut())).await.ok()?;
     match negotiated.ok()? {
         Ok(request) => Some(ProxyClient { leg, source, dscp, request }),
         Err(answer) => {
@@ -152,31 +153,31 @@ async fn negotiate(mut leg: Leg, source: SocketAddr, dscp: Option<u8>) -> Option
 }
 
 /// Reads until the request is complete. Returns the refusal to send if it is invalid.
-async fn converse(socket: &mut TcpStream) -> io::Result<Result<Request, Vec<u8>>> {
-    let mut handshake = Handshake::default();
-    let mut piece = [0; PIECE];
+async fn read_request(socket: &mut TcpStream) -> io::Result<Result<ProxyRequest, Vec<u8>>> {
+    let mut handshake = ProxyHandshake::default();
+    let mut piece = [0; READ_SIZE];
     loop {
         match handshake.step() {
-            Step::Read => match socket.read(&mut piece).await? {
+            HandshakeStep::Read => match socket.read(&mut piece).await? {
                 0 => return Err(io::ErrorKind::UnexpectedEof.into()),
                 count => handshake.handle_input(&piece[..count]),
             },
-            Step::Write(answer) => socket.write_all(&answer).await?,
-            Step::Connect(request) => return Ok(Ok(request)),
-            Step::Refuse(answer) => return Ok(Err(answer)),
+            HandshakeStep::Write(answer) => socket.write_all(&answer).await?,
+            HandshakeStep::Connect(request) => return Ok(Ok(request)),
+            HandshakeStep::Refuse(answer) => return Ok(Err(answer)),
         }
     }
 }
 
 /// Sends a refusal, and closes.
-async fn refuse(mut leg: Leg, answer: &[u8]) {
-    let said = timeout(LAST_WORDS, async {
+async fn refuse(mut leg: TcpLeg, answer: &[u8]) {
+    let said = timeout(CLOSE_TIMEOUT, async {
         leg.socket_mut().write_all(answer).await?;
         leg.socket_mut().shutdown().await
     });
     if matches!(said.await, Ok(Ok(()))) {
         // Closing with unread data would reset the connection, and destroy the answer in flight.
-        leg.discard(LAST_WORDS).await;
+        leg.discard(CLOSE_TIMEOUT).await;
     }
 }
 

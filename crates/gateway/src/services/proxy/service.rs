@@ -3,27 +3,31 @@
 use std::future::Future;
 use std::pin::Pin;
 
-use super::{Proxy, ProxyClient, Upstream, carry, reject};
+use super::{ProxyClient, ProxyListener, ProxyUpstream, carry, reject};
 use crate::error::RunError;
 use crate::services::{Config, Service, Surroundings};
 
 /// Treatment of clients while new connections are not carried.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Otherwise {
+pub(crate) enum UncarriedAction {
     Direct,
     Refused,
 }
 
 /// The proxy with its upstream, and the client accepted last.
 pub(crate) struct ProxyService {
-    proxy: Proxy,
-    upstream: Upstream,
-    otherwise: Otherwise,
+    proxy: ProxyListener,
+    upstream: ProxyUpstream,
+    otherwise: UncarriedAction,
     client: Option<ProxyClient>,
 }
 
 impl ProxyService {
-    pub(crate) fn new(proxy: Proxy, upstream: Upstream, otherwise: Otherwise) -> Self {
+    pub(crate) fn new(
+        proxy: ProxyListener,
+        upstream: ProxyUpstream,
+        otherwise: UncarriedAction,
+    ) -> Self {
         Self { proxy, upstream, otherwise, client: None }
     }
 }
@@ -38,7 +42,7 @@ impl Service for ProxyService {
         let upstream = self.upstream.clone();
         let is_admitted = role.counters.live.admits(role.now, client.address());
         let is_carried = is_admitted && role.uplink.is_open;
-        if !is_carried && self.otherwise == Otherwise::Refused {
+        if !is_carried && self.otherwise == UncarriedAction::Refused {
             role.relays.spawn(reject(client, upstream));
             return;
         }
@@ -50,7 +54,7 @@ impl Service for ProxyService {
     fn configure(&mut self, _: &mut Surroundings<'_>, config: Config<'_>) -> Result<(), RunError> {
         if let Config::Solo { config, dialer } = config {
             self.proxy.prepare(&config.lan);
-            self.upstream = self.upstream.redialling(dialer.clone(), config.lan.quick_ack);
+            self.upstream = self.upstream.with_dialer(dialer.clone(), config.lan.quick_ack);
         }
         Ok(())
     }

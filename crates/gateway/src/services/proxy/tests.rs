@@ -2,22 +2,26 @@
 
 use std::sync::Arc;
 
-use config::{Answer, Names};
-use pep::egress::Egress;
+use config::{AnswerTiming, NameResolution};
+use pep::egress::EgressRules;
 use tokio::sync::oneshot;
 
-use pep::proxy::Dialect;
+use pep::proxy::ProxyProtocol;
 use slacp::{Destination, HostName};
 
 use super::*;
-use crate::figures::counters::Counters;
+use crate::figures::counters::GatewayCounters;
 use crate::testkit::{dialer, read_all};
 
-async fn proxy() -> (Proxy, SocketAddr) {
+async fn proxy() -> (ProxyListener, SocketAddr) {
     let listen = "127.0.0.1:0".parse().unwrap();
-    let config =
-        ProxyConfig { listen, clients: Vec::new(), answer: Answer::Early, names: Names::Hub };
-    let proxy = Proxy::listen(config).await.unwrap();
+    let config = ProxyConfig {
+        listen,
+        clients: Vec::new(),
+        answer: AnswerTiming::Early,
+        names: NameResolution::Hub,
+    };
+    let proxy = ProxyListener::listen(config).await.unwrap();
     let address = proxy.listener.local_addr().unwrap();
     (proxy, address)
 }
@@ -38,7 +42,7 @@ async fn both_dialects_come_in_by_one_port_with_what_they_said_first() {
     assert_eq!(accepted.request.destination, Destination::Address("192.0.2.1:80".parse().unwrap()));
     assert_eq!(
         (accepted.request.dialect, &accepted.request.first[..]),
-        (Dialect::Socks, &b"hi"[..])
+        (ProxyProtocol::Socks, &b"hi"[..])
     );
     assert_eq!(accepted.source, socks.local_addr().unwrap());
 
@@ -49,7 +53,7 @@ async fn both_dialects_come_in_by_one_port_with_what_they_said_first() {
         accepted.request.destination,
         Destination::Name(HostName::new("server").unwrap(), 80)
     );
-    assert_eq!((accepted.request.dialect, accepted.request.first.len()), (Dialect::Http, 0));
+    assert_eq!((accepted.request.dialect, accepted.request.first.len()), (ProxyProtocol::Http, 0));
 }
 
 #[tokio::test]
@@ -91,7 +95,7 @@ async fn the_oldest_handshake_gives_way_to_the_newest() {
         }
     });
     let mut clients = Vec::new();
-    for _ in 0..HANDSHAKES + 3 {
+    for _ in 0..MAX_HANDSHAKES + 3 {
         let mut client = TcpStream::connect(address).await.unwrap();
         // A served client shows that it was accepted in this order.
         client.write_all(&[5, 1, 0]).await.unwrap();
@@ -104,18 +108,18 @@ async fn the_oldest_handshake_gives_way_to_the_newest() {
     }
     assert!(clients[3].try_read(&mut [0]).is_err_and(|e| e.kind() == io::ErrorKind::WouldBlock));
     stop.send(()).unwrap();
-    assert_eq!(serving.await.unwrap(), HANDSHAKES);
+    assert_eq!(serving.await.unwrap(), MAX_HANDSHAKES);
 }
 
 /// Connects a SOCKS client without a hop, then sends data; returns the replies.
-async fn go_straight(request: &[u8]) -> (Vec<u8>, TcpStream, Arc<Counters>) {
+async fn go_straight(request: &[u8]) -> (Vec<u8>, TcpStream, Arc<GatewayCounters>) {
     let (mut proxy, address) = proxy().await;
     let mut client = TcpStream::connect(address).await.unwrap();
     client.write_all(request).await.unwrap();
     let accepted = proxy.next().await;
-    let counters = Arc::new(Counters::default());
+    let counters = Arc::new(GatewayCounters::default());
     let upstream =
-        Upstream::new(Default::default(), dialer(Egress::everywhere()), counters.clone());
+        ProxyUpstream::new(Default::default(), dialer(EgressRules::everywhere()), counters.clone());
     tokio::spawn(carry(accepted, None, upstream));
     assert_eq!(read(&mut client, 2).await, [5, 0]);
     (read(&mut client, 10).await, client, counters)

@@ -8,13 +8,13 @@ use std::time::Duration;
 
 use config::{HubConfig, PermittedTerminal};
 use pep::periodic::Periodic;
-use pep::routes::Sites;
+use pep::routes::TerminalSites;
 use slacp::{Event, KeyPair, PublicKey, ResetReason, SessionId};
 use tokio::task::JoinSet;
 use units::{Instant, UnixTime};
 
 use super::super::{Config, Service, Surroundings};
-use super::tell;
+use super::send_key;
 use crate::clock;
 use crate::config::keys::format_public_key;
 use crate::error::RunError;
@@ -25,48 +25,48 @@ use crate::runtime::joined;
 
 /// Interval of repeating the announcement to terminals that have not stored the key, besides when
 /// they come up.
-const AGAIN: Duration = Duration::from_secs(3600);
+const REPEAT_INTERVAL: Duration = Duration::from_secs(3600);
 
 /// The hub's keys, and the progress of announcing the next one.
-pub(crate) struct NextKey {
+pub(crate) struct KeyAnnouncer {
     /// Keys that the hub answers to.
     served: Vec<PublicKey>,
     key: Option<PublicKey>,
     until: Option<UnixTime>,
     /// Terminals that have stored the next key.
-    known: BTreeSet<PublicKey>,
-    telling: JoinSet<Told>,
+    confirmed: BTreeSet<PublicKey>,
+    announcements: JoinSet<AnnouncementResult>,
     /// The result to be handled next.
-    told: Option<Told>,
-    busy: BTreeSet<PublicKey>,
+    finished: Option<AnnouncementResult>,
+    in_progress: BTreeSet<PublicKey>,
     again: Periodic,
 }
 
 /// Result of announcing a key to a terminal.
-struct Told {
+struct AnnouncementResult {
     terminal: PublicKey,
     key: PublicKey,
     result: Result<(), ResetReason>,
 }
 
-impl NextKey {
+impl KeyAnnouncer {
     /// Starts for a hub that has answered to `config.identity` only.
     pub(crate) fn new(now: Instant, config: &HubConfig) -> Self {
         Self {
             served: vec![config.identity.public()],
             key: None,
             until: None,
-            known: BTreeSet::new(),
-            telling: JoinSet::new(),
-            told: None,
-            busy: BTreeSet::new(),
-            again: Periodic::new(AGAIN, now + AGAIN),
+            confirmed: BTreeSet::new(),
+            announcements: JoinSet::new(),
+            finished: None,
+            in_progress: BTreeSet::new(),
+            again: Periodic::new(REPEAT_INTERVAL, now + REPEAT_INTERVAL),
         }
     }
 
     /// Applies the keys of a configuration that are in force now, and announces a changed next key
     /// to all sessions.
-    fn apply(&mut self, config: &HubConfig, hop: &Hop, sites: &Sites) {
+    fn apply(&mut self, config: &HubConfig, hop: &Hop, sites: &TerminalSites) {
         let identities = config.identities(clock::unix_time());
         self.serve(&identities, hop);
         self.until = config.identity_until;
@@ -75,9 +75,9 @@ impl NextKey {
         // another.
         let key = next.or_else(|| self.key.map(|_| config.identity.public()));
         if key != self.key {
-            self.known.clear();
+            self.confirmed.clear();
             self.key = key;
-            self.tell_all(hop, sites);
+            self.announce_to_all(hop, sites);
         }
     }
 
@@ -96,39 +96,40 @@ impl NextKey {
         self.served = keys;
     }
 
-    fn tell_all(&mut self, hop: &Hop, sites: &Sites) {
-        sites.sessions().for_each(|session| self.tell(hop, sites, session));
+    fn announce_to_all(&mut self, hop: &Hop, sites: &TerminalSites) {
+        sites.sessions().for_each(|session| self.announce(hop, sites, session));
     }
 
     /// Announces the key to the terminal of a session, if it does not have it yet.
-    fn tell(&mut self, hop: &Hop, sites: &Sites, session: SessionId) {
+    fn announce(&mut self, hop: &Hop, sites: &TerminalSites, session: SessionId) {
         let Some((key, terminal)) = self.key.zip(sites.of(session)) else { return };
         let terminal = terminal.key;
-        let is_new = !self.known.contains(&terminal) && !self.busy.contains(&terminal);
+        let is_new = !self.confirmed.contains(&terminal) && !self.in_progress.contains(&terminal);
         if !is_new || sites.of(session).is_some_and(|terminal| terminal.invited) {
             return;
         }
-        self.busy.insert(terminal);
-        let told = tell(hop.clone(), session, key);
-        self.telling.spawn(async move { Told { terminal, key, result: told.await } });
+        self.in_progress.insert(terminal);
+        let told = send_key(hop.clone(), session, key);
+        self.announcements
+            .spawn(async move { AnnouncementResult { terminal, key, result: told.await } });
     }
 
-    fn handle(&mut self, told: &Told, hop: &Hop, sites: &Sites) {
-        self.busy.remove(&told.terminal);
+    fn handle(&mut self, told: &AnnouncementResult, hop: &Hop, sites: &TerminalSites) {
+        self.in_progress.remove(&told.terminal);
         // The key was changed meanwhile: announce the new one.
         if self.key != Some(told.key) {
             let is_its = |session: &SessionId| {
                 sites.of(*session).is_some_and(|terminal| terminal.key == told.terminal)
             };
             let session = sites.sessions().find(is_its);
-            return session.into_iter().for_each(|session| self.tell(hop, sites, session));
+            return session.into_iter().for_each(|session| self.announce(hop, sites, session));
         }
         let its = sites.terminals().iter().find(|terminal| terminal.key == told.terminal);
         let Some(name) = its.map(|terminal| &terminal.name) else { return };
         match told.result {
             Ok(()) => {
                 tracing::debug!("{name} has stored the next key");
-                self.known.insert(told.terminal);
+                self.confirmed.insert(told.terminal);
             }
             Err(reason) => tracing::warn!(
                 "{name} has not stored the next key ({reason:?}): does it have a `state`, and this version?"
@@ -137,21 +138,21 @@ impl NextKey {
     }
 
     /// Status of the announcement, if there is a next key.
-    fn status(&self, config: &HubConfig, sites: &Sites) -> Option<NextKeyStatus> {
+    fn status(&self, config: &HubConfig, sites: &TerminalSites) -> Option<NextKeyStatus> {
         let key = config.next_identity.as_ref()?.public();
-        let is_unaware = |terminal: &&PermittedTerminal| !self.known.contains(&terminal.key);
+        let is_unaware = |terminal: &&PermittedTerminal| !self.confirmed.contains(&terminal.key);
         let unaware = sites.terminals().iter().filter(is_unaware);
         Some(NextKeyStatus {
             key: format_public_key(&key),
             until: self.until.map(|until| until.to_string()),
             in_force: !self.served.contains(&config.identity.public()),
-            known: self.known.len() as u64,
+            known: self.confirmed.len() as u64,
             unaware: unaware.map(|terminal| terminal.name.clone()).collect(),
         })
     }
 }
 
-impl Service for NextKey {
+impl Service for KeyAnnouncer {
     fn start(&mut self, role: &mut Surroundings<'_>) {
         if let Some((hop, side)) = role.hub() {
             self.apply(side.permits.config(), hop, side.sites);
@@ -159,11 +160,11 @@ impl Service for NextKey {
     }
 
     fn next(&mut self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
-        Box::pin(async { self.told = Some(joined(&mut self.telling).await) })
+        Box::pin(async { self.finished = Some(joined(&mut self.announcements).await) })
     }
 
     fn work(&mut self, role: &mut Surroundings<'_>) {
-        if let (Some(told), Some((hop, side))) = (self.told.take(), role.hub()) {
+        if let (Some(told), Some((hop, side))) = (self.finished.take(), role.hub()) {
             self.handle(&told, hop, side.sites);
         }
     }
@@ -172,7 +173,7 @@ impl Service for NextKey {
         if let Event::Up { .. } | Event::Reachable = event
             && let Some((hop, side)) = role.hub()
         {
-            self.tell(hop, side.sites, session);
+            self.announce(hop, side.sites, session);
         }
     }
 
@@ -184,7 +185,7 @@ impl Service for NextKey {
             self.serve(&side.permits.config().identities(clock::unix_time()), hop);
         }
         if self.again.is_due(role.now) {
-            self.tell_all(hop, side.sites);
+            self.announce_to_all(hop, side.sites);
         }
     }
 

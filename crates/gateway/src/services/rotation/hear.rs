@@ -3,45 +3,52 @@
 use std::future::Future;
 use std::pin::Pin;
 
-use slacp::{Destination, Open, PublicKey, ResetReason};
+use slacp::{Destination, PublicKey, ResetReason, StreamOpening};
 use tokio::task::JoinSet;
 
 use super::super::{Service, Surroundings};
-use super::{confirm, heard_key, is_meant};
-use crate::hop::Stream;
+use super::{confirm, is_announcement, receive_key};
+use crate::hop::SessionStream;
 use crate::runtime::joined;
 
 /// Receives announcements of hubs' next keys.
 #[derive(Default)]
 pub(crate) struct KeyListener {
-    hearing: JoinSet<Heard>,
-    heard: Option<Heard>,
+    receiving: JoinSet<ReceivedKey>,
+    received: Option<ReceivedKey>,
 }
 
 /// An announcement, and the stream to confirm it on.
-struct Heard {
-    stream: Stream,
+struct ReceivedKey {
+    stream: SessionStream,
     key: Result<PublicKey, ResetReason>,
 }
 
 impl Service for KeyListener {
     fn answers(&self, destination: &Destination) -> bool {
-        is_meant(destination)
+        is_announcement(destination)
     }
 
-    fn answer(&mut self, _: &mut Surroundings<'_>, stream: Stream, _: &Open<Destination>) {
-        self.hearing.spawn(async move {
-            let key = heard_key(&stream).await;
-            Heard { stream, key }
+    fn answer(
+        &mut self,
+        _: &mut Surroundings<'_>,
+        stream: SessionStream,
+        _: &StreamOpening<Destination>,
+    ) {
+        self.receiving.spawn(async move {
+            let key = receive_key(&stream).await;
+            ReceivedKey { stream, key }
         });
     }
 
     fn next(&mut self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
-        Box::pin(async { self.heard = Some(joined(&mut self.hearing).await) })
+        Box::pin(async { self.received = Some(joined(&mut self.receiving).await) })
     }
 
     fn work(&mut self, role: &mut Surroundings<'_>) {
-        let (Some(Heard { stream, key }), Some(keys)) = (self.heard.take(), &mut role.keys) else {
+        let (Some(ReceivedKey { stream, key }), Some(keys)) =
+            (self.received.take(), &mut role.keys)
+        else {
             return;
         };
         match key.and_then(|key| keys.learn(role.now, stream.session(), key)) {

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use config::TerminalConfig;
 use serde::{Deserialize, Serialize};
-use shaping::Bucket;
+use shaping::TokenBucket;
 use slacp::PublicKey;
 use thiserror::Error;
 use units::Instant;
@@ -20,26 +20,26 @@ const FILE: &str = "terminal-hub-keys.json";
 /// Version of the file format.
 const FORMAT: u32 = 1;
 /// Maximum file size in bytes; a terminal has at most 8 hubs.
-const LONGEST: u64 = 64 << 10;
+const MAX_FILE: u64 = 64 << 10;
 /// Minimum interval between announcements of another key by a hub, beyond the first few, which operators
 /// who correct themselves need: each is a write that the disk confirms.
-const INTERVAL: Duration = Duration::from_secs(600);
-const BURST: u32 = 4;
+const WRITE_INTERVAL: Duration = Duration::from_secs(600);
+const WRITE_BURST: u32 = 4;
 
 /// The keys of a terminal's hubs, by the key in the configuration.
 #[derive(Debug)]
 pub(crate) struct HubKeys {
     path: Option<PathBuf>,
-    keys: BTreeMap<PublicKey, Known>,
+    keys: BTreeMap<PublicKey, KeySuccessors>,
     /// Contents of the file, as far as the configuration has these hubs.
-    saved: BTreeMap<PublicKey, Known>,
+    saved: BTreeMap<PublicKey, KeySuccessors>,
     /// Limits the announcements of each hub that are written to disk.
-    writes: BTreeMap<PublicKey, Bucket>,
+    writes: BTreeMap<PublicKey, TokenBucket>,
 }
 
 /// Successors of a key in the configuration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-struct Known {
+struct KeySuccessors {
     /// Key that has replaced it.
     current: Option<PublicKey>,
     /// Key that will replace that one.
@@ -54,7 +54,7 @@ pub(crate) enum LearnError {
     NoState,
     /// It is the key of another hub.
     #[error("it is the key of another hub")]
-    Taken,
+    OtherHubs,
     /// The hub announces new keys too often.
     #[error("the hub announces new keys too often")]
     TooOften,
@@ -65,14 +65,14 @@ pub(crate) enum LearnError {
 
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Contents {
+struct HubKeyFile {
     skyhop_hub_keys: u32,
-    hubs: Vec<Written>,
+    hubs: Vec<HubKeyEntry>,
 }
 
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Written {
+struct HubKeyEntry {
     configured: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     current: Option<String>,
@@ -123,7 +123,7 @@ impl HubKeys {
         // A hub must not claim the key of another.
         let mut others = self.keys.keys().filter(|other| *other != configured);
         if others.any(|other| self.all(other).any(|its| its == key)) {
-            return Err(LearnError::Taken);
+            return Err(LearnError::OtherHubs);
         }
         let next = Some(key).filter(|key| *key != self.current(configured));
         if self.path.is_none() {
@@ -133,7 +133,7 @@ impl HubKeys {
         keys.entry(*configured).or_default().next = next;
         // A hub repeats its announcement to whoever may not have stored it.
         if keys != self.saved {
-            let full = || Bucket::every(INTERVAL, BURST);
+            let full = || TokenBucket::every(WRITE_INTERVAL, WRITE_BURST);
             if !self.writes.entry(*configured).or_insert_with(full).take(now) {
                 return Err(LearnError::TooOften);
             }
@@ -148,7 +148,7 @@ impl HubKeys {
     ///
     /// # Errors
     /// The file cannot be written; the key is replaced until the process ends.
-    pub(crate) fn used(
+    pub(crate) fn handle_session_key(
         &mut self,
         configured: &PublicKey,
         key: &PublicKey,
@@ -156,13 +156,13 @@ impl HubKeys {
         if self.next(configured) != Some(*key) {
             return Ok(false);
         }
-        let known = Known { current: Some(*key), next: None };
+        let known = KeySuccessors { current: Some(*key), next: None };
         self.keys.insert(*configured, known);
         let keys = self.keys.clone();
         self.save(&keys).map(|()| true)
     }
 
-    fn save(&mut self, keys: &BTreeMap<PublicKey, Known>) -> Result<(), LearnError> {
+    fn save(&mut self, keys: &BTreeMap<PublicKey, KeySuccessors>) -> Result<(), LearnError> {
         let path = self.path.as_deref().ok_or(LearnError::NoState)?;
         let failed = |cause| LearnError::Write { path: path.to_owned(), cause };
         whole_file::replace(path, &format(keys), PRIVATE).map_err(failed)?;
@@ -171,37 +171,37 @@ impl HubKeys {
     }
 }
 
-fn format(keys: &BTreeMap<PublicKey, Known>) -> Vec<u8> {
-    let written = |(configured, known): (&PublicKey, &Known)| Written {
+fn format(keys: &BTreeMap<PublicKey, KeySuccessors>) -> Vec<u8> {
+    let written = |(configured, known): (&PublicKey, &KeySuccessors)| HubKeyEntry {
         configured: format_public_key(configured),
         current: known.current.as_ref().map(format_public_key),
         next: known.next.as_ref().map(format_public_key),
     };
-    let changed = keys.iter().filter(|(_, known)| **known != Known::default());
-    let contents = Contents { skyhop_hub_keys: FORMAT, hubs: changed.map(written).collect() };
+    let changed = keys.iter().filter(|(_, known)| **known != KeySuccessors::default());
+    let contents = HubKeyFile { skyhop_hub_keys: FORMAT, hubs: changed.map(written).collect() };
     serde_json::to_vec_pretty(&contents).expect("keys are plain data")
 }
 
-fn read(path: &Path) -> BTreeMap<PublicKey, Known> {
-    let keys = whole_file::read(path, LONGEST).and_then(|text| parse(&text));
+fn read(path: &Path) -> BTreeMap<PublicKey, KeySuccessors> {
+    let keys = whole_file::read(path, MAX_FILE).and_then(|text| parse(&text));
     keys.unwrap_or_else(|error| {
         tracing::warn!("{} is ignored: {error}", path.display());
         BTreeMap::new()
     })
 }
 
-fn parse(text: &[u8]) -> io::Result<BTreeMap<PublicKey, Known>> {
+fn parse(text: &[u8]) -> io::Result<BTreeMap<PublicKey, KeySuccessors>> {
     let wrong = |what: String| io::Error::new(io::ErrorKind::InvalidData, what);
     if text.is_empty() {
         return Ok(BTreeMap::new());
     }
-    let contents: Contents = serde_json::from_slice(text).map_err(|e| wrong(e.to_string()))?;
+    let contents: HubKeyFile = serde_json::from_slice(text).map_err(|e| wrong(e.to_string()))?;
     if contents.skyhop_hub_keys != FORMAT {
         return Err(wrong(format!("its format is {}, not {FORMAT}", contents.skyhop_hub_keys)));
     }
     let key = |text: &String| parse_public_key(text).map_err(|e| wrong(e.to_string()));
-    let known = |hub: Written| {
-        let known = Known {
+    let known = |hub: HubKeyEntry| {
+        let known = KeySuccessors {
             current: hub.current.as_ref().map(key).transpose()?,
             next: hub.next.as_ref().map(key).transpose()?,
         };
@@ -217,7 +217,7 @@ fn parse(text: &[u8]) -> io::Result<BTreeMap<PublicKey, Known>> {
 #[cfg(feature = "fuzzing")]
 pub(crate) fn check_file(text: &[u8]) {
     let Ok(mut keys) = parse(text) else { return };
-    keys.retain(|_, known| *known != Known::default());
+    keys.retain(|_, known| *known != KeySuccessors::default());
     assert_eq!(parse(&format(&keys)).ok(), Some(keys));
 }
 
@@ -262,12 +262,12 @@ mod tests {
         let (directory, config) = terminal(true);
         let mut keys = HubKeys::load(&config);
         assert_eq!((keys.current(&key(1)), keys.next(&key(1))), (key(1), None));
-        assert!(!keys.used(&key(1), &key(3)).unwrap(), "nothing was said of it");
+        assert!(!keys.handle_session_key(&key(1), &key(3)).unwrap(), "nothing was said of it");
         keys.learn(NOW, &key(1), key(3)).unwrap();
         let mut keys = HubKeys::load(&config);
         assert_eq!((keys.current(&key(1)), keys.next(&key(1))), (key(1), Some(key(3))));
-        assert!(!keys.used(&key(1), &key(1)).unwrap());
-        assert!(keys.used(&key(1), &key(3)).unwrap());
+        assert!(!keys.handle_session_key(&key(1), &key(1)).unwrap());
+        assert!(keys.handle_session_key(&key(1), &key(3)).unwrap());
         // The one after that, and the other hub's.
         keys.learn(NOW, &key(1), key(4)).unwrap();
         keys.learn(NOW, &key(2), key(5)).unwrap();
@@ -309,9 +309,9 @@ mod tests {
             assert_eq!(announce(NOW, 1, 3), (true, false), "the file has it");
         }
         let written = (0..100).filter(|i| announce(NOW, 1, 4 + i % 2).1).count();
-        assert_eq!(written, BURST as usize - 1);
+        assert_eq!(written, WRITE_BURST as usize - 1);
         assert_eq!(announce(NOW, 2, 6), (true, true), "the other hub is not limited by that");
-        let [soon, later] = [INTERVAL / 2, INTERVAL].map(|after| NOW + after);
+        let [soon, later] = [WRITE_INTERVAL / 2, WRITE_INTERVAL].map(|after| NOW + after);
         assert_eq!(announce(soon, 1, 7), (false, false));
         assert_eq!(announce(later, 1, 7), (true, true));
     }
@@ -322,7 +322,7 @@ mod tests {
         let mut keys = HubKeys::load(&config);
         keys.learn(NOW, &key(2), key(5)).unwrap();
         for taken in [key(2), key(5)] {
-            assert!(matches!(keys.learn(NOW, &key(1), taken), Err(LearnError::Taken)));
+            assert!(matches!(keys.learn(NOW, &key(1), taken), Err(LearnError::OtherHubs)));
         }
         assert_eq!(keys.next(&key(1)), None);
     }

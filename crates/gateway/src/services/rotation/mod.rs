@@ -16,40 +16,41 @@ use std::future::poll_fn;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
-use slacp::{Destination, HostName, Open, PublicKey, ResetReason, SessionId};
+use slacp::{Destination, HostName, PublicKey, ResetReason, SessionId, StreamOpening};
 use tokio::time::timeout;
 
 use crate::clock;
 use crate::config::keys::format_public_key;
-use crate::hop::{Hop, Stream};
+use crate::hop::{Hop, SessionStream};
 use crate::key_message::read;
 
-pub(crate) use announce::NextKey;
+pub(crate) use announce::KeyAnnouncer;
 pub(crate) use hear::KeyListener;
 pub(crate) use known::HubKeys;
 #[cfg(feature = "fuzzing")]
 pub(crate) use known::check_file;
 
 /// Host name of announcement streams. RFC 6761 §6.4 reserves `.invalid`, so it is no real host.
-const PLACE: &str = "next-key.invalid";
+const ANNOUNCE_HOST: &str = "next-key.invalid";
 /// Port of announcement streams, which has no meaning.
-const PORT: u16 = 1;
+const ANNOUNCE_PORT: u16 = 1;
 /// Time limit for the other side to send or store a key.
-const PATIENCE: Duration = Duration::from_secs(60);
+const KEY_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Returns `true` for the destination of an announcement stream.
-fn is_meant(destination: &Destination) -> bool {
-    matches!(destination, Destination::Name(name, _) if name.as_str() == PLACE)
+fn is_announcement(destination: &Destination) -> bool {
+    matches!(destination, Destination::Name(name, _) if name.as_str() == ANNOUNCE_HOST)
 }
 
 /// Announces the hub's next key to a terminal.
 ///
 /// # Errors
 /// The reason for which the terminal has not stored it.
-async fn tell(hop: Hop, session: SessionId, key: PublicKey) -> Result<(), ResetReason> {
-    let name = HostName::new(PLACE).ok_or(ResetReason::Prohibited)?;
+async fn send_key(hop: Hop, session: SessionId, key: PublicKey) -> Result<(), ResetReason> {
+    let name = HostName::new(ANNOUNCE_HOST).ok_or(ResetReason::Prohibited)?;
     let source = SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0));
-    let open = Open { destination: Destination::Name(name, PORT), source, dscp: None };
+    let open =
+        StreamOpening { destination: Destination::Name(name, ANNOUNCE_PORT), source, dscp: None };
     let opened = hop.open(clock::now(), session, open);
     // A terminal of an earlier version accepts no names.
     let stream = opened.map_err(|_| ResetReason::Prohibited)?;
@@ -57,7 +58,7 @@ async fn tell(hop: Hop, session: SessionId, key: PublicKey) -> Result<(), ResetR
         write(&stream, format_public_key(&key).as_bytes()).await?;
         read(&stream).await
     };
-    let said = timeout(PATIENCE, told).await.unwrap_or(Err(ResetReason::TimedOut))?;
+    let said = timeout(KEY_TIMEOUT, told).await.unwrap_or(Err(ResetReason::TimedOut))?;
     if said.is_empty() { Ok(()) } else { Err(ResetReason::Prohibited) }
 }
 
@@ -65,18 +66,18 @@ async fn tell(hop: Hop, session: SessionId, key: PublicKey) -> Result<(), ResetR
 ///
 /// # Errors
 /// The stream carries no key.
-async fn heard_key(stream: &Stream) -> Result<PublicKey, ResetReason> {
+async fn receive_key(stream: &SessionStream) -> Result<PublicKey, ResetReason> {
     stream.accept()?;
-    timeout(PATIENCE, read(stream)).await.unwrap_or(Err(ResetReason::TimedOut))?.key()
+    timeout(KEY_TIMEOUT, read(stream)).await.unwrap_or(Err(ResetReason::TimedOut))?.key()
 }
 
 /// Confirms to the hub that its key is stored.
-async fn confirm(stream: Stream) {
+async fn confirm(stream: SessionStream) {
     // After a lost confirmation the hub announces the key again.
     let _ = poll_fn(|context| stream.poll_finish(context)).await;
 }
 
-async fn write(stream: &Stream, mut bytes: &[u8]) -> Result<(), ResetReason> {
+async fn write(stream: &SessionStream, mut bytes: &[u8]) -> Result<(), ResetReason> {
     while !bytes.is_empty() {
         let count = poll_fn(|context| stream.poll_write(context, bytes)).await?;
         bytes = &bytes[count..];
@@ -101,19 +102,23 @@ mod tests {
         let mut config = Config::new(BitRate::from_mbit(100));
         config.names = true;
         let mut hops = Hops::with(config);
-        let (name, source) = (HostName::new(PLACE).unwrap(), ([0, 0, 0, 0], 0).into());
-        let open = Open { destination: Destination::Name(name, PORT), source, dscp: None };
+        let (name, source) = (HostName::new(ANNOUNCE_HOST).unwrap(), ([0, 0, 0, 0], 0).into());
+        let open = StreamOpening {
+            destination: Destination::Name(name, ANNOUNCE_PORT),
+            source,
+            dscp: None,
+        };
         let near = hops.hops[0].open(hops.now, hops.sessions[0], open).unwrap();
         let [_, events] = hops.run();
         let far = events.into_iter().find_map(|event| match event {
             HopEvent::Opened(stream, open) => {
-                assert!(is_meant(&open.destination));
+                assert!(is_announcement(&open.destination));
                 Some(stream)
             }
             _ => None,
         });
         let far = far.expect("the terminal hears of the stream");
-        let (mut says, mut hears) = (pin!(write(&near, said)), pin!(heard_key(&far)));
+        let (mut says, mut hears) = (pin!(write(&near, said)), pin!(receive_key(&far)));
         let (mut context, mut is_said) = (Context::from_waker(Waker::noop()), false);
         loop {
             is_said = is_said || says.as_mut().poll(&mut context).is_ready();

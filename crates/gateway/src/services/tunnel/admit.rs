@@ -5,10 +5,10 @@
 //! packet is a reply. It cannot see through IPv6-to-IPv4 translation: an own address in that form
 //! is routed to the translator.
 
-use pep::egress::{Egress, SPECIAL, Target, forms};
-use pep::traffic::{Prefix, TCP, UDP, Version};
+use pep::egress::{EgressRules, EgressTarget, SPECIAL, forms};
+use pep::traffic::{IpFamily, Prefix, TCP, UDP};
 
-use crate::intercept::nft_table::Rule;
+use crate::intercept::nft_table::NftRule;
 use crate::intercept::rule::Term;
 
 /// Rules for a set of sources.
@@ -16,21 +16,21 @@ use crate::intercept::rule::Term;
 pub(crate) struct Admitted {
     /// Addresses of the peers, which belong to no other. Empty matches any.
     pub(crate) sources: Vec<Prefix>,
-    pub(crate) egress: Egress,
+    pub(crate) egress: EgressRules,
 }
 
 impl Admitted {
     /// Rules for one peer, whatever its addresses.
-    pub(crate) fn from_anyone(egress: &Egress) -> Vec<Self> {
+    pub(crate) fn from_anyone(egress: &EgressRules) -> Vec<Self> {
         vec![Self { sources: vec![], egress: egress.clone() }]
     }
 
     /// A rule for each source and each form of the destination, ending with these terms.
-    fn rules(&self, prefixes: &[Prefix], target: &Target, end: &[Term]) -> Vec<Rule> {
+    fn rules(&self, prefixes: &[Prefix], target: &EgressTarget, end: &[Term]) -> Vec<NftRule> {
         let ports = ports(target);
         let mut rules = Vec::new();
         for prefix in prefixes {
-            let version = Version::of(prefix.address());
+            let version = IpFamily::of(prefix.address());
             for source in sources(&self.sources, version) {
                 for port in &ports {
                     let tests = [source.as_slice(), &to(*prefix), port.as_slice()].concat();
@@ -42,30 +42,30 @@ impl Admitted {
         rules
     }
 
-    fn denied(&self) -> Vec<Rule> {
-        let rules = |target: &Target| self.rules(&forms(target.prefix), target, &REFUSED);
+    fn denied(&self) -> Vec<NftRule> {
+        let rules = |target: &EgressTarget| self.rules(&forms(target.prefix), target, &REFUSED);
         self.egress.deny.iter().flat_map(rules).collect()
     }
 
     /// Rules for the lines that open special or own addresses.
-    fn opened(&self) -> Vec<Rule> {
+    fn opened(&self) -> Vec<NftRule> {
         let lines = self.egress.reach.iter().filter(|target| opens(target));
-        let rules = |target: &Target| {
+        let rules = |target: &EgressTarget| {
             let own = target.prefix.is_host() || target.prefix.address().is_loopback();
             let end: &[Term] = if own {
                 &[Term::Return]
             } else {
                 // A broadcast or anycast address of a listed network is this machine's, too.
-                &[Term::ToElsewhere, Term::ToOneHost, Term::Return]
+                &[Term::NotToThisMachine, Term::ToUnicast, Term::Return]
             };
             self.rules(&[target.prefix], target, end)
         };
         lines.flat_map(rules).collect()
     }
 
-    fn reached(&self) -> Vec<Rule> {
+    fn reached(&self) -> Vec<NftRule> {
         let lines = self.egress.reach.iter().filter(|target| !opens(target));
-        let end = [Term::ToElsewhere, Term::ToOneHost, Term::Return];
+        let end = [Term::NotToThisMachine, Term::ToUnicast, Term::Return];
         lines.flat_map(|target| self.rules(&[target.prefix], target, &end)).collect()
     }
 }
@@ -75,43 +75,43 @@ const REFUSED: [Term; 2] = [Term::CountRefused, Term::Drop];
 /// Multicast from the far end of a veth device to its neighbours. It can be dropped without
 /// counting: no packet from the hop has such a destination.
 const OWN_TALK: [Term; 3] = [
-    Term::Version(Version::V6),
-    Term::To(Prefix::v6([0xff00, 0, 0, 0, 0, 0, 0, 0], 8)),
+    Term::Version(IpFamily::V6),
+    Term::ToPrefix(Prefix::v6([0xff00, 0, 0, 0, 0, 0, 0, 0], 8)),
     Term::Drop,
 ];
 
 /// Whether a line opens a special range or an address of this machine.
-fn opens(target: &Target) -> bool {
+fn opens(target: &EgressTarget) -> bool {
     target.prefix.is_host() || SPECIAL.iter().any(|special| special.range.covers(target.prefix))
 }
 
-fn sources(prefixes: &[Prefix], version: Version) -> Vec<Vec<Term>> {
+fn sources(prefixes: &[Prefix], version: IpFamily) -> Vec<Vec<Term>> {
     if prefixes.is_empty() {
         return vec![vec![]];
     }
-    let fitting = prefixes.iter().filter(|prefix| Version::of(prefix.address()) == version);
-    fitting.map(|prefix| vec![Term::FromAddress(*prefix)]).collect()
+    let fitting = prefixes.iter().filter(|prefix| IpFamily::of(prefix.address()) == version);
+    fitting.map(|prefix| vec![Term::FromPrefix(*prefix)]).collect()
 }
 
 /// Empty for all addresses, which the version already matches.
 fn to(prefix: Prefix) -> Vec<Term> {
-    if prefix.length() == 0 { vec![] } else { vec![Term::To(prefix)] }
+    if prefix.length() == 0 { vec![] } else { vec![Term::ToPrefix(prefix)] }
 }
 
-fn ports(target: &Target) -> Vec<Vec<Term>> {
+fn ports(target: &EgressTarget) -> Vec<Vec<Term>> {
     let Some(ports) = target.ports else { return vec![vec![]] };
     let fitting = [TCP, UDP].into_iter().filter(|protocol| ports.of(*protocol));
     fitting.map(|protocol| vec![Term::ToPorts(protocol, ports.first, ports.last)]).collect()
 }
 
 /// Rules of a chain that returns for permitted packets and drops everything else.
-pub(super) fn rules(admitted: &[Admitted]) -> Vec<Rule> {
+pub(super) fn rules(admitted: &[Admitted]) -> Vec<NftRule> {
     let special = SPECIAL.iter().flat_map(|special| forms(special.range));
     let special = special.map(|range| {
-        let version = Term::Version(Version::of(range.address()));
-        [&[version, Term::To(range)], &REFUSED[..]].concat()
+        let version = Term::Version(IpFamily::of(range.address()));
+        [&[version, Term::ToPrefix(range)], &REFUSED[..]].concat()
     });
-    let mut rules = vec![vec![Term::OfKnownConnection, Term::Return], OWN_TALK.to_vec()];
+    let mut rules = vec![vec![Term::IsEstablished, Term::Return], OWN_TALK.to_vec()];
     rules.extend(admitted.iter().flat_map(Admitted::denied));
     rules.extend(admitted.iter().flat_map(Admitted::opened));
     rules.extend(special);
@@ -148,22 +148,22 @@ mod tests {
     impl New {
         fn passes(&self, term: &Term) -> bool {
             match term {
-                Term::OfKnownConnection => false,
-                Term::Version(version) => *version == Version::of(self.to.ip()),
-                Term::To(prefix) => prefix.contains(self.to.ip()),
-                Term::FromAddress(prefix) => prefix.contains(self.from),
+                Term::IsEstablished => false,
+                Term::Version(version) => *version == IpFamily::of(self.to.ip()),
+                Term::ToPrefix(prefix) => prefix.contains(self.to.ip()),
+                Term::FromPrefix(prefix) => prefix.contains(self.from),
                 Term::ToPorts(protocol, first, last) => {
                     *protocol == TCP && (*first..=*last).contains(&self.to.port())
                 }
-                Term::ToElsewhere => self.kind != Kind::Local,
-                Term::ToOneHost => self.kind != Kind::Broadcast,
+                Term::NotToThisMachine => self.kind != Kind::Local,
+                Term::ToUnicast => self.kind != Kind::Broadcast,
                 Term::CountRefused => true,
                 other => panic!("{other} is not expected here"),
             }
         }
 
         /// What the kernel does with it.
-        fn is_admitted(&self, rules: &[Rule]) -> bool {
+        fn is_admitted(&self, rules: &[NftRule]) -> bool {
             let verdict = rules.iter().find_map(|rule| {
                 let (end, tests) = rule.split_last().unwrap();
                 tests.iter().all(|term| self.passes(term)).then_some(end)
@@ -206,7 +206,7 @@ mod tests {
         "2001:db8::1",
     ];
 
-    fn target() -> impl Strategy<Value = Target> {
+    fn target() -> impl Strategy<Value = EgressTarget> {
         let text = (select(&PREFIXES[..]), select(&["", ":443", ":80-90"][..])).prop_map(
             |(prefix, ports)| match (prefix.contains(':'), ports) {
                 (true, ":443" | ":80-90") => format!("[{prefix}]{ports}"),
@@ -238,7 +238,7 @@ mod tests {
             deny in prop::collection::vec(target(), 0..2),
             new in new_connection(),
         ) {
-            let egress = Egress { reach, deny };
+            let egress = EgressRules { reach, deny };
             let checked = egress.check(new.to, |_| Some(new.kind != Kind::Elsewhere));
             let rules = rules(&Admitted::from_anyone(&egress));
             prop_assert_eq!(new.is_admitted(&rules), checked.is_ok(), "{:?}", checked);
@@ -251,12 +251,12 @@ mod tests {
             deny in prop::collection::vec(target(), 0..2),
             new in new_connection(),
         ) {
-            let of = |sources: [&str; 2], egress: Egress| Admitted {
+            let of = |sources: [&str; 2], egress: EgressRules| Admitted {
                 sources: sources.map(|text| text.parse().unwrap()).to_vec(),
                 egress,
             };
-            let ours = Egress { reach, deny };
-            let other = of(["10.8.0.0/16", "fd08::/16"], Egress::everywhere().and_loopback());
+            let ours = EgressRules { reach, deny };
+            let other = of(["10.8.0.0/16", "fd08::/16"], EgressRules::everywhere().and_loopback());
             let both = rules(&[other, of(["10.9.0.0/16", "fd09::/16"], ours.clone())]);
             let alone = rules(&Admitted::from_anyone(&ours));
             prop_assert_eq!(new.is_admitted(&both), new.is_admitted(&alone));
@@ -266,9 +266,9 @@ mod tests {
     fn printed(reach: &[&str], deny: &[&str], sources: &[&str]) -> Vec<String> {
         let targets =
             |texts: &[&str]| texts.iter().map(|text| text.parse().unwrap()).collect::<Vec<_>>();
-        let egress = Egress { reach: targets(reach), deny: targets(deny) };
+        let egress = EgressRules { reach: targets(reach), deny: targets(deny) };
         let sources = sources.iter().map(|text| text.parse().unwrap()).collect();
-        let line = |rule: &Rule| rule.iter().map(Term::to_string).collect::<Vec<_>>().join(" ");
+        let line = |rule: &NftRule| rule.iter().map(Term::to_string).collect::<Vec<_>>().join(" ");
         rules(&[Admitted { sources, egress }]).iter().map(line).collect()
     }
 

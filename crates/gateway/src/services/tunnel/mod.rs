@@ -23,25 +23,27 @@ use std::sync::{Arc, Mutex, MutexGuard, RwLock};
 
 use config::{InterceptConfig, TunnelConfig};
 use nix::net::if_::if_nametoindex;
-use pep::egress::Egress;
-use pep::routes::Paths;
-use pep::traffic::{DEFAULT_CHANNEL, Fragments, Packet, Policy, Prefix, TCP, clamped};
+use pep::egress::EgressRules;
+use pep::routes::PacketPaths;
+use pep::traffic::{
+    DEFAULT_CHANNEL, FragmentChannels, Packet, Prefix, TCP, TrafficPolicy, clamped,
+};
 use slacp::{ChannelId, SessionId};
 use tokio::task::JoinHandle;
 use units::Instant;
 
 use crate::clock;
 use crate::error::RunError;
-use crate::figures::counters::Counters;
+use crate::figures::counters::GatewayCounters;
 use crate::figures::status::TunnelStatus;
 use crate::hop::Hop;
 use crate::hop::PacketSink;
 use crate::hop::class::LiveClasses;
-use crate::intercept::lan_routes::{LanRoutes, LanWatch, Nearby};
+use crate::intercept::lan_routes::{LanRoutes, LanWatch, LocalInterfaces};
 use crate::intercept::policy;
 use crate::intercept::rule::REFUSED;
 use crate::operate::RoleStatus;
-use crate::refusal::{Operation, Refusal};
+use crate::refusal::{KernelOperation, KernelRefusal};
 use crate::tun::LONGEST_PACKET;
 use crate::tun::device::Device;
 use crate::tun::route::{self, Route, Slot};
@@ -75,10 +77,10 @@ pub(crate) struct Port {
     /// Made anew if somebody removes it.
     device: RwLock<Arc<Device>>,
     table: Mutex<Table>,
-    paths: Mutex<Paths>,
+    paths: Mutex<PacketPaths>,
     classes: Arc<LiveClasses>,
-    fragments: Mutex<Fragments>,
-    counters: Arc<Counters>,
+    fragments: Mutex<FragmentChannels>,
+    counters: Arc<GatewayCounters>,
     /// Whether SYNs announce only what fits into one packet of the hop.
     clamps_mss: bool,
     /// Whether the rules lack changes of the open sessions.
@@ -98,16 +100,17 @@ impl Tunnel {
         selection: Selection,
         mesh: bool,
         classes: Arc<LiveClasses>,
-        counters: Arc<Counters>,
+        counters: Arc<GatewayCounters>,
         shared: Option<OwnedFd>,
     ) -> Result<Self, RunError> {
         let adopted = shared.map(|fd| Device::adopt(fd, config)).transpose();
         let device = adopted.and_then(|it| it.flatten().map_or_else(|| Device::open(config), Ok));
         let device = device.map_err(|it| RunError::device(&config.name, it))?;
         let refused = |refusal| RunError::Tunnel { name: config.name.clone(), refusal };
-        let lans = LanWatch::start(selection.traffic.interfaces(), Nearby::AllInterfaces);
+        let lans = LanWatch::start(selection.traffic.interfaces(), LocalInterfaces::AllInterfaces);
         let table = Table::claim(selection, &config.name);
-        let table = table.map_err(Refusal::of(Operation::Nftables)).map_err(refused)?;
+        let table =
+            table.map_err(KernelRefusal::wrap(KernelOperation::Nftables)).map_err(refused)?;
         let index = if_nametoindex(config.name.as_str());
         let index = index.map_err(|errno| RunError::System(errno.into()))?;
         let (route, without_v6) = Route::install(table.slot(), index).map_err(refused)?;
@@ -118,7 +121,7 @@ impl Tunnel {
         let port = Arc::new(Port {
             device: RwLock::new(Arc::new(device)),
             table: Mutex::new(table),
-            paths: Mutex::new(Paths::new(mesh)),
+            paths: Mutex::new(PacketPaths::new(mesh)),
             classes,
             fragments: Mutex::default(),
             counters,
@@ -163,7 +166,7 @@ impl Tunnel {
         if self.lans.follow()
             && let Err(error) = self.port.table().set_lans(self.lans.routes().clone())
         {
-            tracing::warn!("{}", Refusal::of(Operation::Nftables)(error));
+            tracing::warn!("{}", KernelRefusal::wrap(KernelOperation::Nftables)(error));
         }
     }
 
@@ -205,7 +208,9 @@ impl Tunnel {
     pub(crate) fn configure(&mut self, selection: Selection) -> Result<(), RunError> {
         self.lans.follow_interfaces(selection.traffic.interfaces());
         let configured = self.port.table().configure(selection);
-        configured.map_err(Refusal::of(Operation::Nftables)).map_err(RunError::Interception)
+        configured
+            .map_err(KernelRefusal::wrap(KernelOperation::Nftables))
+            .map_err(RunError::Interception)
     }
 
     /// Adds the tunnel's counters, and what its table has counted for the policies.
@@ -280,7 +285,7 @@ impl Drop for Tunnel {
 }
 
 impl Port {
-    fn paths(&self) -> MutexGuard<'_, Paths> {
+    fn paths(&self) -> MutexGuard<'_, PacketPaths> {
         self.paths.lock().expect("nobody panics while holding the paths")
     }
 
@@ -413,18 +418,18 @@ impl PacketSink for Port {
     }
 }
 
-fn warn_of(refusal: &Refusal) {
-    tracing::warn!("the tunnel carries only IPv4: {refusal}; {}", refusal.later());
+fn warn_of(refusal: &KernelRefusal) {
+    tracing::warn!("the tunnel carries only IPv4: {refusal}; {}", refusal.later_advice());
 }
 
 /// The selection of a terminal's tunnel.
 pub(crate) fn of_clients(
     intercept: &InterceptConfig,
-    policies: &[Policy],
-    accept: &Egress,
+    policies: &[TrafficPolicy],
+    accept: &EgressRules,
 ) -> Selection {
     let (interfaces, own) = (intercept.interfaces.clone(), intercept.own_traffic);
-    let lans = LanRoutes::of(&interfaces, Nearby::AllInterfaces);
+    let lans = LanRoutes::of(&interfaces, LocalInterfaces::AllInterfaces);
     Selection {
         traffic: Traffic::OfClients { interfaces, own, lans },
         policies: policies.to_vec(),
@@ -452,7 +457,7 @@ mod tests {
     use netlink_packet_route::link::LinkMessage;
     use netlink_packet_route::route::{RouteAttribute, RouteMessage};
     use os::netlink::RouteSocket;
-    use pep::traffic::{Classes, Definition};
+    use pep::traffic::{ClassDefinition, TrafficClasses};
 
     use super::*;
     use crate::testkit::{Hops, in_namespace};
@@ -477,7 +482,8 @@ mod tests {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
             runtime.unwrap().block_on(async {
                 let mut link = slacp::Config::new(units::BitRate::from_mbit(10));
-                let classes = Classes::install(vec![Definition::new("all")], true, &mut link);
+                let classes =
+                    TrafficClasses::install(vec![ClassDefinition::new("all")], true, &mut link);
                 let classes = Arc::new(LiveClasses::new(classes.unwrap()));
                 let mut hops = Hops::with(link);
                 let (name, device) = ("test0".to_owned(), TunnelDevice::Auto);
@@ -485,7 +491,7 @@ mod tests {
                 let selection = Selection {
                     traffic: Traffic::ToTerminals { hop: 5900 },
                     policies: vec![],
-                    admitted: Admitted::from_anyone(&Egress::everywhere()),
+                    admitted: Admitted::from_anyone(&EgressRules::everywhere()),
                     counts_connections: false,
                 };
                 let mut tunnel =
@@ -584,7 +590,7 @@ mod tests {
             runtime.unwrap().block_on(async {
                 let install = || {
                     let intercept = InterceptConfig::nowhere();
-                    let selection = of_clients(&intercept, &[], &Egress::nowhere());
+                    let selection = of_clients(&intercept, &[], &EgressRules::nowhere());
                     let (classes, counters) = (Arc::default(), Arc::default());
                     Tunnel::install(&config("test0"), selection, false, classes, counters, None)
                 };

@@ -4,7 +4,7 @@ use std::io;
 use std::time::Duration;
 
 use config::{PermittedTerminal, TerminalConfig};
-use pep::traffic::Policy;
+use pep::traffic::TrafficPolicy;
 use slacp::{Event, SessionId};
 
 use super::{Admitted, Selection, Traffic, Tunnel, everywhere, of_clients};
@@ -19,7 +19,7 @@ pub(crate) struct HubSelection {
     /// The UDP port of the hop, whose own packets never enter the tunnel.
     pub(crate) port: u16,
     pub(crate) intercepts: bool,
-    pub(crate) policies: Vec<Policy>,
+    pub(crate) policies: Vec<TrafficPolicy>,
 }
 
 impl HubSelection {

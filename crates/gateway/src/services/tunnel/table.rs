@@ -9,14 +9,14 @@
 use std::collections::BTreeMap;
 use std::io;
 
-use pep::traffic::{Action, Policy, Prefix, Subject};
+use pep::traffic::{PolicyAction, PolicySubject, Prefix, TrafficPolicy};
 
 use super::admit::{self, Admitted};
 use crate::intercept::lan_routes::LanRoutes;
 use crate::intercept::netfilter::{SLOTS, to};
-use crate::intercept::nft_table::{self, Chain, Hook, NftTable, Rule};
+use crate::intercept::nft_table::{self, Hook, NftChain, NftRule, NftTable};
 use crate::intercept::policy;
-use crate::intercept::rule::{Mark, REFUSED, Term};
+use crate::intercept::rule::{FirewallMark, REFUSED, Term};
 use crate::tun::route::Slot;
 
 /// Chain that selects traffic by source and destination.
@@ -40,7 +40,7 @@ const ALL_MARKS: u32 = 0x1ff0_0000;
 #[derive(Debug, Clone)]
 pub(crate) struct Selection {
     pub(crate) traffic: Traffic,
-    pub(crate) policies: Vec<Policy>,
+    pub(crate) policies: Vec<TrafficPolicy>,
     /// Rules for packets from the tunnel.
     pub(crate) admitted: Vec<Admitted>,
     /// Whether this table counts connections, because nothing intercepts them.
@@ -76,10 +76,10 @@ impl Traffic {
     }
 
     /// Rules that select traffic to decide about, while the tunnel serves `networks`.
-    fn selected(&self, networks: &[Prefix]) -> Vec<Rule> {
-        let onward: Vec<Rule> = match self {
+    fn selected(&self, networks: &[Prefix]) -> Vec<NftRule> {
+        let onward: Vec<NftRule> = match self {
             Self::OfClients { interfaces, lans, .. } => {
-                let decide = [vec![Term::ToElsewhere, Term::ToOneHost, Term::Goto(WHOLE)]];
+                let decide = [vec![Term::NotToThisMachine, Term::ToUnicast, Term::Goto(WHOLE)]];
                 interfaces.iter().flat_map(|interface| lans.rules(interface, &decide)).collect()
             }
             Self::ToTerminals { .. } => networks
@@ -87,23 +87,23 @@ impl Traffic {
                 .map(|network| [to(network), vec![Term::Goto(WHOLE)]].concat())
                 .collect(),
         };
-        [vec![Term::MarkedAny(ALL_MARKS), Term::Return]].into_iter().chain(onward).collect()
+        [vec![Term::HasAnyMark(ALL_MARKS), Term::Return]].into_iter().chain(onward).collect()
     }
 
     /// Rules that select this machine's own traffic; only for a terminal's connections.
-    fn own(&self) -> Option<Vec<Rule>> {
+    fn own(&self) -> Option<Vec<NftRule>> {
         let Self::OfClients { interfaces, own: true, .. } = self else { return None };
-        let mut rules = vec![vec![Term::MarkedAny(ALL_MARKS), Term::Return]];
-        rules.extend(interfaces.iter().map(|it| vec![Term::Through(it.clone()), Term::Return]));
-        rules.push(vec![Term::Tcp, Term::ToElsewhere, Term::ToOneHost, Term::Goto(WHOLE)]);
+        let mut rules = vec![vec![Term::HasAnyMark(ALL_MARKS), Term::Return]];
+        rules.extend(interfaces.iter().map(|it| vec![Term::ToInterface(it.clone()), Term::Return]));
+        rules.push(vec![Term::Tcp, Term::NotToThisMachine, Term::ToUnicast, Term::Goto(WHOLE)]);
         Some(rules)
     }
 
     /// The chains on hooks.
-    fn hooks(&self, device: &str, slot: Slot) -> Vec<Chain> {
-        let hook = |name, hook, rules| Chain { name, hook: Some(hook), rules };
-        let came = [Term::From(device.to_owned()), Term::MarkConnection(slot.mark())];
-        let admitted = vec![Term::From(device.to_owned()), Term::Jump(ADMITTED)];
+    fn hooks(&self, device: &str, slot: Slot) -> Vec<NftChain> {
+        let hook = |name, hook, rules| NftChain { name, hook: Some(hook), rules };
+        let came = [Term::FromInterface(device.to_owned()), Term::MarkConnection(slot.mark())];
+        let admitted = vec![Term::FromInterface(device.to_owned()), Term::Jump(ADMITTED)];
         let forwarded = vec![admitted, came.to_vec(), vec![Term::Jump(CHAIN)]];
         let mut chains = vec![hook(FORWARDED, Hook::prerouting(BEHIND_INTERCEPTION), forwarded)];
         let output = match self {
@@ -120,18 +120,18 @@ impl Traffic {
 
 impl Selection {
     /// The deciding chains while the tunnel serves `networks`; without rules if there are none.
-    fn deciding(&self, networks: &[Prefix], slot: Slot) -> Vec<Chain> {
+    fn deciding(&self, networks: &[Prefix], slot: Slot) -> Vec<NftChain> {
         let mut chains = vec![
-            Chain::plain(CONNECTIONS, self.connections(slot.mark())),
-            Chain::plain(PACKETS, self.packets(slot.mark())),
-            Chain::plain(WHOLE, self.whole(slot.mark())),
-            Chain::plain(CHAIN, self.traffic.selected(networks)),
+            NftChain::plain(CONNECTIONS, self.connections(slot.mark())),
+            NftChain::plain(PACKETS, self.packets(slot.mark())),
+            NftChain::plain(WHOLE, self.whole(slot.mark())),
+            NftChain::plain(CHAIN, self.traffic.selected(networks)),
         ];
-        chains.extend(self.traffic.own().map(|rules| Chain::plain(OWN_CHAIN, rules)));
+        chains.extend(self.traffic.own().map(|rules| NftChain::plain(OWN_CHAIN, rules)));
         if networks.is_empty() {
             chains.iter_mut().for_each(|chain| chain.rules.clear());
         }
-        chains.push(Chain::plain(ADMITTED, admit::rules(&self.admitted)));
+        chains.push(NftChain::plain(ADMITTED, admit::rules(&self.admitted)));
         chains
     }
 
@@ -141,14 +141,13 @@ impl Selection {
 
     /// A SYN that passes must not keep the mark of an earlier connection. On a hub, replies to
     /// packets that came outside of the tunnel stay outside of it.
-    fn whole(&self, mark: Mark) -> Vec<Rule> {
-        let none = Mark { value: 0, ..mark };
+    fn whole(&self, mark: FirewallMark) -> Vec<NftRule> {
+        let none = FirewallMark { value: 0, ..mark };
         let first =
             vec![Term::Tcp, Term::OnlySyn, Term::MarkConnection(none), Term::Goto(CONNECTIONS)];
         let later =
-            vec![Term::Tcp, Term::OfMarkedConnection(mark), Term::SetMark(mark), Term::Accept];
-        let answer =
-            vec![Term::NotTcp, Term::OfAnswer, Term::OfMarkedConnection(none), Term::Return];
+            vec![Term::Tcp, Term::ConnectionHasMark(mark), Term::SetMark(mark), Term::Accept];
+        let answer = vec![Term::NotTcp, Term::IsReply, Term::ConnectionHasMark(none), Term::Return];
         let mut rules = vec![first, later];
         rules.extend(self.of_hub().then_some(answer));
         rules.push(vec![Term::NotTcp, Term::Goto(PACKETS)]);
@@ -156,36 +155,36 @@ impl Selection {
     }
 
     /// Applies the policies to a SYN that is not split.
-    fn connections(&self, mark: Mark) -> Vec<Rule> {
+    fn connections(&self, mark: FirewallMark) -> Vec<NftRule> {
         let take = || vec![Term::MarkConnection(mark), Term::SetMark(mark), Term::Accept];
         let usual = || if self.of_hub() { take() } else { vec![Term::Return] };
         policy::chain(
             &self.policies,
-            Subject::Connections,
+            PolicySubject::Connections,
             self.counts_connections,
             usual(),
             |it| match it {
-                Action::Split => usual(),
-                Action::Tunnel => take(),
-                Action::Bypass => vec![Term::Return],
+                PolicyAction::Split => usual(),
+                PolicyAction::Tunnel => take(),
+                PolicyAction::Bypass => vec![Term::Return],
             },
         )
     }
 
     /// Applies the policies to other packets.
-    fn packets(&self, mark: Mark) -> Vec<Rule> {
+    fn packets(&self, mark: FirewallMark) -> Vec<NftRule> {
         let take = || vec![Term::SetMark(mark), Term::Accept];
-        policy::chain(&self.policies, Subject::Packets, true, take(), |action| match action {
-            Action::Split | Action::Tunnel => take(),
-            Action::Bypass => vec![Term::Return],
+        policy::chain(&self.policies, PolicySubject::Packets, true, take(), |action| match action {
+            PolicyAction::Split | PolicyAction::Tunnel => take(),
+            PolicyAction::Bypass => vec![Term::Return],
         })
     }
 
     /// Names of the policies' counters, which restart when the policies change.
     fn counters(&self) -> Vec<String> {
-        let mut counters = policy::counters(&self.policies, Subject::Packets);
+        let mut counters = policy::counters(&self.policies, PolicySubject::Packets);
         if self.counts_connections {
-            counters.extend(policy::counters(&self.policies, Subject::Connections));
+            counters.extend(policy::counters(&self.policies, PolicySubject::Connections));
         }
         counters
     }
@@ -267,8 +266,8 @@ impl Table {
 mod tests {
     use std::net::UdpSocket;
 
-    use pep::egress::Egress;
-    use pep::traffic::{Ports, UDP};
+    use pep::egress::EgressRules;
+    use pep::traffic::{PortRange, UDP};
 
     use super::*;
     use crate::testkit::{in_namespace, nft};
@@ -282,12 +281,12 @@ mod tests {
         let targets =
             |texts: &[&str]| texts.iter().map(|text| text.parse().unwrap()).collect::<Vec<_>>();
         let reach = targets(&["192.0.2.0/24:443", "10.0.0.1:udp/53", "fd00:9::/64"]);
-        let egress = Egress { reach, deny: targets(&["10.0.0.0/8", "[fd00::/8]:25-26"]) };
+        let egress = EgressRules { reach, deny: targets(&["10.0.0.0/8", "[fd00::/8]:25-26"]) };
         let sources = vec!["10.1.0.0/16".parse().unwrap(), "fd00:1::/64".parse().unwrap()];
         let other = vec!["10.2.0.0/16".parse().unwrap()];
         vec![
             Admitted { sources, egress },
-            Admitted { sources: other, egress: Egress::everywhere() },
+            Admitted { sources: other, egress: EgressRules::everywhere() },
         ]
     }
 
@@ -295,12 +294,12 @@ mod tests {
         let interfaces = || vec!["lan0".to_owned(), "lan1".to_owned()];
         let lans = || LanRoutes::example(&["lan0", "lan1"]);
         let clients = |own| Traffic::OfClients { interfaces: interfaces(), own, lans: lans() };
-        let web = vec![Ports { protocol: Some(UDP), first: 443, last: 443 }];
+        let web = vec![PortRange { protocol: Some(UDP), first: 443, last: 443 }];
         let to = vec!["192.0.2.0/24".parse().unwrap()];
         let policies = vec![
-            Policy { to, ..Policy::new("bypass", Action::Bypass) },
-            Policy { ports: web, ..Policy::new("quic", Action::Bypass) },
-            Policy { dscp: vec![8], ..Policy::new("bulk", Action::Tunnel) },
+            TrafficPolicy { to, ..TrafficPolicy::new("bypass", PolicyAction::Bypass) },
+            TrafficPolicy { ports: web, ..TrafficPolicy::new("quic", PolicyAction::Bypass) },
+            TrafficPolicy { dscp: vec![8], ..TrafficPolicy::new("bulk", PolicyAction::Tunnel) },
         ];
         [
             (clients(false), false),

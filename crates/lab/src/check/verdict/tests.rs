@@ -1,10 +1,10 @@
 //! A link that is as configured passes, and one that is not fails where it differs. The measured
 //! links run in virtual time.
 
-use link::{Link, Payload};
+use link::{CarriedPacket, Link};
 use units::{Instant, Machine};
 
-use super::super::probe::Flow;
+use super::super::probe::ProbeFlow;
 use super::super::{asked, flows};
 use super::*;
 use crate::testkit::preset;
@@ -16,7 +16,7 @@ const END: u64 = 30_000_000_000;
 
 struct Probe(u32, usize);
 
-impl Payload for Probe {
+impl CarriedPacket for Probe {
     fn wire_len(&self) -> usize {
         self.1
     }
@@ -25,18 +25,18 @@ impl Payload for Probe {
 /// What probes measure on a link.
 #[derive(Default)]
 struct Measured {
-    asked: Option<Asked>,
-    delay: Trace,
-    flood: Trace,
+    asked: Option<ConfiguredLink>,
+    delay: ProbeTrace,
+    flood: ProbeTrace,
     dropped: u64,
-    fill: Trace,
+    fill: ProbeTrace,
     each: Duration,
-    overload: Option<Trace>,
+    overload: Option<ProbeTrace>,
 }
 
 /// Sends a flow from `begin` on, and waits until `end`.
-fn pass(link: &mut Link<Probe>, flow: &Flow, begin: u64, end: u64) -> Trace {
-    let mut trace = Trace::default();
+fn pass(link: &mut Link<Probe>, flow: &ProbeFlow, begin: u64, end: u64) -> ProbeTrace {
+    let mut trace = ProbeTrace::default();
     let take = |link: &mut Link<Probe>, now, arrived: &mut Vec<(u32, u64)>| {
         while let Some((at, probe)) = link.poll_arrival(now) {
             arrived.push((probe.0, at.as_nanos()));
@@ -58,7 +58,7 @@ impl Measured {
     /// of a preset.
     fn of(configured: &str, real: &str) -> Self {
         let [configured, real] = [configured, real].map(preset);
-        let asked_of = |preset: &_| Asked::of(preset, LinkName::Forward);
+        let asked_of = |preset: &_| ConfiguredLink::of(preset, LinkName::Forward);
         let expected = asked_of(&configured);
         let [no_discipline, plain, lossless] =
             [asked::drop_tail, asked::plain, asked::lossless].map(|of| asked_of(&of(&real)).link);
@@ -80,7 +80,7 @@ impl Measured {
     }
 
     fn report(&self) -> DirectionReport {
-        let direction = Direction {
+        let direction = MeasuredDirection {
             name: LinkName::Forward,
             asked: self.asked.as_ref().unwrap(),
             mtu: MTU,
@@ -196,7 +196,7 @@ fn a_queue_that_was_never_full_is_only_judged_if_it_is_too_long() {
 
 #[test]
 fn without_probes_there_is_no_verdict_but_on_the_order() {
-    let measured = Measured { asked: Some(Asked::forward("")), ..Measured::default() };
+    let measured = Measured { asked: Some(ConfiguredLink::forward("")), ..Measured::default() };
     let expected = ["delay", "rate", "loss", "order", "queue", "discipline"]
         .map(|what| (what, (what == "order").then_some(true)));
     assert_eq!(verdicts(&measured.report()), expected);

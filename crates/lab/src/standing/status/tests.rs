@@ -1,6 +1,6 @@
 //! The status as people and programs read it.
 
-use link::Counters;
+use link::PacketCounters;
 use units::ByteCount;
 
 use super::*;
@@ -8,20 +8,20 @@ use crate::testkit::preset;
 use crate::{LinkName, Site};
 
 /// Different numbers in all counters, so that none can be taken for another.
-fn gauge(link: LinkName) -> Gauge {
+fn gauge(link: LinkName) -> LinkGauge {
     let tally = |packets| Tally { packets, bytes: ByteCount::new(packets * 1000) };
-    let counters = Counters {
+    let counters = PacketCounters {
         offered: tally(1115),
         dropped_queue: tally(3),
         lost: tally(12),
         delivered: tally(1000),
         inside: tally(100),
-        ..Counters::default()
+        ..PacketCounters::default()
     };
-    Gauge { link, counters, queued: tally(40), peak_queue: 0, shared: None }
+    LinkGauge { link, counters, queued: tally(40), peak_queue: 0, shared: None }
 }
 
-fn status() -> Status {
+fn status() -> LabStatus {
     let preset = preset("per = \"1 %\"");
     let host = |name: &str| HostStatus {
         name: name.to_owned(),
@@ -29,7 +29,7 @@ fn status() -> Status {
         ipv6: "fd00:1::2".to_owned(),
     };
     let links = [LinkName::Forward, LinkName::Return(Site::FIRST)];
-    Status {
+    LabStatus {
         name: "mine".to_owned(),
         preset: preset.name.clone(),
         description: preset.description.clone(),
@@ -56,7 +56,7 @@ mine: own (a test), seed 7, gateway pair, up 62 s
   driver  0.25 ms late (p99), 3.50 ms at worst; 4321 packets lost outside the links
 ";
     assert_eq!(status().to_string(), expected);
-    let alone = Status { gateways: false, ..status() }.to_string();
+    let alone = LabStatus { gateways: false, ..status() }.to_string();
     assert!(alone.starts_with("mine: own (a test), seed 7, up 62 s\n"), "{alone}");
 }
 
@@ -81,7 +81,7 @@ fn each_counter_has_its_own_name_in_json() {
 fn the_command_reads_what_the_lab_wrote() {
     let status = status();
     let text = serde_json::to_string(&status).unwrap();
-    assert_eq!(serde_json::from_str::<Status>(&text).unwrap(), status);
+    assert_eq!(serde_json::from_str::<LabStatus>(&text).unwrap(), status);
 }
 
 #[test]

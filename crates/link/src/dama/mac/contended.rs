@@ -13,22 +13,22 @@ use std::collections::VecDeque;
 
 use units::Instant;
 
-use super::{Buffers, Segmented};
+use super::{SegmentedPacket, TerminalBuffers};
 use crate::dama::config::MacLimit;
-use crate::{Payload, TrafficClass};
+use crate::{CarriedPacket, TrafficClass};
 
 /// The packets taken for contention.
 #[derive(Debug)]
-pub(super) struct Contended<P> {
+pub(super) struct ContendedPackets<P> {
     /// The packets in order. `left` are the cells that the hub does not have.
-    packets: VecDeque<Segmented<P>>,
+    packets: VecDeque<SegmentedPacket<P>>,
     in_air: bool,
     /// Cells of each class's buffer in the air, and the part of them that the hub has.
-    sent: [Sent; TrafficClass::COUNT],
+    sent: [ContendedCells; TrafficClass::COUNT],
 }
 
 #[derive(Debug, Clone, Copy, Default)]
-struct Sent {
+struct ContendedCells {
     cells: u32,
     /// Cells that the hub has.
     received: u32,
@@ -36,25 +36,25 @@ struct Sent {
     freed: u64,
 }
 
-impl<P> Default for Contended<P> {
+impl<P> Default for ContendedPackets<P> {
     fn default() -> Self {
         Self { packets: VecDeque::new(), in_air: false, sent: Default::default() }
     }
 }
 
-impl<P> Contended<P> {
+impl<P> ContendedPackets<P> {
     pub(super) fn is_empty(&self) -> bool {
         // All packets may have been received although the terminal has no answer yet.
         self.packets.is_empty() && !self.in_air
     }
 
     /// Takes the next packet for granted slots.
-    pub(super) fn pop(&mut self) -> Option<Segmented<P>> {
+    pub(super) fn pop(&mut self) -> Option<SegmentedPacket<P>> {
         if self.in_air { None } else { self.packets.pop_front() }
     }
 }
 
-impl<P: Payload> Buffers<P> {
+impl<P: CarriedPacket> TerminalBuffers<P> {
     /// Returns true if packets that were taken for contention wait or are in the air.
     pub(in crate::dama) fn has_contended(&self) -> bool {
         let current = self.current.as_ref().is_some_and(|current| current.contended);
@@ -123,7 +123,7 @@ impl<P: Payload> Buffers<P> {
     }
 
     /// Returns the next packet that the hub has with all before it, after the cells of an attempt.
-    pub(in crate::dama) fn release(&mut self) -> Option<Segmented<P>> {
+    pub(in crate::dama) fn release(&mut self) -> Option<SegmentedPacket<P>> {
         debug_assert!(self.contended.in_air, "received, but not sent");
         let packet = self.contended.packets.pop_front_if(|packet| packet.left == 0)?;
         if let MacLimit::Bytes(_) = self.limit {
@@ -137,7 +137,7 @@ impl<P: Payload> Buffers<P> {
     pub(in crate::dama) fn handle_answer(&mut self, now: Instant) {
         self.contended.in_air = false;
         for class in TrafficClass::ALL {
-            let Sent { cells, received, freed } =
+            let ContendedCells { cells, received, freed } =
                 core::mem::take(&mut self.contended.sent[class as usize]);
             let lane = &mut self.lanes[class as usize];
             lane.cells -= received;
@@ -150,7 +150,7 @@ impl<P: Payload> Buffers<P> {
 
     /// Returns the next packet of which the hub has all cells, after one that has left in granted
     /// slots.
-    pub(in crate::dama) fn follow(&mut self, now: Instant) -> Option<Segmented<P>> {
+    pub(in crate::dama) fn follow(&mut self, now: Instant) -> Option<SegmentedPacket<P>> {
         if self.contended.in_air {
             return None;
         }
@@ -160,7 +160,7 @@ impl<P: Payload> Buffers<P> {
     }
 
     /// Takes the next packet after the last attempt by contention has failed.
-    pub(in crate::dama) fn give_up(&mut self, now: Instant) -> Option<Segmented<P>> {
+    pub(in crate::dama) fn give_up(&mut self, now: Instant) -> Option<SegmentedPacket<P>> {
         let current = self.current.take_if(|current| current.contended);
         let packet = current.or_else(|| self.contended.packets.pop_front())?;
         self.free(now, &packet);
@@ -168,7 +168,7 @@ impl<P: Payload> Buffers<P> {
     }
 
     /// Frees the room that a packet still takes in its MAC buffer.
-    fn free(&mut self, now: Instant, packet: &Segmented<P>) {
+    fn free(&mut self, now: Instant, packet: &SegmentedPacket<P>) {
         let lane = &mut self.lanes[packet.class as usize];
         lane.cells -= packet.left;
         lane.held -= match self.limit {

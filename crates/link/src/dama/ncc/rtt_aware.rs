@@ -4,8 +4,8 @@
 //! requested, else with their rate, else with a slot of it. What is missing is then made up from
 //! the rest, the smallest first, so that a large request does not keep out small ones.
 
-use super::{Kind, Ncc};
-use crate::dama::frames::Share;
+use super::{GrantKind, Ncc};
+use crate::dama::frames::SlotFraction;
 
 /// Superframes for which a volume request holds; terminals repeat theirs before.
 pub(super) const VOLUME_LASTS: u64 = 7;
@@ -16,7 +16,7 @@ const TARGET_LOAD: u32 = 9;
 impl Ncc {
     pub(super) fn grant_fitting(&mut self, superframe: u64) {
         self.forget_volumes(superframe);
-        let asking = self.rated.union(&self.waiting).copied().collect();
+        let asking = self.requesting_rates.union(&self.requesting_volumes).copied().collect();
         let terminals = super::in_turn(&asking, self.turns.rate);
         self.turns.rate = super::next_turn(&terminals);
         // A tenth is held back for `make_up`.
@@ -24,37 +24,37 @@ impl Ncc {
         let mut missing = Vec::new();
         for terminal in terminals {
             let account = &mut self.accounts[terminal as usize];
-            let due = Share(account.rate_credit.0 + account.rate.0);
+            let due = SlotFraction(account.rate_credit.0 + account.rate.0);
             let (rate, volume) = (due.whole(), account.volume);
-            account.rate_credit = Share(due.0 - Share::from_slots(rate).0);
+            account.rate_credit = SlotFraction(due.0 - SlotFraction::from_slots(rate).0);
             let left = self.room.saturating_sub(reserve);
             let (fits_rate, fits_volume) = match left {
                 left if rate.saturating_add(volume) <= left => (rate, volume),
                 left if rate <= left => (rate, 0),
                 left => (rate.min(left).min(1), 0),
             };
-            let given = self.give(terminal, Kind::Rbdc, fits_rate);
+            let given = self.grant_slots(terminal, GrantKind::Rbdc, fits_rate);
             self.grant_volume(terminal, fits_volume);
             missing.push((rate - given, terminal));
         }
-        self.make_up(missing);
+        self.grant_missing(missing);
         let accounts = &self.accounts;
-        self.waiting.retain(|index| accounts[*index as usize].volume > 0);
+        self.requesting_volumes.retain(|index| accounts[*index as usize].volume > 0);
     }
 
     /// Grants the missing parts of rates and volumes, the smallest first.
-    fn make_up(&mut self, mut missing: Vec<(u32, u32)>) {
+    fn grant_missing(&mut self, mut missing: Vec<(u32, u32)>) {
         let volume = |ncc: &Self, terminal: u32| ncc.accounts[terminal as usize].volume;
         missing.sort_by_key(|(rate, terminal)| rate.saturating_add(volume(self, *terminal)));
         for (rate, terminal) in missing {
-            self.give(terminal, Kind::Rbdc, rate);
+            self.grant_slots(terminal, GrantKind::Rbdc, rate);
             self.grant_volume(terminal, u32::MAX);
         }
     }
 
     fn forget_volumes(&mut self, superframe: u64) {
         let accounts = &mut self.accounts;
-        self.waiting.retain(|index| {
+        self.requesting_volumes.retain(|index| {
             let account = &mut accounts[*index as usize];
             if account.volume_expires <= superframe {
                 account.volume = 0;

@@ -31,12 +31,12 @@ fn ncc(terminals: Vec<TerminalConfig>) -> Ncc {
     Ncc::new(&config(terminals, 1))
 }
 
-fn for_rate(slots: u64) -> Request {
-    Request { rate: Some(rate(slots)), ..Request::default() }
+fn for_rate(slots: u64) -> TerminalRequest {
+    TerminalRequest { rate: Some(rate(slots)), ..TerminalRequest::default() }
 }
 
-fn for_volume(cells: u32) -> Request {
-    Request { volume: Some(Volume::More(cells)), ..Request::default() }
+fn for_volume(cells: u32) -> TerminalRequest {
+    TerminalRequest { volume: Some(VolumeRequest::More(cells)), ..TerminalRequest::default() }
 }
 
 /// Slots of each of the first `N` terminals in a superframe.
@@ -102,7 +102,7 @@ fn a_rate_of_0_ends_it_at_once() {
 /// Mistake: integer division that never grants the last slot.
 #[test]
 fn under_overload_every_slot_is_granted_and_fractions_add_up() {
-    for sharing in [Sharing::Proportional, Sharing::Fair] {
+    for sharing in [SharingRule::Proportional, SharingRule::Fair] {
         let mut config = config(vec![terminal(); 3], 1);
         config.allocation.sharing = sharing;
         let mut ncc = Ncc::new(&config);
@@ -139,7 +139,7 @@ fn a_large_volume_does_not_keep_out_a_small_one() {
 /// got none.
 #[test]
 fn nobody_goes_without_when_the_first_cells_fill_the_superframe() {
-    for sharing in [Sharing::Proportional, Sharing::Fair] {
+    for sharing in [SharingRule::Proportional, SharingRule::Fair] {
         let mut config = config(vec![terminal(); 20], 1);
         config.allocation.sharing = sharing;
         let mut ncc = Ncc::new(&config);
@@ -168,7 +168,11 @@ fn volumes_add_up_beyond_65535() {
 fn an_absolute_volume_replaces_what_was_outstanding() {
     let mut ncc = ncc(vec![terminal()]);
     ncc.handle_request(0, 0, for_volume(100));
-    ncc.handle_request(0, 0, Request { volume: Some(Volume::All(7)), ..Request::default() });
+    ncc.handle_request(
+        0,
+        0,
+        TerminalRequest { volume: Some(VolumeRequest::All(7)), ..TerminalRequest::default() },
+    );
     assert_eq!([0, 1].map(|superframe| slots(&mut ncc, superframe)), [[7], [0]]);
 }
 
@@ -226,7 +230,7 @@ fn a_terminal_gets_no_more_than_its_ceilings() {
 #[test]
 fn weights_divide_what_is_shared_fairly() {
     let mut config = config(vec![terminal(); 2], 1);
-    config.allocation.sharing = Sharing::Fair;
+    config.allocation.sharing = SharingRule::Fair;
     config.terminals[0].weight = 3;
     let mut ncc = Ncc::new(&config);
     (0..2).for_each(|index| ncc.handle_request(0, index, for_rate(30)));
@@ -240,7 +244,7 @@ fn weights_divide_what_is_shared_fairly() {
 #[test]
 fn the_rtt_aware_policy_fits_small_requests_beside_a_large_one() {
     let mut config = config(vec![terminal(); 3], 1);
-    config.requests.policy = Policy::RttAware;
+    config.requests.policy = CapacityPolicy::RttAware;
     let mut ncc = Ncc::new(&config);
     ncc.handle_request(0, 0, for_volume(1_000));
     ncc.handle_request(0, 1, for_rate(8));
@@ -267,8 +271,8 @@ proptest! {
     ) {
         let guaranteed = |slots: &u64| TerminalConfig { cra: rate(*slots), ..terminal() };
         let mut config = config(cra.iter().map(guaranteed).collect(), carriers.max(2));
-        config.allocation.sharing = if fair { Sharing::Fair } else { Sharing::Proportional };
-        config.requests.policy = if aware { Policy::RttAware } else { Policy::Classic };
+        config.allocation.sharing = if fair { SharingRule::Fair } else { SharingRule::Proportional };
+        config.requests.policy = if aware { CapacityPolicy::RttAware } else { CapacityPolicy::Classic };
         config.allocation.free = match free {
             0 => FreeCapacity::None,
             1 => FreeCapacity::All { chunk: 2 },
@@ -282,7 +286,7 @@ proptest! {
                 let request = match kind {
                     0 => for_rate(slots),
                     1 => for_volume(cells),
-                    _ => Request { volume: Some(Volume::All(cells)), ..for_rate(slots) },
+                    _ => TerminalRequest { volume: Some(VolumeRequest::All(cells)), ..for_rate(slots) },
                 };
                 ncc.handle_request(superframe, terminal, request);
                 volumes[terminal as usize] += u64::from(coded_volume(cells));
@@ -291,7 +295,7 @@ proptest! {
             let mut seen = BTreeSet::new();
             for grant in ncc.allocate(superframe) {
                 prop_assert!(seen.insert(grant.terminal), "two grants");
-                prop_assert!(grant.slots() <= frames.most_of_one());
+                prop_assert!(grant.slots() <= frames.slots_per_terminal());
                 prop_assert!(u64::from(grant.vbdc) <= volumes[grant.terminal as usize]);
                 volumes[grant.terminal as usize] -= u64::from(grant.vbdc);
                 sum += grant.slots();
@@ -309,8 +313,8 @@ proptest! {
         asked in requests(), foreseen in requests(), fair: bool, aware: bool,
     ) {
         let mut config = config(vec![terminal(); 20], 2);
-        config.allocation.sharing = if fair { Sharing::Fair } else { Sharing::Proportional };
-        config.requests.policy = if aware { Policy::RttAware } else { Policy::Classic };
+        config.allocation.sharing = if fair { SharingRule::Fair } else { SharingRule::Proportional };
+        config.requests.policy = if aware { CapacityPolicy::RttAware } else { CapacityPolicy::Classic };
         let [mut with, mut without] = [Ncc::new(&config), Ncc::new(&config)];
         let mut outstanding = [0u64; 20];
         for superframe in 0..2_000u64 {
@@ -320,22 +324,22 @@ proptest! {
                 without.handle_request(superframe, terminal, request);
             }
             if let Some((_, terminal, _, cells)) = foreseen.get(superframe as usize).copied() {
-                let request = Request { foreseen: Some(cells), ..Request::default() };
+                let request = TerminalRequest { foreseen: Some(cells), ..TerminalRequest::default() };
                 with.handle_request(superframe, terminal, request);
                 outstanding[terminal as usize] = coded_volume(cells).into();
             }
-            let order = |mut grants: Vec<Grant>| {
+            let order = |mut grants: Vec<SlotGrant>| {
                 grants.sort_by_key(|grant| grant.terminal);
                 grants
             };
             let grants = order(with.allocate(superframe));
-            prop_assert!(grants.iter().map(Grant::slots).sum::<u32>() <= config.frames.capacity());
+            prop_assert!(grants.iter().map(SlotGrant::slots).sum::<u32>() <= config.frames.capacity());
             for grant in &grants {
                 prop_assert!(u64::from(grant.fca) <= outstanding[grant.terminal as usize]);
                 outstanding[grant.terminal as usize] -= u64::from(grant.fca);
             }
-            let asked = |grant: Grant| (grant.slots() > grant.fca).then_some(Grant { fca: 0, ..grant });
-            let asked: Vec<Grant> = grants.into_iter().filter_map(asked).collect();
+            let asked = |grant: SlotGrant| (grant.slots() > grant.fca).then_some(SlotGrant { fca: 0, ..grant });
+            let asked: Vec<SlotGrant> = grants.into_iter().filter_map(asked).collect();
             prop_assert_eq!(asked, order(without.allocate(superframe)));
         }
         prop_assert_eq!(outstanding.iter().sum::<u64>(), 0, "all that was foreseen is granted in the end");

@@ -7,7 +7,8 @@ use units::{Instant, Probability};
 use crate::dama::config::{ContentionChannel, ContentionError, DamaConfig, RequestPlace};
 use crate::dama::frames::Frames;
 use crate::dama::random_access::{
-    Backoff, Block, Burst, BurstSlots, LoadControl, Receiver, Reception,
+    Backoff, BlockReceiver, BlockReception, BurstSlots, ContentionBlock, ContentionBurst,
+    LoadControl,
 };
 
 /// The use of a contention channel.
@@ -21,7 +22,7 @@ pub enum ChannelKind {
 
 /// The announcement about a channel in a plan.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Terms {
+pub(super) struct ContentionTerms {
     /// The probability with which a terminal that has a burst sends it.
     pub(super) persistence: Probability,
     /// Load of the channel, in bursts per slot.
@@ -30,7 +31,7 @@ pub(super) struct Terms {
 
 /// A terminal that sent in a frame.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Sender {
+pub(super) struct BurstSender {
     pub(super) terminal: u32,
     /// Number of bursts that it sent.
     pub(super) bursts: u32,
@@ -42,7 +43,7 @@ pub(super) struct Sender {
 
 /// A burst of a terminal.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Sent {
+pub(super) struct SentBurst {
     /// Index of its packet among those that the terminal sends.
     pub(super) place: u32,
     /// The replicas that arrive, if any.
@@ -51,7 +52,7 @@ pub(super) struct Sent {
 
 /// A burst of which a replica arrives.
 #[derive(Debug)]
-struct Arriving {
+struct ArrivingBurst {
     /// Index of its sender in the frame.
     sender: u32,
     place: u32,
@@ -61,26 +62,26 @@ struct Arriving {
 
 /// The blocks of a frame, with all bursts sent in them.
 #[derive(Debug)]
-struct Air {
+struct FrameOnAir {
     frame: u64,
-    senders: Vec<Sender>,
-    bursts: Vec<Arriving>,
+    senders: Vec<BurstSender>,
+    bursts: Vec<ArrivingBurst>,
 }
 
 /// The bursts that the hub has decoded in the blocks of a frame.
 #[derive(Debug, Default)]
-pub(super) struct Heard {
+pub(super) struct ReceivedBlocks {
     pub(super) frame: u64,
     /// All terminals that sent, decoded or not.
-    pub(super) senders: Vec<Sender>,
+    pub(super) senders: Vec<BurstSender>,
     /// The decoded bursts: index of the sender, and of its packet.
     pub(super) decoded: Vec<(u32, u32)>,
 }
 
 /// A contention channel of the return link.
 #[derive(Debug)]
-pub(super) struct Channel {
-    pub(super) block: Block,
+pub(super) struct RandomAccessChannel {
+    pub(super) block: ContentionBlock,
     /// The block's first slot in the frame.
     pub(super) first_slot: u32,
     /// The first carrier with a block, and the number of carriers.
@@ -91,20 +92,20 @@ pub(super) struct Channel {
     /// A back-off with checked limits, to be copied for each terminal.
     pub(super) backoff: Backoff,
     frames: Frames,
-    receiver: Receiver,
+    receiver: BlockReceiver,
     control: LoadControl,
     /// True if the load is controlled, not only measured.
     controlled: bool,
     /// Announcements for each superframe, from number `oldest` on.
-    announced: VecDeque<Terms>,
+    announced: VecDeque<ContentionTerms>,
     oldest: u64,
     /// Number of the next frame that the hub receives.
     next: u64,
     /// Frames with bursts on the air, in order.
-    air: VecDeque<Air>,
+    air: VecDeque<FrameOnAir>,
 }
 
-impl Channel {
+impl RandomAccessChannel {
     /// Creates the channel for requests, if it is configured.
     pub(super) fn for_requests(config: &DamaConfig) -> Result<Option<Self>, ContentionError> {
         let Some(request) = config.requests.transport.slots() else { return Ok(None) };
@@ -135,7 +136,7 @@ impl Channel {
     fn new(
         config: &DamaConfig,
         how: &ContentionChannel,
-        block: Block,
+        block: ContentionBlock,
         carriers: u32,
     ) -> Result<Self, ContentionError> {
         let frames = config.frames;
@@ -152,7 +153,7 @@ impl Channel {
             answer,
             backoff: Backoff::new(how.backoff)?,
             frames,
-            receiver: Receiver::new(block),
+            receiver: BlockReceiver::new(block),
             // Every carrier's block is one observation of the channel.
             control: LoadControl::new(block, answer.saturating_mul(carriers)),
             controlled: how.load_control,
@@ -183,9 +184,9 @@ impl Channel {
     }
 
     /// Returns the announcement that holds in a frame.
-    pub(super) fn terms(&self, frame: u64) -> Terms {
+    pub(super) fn terms(&self, frame: u64) -> ContentionTerms {
         let since = (frame / u64::from(self.frames.per_superframe)).saturating_sub(self.oldest);
-        let quiet = Terms { persistence: Probability::ONE, load: 0.0 };
+        let quiet = ContentionTerms { persistence: Probability::ONE, load: 0.0 };
         self.announced.get(since as usize).copied().unwrap_or(quiet)
     }
 
@@ -194,28 +195,28 @@ impl Channel {
     pub(super) fn send(
         &mut self,
         frame: u64,
-        sender: Sender,
-        bursts: impl IntoIterator<Item = Sent>,
+        sender: BurstSender,
+        bursts: impl IntoIterator<Item = SentBurst>,
     ) -> bool {
         let is_first = self.air.back().is_none_or(|air| air.frame != frame);
         if is_first {
-            self.air.push_back(Air { frame, senders: Vec::new(), bursts: Vec::new() });
+            self.air.push_back(FrameOnAir { frame, senders: Vec::new(), bursts: Vec::new() });
         }
         let Some(air) = self.air.back_mut() else { return false };
         let number = air.senders.len() as u32;
         air.senders.push(sender);
-        let arriving = |Sent { place, arriving }: Sent| {
+        let arriving = |SentBurst { place, arriving }: SentBurst| {
             let carrier = sender.carrier;
-            arriving.map(|slots| Arriving { sender: number, place, carrier, slots })
+            arriving.map(|slots| ArrivingBurst { sender: number, place, carrier, slots })
         };
         air.bursts.extend(bursts.into_iter().filter_map(arriving));
         is_first
     }
 
     /// Receives the blocks of the next frame with bursts on the air.
-    pub(super) fn receive(&mut self) -> Heard {
-        let Some(Air { frame, mut senders, mut bursts }) = self.air.pop_front() else {
-            return Heard::default();
+    pub(super) fn receive(&mut self) -> ReceivedBlocks {
+        let Some(FrameOnAir { frame, mut senders, mut bursts }) = self.air.pop_front() else {
+            return ReceivedBlocks::default();
         };
         self.receive_idle(frame);
         self.next = frame + 1;
@@ -227,17 +228,18 @@ impl Channel {
             let count = rest.iter().take_while(|burst| burst.carrier == carrier).count();
             let (here, others) = rest.split_at(count);
             rest = others;
-            let of = |(id, burst): (u32, &Arriving)| Burst { id, slots: burst.slots };
+            let of =
+                |(id, burst): (u32, &ArrivingBurst)| ContentionBurst { id, slots: burst.slots };
             let on_air: Vec<_> = (0..).zip(here).map(of).collect();
             let reception = self.receiver.receive(&on_air, &[]);
             self.control.handle_block(&reception, in_force);
             for id in reception.decoded {
-                let Arriving { sender, place, .. } = here[*id as usize];
+                let ArrivingBurst { sender, place, .. } = here[*id as usize];
                 senders[sender as usize].decoded += 1;
                 decoded.push((sender, place));
             }
         }
-        Heard { frame, senders, decoded }
+        ReceivedBlocks { frame, senders, decoded }
     }
 
     /// Receives the empty blocks before frame number `until`, up to the next with bursts on the
@@ -246,7 +248,8 @@ impl Channel {
         let until = self.air.front().map_or(until, |air| until.min(air.frame));
         let slots = self.block.slots();
         // Idle blocks count, too, or the estimate of the load would never fall.
-        let idle = Reception { decoded: &[], idle: slots, intact: slots, unresolved: 0, passes: 0 };
+        let idle =
+            BlockReception { decoded: &[], idle: slots, intact: slots, unresolved: 0, passes: 0 };
         while self.next < until {
             let in_force = self.in_force(self.next);
             (0..self.carriers).for_each(|_| self.control.handle_block(&idle, in_force));
@@ -267,6 +270,6 @@ impl Channel {
     pub(super) fn announce(&mut self) {
         let controlled = self.controlled.then(|| self.control.persistence());
         let persistence = controlled.unwrap_or(Probability::ONE);
-        self.announced.push_back(Terms { persistence, load: self.control.load() });
+        self.announced.push_back(ContentionTerms { persistence, load: self.control.load() });
     }
 }

@@ -9,16 +9,18 @@
 
 use units::Instant;
 
-use super::channel::{Channel, ChannelKind, Heard, Sender, Sent};
-use super::{Dama, Due, Event, Flying, Received};
-use crate::Payload;
+use super::channel::{BurstSender, ChannelKind, RandomAccessChannel, ReceivedBlocks, SentBurst};
+use super::{ArrivingPacket, Dama, DamaEvent, DamaTask, ReceivedBursts};
+use crate::CarriedPacket;
 use crate::dama::config::{DamaConfig, DamaError};
-use crate::dama::random_access::{BurstSlots, Ended, Outcome, State, Turn};
-use crate::dama::terminal::{Contender, Departed, Terminal};
+use crate::dama::random_access::{
+    BlockAction, BurstOutcome, BurstSlots, ContentionEnd, ContentionState,
+};
+use crate::dama::terminal::{Contender, SatelliteTerminal, TerminalDeparture};
 
 /// The hub's answer to the bursts of a terminal.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Answer {
+pub(super) struct BurstAnswer {
     kind: ChannelKind,
     terminal: u32,
     /// The frame in which they were sent.
@@ -28,18 +30,18 @@ pub(super) struct Answer {
 }
 
 /// Creates both channels, indexed by [`ChannelKind`].
-pub(super) fn channels(config: &DamaConfig) -> Result<[Option<Channel>; 2], DamaError> {
-    let requests = Channel::for_requests(config).map_err(DamaError::RequestSlots)?;
-    let packets = Channel::for_packets(config).map_err(DamaError::RandomAccess)?;
+pub(super) fn channels(config: &DamaConfig) -> Result<[Option<RandomAccessChannel>; 2], DamaError> {
+    let requests = RandomAccessChannel::for_requests(config).map_err(DamaError::RequestSlots)?;
+    let packets = RandomAccessChannel::for_packets(config).map_err(DamaError::RandomAccess)?;
     Ok([requests, packets])
 }
 
 /// Creates a terminal's contenders for both channels, with a seed for each.
 pub(super) fn contenders(
-    channels: &[Option<Channel>; 2],
+    channels: &[Option<RandomAccessChannel>; 2],
     seeds: [u64; 2],
 ) -> [Option<Box<Contender>>; 2] {
-    let new = |channel: &Channel, seed| {
+    let new = |channel: &RandomAccessChannel, seed| {
         Box::new(Contender::new(channel.block, channel.answer, channel.backoff, seed))
     };
     let one = |kind: ChannelKind| {
@@ -48,7 +50,7 @@ pub(super) fn contenders(
     [one(ChannelKind::Requests), one(ChannelKind::Packets)]
 }
 
-impl<P: Payload> Dama<P> {
+impl<P: CarriedPacket> Dama<P> {
     /// Returns the first frame after those whose plans are known in frame number `frame`.
     pub(super) fn known(&self, frame: u64) -> u64 {
         let count = u64::from(self.frames.per_superframe);
@@ -80,11 +82,11 @@ impl<P: Payload> Dama<P> {
 
     /// Puts a packet on its way, even if it will be lost. It arrives at `now` or later, not before
     /// the one ahead.
-    fn fly(&mut self, now: Instant, terminal: usize, departed: Departed<P>) {
-        let Departed { at, frame, lost } = departed;
+    fn schedule_arrival(&mut self, now: Instant, terminal: usize, departed: TerminalDeparture<P>) {
+        let TerminalDeparture { at, frame, lost } = departed;
         let latest = self.latest[terminal].max(now).max(self.path.arrival(at, || 0));
         self.latest[terminal] = latest;
-        self.flying.insert(latest, Flying { terminal: terminal as u32, frame, lost });
+        self.flying.insert(latest, ArrivingPacket { terminal: terminal as u32, frame, lost });
     }
 
     /// Schedules a terminal's look at the block of a frame, unless it already awaits one.
@@ -96,7 +98,7 @@ impl<P: Payload> Dama<P> {
         if contender.alarm.is_none() {
             contender.alarm = Some(frame);
             let at = channel.begin(self.origin, frame);
-            self.agenda.insert(at, Due::Contend(kind, terminal as u32, frame));
+            self.agenda.insert(at, DamaTask::Contend(kind, terminal as u32, frame));
         }
     }
 
@@ -105,7 +107,8 @@ impl<P: Payload> Dama<P> {
     pub(super) fn await_packets(&mut self, now: Instant, terminal: usize) {
         let asks = &mut self.terminals[terminal];
         let Some(contender) = &asks.contenders[ChannelKind::Packets as usize] else { return };
-        let is_free = contender.contention.state() == State::Idle && contender.alarm.is_none();
+        let is_free =
+            contender.contention.state() == ContentionState::Idle && contender.alarm.is_none();
         if is_free && !asks.buffers().is_empty() {
             let after = now + core::time::Duration::from_nanos(1);
             self.await_block(
@@ -147,7 +150,7 @@ impl<P: Payload> Dama<P> {
         if !cells.is_empty() {
             self.try_block(at, kind, terminal, frame, &cells);
         }
-        self.watch(terminal);
+        self.schedule_departure(terminal);
     }
 
     /// Returns the cells of each packet that a terminal is to send by contention in a frame.
@@ -158,13 +161,13 @@ impl<P: Payload> Dama<P> {
             return Vec::new();
         };
         let mut state = contender.contention.state();
-        if matches!(state, State::InAir { .. }) {
+        if matches!(state, ContentionState::InAir { .. }) {
             return Vec::new();
         }
-        if state != State::Idle && !asks.buffers().has_contended() {
+        if state != ContentionState::Idle && !asks.buffers().has_contended() {
             // All of its packets for contention have left in granted slots meanwhile.
             self.terminals[terminal].cancel(ChannelKind::Packets as usize);
-            state = State::Idle;
+            state = ContentionState::Idle;
         }
         let asks = &mut self.terminals[terminal];
         if asks.has_slots(at, known) {
@@ -174,7 +177,7 @@ impl<P: Payload> Dama<P> {
             }
             return Vec::new();
         }
-        if state == State::Idle && !self.gather(terminal, frame) {
+        if state == ContentionState::Idle && !self.gather(terminal, frame) {
             return Vec::new();
         }
         self.terminals[terminal].buffers().contended_cells()
@@ -215,16 +218,16 @@ impl<P: Payload> Dama<P> {
         }
         match contender.contention.handle_block(frame, channel.terms(frame).persistence) {
             // The slots drawn there ignore other bursts and granted slots, so these are drawn anew.
-            Turn::Send(_) => {
+            BlockAction::Send(_) => {
                 let drawn = contender.draw(block, free, bursts);
                 self.send(at, kind, terminal, frame, cells, &drawn);
             }
-            Turn::Quiet => {
+            BlockAction::Quiet => {
                 if let Some(next) = contender.contention.poll_block() {
                     self.await_block(kind, terminal, next.max(frame + 1));
                 }
             }
-            Turn::GaveUp { .. } => self.give_up(at, kind, terminal),
+            BlockAction::GaveUp { .. } => self.give_up(at, kind, terminal),
         }
     }
 
@@ -248,12 +251,12 @@ impl<P: Payload> Dama<P> {
             asks.buffers().launch();
         }
         let places = (0..).zip(cells).flat_map(|(place, cells)| (0..*cells).map(move |_| place));
-        let sent = places.zip(arriving).map(|(place, arriving)| Sent { place, arriving });
+        let sent = places.zip(arriving).map(|(place, arriving)| SentBurst { place, arriving });
         let (terminal, count) = (terminal as u32, bursts.len() as u32);
-        let sender = Sender { terminal, bursts: count, decoded: 0, carrier };
+        let sender = BurstSender { terminal, bursts: count, decoded: 0, carrier };
         if channel.send(frame, sender, sent) {
             let end = self.frames.begin(self.origin, frame + 1);
-            self.agenda.insert(end + self.request_delay, Due::Blocks(kind));
+            self.agenda.insert(end + self.request_delay, DamaTask::Blocks(kind));
         }
         self.note_sent(at, kind, frame, sender, attempt, bursts);
     }
@@ -263,7 +266,7 @@ impl<P: Payload> Dama<P> {
         at: Instant,
         kind: ChannelKind,
         frame: u64,
-        sender: Sender,
+        sender: BurstSender,
         attempt: u32,
         bursts: &[BurstSlots],
     ) {
@@ -275,7 +278,7 @@ impl<P: Payload> Dama<P> {
         let pending = self.terminals[terminal as usize].pending;
         let number = |slot: &u16| channel.first_slot + u32::from(*slot);
         let slots = |burst: &BurstSlots| burst.as_slice().iter().map(number).collect();
-        events.push_back(Event::Contended {
+        events.push_back(DamaEvent::Contended {
             at,
             terminal,
             channel: kind,
@@ -314,20 +317,21 @@ impl<P: Payload> Dama<P> {
             while kind == ChannelKind::Packets
                 && let Some(departed) = self.terminals[terminal].release(end)
             {
-                self.fly(at, terminal, departed);
+                self.schedule_arrival(at, terminal, departed);
             }
             let (terminal, sent, decoded) = (sender.terminal, heard.frame, missed == 0);
-            self.agenda.insert(answered, Due::Answer(Answer { kind, terminal, sent, decoded }));
+            self.agenda
+                .insert(answered, DamaTask::Answer(BurstAnswer { kind, terminal, sent, decoded }));
         }
         self.note_received(at, kind, &heard);
     }
 
-    fn note_received(&mut self, at: Instant, kind: ChannelKind, heard: &Heard) {
+    fn note_received(&mut self, at: Instant, kind: ChannelKind, heard: &ReceivedBlocks) {
         let (Some(events), Some(channel)) = (&mut self.events, &self.channels[kind as usize])
         else {
             return;
         };
-        let of = |sender: &Sender| Received {
+        let of = |sender: &BurstSender| ReceivedBursts {
             terminal: sender.terminal,
             carrier: channel.carrier(sender.carrier),
             decoded: sender.decoded,
@@ -335,12 +339,12 @@ impl<P: Payload> Dama<P> {
         };
         let (channel, frame) = (kind, heard.frame);
         let senders = heard.senders.iter().map(of).collect();
-        events.push_back(Event::Received { at, channel, frame, senders });
+        events.push_back(DamaEvent::Received { at, channel, frame, senders });
     }
 
     /// Handles the answer to a terminal's bursts in the plan that is now in force.
-    pub(super) fn handle_answer(&mut self, at: Instant, answer: Answer) {
-        let Answer { kind, terminal, sent, decoded } = answer;
+    pub(super) fn handle_answer(&mut self, at: Instant, answer: BurstAnswer) {
+        let BurstAnswer { kind, terminal, sent, decoded } = answer;
         let (terminal, frame) = (terminal as usize, self.frames.first_from(self.origin, at));
         self.advance(at, terminal);
         if kind == ChannelKind::Packets {
@@ -349,19 +353,19 @@ impl<P: Payload> Dama<P> {
         let Some(contender) = &mut self.terminals[terminal].contenders[kind as usize] else {
             return;
         };
-        let outcome = if decoded { Outcome::Succeeded } else { Outcome::Collided };
+        let outcome = if decoded { BurstOutcome::Succeeded } else { BurstOutcome::Collided };
         // The plan is known before the first block of its superframe begins.
         let number = frame.saturating_sub(1);
         match contender.contention.handle_answer(number, sent, outcome) {
-            Some(Ended::Delivered { .. }) => self.delivered(kind, terminal, frame),
-            Some(Ended::GaveUp { .. }) => self.give_up(at, kind, terminal),
+            Some(ContentionEnd::Delivered { .. }) => self.delivered(kind, terminal, frame),
+            Some(ContentionEnd::GaveUp { .. }) => self.give_up(at, kind, terminal),
             None => {
                 if let Some(next) = contender.contention.poll_block() {
                     self.await_block(kind, terminal, next.max(frame));
                 }
             }
         }
-        self.watch(terminal);
+        self.schedule_departure(terminal);
         self.await_opportunity(at, terminal);
     }
 
@@ -398,18 +402,18 @@ impl<P: Payload> Dama<P> {
             }
             ChannelKind::Packets => {
                 while let Some(departed) = self.terminals[terminal].give_up(at) {
-                    self.fly(at, terminal, departed);
+                    self.schedule_arrival(at, terminal, departed);
                 }
                 self.await_packets(at, terminal);
             }
         }
         if let Some(events) = &mut self.events {
-            events.push_back(Event::GaveUp { at, terminal: terminal as u32, channel: kind });
+            events.push_back(DamaEvent::GaveUp { at, terminal: terminal as u32, channel: kind });
         }
     }
 }
 
-impl<P: Payload> Terminal<P> {
+impl<P: CarriedPacket> SatelliteTerminal<P> {
     /// Offers a burst for contention; returns true if it was accepted.
     fn offer(&mut self, channel: usize, frame: u64) -> bool {
         self.contenders[channel].as_mut().is_some_and(|each| each.contention.offer(frame))

@@ -3,14 +3,14 @@
 use units::Instant;
 
 use super::channel::ChannelKind;
-use crate::dama::layout::Run;
-use crate::dama::ncc::Grant;
-use crate::dama::request::Request;
+use crate::dama::layout::SlotRun;
+use crate::dama::ncc::SlotGrant;
+use crate::dama::request::TerminalRequest;
 
 /// An event of a return link, for statistics and pictures.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Event {
+pub enum DamaEvent {
     /// A terminal sent a request in a slot without contention.
     Requested {
         /// Time at which its slot begins.
@@ -18,7 +18,7 @@ pub enum Event {
         /// Number of the terminal.
         terminal: u32,
         /// The requested capacity.
-        request: Request,
+        request: TerminalRequest,
         /// True if it gets lost on the way.
         lost: bool,
     },
@@ -31,7 +31,7 @@ pub enum Event {
         /// The channel, for a request or for cells of packets.
         channel: ChannelKind,
         /// The requested capacity, if it is a request.
-        request: Option<Request>,
+        request: Option<TerminalRequest>,
         /// 1 for the first attempt, more for repetitions.
         attempt: u32,
         /// Number of the frame.
@@ -50,7 +50,7 @@ pub enum Event {
         /// Number of the frame.
         frame: u64,
         /// All terminals that sent in it.
-        senders: Vec<Received>,
+        senders: Vec<ReceivedBursts>,
     },
     /// A terminal's last attempt by contention has failed.
     GaveUp {
@@ -68,9 +68,9 @@ pub enum Event {
         /// Number of the superframe.
         superframe: u64,
         /// The grants, in the order of their slots.
-        grants: Vec<Grant>,
+        grants: Vec<SlotGrant>,
         /// The slots of each grant, in the same order.
-        plan: Vec<Vec<Run>>,
+        plan: Vec<Vec<SlotRun>>,
         /// Terminals whose MAC buffers held cells at the decision, with the number of cells.
         waiting: Vec<(u32, u32)>,
     },
@@ -78,7 +78,7 @@ pub enum Event {
 
 /// The bursts of a terminal in a contention block, as the hub received them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Received {
+pub struct ReceivedBursts {
     /// Number of the terminal.
     pub terminal: u32,
     /// Number of the carrier.

@@ -13,8 +13,8 @@ use units::{Instant, Machine};
 use super::Dama;
 use crate::dama::config::{DamaConfig, Grantable};
 use crate::dama::frames::Frames;
-use crate::rate::{Capacity, WORK_PER_BIT};
-use crate::{Payload, Rate};
+use crate::rate::{WORK_PER_BIT, WorkCapacity};
+use crate::{CarriedPacket, Rate};
 
 /// The carriers of a return link, with their rate over time.
 #[derive(Debug)]
@@ -23,7 +23,7 @@ pub(super) struct Carriers {
     frames: Frames,
     grantable: Grantable,
     /// The rate of each carrier, unless it is the one for which they were built.
-    rate: Option<Capacity>,
+    rate: Option<WorkCapacity>,
 }
 
 /// The part of a superframe that is in use.
@@ -37,7 +37,7 @@ pub(super) struct InUse {
 
 impl Carriers {
     pub(super) fn new(config: &DamaConfig, origin: Instant) -> Self {
-        let rate = config.rate.clone().map(|rate| Capacity::new(rate, origin));
+        let rate = config.rate.clone().map(|rate| WorkCapacity::new(rate, origin));
         Self { frames: config.frames, grantable: config.grantable(), rate }
     }
 
@@ -54,11 +54,11 @@ impl Carriers {
     }
 }
 
-impl<P: Payload> Dama<P> {
+impl<P: CarriedPacket> Dama<P> {
     /// Changes the rate of each carrier, for the superframes that are decided from now on. A trace
     /// starts at `now`.
     pub fn set_rate(&mut self, now: Instant, rate: Rate) {
         self.handle_timeout(now);
-        self.carriers.rate = Some(Capacity::new(rate, now));
+        self.carriers.rate = Some(WorkCapacity::new(rate, now));
     }
 }

@@ -14,7 +14,8 @@ use units::ByteCount;
 use super::*;
 use crate::dama::testkit::{DELAY, FRAME, bits, config, terminal};
 use crate::dama::{
-    Categories, Category, Grant, MacLimit, Policy, RequestTransport, TerminalConfig,
+    CapacityKind, CapacityPolicy, ClassCapacities, MacLimit, RequestTransport, SlotGrant,
+    TerminalConfig,
 };
 
 fn network(terminals: Vec<TerminalConfig>) -> Dama<usize> {

@@ -5,10 +5,10 @@ use core::str::FromStr;
 
 use thiserror::Error;
 
-use crate::text::{Kind, values};
+use crate::text::{SettingKind, values};
 use crate::{Dice, SettingError};
 
-const KIND: Kind = Kind {
+const KIND: SettingKind = SettingKind {
     what: "back-off",
     expected: "\"[first=2] [greatest=64] [attempts=10]\": windows in blocks, the first not above \
                the greatest, and at least 1 attempt",
@@ -97,7 +97,7 @@ pub struct Backoff {
 /// The action after a collision.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use]
-pub enum Retry {
+pub enum RetryDecision {
     /// Let this many blocks pass, then try again.
     After(u32),
     /// Give the burst up: there is no further attempt.
@@ -131,16 +131,16 @@ impl Backoff {
 
     /// Records that the burst was not decoded. Draws one number if there is another attempt;
     /// otherwise the next burst starts with the first window.
-    pub fn collided(&mut self, dice: &mut Dice) -> Retry {
+    pub fn collided(&mut self, dice: &mut Dice) -> RetryDecision {
         self.collisions += 1;
         if self.collisions >= self.limits.attempts {
             let attempts = self.collisions;
             self.succeeded();
-            return Retry::GiveUp { attempts };
+            return RetryDecision::GiveUp { attempts };
         }
         let pause = dice.below(u64::from(self.window)) as u32;
         self.window = self.window.saturating_mul(2).min(self.limits.greatest);
-        Retry::After(pause)
+        RetryDecision::After(pause)
     }
 
     /// Returns the limits that it was created with.
@@ -168,7 +168,9 @@ mod tests {
         for _ in 0..1000 {
             let mut backoff = *backoff;
             for greatest in &mut greatest {
-                let Retry::After(pause) = backoff.collided(dice) else { panic!("gave up early") };
+                let RetryDecision::After(pause) = backoff.collided(dice) else {
+                    panic!("gave up early")
+                };
                 *greatest = pause.max(*greatest);
             }
         }
@@ -188,9 +190,9 @@ mod tests {
         let mut backoff = backoff(1, 1, 3);
         let dice = &mut Dice::new(1);
         for _ in 0..2 {
-            assert_eq!(backoff.collided(dice), Retry::After(0));
-            assert_eq!(backoff.collided(dice), Retry::After(0));
-            assert_eq!(backoff.collided(dice), Retry::GiveUp { attempts: 3 });
+            assert_eq!(backoff.collided(dice), RetryDecision::After(0));
+            assert_eq!(backoff.collided(dice), RetryDecision::After(0));
+            assert_eq!(backoff.collided(dice), RetryDecision::GiveUp { attempts: 3 });
         }
     }
 

@@ -10,7 +10,7 @@ pub const MAX_REPLICAS: usize = 8;
 
 /// The contention block of a frame: its access scheme and its slots, numbered from 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Block {
+pub struct ContentionBlock {
     scheme: AccessScheme,
     slots: u16,
 }
@@ -41,7 +41,7 @@ pub enum BlockError {
     },
 }
 
-impl Block {
+impl ContentionBlock {
     /// A block of `slots` slots.
     ///
     /// # Errors
@@ -86,7 +86,7 @@ impl Block {
     }
 }
 
-impl Block {
+impl ContentionBlock {
     /// Draws the slots of a burst from those that are `free`, and removes them there; every set of
     /// them is equally likely. `None` if there are too few. For a terminal that sends several
     /// bursts in a block, or has other slots at the same time. Draws one number for each replica.
@@ -169,7 +169,7 @@ impl Eq for BurstSlots {}
 
 /// A burst in a contention block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Burst {
+pub struct ContentionBurst {
     /// The number that the receiver reports if it decodes the burst; unique in a block.
     pub id: u32,
     /// The slots of its replicas.
@@ -183,14 +183,14 @@ mod tests {
     #[test]
     fn impossible_blocks_are_refused() {
         let crdsa = |replicas, iterations| AccessScheme::Crdsa { replicas, iterations };
-        let error = |scheme, slots| Block::new(scheme, slots).unwrap_err().to_string();
+        let error = |scheme, slots| ContentionBlock::new(scheme, slots).unwrap_err().to_string();
         assert_eq!(error(crdsa(1, 5), 9), "crdsa 1 iterations=5: expected 2 to 8 replicas");
         assert_eq!(error(crdsa(9, 5), 9), "crdsa 9 iterations=5: expected 2 to 8 replicas");
         assert_eq!(error(crdsa(2, 0), 9), "crdsa 2 iterations=0: expected at least 1 iteration");
         let dsa = AccessScheme::Dsa { replicas: 3 };
         assert_eq!(error(dsa, 2), "dsa 3 in 2 slots: expected at least 3 slots");
-        assert!(Block::new(AccessScheme::SlottedAloha, 0).is_err());
-        assert!(Block::new(dsa, 3).is_ok());
+        assert!(ContentionBlock::new(AccessScheme::SlottedAloha, 0).is_err());
+        assert!(ContentionBlock::new(dsa, 3).is_ok());
     }
 
     #[test]
@@ -203,7 +203,7 @@ mod tests {
 
     #[test]
     fn bursts_drawn_together_share_no_slot() {
-        let block = Block::new(AccessScheme::Dsa { replicas: 2 }, 9).unwrap();
+        let block = ContentionBlock::new(AccessScheme::Dsa { replicas: 2 }, 9).unwrap();
         let (mut dice, mut free) = (Dice::new(1), vec![0, 2, 3, 5, 7]);
         let mut drawn = Vec::new();
         while let Some(burst) = block.draw_among(&mut free, &mut dice) {
@@ -219,7 +219,7 @@ mod tests {
     #[test]
     fn every_pair_of_slots_is_equally_likely() {
         const DRAWS: u32 = 100_000;
-        let block = Block::new(AccessScheme::Dsa { replicas: 2 }, 5).unwrap();
+        let block = ContentionBlock::new(AccessScheme::Dsa { replicas: 2 }, 5).unwrap();
         let mut dice = Dice::new(1);
         let mut pairs = [[0u32; 5]; 5];
         for _ in 0..DRAWS {

@@ -6,16 +6,16 @@ use core::str::FromStr;
 use units::ByteCount;
 
 use crate::SettingError;
-use crate::text::{Kind, values};
+use crate::text::{SettingKind, values};
 
-const KIND: Kind = Kind {
+const KIND: SettingKind = SettingKind {
     what: "limit of contention",
     expected: "\"[head=15kB] [backlog=15kB] [load=0.5]\": bytes, and bursts per slot, above 0",
 };
 
 /// The way in which a packet gets capacity.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Access {
+pub enum AccessChoice {
     /// Sent at once in a contention block.
     Contention,
     /// Requested from the hub and sent in assigned slots.
@@ -95,11 +95,16 @@ impl fmt::Display for AccessLimits {
 /// `backlog` are the bytes that wait in the terminal, `sent` those that this traffic burst has sent
 /// either way. The choice holds for the next packet. The owner requests capacity for the rest of
 /// the traffic burst at once, not when its head is sent: the assignment takes a round trip.
-pub fn choose(backlog: ByteCount, sent: ByteCount, load: f64, limits: &AccessLimits) -> Access {
+pub fn choose(
+    backlog: ByteCount,
+    sent: ByteCount,
+    load: f64,
+    limits: &AccessLimits,
+) -> AccessChoice {
     if load < limits.load && sent < limits.head && backlog <= limits.backlog {
-        Access::Contention
+        AccessChoice::Contention
     } else {
-        Access::Assignment
+        AccessChoice::Assignment
     }
 }
 
@@ -107,7 +112,7 @@ pub fn choose(backlog: ByteCount, sent: ByteCount, load: f64, limits: &AccessLim
 mod tests {
     use super::*;
 
-    fn at(backlog: u64, sent: u64, load: f64) -> Access {
+    fn at(backlog: u64, sent: u64, load: f64) -> AccessChoice {
         let limits =
             AccessLimits { head: ByteCount::new(3000), backlog: ByteCount::new(6000), load: 0.5 };
         choose(ByteCount::new(backlog), ByteCount::new(sent), load, &limits)
@@ -130,18 +135,18 @@ mod tests {
 
     #[test]
     fn each_limit_alone_decides() {
-        assert_eq!(at(6000, 2999, 0.499), Access::Contention);
-        assert_eq!(at(6001, 2999, 0.499), Access::Assignment);
-        assert_eq!(at(6000, 3000, 0.499), Access::Assignment);
-        assert_eq!(at(6000, 2999, 0.5), Access::Assignment);
-        assert_eq!(at(0, 0, f64::NAN), Access::Assignment);
+        assert_eq!(at(6000, 2999, 0.499), AccessChoice::Contention);
+        assert_eq!(at(6001, 2999, 0.499), AccessChoice::Assignment);
+        assert_eq!(at(6000, 3000, 0.499), AccessChoice::Assignment);
+        assert_eq!(at(6000, 2999, 0.5), AccessChoice::Assignment);
+        assert_eq!(at(0, 0, f64::NAN), AccessChoice::Assignment);
     }
 
     #[test]
     fn the_head_of_a_burst_goes_by_contention() {
         let mtu = 1500;
         let by: Vec<_> = (0..4).map(|packet| at((4 - packet) * mtu, packet * mtu, 0.1)).collect();
-        let (early, late) = (Access::Contention, Access::Assignment);
+        let (early, late) = (AccessChoice::Contention, AccessChoice::Assignment);
         assert_eq!(by, [early, early, late, late]);
     }
 }

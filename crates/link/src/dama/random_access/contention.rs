@@ -2,7 +2,7 @@
 
 use units::Probability;
 
-use super::{Backoff, BackoffError, BackoffLimits, Block, BurstSlots, Retry};
+use super::{Backoff, BackoffError, BackoffLimits, BurstSlots, ContentionBlock, RetryDecision};
 use crate::Dice;
 
 /// The random access of one terminal: one burst at a time, a capacity request or a short data
@@ -35,18 +35,18 @@ use crate::Dice;
 /// The same seed and inputs give the same bursts.
 #[derive(Debug, Clone)]
 pub struct Contention {
-    block: Block,
+    block: ContentionBlock,
     answer: u64,
     backoff: Backoff,
     dice: Dice,
-    state: State,
+    state: ContentionState,
     /// The blocks of the first and the last attempt of this burst.
     attempted: Option<(u64, u64)>,
 }
 
 /// The state of a terminal's random access.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum State {
+pub enum ContentionState {
     /// There is no burst to send.
     Idle,
     /// A burst is to be sent for the first time.
@@ -71,7 +71,7 @@ pub enum State {
 /// The action in a block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use]
-pub enum Turn {
+pub enum BlockAction {
     /// Send nothing in this block.
     Quiet,
     /// Send the burst in these slots of the block.
@@ -85,7 +85,7 @@ pub enum Turn {
 
 /// The outcome of a burst, according to the hub.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Outcome {
+pub enum BurstOutcome {
     /// The burst was decoded.
     Succeeded,
     /// The burst was not decoded: it is missing in the hub's list of what it decoded in the block.
@@ -95,7 +95,7 @@ pub enum Outcome {
 /// The end of the attempts to send a burst.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use]
-pub enum Ended {
+pub enum ContentionEnd {
     /// The hub has the burst.
     Delivered {
         /// Number of attempts made, at least 1.
@@ -115,7 +115,7 @@ impl Contention {
     /// # Errors
     /// If the limits of the back-off are impossible.
     pub fn new(
-        block: Block,
+        block: ContentionBlock,
         answer: u32,
         limits: BackoffLimits,
         seed: u64,
@@ -124,13 +124,18 @@ impl Contention {
     }
 
     /// Like [`Contention::new`], with a back-off in its initial state.
-    pub(in crate::dama) fn with(block: Block, answer: u32, backoff: Backoff, seed: u64) -> Self {
+    pub(in crate::dama) fn with(
+        block: ContentionBlock,
+        answer: u32,
+        backoff: Backoff,
+        seed: u64,
+    ) -> Self {
         Self {
             block,
             answer: u64::from(answer.max(1)),
             backoff,
             dice: Dice::new(seed),
-            state: State::Idle,
+            state: ContentionState::Idle,
             attempted: None,
         }
     }
@@ -139,9 +144,9 @@ impl Contention {
     /// then the owner offers it again later, or sends it with the pending one.
     #[must_use]
     pub fn offer(&mut self, from: u64) -> bool {
-        let free = self.state == State::Idle;
+        let free = self.state == ContentionState::Idle;
         if free {
-            self.state = State::Waiting { from };
+            self.state = ContentionState::Waiting { from };
         }
         free
     }
@@ -149,18 +154,20 @@ impl Contention {
     /// Handles the begin of block `number`. A terminal with a burst sends it with the probability
     /// `persistence` that the hub announces ([`super::LoadControl`]), else it tries again in the
     /// next block.
-    pub fn handle_block(&mut self, number: u64, persistence: Probability) -> Turn {
-        if let State::InAir { answer_by, .. } = self.state
+    pub fn handle_block(&mut self, number: u64, persistence: Probability) -> BlockAction {
+        if let ContentionState::InAir { answer_by, .. } = self.state
             && answer_by <= number
-            && let Some(Ended::GaveUp { attempts }) = self.collided(answer_by)
+            && let Some(ContentionEnd::GaveUp { attempts }) = self.collided(answer_by)
         {
-            return Turn::GaveUp { attempts };
+            return BlockAction::GaveUp { attempts };
         }
         match self.state {
-            State::Waiting { from } | State::BackingOff { from } if from <= number => {
+            ContentionState::Waiting { from } | ContentionState::BackingOff { from }
+                if from <= number =>
+            {
                 self.try_to_send(number, persistence)
             }
-            _ => Turn::Quiet,
+            _ => BlockAction::Quiet,
         }
     }
 
@@ -168,18 +175,25 @@ impl Contention {
     /// `number`. Returns the end of the attempts, if this ends them. An answer to another burst
     /// changes nothing.
     #[must_use]
-    pub fn handle_answer(&mut self, number: u64, sent: u64, outcome: Outcome) -> Option<Ended> {
+    pub fn handle_answer(
+        &mut self,
+        number: u64,
+        sent: u64,
+        outcome: BurstOutcome,
+    ) -> Option<ContentionEnd> {
         let (first, last) = self.attempted?;
         match outcome {
-            Outcome::Succeeded if (first..=last).contains(&sent) => {
-                let unanswered = matches!(self.state, State::InAir { .. });
+            BurstOutcome::Succeeded if (first..=last).contains(&sent) => {
+                let unanswered = matches!(self.state, ContentionState::InAir { .. });
                 // A late answer is for an attempt that counts as a collision already.
                 let attempts = self.backoff.collisions() + u32::from(unanswered);
                 self.backoff.succeeded();
                 self.end();
-                Some(Ended::Delivered { attempts })
+                Some(ContentionEnd::Delivered { attempts })
             }
-            Outcome::Collided if matches!(self.state, State::InAir { .. }) && sent == last => {
+            BurstOutcome::Collided
+                if matches!(self.state, ContentionState::InAir { .. }) && sent == last =>
+            {
                 self.collided(number + 1)
             }
             _ => None,
@@ -197,14 +211,14 @@ impl Contention {
     /// idle.
     pub const fn poll_block(&self) -> Option<u64> {
         match self.state {
-            State::Idle => None,
-            State::Waiting { from } | State::BackingOff { from } => Some(from),
-            State::InAir { answer_by, .. } => Some(answer_by),
+            ContentionState::Idle => None,
+            ContentionState::Waiting { from } | ContentionState::BackingOff { from } => Some(from),
+            ContentionState::InAir { answer_by, .. } => Some(answer_by),
         }
     }
 
     /// Returns the current state.
-    pub const fn state(&self) -> State {
+    pub const fn state(&self) -> ContentionState {
         self.state
     }
 
@@ -213,38 +227,38 @@ impl Contention {
         self.backoff.collisions()
     }
 
-    fn try_to_send(&mut self, number: u64, persistence: Probability) -> Turn {
+    fn try_to_send(&mut self, number: u64, persistence: Probability) -> BlockAction {
         if !self.dice.happens(persistence) {
             self.state = match self.state {
-                State::Waiting { .. } => State::Waiting { from: number + 1 },
-                _ => State::BackingOff { from: number + 1 },
+                ContentionState::Waiting { .. } => ContentionState::Waiting { from: number + 1 },
+                _ => ContentionState::BackingOff { from: number + 1 },
             };
-            return Turn::Quiet;
+            return BlockAction::Quiet;
         }
         debug_assert!(self.attempted.is_none_or(|(_, last)| last < number), "twice in a block");
         let first = self.attempted.map_or(number, |(first, _)| first);
         self.attempted = Some((first, number));
-        self.state = State::InAir { sent: number, answer_by: number + self.answer };
-        Turn::Send(self.block.draw(&mut self.dice))
+        self.state = ContentionState::InAir { sent: number, answer_by: number + self.answer };
+        BlockAction::Send(self.block.draw(&mut self.dice))
     }
 
     /// Handles a collision of the burst in the air; `next` is the first block in which it could be
     /// sent again.
-    fn collided(&mut self, next: u64) -> Option<Ended> {
+    fn collided(&mut self, next: u64) -> Option<ContentionEnd> {
         match self.backoff.collided(&mut self.dice) {
-            Retry::After(pause) => {
-                self.state = State::BackingOff { from: next + u64::from(pause) };
+            RetryDecision::After(pause) => {
+                self.state = ContentionState::BackingOff { from: next + u64::from(pause) };
                 None
             }
-            Retry::GiveUp { attempts } => {
+            RetryDecision::GiveUp { attempts } => {
                 self.end();
-                Some(Ended::GaveUp { attempts })
+                Some(ContentionEnd::GaveUp { attempts })
             }
         }
     }
 
     fn end(&mut self) {
-        self.state = State::Idle;
+        self.state = ContentionState::Idle;
         self.attempted = None;
     }
 }
@@ -256,7 +270,7 @@ mod tests {
 
     /// Answers after 3 blocks; retries at once; 2 attempts.
     fn contention() -> Contention {
-        let block = Block::new(AccessScheme::Dsa { replicas: 2 }, 10).unwrap();
+        let block = ContentionBlock::new(AccessScheme::Dsa { replicas: 2 }, 10).unwrap();
         let limits = BackoffLimits { first: 1, greatest: 1, attempts: 2 };
         Contention::new(block, 3, limits, 1).unwrap()
     }
@@ -265,20 +279,20 @@ mod tests {
     fn in_air() -> Contention {
         let mut contention = contention();
         assert!(contention.offer(5));
-        assert!(matches!(contention.handle_block(5, Probability::ONE), Turn::Send(_)));
-        assert_eq!(contention.state(), State::InAir { sent: 5, answer_by: 8 });
+        assert!(matches!(contention.handle_block(5, Probability::ONE), BlockAction::Send(_)));
+        assert_eq!(contention.state(), ContentionState::InAir { sent: 5, answer_by: 8 });
         contention
     }
 
     fn sends(contention: &mut Contention, number: u64) -> bool {
-        matches!(contention.handle_block(number, Probability::ONE), Turn::Send(_))
+        matches!(contention.handle_block(number, Probability::ONE), BlockAction::Send(_))
     }
 
     #[test]
     fn sends_from_the_block_asked_for() {
         let mut contention = contention();
         assert_eq!(contention.poll_block(), None);
-        assert_eq!(contention.handle_block(1, Probability::ONE), Turn::Quiet);
+        assert_eq!(contention.handle_block(1, Probability::ONE), BlockAction::Quiet);
         assert!(contention.offer(3));
         assert!(!contention.offer(2), "one burst at a time");
         assert_eq!(contention.poll_block(), Some(3));
@@ -289,22 +303,22 @@ mod tests {
     #[test]
     fn an_answer_ends_the_attempts() {
         let mut contention = in_air();
-        assert_eq!(contention.handle_answer(7, 4, Outcome::Succeeded), None);
-        let ended = contention.handle_answer(7, 5, Outcome::Succeeded);
-        assert_eq!(ended, Some(Ended::Delivered { attempts: 1 }));
-        assert_eq!(contention.state(), State::Idle);
-        assert_eq!(contention.handle_answer(7, 5, Outcome::Succeeded), None, "only once");
+        assert_eq!(contention.handle_answer(7, 4, BurstOutcome::Succeeded), None);
+        let ended = contention.handle_answer(7, 5, BurstOutcome::Succeeded);
+        assert_eq!(ended, Some(ContentionEnd::Delivered { attempts: 1 }));
+        assert_eq!(contention.state(), ContentionState::Idle);
+        assert_eq!(contention.handle_answer(7, 5, BurstOutcome::Succeeded), None, "only once");
     }
 
     #[test]
     fn silence_is_a_collision_and_the_last_one_is_reported() {
         let mut contention = in_air();
         assert_eq!(contention.poll_block(), Some(8));
-        assert_eq!(contention.handle_block(7, Probability::ONE), Turn::Quiet);
+        assert_eq!(contention.handle_block(7, Probability::ONE), BlockAction::Quiet);
         assert!(sends(&mut contention, 8));
         let turn = contention.handle_block(11, Probability::ONE);
-        assert_eq!(turn, Turn::GaveUp { attempts: 2 });
-        assert_eq!(contention.state(), State::Idle);
+        assert_eq!(turn, BlockAction::GaveUp { attempts: 2 });
+        assert_eq!(contention.state(), ContentionState::Idle);
         assert!(contention.offer(12));
         assert!(sends(&mut contention, 12));
     }
@@ -312,25 +326,25 @@ mod tests {
     #[test]
     fn a_bad_answer_saves_the_wait_for_silence() {
         let mut contention = in_air();
-        assert_eq!(contention.handle_answer(6, 5, Outcome::Collided), None);
-        assert_eq!(contention.state(), State::BackingOff { from: 7 });
-        assert_eq!(contention.handle_answer(6, 5, Outcome::Collided), None, "only once");
+        assert_eq!(contention.handle_answer(6, 5, BurstOutcome::Collided), None);
+        assert_eq!(contention.state(), ContentionState::BackingOff { from: 7 });
+        assert_eq!(contention.handle_answer(6, 5, BurstOutcome::Collided), None, "only once");
         assert!(sends(&mut contention, 7));
-        let ended = contention.handle_answer(9, 7, Outcome::Collided);
-        assert_eq!(ended, Some(Ended::GaveUp { attempts: 2 }));
+        let ended = contention.handle_answer(9, 7, BurstOutcome::Collided);
+        assert_eq!(ended, Some(ContentionEnd::GaveUp { attempts: 2 }));
     }
 
     #[test]
     fn a_late_answer_is_still_good_news() {
         let mut contention = in_air();
-        assert_eq!(contention.handle_block(8, Probability::ZERO), Turn::Quiet);
-        assert_eq!(contention.state(), State::BackingOff { from: 9 });
-        let ended = contention.handle_answer(8, 5, Outcome::Succeeded);
-        assert_eq!(ended, Some(Ended::Delivered { attempts: 1 }));
+        assert_eq!(contention.handle_block(8, Probability::ZERO), BlockAction::Quiet);
+        assert_eq!(contention.state(), ContentionState::BackingOff { from: 9 });
+        let ended = contention.handle_answer(8, 5, BurstOutcome::Succeeded);
+        assert_eq!(ended, Some(ContentionEnd::Delivered { attempts: 1 }));
         let mut again = in_air();
         assert!(sends(&mut again, 8));
-        let ended = again.handle_answer(9, 5, Outcome::Succeeded);
-        assert_eq!(ended, Some(Ended::Delivered { attempts: 2 }), "both were on the air");
+        let ended = again.handle_answer(9, 5, BurstOutcome::Succeeded);
+        assert_eq!(ended, Some(ContentionEnd::Delivered { attempts: 2 }), "both were on the air");
     }
 
     #[test]
@@ -338,18 +352,18 @@ mod tests {
         let mut contention = contention();
         assert!(contention.offer(0));
         for number in 0..100 {
-            assert_eq!(contention.handle_block(number, Probability::ZERO), Turn::Quiet);
-            assert_eq!(contention.state(), State::Waiting { from: number + 1 });
+            assert_eq!(contention.handle_block(number, Probability::ZERO), BlockAction::Quiet);
+            assert_eq!(contention.state(), ContentionState::Waiting { from: number + 1 });
         }
     }
 
     #[test]
     fn a_cancelled_burst_is_not_sent_again() {
         let mut contention = in_air();
-        assert_eq!(contention.handle_answer(6, 5, Outcome::Collided), None);
+        assert_eq!(contention.handle_answer(6, 5, BurstOutcome::Collided), None);
         contention.cancel();
-        assert_eq!((contention.state(), contention.poll_block()), (State::Idle, None));
-        assert_eq!(contention.handle_answer(7, 5, Outcome::Succeeded), None);
+        assert_eq!((contention.state(), contention.poll_block()), (ContentionState::Idle, None));
+        assert_eq!(contention.handle_answer(7, 5, BurstOutcome::Succeeded), None);
         assert!(contention.offer(8));
     }
 
@@ -357,6 +371,6 @@ mod tests {
     fn a_late_block_does_all_that_is_due() {
         let mut contention = in_air();
         assert!(sends(&mut contention, 20));
-        assert_eq!(contention.state(), State::InAir { sent: 20, answer_by: 23 });
+        assert_eq!(contention.state(), ContentionState::InAir { sent: 20, answer_by: 23 });
     }
 }

@@ -2,7 +2,7 @@
 
 use units::Probability;
 
-use super::{Block, Reception};
+use super::{BlockReception, ContentionBlock};
 
 /// Target load in relation to that of the highest throughput. Beyond the peak more load means less
 /// throughput, and the load of a block varies by the root of its number of bursts; below it little
@@ -37,7 +37,7 @@ const HEADROOM: f64 = 0.8;
 /// A channel with little load has persistence 1, that is, no added delay.
 #[derive(Debug, Clone)]
 pub struct LoadControl {
-    block: Block,
+    block: ContentionBlock,
     target: f64,
     /// Number of blocks after which a terminal takes silence for a collision.
     answer: f64,
@@ -48,7 +48,7 @@ pub struct LoadControl {
 impl LoadControl {
     /// Control of an empty channel, whose terminals wait `answer` blocks for an answer
     /// ([`super::Contention::new`]).
-    pub fn new(block: Block, answer: u32) -> Self {
+    pub fn new(block: ContentionBlock, answer: u32) -> Self {
         let target = HEADROOM * block.scheme().peak_load() * f64::from(block.slots());
         Self { block, target, answer: f64::from(answer.max(1)), backlog: 0.0 }
     }
@@ -56,7 +56,7 @@ impl LoadControl {
     /// Handles the reception of a block in which terminals sent with probability `in_force`: the
     /// one announced in time for it, not the latest. A block with `in_force` 0, or with all slots
     /// corrupted, carries no information.
-    pub fn handle_block(&mut self, reception: &Reception<'_>, in_force: Probability) {
+    pub fn handle_block(&mut self, reception: &BlockReception<'_>, in_force: Probability) {
         if in_force == Probability::ZERO || reception.intact == 0 {
             return;
         }
@@ -84,12 +84,12 @@ impl LoadControl {
     }
 
     /// Returns true if the block shows no upper bound of the number of bursts.
-    fn is_full(reception: &Reception<'_>) -> bool {
+    fn is_full(reception: &BlockReception<'_>) -> bool {
         reception.idle == 0 && reception.unresolved > 0
     }
 
     /// Returns the number of bursts on the air: exact if all were decoded.
-    fn bursts(&self, reception: &Reception<'_>) -> f64 {
+    fn bursts(&self, reception: &BlockReception<'_>) -> f64 {
         let decoded = reception.decoded.len() as f64;
         let shown = f64::from(self.shown(reception));
         match reception.unresolved {
@@ -105,7 +105,7 @@ impl LoadControl {
 
     /// Returns the number of bursts for which `idle` is closest to its expectation, up to that
     /// which leaves half a slot idle.
-    fn shown(&self, reception: &Reception<'_>) -> u32 {
+    fn shown(&self, reception: &BlockReception<'_>) -> u32 {
         /// 2²⁴ bursts are more than a block of 65,535 slots can show.
         const BITS: usize = 24;
         let (slots, replicas) =
@@ -132,16 +132,16 @@ impl LoadControl {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{AccessScheme, Burst, Receiver};
+    use super::super::{AccessScheme, BlockReceiver, ContentionBurst};
     use super::*;
     use crate::Dice;
 
-    fn block(replicas: u8, slots: u16) -> Block {
-        Block::new(AccessScheme::Crdsa { replicas, iterations: 16 }, slots).unwrap()
+    fn block(replicas: u8, slots: u16) -> ContentionBlock {
+        ContentionBlock::new(AccessScheme::Crdsa { replicas, iterations: 16 }, slots).unwrap()
     }
 
-    fn reception(idle: u16, intact: u16) -> Reception<'static> {
-        Reception { decoded: &[], idle, intact, unresolved: intact - idle, passes: 0 }
+    fn reception(idle: u16, intact: u16) -> BlockReception<'static> {
+        BlockReception { decoded: &[], idle, intact, unresolved: intact - idle, passes: 0 }
     }
 
     #[test]
@@ -160,7 +160,7 @@ mod tests {
         // Slots that a single burst fills show nothing but that two bursts collide.
         let tiny = LoadControl::new(block(2, 2), 11);
         assert_eq!(tiny.bursts(&reception(0, 2)), 2.0);
-        let decoded = Reception { decoded: &[7], unresolved: 0, ..reception(0, 2) };
+        let decoded = BlockReception { decoded: &[7], unresolved: 0, ..reception(0, 2) };
         assert_eq!(tiny.bursts(&decoded), 1.0);
     }
 
@@ -170,13 +170,13 @@ mod tests {
     fn many_bursts_are_counted_without_bias() {
         const BLOCKS: u32 = 2000;
         let block = block(3, 100);
-        let (control, mut receiver) = (LoadControl::new(block, 11), Receiver::new(block));
+        let (control, mut receiver) = (LoadControl::new(block, 11), BlockReceiver::new(block));
         let dice = &mut Dice::new(1);
         for (sent, corrupted) in [(20, vec![]), (60, vec![]), (60, (0..20).collect())] {
             let mut sum = 0.0;
             for _ in 0..BLOCKS {
                 let bursts: Vec<_> =
-                    (0..sent).map(|id| Burst { id, slots: block.draw(dice) }).collect();
+                    (0..sent).map(|id| ContentionBurst { id, slots: block.draw(dice) }).collect();
                 sum += control.bursts(&receiver.receive(&bursts, &corrupted));
             }
             let mean = sum / f64::from(BLOCKS);

@@ -1,7 +1,7 @@
 //! The throughput of a scheme without feedback.
 
 use super::scheme::exp_minus;
-use super::{Block, Burst, Receiver};
+use super::{BlockReceiver, ContentionBlock, ContentionBurst};
 use crate::Dice;
 
 /// Measured throughput of a [`Block`]'s scheme.
@@ -18,15 +18,15 @@ pub struct OpenLoop {
 /// Measures the throughput at an offered `load` in bursts per slot, without retransmissions, as the
 /// literature's curves S(G) are: in each of `blocks` blocks, at least 2, the number of bursts has a
 /// Poisson distribution. The same arguments give the same result.
-pub fn open_loop(block: Block, load: f64, blocks: u32, seed: u64) -> OpenLoop {
+pub fn open_loop(block: ContentionBlock, load: f64, blocks: u32, seed: u64) -> OpenLoop {
     let slots = f64::from(block.slots());
-    let (mut receiver, mut dice) = (Receiver::new(block), Dice::new(seed));
+    let (mut receiver, mut dice) = (BlockReceiver::new(block), Dice::new(seed));
     let mut bursts = Vec::new();
     let (mut sent, mut sum, mut squares) = (0.0, 0.0, 0.0);
     for _ in 0..blocks.max(2) {
         let number = poisson(load * slots, &mut dice);
         bursts.clear();
-        bursts.extend((0..number).map(|id| Burst { id, slots: block.draw(&mut dice) }));
+        bursts.extend((0..number).map(|id| ContentionBurst { id, slots: block.draw(&mut dice) }));
         let decoded = receiver.receive(&bursts, &[]).decoded.len() as f64;
         sent += f64::from(number);
         sum += decoded;

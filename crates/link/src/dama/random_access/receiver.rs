@@ -1,6 +1,6 @@
 //! The hub's receiver of contention blocks.
 
-use super::{Block, Burst};
+use super::{ContentionBlock, ContentionBurst};
 
 /// Decodes contention blocks.
 ///
@@ -12,9 +12,9 @@ use super::{Block, Burst};
 /// A block costs time linear in the slots and replicas, but for sorting the slots of each pass. The
 /// buffers are kept from block to block, so that no block allocates after the largest.
 #[derive(Debug)]
-pub struct Receiver {
-    block: Block,
-    slots: Vec<Slot>,
+pub struct BlockReceiver {
+    block: ContentionBlock,
+    slots: Vec<SlotOccupancy>,
     /// Slots with a single burst: those of the current pass, and those of the next.
     single: Vec<u16>,
     next: Vec<u16>,
@@ -23,7 +23,7 @@ pub struct Receiver {
 
 /// The bursts on the air in a slot.
 #[derive(Debug, Clone, Copy, Default)]
-struct Slot {
+struct SlotOccupancy {
     /// Number of bursts that are not decoded yet.
     bursts: u32,
     /// The exclusive or of their positions in the input: that of the burst if there is only one. A
@@ -34,7 +34,7 @@ struct Slot {
 
 /// The result of receiving a contention block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Reception<'a> {
+pub struct BlockReception<'a> {
     /// The ids of the decoded bursts, each once: by the pass that decodes it, then by the slot. The
     /// order does not depend on that of the input.
     pub decoded: &'a [u32],
@@ -48,16 +48,16 @@ pub struct Reception<'a> {
     pub passes: u16,
 }
 
-impl Receiver {
+impl BlockReceiver {
     /// A receiver of blocks like this one.
-    pub fn new(block: Block) -> Self {
-        let slots = vec![Slot::default(); block.slots().into()];
+    pub fn new(block: ContentionBlock) -> Self {
+        let slots = vec![SlotOccupancy::default(); block.slots().into()];
         Self { block, slots, single: Vec::new(), next: Vec::new(), decoded: Vec::new() }
     }
 
     /// Decodes one block. Replicas in `corrupted` slots, given in any order, are not received, nor
     /// those in slots outside of the block.
-    pub fn receive(&mut self, bursts: &[Burst], corrupted: &[u16]) -> Reception<'_> {
+    pub fn receive(&mut self, bursts: &[ContentionBurst], corrupted: &[u16]) -> BlockReception<'_> {
         self.load(bursts, corrupted);
         let (idle, intact) = (self.count(|slot| slot.bursts == 0), self.count(|_| true));
         self.find_singles();
@@ -68,18 +68,18 @@ impl Receiver {
         }
         debug_assert!(self.decoded.len() <= bursts.len(), "a burst decoded twice");
         let unresolved = self.count(|slot| slot.bursts > 0);
-        Reception { decoded: &self.decoded, idle, intact, unresolved, passes }
+        BlockReception { decoded: &self.decoded, idle, intact, unresolved, passes }
     }
 
     /// Returns the number of intact slots that satisfy `such`.
-    fn count(&self, such: impl Fn(&Slot) -> bool) -> u16 {
+    fn count(&self, such: impl Fn(&SlotOccupancy) -> bool) -> u16 {
         self.slots.iter().filter(|slot| !slot.corrupted && such(slot)).count() as u16
     }
 
     /// Puts all replicas on the air.
-    fn load(&mut self, bursts: &[Burst], corrupted: &[u16]) {
+    fn load(&mut self, bursts: &[ContentionBurst], corrupted: &[u16]) {
         self.decoded.clear();
-        self.slots.fill(Slot::default());
+        self.slots.fill(SlotOccupancy::default());
         for &slot in corrupted {
             if let Some(slot) = self.slots.get_mut(usize::from(slot)) {
                 slot.corrupted = true;
@@ -102,7 +102,7 @@ impl Receiver {
     }
 
     /// Decodes the bursts that are alone in a slot at the start of the pass.
-    fn pass(&mut self, bursts: &[Burst]) {
+    fn pass(&mut self, bursts: &[ContentionBurst]) {
         for at in 0..self.single.len() {
             let slot = self.slots[usize::from(self.single[at])];
             // Another replica of the same burst may have been decoded earlier in this pass.
@@ -120,7 +120,7 @@ impl Receiver {
     }
 
     /// Removes a decoded burst from all its slots.
-    fn remove(&mut self, position: u32, burst: &Burst) {
+    fn remove(&mut self, position: u32, burst: &ContentionBurst) {
         for &number in burst.slots.as_slice() {
             if let Some(slot) = self.slots.get_mut(usize::from(number)) {
                 slot.bursts -= 1;
@@ -133,7 +133,7 @@ impl Receiver {
     }
 }
 
-impl Slot {
+impl SlotOccupancy {
     fn is_single(&self) -> bool {
         self.bursts == 1 && !self.corrupted
     }

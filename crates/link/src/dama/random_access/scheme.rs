@@ -5,9 +5,9 @@ use core::str::FromStr;
 
 use super::burst::MAX_REPLICAS;
 use crate::SettingError;
-use crate::text::{Kind, values};
+use crate::text::{SettingKind, values};
 
-const KIND: Kind = Kind {
+const KIND: SettingKind = SettingKind {
     what: "random access scheme",
     expected: "slotted-aloha, \"dsa REPLICAS\" or \"crdsa REPLICAS [iterations=16]\", with 2 to 8 \
                replicas and at least 1 iteration",

@@ -8,8 +8,8 @@ use units::Probability;
 use super::*;
 use crate::Dice;
 
-fn block(scheme: &str, slots: u16) -> Block {
-    Block::new(scheme.parse().unwrap(), slots).unwrap()
+fn block(scheme: &str, slots: u16) -> ContentionBlock {
+    ContentionBlock::new(scheme.parse().unwrap(), slots).unwrap()
 }
 
 fn measure(scheme: &str, load: f64) -> OpenLoop {
@@ -75,12 +75,17 @@ fn large_blocks_follow_density_evolution() {
 }
 
 /// The receiver as the papers describe it: looks at every slot in every pass.
-fn plainly_decoded(block: Block, bursts: &[Burst], corrupted: &[u16]) -> BTreeSet<u32> {
+fn plainly_decoded(
+    block: ContentionBlock,
+    bursts: &[ContentionBurst],
+    corrupted: &[u16],
+) -> BTreeSet<u32> {
     let mut decoded = BTreeSet::new();
     for _ in 0..block.scheme().passes() {
         let left = |slot: u16| {
-            let present =
-                |b: &&Burst| b.slots.as_slice().contains(&slot) && !decoded.contains(&b.id);
+            let present = |b: &&ContentionBurst| {
+                b.slots.as_slice().contains(&slot) && !decoded.contains(&b.id)
+            };
             bursts.iter().filter(present).collect::<Vec<_>>()
         };
         let intact = (0..block.slots()).filter(|slot| !corrupted.contains(slot));
@@ -92,7 +97,7 @@ fn plainly_decoded(block: Block, bursts: &[Burst], corrupted: &[u16]) -> BTreeSe
 }
 
 /// A block, bursts in it, and corrupted slots.
-fn traffic() -> impl Strategy<Value = (Block, Vec<Burst>, Vec<u16>)> {
+fn traffic() -> impl Strategy<Value = (ContentionBlock, Vec<ContentionBurst>, Vec<u16>)> {
     let scheme = prop_oneof![
         Just(AccessScheme::SlottedAloha),
         (2u8..5).prop_map(|replicas| AccessScheme::Dsa { replicas }),
@@ -101,8 +106,8 @@ fn traffic() -> impl Strategy<Value = (Block, Vec<Burst>, Vec<u16>)> {
     ];
     (scheme, 5u16..40, 0u32..30, any::<u64>(), prop::collection::vec(0u16..50, 0..4)).prop_map(
         |(scheme, slots, number, seed, corrupted)| {
-            let (block, mut dice) = (Block::new(scheme, slots).unwrap(), Dice::new(seed));
-            let burst = |id| Burst { id, slots: block.draw(&mut dice) };
+            let (block, mut dice) = (ContentionBlock::new(scheme, slots).unwrap(), Dice::new(seed));
+            let burst = |id| ContentionBurst { id, slots: block.draw(&mut dice) };
             (block, (0..number).map(burst).collect(), corrupted)
         },
     )
@@ -111,7 +116,7 @@ fn traffic() -> impl Strategy<Value = (Block, Vec<Burst>, Vec<u16>)> {
 proptest! {
     #[test]
     fn decodes_what_the_plain_receiver_does_each_once((block, bursts, corrupted) in traffic()) {
-        let mut receiver = Receiver::new(block);
+        let mut receiver = BlockReceiver::new(block);
         let reception = receiver.receive(&bursts, &corrupted);
         let set: BTreeSet<_> = reception.decoded.iter().copied().collect();
         prop_assert_eq!(set.len(), reception.decoded.len(), "one twice");
@@ -128,7 +133,7 @@ proptest! {
         for last in (1..shuffled.len()).rev() {
             shuffled.swap(last, dice.below(last as u64 + 1) as usize);
         }
-        let (mut one, mut other) = (Receiver::new(block), Receiver::new(block));
+        let (mut one, mut other) = (BlockReceiver::new(block), BlockReceiver::new(block));
         let expected = one.receive(&bursts, &corrupted);
         corrupted.reverse();
         prop_assert_eq!(expected, other.receive(&shuffled, &corrupted));
@@ -136,7 +141,7 @@ proptest! {
 
     #[test]
     fn a_block_leaves_nothing_behind((block, bursts, corrupted) in traffic()) {
-        let (mut used, mut fresh) = (Receiver::new(block), Receiver::new(block));
+        let (mut used, mut fresh) = (BlockReceiver::new(block), BlockReceiver::new(block));
         used.receive(&bursts, &[]);
         prop_assert_eq!(used.receive(&bursts, &corrupted), fresh.receive(&bursts, &corrupted));
     }
@@ -145,7 +150,7 @@ proptest! {
     fn a_burst_alone_is_decoded_unless_all_its_slots_are_corrupted(
         (block, bursts, corrupted) in traffic(),
     ) {
-        let mut receiver = Receiver::new(block);
+        let mut receiver = BlockReceiver::new(block);
         for burst in bursts {
             let readable = burst.slots.as_slice().iter().any(|slot| !corrupted.contains(slot));
             let decoded = receiver.receive(&[burst], &corrupted).decoded;
@@ -156,7 +161,7 @@ proptest! {
     #[test]
     fn replicas_are_distinct_and_within_the_block(seed: u64, replicas in 2u8..=8, more in 0u16..60) {
         let slots = u16::from(replicas) + more;
-        let block = Block::new(AccessScheme::Dsa { replicas }, slots).unwrap();
+        let block = ContentionBlock::new(AccessScheme::Dsa { replicas }, slots).unwrap();
         let drawn = block.draw(&mut Dice::new(seed));
         let set: BTreeSet<_> = drawn.as_slice().iter().copied().collect();
         prop_assert_eq!(set.len(), usize::from(replicas));
@@ -168,12 +173,12 @@ proptest! {
 /// other in slots 3 and 4, but C stands alone in 2 once B is known.
 #[test]
 fn bursts_are_decoded_in_the_order_of_the_passes() {
-    let burst = |id, slots: &[u16]| Burst { id, slots: BurstSlots::new(slots).unwrap() };
+    let burst = |id, slots: &[u16]| ContentionBurst { id, slots: BurstSlots::new(slots).unwrap() };
     let bursts =
         [burst(13, &[4, 3]), burst(12, &[2, 3, 4]), burst(11, &[1, 2]), burst(10, &[0, 1])];
     let decoded = |iterations: u16| {
         let scheme = AccessScheme::Crdsa { replicas: 3, iterations };
-        let mut receiver = Receiver::new(Block::new(scheme, 6).unwrap());
+        let mut receiver = BlockReceiver::new(ContentionBlock::new(scheme, 6).unwrap());
         let reception = receiver.receive(&bursts, &[]);
         assert_eq!((reception.idle, reception.intact), (1, 6));
         (reception.decoded.to_vec(), reception.passes, reception.unresolved)
@@ -186,8 +191,8 @@ fn bursts_are_decoded_in_the_order_of_the_passes() {
 #[test]
 fn a_loop_of_two_bursts_is_never_resolved() {
     let slots = BurstSlots::new(&[1, 2]).unwrap();
-    let bursts = [Burst { id: 1, slots }, Burst { id: 2, slots }];
-    let mut receiver = Receiver::new(block("crdsa 2", 4));
+    let bursts = [ContentionBurst { id: 1, slots }, ContentionBurst { id: 2, slots }];
+    let mut receiver = BlockReceiver::new(block("crdsa 2", 4));
     let reception = receiver.receive(&bursts, &[]);
     assert_eq!((reception.decoded, reception.unresolved), (&[][..], 2));
 }
@@ -197,7 +202,7 @@ const DELAY: u32 = 10;
 
 /// A hub and its terminals.
 struct Network {
-    receiver: Receiver,
+    receiver: BlockReceiver,
     control: Option<LoadControl>,
     terminals: Vec<Contention>,
     /// Persistence in each block, as far as announced.
@@ -212,10 +217,15 @@ struct Network {
 }
 
 impl Network {
-    fn new(block: Block, terminals: u64, limits: BackoffLimits, controlled: bool) -> Self {
+    fn new(
+        block: ContentionBlock,
+        terminals: u64,
+        limits: BackoffLimits,
+        controlled: bool,
+    ) -> Self {
         let contention = |seed| Contention::new(block, DELAY + 1, limits, seed).unwrap();
         Self {
-            receiver: Receiver::new(block),
+            receiver: BlockReceiver::new(block),
             control: controlled.then(|| LoadControl::new(block, DELAY + 1)),
             terminals: (0..terminals).map(contention).collect(),
             persistence: vec![Probability::ONE; DELAY as usize],
@@ -243,9 +253,9 @@ impl Network {
                 continue;
             }
             match contention.handle_block(now as u64, persistence) {
-                Turn::Quiet => {}
-                Turn::Send(slots) => bursts.push(Burst { id, slots }),
-                Turn::GaveUp { attempts } => {
+                BlockAction::Quiet => {}
+                BlockAction::Send(slots) => bursts.push(ContentionBurst { id, slots }),
+                BlockAction::GaveUp { attempts } => {
                     assert!(attempts > 0);
                     self.since.remove(&id).unwrap();
                     self.given_up += 1;
@@ -267,8 +277,8 @@ impl Network {
     fn answer(&mut self, now: u64, sent: u64) {
         for id in core::mem::take(&mut self.decoded[sent as usize]) {
             let contention = &mut self.terminals[id as usize];
-            let ended = contention.handle_answer(now, sent, Outcome::Succeeded);
-            assert!(matches!(ended, Some(Ended::Delivered { .. })), "{ended:?}");
+            let ended = contention.handle_answer(now, sent, BurstOutcome::Succeeded);
+            assert!(matches!(ended, Some(ContentionEnd::Delivered { .. })), "{ended:?}");
             self.delivered[id as usize] += 1;
             self.longest = self.longest.max(now - self.since.remove(&id).unwrap());
         }

@@ -2,14 +2,14 @@
 
 use units::{ByteCount, Instant};
 
-use super::{Departed, Terminal};
-use crate::dama::agent::Agent;
-use crate::dama::mac::{Buffers, Segmented};
+use super::{SatelliteTerminal, TerminalDeparture};
+use crate::dama::agent::RequestAgent;
+use crate::dama::mac::{SegmentedPacket, TerminalBuffers};
 use crate::dama::random_access::{
-    Access, AccessLimits, Backoff, Block, BurstSlots, Contention, choose,
+    AccessChoice, AccessLimits, Backoff, BurstSlots, Contention, ContentionBlock, choose,
 };
-use crate::reception::Reception;
-use crate::{Dice, Payload};
+use crate::reception::ReceptionTime;
+use crate::{CarriedPacket, Dice};
 
 /// A terminal's random access on one channel.
 #[derive(Debug)]
@@ -26,7 +26,12 @@ pub(in crate::dama) struct Contender {
 
 impl Contender {
     /// A contender with nothing to send.
-    pub(in crate::dama) fn new(block: Block, answer: u32, backoff: Backoff, seed: u64) -> Self {
+    pub(in crate::dama) fn new(
+        block: ContentionBlock,
+        answer: u32,
+        backoff: Backoff,
+        seed: u64,
+    ) -> Self {
         let mut dice = Dice::new(seed);
         let contention = Contention::with(block, answer, backoff, dice.bits());
         let longest_pause = backoff.limits().greatest;
@@ -47,7 +52,7 @@ impl Contender {
     /// Draws the slots of `bursts` bursts from those that are `free`.
     pub(in crate::dama) fn draw(
         &mut self,
-        block: Block,
+        block: ContentionBlock,
         mut free: Vec<u16>,
         bursts: usize,
     ) -> Vec<BurstSlots> {
@@ -55,12 +60,12 @@ impl Contender {
     }
 }
 
-impl<P: Payload> Terminal<P> {
-    pub(in crate::dama) fn buffers(&mut self) -> &mut Buffers<P> {
+impl<P: CarriedPacket> SatelliteTerminal<P> {
+    pub(in crate::dama) fn buffers(&mut self) -> &mut TerminalBuffers<P> {
         &mut self.buffers
     }
 
-    pub(in crate::dama) fn agent(&mut self) -> &mut Agent {
+    pub(in crate::dama) fn agent(&mut self) -> &mut RequestAgent {
         &mut self.agent
     }
 
@@ -79,10 +84,15 @@ impl<P: Payload> Terminal<P> {
 
     /// Returns the slots of a block, at slot number `first` of a frame, in which the terminal is
     /// silent: it has no granted slot on another carrier then, and no burst on another channel.
-    pub(in crate::dama) fn silent_slots(&self, frame: u64, first: u32, block: Block) -> Vec<u16> {
+    pub(in crate::dama) fn silent_slots(
+        &self,
+        frame: u64,
+        first: u32,
+        block: ContentionBlock,
+    ) -> Vec<u16> {
         let granted: Vec<_> = self.runs.iter().take_while(|run| run.frame <= frame).collect();
         let sends = |slot: u32| {
-            let has = |run: &&super::Run| (run.slot..run.slot + run.count).contains(&slot);
+            let has = |run: &&super::SlotRun| (run.slot..run.slot + run.count).contains(&slot);
             let bursts = self.contenders.iter().flatten().filter_map(|each| each.sent.as_ref());
             granted.iter().any(|run| run.frame == frame && has(run))
                 || self.begun == Some((frame, slot))
@@ -107,7 +117,7 @@ impl<P: Payload> Terminal<P> {
         contender.sent = Some((frame, used));
         let arrives = |burst: &BurstSlots| {
             let mut slots = burst.as_slice().to_vec();
-            slots.retain(|slot| !self.weakens(frame, number(slot), &mut contender.dice));
+            slots.retain(|slot| !self.loses_replica(frame, number(slot), &mut contender.dice));
             BurstSlots::new(&slots).ok()
         };
         let arriving = bursts.iter().map(arrives).collect();
@@ -117,10 +127,10 @@ impl<P: Payload> Terminal<P> {
     }
 
     /// Returns true if the replica in this slot of a frame does not arrive.
-    fn weakens(&mut self, frame: u64, slot: u32, dice: &mut Dice) -> bool {
+    fn loses_replica(&mut self, frame: u64, slot: u32, dice: &mut Dice) -> bool {
         let begin = |slot| self.frames.slot_begin(self.origin, frame, slot);
-        let reception = Reception { from: begin(slot), until: begin(slot + 1) };
-        let struck = self.strikes(reception);
+        let reception = ReceptionTime { from: begin(slot), until: begin(slot + 1) };
+        let struck = self.is_hit(reception);
         let lost = self.channel.loses(self.frames.cell.wire as usize, reception, || dice.chance());
         struck || lost
     }
@@ -130,7 +140,7 @@ impl<P: Payload> Terminal<P> {
         let (waiting, sent) = (ByteCount::new(self.buffers.backlog()), self.sent_bytes);
         self.buffers.gather(most, |taken| {
             let sent = ByteCount::new(sent.saturating_add(taken));
-            choose(waiting, sent, load, limits) == Access::Contention
+            choose(waiting, sent, load, limits) == AccessChoice::Contention
         })
     }
 
@@ -138,47 +148,49 @@ impl<P: Payload> Terminal<P> {
     /// filled the last gap, those behind it follow.
     pub(super) fn put_in_order(
         &mut self,
-        packet: Departed<P>,
+        packet: TerminalDeparture<P>,
         contended: bool,
-        departed: &mut impl FnMut(Departed<P>),
+        departed: &mut impl FnMut(TerminalDeparture<P>),
     ) {
         let at = packet.at;
         if contended {
             departed(packet);
-            while let Some(Segmented { frame, struck, .. }) = self.buffers.follow(at) {
-                departed(Departed { at, frame, lost: struck });
+            while let Some(SegmentedPacket { frame, is_hit: struck, .. }) = self.buffers.follow(at)
+            {
+                departed(TerminalDeparture { at, frame, lost: struck });
             }
             while let Some(packet) = self.after_gap() {
                 departed(packet);
             }
         } else if self.buffers.has_gap() {
-            self.behind.push_back(packet);
+            self.behind_gap.push_back(packet);
         } else {
             departed(packet);
         }
     }
 
     /// Returns the next packet that has waited at the hub behind a gap, once that is filled.
-    fn after_gap(&mut self) -> Option<Departed<P>> {
-        if self.buffers.has_gap() { None } else { self.behind.pop_front() }
+    fn after_gap(&mut self) -> Option<TerminalDeparture<P>> {
+        if self.buffers.has_gap() { None } else { self.behind_gap.pop_front() }
     }
 
     /// Returns the next packet that the hub passes on after the blocks that have ended at `end`.
-    pub(in crate::dama) fn release(&mut self, end: Instant) -> Option<Departed<P>> {
-        let Some(Segmented { frame, struck, .. }) = self.buffers.release() else {
+    pub(in crate::dama) fn release(&mut self, end: Instant) -> Option<TerminalDeparture<P>> {
+        let Some(SegmentedPacket { frame, is_hit: struck, .. }) = self.buffers.release() else {
             return self.after_gap();
         };
         self.sent_bytes = self.sent_bytes.saturating_add(frame.len as u64);
-        Some(Departed { at: end, frame, lost: struck })
+        Some(TerminalDeparture { at: end, frame, lost: struck })
     }
 
     /// Returns the next packet that was given up at `at`, which is lost unless the hub has all of
     /// its cells; then those that have waited behind it.
-    pub(in crate::dama) fn give_up(&mut self, at: Instant) -> Option<Departed<P>> {
-        let Some(Segmented { frame, struck, left, .. }) = self.buffers.give_up(at) else {
+    pub(in crate::dama) fn give_up(&mut self, at: Instant) -> Option<TerminalDeparture<P>> {
+        let Some(SegmentedPacket { frame, is_hit: struck, left, .. }) = self.buffers.give_up(at)
+        else {
             return self.after_gap();
         };
         self.slots.packets_given_up += u64::from(left > 0);
-        Some(Departed { at, frame, lost: struck || left > 0 })
+        Some(TerminalDeparture { at, frame, lost: struck || left > 0 })
     }
 }

@@ -8,8 +8,9 @@ use units::{BitRate, ByteCount, Instant, Probability};
 
 use super::{Numbered, check_conservation, millis, run_until};
 use crate::{
-    Burst, CoDel, Counters, Delay, Discipline, Encapsulation, GilbertElliott, Jitter, Link,
-    LinkConfig, Loss, Opportunities, Outage, Policer, QueueLimit, Rate, Red, Trace, TraceValue,
+    BurstModel, CoDel, Delay, Discipline, Encapsulation, GilbertElliott, Jitter, Link, LinkConfig,
+    LossModel, Opportunities, Outage, PacketCounters, Policer, QueueLimit, Rate, Red, Trace,
+    TraceValue,
 };
 
 /// An action of a link's owner.
@@ -20,7 +21,7 @@ enum Action {
     Encapsulation(Encapsulation),
     Delay(Delay),
     Jitter(Jitter),
-    Loss(Loss),
+    Loss(LossModel),
     Queue(QueueLimit),
     Outage(Outage),
     EndOutages,
@@ -92,25 +93,25 @@ fn any_duration() -> impl Strategy<Value = Duration> {
     ]
 }
 
-fn any_loss() -> impl Strategy<Value = Loss> {
+fn any_loss() -> impl Strategy<Value = LossModel> {
     let probability = (0.0..=1.0).prop_map(|p| Probability::new(p).unwrap());
     prop_oneof![
-        Just(Loss::None),
-        probability.clone().prop_map(Loss::Per),
-        probability.clone().prop_map(|p| Loss::Ber(Probability::new(p.get() / 1e4).unwrap())),
+        Just(LossModel::None),
+        probability.clone().prop_map(LossModel::Per),
+        probability.clone().prop_map(|p| LossModel::Ber(Probability::new(p.get() / 1e4).unwrap())),
         (0..30_000u64, 0..30_000u64).prop_map(|(good, bad)| {
             let up_to = |micros| Duration::ZERO..=Duration::from_micros(micros);
-            Loss::Burst(Burst::new(up_to(good), up_to(bad + 1)).unwrap())
+            LossModel::Burst(BurstModel::new(up_to(good), up_to(bad + 1)).unwrap())
         }),
         prop::array::uniform4(probability.clone()).prop_map(|[a, b, c, d]| {
-            Loss::GilbertElliott(GilbertElliott {
+            LossModel::GilbertElliott(GilbertElliott {
                 good_to_bad: a,
                 bad_to_good: b,
                 loss_good: c,
                 loss_bad: d,
             })
         }),
-        prop::collection::vec(probability, 1..5).prop_map(|values| Loss::Trace(trace(values))),
+        prop::collection::vec(probability, 1..5).prop_map(|values| LossModel::Trace(trace(values))),
     ]
 }
 
@@ -199,7 +200,7 @@ fn run(
     seed: u64,
     schedule: &[(u64, Action)],
     punctual: bool,
-) -> (Vec<(Instant, u32)>, Counters) {
+) -> (Vec<(Instant, u32)>, PacketCounters) {
     let mut link = Link::new(config, seed);
     let (mut now, mut log) = (Instant::ZERO, Vec::new());
     for (index, (gap, action)) in schedule.iter().enumerate() {

@@ -3,9 +3,9 @@
 use units::{BitRate, Probability};
 
 use super::*;
-use crate::{Loss, QueueLimit};
+use crate::{LossModel, QueueLimit};
 
-fn config(loss: Loss) -> LinkConfig {
+fn config(loss: LossModel) -> LinkConfig {
     let delay = Duration::from_millis(300);
     LinkConfig::new(BitRate::from_mbit(10), delay, loss, QueueLimit::Packets(1000))
 }
@@ -99,7 +99,7 @@ impl Peer for Arq {
     }
 }
 
-fn arq(messages: u32, loss: Loss, seed: u64) -> Net<Arq> {
+fn arq(messages: u32, loss: LossModel, seed: u64) -> Net<Arq> {
     let mut net = Net::new(vec![Arq::new(messages), Arq::new(0)], seed);
     net.join(0, 1, config(loss));
     net
@@ -107,20 +107,20 @@ fn arq(messages: u32, loss: Loss, seed: u64) -> Net<Arq> {
 
 #[test]
 fn a_round_trip_takes_what_the_links_say() {
-    let mut net = arq(3, Loss::None, 1);
+    let mut net = arq(3, LossModel::None, 1);
     let at = net.run_until(|peers| peers[0].sent == 3, seconds(10)).unwrap();
     // 12 bytes and 28 of headers are 32 µs at 10 Mbit/s.
     assert_eq!(at, Instant::ZERO + 6 * Duration::from_micros(300_032));
     assert_eq!(net.counters(0, 1).delivered.bytes.get(), 3 * 40);
 
-    let mut net = arq(1, Loss::None, 1);
+    let mut net = arq(1, LossModel::None, 1);
     net.set_overhead(UDP_IPV6_OVERHEAD);
     let at = net.run_until(|peers| peers[0].sent == 1, seconds(10)).unwrap();
     assert_eq!(at, Instant::ZERO + 2 * Duration::from_micros(300_048));
 }
 
-fn mangled_run(seed: u64) -> (Instant, Vec<u32>, Counters, Mangled) {
-    let mut net = arq(20, Loss::Per(p(0.1)), seed);
+fn mangled_run(seed: u64) -> (Instant, Vec<u32>, PacketCounters, Mangled) {
+    let mut net = arq(20, LossModel::Per(p(0.1)), seed);
     let mangle = Mangle {
         duplicate: p(0.2),
         reorder: p(0.3),
@@ -145,9 +145,9 @@ fn arq_survives_everything_for_many_seeds() {
         total.duplicated += mangled.duplicated;
         total.reordered += mangled.reordered;
         total.corrupted += mangled.corrupted;
-        total.silenced += mangled.silenced;
+        total.lost_in_outage += mangled.lost_in_outage;
     }
-    let Mangled { duplicated, reordered, corrupted, silenced, .. } = total;
+    let Mangled { duplicated, reordered, corrupted, lost_in_outage: silenced, .. } = total;
     assert!([duplicated, reordered, corrupted, silenced].iter().all(|&n| n > 500), "{total:?}");
 }
 
@@ -159,7 +159,7 @@ fn the_same_seed_gives_the_same_run() {
 
 #[test]
 fn a_missed_deadline_names_the_machine_and_its_reason() {
-    let mut net = arq(1, Loss::Per(Probability::ONE), 1);
+    let mut net = arq(1, LossModel::Per(Probability::ONE), 1);
     let stalled = net.run_until(|peers| peers[0].sent == 1, seconds(1)).unwrap_err();
     assert_eq!((stalled.now, stalled.reason), (seconds(1), Reason::Deadline));
     assert_eq!(net.now(), seconds(1));
@@ -174,7 +174,7 @@ fn a_missed_deadline_names_the_machine_and_its_reason() {
 
 #[test]
 fn a_dead_net_is_noticed_at_once() {
-    let mut net = arq(1, Loss::None, 1);
+    let mut net = arq(1, LossModel::None, 1);
     let stalled = net.run_until(|peers| peers[0].sent == 2, Instant::MAX).unwrap_err();
     assert_eq!(stalled.reason, Reason::Idle);
     net.run_for(Duration::from_secs(1)).unwrap();
@@ -208,7 +208,7 @@ impl Peer for Faulty {
 fn a_livelock_is_an_error_and_no_endless_loop() {
     for chatty in [false, true] {
         let mut net = Net::new(vec![Faulty { chatty }, Faulty { chatty: false }], 1);
-        net.join(0, 1, config(Loss::None));
+        net.join(0, 1, config(LossModel::None));
         let stalled = net.run_for(Duration::from_secs(1)).unwrap_err();
         assert!(matches!(stalled.reason, Reason::Livelock { .. }));
         assert!(stalled.to_string().contains("peer 0: 0.000000s \"for nothing\""), "{stalled}");
@@ -254,7 +254,7 @@ impl Peer for Flood {
 fn a_flood_of_100_000_packets_fills_the_link_and_no_more() {
     let flood = Flood { next: Some(Instant::ZERO), heard: 0 };
     let mut net = Net::new(vec![flood, Flood { next: None, heard: 0 }], 1);
-    net.join(0, 1, config(Loss::None));
+    net.join(0, 1, config(LossModel::None));
     let at = net.run_until(|peers| peers[1].heard == 100_000, seconds(200)).unwrap();
     assert_eq!(at, Instant::ZERO + Duration::from_millis(120_300));
 }

@@ -2,8 +2,8 @@ use std::net::SocketAddr;
 
 use proptest::prelude::*;
 
-use super::super::report::{DirectionReport, Ending};
-use super::super::segment::{Flags, Options, Sighting};
+use super::super::report::{ConnectionEnding, DirectionReport};
+use super::super::segment::{SegmentFlags, SegmentOptions, Sighting};
 use super::*;
 
 const MSS: u32 = 100;
@@ -12,7 +12,7 @@ const B_ISN: u32 = 7;
 
 /// A connection from a port of A to B, written by hand; times in milliseconds.
 struct Script {
-    analysis: Analysis,
+    analysis: CaptureAnalysis,
     a: SocketAddr,
     b: SocketAddr,
 }
@@ -20,7 +20,11 @@ struct Script {
 impl Script {
     fn new() -> Self {
         let (a, b) = ("10.0.0.1:4000".parse().unwrap(), "10.0.0.2:80".parse().unwrap());
-        Self { analysis: Analysis::new(TraceOptions { plots: true, connection: None }), a, b }
+        Self {
+            analysis: CaptureAnalysis::new(TraceOptions { plots: true, connection: None }),
+            a,
+            b,
+        }
     }
 
     fn opened() -> Self {
@@ -46,8 +50,14 @@ impl Script {
     }
 
     /// A sends `length` bytes at `offset`.
-    fn a(&mut self, millis: u64, offset: u32, length: u32, edit: impl FnOnce(&mut Segment)) {
-        let mut segment = Segment {
+    fn a(
+        &mut self,
+        millis: u64,
+        offset: u32,
+        length: u32,
+        edit: impl FnOnce(&mut CapturedSegment),
+    ) {
+        let mut segment = CapturedSegment {
             time: Instant::from_nanos(millis * 1_000_000),
             timed: true,
             sighting: Sighting::default(),
@@ -56,17 +66,17 @@ impl Script {
             sequence: A_ISN.wrapping_add(1).wrapping_add(offset),
             ack: Some(B_ISN + 1),
             window: 1000,
-            flags: Flags::default(),
+            flags: SegmentFlags::default(),
             length,
-            options: Options::default(),
+            options: SegmentOptions::default(),
         };
         edit(&mut segment);
-        self.analysis.segment(0, &segment);
+        self.analysis.add_segment(0, &segment);
     }
 
     /// B acknowledges everything before `offset`.
-    fn b(&mut self, millis: u64, offset: u32, edit: impl FnOnce(&mut Segment)) {
-        let mut segment = Segment {
+    fn b(&mut self, millis: u64, offset: u32, edit: impl FnOnce(&mut CapturedSegment)) {
+        let mut segment = CapturedSegment {
             time: Instant::from_nanos(millis * 1_000_000),
             timed: true,
             sighting: Sighting::default(),
@@ -75,12 +85,12 @@ impl Script {
             sequence: B_ISN + 1,
             ack: Some(A_ISN.wrapping_add(1).wrapping_add(offset)),
             window: 100,
-            flags: Flags::default(),
+            flags: SegmentFlags::default(),
             length: 0,
-            options: Options::default(),
+            options: SegmentOptions::default(),
         };
         edit(&mut segment);
-        self.analysis.segment(0, &segment);
+        self.analysis.add_segment(0, &segment);
     }
 
     fn connections(self) -> Vec<ConnectionReport> {
@@ -110,7 +120,7 @@ fn a_plain_exchange_is_counted() {
     script.b(600, 251, |segment| segment.flags.fin = true);
     script.a(700, 251, 0, |segment| segment.ack = Some(B_ISN + 2));
     let it = script.connection();
-    assert_eq!((it.ending, it.begins_in_capture), (Ending::Closed, true));
+    assert_eq!((it.ending, it.begins_in_capture), (ConnectionEnding::Closed, true));
     assert_eq!(it.handshake.unwrap().as_millis(), 200);
     let to = it.a_to_b;
     assert_eq!((to.packets, to.data_packets, to.pure_acks), (6, 3, 2));
@@ -166,7 +176,7 @@ fn without_both_scales_nothing_is_said_of_windows() {
     let it = script.connection();
     assert!(!it.begins_in_capture);
     assert_eq!((it.b_to_a.advertised_window, it.a_to_b.window_limited), (None, None));
-    assert_eq!((it.a_to_b.unique_bytes, it.ending), (100, Ending::Open));
+    assert_eq!((it.a_to_b.unique_bytes, it.ending), (100, ConnectionEnding::Open));
 }
 
 #[test]
@@ -253,16 +263,16 @@ fn endings_are_distinguished() {
         play(&mut script);
         script.connection().ending
     };
-    let reset = |it: &mut Segment| it.flags.rst = true;
-    assert_eq!(ending(|_| ()), Ending::Unanswered);
-    assert_eq!(ending(|it| it.b(1, 0, |it| it.flags.rst = true)), Ending::Refused);
-    assert_eq!(ending(|it| it.syn_ack(1)), Ending::Open);
+    let reset = |it: &mut CapturedSegment| it.flags.rst = true;
+    assert_eq!(ending(|_| ()), ConnectionEnding::Unanswered);
+    assert_eq!(ending(|it| it.b(1, 0, |it| it.flags.rst = true)), ConnectionEnding::Refused);
+    assert_eq!(ending(|it| it.syn_ack(1)), ConnectionEnding::Open);
     let mut script = Script::opened();
     script.a(300, 0, 0, reset);
-    assert_eq!(script.connection().ending, Ending::ResetByA);
+    assert_eq!(script.connection().ending, ConnectionEnding::ResetByA);
     let mut script = Script::opened();
     script.b(300, 0, |it| it.flags.fin = true);
-    assert_eq!(script.connection().ending, Ending::HalfClosedByB);
+    assert_eq!(script.connection().ending, ConnectionEnding::HalfClosedByB);
 }
 
 #[test]
@@ -282,7 +292,7 @@ fn a_syn_again_is_the_same_connection_and_another_syn_is_another() {
     assert_eq!(reports.iter().map(|it| it.number).collect::<Vec<_>>(), [1, 2, 3]);
     assert_eq!(reports[0].a_to_b.syn_retransmissions, 1);
     assert_eq!(reports[0].handshake.unwrap().as_millis(), 1200);
-    assert_eq!(reports[2].ending, Ending::Unanswered);
+    assert_eq!(reports[2].ending, ConnectionEnding::Unanswered);
 }
 
 /// What the path does to a segment.

@@ -63,18 +63,18 @@ fn text(value: &[u8]) -> String {
 }
 
 /// A named nftables object with its attributes.
-pub struct Object {
+pub struct NftablesObject {
     /// Name of the object in its table.
     pub name: String,
     data: Vec<u8>,
 }
 
 /// Parses the named objects from the kernel's answer.
-pub(super) fn objects(answer: &[u8]) -> impl Iterator<Item = Object> {
-    messages(answer).filter_map(|(_, object)| Object::parse(object))
+pub(super) fn objects(answer: &[u8]) -> impl Iterator<Item = NftablesObject> {
+    messages(answer).filter_map(|(_, object)| NftablesObject::parse(object))
 }
 
-impl Object {
+impl NftablesObject {
     /// Parses an object from its attributes NFTA_OBJ_NAME and NFTA_OBJ_DATA.
     fn parse(attributes: &[u8]) -> Option<Self> {
         let name = attribute(attributes, 2)?;
@@ -153,7 +153,7 @@ fn attribute(mut attributes: &[u8], kind: u16) -> Option<&[u8]> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Batch;
+    use super::super::MessageBatch;
     use super::*;
 
     #[test]
@@ -175,7 +175,7 @@ mod tests {
     #[cfg(target_endian = "little")]
     fn packets_are_found_in_what_was_logged() {
         let message = |kind: u16, attributes: &[(u16, &[u8])]| {
-            Batch::single(kind, (2, 5900), 0, |message| {
+            MessageBatch::single(kind, (2, 5900), 0, |message| {
                 attributes.iter().for_each(|(kind, value)| message.bytes(*kind, value));
             })
         };

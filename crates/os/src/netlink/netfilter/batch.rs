@@ -5,20 +5,20 @@ use super::ALIGNMENT;
 const NFNETLINK_VERSION: u8 = 0;
 
 /// Messages that the kernel executes all together or not at all.
-pub struct Batch {
+pub struct MessageBatch {
     bytes: Vec<u8>,
     /// Where the last message starts.
     message: usize,
     sequence: u32,
 }
 
-impl Default for Batch {
+impl Default for MessageBatch {
     fn default() -> Self {
         Self::new()
     }
 }
 
-impl Batch {
+impl MessageBatch {
     /// An empty batch for nftables.
     pub fn new() -> Self {
         let mut batch = Self::bare();
@@ -138,7 +138,7 @@ mod tests {
     #[test]
     #[cfg(target_endian = "little")]
     fn lengths_cover_headers_and_padding_does_not_count() {
-        let mut batch = Batch::new();
+        let mut batch = MessageBatch::new();
         batch.message(libc::NFT_MSG_NEWTABLE, libc::NFPROTO_INET, libc::NLM_F_CREATE, |m| {
             m.text(1, "ab");
             m.nest(2, |n| n.number(3, 7));

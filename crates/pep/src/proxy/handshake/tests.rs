@@ -8,23 +8,23 @@ use crate::proxy::http::LONGEST_HEAD;
 const HELLO: &[u8] = &[5, 1, 0];
 
 /// All steps until the handshake ends or needs more, with bytes arriving in pieces of this length.
-fn steps(bytes: &[u8], piece: usize) -> Vec<Step> {
-    let mut handshake = Handshake::default();
+fn steps(bytes: &[u8], piece: usize) -> Vec<HandshakeStep> {
+    let mut handshake = ProxyHandshake::default();
     let mut steps = Vec::new();
     let mut pieces = bytes.chunks(piece);
     loop {
         match handshake.step() {
-            Step::Read => match pieces.next() {
+            HandshakeStep::Read => match pieces.next() {
                 Some(piece) => handshake.handle_input(piece),
                 None => return steps,
             },
-            Step::Connect(mut request) => {
+            HandshakeStep::Connect(mut request) => {
                 pieces.for_each(|piece| request.first.extend_from_slice(piece));
-                steps.push(Step::Connect(request));
+                steps.push(HandshakeStep::Connect(request));
                 return steps;
             }
-            Step::Refuse(answer) => {
-                steps.push(Step::Refuse(answer));
+            HandshakeStep::Refuse(answer) => {
+                steps.push(HandshakeStep::Refuse(answer));
                 return steps;
             }
             say => steps.push(say),
@@ -32,8 +32,8 @@ fn steps(bytes: &[u8], piece: usize) -> Vec<Step> {
     }
 }
 
-fn connect(target: Destination, dialect: Dialect, first: &[u8]) -> Step {
-    Step::Connect(Request { destination: target, dialect, first: first.to_vec() })
+fn connect(target: Destination, dialect: ProxyProtocol, first: &[u8]) -> HandshakeStep {
+    HandshakeStep::Connect(ProxyRequest { destination: target, dialect, first: first.to_vec() })
 }
 
 fn name(name: &str, port: u16) -> Destination {
@@ -53,7 +53,8 @@ fn a_socks_client_names_its_server_in_each_of_three_ways() {
         (v6, Destination::Address("[2001:db8::1]:22".parse().unwrap())),
     ] {
         let all = [HELLO, &request, b"GET /"].concat();
-        let expected = vec![Step::Write(vec![5, 0]), connect(target, Dialect::Socks, b"GET /")];
+        let expected =
+            vec![HandshakeStep::Write(vec![5, 0]), connect(target, ProxyProtocol::Socks, b"GET /")];
         for piece in [1, 2, 3, 7, all.len()] {
             assert_eq!(steps(&all, piece), expected, "in pieces of {piece}");
         }
@@ -63,16 +64,20 @@ fn a_socks_client_names_its_server_in_each_of_three_ways() {
 #[test]
 fn a_socks_client_hears_which_requests_are_unsupported() {
     let refused = |after_hello: &[u8]| steps(&[HELLO, after_hello].concat(), 1).pop();
-    let reply = |code| Some(Step::Refuse(socks::reply(code)));
+    let reply = |code| Some(HandshakeStep::Refuse(socks::reply(code)));
     assert_eq!(refused(&[5, 2, 0, 1, 1, 2, 3, 4, 0, 80]), reply(7), "BIND");
     assert_eq!(refused(&[5, 3, 0, 1, 1, 2, 3, 4, 0, 80]), reply(7), "UDP ASSOCIATE");
     assert_eq!(refused(&[5, 1, 0, 9]), reply(8), "address type 9");
     assert_eq!(refused(&[4, 1, 0, 1]), reply(1), "another version");
     assert_eq!(refused(&[5, 1, 0, 3, 0, 0, 80]), reply(1), "an empty name");
     assert_eq!(refused(&[5, 1, 0, 3, 2, b'a', 0, 0, 80]), reply(1), "a zero in a name");
-    assert_eq!(steps(&[5, 1, 2], 1), [Step::Refuse(vec![5, 0xff])], "a password");
-    assert_eq!(steps(&[5, 0], 1), [Step::Refuse(vec![5, 0xff])], "no method");
-    assert_eq!(steps(&[4, 1, 0, 80], 4), [Step::Refuse(socks::REFUSAL_4.to_vec())], "SOCKS4");
+    assert_eq!(steps(&[5, 1, 2], 1), [HandshakeStep::Refuse(vec![5, 0xff])], "a password");
+    assert_eq!(steps(&[5, 0], 1), [HandshakeStep::Refuse(vec![5, 0xff])], "no method");
+    assert_eq!(
+        steps(&[4, 1, 0, 80], 4),
+        [HandshakeStep::Refuse(socks::REFUSAL_4.to_vec())],
+        "SOCKS4"
+    );
 }
 
 #[test]
@@ -91,7 +96,7 @@ fn an_http_client_connects_whatever_fields_it_sends() {
     ] {
         let all = format!("{head}\u{16}first");
         for piece in [1, 5, all.len()] {
-            let expected = [connect(target.clone(), Dialect::Http, "\u{16}first".as_bytes())];
+            let expected = [connect(target.clone(), ProxyProtocol::Http, "\u{16}first".as_bytes())];
             assert_eq!(steps(all.as_bytes(), piece), expected, "{head:?} in pieces of {piece}");
         }
     }
@@ -113,7 +118,7 @@ fn an_http_client_hears_what_is_wrong() {
         ("\r\n\r\n", "400"),
     ] {
         let told = steps(head.as_bytes(), 3);
-        let [Step::Refuse(answer)] = &told[..] else { panic!("{head:?}: {told:?}") };
+        let [HandshakeStep::Refuse(answer)] = &told[..] else { panic!("{head:?}: {told:?}") };
         let answer = String::from_utf8_lossy(answer);
         assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{head:?}: {answer}");
     }
@@ -126,7 +131,7 @@ fn a_head_without_end_is_refused_at_its_limit() {
     assert_eq!(steps(&head, 1000), []);
     head.push(b'x');
     let told = steps(&head, 1000);
-    let [Step::Refuse(answer)] = &told[..] else { panic!("{told:?}") };
+    let [HandshakeStep::Refuse(answer)] = &told[..] else { panic!("{told:?}") };
     assert!(answer.starts_with(b"HTTP/1.1 431 "));
 }
 
@@ -141,8 +146,8 @@ fn each_reason_has_its_answer_in_both_dialects() {
         (Err(ResetReason::Limit), 1, "503"),
         (Err(ResetReason::SessionLost), 1, "502"),
     ] {
-        assert_eq!(Dialect::Socks.answer(outcome)[..2], [5, socks]);
-        let answer = Dialect::Http.answer(outcome);
+        assert_eq!(ProxyProtocol::Socks.answer(outcome)[..2], [5, socks]);
+        let answer = ProxyProtocol::Http.answer(outcome);
         assert!(answer.starts_with(format!("HTTP/1.1 {http} ").as_bytes()), "{outcome:?}");
     }
 }
@@ -159,7 +164,7 @@ proptest! {
         let all = [start, &bytes].concat();
         let told = steps(&all, piece);
         prop_assert_eq!(&told, &steps(&all, all.len().max(1)));
-        let is_over = matches!(told.last(), Some(Step::Connect(_) | Step::Refuse(_)));
+        let is_over = matches!(told.last(), Some(HandshakeStep::Connect(_) | HandshakeStep::Refuse(_)));
         prop_assert!(is_over || all.len() < LONGEST_HEAD);
     }
 }

@@ -12,18 +12,19 @@ struct Header {
     /// `None` for a protocol without ports.
     port: Option<u16>,
     dscp: u8,
-    subject: Subject,
+    subject: PolicySubject,
 }
 
 impl Header {
     fn protocol(&self) -> u8 {
-        if self.subject == Subject::Connections { TCP } else { UDP }
+        if self.subject == PolicySubject::Connections { TCP } else { UDP }
     }
 
     /// Whether a rule matches, as the kernel evaluates it.
-    fn passes(&self, rule: &Match) -> bool {
-        let port = |ports: Ports| self.port.is_some_and(|port| ports.has(self.protocol(), port));
-        rule.version.is_none_or(|version| version == Version::of(self.destination))
+    fn passes(&self, rule: &PolicyMatch) -> bool {
+        let port =
+            |ports: PortRange| self.port.is_some_and(|port| ports.has(self.protocol(), port));
+        rule.version.is_none_or(|version| version == IpFamily::of(self.destination))
             && rule.to.is_none_or(|prefix| prefix.contains(self.destination))
             && rule.from.is_none_or(|prefix| prefix.contains(self.source))
             && rule.dscp.is_none_or(|dscp| dscp == self.dscp)
@@ -31,9 +32,9 @@ impl Header {
     }
 
     /// The documented semantics.
-    fn fits(&self, policy: &Policy) -> bool {
+    fn fits(&self, policy: &TrafficPolicy) -> bool {
         let has = |list: &[Prefix], address| list.iter().any(|prefix| prefix.contains(address));
-        let port = |ports: &Ports| {
+        let port = |ports: &PortRange| {
             ports.of(self.protocol())
                 && self.port.is_some_and(|port| (ports.first..=ports.last).contains(&port))
         };
@@ -62,31 +63,32 @@ fn list<T: std::fmt::Debug>(of: impl Strategy<Value = T>) -> impl Strategy<Value
     proptest::collection::vec(of, 0..3)
 }
 
-fn ports() -> impl Strategy<Value = Ports> {
+fn ports() -> impl Strategy<Value = PortRange> {
     let protocol = proptest::sample::select(&[None, Some(TCP), Some(UDP)][..]);
-    (protocol, 1u16..6, 0u16..3).prop_map(|(protocol, first, more)| Ports {
+    (protocol, 1u16..6, 0u16..3).prop_map(|(protocol, first, more)| PortRange {
         protocol,
         first,
         last: first + more,
     })
 }
 
-fn policy() -> impl Strategy<Value = Policy> {
-    let action = proptest::sample::select(&Action::ALL[..]);
+fn policy() -> impl Strategy<Value = TrafficPolicy> {
+    let action = proptest::sample::select(&PolicyAction::ALL[..]);
     (list(prefix()), list(prefix()), list(ports()), list(0u8..4), action).prop_map(
         |(to, from, ports, dscp, action)| {
             let name = "any".to_owned();
-            Policy { name, to, from, ports, dscp, action }
+            TrafficPolicy { name, to, from, ports, dscp, action }
         },
     )
 }
 
 fn header() -> impl Strategy<Value = Header> {
-    let subject = proptest::sample::select(&[Subject::Connections, Subject::Packets][..]);
+    let subject =
+        proptest::sample::select(&[PolicySubject::Connections, PolicySubject::Packets][..]);
     let addresses = any::<bool>().prop_flat_map(|v6| (address(v6), address(v6)));
     (addresses, proptest::option::weighted(0.9, 1u16..9), 0u8..4, subject).prop_map(
         |((source, destination), port, dscp, subject)| {
-            let port = if subject == Subject::Connections { port.or(Some(80)) } else { port };
+            let port = if subject == PolicySubject::Connections { port.or(Some(80)) } else { port };
             Header { source, destination, port, dscp, subject }
         },
     )
@@ -105,17 +107,17 @@ proptest! {
 #[test]
 fn a_policy_is_one_rule_for_each_choice_of_its_lists() {
     let prefixes = |texts: &[&str]| texts.iter().map(|text| text.parse().unwrap()).collect();
-    let mut policy = Policy {
+    let mut policy = TrafficPolicy {
         to: prefixes(&["10.0.0.0/8", "192.0.2.0/24", "fd00::/8"]),
         dscp: vec![46, 8],
-        ..Policy::new("some", Action::Tunnel)
+        ..TrafficPolicy::new("some", PolicyAction::Tunnel)
     };
-    assert_eq!(policy.matches(Subject::Connections).len(), 6);
+    assert_eq!(policy.matches(PolicySubject::Connections).len(), 6);
     policy.from = prefixes(&["10.1.0.0/16"]);
-    assert_eq!(policy.matches(Subject::Packets).len(), 4, "from IPv4 to IPv6 goes nothing");
-    policy.ports = vec![Ports { protocol: Some(UDP), first: 443, last: 443 }];
-    assert_eq!(policy.matches(Subject::Connections), []);
-    assert_eq!(policy.matches(Subject::Packets).len(), 4);
+    assert_eq!(policy.matches(PolicySubject::Packets).len(), 4, "from IPv4 to IPv6 goes nothing");
+    policy.ports = vec![PortRange { protocol: Some(UDP), first: 443, last: 443 }];
+    assert_eq!(policy.matches(PolicySubject::Connections), []);
+    assert_eq!(policy.matches(PolicySubject::Packets).len(), 4);
     assert!(!policy.fits_tcp() && !policy.fits_all());
-    assert!(Policy::new("all", Action::Split).fits_all());
+    assert!(TrafficPolicy::new("all", PolicyAction::Split).fits_all());
 }

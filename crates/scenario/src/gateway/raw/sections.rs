@@ -7,15 +7,16 @@ use std::net::IpAddr;
 
 use config::{HubAddress, TcpAddress};
 use names::Domain;
-use pep::accounting::{Exhausted, Period};
-use pep::egress::Target;
+use pep::accounting::{ExhaustedAction, RenewalPeriod};
+use pep::egress::EgressTarget;
 use pep::traffic::Prefix;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use units::{BitRate, ByteCount, UnixTime};
 
 use super::values::{
-    Action, Address, Answer, Aqm, Channel, Device, DnsAnswer, Key, Names, RateChoice, Server, Stack,
+    Action, AddressWithPort, Answer, Aqm, Channel, Device, DnsAnswer, Names, PublicKeyText,
+    RateChoice, ResolverAddress, Stack,
 };
 use crate::item::Item;
 use crate::scenario::RawTcp;
@@ -29,7 +30,7 @@ pub(in crate::gateway) use self::bundles::{BundlePeer, Bundles};
 pub(in crate::gateway) struct Metrics {
     /// The TCP address that serves metrics and a page over HTTP.
     #[schemars(required, extend("examples" = ["127.0.0.1:9590"]))]
-    pub(in crate::gateway) listen: Option<Text<Address>>,
+    pub(in crate::gateway) listen: Option<Text<AddressWithPort>>,
     /// A file with the token that every request must carry, 16 to 128 letters, digits, `-` or `_`.
     /// Without it, or `allow`, only a loopback address can be listened on.
     pub(in crate::gateway) token_file: Option<String>,
@@ -88,7 +89,7 @@ pub(in crate::gateway) struct Intercept {
 pub(in crate::gateway) struct Proxy {
     /// The TCP address.
     #[schemars(required, extend("examples" = ["127.0.0.1:1080"]))]
-    pub(in crate::gateway) listen: Option<Text<Address>>,
+    pub(in crate::gateway) listen: Option<Text<AddressWithPort>>,
     /// Addresses (prefixes) that may use the proxy; required when others can reach `listen`.
     #[serde(default)]
     pub(in crate::gateway) clients: Vec<Text<Prefix>>,
@@ -112,15 +113,15 @@ pub(in crate::gateway) struct Dns {
     /// Addresses, UDP and TCP, at which clients may ask.
     #[serde(default)]
     #[schemars(extend("examples" = [["192.0.2.1:53"]]))]
-    pub(in crate::gateway) listen: Vec<Text<Address>>,
+    pub(in crate::gateway) listen: Vec<Text<AddressWithPort>>,
     /// Addresses at which clients may ask over TLS (DoT); port 853 is usual.
     #[serde(default)]
     #[schemars(extend("examples" = [["192.0.2.1:853"]]))]
-    pub(in crate::gateway) tls: Vec<Text<Address>>,
+    pub(in crate::gateway) tls: Vec<Text<AddressWithPort>>,
     /// Addresses at which clients may ask over HTTPS (DoH), with the path `/dns-query`.
     #[serde(default)]
     #[schemars(extend("examples" = [["192.0.2.1:443"]]))]
-    pub(in crate::gateway) https: Vec<Text<Address>>,
+    pub(in crate::gateway) https: Vec<Text<AddressWithPort>>,
     /// With `tls` or `https`: the certificate (PEM), with those that lead to its authority.
     #[schemars(extend("examples" = ["dns.pem"]))]
     pub(in crate::gateway) certificate: Option<String>,
@@ -134,7 +135,7 @@ pub(in crate::gateway) struct Dns {
     /// machine's own.
     #[serde(default)]
     #[schemars(extend("examples" = [["192.0.2.53"]]))]
-    pub(in crate::gateway) servers: Vec<Text<Server>>,
+    pub(in crate::gateway) servers: Vec<Text<ResolverAddress>>,
     /// Answer to a new name: its `real` address, or an `instant` one of `pool`.
     #[schemars(extend("default" = "real"))]
     pub(in crate::gateway) answer: Option<DnsAnswer>,
@@ -240,7 +241,7 @@ pub(in crate::gateway) struct HubDns {
     /// Resolvers to ask; by default the machine's own.
     #[serde(default)]
     #[schemars(extend("examples" = [["192.0.2.53"]]))]
-    pub(in crate::gateway) servers: Vec<Text<Server>>,
+    pub(in crate::gateway) servers: Vec<Text<ResolverAddress>>,
     /// Queries of one terminal that are resolved at the same time; as many more may wait.
     #[schemars(range(min = 1, max = 512), extend("default" = 128))]
     pub(in crate::gateway) questions: Option<i64>,
@@ -388,7 +389,7 @@ pub(in crate::gateway) struct OtherHub {
     pub(in crate::gateway) tcp: Option<Text<TcpAddress>>,
     /// The hub's public key.
     #[schemars(required)]
-    pub(in crate::gateway) key: Option<Text<Key>>,
+    pub(in crate::gateway) key: Option<Text<PublicKeyText>>,
 }
 
 /// One of several links between terminal and hub.
@@ -421,10 +422,10 @@ pub(crate) struct PermittedTerminal {
     /// A name for logs and status; by default that of the file, in a file of its own.
     pub(in crate::gateway) name: Option<String>,
     /// The terminal's public key; or `invite`.
-    pub(in crate::gateway) key: Option<Text<Key>>,
+    pub(in crate::gateway) key: Option<Text<PublicKeyText>>,
     /// The public key of an invitation, by which the terminal replaces it with its own
     /// (`skyhop enrol`).
-    pub(in crate::gateway) invite: Option<Text<Key>>,
+    pub(in crate::gateway) invite: Option<Text<PublicKeyText>>,
     /// When the terminal, or its invitation, is no longer served.
     #[schemars(extend("examples" = ["2027-01-31", "2027-01-31T12:00:00Z"]))]
     pub(in crate::gateway) expires: Option<Text<UnixTime>>,
@@ -433,10 +434,10 @@ pub(crate) struct PermittedTerminal {
     #[schemars(extend("examples" = [["10.1.0.0/16", "fd00:1::/64"]]))]
     pub(in crate::gateway) networks: Vec<Text<Prefix>>,
     /// Destinations that its clients may reach; by default as in `[egress]`.
-    pub(in crate::gateway) reach: Option<Vec<Text<Target>>>,
+    pub(in crate::gateway) reach: Option<Vec<Text<EgressTarget>>>,
     /// Destinations that its clients may not reach, besides those that `[egress]` denies.
     #[serde(default)]
-    pub(in crate::gateway) deny: Vec<Text<Target>>,
+    pub(in crate::gateway) deny: Vec<Text<EgressTarget>>,
     /// The forward link that it shares with other terminals; by default `carrier` of the hub.
     #[schemars(length(min = 1))]
     pub(in crate::gateway) carrier: Option<String>,
@@ -476,11 +477,11 @@ pub(crate) struct PermittedTerminal {
     pub(in crate::gateway) quota: Option<Text<ByteCount>>,
     /// When the quota starts anew, in UTC: `month`, `day`, or a time counted from 1970; by default as in `[limits]`.
     #[schemars(extend("examples" = ["month", "day", "168 h"]))]
-    pub(in crate::gateway) quota_period: Option<Text<Period>>,
+    pub(in crate::gateway) quota_period: Option<Text<RenewalPeriod>>,
     /// Consequence of a used-up quota: `block`, a rate towards the terminal, or the class of all its
     /// traffic; by default as in `[limits]`.
     #[schemars(extend("examples" = ["block", "256 kbit/s", "bulk"]))]
-    pub(in crate::gateway) quota_then: Option<Text<Exhausted>>,
+    pub(in crate::gateway) quota_then: Option<Text<ExhaustedAction>>,
 }
 
 /// Rates of a class towards one terminal.
@@ -514,11 +515,11 @@ pub(in crate::gateway) struct Limits {
     pub(in crate::gateway) quota: Option<Text<ByteCount>>,
     /// When the quota starts anew, in UTC: `month`, `day`, or a time counted from 1970.
     #[schemars(extend("default" = "month", "examples" = ["month", "day", "168 h"]))]
-    pub(in crate::gateway) quota_period: Option<Text<Period>>,
+    pub(in crate::gateway) quota_period: Option<Text<RenewalPeriod>>,
     /// Consequence of a used-up quota: `block`, a rate towards the terminal, or the class of all its
     /// traffic.
     #[schemars(extend("default" = "block", "examples" = ["block", "256 kbit/s", "bulk"]))]
-    pub(in crate::gateway) quota_then: Option<Text<Exhausted>>,
+    pub(in crate::gateway) quota_then: Option<Text<ExhaustedAction>>,
 }
 
 /// Destinations that terminals may reach through the hub.
@@ -527,10 +528,10 @@ pub(in crate::gateway) struct Limits {
 pub(in crate::gateway) struct Egress {
     /// Destinations; by default all but special addresses and the hub's own.
     #[schemars(extend("examples" = [["0.0.0.0/0:443", "10.1.0.0/16"]]))]
-    pub(in crate::gateway) reach: Option<Vec<Text<Target>>>,
+    pub(in crate::gateway) reach: Option<Vec<Text<EgressTarget>>>,
     /// Destinations out of these that are refused.
     #[serde(default)]
-    pub(in crate::gateway) deny: Vec<Text<Target>>,
+    pub(in crate::gateway) deny: Vec<Text<EgressTarget>>,
 }
 
 /// Destinations behind this terminal for the hub's side and other terminals.
@@ -539,10 +540,10 @@ pub(in crate::gateway) struct Egress {
 pub(in crate::gateway) struct Accept {
     /// Destinations.
     #[schemars(extend("examples" = [["10.1.0.0/16:22"]]))]
-    pub(in crate::gateway) to: Vec<Text<Target>>,
+    pub(in crate::gateway) to: Vec<Text<EgressTarget>>,
     /// Destinations out of these that are refused.
     #[serde(default)]
-    pub(in crate::gateway) deny: Vec<Text<Target>>,
+    pub(in crate::gateway) deny: Vec<Text<EgressTarget>>,
 }
 
 /// The kernel's TCP on one side of a solo gateway.

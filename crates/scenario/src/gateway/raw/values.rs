@@ -13,9 +13,9 @@ use units::BitRate;
 
 /// A local or remote IP address with a port.
 #[derive(Clone, Copy)]
-pub(in crate::gateway) struct Address(pub(in crate::gateway) SocketAddr);
+pub(in crate::gateway) struct AddressWithPort(pub(in crate::gateway) SocketAddr);
 
-impl FromStr for Address {
+impl FromStr for AddressWithPort {
     type Err = &'static str;
 
     fn from_str(text: &str) -> Result<Self, &'static str> {
@@ -27,9 +27,9 @@ impl FromStr for Address {
 
 /// A public key in base64.
 #[derive(Clone, Copy)]
-pub(in crate::gateway) struct Key(pub(in crate::gateway) PublicKey);
+pub(in crate::gateway) struct PublicKeyText(pub(in crate::gateway) PublicKey);
 
-impl FromStr for Key {
+impl FromStr for PublicKeyText {
     type Err = KeyTextError;
 
     fn from_str(text: &str) -> Result<Self, KeyTextError> {
@@ -94,7 +94,7 @@ pub(in crate::gateway) enum Answer {
     Deferred,
 }
 
-impl From<Answer> for config::Answer {
+impl From<Answer> for config::AnswerTiming {
     fn from(answer: Answer) -> Self {
         match answer {
             Answer::Early => Self::Early,
@@ -114,9 +114,9 @@ pub(in crate::gateway) enum DnsAnswer {
 
 /// A resolver; without a port it gets 53.
 #[derive(Clone, Copy)]
-pub(in crate::gateway) struct Server(pub(in crate::gateway) SocketAddr);
+pub(in crate::gateway) struct ResolverAddress(pub(in crate::gateway) SocketAddr);
 
-impl FromStr for Server {
+impl FromStr for ResolverAddress {
     type Err = &'static str;
 
     fn from_str(text: &str) -> Result<Self, &'static str> {
@@ -135,7 +135,7 @@ pub(in crate::gateway) enum Names {
     Here,
 }
 
-impl From<Names> for config::Names {
+impl From<Names> for config::NameResolution {
     fn from(names: Names) -> Self {
         match names {
             Names::Hub => Self::Hub,
@@ -203,7 +203,7 @@ pub(in crate::gateway) enum Action {
     Bypass,
 }
 
-impl From<Action> for pep::traffic::Action {
+impl From<Action> for pep::traffic::PolicyAction {
     fn from(action: Action) -> Self {
         match action {
             Action::Split => Self::Split,

@@ -1,7 +1,7 @@
 //! Properties of every valid preset.
 
 use link::{
-    Acm, Burst, Link, Modcods, Opportunities, Outage, Policer, Standard, Trace, TraceValue,
+    Acm, BurstModel, Link, Modcods, Opportunities, Outage, Policer, Standard, Trace, TraceValue,
 };
 use units::{Decibels, Instant, Machine, SymbolRate};
 
@@ -80,26 +80,26 @@ fn any_probability() -> impl Strategy<Value = Probability> {
     prop_oneof![Just(0.0), 0.0..=1.0, 1e-12..1e-3].prop_map(|p| Probability::new(p).unwrap())
 }
 
-fn any_loss() -> impl Strategy<Value = Loss> {
+fn any_loss() -> impl Strategy<Value = LossModel> {
     let above_zero = || any_probability().prop_filter("zero is none", |p| p.get() > 0.0);
     let millis = |from, more| {
         let ms = Duration::from_millis;
         ms(from)..=ms(from + more)
     };
     prop_oneof![
-        Just(Loss::None),
-        above_zero().prop_map(Loss::Per),
-        above_zero().prop_map(Loss::Ber),
-        prop::sample::select(&ErrorModel::ALL[1..]).prop_map(Loss::from),
+        Just(LossModel::None),
+        above_zero().prop_map(LossModel::Per),
+        above_zero().prop_map(LossModel::Ber),
+        prop::sample::select(&ErrorModel::ALL[1..]).prop_map(LossModel::from),
         prop::array::uniform4(1u64..1000).prop_map(move |[a, b, c, d]| {
-            Loss::Burst(Burst::new(millis(a, b), millis(c, d)).unwrap())
+            LossModel::Burst(BurstModel::new(millis(a, b), millis(c, d)).unwrap())
         }),
         prop::array::uniform4(any_probability()).prop_map(|[a, b, c, d]| {
             let text = format!("good-to-bad={a} bad-to-good={b} loss-good={c} loss-bad={d}");
-            Loss::GilbertElliott(text.parse().unwrap())
+            LossModel::GilbertElliott(text.parse().unwrap())
         }),
         (prop::collection::vec(any_probability(), 1..5), any::<bool>())
-            .prop_map(|(steps, looped)| Loss::Trace(trace(steps, looped))),
+            .prop_map(|(steps, looped)| LossModel::Trace(trace(steps, looped))),
     ]
 }
 

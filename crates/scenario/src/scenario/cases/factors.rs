@@ -7,10 +7,10 @@ use super::MOST;
 use super::levels::Factor;
 use super::raw::RawLevels;
 use crate::FileError;
-use crate::place::{Place, quoted};
+use crate::place::{KeyContext, quoted};
 
 /// The level of each factor, by number.
-pub(super) type Combination = Vec<usize>;
+pub(super) type LevelCombination = Vec<usize>;
 
 /// Returns the combinations in order; the last factor changes fastest.
 ///
@@ -18,10 +18,10 @@ pub(super) type Combination = Vec<usize>;
 /// If there are more than [`MOST`] before exclusion or none after it, or if `exclude` names factors
 /// or levels that do not exist.
 pub(super) fn combine(
-    place: &Place<'_>,
+    place: &KeyContext<'_>,
     factors: &[Factor],
     exclude: &[BTreeMap<String, RawLevels>],
-) -> Result<Vec<Combination>, FileError> {
+) -> Result<Vec<LevelCombination>, FileError> {
     let mut axes = axes(factors);
     // Counted before any combination is built, because there may be too many for memory.
     let count = axes.values().try_fold(1, |all: usize, count| all.checked_mul(*count));
@@ -61,15 +61,15 @@ fn axis_of(factors: &[Factor], mut number: usize) -> usize {
 
 /// Removes the excluded combinations from `all`.
 fn without(
-    place: &Place<'_>,
+    place: &KeyContext<'_>,
     factors: &[Factor],
     exclude: &[BTreeMap<String, RawLevels>],
-    mut all: Vec<Combination>,
-) -> Result<Vec<Combination>, FileError> {
+    mut all: Vec<LevelCombination>,
+) -> Result<Vec<LevelCombination>, FileError> {
     for (number, raw) in exclude.iter().enumerate() {
         let place = place.within(format!("exclude.{number}"));
         let excluded = excluded(&place, factors, raw)?;
-        let matches = |combination: &Combination| {
+        let matches = |combination: &LevelCombination| {
             excluded.iter().all(|(factor, levels)| levels.contains(&combination[*factor]))
         };
         let before = all.len();
@@ -84,14 +84,14 @@ fn without(
 
 /// Returns the factors and levels of an exclusion, by index.
 fn excluded(
-    place: &Place<'_>,
+    place: &KeyContext<'_>,
     factors: &[Factor],
     raw: &BTreeMap<String, RawLevels>,
 ) -> Result<Vec<(usize, Vec<usize>)>, FileError> {
     let one = |(name, levels): (&String, &RawLevels)| {
         let number = factors.iter().position(|factor| factor.name == *name).ok_or_else(|| {
             let names: Vec<_> = factors.iter().map(|factor| quoted(&factor.name)).collect();
-            place.wrong(name, "…", format!("a factor of this file: {}", names.join(", ")))
+            place.wrong_value(name, "…", format!("a factor of this file: {}", names.join(", ")))
         })?;
         let names = match levels {
             RawLevels::One(name) => std::slice::from_ref(name),
@@ -101,7 +101,7 @@ fn excluded(
         let level = |wanted: &String| {
             known.iter().position(|level| level.name == *wanted).ok_or_else(|| {
                 let names: Vec<_> = known.iter().map(|level| quoted(&level.name)).collect();
-                place.wrong(name, quoted(wanted), format!("one of {}", names.join(", ")))
+                place.wrong_value(name, quoted(wanted), format!("one of {}", names.join(", ")))
             })
         };
         Ok((number, names.iter().map(level).collect::<Result<_, FileError>>()?))

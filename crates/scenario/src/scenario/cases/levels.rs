@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use super::raw::RawFactor;
 use super::{MOST, range};
 use crate::FileError;
-use crate::place::{Place, quoted};
+use crate::place::{KeyContext, quoted};
 use crate::scenario::raw::Setting;
 
 /// A factor with its levels.
@@ -13,13 +13,13 @@ pub(super) struct Factor {
     pub(super) name: String,
     /// Paths of the names of the keys that get its values: `factor.0.key`, `factor.0.keys.1`.
     pub(super) keys: Vec<String>,
-    pub(super) levels: Vec<Level>,
+    pub(super) levels: Vec<LevelSpec>,
     /// Index of the factor that it varies with.
     pub(super) with: Option<usize>,
 }
 
 /// A level of a factor.
-pub(super) struct Level {
+pub(super) struct LevelSpec {
     /// Part of the names of cases; may be empty.
     pub(super) name: String,
     /// Path of the level in the file: `factor.0.levels.1`, `factor.0.values.1`, `factor.0.range`.
@@ -31,7 +31,7 @@ pub(super) struct Level {
 impl Factor {
     /// Reads the factor with index `number`; `earlier` are those before it.
     pub(super) fn read(
-        place: &Place<'_>,
+        place: &KeyContext<'_>,
         number: usize,
         raw: &RawFactor,
         earlier: &[Self],
@@ -51,7 +51,7 @@ impl Factor {
 
     /// Checks that the levels have unique names, unless the factor varies with another, whose level names
     /// distinguish the cases.
-    fn check_names(&self, place: &Place<'_>) -> Result<(), FileError> {
+    fn check_names(&self, place: &KeyContext<'_>) -> Result<(), FileError> {
         let mut names = BTreeSet::new();
         for (number, level) in self.levels.iter().enumerate() {
             let is_new = names.insert(&level.name) || self.with.is_some();
@@ -69,7 +69,11 @@ impl Factor {
 }
 
 /// Reads the levels from exactly one of `levels`, `values` and `range`.
-fn levels(place: &Place<'_>, path: &str, raw: &RawFactor) -> Result<Vec<Level>, FileError> {
+fn levels(
+    place: &KeyContext<'_>,
+    path: &str,
+    raw: &RawFactor,
+) -> Result<Vec<LevelSpec>, FileError> {
     let given = [
         ("levels", raw.levels.as_ref().map(|_| "…".to_owned())),
         ("values", raw.values.as_ref().map(|_| "…".to_owned())),
@@ -84,28 +88,28 @@ fn levels(place: &Place<'_>, path: &str, raw: &RawFactor) -> Result<Vec<Level>, 
     let good = (1..=MOST).contains(&count);
     place.check(good, key, format!("{count} of them"), format!("1 to {MOST}"))?;
     if let Some(levels) = &raw.levels {
-        let level = |(number, level): (usize, &super::raw::RawLevel)| Level {
+        let level = |(number, level): (usize, &super::raw::RawLevel)| LevelSpec {
             name: level.name.clone(),
             at: format!("{path}.levels.{number}"),
             value: None,
         };
         return Ok(levels.iter().enumerate().map(level).collect());
     }
-    let label = Label::read(place, raw)?;
-    let level = |value: Setting, at| Level { name: label.of(&value), at, value: Some(value) };
+    let label = LevelLabel::read(place, raw)?;
+    let level = |value: Setting, at| LevelSpec { name: label.of(&value), at, value: Some(value) };
     if let Some(values) = &raw.values {
         let at = |number| format!("{path}.values.{number}");
         return Ok((0..).zip(values).map(|(n, value)| level(value.clone(), at(n))).collect());
     }
     let Some(range) = &raw.range else {
-        return Err(place.missing("levels", "levels, values or range"));
+        return Err(place.missing_key("levels", "levels, values or range"));
     };
     let values = range::values(&place.within("range"), range)?;
     Ok(values.into_iter().map(|value| level(value, format!("{path}.range"))).collect())
 }
 
 /// Returns the paths of the names of the keys that get the values.
-fn keys(place: &Place<'_>, path: &str, raw: &RawFactor) -> Result<Vec<String>, FileError> {
+fn keys(place: &KeyContext<'_>, path: &str, raw: &RawFactor) -> Result<Vec<String>, FileError> {
     place.one_of([
         ("key", raw.key.as_ref().map(quoted)),
         ("keys", raw.keys.as_ref().map(|keys| format!("a list of {}", keys.len()))),
@@ -124,7 +128,7 @@ fn keys(place: &Place<'_>, path: &str, raw: &RawFactor) -> Result<Vec<String>, F
         return Ok(Vec::new());
     }
     if !given {
-        return Err(place.missing("key", "the key that the values are for, or a list as keys"));
+        return Err(place.missing_key("key", "the key that the values are for, or a list as keys"));
     }
     let several = raw.keys.iter().flatten().enumerate();
     let several = several.map(|(number, _)| format!("{path}.keys.{number}"));
@@ -133,9 +137,9 @@ fn keys(place: &Place<'_>, path: &str, raw: &RawFactor) -> Result<Vec<String>, F
 
 /// Returns the index of the earlier factor that a factor with these levels varies with.
 fn partner(
-    place: &Place<'_>,
+    place: &KeyContext<'_>,
     with: &str,
-    levels: &[Level],
+    levels: &[LevelSpec],
     earlier: &[Factor],
 ) -> Result<usize, FileError> {
     let Some(number) = earlier.iter().position(|factor| factor.name == with) else {
@@ -144,7 +148,7 @@ fn partner(
             [] => "an earlier factor, and this is the first".to_owned(),
             names => format!("an earlier factor: {}", names.join(", ")),
         };
-        return Err(place.wrong("with", quoted(with), expected));
+        return Err(place.wrong_value("with", quoted(with), expected));
     };
     let (theirs, ours) = (earlier[number].levels.len(), levels.len());
     let value = format!("{with:?}, which has {theirs} levels and this factor {ours}");
@@ -153,15 +157,15 @@ fn partner(
 }
 
 /// The pattern for names of levels with a value.
-enum Label<'a> {
+enum LevelLabel<'a> {
     /// A text as it is; other values preceded by this name of the factor.
     Factor(&'a str),
     /// A text with `{}` for the value: `buffer {}`.
     Pattern(&'a str),
 }
 
-impl<'a> Label<'a> {
-    fn read(place: &Place<'_>, raw: &'a RawFactor) -> Result<Self, FileError> {
+impl<'a> LevelLabel<'a> {
+    fn read(place: &KeyContext<'_>, raw: &'a RawFactor) -> Result<Self, FileError> {
         let Some(label) = raw.label.as_deref() else { return Ok(Self::Factor(&raw.name)) };
         let good = label.contains("{}") || (label.is_empty() && raw.with.is_some());
         let expected = "a text with {} for the value; \"\" in a factor that varies with another";

@@ -5,11 +5,11 @@ use units::split_quantity;
 use super::MOST;
 use super::raw::{RawNumber, RawRange, Scale};
 use crate::FileError;
-use crate::place::{Place, quoted};
+use crate::place::{KeyContext, quoted};
 use crate::scenario::raw::Setting;
 
 /// A number, with the unit if it was written as a text.
-struct Quantity<'a> {
+struct WrittenQuantity<'a> {
     number: f64,
     unit: Option<&'a str>,
     whole: bool,
@@ -20,14 +20,14 @@ struct Quantity<'a> {
 ///
 /// # Errors
 /// If a text is not a number, units differ, or there are no values or more than [`MOST`].
-pub(super) fn values(place: &Place<'_>, range: &RawRange) -> Result<Vec<Setting>, FileError> {
-    let from = Quantity::read(place, "from", &range.from)?;
-    let to = Quantity::read(place, "to", &range.to)?;
+pub(super) fn values(place: &KeyContext<'_>, range: &RawRange) -> Result<Vec<Setting>, FileError> {
+    let from = WrittenQuantity::read(place, "from", &range.from)?;
+    let to = WrittenQuantity::read(place, "to", &range.to)?;
     to.check_unit(place, "to", &range.to, &from)?;
     place.check(from.number < to.number, "to", &range.to, "more than from")?;
     let (numbers, whole) = match (&range.step, range.count) {
         (Some(step), None) => {
-            let read = Quantity::read(place, "step", step)?;
+            let read = WrittenQuantity::read(place, "step", step)?;
             read.check_unit(place, "step", step, &from)?;
             let linear = range.scale == Scale::Linear;
             place.check(linear, "scale", quoted("log"), "count instead of step with it")?;
@@ -35,17 +35,17 @@ pub(super) fn values(place: &Place<'_>, range: &RawRange) -> Result<Vec<Setting>
         }
         (None, Some(count)) => (spread(place, &from, &to, range, count)?, from.whole && to.whole),
         (Some(_), Some(count)) => {
-            return Err(place.wrong("count", count, "either step or count, not both"));
+            return Err(place.wrong_value("count", count, "either step or count, not both"));
         }
-        (None, None) => return Err(place.missing("count", "either step or count")),
+        (None, None) => return Err(place.missing_key("count", "either step or count")),
     };
     Ok(numbers.into_iter().map(|number| setting(number, from.unit, whole)).collect())
 }
 
 fn steps(
-    place: &Place<'_>,
+    place: &KeyContext<'_>,
     [from, to]: [f64; 2],
-    step: &Quantity<'_>,
+    step: &WrittenQuantity<'_>,
     written: &RawNumber,
 ) -> Result<Vec<f64>, FileError> {
     place.check(step.number > 0.0, "step", written, "above 0")?;
@@ -57,9 +57,9 @@ fn steps(
 }
 
 fn spread(
-    place: &Place<'_>,
-    from: &Quantity<'_>,
-    to: &Quantity<'_>,
+    place: &KeyContext<'_>,
+    from: &WrittenQuantity<'_>,
+    to: &WrittenQuantity<'_>,
     range: &RawRange,
     count: u32,
 ) -> Result<Vec<f64>, FileError> {
@@ -95,8 +95,8 @@ fn round(number: f64, digits: usize) -> f64 {
     format!("{number:.*e}", digits - 1).parse().unwrap_or(number)
 }
 
-impl<'a> Quantity<'a> {
-    fn read(place: &Place<'_>, key: &str, raw: &'a RawNumber) -> Result<Self, FileError> {
+impl<'a> WrittenQuantity<'a> {
+    fn read(place: &KeyContext<'_>, key: &str, raw: &'a RawNumber) -> Result<Self, FileError> {
         let read = match raw {
             RawNumber::Whole(number) => Some((*number as f64, None)),
             RawNumber::Number(number) => Some((*number, None)),
@@ -108,13 +108,13 @@ impl<'a> Quantity<'a> {
         let finite = read.filter(|(number, _)| number.abs() <= 1e15);
         let whole = matches!(raw, RawNumber::Whole(_));
         finite.map(|(number, unit)| Self { number, unit, whole }).ok_or_else(|| {
-            place.wrong(key, raw, "a number up to 1e15, or a text of a number and a unit")
+            place.wrong_value(key, raw, "a number up to 1e15, or a text of a number and a unit")
         })
     }
 
     fn check_unit(
         &self,
-        place: &Place<'_>,
+        place: &KeyContext<'_>,
         key: &str,
         written: &RawNumber,
         first: &Self,

@@ -3,7 +3,7 @@ use core::time::Duration;
 use proptest::prelude::*;
 use units::BitRate;
 
-use crate::{Case, Scenario};
+use crate::{Scenario, ScenarioCase};
 
 const BASE: &str = r#"
 description = "a test"
@@ -20,7 +20,7 @@ kind = "bulk"
 bytes = "500 kB"
 "#;
 
-fn cases(more: &str) -> Vec<Case> {
+fn cases(more: &str) -> Vec<ScenarioCase> {
     let text = format!("{BASE}{more}");
     Scenario::parse("x.toml", &text).unwrap_or_else(|error| panic!("{error}")).cases
 }

@@ -7,10 +7,13 @@ use std::sync::Arc;
 use units::{BitRate, ByteCount, format_duration};
 
 use super::super::raw::{DatagramSize, RawFlow};
-use super::{Amount, Contents, Direction, Flow, HttpMethod, Kind, Method, Sizes, Traffic};
+use super::{
+    Direction, FetchMethod, FlowContents, FlowSize, FlowTraffic, HttpMethod, Kind, ReplySizes,
+    ScenarioFlow,
+};
 use crate::FileError;
 use crate::item::{DSCP_FORM, code_point};
-use crate::place::{Place, quoted};
+use crate::place::{KeyContext, quoted};
 use crate::text::Text;
 
 const MOST_FLOWS: usize = 1000;
@@ -50,16 +53,16 @@ impl Kind {
 
 /// Reads all sections `[[flow]]` of a network with this number of platforms.
 pub(in super::super) fn read_all(
-    place: &Place<'_>,
+    place: &KeyContext<'_>,
     raw: &[RawFlow],
     platforms: usize,
-) -> Result<Vec<Flow>, FileError> {
+) -> Result<Vec<ScenarioFlow>, FileError> {
     let good = (1..=MOST_FLOWS).contains(&raw.len());
     place.check(good, "flow", format!("{} of them", raw.len()), "1 to 1000: [[flow]]")?;
-    let mut all: Vec<Flow> = Vec::new();
+    let mut all: Vec<ScenarioFlow> = Vec::new();
     for (number, raw) in raw.iter().enumerate() {
         let place = place.within(format!("flow.{number}"));
-        let flow = Flow::read(&place, raw)?;
+        let flow = ScenarioFlow::read(&place, raw)?;
         let flows = match raw.per_platform {
             Some(true) => flow.on_each_platform(platforms),
             _ => vec![flow],
@@ -73,8 +76,8 @@ pub(in super::super) fn read_all(
     Ok(all)
 }
 
-impl Flow {
-    fn read(place: &Place<'_>, raw: &RawFlow) -> Result<Self, FileError> {
+impl ScenarioFlow {
+    fn read(place: &KeyContext<'_>, raw: &RawFlow) -> Result<Self, FileError> {
         let name = &raw.name;
         let good = !name.is_empty()
             && name.len() <= 64
@@ -110,7 +113,7 @@ impl Flow {
 }
 
 /// Checks that the flow has only keys of its kind.
-fn fitting(place: &Place<'_>, raw: &RawFlow) -> Result<(), FileError> {
+fn fitting(place: &KeyContext<'_>, raw: &RawFlow) -> Result<(), FileError> {
     let (kind, keys) = raw.kind.keys();
     let given = [
         ("direction", raw.direction.is_some()),
@@ -137,11 +140,11 @@ fn fitting(place: &Place<'_>, raw: &RawFlow) -> Result<(), FileError> {
     let odd = given.into_iter().find(|(key, given)| *given && !keys.contains(key));
     odd.map_or(Ok(()), |(key, _)| {
         let expected = format!("a key that a flow of kind {kind:?} has: {}", keys.join(", "));
-        Err(place.wrong(key, "a value", expected))
+        Err(place.wrong_value(key, "a value", expected))
     })
 }
 
-fn traffic(place: &Place<'_>, raw: &RawFlow) -> Result<Traffic, FileError> {
+fn traffic(place: &KeyContext<'_>, raw: &RawFlow) -> Result<FlowTraffic, FileError> {
     let time = || place.time("time", raw.time);
     let think = || Ok(place.time("think", raw.think)?.unwrap_or_default());
     let repeat = || {
@@ -152,27 +155,27 @@ fn traffic(place: &Place<'_>, raw: &RawFlow) -> Result<Traffic, FileError> {
     let request = || bytes(place, "request", raw.request);
     let direction = raw.direction.unwrap_or(Direction::Down);
     Ok(match raw.kind {
-        Kind::Bulk => Traffic::Bulk { direction, amount: amount(place, raw)? },
-        Kind::Request => Traffic::Request {
+        Kind::Bulk => FlowTraffic::Bulk { direction, amount: amount(place, raw)? },
+        Kind::Request => FlowTraffic::Request {
             request: request()?,
             reply: bytes(place, "reply", raw.reply)?,
             think: think()?,
             repeat: repeat()?,
         },
-        Kind::Ftp => Traffic::Ftp {
+        Kind::Ftp => FlowTraffic::Ftp {
             direction,
             bytes: bytes(place, "bytes", raw.bytes)?,
             think: think()?,
             repeat: repeat()?,
         },
-        Kind::Mail => Traffic::Mail {
+        Kind::Mail => FlowTraffic::Mail {
             bytes: bytes(place, "bytes", raw.bytes)?,
             pipelining: raw.pipelining.unwrap_or(true),
             think: think()?,
             repeat: repeat()?,
         },
         Kind::Bundles => bundles(place, raw, direction)?,
-        Kind::Page => Traffic::Page {
+        Kind::Page => FlowTraffic::Page {
             method: method(place, raw)?,
             request: request()?,
             objects: objects(place, raw)?,
@@ -180,13 +183,13 @@ fn traffic(place: &Place<'_>, raw: &RawFlow) -> Result<Traffic, FileError> {
             think: think()?,
             repeat: repeat()?,
         },
-        Kind::Users => Traffic::Users {
+        Kind::Users => FlowTraffic::Users {
             every: every(place, raw)?,
             request: request()?,
             sizes: sizes(place, raw)?,
             time: time()?,
         },
-        Kind::Udp => Traffic::Udp {
+        Kind::Udp => FlowTraffic::Udp {
             direction,
             rate: rate(place, raw)?,
             size: datagram(place, raw)?,
@@ -197,9 +200,9 @@ fn traffic(place: &Place<'_>, raw: &RawFlow) -> Result<Traffic, FileError> {
 }
 
 /// Reads the sample file that `contents` names; noise by default.
-fn contents(place: &Place<'_>, raw: &RawFlow) -> Result<Contents, FileError> {
+fn contents(place: &KeyContext<'_>, raw: &RawFlow) -> Result<FlowContents, FileError> {
     let Some(path) = raw.contents.as_ref().filter(|it| *it != "noise") else {
-        return Ok(Contents::Noise);
+        return Ok(FlowContents::Noise);
     };
     let (_, text) = place
         .folder()
@@ -209,10 +212,14 @@ fn contents(place: &Place<'_>, raw: &RawFlow) -> Result<Contents, FileError> {
         "a text of 64 KiB or more, which repeats itself beyond what a compressor remembers";
     let good = text.len() >= LEAST_SAMPLE;
     place.check(good, "contents", ByteCount::new(text.len() as u64), expected)?;
-    Ok(Contents::Sample(text.into()))
+    Ok(FlowContents::Sample(text.into()))
 }
 
-fn bundles(place: &Place<'_>, raw: &RawFlow, direction: Direction) -> Result<Traffic, FileError> {
+fn bundles(
+    place: &KeyContext<'_>,
+    raw: &RawFlow,
+    direction: Direction,
+) -> Result<FlowTraffic, FileError> {
     let file = bytes(place, "bytes", raw.bytes)?;
     let bundle = match raw.bundle {
         Some(_) => bytes(place, "bundle", raw.bundle)?,
@@ -223,40 +230,44 @@ fn bundles(place: &Place<'_>, raw: &RawFlow, direction: Direction) -> Result<Tra
     place.check(good, "bundle", ByteCount::new(bundle), expected)?;
     let window = raw.window.unwrap_or(WINDOW);
     place.check((1..=MOST_COUNT).contains(&window), "window", window, "1 to 100,000")?;
-    Ok(Traffic::Bundles { direction, bytes: file, bundle, window })
+    Ok(FlowTraffic::Bundles { direction, bytes: file, bundle, window })
 }
 
-fn bytes(place: &Place<'_>, key: &str, size: Option<Text<ByteCount>>) -> Result<u64, FileError> {
-    let Text(size) = size.ok_or_else(|| place.missing(key, "a size, such as \"20 MB\""))?;
+fn bytes(
+    place: &KeyContext<'_>,
+    key: &str,
+    size: Option<Text<ByteCount>>,
+) -> Result<u64, FileError> {
+    let Text(size) = size.ok_or_else(|| place.missing_key(key, "a size, such as \"20 MB\""))?;
     let good = (1..=MOST_BYTES).contains(&size.get());
     place.check(good, key, size, "1 B to 2^50 B").map(|()| size.get())
 }
 
-fn amount(place: &Place<'_>, raw: &RawFlow) -> Result<Amount, FileError> {
+fn amount(place: &KeyContext<'_>, raw: &RawFlow) -> Result<FlowSize, FileError> {
     match (raw.bytes, place.time("time", raw.time)?) {
-        (Some(_), None) => Ok(Amount::Bytes(ByteCount::new(bytes(place, "bytes", raw.bytes)?))),
-        (None, Some(time)) => Ok(Amount::Time(time)),
+        (Some(_), None) => Ok(FlowSize::Bytes(ByteCount::new(bytes(place, "bytes", raw.bytes)?))),
+        (None, Some(time)) => Ok(FlowSize::Time(time)),
         (Some(_), Some(time)) => {
-            Err(place.wrong("time", format_duration(time), "either bytes or time, not both"))
+            Err(place.wrong_value("time", format_duration(time), "either bytes or time, not both"))
         }
-        (None, None) => Err(place.missing("bytes", "either bytes or time")),
+        (None, None) => Err(place.missing_key("bytes", "either bytes or time")),
     }
 }
 
-fn method(place: &Place<'_>, raw: &RawFlow) -> Result<Method, FileError> {
+fn method(place: &KeyContext<'_>, raw: &RawFlow) -> Result<FetchMethod, FileError> {
     let connections = raw.connections.unwrap_or(1);
     let good = (1..=1000).contains(&connections);
     place.check(good, "connections", connections, "1 to 1000")?;
     Ok(match raw.method.unwrap_or(HttpMethod::KeepAlive) {
-        HttpMethod::Http10 => Method::Http10(connections),
-        HttpMethod::KeepAlive => Method::KeepAlive(connections),
-        HttpMethod::Pipelining => Method::Pipelining(connections),
+        HttpMethod::Http10 => FetchMethod::Http10(connections),
+        HttpMethod::KeepAlive => FetchMethod::KeepAlive(connections),
+        HttpMethod::Pipelining => FetchMethod::Pipelining(connections),
     })
 }
 
-fn objects(place: &Place<'_>, raw: &RawFlow) -> Result<Arc<[u64]>, FileError> {
+fn objects(place: &KeyContext<'_>, raw: &RawFlow) -> Result<Arc<[u64]>, FileError> {
     let Some(list) = &raw.objects else {
-        return Err(place.missing("objects", "a list of sizes, the document first"));
+        return Err(place.missing_key("objects", "a list of sizes, the document first"));
     };
     let good = (1..=MOST_OBJECTS).contains(&list.len());
     place.check(good, "objects", format!("{} of them", list.len()), "1 to 10,000")?;
@@ -269,45 +280,48 @@ fn objects(place: &Place<'_>, raw: &RawFlow) -> Result<Arc<[u64]>, FileError> {
         };
         let good = times.filter(|times| (1..=MOST_OBJECTS - all.len()).contains(times));
         let expected = "a size, or \"6 x 10 kB\"; 10,000 objects in all";
-        let times = good.ok_or_else(|| place.wrong("objects", quoted(text), expected))?;
+        let times = good.ok_or_else(|| place.wrong_value("objects", quoted(text), expected))?;
         let size = size_in(place, "objects", size)?;
         all.extend(core::iter::repeat_n(size, times));
     }
     Ok(all.into())
 }
 
-fn names(place: &Place<'_>, raw: &RawFlow) -> Result<u32, FileError> {
+fn names(place: &KeyContext<'_>, raw: &RawFlow) -> Result<u32, FileError> {
     let names = raw.names.unwrap_or(1);
     place.check((1..=1000).contains(&names), "names", names, "1 to 1000").map(|()| names)
 }
 
-fn size_in(place: &Place<'_>, key: &str, text: &str) -> Result<u64, FileError> {
+fn size_in(place: &KeyContext<'_>, key: &str, text: &str) -> Result<u64, FileError> {
     let size = text.parse().map_err(|error| place.unreadable(key, error))?;
     bytes(place, key, Some(Text(size)))
 }
 
-fn every(place: &Place<'_>, raw: &RawFlow) -> Result<Duration, FileError> {
+fn every(place: &KeyContext<'_>, raw: &RawFlow) -> Result<Duration, FileError> {
     let every = place.time("every", raw.every)?;
-    let every = every.ok_or_else(|| place.missing("every", "a duration, such as \"100 ms\""))?;
+    let every =
+        every.ok_or_else(|| place.missing_key("every", "a duration, such as \"100 ms\""))?;
     let good = every >= Duration::from_micros(1);
     place.check(good, "every", format_duration(every), "1 us or more").map(|()| every)
 }
 
-fn sizes(place: &Place<'_>, raw: &RawFlow) -> Result<Sizes, FileError> {
+fn sizes(place: &KeyContext<'_>, raw: &RawFlow) -> Result<ReplySizes, FileError> {
     let Some(text) = &raw.sizes else {
-        return Err(place.missing("sizes", "a size, or \"pareto least=2kB most=1MB alpha=1.2\""));
+        return Err(
+            place.missing_key("sizes", "a size, or \"pareto least=2kB most=1MB alpha=1.2\"")
+        );
     };
     let Some(words) = text.strip_prefix("pareto ") else {
-        return size_in(place, "sizes", text).map(Sizes::Fixed);
+        return size_in(place, "sizes", text).map(ReplySizes::Fixed);
     };
     pareto(words).ok_or_else(|| {
         let expected = "\"pareto least=2kB most=1MB alpha=1.2\" with 1 B <= least <= most and \
                         0.1 <= alpha <= 100";
-        place.wrong("sizes", quoted(text), expected)
+        place.wrong_value("sizes", quoted(text), expected)
     })
 }
 
-fn pareto(words: &str) -> Option<Sizes> {
+fn pareto(words: &str) -> Option<ReplySizes> {
     let (mut least, mut most, mut alpha) = (None, None, None);
     for word in words.split_whitespace() {
         let (name, value) = word.split_once('=')?;
@@ -320,18 +334,18 @@ fn pareto(words: &str) -> Option<Sizes> {
     }
     let (least, most, alpha) = (least?.get(), most?.get(), alpha?);
     let good = least > 0 && least <= most && most <= MOST_BYTES && (0.1..=100.0).contains(&alpha);
-    good.then_some(Sizes::Pareto { least, most, alpha })
+    good.then_some(ReplySizes::Pareto { least, most, alpha })
 }
 
-fn rate(place: &Place<'_>, raw: &RawFlow) -> Result<BitRate, FileError> {
-    let missing = || place.missing("rate", "a rate, such as \"1 Mbit/s\"");
+fn rate(place: &KeyContext<'_>, raw: &RawFlow) -> Result<BitRate, FileError> {
+    let missing = || place.missing_key("rate", "a rate, such as \"1 Mbit/s\"");
     let Text(rate) = raw.rate.ok_or_else(missing)?;
     let good = (1000..=1_000_000_000_000).contains(&rate.bits_per_second());
     place.check(good, "rate", rate, "1 kbit/s to 1000 Gbit/s").map(|()| rate)
 }
 
 /// Reads the payload of a datagram, in bytes.
-fn datagram(place: &Place<'_>, raw: &RawFlow) -> Result<u32, FileError> {
+fn datagram(place: &KeyContext<'_>, raw: &RawFlow) -> Result<u32, FileError> {
     let size = match raw.size {
         None => return Ok(DATAGRAM),
         Some(DatagramSize::Bytes(size)) => size,
@@ -343,8 +357,8 @@ fn datagram(place: &Place<'_>, raw: &RawFlow) -> Result<u32, FileError> {
     place.check(good, "size", ByteCount::new(size), expected).map(|()| size as u32)
 }
 
-fn dscp(place: &Place<'_>, raw: &RawFlow) -> Result<u8, FileError> {
-    raw.dscp
-        .as_ref()
-        .map_or(Ok(0), |item| code_point(item).ok_or_else(|| place.wrong("dscp", item, DSCP_FORM)))
+fn dscp(place: &KeyContext<'_>, raw: &RawFlow) -> Result<u8, FileError> {
+    raw.dscp.as_ref().map_or(Ok(0), |item| {
+        code_point(item).ok_or_else(|| place.wrong_value("dscp", item, DSCP_FORM))
+    })
 }

@@ -1,8 +1,8 @@
 //! Names and units of metrics.
 
 use crate::FileError;
-use crate::place::{Place, quoted};
-use crate::scenario::Case;
+use crate::place::{KeyContext, quoted};
+use crate::scenario::ScenarioCase;
 
 /// Names and units of the metrics of a run; the unit of a number or a share is empty. All back ends
 /// use these names.
@@ -60,10 +60,10 @@ impl MetricName {
 
     /// Checks that the metric exists, and that a case has the subject.
     pub(super) fn read(
-        place: &Place<'_>,
+        place: &KeyContext<'_>,
         of: &str,
         metric: &str,
-        cases: &[Case],
+        cases: &[ScenarioCase],
     ) -> Result<Self, FileError> {
         let known = METRICS.iter().any(|(name, _)| *name == metric);
         let names: Vec<_> = METRICS.iter().map(|(name, _)| *name).collect();

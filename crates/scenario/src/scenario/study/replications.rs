@@ -8,8 +8,8 @@ use serde::Deserialize;
 use super::metrics::MetricName;
 use super::raw::{RawReplications, RawSeeds, RawUntil};
 use crate::FileError;
-use crate::place::Place;
-use crate::scenario::Case;
+use crate::place::KeyContext;
+use crate::scenario::ScenarioCase;
 
 /// Maximum number of seeds of a case.
 const MOST_SEEDS: u32 = 10_000;
@@ -88,9 +88,9 @@ impl Replications {
     }
 
     pub(super) fn read(
-        place: &Place<'_>,
+        place: &KeyContext<'_>,
         raw: &RawReplications,
-        cases: &[Case],
+        cases: &[ScenarioCase],
     ) -> Result<Self, FileError> {
         let first = raw.first.unwrap_or(1);
         // TOML's integers are signed 64-bit numbers.
@@ -123,10 +123,10 @@ impl Replications {
 
 impl StopRule {
     fn read(
-        place: &Place<'_>,
+        place: &KeyContext<'_>,
         raw: &RawUntil,
         first: u64,
-        cases: &[Case],
+        cases: &[ScenarioCase],
     ) -> Result<Self, FileError> {
         let name = MetricName::read(place, &raw.of, &raw.metric, cases)?;
         let within = raw.within.0.get();

@@ -94,7 +94,7 @@ fn laws() -> Vec<Row> {
         Row::near(claim, source, "Mbit/s", (rate(window), mean(trial)), TOLERANCE)
     };
     let mut counted = trial("newreno", 1e-2);
-    counted.tcp.counting = tcp::Counting::Acks;
+    counted.tcp.counting = tcp::AckCounting::Acks;
     // Only the queue may delay acknowledgements, and the start is over.
     let mut illinois = trial("illinois:threshold=0", 1e-2);
     illinois.tcp.acks.delay = None;

@@ -1,7 +1,7 @@
 //! The router buffer of ITU-R S.1711-1.
 
 use scenario::{Published, Scenario};
-use sim::Run;
+use sim::SimulationRun;
 
 use super::{Effort, Row, Section};
 
@@ -50,7 +50,7 @@ pub(super) fn section(_: Effort) -> Section {
 fn peak(text: &str) -> f64 {
     let scenario = Scenario::parse("itu-buffer.toml", text).expect("the scenario");
     let case = scenario.cases.iter().find(|case| case.name == "enough").expect("the case");
-    let mut run = Run::new(case, 1);
+    let mut run = SimulationRun::new(case, 1);
     run.finish();
     let metrics = run.metrics();
     let peak = metrics.iter().find(|it| it.of == "forward" && it.name == "peak-queue-packets");

@@ -3,7 +3,7 @@
 use core::num::NonZeroU64;
 use core::time::Duration;
 
-use link::Loss;
+use link::LossModel;
 use units::ByteCount;
 
 use super::trial::{MSS, Trial};
@@ -61,7 +61,8 @@ fn goodput(controller: &str, rtt: f64, p: f64) -> f64 {
     let window = rho * equations::mathis(p);
     let mut trial = Trial::new(Duration::from_secs_f64(rtt), controller);
     trial.tcp.initial_ssthresh = Some(ByteCount::new((window * MSS) as u64));
-    trial.loss = NonZeroU64::new((1.0 / p).round() as u64).map_or(Loss::None, Loss::Periodic);
+    trial.loss =
+        NonZeroU64::new((1.0 / p).round() as u64).map_or(LossModel::None, LossModel::Periodic);
     let time = LOSSES / p / window * rtt;
     trial.warm_up = Duration::from_secs_f64(0.25 * time);
     trial.time = Duration::from_secs_f64(1.25 * time);

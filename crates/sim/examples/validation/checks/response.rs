@@ -3,7 +3,7 @@
 use core::num::NonZeroU64;
 use core::time::Duration;
 
-use link::Loss;
+use link::LossModel;
 use units::ByteCount;
 
 use super::published::{self, Response};
@@ -101,7 +101,8 @@ fn trial(controller: &str, rtt: f64, window: f64, losses: f64, p: f64) -> Trial 
 
 fn periodic(controller: &str, rtt: f64, p: f64, window: f64) -> f64 {
     let mut trial = trial(controller, rtt, window, PERIODS, p);
-    trial.loss = NonZeroU64::new((1.0 / p).round() as u64).map_or(Loss::None, Loss::Periodic);
+    trial.loss =
+        NonZeroU64::new((1.0 / p).round() as u64).map_or(LossModel::None, LossModel::Periodic);
     trial.window(&trial.run())
 }
 

@@ -3,8 +3,10 @@
 use core::time::Duration;
 use std::sync::Arc;
 
-use link::{LinkConfig, Loss, QueueLimit};
-use sim::{Amount, Bulk, Direction, Hop, Load, Path, State, World};
+use link::{LinkConfig, LossModel, QueueLimit};
+use sim::{
+    BulkAmount, BulkTransfer, ConnectionPath, Direction, LinkSample, RouteHop, SenderSample, World,
+};
 use tcp::Config;
 use units::{BitRate, ByteCount, Instant, Probability};
 
@@ -18,7 +20,7 @@ pub(crate) struct Trial {
     /// Propagation delay only.
     pub(crate) rtt: Duration,
     /// Loss towards the client.
-    pub(crate) loss: Loss,
+    pub(crate) loss: LossModel,
     pub(crate) queue: QueueLimit,
     pub(crate) tcp: Config,
     /// Goodput is measured from this time on.
@@ -36,9 +38,9 @@ pub(crate) struct Outcome {
     /// Payload bits per second after the warm-up.
     pub(crate) goodput: f64,
     /// The server's sender.
-    pub(crate) states: Vec<State>,
+    pub(crate) states: Vec<SenderSample>,
     /// The link to the client.
-    pub(crate) loads: Vec<Load>,
+    pub(crate) loads: Vec<LinkSample>,
 }
 
 impl Trial {
@@ -53,7 +55,7 @@ impl Trial {
         Self {
             rate: BitRate::from_mbit(10_000),
             rtt,
-            loss: Loss::None,
+            loss: LossModel::None,
             queue: QueueLimit::Packets(1 << 30),
             tcp,
             warm_up: Duration::ZERO,
@@ -67,15 +69,15 @@ impl Trial {
         let mut world = World::new(self.seed);
         let [client, server] = [world.add_node(), world.add_node()];
         let link = |loss| LinkConfig::new(self.rate, self.rtt / 2, loss, self.queue);
-        let up = world.connect(server, link(Loss::None));
+        let up = world.connect(server, link(LossModel::None));
         let down = world.connect(client, link(self.loss.clone()));
-        world.set_default_route(client, Hop::Lane(up));
-        world.set_default_route(server, Hop::Lane(down));
+        world.set_default_route(client, RouteHop::Link(up));
+        world.set_default_route(server, RouteHop::Link(down));
         let tcp = Arc::new(self.tcp.clone());
-        let path = Path::direct(client, server, [Arc::clone(&tcp), tcp]);
+        let path = ConnectionPath::direct(client, server, [Arc::clone(&tcp), tcp]);
         let end = Instant::ZERO + self.time;
-        let amount = Amount::Until(end);
-        let mut bulk = Bulk::new(Arc::new(path), Direction::Down, amount, Instant::ZERO);
+        let amount = BulkAmount::Until(end);
+        let mut bulk = BulkTransfer::new(Arc::new(path), Direction::Down, amount, Instant::ZERO);
         if !self.sample.is_zero() {
             world.sample_every(self.sample);
             world.watch_lane("down".to_owned(), down);
@@ -83,9 +85,9 @@ impl Trial {
         }
         let app = world.add_app(Box::new(bulk));
         world.run_until(Instant::ZERO + self.warm_up);
-        let before = world.tally(app).bytes;
+        let before = world.app_stats(app).bytes;
         world.run_until(end);
-        let bytes = world.tally(app).bytes - before;
+        let bytes = world.app_stats(app).bytes - before;
         let probe = world.probe();
         let sender = probe.senders.iter().find(|sender| sender.has_sent());
         Outcome {
@@ -102,8 +104,8 @@ impl Trial {
 }
 
 /// Independent losses with this probability.
-pub(crate) fn random(per: f64) -> Loss {
-    Probability::new(per).map_or(Loss::None, Loss::Per)
+pub(crate) fn random(per: f64) -> LossModel {
+    Probability::new(per).map_or(LossModel::None, LossModel::Per)
 }
 
 pub(crate) fn seconds(at: Instant) -> f64 {

@@ -2,7 +2,7 @@
 
 use core::time::Duration;
 
-use tcp::Counting;
+use tcp::AckCounting;
 use units::{BitRate, ByteCount};
 
 use super::equations;
@@ -61,7 +61,7 @@ fn start(from: u32, to: u32, counts_acks: bool) -> (Row, Series) {
     trial.tcp.acks.delay = None;
     let (mut factor, mut how) = (2.0, "");
     if counts_acks {
-        trial.tcp.counting = Counting::Acks;
+        trial.tcp.counting = AckCounting::Acks;
         trial.tcp.acks.delay = Some(Duration::from_millis(200));
         (factor, how) = (1.5, ", every second segment acknowledged and acknowledgements counted");
     }

@@ -3,10 +3,10 @@
 use core::time::Duration;
 use std::collections::BTreeMap;
 
-use bundles::tcpcl::{KEEPALIVE, Message, SEGMENT};
+use bundles::tcpcl::{KEEPALIVE, SEGMENT, TcpclMessage};
 use bundles::{
-    Agent, AgentConfig, BundleId, Decision, Limits, Neighbour, NewBundle, Node, Origin, PeerId,
-    Purpose, Returned, Summary, read,
+    Agent, AgentConfig, AgentLimits, BundleId, BundleNodeId, BundleOrigin, BundlePurpose,
+    BundleSummary, NeighbourConfig, NewBundle, OfferDecision, PeerId, ReturnReason, read,
 };
 use units::{ByteCount, Instant};
 
@@ -18,21 +18,21 @@ const SERVICE: &str = "1000";
 const NOW: u64 = 1_795_600_000_000;
 const LIFETIME: Duration = Duration::from_secs(86_400);
 /// A limit that is never reached: more bytes than any file has.
-const ENOUGH: u64 = 1 << 60;
+const UNLIMITED: u64 = 1 << 60;
 
 #[derive(Debug)]
-pub(super) struct Chain {
-    nodes: Vec<Node>,
+pub(super) struct NodeChain {
+    nodes: Vec<BundleNodeId>,
     pub(super) agents: Vec<Agent>,
     /// Payload of the file and of a bundle, in bytes.
     sizes: [u64; 2],
     /// Summaries of the bundles that have not been delivered.
-    pub(super) known: BTreeMap<BundleId, Summary>,
+    pub(super) known: BTreeMap<BundleId, BundleSummary>,
     /// Number of bundles that have not been delivered.
     pub(super) left: u64,
 }
 
-impl Chain {
+impl NodeChain {
     pub(super) fn new(count: usize, sizes: [u64; 2], window: u32) -> Self {
         let nodes: Vec<_> = (1..=count).map(node).collect();
         let agents = (0..count).map(|at| agent(&nodes, at, window)).collect();
@@ -43,10 +43,10 @@ impl Chain {
     /// Returns the lengths of the SESS_INIT messages of both sides of a link, in bytes.
     pub(super) fn parameters(&self, at: usize) -> [u64; 2] {
         [at, at + 1].map(|at| {
-            length(&Message::SessInit {
+            length(&TcpclMessage::SessInit {
                 keepalive: KEEPALIVE,
                 segment_mru: SEGMENT,
-                transfer_mru: ENOUGH,
+                transfer_mru: UNLIMITED,
                 node: &self.nodes[at].to_string(),
                 critical: false,
             })
@@ -54,7 +54,7 @@ impl Chain {
     }
 
     /// Hands the file to the first node.
-    pub(super) fn hand_in(&mut self) {
+    pub(super) fn submit_file(&mut self) {
         let [file, size] = self.sizes;
         let (mut summary, count) = (self.summary(size.min(file), 0), file.div_ceil(size));
         for number in 0..count {
@@ -62,15 +62,16 @@ impl Chain {
                 summary = self.summary(file - number * size, number);
             } else if number > 0 {
                 // Only the length matters, and it is that of the first bundle.
-                summary = Summary { length: summary.length, ..self.summary(0, number) };
+                summary = BundleSummary { length: summary.length, ..self.summary(0, number) };
             }
             self.known.insert(summary.id, summary.clone());
-            self.take(0, Origin::Here, &summary);
+            self.accept_bundle(0, BundleOrigin::Here, &summary);
         }
     }
 
-    fn summary(&self, payload: u64, sequence: u64) -> Summary {
-        let service = |node: &Node| node.service(SERVICE).expect("a number is a service of ipn");
+    fn summary(&self, payload: u64, sequence: u64) -> BundleSummary {
+        let service =
+            |node: &BundleNodeId| node.service(SERVICE).expect("a number is a service of ipn");
         let [source, destination] = [0, self.nodes.len() - 1].map(|at| service(&self.nodes[at]));
         let bundle = NewBundle {
             source: &source,
@@ -79,17 +80,17 @@ impl Chain {
             sequence,
             lifetime: LIFETIME,
             file_name: None,
-            purpose: Purpose::Data,
+            purpose: BundlePurpose::Data,
             payload: &vec![0; payload as usize],
         };
         read(&bundle.encode()).expect("what was made can be read").0
     }
 
-    fn take(&mut self, at: usize, from: Origin, summary: &Summary) {
+    fn accept_bundle(&mut self, at: usize, from: BundleOrigin, summary: &BundleSummary) {
         let agent = &mut self.agents[at];
         let begun = agent.begin(from, Some(summary.id), summary.length);
-        if let Ok(Decision::Take(ticket)) = begun
-            && let Ok(Decision::Take(record)) = agent.offer(ticket, NOW, summary)
+        if let Ok(OfferDecision::Take(ticket)) = begun
+            && let Ok(OfferDecision::Take(record)) = agent.offer(ticket, NOW, summary)
         {
             agent.stored(ticket, record);
         }
@@ -97,18 +98,18 @@ impl Chain {
     }
 
     /// Hands a bundle that has crossed a link to the next node; counts it if that is the last one.
-    pub(super) fn pass(&mut self, at: usize, id: BundleId) {
+    pub(super) fn handle_crossed(&mut self, at: usize, id: BundleId) {
         // A delivered bundle arrives again if its acknowledgement was lost.
         let Some(summary) = self.known.get(&id).cloned() else { return };
-        let previous = Origin::Peer(PeerId(0));
-        self.take(at + 1, previous, &summary);
+        let previous = BundleOrigin::Peer(PeerId(0));
+        self.accept_bundle(at + 1, previous, &summary);
         let last = self.agents.last_mut().expect("a chain has nodes");
-        while let Some(record) = last.next_arrived(Some(SERVICE)) {
-            last.taken(&record.id).expect("it was given out");
+        while let Some(record) = last.take_arrived(Some(SERVICE)) {
+            last.handle_delivered(&record.id).expect("it was given out");
             self.known.remove(&record.id);
             self.left -= 1;
         }
-        self.tidy(self.agents.len() - 1);
+        self.remove_finished(self.agents.len() - 1);
     }
 
     /// Tells the agent that the link to the next node is up or down.
@@ -118,15 +119,15 @@ impl Chain {
 
     pub(super) fn acknowledged(&mut self, at: usize, id: &BundleId) {
         self.agents[at].acknowledged(id);
-        self.tidy(at);
+        self.remove_finished(at);
     }
 
     pub(super) fn returned(&mut self, now: Instant, at: usize, id: &BundleId) {
-        self.agents[at].returned(now, id, Returned::Lost);
+        self.agents[at].returned(now, id, ReturnReason::Lost);
     }
 
     /// Removes the bundles that a node no longer has to keep.
-    fn tidy(&mut self, at: usize) {
+    fn remove_finished(&mut self, at: usize) {
         while let Some((record, _)) = self.agents[at].poll_remove() {
             self.agents[at].removed(&record.id);
         }
@@ -143,7 +144,7 @@ impl Chain {
     }
 }
 
-fn node(number: usize) -> Node {
+fn node(number: usize) -> BundleNodeId {
     format!("ipn:{number}.0").parse().expect("a number is a node of ipn")
 }
 
@@ -152,22 +153,22 @@ fn next(at: usize) -> PeerId {
     PeerId(usize::from(at > 0))
 }
 
-fn agent(nodes: &[Node], at: usize, window: u32) -> Agent {
-    let neighbour = |near: usize, behind: &[Node]| Neighbour {
+fn agent(nodes: &[BundleNodeId], at: usize, window: u32) -> Agent {
+    let neighbour = |near: usize, behind: &[BundleNodeId]| NeighbourConfig {
         node: nodes[near].clone(),
         behind: behind.to_vec(),
         everything: false,
     };
     let before = at.checked_sub(1).map(|near| neighbour(near, &nodes[..near]));
     let after = (at + 1 < nodes.len()).then(|| neighbour(at + 1, &nodes[at + 2..]));
-    let limits = Limits {
-        bytes: ByteCount::new(ENOUGH),
-        bundles: ENOUGH as usize,
-        largest: ByteCount::new(ENOUGH / 8),
-        remembered: ENOUGH as usize,
+    let limits = AgentLimits {
+        bytes: ByteCount::new(UNLIMITED),
+        bundles: UNLIMITED as usize,
+        largest: ByteCount::new(UNLIMITED / 8),
+        remembered: UNLIMITED as usize,
         lifetime: LIFETIME,
         window: window as usize,
-        window_bytes: ByteCount::new(ENOUGH),
+        window_bytes: ByteCount::new(UNLIMITED),
     };
     let peers = before.into_iter().chain(after).collect();
     let config = AgentConfig { node: nodes[at].clone(), peers, limits, reports: false };

@@ -7,16 +7,16 @@ fn time(delays: &[u64], sizes: [u64; 2], window: u32) -> Duration {
     let mut world = World::new(1);
     let links: Vec<_> = delays.iter().map(|delay| link(10, *delay, 0.0)).collect();
     let (nodes, _) = row(&mut world, &links);
-    let hop = |ends: &[_]| Arc::new(Path::direct(ends[0], ends[1], tcp()));
+    let hop = |ends: &[_]| Arc::new(ConnectionPath::direct(ends[0], ends[1], tcp()));
     let hops = nodes.windows(2).map(hop).collect();
-    let app = world.add_app(Box::new(Bundles::new(hops, sizes, window, at(1))));
+    let app = world.add_app(Box::new(BundleTransfer::new(hops, sizes, window, at(1))));
     assert!(world.run_until_done(at(600)));
-    let tally = world.tally(app).clone();
-    assert_eq!((tally.deeds.len(), tally.broken), (1, 0));
-    assert_eq!((tally.deeds[0].begin, tally.deeds[0].bytes), (at(1), sizes[0]));
+    let tally = world.app_stats(app).clone();
+    assert_eq!((tally.work_units.len(), tally.failures), (1, 0));
+    assert_eq!((tally.work_units[0].begin, tally.work_units[0].bytes), (at(1), sizes[0]));
     world.run_until(at(700));
     assert_eq!(world.sockets(), 0);
-    tally.deeds[0].time()
+    tally.work_units[0].time()
 }
 
 /// A file's bundles of 5 kB, of which two are in the first window of a connection.
@@ -65,20 +65,20 @@ fn files_of_any_size_arrive_whole() {
     }
 }
 
-fn sent(chain: &mut Chain) -> Vec<(usize, BundleId)> {
+fn sent(chain: &mut NodeChain) -> Vec<(usize, BundleId)> {
     core::iter::from_fn(|| chain.next_to_send()).map(|(at, id, _)| (at, id)).collect()
 }
 
 #[test]
 fn a_bundle_is_sent_until_the_next_node_has_it_and_is_delivered_once() {
-    let mut chain = Chain::new(3, [5000, 1000], 2);
-    chain.hand_in();
+    let mut chain = NodeChain::new(3, [5000, 1000], 2);
+    chain.submit_file();
     assert_eq!(sent(&mut chain), []);
     chain.set_link(0, true);
     let first = sent(&mut chain);
     assert_eq!(first.iter().map(|it| it.0).collect::<Vec<_>>(), [0, 0]);
     let [one, two] = [first[0].1, first[1].1];
-    chain.pass(0, one);
+    chain.handle_crossed(0, one);
     // Its acknowledgement is lost, and so is the other bundle.
     chain.set_link(0, false);
     [one, two].iter().for_each(|id| chain.returned(at(9), 0, id));
@@ -87,13 +87,13 @@ fn a_bundle_is_sent_until_the_next_node_has_it_and_is_delivered_once() {
     chain.set_link(1, true);
     assert_eq!(sent(&mut chain), [(1, one)]);
     for id in [one, two] {
-        chain.pass(0, id);
+        chain.handle_crossed(0, id);
         chain.acknowledged(0, &id);
         sent(&mut chain);
-        chain.pass(1, id);
+        chain.handle_crossed(1, id);
         chain.acknowledged(1, &id);
     }
-    chain.pass(1, one);
+    chain.handle_crossed(1, one);
     assert_eq!((chain.left, chain.known.len()), (3, 3));
     assert_eq!(chain.agents.iter().map(|it| it.stats().waiting).sum::<usize>(), 3);
 }

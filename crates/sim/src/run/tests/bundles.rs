@@ -26,7 +26,7 @@ bytes = "2 MB"
 bundle = "100 kB"
 "#;
 
-fn metrics(text: &str, seed: u64) -> Vec<Metric> {
+fn metrics(text: &str, seed: u64) -> Vec<MetricValue> {
     run(&Scenario::parse("x.toml", text).unwrap().cases[0], seed)
 }
 

@@ -4,13 +4,13 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use super::*;
-use crate::Packet;
+use crate::SimulatedPacket;
 
 /// The longest packet and the bytes of all that the server sends.
 struct Sent(Rc<RefCell<(usize, usize)>>);
 
-impl crate::Tap for Sent {
-    fn packet(&mut self, _: Instant, node: NodeId, outgoing: bool, packet: &Packet) {
+impl crate::PacketTap for Sent {
+    fn packet(&mut self, _: Instant, node: NodeId, outgoing: bool, packet: &SimulatedPacket) {
         if outgoing && node == NodeId(0) {
             let len = packet.to_bytes().len();
             let mut sent = self.0.borrow_mut();
@@ -21,7 +21,7 @@ impl crate::Tap for Sent {
 
 fn sent(ip: &str) -> (usize, usize) {
     let text = GOOD.replace("tcp = \"old\"", &format!("ip = \"{ip}\""));
-    let mut run = Run::new(&Scenario::parse("x.toml", &text).unwrap().cases[0], 1);
+    let mut run = SimulationRun::new(&Scenario::parse("x.toml", &text).unwrap().cases[0], 1);
     let seen = Rc::new(RefCell::new((0, 0)));
     run.world.set_tap(Box::new(Sent(Rc::clone(&seen))));
     run.finish();

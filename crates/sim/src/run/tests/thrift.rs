@@ -1,7 +1,7 @@
 //! What compression saves on the hop.
 
-use compression::{Encoder, Slots};
-use scenario::Contents;
+use compression::{ContextSlots, Encoder};
+use scenario::FlowContents;
 
 use super::*;
 
@@ -37,7 +37,7 @@ fn log() -> String {
 }
 
 /// The metrics of a download of a megabyte, and how long it took in seconds.
-fn download(contents: Option<Contents>) -> (Vec<Metric>, f64) {
+fn download(contents: Option<FlowContents>) -> (Vec<MetricValue>, f64) {
     let keys = if contents.is_some() { "compress = true\n" } else { "" };
     let text = format!(
         "{HOP}[gateways]\nsplit = \"three\"\nhop = \"slacp\"\n{keys}[[flow]]\nname = \"get\"\n\
@@ -56,7 +56,7 @@ fn download(contents: Option<Contents>) -> (Vec<Metric>, f64) {
 /// What a text of a megabyte takes when it is compressed at once.
 fn compressed(text: &str) -> f64 {
     let all: Vec<u8> = text.bytes().cycle().take(1_000_000).collect();
-    let (mut encoder, mut out) = (Encoder::new(Slots::new(1)), Vec::new());
+    let (mut encoder, mut out) = (Encoder::new(ContextSlots::new(1)), Vec::new());
     let mut rest = &all[..];
     while !rest.is_empty() {
         let taken = encoder.encode(rest, &mut out);
@@ -70,23 +70,23 @@ fn compressed(text: &str) -> f64 {
 /// the text comes in pieces.
 #[test]
 fn a_log_crosses_the_hop_as_short_as_it_is_compressed_and_noise_as_it_is() {
-    let bytes = |metrics: &[Metric]| value(metrics, "slacp", "tunnel-bytes");
+    let bytes = |metrics: &[MetricValue]| value(metrics, "slacp", "tunnel-bytes");
     let (plain, whole) = download(None);
     let (log, text) = (log(), 1e6);
     let coded = compressed(&log);
     assert!(coded < text / 4.0, "{coded}");
-    let (short, soon) = download(Some(Contents::Sample(log.into())));
+    let (short, soon) = download(Some(FlowContents::Sample(log.into())));
     let saved = bytes(&plain) - bytes(&short);
     let expected = text - coded;
     assert!((0.95 * expected..1.15 * expected).contains(&saved), "{saved} {expected}");
     // A megabyte takes 0.8 s of the link.
     assert!(whole - soon > 0.5, "{whole} {soon}");
-    let (noise, time) = download(Some(Contents::Noise));
+    let (noise, time) = download(Some(FlowContents::Noise));
     assert!(bytes(&noise) < 1.001 * bytes(&plain) && time < 1.001 * whole, "{noise:?} {plain:?}");
 }
 
 /// The metrics of 3000 datagrams of 20 bytes, 50 a second, with SLACP as a link layer under IP.
-fn voice(keys: &str) -> Vec<Metric> {
+fn voice(keys: &str) -> Vec<MetricValue> {
     let text = format!(
         "{HOP}[gateways]\nsplit = \"packets\"\nhop = \"slacp\"\noverhead = \"link-layer\"\n{keys}\n\
          [[flow]]\nname = \"voice\"\nkind = \"udp\"\nrate = \"8 kbit/s\"\nsize = 20\nstart = \"2 s\"\n\
@@ -101,7 +101,7 @@ fn voice(keys: &str) -> Vec<Metric> {
 /// as long or up to 3 bytes shorter.
 #[test]
 fn a_compressed_header_saves_its_own_length() {
-    let link = |metrics: &[Metric]| value(metrics, "slacp", "link-bytes") / 3000.0;
+    let link = |metrics: &[MetricValue]| value(metrics, "slacp", "link-bytes") / 3000.0;
     let saved = link(&voice("")) - link(&voice("compress-headers = true"));
     assert!((27.0..31.5).contains(&saved), "{saved}");
 }
@@ -109,7 +109,7 @@ fn a_compressed_header_saves_its_own_length() {
 #[test]
 fn packets_that_wait_for_others_share_packets_of_the_hop() {
     let (alone, gathered) = (voice(""), voice("gather = \"25 ms\""));
-    let count = |metrics: &[Metric]| value(metrics, "slacp", "datagrams");
+    let count = |metrics: &[MetricValue]| value(metrics, "slacp", "datagrams");
     assert!(alone.len() == gathered.len() && count(&gathered) < 0.7 * count(&alone));
     let delay = |figure| value(&gathered, "voice", figure) - value(&alone, "voice", figure);
     let (mean, most) = (delay("delay-mean-s"), delay("delay-max-s"));

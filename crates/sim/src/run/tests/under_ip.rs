@@ -5,13 +5,13 @@ use std::sync::{Arc, Mutex};
 use units::Instant;
 
 use super::*;
-use crate::packet::{Body, Packet, Sealed};
-use crate::world::Tap;
+use crate::packet::{PacketBody, SimulatedPacket, SlacpDatagram};
+use crate::world::PacketTap;
 
 const UNDER_IP: &str = include_str!("../../../../../scenarios/slacp-fig5.toml");
 const OVERSHOOT: &str = include_str!("../../../../../scenarios/slacp-fig8.toml");
 
-fn case(text: &str, name: &str) -> Case {
+fn case(text: &str, name: &str) -> ScenarioCase {
     let cases = Scenario::parse("x.toml", text).unwrap().cases;
     cases.into_iter().find(|case| case.name == name).unwrap()
 }
@@ -30,9 +30,11 @@ struct Sizes([Vec<usize>; 2]);
 
 struct Seen(Arc<Mutex<Sizes>>);
 
-impl Tap for Seen {
-    fn packet(&mut self, _: Instant, _: NodeId, outgoing: bool, packet: &Packet) {
-        if let (true, Body::Slacp(sealed @ Sealed { is_control, .. })) = (outgoing, &packet.body) {
+impl PacketTap for Seen {
+    fn packet(&mut self, _: Instant, _: NodeId, outgoing: bool, packet: &SimulatedPacket) {
+        if let (true, PacketBody::Slacp(sealed @ SlacpDatagram { is_control, .. })) =
+            (outgoing, &packet.body)
+        {
             self.0.lock().unwrap().0[usize::from(*is_control)].push(sealed.wire_len());
         }
     }
@@ -42,7 +44,7 @@ impl Tap for Seen {
 #[test]
 fn headers_take_at_most_thirty_bytes() {
     let sizes = Arc::new(Mutex::new(Sizes::default()));
-    let mut run = Run::new(&case(UNDER_IP, "huge, satellite, SLACP"), 1);
+    let mut run = SimulationRun::new(&case(UNDER_IP, "huge, satellite, SLACP"), 1);
     run.world.set_tap(Box::new(Seen(Arc::clone(&sizes))));
     run.finish();
     let Sizes([data, control]) = &*sizes.lock().unwrap();

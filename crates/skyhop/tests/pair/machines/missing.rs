@@ -170,7 +170,7 @@ impl Machine {
         command.arg(std::env::var_os("SKYHOP").unwrap()).args(arguments);
         command.env_remove("SKYHOP_LOG").env_remove("XDG_RUNTIME_DIR");
         if let Some(filter) = self.filter {
-            filter.restrain(&mut command);
+            filter.apply_to(&mut command);
         }
         command
     }

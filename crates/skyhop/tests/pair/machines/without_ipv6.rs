@@ -21,7 +21,7 @@ const TOLD: &str = "IPv6 connections are not intercepted: the IPv6 listener: EAF
 /// A script in a lab with these options, on a kernel without IPv6.
 fn in_lab(runner: &Runner, options: &[&str], script: &str) -> Command {
     let mut command = runner.shell(options, script);
-    NoSockets::IPV6.restrain(&mut command);
+    NoSockets::IPV6.apply_to(&mut command);
     command
 }
 
@@ -160,7 +160,7 @@ fn without_ipv6_in_the_kernel_the_demo_measures() {
     crate::common::as_myself(|runner| {
         let mut demo = runner.skyhop();
         demo.args(["demo", "--only", "download", "--rate", "100Mbit/s", "--delay", "25ms"]);
-        NoSockets::IPV6.restrain(&mut demo);
+        NoSockets::IPV6.apply_to(&mut demo);
         let output = demo.current_dir(directory.path()).output().unwrap();
         let table = text(&output.stdout);
         assert!(output.status.success() && !table.contains("SIMULATED"), "{output:?}");

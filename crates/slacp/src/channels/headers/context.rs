@@ -4,20 +4,20 @@ use smallvec::SmallVec;
 
 use super::checksum::checksum;
 use super::layout::{
-    Code, Field, LONGEST, Layout, Rule, UDP_LENGTH, V4_ADDRESSES, V4_CHECKSUM, V4_LENGTH,
-    V4_PROTOCOL, V6_ADDRESSES, V6_LENGTH, V6_NEXT,
+    FieldCoding, FieldRule, HeaderField, HeaderLayout, MAX_HEADERS, UDP_LENGTH, V4_ADDRESSES,
+    V4_CHECKSUM, V4_LENGTH, V4_PROTOCOL, V6_ADDRESSES, V6_LENGTH, V6_NEXT,
 };
 use crate::ChannelId;
 use crate::wire::frame::MAX_PACKET;
-use crate::wire::profile::Profile;
+use crate::wire::profile::HeaderProfile;
 use crate::wire::varint;
 
 /// The headers of a packet, and its place in its lane.
 #[derive(Debug, Clone)]
-pub(super) struct Context {
+pub(super) struct HeaderContext {
     header: SmallVec<[u8; 64]>,
-    layout: Layout,
-    profile: Profile,
+    layout: HeaderLayout,
+    profile: HeaderProfile,
     pub(super) channel: ChannelId,
     pub(super) lane: u8,
     /// Its sequence number in the lane.
@@ -28,7 +28,7 @@ pub(super) struct Context {
 pub(super) type Changes = SmallVec<[u8; 32]>;
 
 /// A packet's headers relative to a context.
-pub(super) struct Difference {
+pub(super) struct HeaderDifference {
     pub(super) changes: Changes,
     /// Length of the packet's headers, in bytes.
     pub(super) header: usize,
@@ -36,14 +36,14 @@ pub(super) struct Difference {
 
 /// Changes under construction, in the order of the items.
 #[derive(Default)]
-struct Found {
+struct ChangeSet {
     mask: u64,
     /// The bit of the next item.
     bit: u32,
     values: Changes,
 }
 
-impl Found {
+impl ChangeSet {
     /// Adds the next item. `value` writes it if it has changed.
     fn note(&mut self, changed: bool, value: impl FnOnce(&mut Changes)) {
         if changed {
@@ -63,22 +63,22 @@ impl Found {
     }
 }
 
-impl Context {
+impl HeaderContext {
     /// The context made of a packet; `None` if it has no compressible headers.
     pub(super) fn new(
-        profile: Profile,
+        profile: HeaderProfile,
         (channel, lane, sequence): (ChannelId, u8, u64),
         packet: &[u8],
     ) -> Option<Self> {
-        let layout = Layout::of(packet, profile.inner, profile.id_counts)?;
+        let layout = HeaderLayout::of(packet, profile.inner, profile.id_counts)?;
         let header = SmallVec::from_slice(packet.get(..layout.len)?);
-        debug_assert!(header.len() <= LONGEST);
+        debug_assert!(header.len() <= MAX_HEADERS);
         let context = Self { header, layout, profile, channel, lane, sequence };
         // Wrong lengths, or a wrong checksum of IPv4, could not be rebuilt.
         context.difference(0, packet).is_some().then_some(context)
     }
 
-    pub(super) fn profile(&self) -> Profile {
+    pub(super) fn profile(&self) -> HeaderProfile {
         self.profile
     }
 
@@ -86,15 +86,15 @@ impl Context {
     pub(super) fn spilled(&self) -> usize {
         let header = if self.header.spilled() { self.header.capacity() } else { 0 };
         let fields = &self.layout.fields;
-        header + if fields.spilled() { fields.capacity() * size_of::<Field>() } else { 0 }
+        header + if fields.spilled() { fields.capacity() * size_of::<HeaderField>() } else { 0 }
     }
 
     /// The difference of a packet, `distance` after this one in its lane, from its prediction;
     /// `None` if the packet could not be rebuilt from that.
-    pub(super) fn difference(&self, distance: u64, packet: &[u8]) -> Option<Difference> {
+    pub(super) fn difference(&self, distance: u64, packet: &[u8]) -> Option<HeaderDifference> {
         let (actual, payload) = packet.split_at_checked(self.layout.len)?;
         let mut header = self.header.clone();
-        let mut found = Found::default();
+        let mut found = ChangeSet::default();
         let skip = self.skip(distance, actual);
         if let Some(index) = self.layout.index {
             index.set(&mut header, index.get(actual));
@@ -117,7 +117,7 @@ impl Context {
         }
         // Bytes that are in no field, such as addresses, must be those of the context.
         let changes = (header[..] == *actual).then(|| found.changes())?;
-        Some(Difference { changes, header: self.layout.len })
+        Some(HeaderDifference { changes, header: self.layout.len })
     }
 
     /// The difference between the packets that the index has counted and those of the lane.
@@ -170,11 +170,11 @@ impl Context {
         Some(packet)
     }
 
-    fn predict(&self, field: &Field, count: i64) -> u32 {
+    fn predict(&self, field: &HeaderField, count: i64) -> u32 {
         let step = match field.rule {
-            Rule::Same => 0,
-            Rule::Counts => 1,
-            Rule::Strides => self.profile.stride,
+            FieldRule::Same => 0,
+            FieldRule::Counts => 1,
+            FieldRule::Strides => self.profile.stride,
         };
         field.get(&self.header).wrapping_add(step.wrapping_mul(count as u32))
     }
@@ -239,21 +239,21 @@ fn put(out: &mut Changes, value: u64) {
     out.extend_from_slice(&bytes);
 }
 
-fn put_field(out: &mut Changes, field: &Field, value: u32, predicted: u32) {
+fn put_field(out: &mut Changes, field: &HeaderField, value: u32, predicted: u32) {
     match field.code {
-        Code::Raw => out.extend_from_slice(&value.to_be_bytes()[4 - field.size()..]),
-        Code::Delta => put(out, zigzag(field.signed(value.wrapping_sub(predicted)))),
+        FieldCoding::Raw => out.extend_from_slice(&value.to_be_bytes()[4 - field.size()..]),
+        FieldCoding::Delta => put(out, zigzag(field.signed(value.wrapping_sub(predicted)))),
     }
 }
 
-fn take_field(data: &mut &[u8], field: &Field, predicted: u32) -> Option<u32> {
+fn take_field(data: &mut &[u8], field: &HeaderField, predicted: u32) -> Option<u32> {
     match field.code {
-        Code::Raw => {
+        FieldCoding::Raw => {
             let (bytes, rest) = data.split_at_checked(field.size())?;
             *data = rest;
             Some(bytes.iter().fold(0, |value, byte| value << 8 | u32::from(*byte)))
         }
-        Code::Delta => Some(predicted.wrapping_add(unzigzag(varint::read(data)?) as u32)),
+        FieldCoding::Delta => Some(predicted.wrapping_add(unzigzag(varint::read(data)?) as u32)),
     }
 }
 

@@ -1,30 +1,30 @@
 //! The receiving side: the peer's contexts, and packets rebuilt with them.
 
-use super::context::Context;
+use super::context::HeaderContext;
 use crate::ChannelId;
 use crate::wire::frame::CompressedPacket;
-use crate::wire::profile::Profile;
+use crate::wire::profile::HeaderProfile;
 
 /// The contexts of the peer, and the packets that they rebuild.
 #[derive(Debug, Default)]
 pub(crate) struct Decompressor {
     /// Contexts by their numbers, up to the highest that the peer has used.
-    slots: Vec<Option<Kept>>,
+    slots: Vec<Option<StoredContext>>,
     /// Memory of the contexts besides their slots, in bytes.
     held: usize,
 }
 
 #[derive(Debug)]
-struct Kept {
+struct StoredContext {
     /// Number of the SLACP packet that brought the context. The peer uses it in later packets only,
     /// and replaces it when it no longer uses it: an earlier packet refers to earlier contents.
     number: u64,
-    context: Context,
+    context: HeaderContext,
 }
 
 /// A packet with its headers restored, and its place.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Rebuilt {
+pub(crate) struct RebuiltPacket {
     pub(crate) channel: ChannelId,
     pub(crate) lane: u8,
     pub(crate) sequence: u64,
@@ -34,15 +34,15 @@ pub(crate) struct Rebuilt {
 impl Decompressor {
     /// Memory of all contexts, in bytes.
     pub(crate) fn held(&self) -> usize {
-        self.held + self.slots.capacity() * size_of::<Option<Kept>>()
+        self.held + self.slots.capacity() * size_of::<Option<StoredContext>>()
     }
 
     /// Keeps the headers of a packet that came in SLACP packet `number` as context `slot`.
-    pub(crate) fn keep(
+    pub(crate) fn store(
         &mut self,
         number: u64,
         slot: u8,
-        profile: Profile,
+        profile: HeaderProfile,
         place: (ChannelId, u8, u64),
         packet: &[u8],
     ) {
@@ -56,8 +56,10 @@ impl Decompressor {
             return;
         }
         // Without compressible headers the slot becomes empty: earlier contents do not apply.
-        let context = Context::new(profile, place, packet).map(|context| Kept { number, context });
-        let held = |kept: &Option<Kept>| kept.as_ref().map_or(0, |kept| kept.context.spilled());
+        let context = HeaderContext::new(profile, place, packet)
+            .map(|context| StoredContext { number, context });
+        let held =
+            |kept: &Option<StoredContext>| kept.as_ref().map_or(0, |kept| kept.context.spilled());
         self.held = self.held + held(&context) - held(kept);
         *kept = context;
     }
@@ -65,14 +67,14 @@ impl Decompressor {
     /// Rebuilds a packet that came in SLACP packet `number`. `None` if there is no context for it,
     /// or if it is malformed. With a peer that follows the protocol, that happens only to packets
     /// that are more than ten seconds late.
-    pub(crate) fn rebuild(&self, number: u64, found: &CompressedPacket) -> Option<Rebuilt> {
+    pub(crate) fn rebuild(&self, number: u64, found: &CompressedPacket) -> Option<RebuiltPacket> {
         let kept = self.slots.get(usize::from(found.slot))?.as_ref()?;
         // It refers to contents that have been replaced.
         if number <= kept.number {
             return None;
         }
-        let Context { channel, lane, sequence, .. } = kept.context;
+        let HeaderContext { channel, lane, sequence, .. } = kept.context;
         let packet = kept.context.rebuild(found.distance, found.has_changed, found.data)?;
-        Some(Rebuilt { channel, lane, sequence: sequence + found.distance, packet })
+        Some(RebuiltPacket { channel, lane, sequence: sequence + found.distance, packet })
     }
 }

@@ -4,7 +4,7 @@ use core::ops::Range;
 
 use smallvec::SmallVec;
 
-use crate::wire::profile::Inner;
+use crate::wire::profile::InnerProtocol;
 
 const TCP: u8 = 6;
 const UDP: u8 = 17;
@@ -38,13 +38,13 @@ const RTP_TIMESTAMP: usize = 4;
 pub(super) const RTP_SOURCE: usize = 8;
 
 /// The longest compressible header: IPv6, and TCP with all its options.
-pub(super) const LONGEST: usize = IPV6 + 60;
+pub(super) const MAX_HEADERS: usize = IPV6 + 60;
 /// Size of buffers for headers, at least [`LONGEST`].
-pub(super) const FRONT: usize = 128;
+pub(super) const HEADER_BUFFER: usize = 128;
 
 /// The encoding of a field that differs from its prediction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Code {
+pub(super) enum FieldCoding {
     /// The value of the field.
     Raw,
     /// The signed difference, which is short if it is small.
@@ -53,7 +53,7 @@ pub(super) enum Code {
 
 /// The prediction of a field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Rule {
+pub(super) enum FieldRule {
     /// The value is that of the context.
     Same,
     /// The value rises by one with each packet of the flow.
@@ -64,27 +64,27 @@ pub(super) enum Rule {
 
 /// A field of one, two or four bytes.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Field {
+pub(super) struct HeaderField {
     /// Offset in the packet, in bytes.
     at: u8,
     size: u8,
-    pub(super) rule: Rule,
-    pub(super) code: Code,
+    pub(super) rule: FieldRule,
+    pub(super) code: FieldCoding,
 }
 
-impl Field {
+impl HeaderField {
     /// A field of `size` bytes, one, two or four, less than 256 bytes into the packet.
-    fn new(at: usize, size: u8, code: Code) -> Self {
-        debug_assert!(at <= LONGEST);
-        Self { at: at as u8, size, rule: Rule::Same, code }
+    fn new(at: usize, size: u8, code: FieldCoding) -> Self {
+        debug_assert!(at <= MAX_HEADERS);
+        Self { at: at as u8, size, rule: FieldRule::Same, code }
     }
 
     fn raw(at: usize, size: u8) -> Self {
-        Self::new(at, size, Code::Raw)
+        Self::new(at, size, FieldCoding::Raw)
     }
 
     fn delta(at: usize, size: u8) -> Self {
-        Self::new(at, size, Code::Delta)
+        Self::new(at, size, FieldCoding::Delta)
     }
 
     fn range(&self) -> Range<usize> {
@@ -115,40 +115,40 @@ impl Field {
 
 /// The place of the checksum in the transport header.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Sum {
+pub(super) struct ChecksumField {
     pub(super) at: usize,
     pub(super) is_udp: bool,
 }
 
 /// The structure of a packet's headers.
 #[derive(Debug, Clone)]
-pub(super) struct Layout {
+pub(super) struct HeaderLayout {
     pub(super) is_v4: bool,
     /// Length of the IP header in bytes.
     pub(super) ip: usize,
     /// Length of all headers in bytes.
     pub(super) len: usize,
     /// The field that counts the packets of the flow, if there is one.
-    pub(super) index: Option<Field>,
+    pub(super) index: Option<HeaderField>,
     /// Fields that may differ from their prediction. Their order is that of the bits of the
     /// changes; those that change most often come first, so that the bits take few bytes.
-    pub(super) fields: SmallVec<[Field; 8]>,
+    pub(super) fields: SmallVec<[HeaderField; 8]>,
     pub(super) has_udp: bool,
-    pub(super) sum: Option<Sum>,
+    pub(super) sum: Option<ChecksumField>,
 }
 
-impl Layout {
+impl HeaderLayout {
     /// The structure of a packet's headers; `None` if they cannot be compressed. `inner` is the
     /// protocol after the transport header. `id_counts` says that the IPv4 identification counts
     /// packets.
-    pub(super) fn of(packet: &[u8], inner: Inner, id_counts: bool) -> Option<Self> {
+    pub(super) fn of(packet: &[u8], inner: InnerProtocol, id_counts: bool) -> Option<Self> {
         let mut layout = Self::of_ip(packet)?;
         let protocol = packet[if layout.is_v4 { V4_PROTOCOL } else { V6_NEXT }];
         match protocol {
             UDP => layout.add_udp(packet, inner)?,
-            TCP if inner == Inner::None => layout.add_tcp(packet)?,
-            ESP if inner == Inner::Esp => layout.add_esp(packet)?,
-            _ if inner == Inner::None => {}
+            TCP if inner == InnerProtocol::None => layout.add_tcp(packet)?,
+            ESP if inner == InnerProtocol::Esp => layout.add_esp(packet)?,
+            _ if inner == InnerProtocol::None => {}
             _ => return None,
         }
         layout.add_ip_fields(id_counts);
@@ -164,35 +164,42 @@ impl Layout {
         };
         let header = packet.get(..ip)?;
         // More fragments, or an offset.
-        let is_fragment = is_v4 && Field::raw(V4_FRAGMENT, 2).get(header) & 0x3fff != 0;
+        let is_fragment = is_v4 && HeaderField::raw(V4_FRAGMENT, 2).get(header) & 0x3fff != 0;
         let (fields, index, sum) = (SmallVec::new(), None, None);
         (!is_fragment).then_some(Self { is_v4, ip, len: ip, index, fields, has_udp: false, sum })
     }
 
-    fn add_udp(&mut self, packet: &[u8], inner: Inner) -> Option<()> {
+    fn add_udp(&mut self, packet: &[u8], inner: InnerProtocol) -> Option<()> {
         let start = self.ip;
-        self.sum = Some(Sum { at: start + UDP_CHECKSUM, is_udp: true });
+        self.sum = Some(ChecksumField { at: start + UDP_CHECKSUM, is_udp: true });
         self.has_udp = true;
         self.len += UDP_HEADER;
         match inner {
-            Inner::None => {}
-            Inner::Rtp => self.add_rtp(),
-            Inner::Esp => self.add_esp(packet)?,
+            InnerProtocol::None => {}
+            InnerProtocol::Rtp => self.add_rtp(),
+            InnerProtocol::Esp => self.add_esp(packet)?,
         }
         packet.get(..self.len).map(|_| ())
     }
 
     fn add_rtp(&mut self) {
         let start = self.len;
-        self.index = Some(Field { rule: Rule::Counts, ..Field::delta(start + RTP_SEQUENCE, 2) });
-        let time = Field { rule: Rule::Strides, ..Field::delta(start + RTP_TIMESTAMP, 4) };
+        self.index = Some(HeaderField {
+            rule: FieldRule::Counts,
+            ..HeaderField::delta(start + RTP_SEQUENCE, 2)
+        });
+        let time = HeaderField {
+            rule: FieldRule::Strides,
+            ..HeaderField::delta(start + RTP_TIMESTAMP, 4)
+        };
         // Marker and payload type change when a talk spurt begins or a digit is dialled.
-        self.fields.extend([Field::raw(start + 1, 1), time]);
+        self.fields.extend([HeaderField::raw(start + 1, 1), time]);
         self.len += RTP_HEADER;
     }
 
     fn add_esp(&mut self, packet: &[u8]) -> Option<()> {
-        self.index = Some(Field { rule: Rule::Counts, ..Field::delta(self.len + 4, 4) });
+        self.index =
+            Some(HeaderField { rule: FieldRule::Counts, ..HeaderField::delta(self.len + 4, 4) });
         self.len += ESP_HEADER;
         packet.get(..self.len).map(|_| ())
     }
@@ -203,13 +210,13 @@ impl Layout {
         self.len += header;
         let options = packet.get(start + TCP_HEADER..self.len)?;
         let [seq, ack, flags, window, urgent] = [(4, 4), (8, 4), (13, 1), (14, 2), (18, 2)];
-        let [seq, ack] = [seq, ack].map(|(at, size)| Field::delta(start + at, size));
+        let [seq, ack] = [seq, ack].map(|(at, size)| HeaderField::delta(start + at, size));
         let [flags, window, urgent] =
-            [flags, window, urgent].map(|(at, size)| Field::raw(start + at, size));
+            [flags, window, urgent].map(|(at, size)| HeaderField::raw(start + at, size));
         self.fields.extend([ack, seq, window, flags]);
         self.add_options(options, start + TCP_HEADER);
         self.fields.push(urgent);
-        self.sum = Some(Sum { at: start + TCP_CHECKSUM, is_udp: false });
+        self.sum = Some(ChecksumField { at: start + TCP_CHECKSUM, is_udp: false });
         Some(())
     }
 
@@ -226,7 +233,7 @@ impl Layout {
             if matches!((kind, size), (8, 10)) || *kind == 5 {
                 let numbers = (at + 2..at + size).step_by(4);
                 let whole = numbers.filter(|number| number + 4 <= options.len().min(at + size));
-                self.fields.extend(whole.map(|number| Field::delta(start + number, 4)));
+                self.fields.extend(whole.map(|number| HeaderField::delta(start + number, 4)));
             }
             at += size;
         }
@@ -234,44 +241,44 @@ impl Layout {
 
     fn add_ip_fields(&mut self, id_counts: bool) {
         if self.is_v4 {
-            let rule = if id_counts { Rule::Counts } else { Rule::Same };
-            self.fields.push(Field { rule, ..Field::delta(V4_ID, 2) });
-            self.fields.extend([Field::raw(1, 1), Field::raw(V4_TTL, 1)]);
+            let rule = if id_counts { FieldRule::Counts } else { FieldRule::Same };
+            self.fields.push(HeaderField { rule, ..HeaderField::delta(V4_ID, 2) });
+            self.fields.extend([HeaderField::raw(1, 1), HeaderField::raw(V4_TTL, 1)]);
         } else {
             // Version, traffic class and the upper four bits of the flow label.
-            self.fields.extend([Field::raw(0, 2), Field::raw(V6_HOP_LIMIT, 1)]);
+            self.fields.extend([HeaderField::raw(0, 2), HeaderField::raw(V6_HOP_LIMIT, 1)]);
         }
     }
 }
 
 /// Returns the pattern of RTP if the UDP payloads of two packets of a flow look like it (RFC 3550
 /// §5.1): version 2, the same source, and a sequence number that has risen by a little.
-pub(super) fn is_rtp(before: &[u8], packet: &[u8]) -> Option<Rtp> {
-    let start = Layout::of_ip(packet)?.ip + UDP_HEADER;
+pub(super) fn is_rtp(before: &[u8], packet: &[u8]) -> Option<RtpPattern> {
+    let start = HeaderLayout::of_ip(packet)?.ip + UDP_HEADER;
     let [before, now] = [before, packet].map(|packet| packet.get(start..start + RTP_HEADER));
     let (before, now) = (before?, now?);
     // The marker bit may differ from packet to packet.
     let same = before[0] == now[0]
         && before[1] & 0x7f == now[1] & 0x7f
         && before[RTP_SOURCE..] == now[RTP_SOURCE..];
-    let risen = |field: Field| field.get(now).wrapping_sub(field.get(before));
-    let steps = risen(Field::raw(RTP_SEQUENCE, 2)) as u16;
-    let time = risen(Field::raw(RTP_TIMESTAMP, 4));
+    let risen = |field: HeaderField| field.get(now).wrapping_sub(field.get(before));
+    let steps = risen(HeaderField::raw(RTP_SEQUENCE, 2)) as u16;
+    let time = risen(HeaderField::raw(RTP_TIMESTAMP, 4));
     let steps_are_small = (1..=16).contains(&steps);
     let is_rtp = now[0] >> 6 == 2 && same && steps_are_small && time < 1 << 24;
     let stride = time.checked_div(u32::from(steps)).unwrap_or(0);
-    is_rtp.then_some(Rtp { stride })
+    is_rtp.then_some(RtpPattern { stride })
 }
 
 /// The pattern that two packets of RTP show.
-pub(super) struct Rtp {
+pub(super) struct RtpPattern {
     /// Increment of the timestamp with each packet.
     pub(super) stride: u32,
 }
 
 /// Returns `true` if two packets of a flow carry ESP (RFC 4303), or ESP in UDP (RFC 3948).
 pub(super) fn is_esp(before: &[u8], packet: &[u8]) -> bool {
-    let layout = |packet| Layout::of(packet, Inner::Esp, false);
+    let layout = |packet| HeaderLayout::of(packet, InnerProtocol::Esp, false);
     let (Some(old), Some(new)) = (layout(before), layout(packet)) else { return false };
     let Some(sequence) = new.index.filter(|_| old.len == new.len) else { return false };
     let spi = sequence.range().start - 4..sequence.range().start;
@@ -292,7 +299,7 @@ pub(super) fn id_counts(before: &[u8], packet: &[u8]) -> bool {
 
 /// The key of a packet's flow: addresses, protocol, and the ports or the SPI.
 pub(super) fn flow_key(packet: &[u8]) -> Option<SmallVec<[u8; 64]>> {
-    let layout = Layout::of_ip(packet)?;
+    let layout = HeaderLayout::of_ip(packet)?;
     let (protocol, addresses) = match layout.is_v4 {
         true => (packet[V4_PROTOCOL], V4_ADDRESSES..IPV4),
         false => (packet[V6_NEXT], V6_ADDRESSES..IPV6),

@@ -7,9 +7,9 @@ use proptest::prelude::*;
 use units::Instant;
 
 use super::compressor::Place;
-use super::{Compressor, Decompressor, Form};
+use super::{Compressor, Decompressor, PacketForm};
 use crate::ChannelId;
-use crate::wire::frame::{self, Compressed, ContextPacket, Frame};
+use crate::wire::frame::{self, CompressedFrame, ContextPacket, Frame};
 
 const UDP: u8 = 17;
 const TCP: u8 = 6;
@@ -165,16 +165,16 @@ impl Hop {
         let mut brings = None;
         let (channel, lane, sequence) = place;
         match self.compressor.form(self.now, place, packet, again) {
-            Form::Plain => {}
-            Form::Context { slot, serial, profile } => {
+            PacketForm::Plain => {}
+            PacketForm::Context { slot, serial, profile } => {
                 brings = Some((slot, serial));
                 ContextPacket { slot, profile, channel, lane, sequence, data: packet }
                     .write(&mut out);
             }
-            Form::Compressed(found) => {
+            PacketForm::Compressed(found) => {
                 let changes = Some(&found.changes[..]).filter(|changes| !changes.is_empty());
                 let (slot, distance) = (found.slot, found.distance);
-                Compressed { slot, distance, changes, payload: &packet[found.header..] }
+                CompressedFrame { slot, distance, changes, payload: &packet[found.header..] }
                     .write(&mut out, false);
             }
         }
@@ -190,7 +190,7 @@ impl Hop {
             Some(Frame::Context(found)) => {
                 let place = (found.channel, found.lane, found.sequence);
                 let (slot, profile) = (found.slot, found.profile);
-                self.decompressor.keep(*number, slot, profile, place, found.data);
+                self.decompressor.store(*number, slot, profile, place, found.data);
                 Some((place, found.data.to_vec()))
             }
             Some(Frame::Compressed(found)) => {

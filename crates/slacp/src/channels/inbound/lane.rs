@@ -5,37 +5,37 @@ use std::collections::BTreeMap;
 
 use units::{Instant, RangeSet};
 
-use crate::spare::{ENTRY, Spare as _};
-use crate::wire::frame::{Packet, Part};
+use crate::spare::{ENTRY, FreeSpare as _};
+use crate::wire::frame::{ChannelPacket, PacketPart};
 
 /// Maximum number of gaps in a lane. Beyond it the first one is given up.
-const MOST_GAPS: usize = 4096;
+const MAX_GAPS: usize = 4096;
 
 /// The end of a lane's sequence numbers, as of packet numbers. A peer that skips as far as possible
 /// with each packet reaches it after 2³³ of them.
-const MOST_NUMBERS: u64 = crate::wire::varint::MAX;
+const SEQUENCE_LIMIT: u64 = crate::wire::varint::MAX;
 
 /// The lanes of a channel.
 #[derive(Debug, Default)]
-pub(super) struct Lanes {
+pub(super) struct LaneTable {
     /// Boxed because the map's nodes have room for eleven lanes each.
-    all: BTreeMap<u8, Box<Lane>>,
+    all: BTreeMap<u8, Box<InboundLane>>,
     /// The next sequence numbers of lanes that had no gaps and no packets when the session rested.
     resting: BTreeMap<u8, u64>,
 }
 
-impl Lanes {
-    pub(super) fn get_mut(&mut self, number: u8) -> Option<&mut Lane> {
+impl LaneTable {
+    pub(super) fn get_mut(&mut self, number: u8) -> Option<&mut InboundLane> {
         Some(self.all.get_mut(&number)?)
     }
 
     /// The lane with this number, which is created if necessary. One that rested continues with its
     /// sequence number.
-    pub(super) fn lane(&mut self, number: u8) -> &mut Lane {
+    pub(super) fn lane(&mut self, number: u8) -> &mut InboundLane {
         let resting = &mut self.resting;
         self.all.entry(number).or_insert_with(|| {
             let next = resting.remove(&number).unwrap_or_default();
-            Box::new(Lane { next, ..Lane::default() })
+            Box::new(InboundLane { next, ..InboundLane::default() })
         })
     }
 
@@ -54,15 +54,15 @@ impl Lanes {
 
 /// The undelivered packets of a lane.
 #[derive(Debug, Default)]
-pub(super) struct Lane {
+pub(super) struct InboundLane {
     /// One more than the highest sequence number of which anything has been received.
     next: u64,
     /// Gaps below `next`, by their first number. The times since which they are known never
     /// decrease.
-    missing: BTreeMap<u64, Gap>,
+    missing: BTreeMap<u64, LaneGap>,
     waiting: BTreeMap<u64, Box<[u8]>>,
     /// Packets received in part; they count as missing too.
-    partial: BTreeMap<u64, Partial>,
+    partial: BTreeMap<u64, PartialPacket>,
     /// Number of bytes of packets and parts.
     bytes: usize,
     /// Number of parts in all of `partial`.
@@ -72,7 +72,7 @@ pub(super) struct Lane {
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Gap {
+struct LaneGap {
     end: u64,
     since: Instant,
 }
@@ -80,7 +80,7 @@ struct Gap {
 /// The received parts of a packet. Their memory grows with the bytes received, not with the size
 /// that the parts announce.
 #[derive(Debug)]
-struct Partial {
+struct PartialPacket {
     total: usize,
     /// Parts by offset; they do not overlap.
     parts: BTreeMap<usize, Box<[u8]>>,
@@ -89,7 +89,7 @@ struct Partial {
     bytes: usize,
 }
 
-impl Partial {
+impl PartialPacket {
     fn new(total: usize) -> Self {
         Self { total, parts: BTreeMap::new(), have: RangeSet::default(), bytes: 0 }
     }
@@ -116,7 +116,7 @@ impl Partial {
 
 /// The use of a received packet or part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Outcome {
+pub(super) enum PacketOutcome {
     /// None: the packet was delivered before, is already waiting, or was given up.
     Late,
     /// Other parts of the packet are missing.
@@ -125,7 +125,7 @@ pub(super) enum Outcome {
     Whole,
 }
 
-impl Lane {
+impl InboundLane {
     /// Memory in bytes, with [`ENTRY`] per packet, part and gap, and two of them for the maps of a
     /// packet in parts.
     pub(super) fn held(&self) -> usize {
@@ -139,43 +139,44 @@ impl Lane {
     }
 
     /// Handles a packet or a part. Returns its sequence number and its use.
-    pub(super) fn insert(&mut self, now: Instant, packet: &Packet) -> (u64, Outcome) {
+    pub(super) fn insert(&mut self, now: Instant, packet: &ChannelPacket) -> (u64, PacketOutcome) {
         // Completed to the value nearest to the next one (docs/slacp.md, Frames).
         let sequence = packet.sequence.expand(self.next);
-        if sequence >= MOST_NUMBERS {
-            return (sequence, Outcome::Late);
+        if sequence >= SEQUENCE_LIMIT {
+            return (sequence, PacketOutcome::Late);
         }
         if sequence >= self.next {
-            self.extend(now, sequence, packet.part.is_some());
+            self.add_missing(now, sequence, packet.part.is_some());
         } else if !self.is_missing(sequence) {
-            return (sequence, Outcome::Late);
+            return (sequence, PacketOutcome::Late);
         }
         let whole = match packet.part {
             None => Some(packet.data.into()),
-            Some(part) => self.put_together(sequence, part, packet.data),
+            Some(part) => self.reassemble(sequence, part, packet.data),
         };
-        let Some(whole) = whole else { return (sequence, Outcome::Part) };
+        let Some(whole) = whole else { return (sequence, PacketOutcome::Part) };
         // Parts of a packet that also came whole.
-        self.forget(sequence);
-        self.found(sequence);
+        self.remove_partial(sequence);
+        self.remove_missing(sequence);
         self.bytes += whole.len();
         self.waiting.insert(sequence, whole);
-        (sequence, Outcome::Whole)
+        (sequence, PacketOutcome::Whole)
     }
 
     /// Records what is missing below `sequence`, the highest number so far.
-    fn extend(&mut self, now: Instant, sequence: u64, is_part: bool) {
+    fn add_missing(&mut self, now: Instant, sequence: u64, is_part: bool) {
         let start = core::mem::replace(&mut self.next, sequence + 1);
         // A packet that came in part counts as missing.
         let end = if is_part { sequence + 1 } else { sequence };
         if start < end {
-            self.missing.insert(start, Gap { end, since: now });
+            self.missing.insert(start, LaneGap { end, since: now });
         }
     }
 
     /// Adds a part; returns the packet if it is complete.
-    fn put_together(&mut self, sequence: u64, part: Part, data: &[u8]) -> Option<Box<[u8]>> {
-        let partial = self.partial.entry(sequence).or_insert_with(|| Partial::new(part.total));
+    fn reassemble(&mut self, sequence: u64, part: PacketPart, data: &[u8]) -> Option<Box<[u8]>> {
+        let partial =
+            self.partial.entry(sequence).or_insert_with(|| PartialPacket::new(part.total));
         // The peer contradicts an earlier part.
         if partial.total < part.offset + data.len() {
             return None;
@@ -187,18 +188,18 @@ impl Lane {
         if !partial.is_whole() {
             return None;
         }
-        self.forget(sequence).map(Partial::whole)
+        self.remove_partial(sequence).map(PartialPacket::whole)
     }
 
     /// Removes the parts of a packet.
-    fn forget(&mut self, sequence: u64) -> Option<Partial> {
+    fn remove_partial(&mut self, sequence: u64) -> Option<PartialPacket> {
         let partial = self.partial.remove(&sequence)?;
         self.bytes -= partial.bytes;
         self.parts -= partial.parts.len();
         Some(partial)
     }
 
-    fn gap_at(&self, sequence: u64) -> Option<(u64, Gap)> {
+    fn gap_at(&self, sequence: u64) -> Option<(u64, LaneGap)> {
         let (start, gap) = self.missing.range(..=sequence).next_back()?;
         (sequence < gap.end).then_some((*start, *gap))
     }
@@ -208,11 +209,11 @@ impl Lane {
     }
 
     /// Removes a packet from the missing ones.
-    fn found(&mut self, sequence: u64) {
+    fn remove_missing(&mut self, sequence: u64) {
         let Some((start, gap)) = self.gap_at(sequence) else { return };
         self.missing.remove(&start);
         if start < sequence {
-            self.missing.insert(start, Gap { end: sequence, ..gap });
+            self.missing.insert(start, LaneGap { end: sequence, ..gap });
         }
         if sequence + 1 < gap.end {
             self.missing.insert(sequence + 1, gap);
@@ -235,29 +236,29 @@ impl Lane {
     pub(super) fn give_up(&mut self) -> Range<u64> {
         let Some((start, gap)) = self.missing.pop_first() else { return 0..0 };
         while let Some((&sequence, _)) = self.partial.range(start..gap.end).next() {
-            self.forget(sequence);
+            self.remove_partial(sequence);
         }
         start..gap.end
     }
 
     /// Stops waiting for a packet that the sender has given up. Returns `true` if it was missing.
     pub(super) fn skip(&mut self, now: Instant, sequence: u64) -> bool {
-        if sequence >= MOST_NUMBERS {
+        if sequence >= SEQUENCE_LIMIT {
             return false;
         }
         // The report may overtake the packets before it, which are still waited for.
         if sequence >= self.next {
-            self.extend(now, sequence, true);
+            self.add_missing(now, sequence, true);
         }
         let missing = self.is_missing(sequence);
-        self.forget(sequence);
-        self.found(sequence);
+        self.remove_partial(sequence);
+        self.remove_missing(sequence);
         missing
     }
 
     /// Returns `true` if there are more than [`MOST_GAPS`] gaps.
     pub(super) fn has_too_many_gaps(&self) -> bool {
-        self.missing.len() > MOST_GAPS
+        self.missing.len() > MAX_GAPS
     }
 }
 
@@ -269,33 +270,36 @@ mod tests {
     use crate::ChannelId;
     use crate::wire::frame::TruncatedOffset;
 
-    fn packet(sequence: u64, part: Option<Part>, data: &[u8]) -> Packet<'_> {
+    fn packet(sequence: u64, part: Option<PacketPart>, data: &[u8]) -> ChannelPacket<'_> {
         let sequence = TruncatedOffset::new(sequence);
-        Packet { channel: ChannelId(0), lane: 0, sequence, part, data }
+        ChannelPacket { channel: ChannelId(0), lane: 0, sequence, part, data }
     }
 
     fn at(ms: u64) -> Instant {
         Instant::from_nanos(ms * 1_000_000)
     }
 
-    fn popped(lane: &mut Lane) -> Vec<u64> {
+    fn popped(lane: &mut InboundLane) -> Vec<u64> {
         core::iter::from_fn(|| lane.pop(true)).map(|(sequence, _)| sequence).collect()
     }
 
     #[test]
     fn what_follows_a_gap_waits_until_it_is_given_up() {
-        let mut lane = Lane::default();
+        let mut lane = InboundLane::default();
         for (time, sequence) in [(0, 0), (1, 1), (2, 4), (3, 7), (4, 8)] {
-            assert_eq!(lane.insert(at(time), &packet(sequence, None, b"x")).1, Outcome::Whole);
+            assert_eq!(
+                lane.insert(at(time), &packet(sequence, None, b"x")).1,
+                PacketOutcome::Whole
+            );
         }
         assert_eq!(popped(&mut lane), [0, 1]);
         assert_eq!(lane.missing_since(), Some(at(2)));
-        assert_eq!(lane.insert(at(5), &packet(2, None, b"x")).1, Outcome::Whole);
+        assert_eq!(lane.insert(at(5), &packet(2, None, b"x")).1, PacketOutcome::Whole);
         assert_eq!(popped(&mut lane), [2]);
         assert_eq!(lane.give_up(), 3..4);
         assert_eq!(popped(&mut lane), [4]);
-        assert_eq!(lane.insert(at(6), &packet(3, None, b"x")).1, Outcome::Late);
-        assert_eq!(lane.insert(at(6), &packet(8, None, b"x")).1, Outcome::Late);
+        assert_eq!(lane.insert(at(6), &packet(3, None, b"x")).1, PacketOutcome::Late);
+        assert_eq!(lane.insert(at(6), &packet(8, None, b"x")).1, PacketOutcome::Late);
         assert_eq!(lane.missing_since(), Some(at(3)));
         assert_eq!(lane.give_up(), 5..7);
         assert_eq!(popped(&mut lane), [7, 8]);
@@ -304,7 +308,7 @@ mod tests {
 
     #[test]
     fn a_packet_that_the_sender_has_given_up_is_not_waited_for() {
-        let mut lane = Lane::default();
+        let mut lane = InboundLane::default();
         for (time, sequence) in [(0, 0), (1, 3), (2, 4)] {
             lane.insert(at(time), &packet(sequence, None, b"x"));
         }
@@ -315,24 +319,24 @@ mod tests {
         assert_eq!(popped(&mut lane), [1, 3, 4]);
         // The report overtakes the packets before it, which are still waited for.
         assert!(lane.skip(at(5), 7));
-        assert_eq!(lane.insert(at(6), &packet(7, None, b"x")).1, Outcome::Late);
-        assert_eq!(lane.insert(at(6), &packet(8, None, b"x")).1, Outcome::Whole);
+        assert_eq!(lane.insert(at(6), &packet(7, None, b"x")).1, PacketOutcome::Late);
+        assert_eq!(lane.insert(at(6), &packet(8, None, b"x")).1, PacketOutcome::Whole);
         for sequence in [5, 6] {
-            assert_eq!(lane.insert(at(7), &packet(sequence, None, b"x")).1, Outcome::Whole);
+            assert_eq!(lane.insert(at(7), &packet(sequence, None, b"x")).1, PacketOutcome::Whole);
         }
         assert_eq!((popped(&mut lane), lane.held()), (vec![5, 6, 8], 0));
-        assert!(!lane.skip(at(8), MOST_NUMBERS));
+        assert!(!lane.skip(at(8), SEQUENCE_LIMIT));
     }
 
     #[test]
     fn parts_make_a_packet_and_nonsense_makes_none() {
-        let mut lane = Lane::default();
-        let part = |offset, total| Some(Part { offset, total });
-        assert_eq!(lane.insert(at(0), &packet(0, part(3, 6), b"def")).1, Outcome::Part);
-        assert_eq!(lane.insert(at(0), &packet(0, part(5, 9), b"zzz")).1, Outcome::Part);
-        assert_eq!(lane.insert(at(0), &packet(1, None, b"x")).1, Outcome::Whole);
+        let mut lane = InboundLane::default();
+        let part = |offset, total| Some(PacketPart { offset, total });
+        assert_eq!(lane.insert(at(0), &packet(0, part(3, 6), b"def")).1, PacketOutcome::Part);
+        assert_eq!(lane.insert(at(0), &packet(0, part(5, 9), b"zzz")).1, PacketOutcome::Part);
+        assert_eq!(lane.insert(at(0), &packet(1, None, b"x")).1, PacketOutcome::Whole);
         assert!(lane.pop(true).is_none());
-        assert_eq!(lane.insert(at(0), &packet(0, part(0, 6), b"abc")).1, Outcome::Whole);
+        assert_eq!(lane.insert(at(0), &packet(0, part(0, 6), b"abc")).1, PacketOutcome::Whole);
         assert_eq!(lane.pop(true), Some((0, b"abcdef"[..].into())));
         assert_eq!(lane.pop(true), Some((1, b"x"[..].into())));
         lane.insert(at(0), &packet(2, part(0, 60_000), b"abc"));
@@ -342,13 +346,13 @@ mod tests {
 
     #[test]
     fn gaps_and_parts_count_as_entries() {
-        let mut lane = Lane::default();
+        let mut lane = InboundLane::default();
         for sequence in 0..100 {
             lane.insert(at(0), &packet(2 * sequence + 1, None, b"x"));
         }
         assert_eq!(lane.held(), 100 * (1 + 2 * ENTRY));
         for offset in (0..2000).step_by(2) {
-            let part = Some(Part { offset, total: 65_535 });
+            let part = Some(PacketPart { offset, total: 65_535 });
             lane.insert(at(0), &packet(0, part, b"y"));
         }
         assert_eq!(lane.held(), 100 * (1 + 2 * ENTRY) + 1000 * (1 + ENTRY) + 2 * ENTRY);
@@ -361,23 +365,23 @@ mod tests {
 
     #[test]
     fn parts_that_overlap_make_the_packet_once() {
-        let mut lane = Lane::default();
-        let part = |offset| Some(Part { offset, total: 8 });
+        let mut lane = InboundLane::default();
+        let part = |offset| Some(PacketPart { offset, total: 8 });
         for (offset, data) in [(4, &b"ef"[..]), (0, b"abc"), (2, b"cde"), (4, b"efg")] {
-            assert_eq!(lane.insert(at(0), &packet(0, part(offset), data)).1, Outcome::Part);
+            assert_eq!(lane.insert(at(0), &packet(0, part(offset), data)).1, PacketOutcome::Part);
         }
         assert_eq!(lane.bytes, 7);
-        assert_eq!(lane.insert(at(0), &packet(0, part(6), b"gh")).1, Outcome::Whole);
+        assert_eq!(lane.insert(at(0), &packet(0, part(6), b"gh")).1, PacketOutcome::Whole);
         assert_eq!(lane.pop(true), Some((0, b"abcdefgh"[..].into())));
         assert_eq!(lane.held(), 0);
     }
 
     #[test]
     fn numbers_that_jump_as_far_as_they_can_end_somewhere() {
-        let mut lane = Lane { next: MOST_NUMBERS - 10, ..Lane::default() };
+        let mut lane = InboundLane { next: SEQUENCE_LIMIT - 10, ..InboundLane::default() };
         for jump in 0..100 {
-            lane.insert(at(jump), &packet(MOST_NUMBERS - 1 + (jump << 20), None, b"x"));
-            assert!(lane.next <= MOST_NUMBERS);
+            lane.insert(at(jump), &packet(SEQUENCE_LIMIT - 1 + (jump << 20), None, b"x"));
+            assert!(lane.next <= SEQUENCE_LIMIT);
         }
     }
 
@@ -388,7 +392,7 @@ mod tests {
         fn at_most_once_in_order_and_nothing_forgotten(
             steps in prop::collection::vec((0u64..60, 0u8..12), 1..200)
         ) {
-            let mut lane = Lane::default();
+            let mut lane = InboundLane::default();
             let mut out = Vec::new();
             let (mut came, mut gone) = (RangeSet::default(), RangeSet::default());
             for (time, (sequence, what)) in steps.into_iter().enumerate() {
@@ -397,7 +401,7 @@ mod tests {
                 } else {
                     let (_, outcome) = lane.insert(at(time as u64), &packet(sequence, None, b"x"));
                     let is_new = !came.contains(sequence) && !gone.contains(sequence);
-                    prop_assert_eq!(outcome == Outcome::Whole, is_new);
+                    prop_assert_eq!(outcome == PacketOutcome::Whole, is_new);
                     came.insert_one(sequence);
                 }
                 out.extend(popped(&mut lane));

@@ -81,7 +81,10 @@ fn a_session_exists_with_each_hub_that_is_wanted() {
     trio.terminal.close(trio.now, id, CloseReason::Shutdown).unwrap();
     let closed = Event::Down(DownReason::Closed(CloseReason::Shutdown));
     assert_eq!(trio.run(60_000, &[]), [(HUB, closed)]);
-    assert_eq!(trio.terminal.footprint(), Footprint { sessions: 1, ..Footprint::default() });
+    assert_eq!(
+        trio.terminal.footprint(),
+        EndpointFootprint { sessions: 1, ..EndpointFootprint::default() }
+    );
 }
 
 #[test]
@@ -109,9 +112,9 @@ fn a_hub_that_leaves_says_so_once_and_to_those_that_come() {
     let mut trio = Trio::new();
     trio.run(100, &[]);
     let now = trio.now;
-    trio.hubs[0].1.announce(now, Farewell::Leaving);
-    trio.hubs[0].1.announce(now, Farewell::Leaving);
-    trio.hubs[1].1.announce(now, Farewell::Leaving);
+    trio.hubs[0].1.announce(now, StopAnnouncement::Leaving);
+    trio.hubs[0].1.announce(now, StopAnnouncement::Leaving);
+    trio.hubs[1].1.announce(now, StopAnnouncement::Leaving);
     assert_eq!(trio.run(100, &[]), [(HUB, Event::Leaving)]);
     trio.want(OTHER, true);
     let events = trio.run(100, &[]);

@@ -1,16 +1,16 @@
 //! A hub that is replaced by another process at its address.
 
 use super::*;
-use crate::{Contact, IndexShare, Sibling};
+use crate::{IndexShare, SiblingProcess, TerminalContact};
 
 fn half(second: bool) -> Endpoint {
     hub(Config { index_share: IndexShare::WHOLE.half(second), ..config() })
 }
 
-fn sibling_of(before: &Endpoint) -> Sibling {
+fn sibling_of(before: &Endpoint) -> SiblingProcess {
     let sessions = before.names().into_iter().collect();
     let (indices, tokens) = (IndexShare::WHOLE.half(false), before.succession_tokens());
-    Sibling { indices, sessions, tokens }
+    SiblingProcess { indices, sessions, tokens }
 }
 
 /// Everything that the terminal sends in a while, none of which arrives.
@@ -72,8 +72,8 @@ fn only(endpoint: &Endpoint) -> SessionId {
     all.next().map(|(id, _)| id).filter(|_| all.next().is_none()).expect("one session")
 }
 
-fn request() -> Open {
-    Open { destination: address(9), source: address(8), dscp: None }
+fn request() -> StreamOpening {
+    StreamOpening { destination: address(9), source: address(8), dscp: None }
 }
 
 /// Carries everything for a while. Like the kernel it sorts the terminal's packets by their first bytes.
@@ -87,7 +87,7 @@ fn carry_all(terminal: &mut Endpoint, mut hubs: [&mut Endpoint; 2], now: &mut u6
 fn carry_once(terminal: &mut Endpoint, hubs: [&mut Endpoint; 2], now: u64) {
     let first = IndexShare::WHOLE.half(false);
     for mut datagram in drain(terminal, at(now)) {
-        let of_first = matches!(packet::parse(&datagram), Some(Datagram::Data(header)) if first.has(header.receiver));
+        let of_first = matches!(packet::parse(&datagram), Some(Datagram::Data(header)) if first.contains(header.receiver));
         hubs[usize::from(!of_first)].handle_datagram(at(now), address(TERMINAL), &mut datagram);
     }
     for hub in hubs {
@@ -106,7 +106,7 @@ fn a_terminal_comes_to_the_next_process_at_once_and_keeps_what_it_has() {
     carry_all(&mut terminal, [&mut before, &mut after], &mut now);
 
     for _ in 0..2 {
-        before.announce(at(now), Farewell::Successor);
+        before.announce(at(now), StopAnnouncement::Successor);
     }
     carry_all(&mut terminal, [&mut before, &mut after], &mut now);
     let events: Vec<_> = core::iter::from_fn(|| terminal.poll_event()).collect();
@@ -141,7 +141,7 @@ fn a_peer_that_knows_no_successors_hears_that_the_hub_leaves() {
     connect(&mut terminal, &mut before);
     let session = only(&before);
     before.core.with(session, |session| session.peer.successor = false);
-    before.announce(at(50), Farewell::Successor);
+    before.announce(at(50), StopAnnouncement::Successor);
     carry(&mut before, HUB, &mut terminal, at(60));
     assert!(matches!(terminal.poll_event(), Some((_, Event::Leaving))));
     assert_eq!(drain(&mut terminal, at(90)).iter().filter(|it| it[0] < 0x40).count(), 0);
@@ -156,8 +156,8 @@ fn a_process_that_is_called_away_calls_its_terminals() {
     // What does not belong to the terminal's session means nothing to it.
     let initiates = |it: &Vec<u8>| matches!(packet::parse(it), Some(Datagram::Initiation { .. }));
     for (contact, believed) in [
-        (Contact { index: contact.index ^ 1, ..contact }, false),
-        (Contact { number: contact.number + (1 << 20), ..contact }, false),
+        (TerminalContact { index: contact.index ^ 1, ..contact }, false),
+        (TerminalContact { number: contact.number + (1 << 20), ..contact }, false),
         (contact, true),
     ] {
         after.call(vec![contact]);
@@ -178,7 +178,7 @@ fn a_process_that_is_called_away_calls_its_terminals() {
 #[test]
 fn calls_are_spread() {
     let mut hub = hub(config());
-    let contact = |index| Contact { address: address(7), index, number: 3 };
+    let contact = |index| TerminalContact { address: address(7), index, number: 3 };
     hub.call((1..=500).map(contact).collect());
     let mut count = |ms| drain(&mut hub, at(ms)).len();
     assert_eq!([count(0), count(100), count(110)], [51, 51, 10]);
@@ -215,7 +215,7 @@ fn a_thief_of_the_key_is_not_taken_for_the_machine_that_comes_over() {
     ask_as_thief(&mut thief, &mut after, &mut now);
     assert_eq!((is_up(&mut thief), after.footprint().sessions), (false, 0));
 
-    before.announce(at(now), Farewell::Successor);
+    before.announce(at(now), StopAnnouncement::Successor);
     for _ in 0..2_000 {
         now += 10;
         carry(&mut thief, THIEF, &mut after, at(now));
@@ -226,7 +226,7 @@ fn a_thief_of_the_key_is_not_taken_for_the_machine_that_comes_over() {
         }
         carry_once(&mut honest, [&mut before, &mut after], now);
     }
-    assert!(after.core.notices.iter().any(|it| matches!(it, Notice::SharedKey { .. })));
+    assert!(after.core.notices.iter().any(|it| matches!(it, EndpointNotice::SharedKey { .. })));
     let events: Vec<_> = core::iter::from_fn(|| honest.poll_event()).map(|(_, it)| it).collect();
     assert!(events.len() == 2 && events.contains(&Event::Succeeded), "{events:?}");
     assert!(events.iter().any(|event| matches!(event, Event::Up { .. })), "{events:?}");
@@ -253,7 +253,7 @@ fn a_thief_who_names_the_session_with_the_process_before_is_not_served_either() 
     assert!(is_new(&thief, stolen), "it was answered");
     assert_eq!(after.footprint().sessions, 0);
 
-    before.announce(at(now), Farewell::Successor);
+    before.announce(at(now), StopAnnouncement::Successor);
     carry_all(&mut honest, [&mut before, &mut after], &mut now);
     carry_all(&mut honest, [&mut before, &mut after], &mut now);
     assert!(after.core.sessions.iter().all(|(_, it)| it.peer.address == address(TERMINAL)));

@@ -4,7 +4,7 @@ use core::time::Duration;
 
 use units::{BitRate, ByteCount, Instant};
 
-use crate::path::loss::Fate;
+use crate::path::loss::PacketFate;
 
 /// Least duration of a slot: several of the 4 ms that a late driver sends at once, and a tenth of
 /// the shortest outage (1 s) that a session does not notice at once.
@@ -62,7 +62,7 @@ impl Interval {
     }
 
     /// Adds a packet. Fates come in the order of sending; those before the beginning do not count.
-    pub(super) fn saw(&mut self, fate: &Fate) {
+    pub(super) fn saw(&mut self, fate: &PacketFate) {
         if fate.time < self.begin {
             return;
         }
@@ -94,7 +94,7 @@ impl Interval {
 }
 
 impl Slot {
-    fn add(&mut self, fate: &Fate) {
+    fn add(&mut self, fate: &PacketFate) {
         self.begin.get_or_insert(fate.time);
         self.packets = self.packets.saturating_add(1);
         let bytes = if fate.lost { &mut self.lost } else { &mut self.delivered };
@@ -144,7 +144,7 @@ mod tests {
     fn measure(every: u64, end: u64, arrives: impl Fn(u64) -> bool) -> Measured {
         let mut interval = Interval::new(ms(0));
         for at in (0..end).step_by(every as usize) {
-            interval.saw(&Fate { time: ms(at), size: 1500, lost: !arrives(at) });
+            interval.saw(&PacketFate { time: ms(at), size: 1500, lost: !arrives(at) });
         }
         interval.end(ms(end))
     }
@@ -184,7 +184,7 @@ mod tests {
     fn packets_sent_before_it_do_not_count() {
         let mut interval = Interval::new(ms(500));
         for at in 0..1000 {
-            interval.saw(&Fate { time: ms(at), size: 1500, lost: at < 500 && at % 10 > 0 });
+            interval.saw(&PacketFate { time: ms(at), size: 1500, lost: at < 500 && at % 10 > 0 });
         }
         assert!(!interval.end(ms(1000)).lost_more_than(0));
     }
@@ -195,7 +195,7 @@ mod tests {
         let mut interval = Interval::new(ms(0));
         for at in 0..100 {
             let time = Instant::from_nanos(at * 100_000);
-            interval.saw(&Fate { time, size: 1500, lost: at % 10 > 0 });
+            interval.saw(&PacketFate { time, size: 1500, lost: at % 10 > 0 });
         }
         let rate = interval.end(ms(60_000)).delivered().unwrap();
         assert_eq!(rate, BitRate::from_bits_per_second(10 * 12_000));

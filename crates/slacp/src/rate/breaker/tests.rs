@@ -14,7 +14,7 @@ const SIZE: u16 = 1500;
 struct Sender {
     now: Instant,
     breaker: Breaker,
-    fates: std::collections::VecDeque<Fate>,
+    fates: std::collections::VecDeque<PacketFate>,
     /// When it tripped, tried, and so on.
     changes: Vec<(u64, Change)>,
     sent: u64,
@@ -55,7 +55,7 @@ impl Sender {
             let time = self.now.as_nanos() as f64 / 1e9;
             let arrives = carries(time) * 1e6 / rate.bits_per_second() as f64;
             let lost = !self.by_chance(arrives);
-            self.fates.push_back(Fate { time: self.now, size: SIZE, lost });
+            self.fates.push_back(PacketFate { time: self.now, size: SIZE, lost });
             self.breaker.sent(self.now);
             self.sent += 1;
             self.now += rate.time_to_send(ByteCount::new(SIZE.into()));
@@ -214,7 +214,7 @@ fn rates(inputs: &[Input]) -> Vec<(BitRate, BitRate)> {
                     now += Duration::from_micros((*gap).into());
                     breaker.sent(now);
                     let lost = u32::from(n) * 37 % 100 < u32::from(*lost);
-                    breaker.saw(now, RTT, &Fate { time: now, size: SIZE, lost });
+                    breaker.saw(now, RTT, &PacketFate { time: now, size: SIZE, lost });
                 }
             }
             Input::Pass(millis) => now += Duration::from_millis((*millis).into()),

@@ -12,12 +12,12 @@ use core::time::Duration;
 
 use units::Instant;
 
-use super::{Gathered, Outlook, Planner, repairs_for, size_of_pending, sources};
-use crate::recovery::fec::{Block, PendingRepair, encode};
+use super::{GatheredSources, PlanInputs, RepairPlanner, repairs_for, size_of_pending, sources};
+use crate::recovery::fec::{FecBlock, PendingRepair, encode};
 use crate::recovery::sent::SentPackets;
 
 /// Maximum number of sources per block.
-const MOST: u64 = 32;
+const MAX_SOURCES: u64 = 32;
 /// Accepted probability that the repairs of a block do not suffice. The transport protocol repairs
 /// the rest.
 const UNRESTORED: f64 = 0.02;
@@ -27,32 +27,39 @@ const ASSUMED: f64 = 0.05;
 /// longer. (The paper has three classes and does not say which.)
 const CLASSES: [usize; 2] = [8, 2];
 
-impl Planner {
+impl RepairPlanner {
     /// The time at which gathered retransmissions are protected: at once if no more of them wait,
     /// or if they fill a block.
-    pub(super) fn again_due(&self, again: &Gathered, resends: bool) -> Instant {
-        let full = again.numbers.end - again.numbers.start >= MOST;
+    pub(super) fn retransmissions_due(&self, again: &GatheredSources, resends: bool) -> Instant {
+        let full = again.numbers.end - again.numbers.start >= MAX_SOURCES;
         // More retransmissions join the block, at most for the time in which they would fill it.
-        if full || !resends { again.last } else { again.first + self.packet_time * MOST as u32 }
+        if full || !resends {
+            again.last
+        } else {
+            again.first + self.packet_time * MAX_SOURCES as u32
+        }
     }
 
     /// Makes the repairs of the retransmissions gathered, if they are due.
-    pub(super) fn protect_again(&mut self, now: Instant, outlook: &Outlook) {
-        let due = self.again.as_ref().map(|again| self.again_due(again, outlook.resends));
+    pub(super) fn protect_retransmissions(&mut self, now: Instant, outlook: &PlanInputs) {
+        let due = self
+            .retransmissions
+            .as_ref()
+            .map(|again| self.retransmissions_due(again, outlook.has_retransmissions));
         if due.is_none_or(|due| due > now) {
             return;
         }
-        let Some(again) = self.again.take() else { return };
+        let Some(again) = self.retransmissions.take() else { return };
         let Some(numbers) = sources(again.numbers, outlook.sent) else { return };
         let repairs = cheapest(&numbers, outlook);
         self.held += repairs.iter().map(size_of_pending).sum::<usize>();
-        self.later.push((again.last + self.burst(outlook.loss.longest_run()), repairs));
+        self.delayed.push((again.last + self.burst(outlook.loss.longest_run()), repairs));
     }
 
     /// Protects an acknowledgement, the only contents of packet `number`, by a copy of its frames.
     /// The copy leaves after the time of a burst of `run` packets.
     pub(crate) fn protect_report(&mut self, now: Instant, number: u64, frames: &[u8], run: u32) {
-        let block = Block { base: number, stride: 1, count: 1 };
+        let block = FecBlock { base: number, stride: 1, count: 1 };
         for repair in encode(block, 1, |_| frames) {
             self.held += size_of_pending(&repair);
             self.copies.push_back((now + self.burst(run), repair));
@@ -74,7 +81,7 @@ impl Planner {
 
 /// Makes the repairs of a range, as one block or as blocks cut where the length class changes,
 /// whichever takes fewer bytes.
-fn cheapest(numbers: &Range<u64>, outlook: &Outlook) -> Vec<PendingRepair> {
+fn cheapest(numbers: &Range<u64>, outlook: &PlanInputs) -> Vec<PendingRepair> {
     let of = |ranges: Vec<Range<u64>>| -> Vec<PendingRepair> {
         ranges.into_iter().flat_map(|range| repairs(&range, outlook)).collect()
     };
@@ -84,12 +91,12 @@ fn cheapest(numbers: &Range<u64>, outlook: &Outlook) -> Vec<PendingRepair> {
     if bytes(&cut) < bytes(&whole) { cut } else { whole }
 }
 
-fn repairs(numbers: &Range<u64>, outlook: &Outlook) -> Vec<PendingRepair> {
+fn repairs(numbers: &Range<u64>, outlook: &PlanInputs) -> Vec<PendingRepair> {
     let count = (numbers.end - numbers.start) as usize;
-    let block = Block { base: numbers.start, stride: 1, count };
+    let block = FecBlock { base: numbers.start, stride: 1, count };
     let source = |number| outlook.sent.source(number).unwrap_or_default();
     let least = if outlook.idle { ASSUMED } else { 0.0 };
-    let lost = outlook.loss.again_rate().max(least);
+    let lost = outlook.loss.retransmission_loss().max(least);
     // More repairs than sources restore nothing more: a copy of each would do.
     encode(block, repairs_for(count, lost, UNRESTORED).min(count), source)
 }
@@ -117,8 +124,8 @@ mod tests {
 
     use super::*;
     use crate::path::loss::LossMeter;
-    use crate::recovery::Recovery;
-    use crate::recovery::planner::Protection;
+    use crate::recovery::LossDetection;
+    use crate::recovery::planner::SourceProtection;
     use crate::recovery::sent::SentPacket;
 
     fn at(ms: u64) -> Instant {
@@ -127,17 +134,18 @@ mod tests {
 
     /// Retransmissions of these lengths, a millisecond apart, and a planner for 12 Mbit/s, on which
     /// a full packet takes a millisecond.
-    fn sent(lengths: &[usize]) -> (SentPackets, Planner) {
-        let mut book = SentPackets::new(Recovery::Ordered);
-        let mut planner = Planner::new(BitRate::from_mbit(12));
+    fn sent(lengths: &[usize]) -> (SentPackets, RepairPlanner) {
+        let mut book = SentPackets::new(LossDetection::Ordered);
+        let mut planner = RepairPlanner::new(BitRate::from_mbit(12));
         for (number, length) in (0..).zip(lengths) {
             book.push(Some(SentPacket {
-                source: Some(vec![7; *length].into()),
+                fec_source: Some(vec![7; *length].into()),
                 is_control: true,
                 ..SentPacket::bare(at(number))
             }));
-            let protection = Protection { again: true, ..Protection::default() };
-            planner.sent_source(at(number), number, protection, &LossMeter::default());
+            let protection =
+                SourceProtection { retransmission: true, ..SourceProtection::default() };
+            planner.record_source(at(number), number, protection, &LossMeter::default());
         }
         (book, planner)
     }
@@ -145,8 +153,8 @@ mod tests {
     /// A link that has lost a burst of four packets, and this many of 100 retransmissions.
     fn lossy(again: u32) -> LossMeter {
         let mut meter = LossMeter::default();
-        (0..8).for_each(|number| meter.saw(at(number), number < 4));
-        (0..100).for_each(|number| meter.saw_again(number < again));
+        (0..8).for_each(|number| meter.record(at(number), number < 4));
+        (0..100).for_each(|number| meter.record_retransmission(number < again));
         meter
     }
 
@@ -156,7 +164,7 @@ mod tests {
         let mut left = Vec::new();
         for ms in 0..100 {
             let rtt = Duration::from_millis(600);
-            let outlook = Outlook { sent: &book, loss, rtt, idle, resends: false };
+            let outlook = PlanInputs { sent: &book, loss, rtt, idle, has_retransmissions: false };
             planner.plan(at(ms), &outlook);
             left.extend(core::iter::from_fn(|| Some((ms, planner.take()?.shard.len()))));
         }
@@ -185,16 +193,22 @@ mod tests {
         let (book, mut planner) = sent(&[1400; 3]);
         let loss = lossy(10);
         let rtt = Duration::from_millis(600);
-        let outlook = |resends| Outlook { sent: &book, loss: &loss, rtt, idle: false, resends };
+        let outlook = |resends| PlanInputs {
+            sent: &book,
+            loss: &loss,
+            rtt,
+            idle: false,
+            has_retransmissions: resends,
+        };
         planner.plan(at(10), &outlook(true));
-        assert!(planner.gathers() && planner.due(false, true) > Some(at(10)));
+        assert!(planner.has_unprotected() && planner.due(false, true) > Some(at(10)));
         planner.plan(at(10), &outlook(false));
-        assert!(!planner.gathers() && planner.next().is_some());
+        assert!(!planner.has_unprotected() && planner.next().is_some());
     }
 
     #[test]
     fn a_report_is_sent_twice_a_burst_apart() {
-        let mut planner = Planner::new(BitRate::from_mbit(12));
+        let mut planner = RepairPlanner::new(BitRate::from_mbit(12));
         planner.protect_report(at(1), 9, &[2, 3, 4], 4);
         assert_eq!((planner.due(false, false), planner.floor()), (Some(at(5)), Some(9)));
         planner.release_copies(at(4));

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::ResetReason;
-use crate::wire::frame::{self, Report};
+use crate::wire::frame::{self, AckReport};
 
 fn at(ms: u64) -> Instant {
     Instant::from_nanos(ms * 1_000_000)
@@ -17,8 +17,8 @@ impl SentPacket {
             sent_bytes: 0,
             link_bytes: 0,
             time,
-            cargo: SmallVec::new(),
-            source: None,
+            contents: SmallVec::new(),
+            fec_source: None,
             is_control: false,
             repaired_by: 0,
         }
@@ -33,7 +33,7 @@ fn sent(count: u64) -> SentPackets {
     book
 }
 
-fn acknowledge(book: &mut SentPackets, ranges: &[(u64, u64)]) -> Result<Acked, Unsent> {
+fn acknowledge(book: &mut SentPackets, ranges: &[(u64, u64)]) -> Result<AckedPackets, AckError> {
     acknowledge_restored(book, ranges, &[])
 }
 
@@ -41,10 +41,10 @@ fn acknowledge_restored(
     book: &mut SentPackets,
     ranges: &[(u64, u64)],
     restored: &[(u64, u64)],
-) -> Result<Acked, Unsent> {
+) -> Result<AckedPackets, AckError> {
     let mut bytes = Vec::new();
     let [ranges, restored] = [ranges, restored].map(|list| list.iter().map(|r| r.0..r.1));
-    frame::write_ack(&mut bytes, ranges, restored, &Report::default(), 1000);
+    frame::write_ack(&mut bytes, ranges, restored, &AckReport::default(), 1000);
     let Ok(Some(Frame::Ack(ack))) = frame::read(&mut &bytes[..]) else { panic!() };
     book.acknowledge(at(10), &ack)
 }
@@ -79,7 +79,7 @@ fn where_packets_overtake_each_other_the_late_ones_are_awaited() {
     assert_eq!(book.loss_time(delay), Some(at(11)));
     // 18 arrives before it was declared lost.
     let acked = acknowledge(&mut book, &[(20, 34), (18, 19)]).unwrap();
-    assert_eq!((acked.packets.len(), acked.were_late), (5, 0));
+    assert_eq!((acked.packets.len(), acked.late_packets), (5, 0));
     assert_eq!(book.reordering.window(), Duration::from_millis(15));
 }
 
@@ -105,7 +105,7 @@ fn what_an_acknowledgement_did_not_tell_is_not_late() {
 
 /// A packet of the control channel is number 5 of eight.
 fn ordered() -> SentPackets {
-    let mut book = SentPackets::new(Recovery::Ordered);
+    let mut book = SentPackets::new(LossDetection::Ordered);
     for number in 0..8 {
         book.push(Some(SentPacket { is_control: number == 5, ..SentPacket::bare(at(number)) }));
     }
@@ -135,7 +135,7 @@ fn control_is_never_overtaken_and_waits_for_its_repairs() {
     acknowledge(&mut book, &[(6, 7), (0, 5)]).unwrap();
     assert_eq!(numbers_lost(&mut book), [5]);
     let mut book = ordered();
-    book.repaired([5].into_iter(), 7);
+    book.record_repair([5].into_iter(), 7);
     acknowledge(&mut book, &[(6, 7), (0, 5)]).unwrap();
     assert!(numbers_lost(&mut book).is_empty());
     // The last repair has come, and did not suffice.
@@ -157,7 +157,7 @@ fn an_acknowledgement_of_a_packet_never_sent_breaks_the_protocol() {
     let mut book = sent(3);
     for ranges in [&[(3, 4)][..], &[(2, 4)], &[(1 << 61, (1 << 61) + 1), (0, 3)]] {
         let error = acknowledge(&mut book, ranges).unwrap_err();
-        assert_eq!(error, Unsent::Ahead { largest: ranges[0].1 - 1, next: 3 });
+        assert_eq!(error, AckError::NotSentYet { largest: ranges[0].1 - 1, next: 3 });
     }
     assert!(!book.is_empty());
 }
@@ -165,14 +165,14 @@ fn an_acknowledgement_of_a_packet_never_sent_breaks_the_protocol() {
 #[test]
 fn a_number_left_out_is_no_loss_and_is_never_acknowledged() {
     let mut book = sent(3);
-    book.leave_out();
+    book.skip_number();
     for number in 4..9 {
         book.push(Some(SentPacket::bare(at(number))));
     }
     let error = acknowledge(&mut book, &[(0, 9)]).unwrap_err();
-    assert_eq!(error, Unsent::LeftOut { number: 3 });
+    assert_eq!(error, AckError::Skipped { number: 3 });
     let mut book = sent(3);
-    book.leave_out();
+    book.skip_number();
     acknowledge(&mut book, &[(0, 3)]).unwrap();
     assert_eq!((book.settled(), book.is_empty()), (4, true));
     assert!(book.take_lost(at(10_000), Duration::from_millis(50)).is_empty());
@@ -186,18 +186,18 @@ fn a_lost_packet_and_the_number_skipped_beside_it_are_told_apart_in_a_long_fligh
     let mut book = SentPackets::default();
     for _ in 0..40 {
         (0..2499).for_each(|_| book.push(packet()));
-        book.leave_out();
+        book.skip_number();
     }
     acknowledge(&mut book, &[(2500, 4999), (0, 2499)]).unwrap();
     let error = acknowledge(&mut book, &[(7000, 7600), (0, 4999)]).unwrap_err();
-    assert_eq!(error, Unsent::LeftOut { number: 7499 });
+    assert_eq!(error, AckError::Skipped { number: 7499 });
 }
 
 #[test]
 fn skipped_numbers_are_forgotten_once_nothing_before_them_is_awaited() {
     let mut book = SentPackets::default();
-    (0..1000).for_each(|_| book.leave_out());
-    assert_eq!(book.left_out.len(), LEFT_OUT);
+    (0..1000).for_each(|_| book.skip_number());
+    assert_eq!(book.skipped.len(), MIN_SKIPPED);
 }
 
 #[test]
@@ -205,9 +205,9 @@ fn what_the_book_holds_is_counted_and_goes_with_the_packets() {
     let mut book = SentPackets::default();
     for number in 0..100 {
         let (time, source) = (at(number), Some(vec![1; 1000].into()));
-        book.push(Some(SentPacket { size: 1040, source, ..SentPacket::bare(time) }));
+        book.push(Some(SentPacket { size: 1040, fec_source: source, ..SentPacket::bare(time) }));
     }
-    assert_eq!(book.held(), 100 * (size_of::<Slot>() + size_of::<SentPacket>() + 1000));
+    assert_eq!(book.held(), 100 * (size_of::<PacketSlot>() + size_of::<SentPacket>() + 1000));
     acknowledge(&mut book, &[(50, 100)]).unwrap();
     book.take_lost(at(200), Duration::from_millis(50));
     assert!((1..100 * 1000).contains(&book.held()), "{}", book.held());
@@ -219,9 +219,13 @@ fn what_the_book_holds_is_counted_and_goes_with_the_packets() {
 fn a_packet_of_many_small_frames_counts_for_all_of_them() {
     let mut book = SentPackets::default();
     let reset = |n| Frame::Reset { stream: StreamId(n), reason: ResetReason::Reset, sent: 0 };
-    let cargo: Cargoes = (0..100).map(|n| Cargo::Control(Box::new(reset(n)))).collect();
-    book.push(Some(SentPacket { size: 1040, cargo, ..SentPacket::bare(at(0)) }));
-    assert!(book.held() >= 100 * (size_of::<Cargo>() + size_of::<Frame>()), "{}", book.held());
+    let cargo: SentContents = (0..100).map(|n| SentContent::Control(Box::new(reset(n)))).collect();
+    book.push(Some(SentPacket { size: 1040, contents: cargo, ..SentPacket::bare(at(0)) }));
+    assert!(
+        book.held() >= 100 * (size_of::<SentContent>() + size_of::<Frame>()),
+        "{}",
+        book.held()
+    );
     acknowledge(&mut book, &[(0, 1)]).unwrap();
     book.take_lost(at(1000), Duration::from_millis(50));
     assert_eq!(book.held(), 0);
@@ -246,7 +250,7 @@ fn a_packet_that_comes_after_all_was_late_or_restored() {
     assert_eq!(book.take_lost(at(10), delay).len(), 2);
     assert_eq!(lost(&mut book)[..3], [true, true, false]);
     let acked = acknowledge_restored(&mut book, &[(0, 9)], &[(1, 2)]).unwrap();
-    assert_eq!((acked.packets.len(), acked.were_late), (0, 1));
+    assert_eq!((acked.packets.len(), acked.late_packets), (0, 1));
     assert!(lost(&mut book).is_empty());
 }
 
@@ -262,7 +266,7 @@ fn acknowledgements_of_the_same_packets_look_at_each_once() {
         assert!(book.take_lost(at(10), Duration::from_secs(100)).is_empty());
     }
     assert!(book.looks as u64 <= 2 * SENT, "{}", book.looks);
-    assert_eq!((book.outstanding(), book.told.count()), (1, 1));
+    assert_eq!((book.outstanding(), book.covered.count()), (1, 1));
 }
 
 #[test]
@@ -285,8 +289,8 @@ fn lost_packets_are_forgotten_after_a_while() {
     acknowledge(&mut book, &[(99, 100)]).unwrap();
     assert_eq!(book.take_lost(at(10), delay).len(), 97);
     acknowledge(&mut book, &[(0, 10)]).unwrap();
-    assert_eq!(book.missed.len(), 87);
+    assert_eq!(book.declared_lost.len(), 87);
     // The rest is lost by now.
     assert_eq!(book.take_lost(at(111), delay).len(), 2);
-    assert_eq!((book.missed.len(), book.declared.len()), (2, 2));
+    assert_eq!((book.declared_lost.len(), book.loss_times.len()), (2, 2));
 }

@@ -2,41 +2,41 @@
 
 use units::{ByteCount, Instant};
 
-use super::{Seat, Session};
-use crate::links::Turn;
+use super::{LinkMembership, Session};
+use crate::links::LinkTurn;
 use crate::pacer::portion_of;
 use crate::wire::frame::Frame;
 
 impl Session {
-    fn turn(&self) -> Turn {
-        self.seat.as_ref().map_or(Turn::All, |seat| seat.turn)
+    fn turn(&self) -> LinkTurn {
+        self.membership.as_ref().map_or(LinkTurn::All, |seat| seat.turn)
     }
 
     /// Returns whether this member may carry everything.
     pub(in crate::session) fn takes_all(&self) -> bool {
-        self.turn() == Turn::All
+        self.turn() == LinkTurn::All
     }
 
     /// Returns whether this member may carry data that goes before new data. A slower link helps
     /// out if the quicker ones have more to retransmit than they can send soon.
     pub(in crate::session) fn takes_urgent(&self) -> bool {
         match self.turn() {
-            Turn::All => true,
-            Turn::Nothing => false,
-            Turn::Beyond(bytes) => self.streams.lost_up_to(bytes) > bytes,
+            LinkTurn::All => true,
+            LinkTurn::Nothing => false,
+            LinkTurn::Beyond(bytes) => self.streams.lost_up_to(bytes) > bytes,
         }
     }
 
     /// Returns whether this member may carry new data of a class.
     pub(in crate::session) fn takes_class(&self, class: usize) -> bool {
-        let Some(seat) = &self.seat else { return true };
+        let Some(seat) = &self.membership else { return true };
         // A class keeps its link only while that works; otherwise its data takes any.
         let bound = self.sender.scheduler.link(class).filter(|link| seat.works(*link));
         match (bound, seat.turn) {
             (Some(link), _) => link == seat.link,
-            (None, Turn::All) => true,
-            (None, Turn::Nothing) => false,
-            (None, Turn::Beyond(bytes)) => self.waits_beyond(bytes),
+            (None, LinkTurn::All) => true,
+            (None, LinkTurn::Nothing) => false,
+            (None, LinkTurn::Beyond(bytes)) => self.waits_beyond(bytes),
         }
     }
 
@@ -65,18 +65,18 @@ impl Session {
     /// Returns whether the class is bound to a link that works.
     fn is_bound(&self, class: usize) -> bool {
         let link = self.sender.scheduler.link(class);
-        self.seat.as_ref().zip(link).is_some_and(|(seat, link)| seat.works(link))
+        self.membership.as_ref().zip(link).is_some_and(|(seat, link)| seat.works(link))
     }
 
     /// Returns whether frames wait that only this member may carry.
     pub(in crate::session) fn has_own_frames(&self) -> bool {
-        let waits = |seat: &Seat| !seat.frames.is_empty() || !seat.reports.is_empty();
-        self.seat.as_deref().is_some_and(waits)
+        let waits = |seat: &LinkMembership| !seat.frames.is_empty() || !seat.reports.is_empty();
+        self.membership.as_deref().is_some_and(waits)
     }
 
     /// Queues a frame that belongs to this member alone.
     pub(in crate::session) fn send_own(&mut self, frame: Frame<'static>) {
-        match &mut self.seat {
+        match &mut self.membership {
             Some(seat) => seat.frames.push_back(frame),
             None => self.streams.send_control(frame),
         }
@@ -86,24 +86,24 @@ impl Session {
     pub(in crate::session) fn link_free_at(&self) -> Instant {
         // With a measured rate the session paces itself.
         let configured = self.rate.shared().is_some();
-        let seat = self.seat.as_ref().filter(|_| configured);
+        let seat = self.membership.as_ref().filter(|_| configured);
         seat.map_or(Instant::ZERO, |seat| seat.pacer.ready_at())
     }
 
     /// Charges a packet to this link's own pacer.
     pub(in crate::session) fn occupy_link(&mut self, now: Instant, bytes: u64) {
         let rate = self.rate.shared();
-        if let (Some(seat), Some(rate)) = (&mut self.seat, rate) {
+        if let (Some(seat), Some(rate)) = (&mut self.membership, rate) {
             seat.pacer.set_rate(now, portion_of(rate, seat.portion));
-            seat.pacer.sent(now, ByteCount::new(bytes));
+            seat.pacer.charge(now, ByteCount::new(bytes));
         }
     }
 }
 
-impl Seat {
+impl LinkMembership {
     /// Returns whether the session sizes windows and buffers for several links.
     pub(in crate::session) fn shares_pace(&self) -> bool {
-        self.shared
+        self.shares_windows
     }
 
     fn works(&self, link: u8) -> bool {

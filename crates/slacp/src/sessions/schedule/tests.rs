@@ -38,7 +38,7 @@ fn run(sources: &[Source]) -> Sent {
 
 /// The same with turns of `quantum` bytes.
 fn run_with(sources: &[Source], quantum: u64) -> Sent {
-    let mut schedule = Schedule::new();
+    let mut schedule = SessionSchedule::new();
     let mut entries: Vec<_> = sources.iter().map(|_| ScheduleEntry::new()).collect();
     let id = |index: usize| SessionId(index as u64);
     for (index, source) in sources.iter().enumerate() {
@@ -49,7 +49,7 @@ fn run_with(sources: &[Source], quantum: u64) -> Sent {
         for (index, source) in sources.iter().enumerate() {
             let send = source.is_on(now).then_some((Instant::ZERO, Wake::Pacing));
             let open_at = entries[index].limits().open_at();
-            let wants = Wants { send, ..Wants::default() }.not_before(open_at);
+            let wants = NextActions { send, ..NextActions::default() }.not_before(open_at);
             if wants != entries[index].wants() {
                 schedule.enter(now, id(index), &mut entries[index], wants);
             }

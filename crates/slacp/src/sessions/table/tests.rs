@@ -9,7 +9,8 @@ use units::{BitRate, Instant, Machine, earliest};
 
 use crate::{
     ChannelConfig, ChannelId, ClassConfig, ClassId, CloseReason, Config, Ecn, Endpoint,
-    ErrorControl, Event, KeyPair, Open, Rate, Read, ResetReason, SessionId, SessionShare, StreamId,
+    ErrorControl, Event, KeyPair, Rate, ReadOutcome, ResetReason, SessionId, SessionShare,
+    StreamId, StreamOpening,
 };
 
 fn key(n: u8) -> KeyPair {
@@ -222,7 +223,7 @@ fn command(net: &mut Net, n: usize, dice: &mut impl FnMut(usize) -> usize) {
     let node = &mut net.nodes[n];
     match (dice(24), stream) {
         (0..4, _) => {
-            let open = Open { destination: address(9), source: address(8), dscp: None };
+            let open = StreamOpening { destination: address(9), source: address(8), dscp: None };
             if let Ok(stream) = node.open(now, id, open) {
                 net.streams[n].push((id, stream));
             }
@@ -303,7 +304,7 @@ fn looks(terminals: u8) -> u64 {
     let mut net = idle(terminals);
     let before = net.nodes[0].core.sessions.looks();
     let id = net.sessions[0][0];
-    let open = Open { destination: address(9), source: address(8), dscp: None };
+    let open = StreamOpening { destination: address(9), source: address(8), dscp: None };
     let stream = net.nodes[0].open(net.now, id, open).unwrap();
     let mut written = 0;
     while written < 1_000_000 {
@@ -311,7 +312,9 @@ fn looks(terminals: u8) -> u64 {
         net.step(Duration::from_millis(1), || false);
         for (node, streams) in net.nodes.iter_mut().zip(&net.streams).skip(1) {
             for (session, stream) in streams {
-                while let Ok(Read::Data(_)) = node.read(*session, *stream, &mut [0; 10_000]) {}
+                while let Ok(ReadOutcome::Data(_)) = node.read(*session, *stream, &mut [0; 10_000])
+                {
+                }
             }
         }
     }

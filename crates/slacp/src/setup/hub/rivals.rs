@@ -4,15 +4,15 @@ use std::net::SocketAddr;
 
 use units::Instant;
 
-use super::{Hub, Tentative};
-use crate::session::Present;
-use crate::sessions::Core;
-use crate::setup::replacement::{FURTHER_QUESTIONS, Verdict, question_interval};
-use crate::{Notice, PublicKey, SessionId};
+use super::{Hub, TentativeSession};
+use crate::session::IncumbentSession;
+use crate::sessions::EndpointCore;
+use crate::setup::replacement::{FURTHER_QUESTIONS, ReplacementVerdict, question_interval};
+use crate::{EndpointNotice, PublicKey, SessionId};
 
 /// The pending decision about a newcomer.
 #[derive(Debug)]
-pub(super) struct Rivalry {
+pub(super) struct RivalryCheck {
     /// Number of further PINGs to the session in use.
     questions: u8,
     /// The time of the next PING, or of the decision.
@@ -21,10 +21,10 @@ pub(super) struct Rivalry {
     used_from: Option<SocketAddr>,
 }
 
-impl Rivalry {
+impl RivalryCheck {
     /// Starts the decision. The session in use, if there is one, was pinged for the first time
     /// `now`.
-    pub(super) fn new(now: Instant, present: Option<&Present>) -> Self {
+    pub(super) fn new(now: Instant, present: Option<&IncumbentSession>) -> Self {
         let next = present.map(|present| now + question_interval(present.patience));
         Self { questions: FURTHER_QUESTIONS, next, used_from: None }
     }
@@ -34,26 +34,26 @@ impl Hub {
     /// The session in use of a key, with its signs of life for a newcomer at an address.
     fn present(
         &self,
-        core: &Core,
+        core: &EndpointCore,
         key: &PublicKey,
         from: SocketAddr,
-    ) -> Option<(SessionId, Present)> {
+    ) -> Option<(SessionId, IncumbentSession)> {
         let id = self.peers.get(key)?.session?;
-        Some((id, core.session(id)?.present(from.ip())))
+        Some((id, core.session(id)?.incumbent(from.ip())))
     }
 
     /// Returns whether to answer an initiation. Otherwise newcomers with this key are held off, and
     /// the session in use was pinged.
     pub(super) fn screens(
         &mut self,
-        core: &mut Core,
+        core: &mut EndpointCore,
         now: Instant,
         from: SocketAddr,
         key: &PublicKey,
     ) -> bool {
         let Some((id, present)) = self.present(core, key, from) else { return true };
         let Some(known) = self.peers.get_mut(key) else { return false };
-        let admitted = known.replacement.screen(now, &present) == Verdict::Admit;
+        let admitted = known.replacement.screen(now, &present) == ReplacementVerdict::Admit;
         if !admitted {
             core.ping(id);
         }
@@ -63,14 +63,14 @@ impl Hub {
     /// Pings the session in use, if any, because a newcomer has come.
     pub(super) fn begin_rivalry(
         &mut self,
-        core: &mut Core,
+        core: &mut EndpointCore,
         now: Instant,
         from: SocketAddr,
         key: &PublicKey,
-    ) -> Rivalry {
+    ) -> RivalryCheck {
         let present = self.present(core, key, from);
         present.inspect(|(id, _)| core.ping(*id));
-        let rivalry = Rivalry::new(now, present.as_ref().map(|(_, present)| present));
+        let rivalry = RivalryCheck::new(now, present.as_ref().map(|(_, present)| present));
         rivalry.next.inspect(|next| _ = self.rivalries.insert((*next, *key)));
         rivalry
     }
@@ -79,7 +79,7 @@ impl Hub {
     /// is still open, the decision is scheduled.
     pub(super) fn may_replace(
         &mut self,
-        core: &mut Core,
+        core: &mut EndpointCore,
         now: Instant,
         from: SocketAddr,
         key: &PublicKey,
@@ -89,8 +89,8 @@ impl Hub {
         let Some(tentative) = &mut known.tentative else { return false };
         tentative.rivalry.used_from = Some(from);
         match known.replacement.judge(now, tentative.answered, &present) {
-            Verdict::Admit => return true,
-            Verdict::Wait(until) => {
+            ReplacementVerdict::Admit => return true,
+            ReplacementVerdict::Wait(until) => {
                 let rivalry = &mut tentative.rivalry;
                 // Otherwise PINGs are still to be sent, and the decision follows them.
                 if rivalry.next.is_none() {
@@ -98,10 +98,10 @@ impl Hub {
                     self.rivalries.insert((until, *key));
                 }
             }
-            Verdict::Refuse { news } => {
+            ReplacementVerdict::Refuse { news } => {
                 if let Some(session) = core.session(id).filter(|_| news) {
                     let served = session.peer.address;
-                    let shared = Notice::SharedKey { key: *key, served, refused: from };
+                    let shared = EndpointNotice::SharedKey { key: *key, served, refused: from };
                     core.notices.push_back(shared);
                 }
                 self.forget_tentative(core, key);
@@ -112,9 +112,9 @@ impl Hub {
 
     /// Returns whether an initiation names the tentative session that its own machine is waiting
     /// for.
-    pub(super) fn is_waiting_with(&self, key: &PublicKey, name: Option<u64>) -> bool {
+    pub(super) fn awaits_session(&self, key: &PublicKey, name: Option<u64>) -> bool {
         let waits =
-            |it: &Tentative| it.rivalry.used_from.is_some() && name == Some(it.session.name);
+            |it: &TentativeSession| it.rivalry.used_from.is_some() && name == Some(it.session.name);
         self.tentative(key).is_some_and(waits)
     }
 
@@ -124,14 +124,14 @@ impl Hub {
     }
 
     /// Pings the sessions in use again, and decides about newcomers whose time is over.
-    pub(super) fn follow_rivalries(&mut self, core: &mut Core, now: Instant) {
+    pub(super) fn follow_rivalries(&mut self, core: &mut EndpointCore, now: Instant) {
         while let Some((at, key)) = self.rivalries.first().copied().filter(|(at, _)| *at <= now) {
             self.rivalries.remove(&(at, key));
             self.follow_rivalry(core, now, &key);
         }
     }
 
-    fn follow_rivalry(&mut self, core: &mut Core, now: Instant, key: &PublicKey) {
+    fn follow_rivalry(&mut self, core: &mut EndpointCore, now: Instant, key: &PublicKey) {
         let Some(known) = self.peers.get_mut(key) else { return };
         let Some(tentative) = &mut known.tentative else { return };
         let (rivalry, address) = (&mut tentative.rivalry, tentative.session.peer.address);
@@ -163,7 +163,7 @@ impl Hub {
     }
 
     /// Cancels the scheduled PING or decision about a newcomer.
-    pub(super) fn end_rivalry(&mut self, key: &PublicKey, rivalry: &Rivalry) {
+    pub(super) fn end_rivalry(&mut self, key: &PublicKey, rivalry: &RivalryCheck) {
         rivalry.next.inspect(|next| _ = self.rivalries.remove(&(*next, *key)));
     }
 }

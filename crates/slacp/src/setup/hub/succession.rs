@@ -7,7 +7,7 @@ use units::Instant;
 
 use super::Hub;
 use crate::handshake::Responder;
-use crate::{PublicKey, Sibling};
+use crate::{PublicKey, SiblingProcess};
 
 /// How long a terminal's place is kept for the machine that has its session with the process before:
 /// longer than that process lets idle terminals stay (10 s).
@@ -15,12 +15,12 @@ const RESERVED: Duration = Duration::from_secs(15);
 
 /// The process before, and how long its terminals' places are kept.
 pub(super) struct Succession {
-    pub(super) sibling: Sibling,
+    pub(super) sibling: SiblingProcess,
     reserved_until: Instant,
 }
 
 impl Hub {
-    pub(crate) fn set_sibling(&mut self, now: Instant, sibling: Option<Sibling>) {
+    pub(crate) fn set_sibling(&mut self, now: Instant, sibling: Option<SiblingProcess>) {
         let reserved_until = now + RESERVED;
         self.succession = sibling.map(|sibling| Succession { sibling, reserved_until });
     }

@@ -9,28 +9,28 @@ use crate::wire::varint;
 /// A selective acknowledgement: a run-length coded bit vector from the largest received packet
 /// downwards.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Ack<'a> {
+pub(crate) struct AckFrame<'a> {
     pub(crate) largest: u64,
     pub(crate) held: Duration,
     /// Arrival times of packets, if this side has asked for them.
-    pub(crate) times: Option<Times<'a>>,
+    pub(crate) times: Option<ArrivalTimes<'a>>,
     /// Alternating runs of received and missing packets, each at least 1. Validated by the parser.
     runs: &'a [u8],
     /// Alternating runs of packets that FEC did not restore and that it restored. Validated by the
     /// parser.
-    marks: &'a [u8],
+    restored_runs: &'a [u8],
 }
 
 /// Arrival times by the receiver's clock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Times<'a> {
+pub(crate) struct ArrivalTimes<'a> {
     /// The clock when the acknowledgement was sent, in microseconds modulo 2^32.
     pub(crate) clock: u32,
     /// Pairs of a distance from the largest number and an age in µs. Validated by the parser.
     marks: &'a [u8],
 }
 
-impl<'a> Times<'a> {
+impl<'a> ArrivalTimes<'a> {
     /// Marked packets, each with the time from its arrival to the sending of the acknowledgement.
     pub(crate) fn marks(&self, largest: u64) -> impl Iterator<Item = (u64, Duration)> + use<'a> {
         let mut input = self.marks;
@@ -56,7 +56,7 @@ impl<'a> Times<'a> {
 
 /// The contents of an acknowledgement besides its ranges.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Report {
+pub(crate) struct AckReport {
     pub(crate) held: Duration,
     pub(crate) times: Option<ReportedTimes>,
 }
@@ -69,11 +69,11 @@ pub(crate) struct ReportedTimes {
 }
 
 /// Maximum size of the list of restored packets in an acknowledgement, in bytes.
-const MARKS: usize = 400;
+const MAX_RESTORED_LEN: usize = 400;
 /// Maximum size of one of its entries, in bytes: two varints.
-const MOST_OF_A_MARK: usize = 16;
+const MAX_ENTRY_LEN: usize = 16;
 
-impl<'a> Ack<'a> {
+impl<'a> AckFrame<'a> {
     /// The received ranges, highest first.
     pub(crate) fn ranges(&self) -> impl Iterator<Item = Range<u64>> + use<'a> {
         let mut input = self.runs;
@@ -89,7 +89,7 @@ impl<'a> Ack<'a> {
 
     /// The ranges restored by FEC, highest first.
     pub(crate) fn restored(&self) -> impl Iterator<Item = Range<u64>> + use<'a> {
-        let mut input = self.marks;
+        let mut input = self.restored_runs;
         let mut end = self.largest + 1;
         core::iter::from_fn(move || {
             end -= varint::read(&mut input)?;
@@ -102,7 +102,7 @@ impl<'a> Ack<'a> {
     /// The number from which on [`Self::restored`] is complete.
     pub(crate) fn restored_from(&self) -> u64 {
         // A list that has room for another entry was not cut.
-        let cut = self.marks.len() + MOST_OF_A_MARK > MARKS;
+        let cut = self.restored_runs.len() + MAX_ENTRY_LEN > MAX_RESTORED_LEN;
         let lowest = if cut { self.restored().last() } else { None };
         lowest.map_or(0, |range| range.start)
     }
@@ -110,19 +110,19 @@ impl<'a> Ack<'a> {
     pub(super) fn read(input: &mut &'a [u8], timed: bool) -> Option<Self> {
         let largest = varint::read(input)?;
         let held = Duration::from_micros(varint::read(input)?);
-        let times = if timed { Some(Times::read(input, largest)?) } else { None };
+        let times = if timed { Some(ArrivalTimes::read(input, largest)?) } else { None };
         let runs = read_bytes(input)?;
         let marks = read_bytes(input)?;
         let valid = runs_are_valid(runs, largest) && marks_are_valid(marks, largest);
-        valid.then_some(Self { largest, held, times, runs, marks })
+        valid.then_some(Self { largest, held, times, runs, restored_runs: marks })
     }
 
-    pub(super) fn report(&self) -> Report {
+    pub(super) fn report(&self) -> AckReport {
         let times = self.times.map(|times| ReportedTimes {
             clock: times.clock,
             marks: times.marks(self.largest).collect(),
         });
-        Report { held: self.held, times }
+        AckReport { held: self.held, times }
     }
 }
 
@@ -172,7 +172,7 @@ pub(crate) fn write_ack(
     out: &mut Vec<u8>,
     ranges: impl Iterator<Item = Range<u64>>,
     restored: impl Iterator<Item = Range<u64>>,
-    report: &Report,
+    report: &AckReport,
     room: usize,
 ) -> bool {
     let mut runs = Vec::new();
@@ -188,7 +188,7 @@ pub(crate) fn write_ack(
         }
         varint::write(&mut next, range.end - range.start);
         // The other fields take at most 1 + 8 + 8 + 2 + 2 bytes, plus the list of restored packets.
-        if 21 + MARKS + runs.len() + next.len() > room {
+        if 21 + MAX_RESTORED_LEN + runs.len() + next.len() > room {
             break;
         }
         runs.extend_from_slice(&next);
@@ -205,7 +205,7 @@ pub(crate) fn write_ack(
     }
     varint::write(out, runs.len() as u64);
     out.extend_from_slice(&runs);
-    let marks = marks(largest, restored);
+    let marks = encode_restored(largest, restored);
     varint::write(out, marks.len() as u64);
     out.extend_from_slice(&marks);
     true
@@ -220,21 +220,21 @@ pub(crate) fn write_link_ack(
     room: usize,
 ) {
     let mut body = Vec::new();
-    if write_ack(&mut body, ranges, core::iter::empty(), &Report::default(), room) {
+    if write_ack(&mut body, ranges, core::iter::empty(), &AckReport::default(), room) {
         write_numbers(out, LINK_ACK, &[link.into()]);
         out.extend_from_slice(&body);
     }
 }
 
 /// Encodes the packets that were restored: as many of the highest as fit in [`MARKS`] bytes.
-fn marks(largest: u64, restored: impl Iterator<Item = Range<u64>>) -> Vec<u8> {
+fn encode_restored(largest: u64, restored: impl Iterator<Item = Range<u64>>) -> Vec<u8> {
     let mut marks = Vec::new();
     let mut end = largest + 1;
     for range in restored {
         let before = marks.len();
         varint::write(&mut marks, end - range.end);
         varint::write(&mut marks, range.end - range.start);
-        if marks.len() > MARKS {
+        if marks.len() > MAX_RESTORED_LEN {
             marks.truncate(before);
             break;
         }

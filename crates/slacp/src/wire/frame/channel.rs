@@ -5,7 +5,7 @@ use core::time::Duration;
 use super::TruncatedOffset;
 use crate::ChannelId;
 use crate::ids::CHANNELS;
-use crate::wire::profile::Profile;
+use crate::wire::profile::HeaderProfile;
 use crate::wire::varint;
 
 pub(super) const CHANNEL: u8 = 0x20;
@@ -33,7 +33,7 @@ pub(crate) const MAX_PACKET: usize = 65_535;
 
 /// The announcement of a channel: the time for which the receiver waits for missing packets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Announcement {
+pub(crate) struct ChannelAnnouncement {
     pub(crate) channel: ChannelId,
     /// In whole milliseconds, at most [`MAX_DEADLINE`].
     pub(crate) deadline: Duration,
@@ -41,7 +41,7 @@ pub(crate) struct Announcement {
 
 /// A packet that the sender has given up, so that the receiver need not wait for it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Gone {
+pub(crate) struct GoneFrame {
     pub(crate) channel: ChannelId,
     pub(crate) lane: u8,
     /// Its sequence number in the lane, in full.
@@ -50,24 +50,24 @@ pub(crate) struct Gone {
 
 /// A whole packet, or a part of one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Packet<'a> {
+pub(crate) struct ChannelPacket<'a> {
     pub(crate) channel: ChannelId,
     pub(crate) lane: u8,
     /// The low 30 bits of the packet's sequence number in the lane.
     pub(crate) sequence: TruncatedOffset,
-    pub(crate) part: Option<Part>,
+    pub(crate) part: Option<PacketPart>,
     pub(crate) data: &'a [u8],
 }
 
 /// The position of a part in its packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Part {
+pub(crate) struct PacketPart {
     pub(crate) offset: usize,
     /// Size of the whole packet in bytes.
     pub(crate) total: usize,
 }
 
-impl Announcement {
+impl ChannelAnnouncement {
     pub(super) fn write(&self, out: &mut Vec<u8>) {
         // A longer deadline would end the session as malformed.
         let ms = u64::try_from(self.deadline.min(MAX_DEADLINE).as_millis()).unwrap_or(0);
@@ -81,7 +81,7 @@ impl Announcement {
     }
 }
 
-impl Gone {
+impl GoneFrame {
     pub(super) fn write(&self, out: &mut Vec<u8>) {
         let names = [u64::from(self.channel.0), u64::from(self.lane), self.sequence];
         super::write_numbers(out, GONE, &names);
@@ -93,9 +93,9 @@ impl Gone {
     }
 }
 
-impl<'a> Packet<'a> {
+impl<'a> ChannelPacket<'a> {
     /// Maximum of [`Self::head`] for a whole packet: type, channel, lane and sequence number.
-    pub(crate) const MOST_HEAD: usize = 1 + 1 + 1 + TruncatedOffset::MOST_LEN;
+    pub(crate) const MAX_HEAD: usize = 1 + 1 + 1 + TruncatedOffset::MAX_SEQUENCE_LEN;
 
     /// Size of the frame before its data, without a length, in bytes.
     pub(crate) fn head(&self) -> usize {
@@ -125,7 +125,7 @@ impl<'a> Packet<'a> {
         let channel = read_channel(input)?;
         let lane = read_lane(input)?;
         let sequence = super::read_truncated(input)?;
-        let part = if kind & PACKET_PART != 0 { Some(Part::read(input)?) } else { None };
+        let part = if kind & PACKET_PART != 0 { Some(PacketPart::read(input)?) } else { None };
         let data = super::read_data(input, kind & PACKET_LEN != 0)?;
         let end = part.map_or(0, |part| part.offset) + data.len();
         let fits = end <= part.map_or(MAX_PACKET, |part| part.total);
@@ -133,7 +133,7 @@ impl<'a> Packet<'a> {
     }
 }
 
-impl Part {
+impl PacketPart {
     fn read(input: &mut &[u8]) -> Option<Self> {
         let mut size = || varint::read(input).and_then(|size| usize::try_from(size).ok());
         let (offset, total) = (size()?, size()?);
@@ -145,7 +145,7 @@ impl Part {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ContextPacket<'a> {
     pub(crate) slot: u8,
-    pub(crate) profile: Profile,
+    pub(crate) profile: HeaderProfile,
     pub(crate) channel: ChannelId,
     pub(crate) lane: u8,
     /// Its sequence number in the lane, in full.
@@ -167,7 +167,7 @@ pub(crate) struct CompressedPacket<'a> {
 impl<'a> ContextPacket<'a> {
     /// Size of the frame, in bytes.
     pub(crate) fn size(&self) -> usize {
-        let mut profile = Vec::with_capacity(Profile::LONGEST);
+        let mut profile = Vec::with_capacity(HeaderProfile::MAX_LEN);
         self.profile.write(&mut profile);
         let length = self.data.len();
         4 + profile.len() + varint::len(self.sequence) + varint::len(length as u64) + length
@@ -185,7 +185,7 @@ impl<'a> ContextPacket<'a> {
 
     pub(super) fn read(input: &mut &'a [u8]) -> Option<Self> {
         let [slot] = super::take::<1>(input)?;
-        let profile = Profile::read(input)?;
+        let profile = HeaderProfile::read(input)?;
         let (channel, lane) = (read_channel(input)?, read_lane(input)?);
         let sequence = varint::read(input)?;
         let data = super::read_data(input, true)?;
@@ -203,7 +203,7 @@ impl<'a> CompressedPacket<'a> {
     }
 
     pub(super) fn write(&self, out: &mut Vec<u8>, last: bool) {
-        let parts = Compressed {
+        let parts = CompressedFrame {
             slot: self.slot,
             distance: self.distance,
             changes: self.has_changed.then_some(&[]),
@@ -215,7 +215,7 @@ impl<'a> CompressedPacket<'a> {
 
 /// A compressed packet to be written, with its data in two parts.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Compressed<'a> {
+pub(crate) struct CompressedFrame<'a> {
     pub(crate) slot: u8,
     pub(crate) distance: u64,
     /// Encoded changes of the headers, if there are any.
@@ -223,7 +223,7 @@ pub(crate) struct Compressed<'a> {
     pub(crate) payload: &'a [u8],
 }
 
-impl Compressed<'_> {
+impl CompressedFrame<'_> {
     fn data(&self) -> usize {
         self.changes.map_or(0, <[u8]>::len) + self.payload.len()
     }
@@ -270,7 +270,7 @@ mod tests {
 
     use super::super::{Frame, read};
     use super::*;
-    use crate::wire::profile::Inner;
+    use crate::wire::profile::InnerProtocol;
 
     proptest! {
         #[test]
@@ -279,9 +279,9 @@ mod tests {
             part in prop::option::of((0usize..2000, 100usize..3000)),
             data in prop::collection::vec(any::<u8>(), 1..100)
         ) {
-            let part = part.map(|(offset, more)| Part { offset, total: offset + more });
+            let part = part.map(|(offset, more)| PacketPart { offset, total: offset + more });
             let sequence = TruncatedOffset::new(sequence);
-            let packet = Packet { channel: ChannelId(channel), lane, sequence, part, data: &data };
+            let packet = ChannelPacket { channel: ChannelId(channel), lane, sequence, part, data: &data };
             let mut out = Vec::new();
             packet.write(&mut out, last);
             prop_assert_eq!(out.len(), packet.head() + data.len() + if last { 0 } else { varint::len(data.len() as u64) });
@@ -291,7 +291,7 @@ mod tests {
         #[test]
         fn announcements_read_back(channel in 0u8..32, ms in 0u64..=10_000) {
             let deadline = Duration::from_millis(ms);
-            let announcement = Announcement { channel: ChannelId(channel), deadline };
+            let announcement = ChannelAnnouncement { channel: ChannelId(channel), deadline };
             let mut out = Vec::new();
             announcement.write(&mut out);
             prop_assert!(out.len() <= CHANNEL_SIZE);
@@ -303,11 +303,11 @@ mod tests {
         #[test]
         fn contexts_read_back(
             slot: u8, channel in 0u8..32, lane in 0u8..64, sequence in 0u64..1 << 60,
-            inner in prop::sample::select(vec![Inner::None, Inner::Rtp, Inner::Esp]),
+            inner in prop::sample::select(vec![InnerProtocol::None, InnerProtocol::Rtp, InnerProtocol::Esp]),
             id_counts: bool, stride: u32, data in prop::collection::vec(any::<u8>(), 1..100)
         ) {
-            let stride = if inner == Inner::Rtp { stride } else { 0 };
-            let profile = Profile { inner, id_counts, stride };
+            let stride = if inner == InnerProtocol::Rtp { stride } else { 0 };
+            let profile = HeaderProfile { inner, id_counts, stride };
             let channel = ChannelId(channel);
             let context = ContextPacket { slot, profile, channel, lane, sequence, data: &data };
             let mut out = Vec::new();
@@ -323,7 +323,7 @@ mod tests {
             payload in prop::collection::vec(any::<u8>(), 0..100)
         ) {
             let changes = changes.as_deref();
-            let written = Compressed { slot, distance, changes, payload: &payload };
+            let written = CompressedFrame { slot, distance, changes, payload: &payload };
             let mut out = Vec::new();
             written.write(&mut out, last);
             if !last {
@@ -342,7 +342,7 @@ mod tests {
     #[test]
     fn a_packet_given_up_reads_back_and_names_a_lane_that_exists() {
         for (lane, sequence) in [(0, 0), (63, 1 << 40), (64, 7)] {
-            let gone = Gone { channel: ChannelId(3), lane, sequence };
+            let gone = GoneFrame { channel: ChannelId(3), lane, sequence };
             let mut out = Vec::new();
             gone.write(&mut out);
             let expected = (lane < LANES).then_some(Frame::Gone(gone));
@@ -353,10 +353,11 @@ mod tests {
     #[test]
     fn parts_beyond_the_packet_are_malformed() {
         for (offset, total, len) in [(10, 10, 1), (0, 65_536, 9), (8, 10, 3), (0, 10, 0)] {
-            let part = Some(Part { offset, total });
+            let part = Some(PacketPart { offset, total });
             let data = vec![0; len];
             let sequence = TruncatedOffset::new(0);
-            let packet = Packet { channel: ChannelId(0), lane: 0, sequence, part, data: &data };
+            let packet =
+                ChannelPacket { channel: ChannelId(0), lane: 0, sequence, part, data: &data };
             let mut out = Vec::new();
             packet.write(&mut out, true);
             assert!(read(&mut &out[..]).is_err(), "{part:?}");

@@ -3,7 +3,7 @@
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use super::{take, write_numbers};
-use crate::wire::open::{Destination, Host, HostName, Open};
+use crate::wire::open::{Destination, Host, HostName, StreamOpening};
 use crate::wire::varint;
 
 pub(super) const OPEN: u8 = 0x04;
@@ -28,7 +28,7 @@ pub(super) fn write(
     out: &mut Vec<u8>,
     numbers: [u64; 3],
     compressed: bool,
-    open: &Open<Destination>,
+    open: &StreamOpening<Destination>,
 ) {
     match (&open.destination, open.dscp) {
         (Destination::Address(destination), None) if !compressed => {
@@ -46,7 +46,10 @@ pub(super) fn write(
 
 /// Reads the fields after the stream number: window and credit, `true` if data is sent in segments,
 /// and the purpose of the stream. `None` if they are malformed.
-pub(super) fn read(kind: u8, input: &mut &[u8]) -> Option<([u64; 2], bool, Open<Destination>)> {
+pub(super) fn read(
+    kind: u8,
+    input: &mut &[u8],
+) -> Option<([u64; 2], bool, StreamOpening<Destination>)> {
     let numbers = [varint::read(input)?, varint::read(input)?];
     let (destination, first) = if kind == OPEN {
         (Destination::Address(read_address(input)?), UNKNOWN)
@@ -56,7 +59,7 @@ pub(super) fn read(kind: u8, input: &mut &[u8]) -> Option<([u64; 2], bool, Open<
     };
     let compressed = first & COMPRESSED != 0;
     let dscp = Some(first & !COMPRESSED).filter(|dscp| *dscp < UNKNOWN);
-    Some((numbers, compressed, Open { destination, source: read_address(input)?, dscp }))
+    Some((numbers, compressed, StreamOpening { destination, source: read_address(input)?, dscp }))
 }
 
 fn write_destination(out: &mut Vec<u8>, destination: &Destination) {

@@ -12,7 +12,7 @@ fn address() -> impl Strategy<Value = SocketAddr> {
     prop_oneof![v4, v6]
 }
 
-fn open() -> impl Strategy<Value = Open<Destination>> {
+fn open() -> impl Strategy<Value = StreamOpening<Destination>> {
     let name = ("[a-zA-Z0-9._-]{1,253}", any::<u16>())
         .prop_map(|(name, port)| Destination::Name(HostName::new(&name).unwrap(), port));
     let address_of = address().prop_map(Destination::Address);
@@ -23,7 +23,7 @@ fn open() -> impl Strategy<Value = Open<Destination>> {
     let destination = prop_oneof![3 => address_of, 1 => name, 1 => resolver, 1 => agent, 1 => with,
         1 => with_name];
     let parts = (destination, address(), prop::option::of(0u8..64));
-    parts.prop_map(|(destination, source, dscp)| Open { destination, source, dscp })
+    parts.prop_map(|(destination, source, dscp)| StreamOpening { destination, source, dscp })
 }
 
 fn number() -> impl Strategy<Value = u64> {
@@ -79,7 +79,7 @@ fn reserved_frame_types_are_malformed_and_reserved_reasons_are_the_first() {
     let reserved = [0x14..=0x17, 0x1c..=0x1f, 0x26..=0x26, 0x2e..=0x2f, 0x31..=0x3f, 0x40..=0x7f];
     for kind in reserved.into_iter().flatten() {
         let bytes = [vec![kind], vec![1; 80]].concat();
-        assert_eq!(read(&mut &bytes[..]), Err(Malformed { kind }), "{kind:#04x}");
+        assert_eq!(read(&mut &bytes[..]), Err(MalformedFrame { kind }), "{kind:#04x}");
     }
     let (stream, sent) = (StreamId(1), 2);
     for code in 7..=255 {
@@ -173,7 +173,7 @@ proptest! {
         let marks = (0..at).zip(ages).map(|(n, age)| (n, Duration::from_micros(age)));
         let marks: Vec<_> = marks.collect();
         let times = clock.map(|clock| ReportedTimes { clock, marks });
-        let report = Report { held, times };
+        let report = AckReport { held, times };
         let mut out = Vec::new();
         let restored: Vec<_> = ranges.iter().step_by(every).cloned().collect();
         let write = |out: &mut _, room| {
@@ -204,7 +204,7 @@ proptest! {
         distance in number(), stride in 1u64..9, count in 1usize..256, repairs in 1usize..256,
         index in 0usize..256, shard in prop::collection::vec(any::<u8>(), 0..40)
     ) {
-        let repair = Repair { distance, stride, count, repairs, index, shard: &shard };
+        let repair = RepairFrame { distance, stride, count, repairs, index, shard: &shard };
         let mut out = Vec::new();
         Frame::Repair(repair).write(&mut out, true);
         prop_assert_eq!(read(&mut &out[..]), Ok(Some(Frame::Repair(repair))));

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 
 use slacp::fuzzing::CheckedEndpoint;
-use slacp::{Destination, Event, Open, Read, ResetReason, SessionId, StreamId};
+use slacp::{Destination, Event, ReadOutcome, ResetReason, SessionId, StreamId, StreamOpening};
 use units::Instant;
 
 use crate::hop::{PIECE, bytes};
@@ -70,7 +70,7 @@ impl Flows {
         port: u16,
     ) {
         let address = SocketAddr::from(([192, 0, 2, 1], port));
-        let open = Open { destination: address, source: address, dscp: None };
+        let open = StreamOpening { destination: address, source: address, dscp: None };
         if let Ok(id) = endpoint.with(|it| it.open(now, session, open)) {
             self.map.insert(id, Flow { port, opened: now, ..Flow::default() });
             self.ready.insert(id);
@@ -136,18 +136,18 @@ impl Flow {
         let mut buf = [0; PIECE];
         loop {
             match endpoint.with(|it| it.read(session, id, &mut buf)) {
-                Ok(Read::Data(count)) => {
+                Ok(ReadOutcome::Data(count)) => {
                     let want = bytes(self.port.into(), 1 - side, self.received, count);
                     assert!(buf[..count] == *want, "{id:?} is wrong at {}", self.received);
                     self.received += count as u64;
                     *received.entry(self.port).or_default() += count as u64;
                 }
-                Ok(Read::End) => {
+                Ok(ReadOutcome::End) => {
                     assert_eq!(self.received, sizes(self.port)[1 - side], "{id:?} was cut");
                     self.ended = true;
                     return;
                 }
-                Ok(Read::Blocked) | Err(_) => return,
+                Ok(ReadOutcome::Blocked) | Err(_) => return,
             }
         }
     }

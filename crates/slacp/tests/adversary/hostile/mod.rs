@@ -11,13 +11,13 @@ use std::net::SocketAddr;
 use std::sync::OnceLock;
 
 use link::testkit::{Mangle, Net, Peer, UDP_IPV4_OVERHEAD};
-use link::{LinkConfig, Loss, QueueLimit};
+use link::{LinkConfig, LossModel, QueueLimit};
 use slacp::fuzzing::{
-    Adversary, Bound, CheckedEndpoint, Choices, Limits, Owner, is_own, own_address,
+    Adversary, CheckedEndpoint, Choices, FigureLimits, MemoryBound, Owner, is_own, own_address,
 };
 use slacp::{
-    ChannelConfig, ChannelId, Config, Endpoint, ErrorControl, Event, KeyPair, MOST_LINKS,
-    PublicKey, Rate, SessionId,
+    ChannelConfig, ChannelId, Config, Endpoint, ErrorControl, Event, KeyPair, MAX_LINKS, PublicKey,
+    Rate, SessionId,
 };
 use units::{BitRate, ByteCount, Instant, Machine, Probability};
 
@@ -42,10 +42,10 @@ const TRAILER: usize = 12;
 
 /// The peer's streams, in its own count and in ours, those that were reset and have
 /// bytes to read, and those opened here.
-const LIMITS: Limits = Limits { memory: MEMORY, streams: 4 * STREAMS as usize };
+const LIMITS: FigureLimits = FigureLimits { memory: MEMORY, streams: 4 * STREAMS as usize };
 
 /// Per session what `docs/slacp.md` (Memory) adds up to.
-pub const BOUND: Bound = Bound {
+pub const BOUND: MemoryBound = MemoryBound {
     base: 400_000,
     session: (MEMORY * 77 / 16) as usize + 2 * 16_384 * 64 + 2 * STREAMS as usize * 1_000,
     honest: 1_000_000,
@@ -419,7 +419,7 @@ pub fn net(seed: u64, case: &Case, other: Other) -> Net<Party> {
     random[..8].copy_from_slice(&seed.to_le_bytes());
     let rate = case.rate.clone();
     // Each terminal has the rate of its links for itself, so nobody's share is certain.
-    let links = if case.is_fair() { 0 } else { 1 + seed as usize % MOST_LINKS };
+    let links = if case.is_fair() { 0 } else { 1 + seed as usize % MAX_LINKS };
     let mut config = config(rate);
     config.links = vec![Rate::Fixed(case.forward); links];
     let make = || Endpoint::hub(config, key(HUB_KEY), allow, random);
@@ -474,7 +474,8 @@ pub fn mirror(seed: u64, case: &Case) -> Net<Party> {
 fn join(seed: u64, case: &Case, near: Party, far: Party) -> Net<Party> {
     let mut net = Net::new(vec![near, far], seed);
     net.set_overhead(UDP_IPV4_OVERHEAD - TRAILER);
-    let loss = if case.lossy { Loss::Per(Probability::new(0.01).unwrap()) } else { Loss::None };
+    let loss =
+        if case.lossy { LossModel::Per(Probability::new(0.01).unwrap()) } else { LossModel::None };
     let link = |bits: u64| {
         let queue = QueueLimit::Bytes(ByteCount::new(60_000));
         LinkConfig::new(BitRate::from_bits_per_second(bits), DELAY, loss.clone(), queue)

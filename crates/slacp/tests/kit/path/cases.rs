@@ -2,7 +2,7 @@
 
 use core::time::Duration;
 
-use link::{Jitter, LinkConfig, Loss, Opportunities, Trace};
+use link::{Jitter, LinkConfig, LossModel, Opportunities, Trace};
 use slacp::{Config, PathMemory, Rate};
 use units::{BitRate, Probability};
 
@@ -84,7 +84,7 @@ impl Case {
 
     fn link(&self, mbit: f64, queue: u64) -> LinkConfig {
         let bdp = rate(mbit).bytes_in(self.delay * 2).get().max(30_000);
-        let loss = Loss::Per(Probability::new(self.per).unwrap());
+        let loss = LossModel::Per(Probability::new(self.per).unwrap());
         let bytes = if queue > 0 { queue * 1500 } else { bdp };
         LinkConfig::new(rate(mbit), self.delay, loss, queue_of(bytes))
     }
@@ -105,7 +105,7 @@ impl Case {
 
     pub fn run(&self, seed: u64) -> Outcome {
         let mut ret = self.link(self.mbit.1, 0);
-        ret.loss = Loss::None;
+        ret.loss = LossModel::None;
         if let Some(slot) = self.return_slot {
             ret.rate = slots(self.mbit.1, slot).into();
         }

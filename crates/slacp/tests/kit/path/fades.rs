@@ -2,7 +2,7 @@
 
 use core::time::Duration;
 
-use link::{LinkConfig, Loss};
+use link::{LinkConfig, LossModel};
 use slacp::{Config, Rate};
 use units::{ByteCount, Instant};
 
@@ -70,8 +70,8 @@ impl Fade {
     /// The link with its session and its changes, before they begin.
     pub fn path(&self, seed: u64) -> Path {
         let queue = queue_of(rate(50.0).bytes_in(self.queue).get());
-        let link = LinkConfig::new(rate(50.0), DELAY, Loss::None, queue);
-        let ret = LinkConfig::new(rate(10.0), DELAY, Loss::None, queue_of(750_000));
+        let link = LinkConfig::new(rate(50.0), DELAY, LossModel::None, queue);
+        let ret = LinkConfig::new(rate(10.0), DELAY, LossModel::None, queue_of(750_000));
         let mut path = Path::new(link, ret, seed);
         let config = [Config::new(Rate::auto()), Config::new(rate(10.0))];
         // Seeds differ in when the rate changes within the sender's rounds.

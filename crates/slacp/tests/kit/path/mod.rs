@@ -20,10 +20,10 @@ use core::time::Duration;
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
-use link::{Link, LinkConfig, Payload, Policer};
+use link::{CarriedPacket, Link, LinkConfig, Policer};
 use slacp::{
-    CloseReason, Config, Ecn, Endpoint, Event, KeyPair, Open, PathKey, PathMemory, RateState, Read,
-    SessionId, Stats, StreamId,
+    CloseReason, Config, Ecn, Endpoint, Event, KeyPair, PathKey, PathMemory, RateState,
+    ReadOutcome, SessionId, SessionStats, StreamId, StreamOpening,
 };
 use units::{BitRate, ByteCount, Instant, Machine};
 
@@ -66,7 +66,7 @@ enum Body {
     Filler,
 }
 
-impl Payload for Packet {
+impl CarriedPacket for Packet {
     fn wire_len(&self) -> usize {
         self.size
     }
@@ -206,11 +206,11 @@ impl Transfer {
         self.skew = (ahead + made_up, pace - 1.0);
     }
 
-    pub fn terminal_stats(&self) -> Stats {
+    pub fn terminal_stats(&self) -> SessionStats {
         self.terminal.stats(self.session.unwrap()).unwrap()
     }
 
-    pub fn hub_stats(&self) -> Stats {
+    pub fn hub_stats(&self) -> SessionStats {
         self.hub.stats(self.hub_session.unwrap()).unwrap()
     }
 
@@ -282,7 +282,7 @@ impl Transfer {
             return;
         };
         let nowhere = SocketAddr::from(([10, 0, 0, 9], 9));
-        let open = Open { destination: nowhere, source: nowhere, dscp: None };
+        let open = StreamOpening { destination: nowhere, source: nowhere, dscp: None };
         let theirs = self.terminal_time(now);
         let stream = self.terminal.open(theirs, session, open).unwrap();
         self.terminal.finish(session, stream).unwrap();
@@ -309,7 +309,7 @@ impl Transfer {
     fn read(&mut self, now: Instant) {
         let (Some(session), Some(stream)) = (self.session, self.stream) else { return };
         while self.done.is_none()
-            && let Ok(Read::Data(count)) = self.terminal.read(session, stream, &mut self.buf)
+            && let Ok(ReadOutcome::Data(count)) = self.terminal.read(session, stream, &mut self.buf)
         {
             self.received += count as u64;
             if self.received == self.total {

@@ -3,7 +3,7 @@
 
 use core::time::Duration;
 
-use link::{LinkConfig, Loss};
+use link::{LinkConfig, LossModel};
 use slacp::{Config, Law, Rate};
 use stats::jain_index;
 
@@ -38,8 +38,8 @@ pub struct Shared {
 
 pub fn path(delay: Duration, seed: u64) -> Path {
     let queue = queue_of(rate(MBIT).bytes_in(ms(600)).get());
-    let link = LinkConfig::new(rate(MBIT), delay, Loss::None, queue);
-    let ret = LinkConfig::new(rate(10.0), delay, Loss::None, queue_of(750_000));
+    let link = LinkConfig::new(rate(MBIT), delay, LossModel::None, queue);
+    let ret = LinkConfig::new(rate(10.0), delay, LossModel::None, queue_of(750_000));
     Path::new(link, ret, seed)
 }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use ::tcp::cc::ControllerSpec;
-use ::tcp::{ByteRange, Config, Connection, Event, Profile, Segment, SeqNr};
+use ::tcp::{ByteRange, Config, Connection, ConnectionEvent, Profile, Segment, SeqNr};
 use units::{ByteCount, Instant, Machine};
 
 /// What IPv4 adds to a segment.
@@ -102,7 +102,7 @@ impl Tcp {
     fn live(&mut self) {
         for end in [&mut self.server, &mut self.client] {
             while let Some(event) = end.poll_event() {
-                assert!(!matches!(event, Event::Aborted(_)), "{event:?}");
+                assert!(!matches!(event, ConnectionEvent::Aborted(_)), "{event:?}");
             }
         }
         while let Ok(taken) = self.server.write(&self.chunk())

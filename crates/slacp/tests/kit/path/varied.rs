@@ -3,7 +3,7 @@
 
 use core::time::Duration;
 
-use link::{CoDel, Discipline, Jitter, LinkConfig, Loss, Policer, QueueLimit};
+use link::{CoDel, Discipline, Jitter, LinkConfig, LossModel, Policer, QueueLimit};
 use slacp::{Config, Rate};
 
 use super::cases::{rate, slots};
@@ -46,7 +46,7 @@ impl Varied {
     /// A link that does not vary yet, with a queue of one BDP.
     pub fn constant(name: &'static str, mbit: f64, delay: Duration) -> Self {
         let queue = queue_of(rate(mbit).bytes_in(delay * 2).get());
-        let link = LinkConfig::new(rate(mbit), delay, Loss::None, queue);
+        let link = LinkConfig::new(rate(mbit), delay, LossModel::None, queue);
         Self { name, link, mbit, delay, changes: Vec::new() }
     }
 
@@ -145,7 +145,8 @@ impl Varied {
 
     /// The link filled until a time in seconds.
     pub fn fill(&self, told: bool, until: f64, seed: u64) -> Path {
-        let ret = LinkConfig::new(rate(self.mbit / 5.0), self.delay, Loss::None, queue_of(750_000));
+        let ret =
+            LinkConfig::new(rate(self.mbit / 5.0), self.delay, LossModel::None, queue_of(750_000));
         let mut path = Path::new(self.link.clone(), ret, seed);
         let hub = if told { Rate::Modem { initial: rate(self.mbit) } } else { Rate::auto() };
         let config = [Config::new(hub), Config::new(rate(self.mbit / 5.0))];

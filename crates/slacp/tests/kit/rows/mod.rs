@@ -12,8 +12,8 @@ pub mod interactive;
 use core::time::Duration;
 
 use link::testkit::Net;
-use link::{Counters, ErrorModel, Loss};
-use slacp::Stats;
+use link::{ErrorModel, LossModel, PacketCounters};
+use slacp::SessionStats;
 use units::{BitRate, Probability};
 
 use crate::hop::{HUB, Hop, Host, Plan, TERMINAL, open_all, run_to_end};
@@ -74,27 +74,27 @@ impl Row {
 #[derive(Debug, Clone)]
 pub struct LossCase {
     pub name: String,
-    pub loss: Loss,
+    pub loss: LossModel,
     pub mean: f64,
 }
 
 impl LossCase {
     pub fn per(per: f64) -> Self {
         let probability = Probability::new(per).unwrap();
-        Self { name: format!("PER {}%", per * 100.0), loss: Loss::Per(probability), mean: per }
+        Self { name: format!("PER {}%", per * 100.0), loss: LossModel::Per(probability), mean: per }
     }
 
     pub fn model(model: ErrorModel) -> Self {
-        let mean = model.burst().map_or(0.0, link::Burst::bad_share);
+        let mean = model.burst().map_or(0.0, link::BurstModel::bad_share);
         Self { name: format!("bursts {:?}", model.name()), loss: model.into(), mean }
     }
 
     /// Bursts of `bad` every `bad + good` milliseconds.
     pub fn regular(good: u64, bad: u64) -> Self {
         let ms = |ms| Duration::from_millis(ms)..=Duration::from_millis(ms);
-        let burst = link::Burst::new(ms(good), ms(bad)).unwrap();
+        let burst = link::BurstModel::new(ms(good), ms(bad)).unwrap();
         let name = format!("{bad} ms lost every {} ms", good + bad);
-        Self { name, loss: Loss::Burst(burst), mean: burst.bad_share() }
+        Self { name, loss: LossModel::Burst(burst), mean: burst.bad_share() }
     }
 }
 
@@ -109,14 +109,14 @@ pub fn hop(forward: f64, ret: f64, loss: &LossCase, seed: u64) -> Hop {
 pub struct Run {
     /// From the opening of the stream to the last byte.
     pub seconds: f64,
-    pub hub: Stats,
-    pub terminal: Stats,
+    pub hub: SessionStats,
+    pub terminal: SessionStats,
     /// From hub to terminal.
-    pub forward: Counters,
-    pub ret: Counters,
+    pub forward: PacketCounters,
+    pub ret: PacketCounters,
 }
 
-pub fn stats(net: &Net<Host>, peer: usize) -> Stats {
+pub fn stats(net: &Net<Host>, peer: usize) -> SessionStats {
     let host = &net.peers()[peer];
     host.session.and_then(|id| host.endpoint.stats(id)).expect("a session")
 }

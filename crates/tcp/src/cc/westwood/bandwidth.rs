@@ -4,8 +4,8 @@ use core::time::Duration;
 
 use units::Instant;
 
-use super::super::Ack;
-use super::super::option::{OptionError, Options};
+use super::super::AckEvent;
+use super::super::option::{OptionError, OptionReader};
 
 /// The shortest round that [`Estimate::Rounds`] measures.
 const SHORTEST_ROUND: Duration = Duration::from_millis(50);
@@ -16,14 +16,14 @@ const MOST_NULLS: u32 = 100;
 
 /// An estimator of the bandwidth, of either kind.
 #[derive(Debug, Clone)]
-pub(crate) enum Estimate {
-    Rounds(Rounds),
-    Samples(Samples),
+pub(crate) enum BandwidthEstimator {
+    Rounds(RoundEstimator),
+    Samples(SampleEstimator),
 }
 
 /// Westwood+: one sample per round trip, with a filter of constant weight.
 #[derive(Debug, Clone)]
-pub(crate) struct Rounds {
+pub(crate) struct RoundEstimator {
     filter: f64,
     bandwidth: Option<f64>,
     start: Option<Instant>,
@@ -32,7 +32,7 @@ pub(crate) struct Rounds {
 
 /// Westwood: one sample per acknowledgement, with a filter of constant time.
 #[derive(Debug, Clone)]
-pub(crate) struct Samples {
+pub(crate) struct SampleEstimator {
     tau: Duration,
     bandwidth: Option<f64>,
     /// The previous sample in bytes per second, and the time at which it was taken.
@@ -41,15 +41,15 @@ pub(crate) struct Samples {
     delivered: u64,
 }
 
-impl Estimate {
-    pub(crate) fn read_rounds(options: &mut Options<'_>) -> Result<Self, OptionError> {
+impl BandwidthEstimator {
+    pub(crate) fn read_rounds(options: &mut OptionReader<'_>) -> Result<Self, OptionError> {
         let filter = options.number("filter", 0.9, 0.0, 0.999)?;
-        Ok(Self::Rounds(Rounds { filter, bandwidth: None, start: None, delivered: 0 }))
+        Ok(Self::Rounds(RoundEstimator { filter, bandwidth: None, start: None, delivered: 0 }))
     }
 
-    pub(crate) fn read_samples(options: &mut Options<'_>) -> Result<Self, OptionError> {
+    pub(crate) fn read_samples(options: &mut OptionReader<'_>) -> Result<Self, OptionError> {
         let tau = options.duration("tau", Duration::from_millis(500))?;
-        Ok(Self::Samples(Samples { tau, bandwidth: None, last: (0.0, None), delivered: 0 }))
+        Ok(Self::Samples(SampleEstimator { tau, bandwidth: None, last: (0.0, None), delivered: 0 }))
     }
 
     /// Returns the estimate in bytes per second; `None` before the first sample.
@@ -60,7 +60,7 @@ impl Estimate {
         }
     }
 
-    pub(super) fn measure(&mut self, ack: &Ack) {
+    pub(super) fn measure(&mut self, ack: &AckEvent) {
         match self {
             Self::Rounds(rounds) => rounds.measure(ack),
             Self::Samples(samples) => samples.measure(ack),
@@ -68,8 +68,8 @@ impl Estimate {
     }
 }
 
-impl Rounds {
-    fn measure(&mut self, ack: &Ack) {
+impl RoundEstimator {
+    fn measure(&mut self, ack: &AckEvent) {
         self.delivered += ack.delivered;
         let start = *self.start.get_or_insert(ack.now);
         let time = ack.now.saturating_since(start);
@@ -84,8 +84,8 @@ impl Rounds {
     }
 }
 
-impl Samples {
-    fn measure(&mut self, ack: &Ack) {
+impl SampleEstimator {
+    fn measure(&mut self, ack: &AckEvent) {
         self.delivered += ack.delivered;
         let Some(before) = self.last.1 else {
             // The first acknowledgement only starts the first interval.
@@ -130,7 +130,7 @@ impl Samples {
 
 #[cfg(test)]
 mod tests {
-    use super::super::super::Phase;
+    use super::super::super::RepairPhase;
     use super::*;
 
     fn at(ms: u64) -> Instant {
@@ -169,13 +169,13 @@ mod tests {
         assert!(it.bandwidth.unwrap() < 1e-6);
     }
 
-    fn samples() -> Samples {
+    fn samples() -> SampleEstimator {
         let tau = Duration::from_millis(500);
-        Samples { tau, bandwidth: None, last: (0.0, None), delivered: 0 }
+        SampleEstimator { tau, bandwidth: None, last: (0.0, None), delivered: 0 }
     }
 
-    fn take(samples: &mut Samples, ms: u64) {
-        samples.measure(&Ack {
+    fn take(samples: &mut SampleEstimator, ms: u64) {
+        samples.measure(&AckEvent {
             now: at(ms),
             acked: 1000,
             delivered: 1000,
@@ -188,7 +188,7 @@ mod tests {
             prior_in_flight: 0,
             in_flight: 0,
             is_cwnd_limited: true,
-            phase: Phase::Open,
+            phase: RepairPhase::Open,
             una: 0,
             nxt: 1,
         });

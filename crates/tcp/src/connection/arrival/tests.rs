@@ -51,7 +51,7 @@ impl Pair {
     fn deliver(&mut self, end: usize) {
         let Some(segment) = self.wires[end].pop_front() else { return };
         let (now, it) = (self.now, &mut self.ends[end]);
-        if it.state == State::Established && it.is_predicted(&segment) {
+        if it.state == TcpState::Established && it.is_predicted(&segment) {
             self.predicted += 1;
             let mut other = it.clone();
             other.arrive(now, &segment);

@@ -1,7 +1,7 @@
 use super::super::*;
 use super::*;
 
-fn status() -> Status {
+fn status() -> GatewayStatus {
     let tunnel = TunnelStatus { from_hop: 9, prohibited: 7, ..Default::default() };
     let dlep = DlepStatus {
         state: "up".to_owned(),
@@ -11,7 +11,7 @@ fn status() -> Status {
         since_s: 61.0,
         ..Default::default()
     };
-    Status {
+    GatewayStatus {
         version: "1.2.3".to_owned(),
         uptime_s: 61.2,
         traffic: TrafficStatus { to_hop_bytes: 1_234_567, ..Default::default() },
@@ -145,7 +145,7 @@ fn names_are_shown_where_they_are_resolved() {
         saved_round_trips: 6,
         ..DnsStatus::default()
     };
-    let text = |role| Status { role, dns: Some(dns), ..status() }.text(None);
+    let text = |role| GatewayStatus { role, dns: Some(dns), ..status() }.text(None);
     let line = "names    9 questions: 4 from the cache, 0 stale, 2 instant; 1 prefetched; \
                 6 round trips saved; 3 without an answer\n";
     assert!(text(Role::Terminal).contains(line), "{}", text(Role::Terminal));
@@ -163,7 +163,7 @@ fn bundles_are_shown_where_there_is_a_node_for_them() {
         expired: 1,
         ..BundlesStatus::default()
     };
-    let text = |bundles| Status { bundles: Some(bundles), ..status() }.text(None);
+    let text = |bundles| GatewayStatus { bundles: Some(bundles), ..status() }.text(None);
     let line = "bundles  2 in the store (3 MB), the oldest for 90 s; 5 forwarded, \
                 0 delivered, 1 expired\n";
     assert!(text(bundles).contains(line), "{}", text(bundles));
@@ -184,7 +184,7 @@ fn http_says_what_it_saved() {
         disk_errors: 2,
         ..HttpStatus::default()
     };
-    let text = |role| Status { role, http: Some(http), ..status() }.text(None);
+    let text = |role| GatewayStatus { role, http: Some(http), ..status() }.text(None);
     let line = "http     24 requests: 12 from the cache, 1 confirmed; 2.1 MB saved; 9 stored; \
                 2 errors of the disk\n";
     assert!(text(Role::Terminal).contains(line), "{}", text(Role::Terminal));
@@ -228,9 +228,9 @@ fn a_second_look_tells_the_pace() {
 fn connections_are_a_table() {
     let (lan_rtt_ms, from_hop_bytes) = (Some(0.25), 3 << 32);
     let connection = ConnectionStatus { lan_rtt_ms, from_hop_bytes, ..connection() };
-    let now = Status { connections: Some(vec![connection]), ..status() };
+    let now = GatewayStatus { connections: Some(vec![connection]), ..status() };
     // As received over the control socket.
-    let now: Status = serde_json::from_str(&serde_json::to_string(&now).unwrap()).unwrap();
+    let now: GatewayStatus = serde_json::from_str(&serde_json::to_string(&now).unwrap()).unwrap();
     let text = now.text(None);
     let lines: Vec<&str> = text.lines().rev().take(2).collect();
     assert_eq!(lines[1].find("client"), lines[0].find("10.1.2.3:40000"), "{text}");
@@ -244,7 +244,7 @@ fn a_gateway_alone_has_no_hop_to_tell_of() {
     let traffic = TrafficStatus { up_bytes: 1_000, down_bytes: 2_000_000, ..Default::default() };
     let connection = ConnectionStatus { wan_rtt_ms: Some(601.5), ..connection() };
     let connections = Some(vec![connection]);
-    let now = Status { role: Role::Solo, traffic, connections, ..Default::default() };
+    let now = GatewayStatus { role: Role::Solo, traffic, connections, ..Default::default() };
     let text = now.text(None);
     assert!(text.contains("1 kB straight up, 2 MB down"), "{text}");
     assert!(text.contains("601.5") && !text.contains("hop"), "{text}");
@@ -272,7 +272,7 @@ fn workers_and_the_next_key_have_rows_where_there_are_any() {
         ..NextKeyStatus::default()
     };
     let workers = vec![WorkerStatus { sessions: 4, held_bytes: 0 }; 2];
-    let text = Status { next_key: Some(next_key.clone()), workers, ..status() }.text(None);
+    let text = GatewayStatus { next_key: Some(next_key.clone()), workers, ..status() }.text(None);
     assert!(text.contains("  worker   2: 4 sessions, 0 B held\n"), "{text}");
     assert!(
         text.contains(
@@ -281,6 +281,6 @@ fn workers_and_the_next_key_have_rows_where_there_are_any() {
         "{text}"
     );
     let next_key = NextKeyStatus { in_force: true, unaware: Vec::new(), ..next_key };
-    let text = Status { next_key: Some(next_key), ..status() }.text(None);
+    let text = GatewayStatus { next_key: Some(next_key), ..status() }.text(None);
     assert!(text.contains("abc=, in force; known to 2 terminals\n"), "{text}");
 }

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use units::Instant;
 
-use super::super::live::Live;
+use super::super::live::LiveStatus;
 use super::*;
-use crate::figures::status::{ClassStatus, ConnectionStatus, Status};
+use crate::figures::status::{ClassStatus, ConnectionStatus, GatewayStatus};
 
 fn at(second: u64) -> Instant {
     Instant::ZERO + Duration::from_secs(second)
@@ -15,7 +15,7 @@ fn at(second: u64) -> Instant {
 
 /// A hub with this many terminals after `second`, of which the first `busy` send about 1 Mbit/s; all
 /// but one in 17 at a rate that changes each second.
-fn crowd(terminals: u64, busy: u64, second: u64) -> Status {
+fn crowd(terminals: u64, busy: u64, second: u64) -> GatewayStatus {
     let session = |number: u64| SessionStatus {
         peer: format!("ship-{number:04}"),
         key: format!("{number:043}="),
@@ -34,15 +34,15 @@ fn crowd(terminals: u64, busy: u64, second: u64) -> Status {
         ..SessionStatus::default()
     };
     let sessions = (0..terminals).map(session).collect();
-    Status { role: Role::Hub, version: "1".to_owned(), sessions, ..Status::default() }
+    GatewayStatus { role: Role::Hub, version: "1".to_owned(), sessions, ..GatewayStatus::default() }
 }
 
 async fn next(viewer: &mut Viewer) -> Value {
     serde_json::from_str(&viewer.next().await.unwrap()).unwrap()
 }
 
-fn viewer(live: &Arc<Live>, wish: Value) -> Viewer {
-    let wish: Wish = serde_json::from_value(wish).unwrap();
+fn viewer(live: &Arc<LiveStatus>, wish: Value) -> Viewer {
+    let wish: ViewerQuery = serde_json::from_value(wish).unwrap();
     let interest = wish.interest(&live.lock());
     Viewer::new(live.admit(interest).unwrap(), wish)
 }
@@ -56,7 +56,7 @@ fn names(message: &Value) -> Vec<String> {
 
 #[tokio::test]
 async fn a_viewer_gets_everything_once_then_what_changes() {
-    let live = Live::new(at(0), false);
+    let live = LiveStatus::new(at(0), false);
     live.publish(at(0), crowd(3, 1, 0), BTreeMap::new());
     let mut viewer = viewer(&live, json!({ "session": format!("{:043}=", 0) }));
     let first = next(&mut viewer).await;
@@ -83,7 +83,7 @@ async fn a_viewer_gets_everything_once_then_what_changes() {
 
 #[tokio::test]
 async fn the_list_is_sorted_filtered_and_paged() {
-    let live = Live::new(at(0), false);
+    let live = LiveStatus::new(at(0), false);
     live.publish(at(0), crowd(120, 0, 0), BTreeMap::new());
     let shown = async |wish| next(&mut viewer(&live, wish)).await;
     let last = shown(json!({ "page": 2 })).await;
@@ -96,20 +96,20 @@ async fn the_list_is_sorted_filtered_and_paged() {
     assert_eq!((names(&found).len(), &found["list"]["total"]), (10, &json!(120)));
     assert_eq!(names(&shown(json!({ "page": usize::MAX })).await), [""; 0]);
     for nonsense in [json!({ "sort": "colour" }), json!({ "page": -1 }), json!({ "more": 1 })] {
-        assert!(serde_json::from_value::<Wish>(nonsense.clone()).is_err(), "{nonsense}");
+        assert!(serde_json::from_value::<ViewerQuery>(nonsense.clone()).is_err(), "{nonsense}");
     }
 }
 
 #[tokio::test]
 async fn connections_are_those_of_the_wanted_session() {
-    let live = Live::new(at(0), false);
+    let live = LiveStatus::new(at(0), false);
     live.publish(at(0), crowd(2, 0, 0), BTreeMap::new());
     let mut viewer = viewer(&live, json!({ "session": format!("{:043}=", 1) }));
     let interest = Some("ship-0001".to_owned());
     let row = |second: u64| {
         let age_s = 5.0 + second as f64;
         let idle = ConnectionStatus { id: 7, age_s, ..ConnectionStatus::default() };
-        let found = Connections { most_moved: vec![idle], total: 9 };
+        let found = ShownConnections { most_moved: vec![idle], total: 9 };
         [(interest.clone(), found)].into()
     };
     live.publish(at(10), crowd(2, 0, 10), row(10));
@@ -140,7 +140,7 @@ fn figures_have_three_digits() {
 /// With 1,000 terminals, all of which send, a viewer of the list is sent no more than its page.
 #[tokio::test]
 async fn a_viewer_of_a_thousand_terminals_gets_little() {
-    let live = Live::new(at(0), false);
+    let live = LiveStatus::new(at(0), false);
     live.publish(at(0), crowd(1000, 1000, 0), BTreeMap::new());
     let mut viewer = viewer(&live, json!({}));
     viewer.next().await.unwrap();

@@ -7,16 +7,16 @@ use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use bundles::transfer::Digest;
-use bundles::{BundleId, Fate, Record};
+use bundles::transfer::BundleDigest;
+use bundles::{BundleFate, BundleId, BundleRecord};
 use thiserror::Error;
 
 use super::header::{self, HEADER};
-use super::known::{Entry, Known};
+use super::known::{GoneBundle, GoneList};
 use crate::whole_file::{PRIVATE, sync_directory};
 
 /// Limit of partial bundles kept for senders that come back.
-const MOST_PARTIAL: usize = 256;
+const MAX_PARTIAL: usize = 256;
 
 /// Reason for which a store cannot be used.
 #[derive(Debug, Error)]
@@ -31,14 +31,14 @@ pub(crate) enum StoreError {
 
 /// Identifies the partial file of a bundle being received.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Spool {
+pub(crate) enum PartialId {
     /// Contents of a known digest: the bytes so far can be resumed.
-    Digest(Digest),
+    Digest(BundleDigest),
     /// Unknown contents, under a number unique in this process.
     New(u64),
 }
 
-impl Spool {
+impl PartialId {
     fn name(&self) -> String {
         match self {
             Self::Digest(digest) => digest.iter().map(|byte| format!("{byte:02x}")).collect(),
@@ -49,10 +49,10 @@ impl Spool {
 
 /// The directory of a store, locked by this process.
 #[derive(Debug)]
-pub(crate) struct Store {
+pub(crate) struct BundleStore {
     directory: PathBuf,
-    known: Known,
-    open: BTreeMap<Spool, File>,
+    known: GoneList,
+    open: BTreeMap<PartialId, File>,
     /// Bound of idle partial bundles, in bytes.
     partial: u64,
     _lock: File,
@@ -62,7 +62,7 @@ fn make_directory(path: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o700).create(path)
 }
 
-impl Store {
+impl BundleStore {
     /// Opens a directory, and creates it if missing. Returns the bundles in it, and those gone
     /// whose lifetimes end after `now`, in milliseconds since 1970. At most `partial` bytes of idle
     /// partial bundles are kept.
@@ -70,7 +70,7 @@ impl Store {
         directory: &Path,
         now: u64,
         partial: u64,
-    ) -> Result<(Self, Vec<Record>, Vec<Entry>), StoreError> {
+    ) -> Result<(Self, Vec<BundleRecord>, Vec<GoneBundle>), StoreError> {
         let failed = |cause| StoreError::System { path: directory.to_owned(), cause };
         for part in ["held", "partial", "named"] {
             make_directory(&directory.join(part)).map_err(failed)?;
@@ -81,7 +81,7 @@ impl Store {
         if lock.try_lock().is_err() {
             return Err(StoreError::Locked(directory.to_owned()));
         }
-        let (known, entries) = Known::open(&directory.join("known"), now).map_err(failed)?;
+        let (known, entries) = GoneList::open(&directory.join("known"), now).map_err(failed)?;
         let open = BTreeMap::new();
         let mut store = Self { directory: directory.to_owned(), known, open, partial, _lock: lock };
         let records = store.records().map_err(failed)?;
@@ -93,7 +93,7 @@ impl Store {
         self.directory.join("held").join(id.to_string())
     }
 
-    fn spooled(&self, spool: &Spool) -> PathBuf {
+    fn spooled(&self, spool: &PartialId) -> PathBuf {
         self.directory.join("partial").join(spool.name())
     }
 
@@ -102,7 +102,7 @@ impl Store {
     }
 
     /// Lists the bundles in the store. A damaged file is left alone for the operator to examine.
-    fn records(&self) -> io::Result<Vec<Record>> {
+    fn records(&self) -> io::Result<Vec<BundleRecord>> {
         let mut records = Vec::new();
         for entry in fs::read_dir(self.directory.join("held"))? {
             let path = entry?.path();
@@ -117,7 +117,7 @@ impl Store {
     }
 
     /// Removes marks without a bundle, partial files that cannot be resumed, and the oldest others.
-    fn tidy(&mut self, records: &[Record]) -> io::Result<()> {
+    fn tidy(&mut self, records: &[BundleRecord]) -> io::Result<()> {
         for entry in fs::read_dir(self.directory.join("named"))? {
             let entry = entry?;
             let id = entry.file_name().to_str().and_then(BundleId::from_hex);
@@ -149,7 +149,7 @@ impl Store {
         let mut bytes = 0;
         for (place, (_, length, path)) in idle.iter().enumerate() {
             bytes += length;
-            if bytes > most || place >= MOST_PARTIAL {
+            if bytes > most || place >= MAX_PARTIAL {
                 fs::remove_file(path)?;
             }
         }
@@ -158,7 +158,7 @@ impl Store {
 
     /// Begins to receive a bundle. Returns the number of its bytes from an earlier try, 0 unless it
     /// is to be `resumed`.
-    pub(crate) fn begin(&mut self, spool: Spool, resumed: bool) -> io::Result<u64> {
+    pub(crate) fn begin(&mut self, spool: PartialId, resumed: bool) -> io::Result<u64> {
         let path = self.spooled(&spool);
         let mut options = OpenOptions::new();
         let options = options.read(true).write(true).create(true).mode(PRIVATE);
@@ -171,13 +171,13 @@ impl Store {
         Ok(length - HEADER as u64)
     }
 
-    fn spool(&mut self, spool: &Spool) -> io::Result<&mut File> {
+    fn spool(&mut self, spool: &PartialId) -> io::Result<&mut File> {
         self.open.get_mut(spool).ok_or_else(|| io::ErrorKind::NotFound.into())
     }
 
     /// Appends to a bundle being received. If the disk is full, idle partial bundles are removed:
     /// complete ones need the space.
-    pub(crate) fn append(&mut self, spool: Spool, bytes: &[u8]) -> io::Result<()> {
+    pub(crate) fn append(&mut self, spool: PartialId, bytes: &[u8]) -> io::Result<()> {
         let added = self.spool(&spool)?.write_all(bytes);
         if added.is_err() {
             self.trim(0)?;
@@ -186,7 +186,7 @@ impl Store {
     }
 
     /// Reads all bytes received of a bundle.
-    pub(crate) fn whole(&mut self, spool: Spool) -> io::Result<Vec<u8>> {
+    pub(crate) fn whole(&mut self, spool: PartialId) -> io::Result<Vec<u8>> {
         let file = self.spool(&spool)?;
         let mut bytes = Vec::new();
         file.seek(SeekFrom::Start(HEADER as u64))?;
@@ -197,8 +197,8 @@ impl Store {
     /// Stores a received bundle durably. `other` has its bytes if they differ from those received.
     pub(crate) fn keep(
         &mut self,
-        spool: Spool,
-        record: &Record,
+        spool: PartialId,
+        record: &BundleRecord,
         other: Option<&[u8]>,
     ) -> io::Result<()> {
         let (from, to) = (self.spooled(&spool), self.held(&record.id));
@@ -218,8 +218,13 @@ impl Store {
     }
 
     /// Stores a bundle made here durably; `number` must be unique.
-    pub(crate) fn put(&mut self, number: u64, record: &Record, bytes: &[u8]) -> io::Result<()> {
-        let spool = Spool::New(number);
+    pub(crate) fn put(
+        &mut self,
+        number: u64,
+        record: &BundleRecord,
+        bytes: &[u8],
+    ) -> io::Result<()> {
+        let spool = PartialId::New(number);
         self.begin(spool, false)?;
         let kept = self.append(spool, bytes).and_then(|()| self.keep(spool, record, None));
         if kept.is_err() {
@@ -230,11 +235,11 @@ impl Store {
 
     /// Ends receiving without a bundle. `useful` keeps the bytes for the next try, if they can be
     /// resumed.
-    pub(crate) fn abandon(&mut self, spool: Spool, useful: bool) -> io::Result<()> {
+    pub(crate) fn abandon(&mut self, spool: PartialId, useful: bool) -> io::Result<()> {
         if self.open.remove(&spool).is_none() {
             return Ok(());
         }
-        if useful && matches!(spool, Spool::Digest(_)) {
+        if useful && matches!(spool, PartialId::Digest(_)) {
             return self.trim(self.partial);
         }
         fs::remove_file(self.spooled(&spool))
@@ -259,7 +264,7 @@ impl Store {
 
     /// Removes a bundle. Its fate is on the disk when this returns, even if the file could not be
     /// removed.
-    pub(crate) fn remove(&mut self, record: &Record, fate: Fate) -> io::Result<()> {
+    pub(crate) fn remove(&mut self, record: &BundleRecord, fate: BundleFate) -> io::Result<()> {
         // First: a power cut between the two must not let the bundle arrive twice.
         self.known.add(&(record.id, fate, record.expires))?;
         for path in [self.held(&record.id), self.mark(&record.id)] {
@@ -277,13 +282,13 @@ impl Store {
     }
 
     /// Rewrites the list of gone bundles.
-    pub(crate) fn remember(&mut self, entries: &[Entry]) -> io::Result<()> {
+    pub(crate) fn remember(&mut self, entries: &[GoneBundle]) -> io::Result<()> {
         self.known.replace(entries.iter().copied())
     }
 }
 
 /// Reads a file's header; [`None`] if it is damaged, or does not fit the file's length.
-fn record(path: &Path) -> io::Result<Option<Record>> {
+fn record(path: &Path) -> io::Result<Option<BundleRecord>> {
     let mut file = File::open(path)?;
     let mut bytes = [0; HEADER];
     match file.read_exact(&mut bytes) {

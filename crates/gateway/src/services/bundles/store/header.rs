@@ -1,6 +1,6 @@
 //! The header before a bundle in its file.
 
-use bundles::{BundleId, Fragment, Part, Record};
+use bundles::{BundleId, BundleRecord, FragmentPosition, FragmentRecord};
 use serde::{Deserialize, Serialize};
 
 /// Length of the header, in bytes: a block of most file systems.
@@ -9,7 +9,7 @@ const VERSION: u32 = 1;
 
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Header {
+struct BundleHeader {
     skyhop_bundle: u32,
     id: String,
     source: String,
@@ -23,8 +23,8 @@ struct Header {
 }
 
 /// Encodes the header of a bundle's file.
-pub(super) fn write(record: &Record) -> [u8; HEADER] {
-    let header = Header {
+pub(super) fn write(record: &BundleRecord) -> [u8; HEADER] {
+    let header = BundleHeader {
         skyhop_bundle: VERSION,
         id: record.id.to_string(),
         source: record.source.to_string(),
@@ -32,7 +32,7 @@ pub(super) fn write(record: &Record) -> [u8; HEADER] {
         arrived_ms: record.arrived,
         expires_ms: record.expires,
         length: record.length,
-        part: record.part.map(|Part { whole, place, length }| {
+        part: record.part.map(|FragmentRecord { whole, place, length }| {
             (whole.to_string(), place.total, place.offset, length)
         }),
     };
@@ -45,17 +45,17 @@ pub(super) fn write(record: &Record) -> [u8; HEADER] {
 }
 
 /// Decodes a header; [`None`] if it is damaged or of another version.
-pub(super) fn read(bytes: &[u8; HEADER]) -> Option<Record> {
-    let header: Header = serde_json::from_slice(bytes).ok()?;
+pub(super) fn read(bytes: &[u8; HEADER]) -> Option<BundleRecord> {
+    let header: BundleHeader = serde_json::from_slice(bytes).ok()?;
     (header.skyhop_bundle == VERSION).then_some(())?;
     let part = match header.part {
         Some((whole, total, offset, length)) => {
-            let (whole, place) = (BundleId::from_hex(&whole)?, Fragment { offset, total });
-            Some(Part { whole, place, length })
+            let (whole, place) = (BundleId::from_hex(&whole)?, FragmentPosition { offset, total });
+            Some(FragmentRecord { whole, place, length })
         }
         None => None,
     };
-    Some(Record {
+    Some(BundleRecord {
         id: BundleId::from_hex(&header.id)?,
         source: header.source.parse().ok()?,
         destination: header.destination.parse().ok()?,
@@ -73,15 +73,15 @@ mod tests {
     #[test]
     fn a_header_is_read_as_it_was_written() {
         let long = format!("dtn://{}/x", "~".repeat(240));
-        let place = Fragment { offset: u64::MAX, total: u64::MAX };
-        let record = Record {
+        let place = FragmentPosition { offset: u64::MAX, total: u64::MAX };
+        let record = BundleRecord {
             id: BundleId([0xa7; 16]),
             source: "ipn:2.7".parse().unwrap(),
             destination: long.parse().unwrap(),
             arrived: u64::MAX,
             expires: u64::MAX,
             length: u64::MAX,
-            part: Some(Part { whole: BundleId([0xb8; 16]), place, length: u64::MAX }),
+            part: Some(FragmentRecord { whole: BundleId([0xb8; 16]), place, length: u64::MAX }),
         };
         let bytes = write(&record);
         assert_eq!(read(&bytes), Some(record));

@@ -7,15 +7,15 @@ use std::path::{Path, PathBuf};
 
 use bundles::{BundleId, FileName};
 
-use super::disk::Store;
+use super::disk::BundleStore;
 use crate::whole_file::sync_directory;
 
 /// Mode of delivered files: access is governed by the directory.
 const MODE: u32 = 0o644;
 /// Limit of files with the same name.
-const MOST: u32 = 100_000;
+const MAX_NUMBER: u32 = 100_000;
 
-impl Store {
+impl BundleStore {
     /// Puts a file into the inbox. When this returns, it is there with all its contents. A file
     /// that was delivered before is not delivered again, even if a program has taken it away since.
     ///
@@ -65,7 +65,7 @@ fn write(path: &Path, contents: &[u8]) -> io::Result<()> {
 
 /// Finds an unused path in the inbox. Only the gateway writes there, so it stays unused.
 fn free_name(inbox: &Path, name: &FileName) -> io::Result<PathBuf> {
-    for number in 1..MOST {
+    for number in 1..MAX_NUMBER {
         let path = inbox.join(name.numbered(number));
         if !exists(&path)? {
             return Ok(path);

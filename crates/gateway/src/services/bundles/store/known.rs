@@ -5,21 +5,21 @@ use std::io::{self, Seek, SeekFrom, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-use bundles::{BundleId, Fate};
+use bundles::{BundleFate, BundleId};
 
 use crate::whole_file::{self, PRIVATE};
 
 /// Size limit of the file, in bytes: about fifty million lines.
-const LONGEST: u64 = 4 << 30;
+const MAX_FILE: u64 = 4 << 30;
 /// Obsolete lines tolerated before the file is rewritten.
-const SPARE: usize = 1000;
+const MAX_OBSOLETE: usize = 1000;
 
 /// A bundle that is gone, its fate, and the end of its lifetime in milliseconds since 1970.
-pub(super) type Entry = (BundleId, Fate, u64);
+pub(super) type GoneBundle = (BundleId, BundleFate, u64);
 
 /// The file, open for appending.
 #[derive(Debug)]
-pub(super) struct Known {
+pub(super) struct GoneList {
     path: PathBuf,
     file: File,
     /// Length up to the last complete line, in bytes.
@@ -29,30 +29,33 @@ pub(super) struct Known {
     replaced: bool,
 }
 
-const FATES: [(Fate, &str); 3] =
-    [(Fate::Forwarded, "forwarded"), (Fate::Delivered, "delivered"), (Fate::Expired, "expired")];
+const FATES: [(BundleFate, &str); 3] = [
+    (BundleFate::Forwarded, "forwarded"),
+    (BundleFate::Delivered, "delivered"),
+    (BundleFate::Expired, "expired"),
+];
 
-fn line((id, fate, until): &Entry) -> String {
+fn line((id, fate, until): &GoneBundle) -> String {
     let fate = FATES.iter().find(|(it, _)| it == fate).map_or("expired", |(_, name)| name);
     format!("{id} {until} {fate}\n")
 }
 
-fn entry(line: &str) -> Option<Entry> {
+fn entry(line: &str) -> Option<GoneBundle> {
     let mut words = line.split(' ');
     let (id, until, fate) = (words.next()?, words.next()?, words.next()?);
     let (fate, _) = FATES.iter().find(|(_, name)| *name == fate)?;
     Some((BundleId::from_hex(id)?, *fate, until.parse().ok()?))
 }
 
-impl Known {
+impl GoneList {
     /// Opens the file at `path`. Returns its entries of lifetimes beyond `now`. An incomplete last
     /// line is ignored: after a power cut its bundle has not been removed.
-    pub(super) fn open(path: &Path, now: u64) -> io::Result<(Self, Vec<Entry>)> {
-        let text = whole_file::read(path, LONGEST)?;
+    pub(super) fn open(path: &Path, now: u64) -> io::Result<(Self, Vec<GoneBundle>)> {
+        let text = whole_file::read(path, MAX_FILE)?;
         let text = String::from_utf8_lossy(&text);
         let whole = text.rsplit_once('\n').map_or("", |(whole, _)| whole);
         let entries = whole.lines().filter_map(entry).filter(|(_, _, until)| *until > now);
-        let entries: Vec<Entry> = entries.collect();
+        let entries: Vec<GoneBundle> = entries.collect();
         let known = Self::write(path, entries.iter().copied()).or_else(|error| {
             tracing::warn!("cannot rewrite {}: {error}", path.display());
             Self::keep(path)
@@ -73,7 +76,7 @@ impl Known {
         Ok(Self { path, file, length, lines, replaced: false })
     }
 
-    fn write(path: &Path, entries: impl Iterator<Item = Entry>) -> io::Result<Self> {
+    fn write(path: &Path, entries: impl Iterator<Item = GoneBundle>) -> io::Result<Self> {
         let mut lines = 0;
         let text: String = entries.inspect(|_| lines += 1).map(|entry| line(&entry)).collect();
         whole_file::replace(path, text.as_bytes(), PRIVATE)?;
@@ -84,7 +87,7 @@ impl Known {
     }
 
     /// Appends a line durably.
-    pub(super) fn add(&mut self, entry: &Entry) -> io::Result<()> {
+    pub(super) fn add(&mut self, entry: &GoneBundle) -> io::Result<()> {
         if self.replaced {
             *self = Self::keep(&self.path)?;
         }
@@ -106,11 +109,11 @@ impl Known {
 
     /// Returns `true` if most of the lines are obsolete, `needed` being the others.
     pub(super) fn is_long(&self, needed: usize) -> bool {
-        self.lines > 2 * needed + SPARE
+        self.lines > 2 * needed + MAX_OBSOLETE
     }
 
     /// Rewrites the file. After an error either the old or the new one may be there.
-    pub(super) fn replace(&mut self, entries: impl Iterator<Item = Entry>) -> io::Result<()> {
+    pub(super) fn replace(&mut self, entries: impl Iterator<Item = GoneBundle>) -> io::Result<()> {
         self.replaced = true;
         *self = Self::write(&self.path, entries)?;
         Ok(())

@@ -2,7 +2,7 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::Path;
 
-use bundles::{BundleId, Fate, FileName, Record};
+use bundles::{BundleFate, BundleId, BundleRecord, FileName};
 
 use super::*;
 
@@ -10,8 +10,8 @@ use super::*;
 const NOW: u64 = 1_795_600_000_000;
 const PARTIAL: u64 = 10_000;
 
-fn record(number: u8, length: usize) -> Record {
-    Record {
+fn record(number: u8, length: usize) -> BundleRecord {
+    BundleRecord {
         id: BundleId([number; 16]),
         source: "ipn:2.7".parse().unwrap(),
         destination: "ipn:1.7".parse().unwrap(),
@@ -22,12 +22,12 @@ fn record(number: u8, length: usize) -> Record {
     }
 }
 
-fn open(directory: &Path) -> (Store, Vec<Record>, Vec<(BundleId, Fate, u64)>) {
-    Store::open(directory, NOW, PARTIAL).unwrap()
+fn open(directory: &Path) -> (BundleStore, Vec<BundleRecord>, Vec<(BundleId, BundleFate, u64)>) {
+    BundleStore::open(directory, NOW, PARTIAL).unwrap()
 }
 
-fn keep(store: &mut Store, number: u8, bytes: &[u8]) -> Record {
-    let (spool, record) = (Spool::New(number.into()), record(number, bytes.len()));
+fn keep(store: &mut BundleStore, number: u8, bytes: &[u8]) -> BundleRecord {
+    let (spool, record) = (PartialId::New(number.into()), record(number, bytes.len()));
     assert_eq!(store.begin(spool, false).unwrap(), 0);
     bytes.chunks(3).for_each(|piece| store.append(spool, piece).unwrap());
     assert_eq!(store.whole(spool).unwrap(), bytes);
@@ -42,7 +42,7 @@ fn what_is_kept_is_there_after_a_restart_and_what_is_removed_is_known() {
     let (mut store, records, known) = open(&path);
     assert!(records.is_empty() && known.is_empty());
     let (first, second) = (keep(&mut store, 1, b"first one"), keep(&mut store, 2, b"second"));
-    let error = Store::open(&path, NOW, PARTIAL).unwrap_err().to_string();
+    let error = BundleStore::open(&path, NOW, PARTIAL).unwrap_err().to_string();
     assert!(error.contains("another gateway uses"), "{error}");
     drop(store);
 
@@ -50,14 +50,14 @@ fn what_is_kept_is_there_after_a_restart_and_what_is_removed_is_known() {
     records.sort_by_key(|record| record.id);
     assert_eq!(records, [first.clone(), second.clone()]);
     assert_eq!(store.read(&first.id).unwrap(), b"first one");
-    store.remove(&first, Fate::Forwarded).unwrap();
+    store.remove(&first, BundleFate::Forwarded).unwrap();
     assert!(store.read(&first.id).is_err());
     drop(store);
 
     let (_, records, known) = open(&path);
     assert_eq!(records, [second]);
-    assert_eq!(known, [(first.id, Fate::Forwarded, first.expires)]);
-    let (_, _, known) = Store::open(&directory.path().join("a/c"), NOW, PARTIAL).unwrap();
+    assert_eq!(known, [(first.id, BundleFate::Forwarded, first.expires)]);
+    let (_, _, known) = BundleStore::open(&directory.path().join("a/c"), NOW, PARTIAL).unwrap();
     assert!(known.is_empty());
 }
 
@@ -66,9 +66,9 @@ fn what_has_expired_is_forgotten_at_the_next_start() {
     let directory = tempfile::tempdir().unwrap();
     let (mut store, ..) = open(directory.path());
     let gone = keep(&mut store, 1, b"gone");
-    store.remove(&gone, Fate::Expired).unwrap();
+    store.remove(&gone, BundleFate::Expired).unwrap();
     drop(store);
-    let (_, _, known) = Store::open(directory.path(), gone.expires, PARTIAL).unwrap();
+    let (_, _, known) = BundleStore::open(directory.path(), gone.expires, PARTIAL).unwrap();
     assert!(known.is_empty());
 }
 
@@ -78,7 +78,7 @@ fn a_line_that_a_power_cut_has_left_in_part_says_nothing() {
     let (mut store, ..) = open(directory.path());
     for number in 1..4 {
         let it = keep(&mut store, number, b"it");
-        store.remove(&it, Fate::Delivered).unwrap();
+        store.remove(&it, BundleFate::Delivered).unwrap();
     }
     drop(store);
     let file = directory.path().join("known");
@@ -88,7 +88,7 @@ fn a_line_that_a_power_cut_has_left_in_part_says_nothing() {
         let (_, _, known) = open(directory.path());
         let lines = whole[..length].iter().filter(|byte| **byte == b'\n').count();
         assert_eq!(known.len(), lines, "{length} bytes");
-        assert!(known.iter().all(|(_, fate, _)| *fate == Fate::Delivered));
+        assert!(known.iter().all(|(_, fate, _)| *fate == BundleFate::Delivered));
     }
 }
 
@@ -97,7 +97,7 @@ fn a_disk_that_is_full_at_the_start_forgets_nothing() {
     let directory = tempfile::tempdir().unwrap();
     let (mut store, ..) = open(directory.path());
     let [first, second] = [1, 2].map(|number| keep(&mut store, number, b"it"));
-    store.remove(&first, Fate::Delivered).unwrap();
+    store.remove(&first, BundleFate::Delivered).unwrap();
     drop(store);
     let file = directory.path().join("known");
     let torn = [&fs::read(&file).unwrap()[..], b"0101"].concat();
@@ -106,7 +106,7 @@ fn a_disk_that_is_full_at_the_start_forgets_nothing() {
     fs::create_dir_all(directory.path().join("known.new/full")).unwrap();
     let (mut store, _, known) = open(directory.path());
     assert_eq!(known.len(), 1);
-    store.remove(&second, Fate::Forwarded).unwrap();
+    store.remove(&second, BundleFate::Forwarded).unwrap();
     drop(store);
     fs::remove_dir_all(directory.path().join("known.new")).unwrap();
     let (_, _, known) = open(directory.path());
@@ -118,11 +118,11 @@ fn the_memory_of_what_is_gone_is_written_anew_when_it_has_grown() {
     let directory = tempfile::tempdir().unwrap();
     let (mut store, ..) = open(directory.path());
     let it = record(1, 0);
-    (0..1001).for_each(|_| store.remove(&it, Fate::Delivered).unwrap());
+    (0..1001).for_each(|_| store.remove(&it, BundleFate::Delivered).unwrap());
     assert!(store.is_long(0) && !store.is_long(1));
-    store.remember(&[(it.id, Fate::Delivered, it.expires)]).unwrap();
+    store.remember(&[(it.id, BundleFate::Delivered, it.expires)]).unwrap();
     assert!(!store.is_long(0));
-    store.remove(&record(2, 0), Fate::Expired).unwrap();
+    store.remove(&record(2, 0), BundleFate::Expired).unwrap();
     drop(store);
     let (_, _, known) = open(directory.path());
     assert_eq!(known.iter().map(|(id, ..)| id.0[0]).collect::<Vec<_>>(), [1, 2]);
@@ -132,7 +132,7 @@ fn the_memory_of_what_is_gone_is_written_anew_when_it_has_grown() {
 fn what_has_come_of_a_bundle_is_there_after_a_restart_within_bounds() {
     let directory = tempfile::tempdir().unwrap();
     let (mut store, ..) = open(directory.path());
-    let (digest, any) = (Spool::Digest([7; 32]), Spool::New(1));
+    let (digest, any) = (PartialId::Digest([7; 32]), PartialId::New(1));
     for spool in [digest, any] {
         store.begin(spool, true).unwrap();
         store.append(spool, b"half of").unwrap();
@@ -150,8 +150,8 @@ fn what_has_come_of_a_bundle_is_there_after_a_restart_within_bounds() {
     assert_eq!(fs::read_dir(directory.path().join("partial")).unwrap().count(), 0);
     // Each has a header of 4 kB, too.
     for number in 0..5 {
-        store.begin(Spool::Digest([number; 32]), true).unwrap();
-        store.abandon(Spool::Digest([number; 32]), true).unwrap();
+        store.begin(PartialId::Digest([number; 32]), true).unwrap();
+        store.abandon(PartialId::Digest([number; 32]), true).unwrap();
     }
     assert_eq!(fs::read_dir(directory.path().join("partial")).unwrap().count(), 2);
 }
@@ -182,7 +182,7 @@ fn a_disk_that_fails_keeps_what_it_has() {
     let it = keep(&mut store, 1, b"contents");
     // A directory in place of each file that is to be written.
     fs::rename(directory.path().join("held"), directory.path().join("away")).unwrap();
-    let spool = Spool::New(2);
+    let spool = PartialId::New(2);
     store.begin(spool, false).unwrap();
     store.append(spool, b"more").unwrap();
     assert!(store.keep(spool, &record(2, 4), None).is_err());
@@ -200,7 +200,7 @@ fn a_file_appears_in_the_inbox_once_wherever_it_stops() {
     let inbox = inbox.path();
     let (mut store, ..) = open(directory.path());
     let name = FileName::new("report.txt").unwrap();
-    let deliver = |store: &Store, it: &Record, contents: &[u8]| {
+    let deliver = |store: &BundleStore, it: &BundleRecord, contents: &[u8]| {
         store.deliver(inbox, (&it.id, &name), contents).unwrap();
     };
     let [first, second] = [1, 2].map(|number| keep(&mut store, number, b"it"));
@@ -212,7 +212,7 @@ fn a_file_appears_in_the_inbox_once_wherever_it_stops() {
     let (mut store, ..) = open(directory.path());
     deliver(&store, &first, b"one");
     assert_eq!(fs::read_dir(inbox).unwrap().count(), 0);
-    store.remove(&first, Fate::Delivered).unwrap();
+    store.remove(&first, BundleFate::Delivered).unwrap();
 
     // Killed before the mark, with half of a file written; a link of somebody else's is in the way.
     symlink("/etc/passwd", inbox.join(format!(".skyhop-{}", second.id))).unwrap();
@@ -223,6 +223,6 @@ fn a_file_appears_in_the_inbox_once_wherever_it_stops() {
     fs::rename(inbox.join("report-2.txt"), inbox.join(format!(".skyhop-{}", second.id))).unwrap();
     deliver(&store, &second, b"not written again");
     assert_eq!(fs::read(inbox.join("report-2.txt")).unwrap(), b"two");
-    store.remove(&second, Fate::Delivered).unwrap();
+    store.remove(&second, BundleFate::Delivered).unwrap();
     assert_eq!(fs::read_dir(directory.path().join("named")).unwrap().count(), 0);
 }

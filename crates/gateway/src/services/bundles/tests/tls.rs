@@ -57,7 +57,7 @@ impl Authority {
 }
 
 /// A node to which `ipn:2.0` may connect as `sensor.example`.
-async fn secured(authority: &Authority, store: &Path) -> (Bundles, SocketAddr) {
+async fn secured(authority: &Authority, store: &Path) -> (BundleService, SocketAddr) {
     listening_with(store, |config| config.tls = authority.tls(HERE, Some(SENSOR))).await
 }
 
@@ -74,7 +74,7 @@ async fn connected(
     let mut told = [0; CONTACT];
     socket.read_exact(&mut told).await.unwrap();
     assert_eq!(told, offer);
-    let connector = tls::verifying(Some(&server.file()), Some(own), &[]).unwrap();
+    let connector = tls::verifying_connector(Some(&server.file()), Some(own), &[]).unwrap();
     connector.connect(tls::server_name(HERE).unwrap(), socket).await.ok()
 }
 
@@ -82,7 +82,7 @@ async fn connected(
 async fn told_within(stream: Option<TlsStream<TcpStream>>, node: &str) -> Vec<u8> {
     let mut told = Vec::new();
     let Some(mut stream) = stream else { return told };
-    let term = Message::SessTerm { reply: false, reason: TermReason::Unknown };
+    let term = TcpclMessage::SessTerm { reply: false, reason: TermReason::Unknown };
     let said = with(greeting(node)[CONTACT..].to_vec(), &term, b"");
     // It may be refused by now.
     let _ = stream.write_all(&said).await;
@@ -95,10 +95,11 @@ async fn told_within(stream: Option<TlsStream<TcpStream>>, node: &str) -> Vec<u8
 async fn nodes_with_certificates_exchange_bundles_within_tls() {
     let (authority, stores) = (Authority::new(), [(); 2].map(|()| tempfile::tempdir().unwrap()));
     let (first, address) = secured(&authority, stores[0].path()).await;
-    let mut second = config("ipn:2.0", stores[1].path(), &[("ipn:1.0", Reach::Connect(address))]);
+    let mut second =
+        config("ipn:2.0", stores[1].path(), &[("ipn:1.0", NodeReach::Connect(address))]);
     // The peer is known by its address.
     second.tls = authority.tls(SENSOR, None);
-    let second = Bundles::start(second).await.unwrap().unwrap();
+    let second = BundleService::start(second).await.unwrap().unwrap();
     let large: Vec<u8> = (0..500_000u32).map(|it| (it / 7) as u8).collect();
     send(&second, "ipn:1.7", &large, (clock::unix_millis(), 1)).await.unwrap();
     assert!(until(async || take(&first, "7").await).await == large);
@@ -134,10 +135,10 @@ async fn who_cannot_prove_to_be_the_peer_is_no_peer() {
 #[tokio::test]
 async fn a_node_without_its_files_does_not_start() {
     let (authority, store) = (Authority::new(), tempfile::tempdir().unwrap());
-    let mut config = config("ipn:1.0", store.path(), &[("ipn:2.0", Reach::Listen)]);
+    let mut config = config("ipn:1.0", store.path(), &[("ipn:2.0", NodeReach::Listen)]);
     config.listen = Some((Ipv4Addr::LOCALHOST, 0).into());
     config.tls = authority.tls(HERE, None);
     std::fs::write(authority.file(), "nothing\n").unwrap();
-    let Err(error) = Bundles::start(config).await else { panic!("it starts") };
+    let Err(error) = BundleService::start(config).await else { panic!("it starts") };
     assert!(error.to_string().contains("authority has no certificate"), "{error}");
 }

@@ -12,25 +12,25 @@ use serde::de::{IgnoredAny, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
 use super::api::EtcdError;
-use crate::config::permits::MOST;
+use crate::config::permits::MAX_PERMITS;
 
 /// Size limit in bytes of an answer, and of one line of a watch.
-pub(super) const LONGEST: usize = 64 << 20;
+pub(super) const MAX_ANSWER: usize = 64 << 20;
 /// Size limit of a permit, in bytes.
-const LONGEST_PERMIT: usize = 64 << 10;
+const MAX_PERMIT: usize = 64 << 10;
 /// Bytes of an invalid answer that an error quotes.
-const SHOWN: usize = 200;
+const MAX_QUOTED: usize = 200;
 
 /// A permit as stored in etcd.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Kept {
+pub(crate) struct StoredPermit {
     pub(crate) text: String,
     /// Revision of its last change.
     pub(super) revision: i64,
 }
 
 #[derive(Deserialize)]
-struct Header {
+struct AnswerHeader {
     #[serde(default)]
     revision: String,
 }
@@ -48,38 +48,38 @@ pub(super) struct KeyValue {
 
 /// All keys of a request, at one revision.
 #[derive(Deserialize)]
-pub(super) struct Range {
-    header: Header,
+pub(super) struct RangeAnswer {
+    header: AnswerHeader,
     #[serde(default, deserialize_with = "bounded")]
     kvs: Vec<KeyValue>,
 }
 
 /// One line of a watch.
 #[derive(Deserialize)]
-struct Line {
-    result: Option<Told>,
+struct WatchLine {
+    result: Option<WatchResult>,
     error: Option<IgnoredAny>,
 }
 
 #[derive(Deserialize)]
-struct Told {
-    header: Option<Header>,
+struct WatchResult {
+    header: Option<AnswerHeader>,
     #[serde(default)]
     canceled: bool,
     #[serde(default, deserialize_with = "bounded")]
-    events: Vec<Event>,
+    events: Vec<WatchEvent>,
 }
 
 #[derive(Deserialize)]
-struct Event {
+struct WatchEvent {
     #[serde(default, rename = "type")]
-    kind: Kind,
+    kind: WatchEventKind,
     kv: KeyValue,
 }
 
 #[derive(Deserialize, Default, PartialEq, Eq)]
 #[serde(rename_all = "UPPERCASE")]
-enum Kind {
+enum WatchEventKind {
     #[default]
     Put,
     Delete,
@@ -87,7 +87,7 @@ enum Kind {
 
 /// Changes reported by one line of a watch.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Changes {
+pub(super) struct PermitChanges {
     /// Permits by name; [`None`] for those removed.
     pub(super) permits: Vec<(String, Option<String>)>,
     /// The store's revision after these changes, if the line has it.
@@ -103,18 +103,18 @@ impl KeyValue {
     }
 
     /// Returns the permit with its name; [`None`] if it cannot be one.
-    fn permit(&self, prefix: &str) -> Result<Option<(String, Kept)>, EtcdError> {
+    fn permit(&self, prefix: &str) -> Result<Option<(String, StoredPermit)>, EtcdError> {
         let Some(name) = self.name(prefix)? else { return Ok(None) };
         let text = String::from_utf8(decode(&self.value)?).unwrap_or_default();
-        if text.len() > LONGEST_PERMIT {
-            tracing::warn!("ignored the permit {prefix}{name}: longer than {LONGEST_PERMIT} bytes");
+        if text.len() > MAX_PERMIT {
+            tracing::warn!("ignored the permit {prefix}{name}: longer than {MAX_PERMIT} bytes");
             return Ok(None);
         }
-        Ok(Some((name, Kept { text, revision: number(&self.mod_revision)? })))
+        Ok(Some((name, StoredPermit { text, revision: number(&self.mod_revision)? })))
     }
 }
 
-impl Range {
+impl RangeAnswer {
     /// Revision of the whole store.
     pub(super) fn revision(&self) -> Result<i64, EtcdError> {
         number(&self.header.revision)
@@ -122,22 +122,22 @@ impl Range {
 
     pub(super) fn permits<C>(&self, prefix: &str) -> Result<C, EtcdError>
     where
-        C: FromIterator<(String, Kept)>,
+        C: FromIterator<(String, StoredPermit)>,
     {
         let permits = self.kvs.iter().filter_map(|it| it.permit(prefix).transpose());
         permits.collect()
     }
 }
 
-impl Changes {
+impl PermitChanges {
     /// Parses a line. Changes up to the revision `since` are left out.
     ///
     /// # Errors
     /// The line does not follow the API, or ends the watch.
     pub(super) fn read(line: &[u8], prefix: &str, since: i64) -> Result<Self, EtcdError> {
-        let Line { result, error } = parse(line)?;
+        let WatchLine { result, error } = parse(line)?;
         let (Some(told), None) = (result, error) else {
-            let shown = String::from_utf8_lossy(&line[..line.len().min(SHOWN)]);
+            let shown = String::from_utf8_lossy(&line[..line.len().min(MAX_QUOTED)]);
             return Err(EtcdError::Malformed(shown.into_owned()));
         };
         if told.canceled {
@@ -145,14 +145,16 @@ impl Changes {
             return Err(EtcdError::Malformed("the watch was cancelled".to_owned()));
         }
         let mut permits = Vec::new();
-        for Event { kind, kv } in &told.events {
+        for WatchEvent { kind, kv } in &told.events {
             // A complete read has covered it.
             if number(&kv.mod_revision)? <= since {
                 continue;
             }
             permits.extend(match kind {
-                Kind::Put => kv.permit(prefix)?.map(|(name, kept)| (name, Some(kept.text))),
-                Kind::Delete => kv.name(prefix)?.map(|name| (name, None)),
+                WatchEventKind::Put => {
+                    kv.permit(prefix)?.map(|(name, kept)| (name, Some(kept.text)))
+                }
+                WatchEventKind::Delete => kv.name(prefix)?.map(|name| (name, None)),
             });
         }
         let revision = told.header.map(|header| number(&header.revision)).transpose()?;
@@ -162,20 +164,20 @@ impl Changes {
 
 /// Splits the body of a watch into lines.
 #[derive(Default)]
-pub(super) struct Lines {
+pub(super) struct LineSplitter {
     rest: Inbox,
     /// Bytes of `rest` that are known to have no line end.
     searched: usize,
 }
 
-impl Lines {
+impl LineSplitter {
     /// Appends received bytes.
     ///
     /// # Errors
     /// The line is too long.
     pub(super) fn push(&mut self, bytes: &[u8]) -> Result<(), EtcdError> {
         self.rest.push(bytes);
-        if self.rest.len() > LONGEST {
+        if self.rest.len() > MAX_ANSWER {
             return Err(EtcdError::Malformed("a line is too long".to_owned()));
         }
         Ok(())
@@ -206,7 +208,7 @@ fn number(text: &str) -> Result<i64, EtcdError> {
     if text.is_empty() {
         return Ok(0);
     }
-    let shown = || text.chars().take(SHOWN).collect::<String>();
+    let shown = || text.chars().take(MAX_QUOTED).collect::<String>();
     text.parse().map_err(|_| EtcdError::Malformed(format!("{:?} is no number", shown())))
 }
 
@@ -217,23 +219,23 @@ fn decode(text: &str) -> Result<Vec<u8>, EtcdError> {
 /// Parses a list of no more elements than there may be permits: an empty element takes three bytes
 /// of JSON, and thirty times that in memory.
 fn bounded<'d, D: Deserializer<'d>, T: Deserialize<'d>>(from: D) -> Result<Vec<T>, D::Error> {
-    from.deserialize_seq(Bounded(PhantomData))
+    from.deserialize_seq(BoundedList(PhantomData))
 }
 
-struct Bounded<T>(PhantomData<T>);
+struct BoundedList<T>(PhantomData<T>);
 
-impl<'d, T: Deserialize<'d>> Visitor<'d> for Bounded<T> {
+impl<'d, T: Deserialize<'d>> Visitor<'d> for BoundedList<T> {
     type Value = Vec<T>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "a list of at most {MOST} elements")
+        write!(f, "a list of at most {MAX_PERMITS} elements")
     }
 
     fn visit_seq<A: SeqAccess<'d>>(self, mut list: A) -> Result<Vec<T>, A::Error> {
         let mut elements = Vec::new();
         while let Some(element) = list.next_element()? {
-            if elements.len() == MOST {
-                return Err(serde::de::Error::invalid_length(MOST + 1, &self));
+            if elements.len() == MAX_PERMITS {
+                return Err(serde::de::Error::invalid_length(MAX_PERMITS + 1, &self));
             }
             elements.push(element);
         }
@@ -245,17 +247,15 @@ impl<'d, T: Deserialize<'d>> Visitor<'d> for Bounded<T> {
 #[cfg(feature = "fuzzing")]
 pub(crate) fn read_whole_and_watched(said: &[u8], piece: usize) {
     const PREFIX: &str = "/ships/";
-    if let Ok(range) = parse::<Range>(said) {
+    if let Ok(range) = parse::<RangeAnswer>(said) {
         let permits = range.permits::<Vec<_>>(PREFIX).unwrap_or_default();
         assert!(
-            permits
-                .iter()
-                .all(|(name, kept)| !name.is_empty() && kept.text.len() <= LONGEST_PERMIT)
+            permits.iter().all(|(name, kept)| !name.is_empty() && kept.text.len() <= MAX_PERMIT)
         );
         let _ = range.revision();
     }
     let watched = |piece: usize| {
-        let (mut lines, mut found) = (Lines::default(), Vec::new());
+        let (mut lines, mut found) = (LineSplitter::default(), Vec::new());
         for piece in said.chunks(piece.max(1)) {
             lines.push(piece).expect("the input is short");
             found.extend(std::iter::from_fn(|| lines.next()));
@@ -265,7 +265,7 @@ pub(crate) fn read_whole_and_watched(said: &[u8], piece: usize) {
     let lines = watched(piece);
     assert_eq!(lines, watched(said.len()), "pieces make no difference");
     for line in lines {
-        let _ = Changes::read(&line, PREFIX, 0);
+        let _ = PermitChanges::read(&line, PREFIX, 0);
     }
 }
 
@@ -277,10 +277,10 @@ mod tests {
     fn an_answer_holds_no_more_keys_than_there_may_be_permits() {
         let answer = |count: usize| {
             let kvs = vec!["{}"; count].join(",");
-            parse::<Range>(format!("{{\"header\":{{}},\"kvs\":[{kvs}]}}").as_bytes())
+            parse::<RangeAnswer>(format!("{{\"header\":{{}},\"kvs\":[{kvs}]}}").as_bytes())
         };
-        assert_eq!(answer(MOST).unwrap().kvs.len(), MOST);
-        let refused = answer(MOST + 1).err().unwrap().to_string();
+        assert_eq!(answer(MAX_PERMITS).unwrap().kvs.len(), MAX_PERMITS);
+        let refused = answer(MAX_PERMITS + 1).err().unwrap().to_string();
         assert!(refused.contains("a list of at most 100000 elements"), "{refused}");
     }
 
@@ -288,7 +288,7 @@ mod tests {
     fn a_line_in_small_pieces_costs_no_more_per_byte() {
         let line = [&[b' '; 10_000][..], b"\n"].concat();
         let (found, cost) = cost::of(|| {
-            let mut lines = Lines::default();
+            let mut lines = LineSplitter::default();
             line.iter()
                 .filter_map(|byte| {
                     lines.push(&[*byte]).unwrap();
@@ -303,7 +303,7 @@ mod tests {
     #[test]
     fn a_failure_is_told_by_its_beginning() {
         let line = format!("{{\"error\":{}1{}}}", "[".repeat(100), "]".repeat(100));
-        let told = Changes::read(line.as_bytes(), "/", 0).unwrap_err().to_string();
-        assert!(told.contains("\"error\"") && told.len() < SHOWN + 100, "{told}");
+        let told = PermitChanges::read(line.as_bytes(), "/", 0).unwrap_err().to_string();
+        assert!(told.contains("\"error\"") && told.len() < MAX_QUOTED + 100, "{told}");
     }
 }

@@ -24,21 +24,21 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 use super::PermitTexts;
-use super::answer::{Kept, LONGEST, Range, parse};
+use super::answer::{MAX_ANSWER, RangeAnswer, StoredPermit, parse};
 use crate::config::keys::private_text;
 use crate::hop::tls;
 
 /// Time limit for a member's answer.
-const PATIENCE: Duration = Duration::from_secs(4);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(4);
 /// Size limit of an error answer, in bytes.
-const LONGEST_REASON: usize = 4096;
+const MAX_ERROR_ANSWER: usize = 4096;
 /// Bytes of it that our error quotes.
-const SHOWN_REASON: usize = 200;
+const MAX_QUOTED_REASON: usize = 200;
 
 /// A client of etcd. Keys and passwords are read from their files for each connection, so that they
 /// may be replaced.
 #[derive(Debug, Clone)]
-pub(crate) struct Etcd {
+pub(crate) struct EtcdClient {
     members: Vec<HubAddress>,
     prefix: String,
     tls: Option<EtcdTls>,
@@ -46,12 +46,12 @@ pub(crate) struct Etcd {
     /// The token that etcd gave for the password last. It expires.
     token: Arc<Mutex<Option<String>>>,
     /// Index of the member that answered last.
-    first: Arc<AtomicUsize>,
+    preferred_member: Arc<AtomicUsize>,
 }
 
 /// A connection to a member, with or without TLS.
-pub(super) trait Wire: AsyncRead + AsyncWrite + Send + Unpin {}
-impl<T: AsyncRead + AsyncWrite + Send + Unpin> Wire for T {}
+pub(super) trait MemberConnection: AsyncRead + AsyncWrite + Send + Unpin {}
+impl<T: AsyncRead + AsyncWrite + Send + Unpin> MemberConnection for T {}
 
 #[derive(Debug, Error)]
 #[non_exhaustive]
@@ -67,25 +67,32 @@ pub(crate) enum EtcdError {
     Refused { member: String, status: StatusCode, reason: String },
     /// One of our files cannot be used.
     #[error("cannot query etcd: {0}")]
-    Unequipped(String),
+    BadFile(String),
     /// The answer does not follow the API.
     #[error("etcd gives an answer that makes no sense: {0}")]
     Malformed(String),
     /// The permit was changed by another client, or exists already.
     #[error("the permit was changed by another client, or exists already")]
-    Changed,
+    Conflict,
 }
 
 /// All permits at one revision.
-pub(super) struct Snapshot {
+pub(super) struct PermitSnapshot {
     pub(super) revision: i64,
-    pub(super) permits: BTreeMap<String, Kept>,
+    pub(super) permits: BTreeMap<String, StoredPermit>,
 }
 
-impl Etcd {
+impl EtcdClient {
     pub(crate) fn new(config: &EtcdConfig) -> Self {
         let EtcdConfig { members, prefix, tls, login } = config.clone();
-        Self { members, prefix, tls, login, token: Arc::default(), first: Arc::default() }
+        Self {
+            members,
+            prefix,
+            tls,
+            login,
+            token: Arc::default(),
+            preferred_member: Arc::default(),
+        }
     }
 
     pub(crate) async fn read(&self) -> Result<PermitTexts, EtcdError> {
@@ -93,14 +100,15 @@ impl Etcd {
         Ok(snapshot.permits.into_iter().map(|(name, kept)| (name, kept.text)).collect())
     }
 
-    pub(super) async fn snapshot(&self) -> Result<Snapshot, EtcdError> {
-        let range: Range = self.ask("/v3/kv/range", &self.range()).await?;
-        Ok(Snapshot { revision: range.revision()?, permits: range.permits(&self.prefix)? })
+    pub(super) async fn snapshot(&self) -> Result<PermitSnapshot, EtcdError> {
+        let range: RangeAnswer = self.ask("/v3/kv/range", &self.range()).await?;
+        Ok(PermitSnapshot { revision: range.revision()?, permits: range.permits(&self.prefix)? })
     }
 
-    pub(crate) async fn get(&self, name: &str) -> Result<Option<Kept>, EtcdError> {
-        let range: Range = self.ask("/v3/kv/range", &json!({ "key": self.key(name) })).await?;
-        let found: BTreeMap<String, Kept> = range.permits(&self.prefix)?;
+    pub(crate) async fn get(&self, name: &str) -> Result<Option<StoredPermit>, EtcdError> {
+        let range: RangeAnswer =
+            self.ask("/v3/kv/range", &json!({ "key": self.key(name) })).await?;
+        let found: BTreeMap<String, StoredPermit> = range.permits(&self.prefix)?;
         Ok(found.into_values().next())
     }
 
@@ -108,7 +116,7 @@ impl Etcd {
     pub(crate) async fn put(
         &self,
         name: &str,
-        before: Option<&Kept>,
+        before: Option<&StoredPermit>,
         text: &str,
     ) -> Result<(), EtcdError> {
         #[derive(Deserialize)]
@@ -130,7 +138,7 @@ impl Etcd {
             self.ask("/v3/kv/txn", &json!({ "compare": [compare], "success": [put] })).await?;
         // A member may have written it and then fallen silent, before the next one was asked.
         let is_done = done.succeeded || self.get(name).await?.is_some_and(|kept| kept.text == text);
-        if is_done { Ok(()) } else { Err(EtcdError::Changed) }
+        if is_done { Ok(()) } else { Err(EtcdError::Conflict) }
     }
 
     /// Removes a permit. Returns `false` if there was none.
@@ -194,13 +202,13 @@ impl Etcd {
     where
         F: Future<Output = Result<T, EtcdError>>,
     {
-        let (first, count) = (self.first.load(Ordering::Relaxed), self.members.len());
+        let (first, count) = (self.preferred_member.load(Ordering::Relaxed), self.members.len());
         let mut failure = None;
         for number in (first..count).chain(0..first) {
             let member = &self.members[number];
             match ask(member).await {
                 Ok(answer) => {
-                    self.first.store(number, Ordering::Relaxed);
+                    self.preferred_member.store(number, Ordering::Relaxed);
                     return Ok((member, answer));
                 }
                 Err(error) => failure = Some(error),
@@ -217,7 +225,9 @@ impl Etcd {
         body: &Value,
     ) -> Result<T, EtcdError> {
         let answer = self.post(member, path, body).await?;
-        let text = timeout(PATIENCE, whole(answer, LONGEST)).await.unwrap_or(Err(too_late()));
+        let text = timeout(ANSWER_TIMEOUT, collect_body(answer, MAX_ANSWER))
+            .await
+            .unwrap_or(Err(timed_out()));
         parse(&text.map_err(|cause| unreachable(member, cause))?)
     }
 
@@ -228,13 +238,13 @@ impl Etcd {
         path: &str,
         body: &Value,
     ) -> Result<Incoming, EtcdError> {
-        let asked = timeout(PATIENCE, self.post_to(member, path, body)).await;
-        asked.unwrap_or_else(|_| Err(unreachable(member, too_late())))
+        let asked = timeout(ANSWER_TIMEOUT, self.post_to(member, path, body)).await;
+        asked.unwrap_or_else(|_| Err(unreachable(member, timed_out())))
     }
 }
 
 /// Authentication.
-impl Etcd {
+impl EtcdClient {
     /// Sends a request as the configured user, if there is one.
     async fn post_to(
         &self,
@@ -266,11 +276,12 @@ impl Etcd {
             token: String,
         }
         let file = &login.password_file;
-        let unfit = |why| EtcdError::Unequipped(format!("{}: {why}", file.display()));
+        let unfit = |why| EtcdError::BadFile(format!("{}: {why}", file.display()));
         let password = private_text(file).map_err(unfit)?;
         let body = json!({ "name": login.user, "password": password.trim() });
         let answer = self.send(member, "/v3/auth/authenticate", &body, None).await?;
-        let text = whole(answer, LONGEST_REASON).await.map_err(|e| unreachable(member, e))?;
+        let text =
+            collect_body(answer, MAX_ERROR_ANSWER).await.map_err(|e| unreachable(member, e))?;
         parse::<Done>(&text).map(|done| done.token)
     }
 
@@ -278,14 +289,14 @@ impl Etcd {
         self.token.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    async fn connect(&self, member: &HubAddress) -> Result<Box<dyn Wire>, EtcdError> {
+    async fn connect(&self, member: &HubAddress) -> Result<Box<dyn MemberConnection>, EtcdError> {
         let unreachable = |cause| unreachable(member, cause);
         let stream = TcpStream::connect(member.as_str()).await.map_err(unreachable)?;
         let Some(EtcdTls { authorities, identity }) = &self.tls else {
             return Ok(Box::new(stream));
         };
-        let connector = tls::verifying(authorities.as_deref(), identity.as_ref(), &[]);
-        let connector = connector.map_err(EtcdError::Unequipped)?;
+        let connector = tls::verifying_connector(authorities.as_deref(), identity.as_ref(), &[]);
+        let connector = connector.map_err(EtcdError::BadFile)?;
         let name = tls::server_name(member.host()).map_err(unreachable)?;
         Ok(Box::new(connector.connect(name, stream).await.map_err(unreachable)?))
     }
@@ -302,7 +313,7 @@ impl Etcd {
     }
 }
 
-fn too_late() -> io::Error {
+fn timed_out() -> io::Error {
     io::ErrorKind::TimedOut.into()
 }
 
@@ -311,7 +322,7 @@ fn unreachable(member: &HubAddress, cause: io::Error) -> EtcdError {
 }
 
 async fn post(
-    wire: Box<dyn Wire>,
+    wire: Box<dyn MemberConnection>,
     member: &str,
     path: &str,
     body: String,
@@ -335,14 +346,14 @@ async fn post(
     if status.is_success() {
         return Ok(answer.into_body());
     }
-    let reason = whole(answer.into_body(), LONGEST_REASON).await.unwrap_or_default();
-    let reason = &reason[..reason.len().min(SHOWN_REASON)];
+    let reason = collect_body(answer.into_body(), MAX_ERROR_ANSWER).await.unwrap_or_default();
+    let reason = &reason[..reason.len().min(MAX_QUOTED_REASON)];
     let reason = String::from_utf8_lossy(reason).trim().to_owned();
     Err(EtcdError::Refused { member: name(), status, reason })
 }
 
 /// Collects an answer of at most `longest` bytes.
-async fn whole(body: Incoming, longest: usize) -> io::Result<Bytes> {
+async fn collect_body(body: Incoming, longest: usize) -> io::Result<Bytes> {
     let collected = Limited::new(body, longest).collect().await.map_err(io::Error::other)?;
     Ok(collected.to_bytes())
 }

@@ -13,20 +13,20 @@ const FILE: &str = "hub-permits.json";
 /// Version of the file format.
 const FORMAT: u32 = 1;
 /// Maximum file size in bytes.
-const LONGEST: u64 = 64 << 20;
+const MAX_FILE: u64 = 64 << 20;
 
 /// The file with the copy.
 #[derive(Debug, Clone)]
-pub(crate) struct Cache(PathBuf);
+pub(crate) struct PermitCache(PathBuf);
 
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Contents {
+struct PermitFile {
     skyhop_permits: u32,
     permits: PermitTexts,
 }
 
-impl Cache {
+impl PermitCache {
     /// The file in this directory.
     pub(crate) fn new(directory: &Path) -> Self {
         Self(directory.join(FILE))
@@ -34,7 +34,7 @@ impl Cache {
 
     /// Loads the permits saved last; [`None`] if there is no file, or it is damaged.
     pub(crate) fn load(&self) -> Option<PermitTexts> {
-        match whole_file::read(&self.0, LONGEST).and_then(|text| parse(&text)) {
+        match whole_file::read(&self.0, MAX_FILE).and_then(|text| parse(&text)) {
             Ok(permits) => permits,
             Err(error) => {
                 tracing::warn!("{} is ignored: {error}", self.0.display());
@@ -45,7 +45,7 @@ impl Cache {
 
     /// Saves the permits. A failure is only logged.
     pub(crate) fn save(&self, permits: &PermitTexts) {
-        let contents = Contents { skyhop_permits: FORMAT, permits: permits.clone() };
+        let contents = PermitFile { skyhop_permits: FORMAT, permits: permits.clone() };
         let text = serde_json::to_vec_pretty(&contents).expect("permits are plain data");
         if let Err(error) = whole_file::replace(&self.0, &text, PRIVATE) {
             tracing::warn!("cannot save {}: {error}", self.0.display());
@@ -58,7 +58,7 @@ fn parse(text: &[u8]) -> io::Result<Option<PermitTexts>> {
     if text.is_empty() {
         return Ok(None);
     }
-    let contents: Contents = serde_json::from_slice(text).map_err(|e| wrong(e.to_string()))?;
+    let contents: PermitFile = serde_json::from_slice(text).map_err(|e| wrong(e.to_string()))?;
     match contents.skyhop_permits {
         FORMAT => Ok(Some(contents.permits)),
         other => Err(wrong(format!("its format is {other}, not {FORMAT}"))),

@@ -17,11 +17,11 @@ use tokio::task::JoinSet;
 use tokio::time::sleep;
 use tokio_rustls::TlsAcceptor;
 
-use super::api::Wire;
+use super::api::MemberConnection;
 
 /// Who may ask.
 #[derive(Default)]
-pub(crate) struct Door {
+pub(crate) struct FakeAccess {
     /// Asks for TLS.
     pub(crate) acceptor: Option<TlsAcceptor>,
     /// A user and a password.
@@ -32,7 +32,7 @@ pub(crate) struct Door {
     pub(crate) noise: bool,
 }
 
-impl Door {
+impl FakeAccess {
     fn token(&self) -> String {
         format!("token.{}", self.expired.load(Ordering::Relaxed))
     }
@@ -53,17 +53,17 @@ impl Door {
 }
 
 /// A running member. Its connections end when it is dropped; what it holds can be given to another.
-pub(crate) struct Fake {
+pub(crate) struct FakeMember {
     pub(crate) address: SocketAddr,
-    pub(crate) store: Store,
+    pub(crate) store: FakeStore,
     _tasks: JoinSet<()>,
 }
 
 /// What it holds.
 #[derive(Clone)]
-pub(crate) struct Store(Arc<Mutex<Held>>, broadcast::Sender<Value>);
+pub(crate) struct FakeStore(Arc<Mutex<FakeState>>, broadcast::Sender<Value>);
 
-struct Held {
+struct FakeState {
     revision: i64,
     /// Value and revision of each key.
     keys: BTreeMap<String, (String, i64)>,
@@ -71,9 +71,9 @@ struct Held {
     changes: Vec<Value>,
 }
 
-impl Store {
+impl FakeStore {
     pub(crate) fn new() -> Self {
-        let held = Held { revision: 0, keys: BTreeMap::new(), changes: Vec::new() };
+        let held = FakeState { revision: 0, keys: BTreeMap::new(), changes: Vec::new() };
         Self(Arc::new(Mutex::new(held)), broadcast::channel(64).0)
     }
 
@@ -172,14 +172,18 @@ impl Store {
     }
 }
 
-impl Fake {
+impl FakeMember {
     /// A member with this store, at a free port, or at this address.
-    pub(crate) async fn start(store: Store, at: Option<SocketAddr>) -> Self {
+    pub(crate) async fn start(store: FakeStore, at: Option<SocketAddr>) -> Self {
         Self::behind(Arc::default(), store, at).await
     }
 
     /// The same, for those that the door lets in.
-    pub(crate) async fn behind(door: Arc<Door>, store: Store, at: Option<SocketAddr>) -> Self {
+    pub(crate) async fn behind(
+        door: Arc<FakeAccess>,
+        store: FakeStore,
+        at: Option<SocketAddr>,
+    ) -> Self {
         let at = at.unwrap_or_else(|| ([127, 0, 0, 1], 0).into());
         let listener = TcpListener::bind(at).await.unwrap();
         let address = listener.local_addr().unwrap();
@@ -205,7 +209,11 @@ impl Fake {
 }
 
 /// Answers one request.
-async fn serve(stream: impl Wire, store: &Store, door: &Door) -> io::Result<()> {
+async fn serve(
+    stream: impl MemberConnection,
+    store: &FakeStore,
+    door: &FakeAccess,
+) -> io::Result<()> {
     let mut stream = BufReader::new(stream);
     let (mut path, mut length, mut shown) = (String::new(), 0, String::new());
     loop {
@@ -239,7 +247,11 @@ async fn serve(stream: impl Wire, store: &Store, door: &Door) -> io::Result<()> 
     stream.shutdown().await
 }
 
-async fn watch(mut stream: impl Wire, store: &Store, asked: &Value) -> io::Result<()> {
+async fn watch(
+    mut stream: impl MemberConnection,
+    store: &FakeStore,
+    asked: &Value,
+) -> io::Result<()> {
     let from = &asked["create_request"]["start_revision"];
     let (past, mut coming) = store.watch(from.as_str().unwrap().parse().unwrap());
     stream.write_all(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n").await?;
@@ -253,7 +265,7 @@ async fn watch(mut stream: impl Wire, store: &Store, asked: &Value) -> io::Resul
     Ok(())
 }
 
-async fn noise(mut stream: impl Wire) -> io::Result<()> {
+async fn noise(mut stream: impl MemberConnection) -> io::Result<()> {
     stream.write_all(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n").await?;
     loop {
         chunk(&mut stream, &json!({ "result": {} })).await?;
@@ -262,7 +274,7 @@ async fn noise(mut stream: impl Wire) -> io::Result<()> {
 }
 
 /// Sends a line in two chunks, as a network may.
-async fn chunk(stream: &mut impl Wire, line: &Value) -> io::Result<()> {
+async fn chunk(stream: &mut impl MemberConnection, line: &Value) -> io::Result<()> {
     let line = format!("{line}\n");
     for part in [&line[..line.len() / 2], &line[line.len() / 2..]] {
         stream.write_all(format!("{:x}\r\n{part}\r\n", part.len()).as_bytes()).await?;

@@ -8,23 +8,27 @@ use tokio::sync::watch::Sender;
 use tokio::time::{Instant, sleep, timeout_at};
 
 use super::PermitTexts;
-use super::answer::{Changes, Lines};
-use super::api::{Etcd, EtcdError};
+use super::answer::{LineSplitter, PermitChanges};
+use super::api::{EtcdClient, EtcdError};
 
 /// Interval of reading all permits, besides following changes: a member may vanish silently, or
 /// send noise for ever.
-const LOOK: Duration = Duration::from_secs(10);
+const READ_INTERVAL: Duration = Duration::from_secs(10);
 /// Pause after a failure.
-const AGAIN: Duration = Duration::from_secs(1);
+const RETRY_PAUSE: Duration = Duration::from_secs(1);
 
 /// Publishes the permits whenever they change, until dropped. While etcd is unreachable the last
 /// ones stay.
-pub(crate) async fn follow(etcd: Etcd, to: Sender<Option<PermitTexts>>) {
-    follow_and_look(etcd, to, LOOK).await;
+pub(crate) async fn follow(etcd: EtcdClient, to: Sender<Option<PermitTexts>>) {
+    follow_with_interval(etcd, to, READ_INTERVAL).await;
 }
 
 /// As `follow`, with the interval `every` between complete reads.
-pub(super) async fn follow_and_look(etcd: Etcd, to: Sender<Option<PermitTexts>>, every: Duration) {
+pub(super) async fn follow_with_interval(
+    etcd: EtcdClient,
+    to: Sender<Option<PermitTexts>>,
+    every: Duration,
+) {
     let mut away = false;
     loop {
         let failed = |error: EtcdError, away: &mut bool| {
@@ -37,13 +41,13 @@ pub(super) async fn follow_and_look(etcd: Etcd, to: Sender<Option<PermitTexts>>,
             Ok(()) => {}
             Err(error) => failed(error, &mut away),
         }
-        sleep(AGAIN).await;
+        sleep(RETRY_PAUSE).await;
     }
 }
 
 /// Reads all permits, then follows changes until that fails or the watch ends.
 async fn follow_once(
-    etcd: &Etcd,
+    etcd: &EtcdClient,
     to: &Sender<Option<PermitTexts>>,
     every: Duration,
     away: &mut bool,
@@ -56,7 +60,7 @@ async fn follow_once(
     }
     let (member, body) = etcd.watch(revision + 1).await?;
     let (mut watch, mut look) =
-        (Watch { member, body, lines: Lines::default() }, Instant::now() + every);
+        (WatchBody { member, body, lines: LineSplitter::default() }, Instant::now() + every);
     loop {
         match timeout_at(look, watch.next()).await {
             Ok(line) => match line? {
@@ -76,7 +80,7 @@ async fn follow_once(
 }
 
 /// Reads and publishes all permits. Returns their revision.
-async fn read(etcd: &Etcd, to: &Sender<Option<PermitTexts>>) -> Result<i64, EtcdError> {
+async fn read(etcd: &EtcdClient, to: &Sender<Option<PermitTexts>>) -> Result<i64, EtcdError> {
     let snapshot = etcd.snapshot().await?;
     let texts: PermitTexts =
         snapshot.permits.into_iter().map(|(name, it)| (name, it.text)).collect();
@@ -90,12 +94,12 @@ async fn read(etcd: &Etcd, to: &Sender<Option<PermitTexts>>) -> Result<i64, Etcd
 
 /// Publishes the changes of a line after the revision `since`. Returns their revision.
 fn apply(
-    etcd: &Etcd,
+    etcd: &EtcdClient,
     to: &Sender<Option<PermitTexts>>,
     line: &[u8],
     since: i64,
 ) -> Result<Option<i64>, EtcdError> {
-    let Changes { permits, revision } = Changes::read(line, etcd.prefix(), since)?;
+    let PermitChanges { permits, revision } = PermitChanges::read(line, etcd.prefix(), since)?;
     to.send_if_modified(|known| {
         let known = known.get_or_insert_default();
         let is_changed = !permits.is_empty();
@@ -111,13 +115,13 @@ fn apply(
 }
 
 /// The body of a watch.
-struct Watch {
+struct WatchBody {
     member: String,
     body: Incoming,
-    lines: Lines,
+    lines: LineSplitter,
 }
 
-impl Watch {
+impl WatchBody {
     /// Returns the next line; [`None`] at the end. Cancel-safe.
     async fn next(&mut self) -> Result<Option<Vec<u8>>, EtcdError> {
         loop {

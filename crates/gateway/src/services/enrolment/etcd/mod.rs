@@ -12,8 +12,8 @@ mod follow;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use api::{Etcd, EtcdError};
-pub(crate) use cache::Cache;
+pub(crate) use api::{EtcdClient, EtcdError};
+pub(crate) use cache::PermitCache;
 pub(crate) use follow::follow;
 
 pub(crate) use crate::config::permits::PermitTexts;

@@ -20,14 +20,14 @@ use tokio::sync::watch::{self, Receiver};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-use super::fake::{Door, Fake, Store};
-use super::follow::follow_and_look;
-use super::{Cache, Etcd, EtcdError, PermitTexts, follow};
+use super::fake::{FakeAccess, FakeMember, FakeStore};
+use super::follow::follow_with_interval;
+use super::{EtcdClient, EtcdError, PermitCache, PermitTexts, follow};
 use crate::hop::tls;
 
 /// A client of members at these addresses.
-fn client(members: &[SocketAddr]) -> Etcd {
-    Etcd::new(&config(members))
+fn client(members: &[SocketAddr]) -> EtcdClient {
+    EtcdClient::new(&config(members))
 }
 
 fn config(members: &[SocketAddr]) -> EtcdConfig {
@@ -50,14 +50,14 @@ async fn becomes(followed: &mut Receiver<Option<PermitTexts>>, all: &[(&str, &st
 
 #[tokio::test]
 async fn permits_are_written_once_changed_knowingly_and_removed() {
-    let fake = Fake::start(Store::new(), None).await;
+    let fake = FakeMember::start(FakeStore::new(), None).await;
     let etcd = client(&[fake.address]);
     assert_eq!(etcd.read().await.unwrap(), PermitTexts::new());
     etcd.put("ship", None, "one").await.unwrap();
-    assert!(matches!(etcd.put("ship", None, "two").await, Err(EtcdError::Changed)));
+    assert!(matches!(etcd.put("ship", None, "two").await, Err(EtcdError::Conflict)));
     let kept = etcd.get("ship").await.unwrap().unwrap();
     etcd.put("ship", Some(&kept), "three").await.unwrap();
-    assert!(matches!(etcd.put("ship", Some(&kept), "four").await, Err(EtcdError::Changed)));
+    assert!(matches!(etcd.put("ship", Some(&kept), "four").await, Err(EtcdError::Conflict)));
     assert_eq!(fake.store.get("/ships/ship").unwrap(), "three");
     // What others keep beside it is nobody's permit.
     fake.store.put("/ships0", "x");
@@ -69,7 +69,7 @@ async fn permits_are_written_once_changed_knowingly_and_removed() {
 
 #[tokio::test]
 async fn changes_are_followed_and_nothing_changes_while_etcd_is_away() {
-    let fake = Fake::start(Store::new(), None).await;
+    let fake = FakeMember::start(FakeStore::new(), None).await;
     fake.store.put("/ships/a", "1");
     let (to, mut followed) = watch::channel(None);
     let nobody = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
@@ -86,7 +86,7 @@ async fn changes_are_followed_and_nothing_changes_while_etcd_is_away() {
     store.remove("/ships/b");
     tokio::task::yield_now().await;
     assert_eq!(*followed.borrow(), Some(texts(&[("b", "2")])));
-    let fake = Fake::start(store, Some(address)).await;
+    let fake = FakeMember::start(store, Some(address)).await;
     becomes(&mut followed, &[("c", "3")]).await;
     fake.store.put("/ships/c", "4");
     becomes(&mut followed, &[("c", "4")]).await;
@@ -125,14 +125,14 @@ impl Files {
 async fn a_member_must_prove_who_it_is() {
     let (files, others) = (Files::new(), Files::new());
     let acceptor = Some(tls::acceptor(&files.member()).unwrap());
-    let door = Arc::new(Door { acceptor, ..Door::default() });
-    let fake = Fake::behind(door, Store::new(), None).await;
+    let door = Arc::new(FakeAccess { acceptor, ..FakeAccess::default() });
+    let fake = FakeMember::behind(door, FakeStore::new(), None).await;
     fake.store.put("/ships/a", "1");
     let client = |authorities: &Files| {
         let authorities = Some(authorities.member().certificate);
         // What the hub shows is not asked for.
         let tls = EtcdTls { authorities, identity: Some(files.member()) };
-        Etcd::new(&EtcdConfig { tls: Some(tls), ..config(&[fake.address]) })
+        EtcdClient::new(&EtcdConfig { tls: Some(tls), ..config(&[fake.address]) })
     };
     assert_eq!(client(&files).read().await.unwrap(), texts(&[("a", "1")]));
     let (to, mut followed) = watch::channel(None);
@@ -145,19 +145,19 @@ async fn a_member_must_prove_who_it_is() {
     let unknown = client(&others).read().await.unwrap_err();
     assert!(unknown.to_string().contains("invalid peer certificate"), "{unknown}");
     std::fs::remove_file(others.member().certificate).unwrap();
-    assert!(matches!(client(&others).read().await, Err(EtcdError::Unequipped(_))));
+    assert!(matches!(client(&others).read().await, Err(EtcdError::BadFile(_))));
 }
 
 #[tokio::test]
 async fn who_has_a_password_logs_in_and_again_when_the_token_has_expired() {
     let files = Files::new();
     let login = Some(("hub".to_owned(), "secret".to_owned()));
-    let door = Arc::new(Door { login, ..Door::default() });
-    let fake = Fake::behind(door.clone(), Store::new(), None).await;
+    let door = Arc::new(FakeAccess { login, ..FakeAccess::default() });
+    let fake = FakeMember::behind(door.clone(), FakeStore::new(), None).await;
     fake.store.put("/ships/a", "1");
     let password_file = files.write("password", "secret\n");
     let login = Some(EtcdLogin { user: "hub".to_owned(), password_file: password_file.clone() });
-    let etcd = Etcd::new(&EtcdConfig { login, ..config(&[fake.address]) });
+    let etcd = EtcdClient::new(&EtcdConfig { login, ..config(&[fake.address]) });
     for _ in 0..2 {
         assert_eq!(etcd.read().await.unwrap(), texts(&[("a", "1")]));
         door.expired.fetch_add(1, Ordering::Relaxed);
@@ -170,7 +170,7 @@ async fn who_has_a_password_logs_in_and_again_when_the_token_has_expired() {
     let refused = etcd.read().await.unwrap_err().to_string();
     assert!(refused.contains("authentication failed"), "{refused}");
     std::fs::set_permissions(&password_file, Permissions::from_mode(0o644)).unwrap();
-    assert!(matches!(etcd.read().await, Err(EtcdError::Unequipped(_))));
+    assert!(matches!(etcd.read().await, Err(EtcdError::BadFile(_))));
 }
 
 /// An etcd of this machine, at a port without TLS and at one with it.
@@ -247,7 +247,7 @@ async fn a_real_etcd_takes_our_certificate_and_password() {
         login: login.clone(),
         ..config(&[real.tls])
     };
-    let etcd = Etcd::new(&secured(Some(files.member())));
+    let etcd = EtcdClient::new(&secured(Some(files.member())));
     etcd.put("ship", None, "one").await.unwrap();
     let (to, mut followed) = watch::channel(None);
     let task = tokio::spawn(follow(etcd.clone(), to));
@@ -256,9 +256,9 @@ async fn a_real_etcd_takes_our_certificate_and_password() {
     becomes(&mut followed, &[]).await;
     task.abort();
     // Without the one or the other it says no.
-    assert!(Etcd::new(&secured(None)).read().await.is_err());
+    assert!(EtcdClient::new(&secured(None)).read().await.is_err());
     let nobody = EtcdConfig { login: None, ..secured(Some(files.member())) };
-    let refused = Etcd::new(&nobody).read().await.unwrap_err();
+    let refused = EtcdClient::new(&nobody).read().await.unwrap_err();
     assert!(matches!(refused, EtcdError::Refused { .. }), "{refused}");
 }
 
@@ -380,7 +380,7 @@ async fn a_broken_member_takes_time_once_and_keeps_no_connection() {
     for fault in FAULTS {
         tasks.spawn(async move {
             let (mut broken, fake) =
-                (Broken::start(fault).await, Fake::start(Store::new(), None).await);
+                (Broken::start(fault).await, FakeMember::start(FakeStore::new(), None).await);
             let nobody = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
             let etcd = client(&[broken.address, nobody, fake.address]);
             etcd.put("ship", None, "1").await.unwrap_or_else(|error| panic!("{fault:?}: {error}"));
@@ -421,22 +421,22 @@ async fn mute(other: SocketAddr) -> (SocketAddr, JoinSet<()>) {
 
 #[tokio::test]
 async fn a_permit_that_was_written_without_an_answer_is_written() {
-    let fake = Fake::start(Store::new(), None).await;
+    let fake = FakeMember::start(FakeStore::new(), None).await;
     let (address, _tasks) = mute(fake.address).await;
     let etcd = client(&[address, fake.address]);
     etcd.put("ship", None, "1").await.unwrap();
     assert_eq!(fake.store.get("/ships/ship").unwrap(), "1");
-    assert!(matches!(etcd.put("ship", None, "2").await, Err(EtcdError::Changed)));
+    assert!(matches!(etcd.put("ship", None, "2").await, Err(EtcdError::Conflict)));
 }
 
 #[tokio::test]
 async fn a_member_that_tells_something_else_for_ever_hides_no_change() {
-    let door = Arc::new(Door { noise: true, ..Door::default() });
-    let fake = Fake::behind(door, Store::new(), None).await;
+    let door = Arc::new(FakeAccess { noise: true, ..FakeAccess::default() });
+    let fake = FakeMember::behind(door, FakeStore::new(), None).await;
     fake.store.put("/ships/a", "1");
     let (to, mut followed) = watch::channel(None);
     let every = Duration::from_secs(1);
-    let task = tokio::spawn(follow_and_look(client(&[fake.address]), to, every));
+    let task = tokio::spawn(follow_with_interval(client(&[fake.address]), to, every));
     becomes(&mut followed, &[("a", "1")]).await;
     fake.store.remove("/ships/a");
     becomes(&mut followed, &[]).await;
@@ -446,7 +446,7 @@ async fn a_member_that_tells_something_else_for_ever_hides_no_change() {
 #[test]
 fn permits_are_saved_for_a_start_without_etcd() {
     let directory = tempfile::tempdir().unwrap();
-    let cache = Cache::new(directory.path());
+    let cache = PermitCache::new(directory.path());
     assert_eq!(cache.load(), None);
     let permits = texts(&[("a", "1")]);
     cache.save(&permits);

@@ -1,20 +1,20 @@
 //! What a gateway keeps in front of a terminal, and what it learns of the grants.
 
 use super::*;
-use crate::dama::{BACKLOG_LASTS, Volume};
+use crate::dama::{BACKLOG_LASTS, VolumeRequest};
 
 /// All volumes asked for, and all slots granted for them.
 fn asked_and_granted(network: &mut Dama<usize>) -> (u32, u32) {
     let (mut asked, mut granted) = (0, 0);
     while let Some(event) = network.poll_event() {
         match event {
-            Event::Requested { request, .. } => {
+            DamaEvent::Requested { request, .. } => {
                 asked += match request.volume {
-                    Some(Volume::More(cells) | Volume::All(cells)) => cells,
+                    Some(VolumeRequest::More(cells) | VolumeRequest::All(cells)) => cells,
                     None => 0,
                 }
             }
-            Event::Allocated { grants, .. } => {
+            DamaEvent::Allocated { grants, .. } => {
                 granted += grants.iter().map(|grant| grant.vbdc).sum::<u32>();
             }
             _ => {}
@@ -26,7 +26,7 @@ fn asked_and_granted(network: &mut Dama<usize>) -> (u32, u32) {
 #[test]
 fn what_waits_in_the_gateway_is_asked_for_before_it_comes() {
     let mut network = network(vec![terminal(0, 0, 512)]);
-    network.record();
+    network.record_events();
     network.set_backlog(millis(100), 0, ByteCount::new(4_800));
     assert!(arrivals(&mut network, millis(1_059)).is_empty());
     // The first slots begin at 1060 ms, as for a packet that came at the same time. The packets that
@@ -50,7 +50,7 @@ fn what_waits_in_the_gateway_is_asked_for_before_it_comes() {
 fn what_moves_into_the_mac_buffer_is_asked_for_once() {
     for renews in [false, true] {
         let mut network = network(vec![terminal(0, 0, 512)]);
-        network.record();
+        network.record_events();
         let mut left = 48_000;
         network.set_backlog(millis(100), 0, ByteCount::new(left));
         for index in 0..100 {
@@ -74,7 +74,7 @@ fn what_moves_into_the_mac_buffer_is_asked_for_once() {
 #[test]
 fn a_gateway_that_has_died_holds_no_capacity() {
     let mut network = network(vec![terminal(0, 64_000, 0), terminal(0, 0, 512)]);
-    network.record();
+    network.record_events();
     for terminal in [0, 1] {
         network.set_backlog(millis(0), terminal, ByteCount::new(1_000_000));
     }
@@ -82,7 +82,7 @@ fn a_gateway_that_has_died_holds_no_capacity() {
     asked_and_granted(&mut network);
     arrivals(&mut network, millis(60_000));
     let late = core::iter::from_fn(|| network.poll_event()).filter(|event| match event {
-        Event::Requested { at, request, .. } => {
+        DamaEvent::Requested { at, request, .. } => {
             // A rate of 0 ends what holds.
             let asks = |rate: BitRate| rate > BitRate::default();
             *at > millis(4_000) && (request.volume.is_some() || request.rate.is_some_and(asks))
@@ -96,7 +96,7 @@ fn a_gateway_that_has_died_holds_no_capacity() {
 #[test]
 fn a_backlog_of_zero_ends_the_one_before() {
     let mut network = network(vec![terminal(0, 0, 512)]);
-    network.record();
+    network.record_events();
     network.set_backlog(millis(100), 0, ByteCount::new(1_000_000));
     network.set_backlog(millis(200), 0, ByteCount::new(0));
     arrivals(&mut network, millis(10_000));
@@ -124,9 +124,9 @@ fn the_granted_rate_is_that_of_the_slots_ahead_without_cell_headers() {
 #[test]
 fn the_policy_that_knows_the_round_trip_counts_what_is_new_once() {
     let mut config = config(vec![terminal(0, 0, 4_080)]);
-    config.requests.policy = Policy::RttAware;
+    config.requests.policy = CapacityPolicy::RttAware;
     let mut network: Dama<usize> = Dama::new(config, 1).unwrap();
-    network.record();
+    network.record_events();
     network.set_backlog(millis(100), 0, ByteCount::new(9_600));
     for index in 0..20 {
         let now = millis(1_100 + 40 * index);

@@ -17,11 +17,11 @@ const AF41: u8 = 34;
 
 /// A terminal whose voice has only the constant rate.
 fn with_voice(cra: u64, rbdc: u64, vbdc: u32) -> Dama<Vec<u8>> {
-    let categories = Categories::default().with(TrafficClass::Voice, Category::Cra);
+    let categories = ClassCapacities::default().with(TrafficClass::Voice, CapacityKind::Cra);
     let mac = MacLimit::Cells(4_000);
     let config = config(vec![TerminalConfig { categories, mac, ..terminal(cra, rbdc, vbdc) }]);
     let mut network = Dama::new(config, 1).unwrap();
-    network.record();
+    network.record_events();
     network
 }
 
@@ -29,7 +29,7 @@ fn with_voice(cra: u64, rbdc: u64, vbdc: u32) -> Dama<Vec<u8>> {
 fn asked(network: &mut Dama<Vec<u8>>) -> [u32; 2] {
     let mut asked = [0; 2];
     while let Some(event) = network.poll_event() {
-        if let Event::Requested { request, .. } = event {
+        if let DamaEvent::Requested { request, .. } = event {
             asked[0] += u32::from(request.rate.is_some());
             asked[1] += u32::from(request.volume.is_some());
         }

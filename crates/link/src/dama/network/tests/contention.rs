@@ -40,7 +40,7 @@ fn build(
     access: Option<RandomAccess>,
 ) -> Dama<usize> {
     let mut network = Dama::new(shared(terminals, transport, access), 1).unwrap();
-    network.record();
+    network.record_events();
     network
 }
 
@@ -48,7 +48,7 @@ fn slot(frame: u64, index: u64) -> Instant {
     at(53_000_000 * frame + 53_000_000 * index / 16)
 }
 
-fn events(network: &mut Dama<usize>) -> Vec<Event> {
+fn events(network: &mut Dama<usize>) -> Vec<DamaEvent> {
     core::iter::from_fn(|| network.poll_event()).collect()
 }
 
@@ -66,15 +66,15 @@ mod requests {
         let [(time, ..)] = arrivals(&mut network, millis(5_000))[..] else { panic!() };
         assert_eq!(time, slot(15, 4) + DELAY);
         let events = events(&mut network);
-        let Some(Event::Contended { at, frame: 2, carrier: 0, attempt: 1, slots, .. }) =
-            events.iter().find(|event| matches!(event, Event::Contended { .. }))
+        let Some(DamaEvent::Contended { at, frame: 2, carrier: 0, attempt: 1, slots, .. }) =
+            events.iter().find(|event| matches!(event, DamaEvent::Contended { .. }))
         else {
             panic!("{events:?}")
         };
         assert_eq!(*at, slot(2, 12));
         assert!(matches!(slots[..], [ref burst] if matches!(burst[..], [12..16])), "{slots:?}");
-        let received = |event: &Event| match event {
-            Event::Received { at, senders, .. } => Some((*at, senders[0].decoded)),
+        let received = |event: &DamaEvent| match event {
+            DamaEvent::Received { at, senders, .. } => Some((*at, senders[0].decoded)),
             _ => None,
         };
         assert_eq!(events.iter().find_map(received), Some((slot(3, 0) + DELAY, 1)));
@@ -86,12 +86,12 @@ mod requests {
         let config = shared(vec![terminal(0, 0, 4_080)], transport, None);
         assert_eq!(config.capacity(), 24);
         let mut network: Dama<usize> = Dama::new(config, 1).unwrap();
-        network.record();
+        network.record_events();
         (0..10).for_each(|_| network.handle_packet(at(1), 0, 1450));
         arrivals(&mut network, millis(5_000));
         for event in events(&mut network) {
-            let Event::Allocated { grants, plan, .. } = event else { continue };
-            assert!(grants.iter().map(Grant::slots).sum::<u32>() <= 24);
+            let DamaEvent::Allocated { grants, plan, .. } = event else { continue };
+            assert!(grants.iter().map(SlotGrant::slots).sum::<u32>() <= 24);
             assert!(plan.iter().flatten().all(|run| run.slot + run.count <= 12), "{plan:?}");
         }
     }
@@ -103,13 +103,13 @@ mod requests {
         let mut network = build(vec![terminal(8_000, 0, 512)], transport, None);
         network.handle_packet(millis(100), 0, 1450);
         arrivals(&mut network, millis(5_000));
-        let requested = |event: &Event| match event {
-            Event::Requested { at, request, lost: false, .. } => Some((*at, request.volume)),
+        let requested = |event: &DamaEvent| match event {
+            DamaEvent::Requested { at, request, lost: false, .. } => Some((*at, request.volume)),
             _ => None,
         };
         let first = events(&mut network).iter().find_map(requested).unwrap();
-        assert_eq!(first, (slot(3, 0), Some(crate::dama::Volume::More(30))));
-        let Slots { requests: 1.., contention_bursts: 0, .. } = network.slots(0) else {
+        assert_eq!(first, (slot(3, 0), Some(crate::dama::VolumeRequest::More(30))));
+        let SlotCounters { requests: 1.., contention_bursts: 0, .. } = network.slots(0) else {
             panic!("{:?}", network.slots(0))
         };
     }
@@ -123,7 +123,7 @@ mod requests {
         }
         let all = arrivals(&mut network, millis(10_000));
         assert_eq!(all.len(), 40);
-        let Slots { requests, contention_bursts, .. } = network.slots(0);
+        let SlotCounters { requests, contention_bursts, .. } = network.slots(0);
         assert!(contention_bursts > 0 && requests > contention_bursts, "{:?}", network.slots(0));
     }
 
@@ -139,7 +139,7 @@ mod requests {
         assert!(both.iter().all(|slots| slots.requests == 1 && slots.requests_given_up == 0));
         assert!(both.iter().all(|slots| slots.collisions >= 1), "{both:?}");
         let attempts = events(&mut network).into_iter().filter_map(|event| match event {
-            Event::Contended { attempt, frame, .. } => Some((attempt, frame)),
+            DamaEvent::Contended { attempt, frame, .. } => Some((attempt, frame)),
             _ => None,
         });
         let attempts: Vec<_> = attempts.collect();
@@ -158,16 +158,17 @@ mod requests {
             let mut config = shared(vec![terminal(0, 0, 512); 40], transport, None);
             config.frames.carriers = 1 + carriers;
             let mut network: Dama<usize> = Dama::new(config, 1).unwrap();
-            network.record();
+            network.record_events();
             (0..40).for_each(|index| network.handle_packet(millis(100), index, 40));
             arrivals(&mut network, millis(500));
             let received = events(&mut network).into_iter().find_map(|event| match event {
-                Event::Received { senders, .. } => Some(senders),
+                DamaEvent::Received { senders, .. } => Some(senders),
                 _ => None,
             });
             received.unwrap()
         };
-        let decoded = |senders: &[Received]| senders.iter().map(|each| each.decoded).sum::<u32>();
+        let decoded =
+            |senders: &[ReceivedBursts]| senders.iter().map(|each| each.decoded).sum::<u32>();
         let (one, eight) = (first_time(1), first_time(8));
         assert_eq!((one.len(), eight.len()), (40, 40));
         // 40 e^(-40/16) is 3, 40 e^(-40/128) is 29.
@@ -210,7 +211,7 @@ mod requests {
         );
         config.frames.carriers = 2;
         let mut network: Dama<usize> = Dama::new(config, 1).unwrap();
-        network.record();
+        network.record_events();
         for index in 0..600u64 {
             network.handle_packet(millis(25 * index), index as usize % 3, 400);
         }
@@ -218,14 +219,14 @@ mod requests {
         let (mut granted, mut contended) = (BTreeMap::new(), 0);
         for event in events(&mut network) {
             match event {
-                Event::Allocated { grants, plan, .. } => {
+                DamaEvent::Allocated { grants, plan, .. } => {
                     for (grant, runs) in grants.iter().zip(plan) {
                         for run in runs {
                             granted.entry((grant.terminal, run.frame)).or_insert(vec![]).push(run);
                         }
                     }
                 }
-                Event::Contended { terminal, frame, slots, .. } => {
+                DamaEvent::Contended { terminal, frame, slots, .. } => {
                     contended += 1;
                     let runs = granted.get(&(terminal, frame)).map_or(&[][..], Vec::as_slice);
                     let has = |slot: &u32| {
@@ -252,7 +253,8 @@ mod packets {
         network.handle_packet(millis(100), 0, 400);
         let all = arrivals(&mut network, millis(5_000));
         assert_eq!(all, [(slot(3, 0) + DELAY, 0, 400)]);
-        let Slots { contention_bursts: 9, collisions: 0, requests: 0, .. } = network.slots(0)
+        let SlotCounters { contention_bursts: 9, collisions: 0, requests: 0, .. } =
+            network.slots(0)
         else {
             panic!("{:?}", network.slots(0))
         };
@@ -276,7 +278,7 @@ mod packets {
         assert_eq!((slots.contention_bursts, slots.requests, slots.used), (12, 1, 18));
         let mut granted = 0;
         for event in events(&mut network) {
-            if let Event::Allocated { grants, .. } = event {
+            if let DamaEvent::Allocated { grants, .. } = event {
                 granted += grants.iter().map(|grant| grant.vbdc).sum::<u32>();
             }
         }
@@ -324,7 +326,7 @@ mod packets {
         assert_eq!(counted, (3, 30, 30));
         assert_eq!(network.counters(0).lost.packets, 3);
         assert_eq!(network.counters(0).inside, Tally::default());
-        let gave_up = |event: &Event| matches!(event, Event::GaveUp { .. });
+        let gave_up = |event: &DamaEvent| matches!(event, DamaEvent::GaveUp { .. });
         assert_eq!(events(&mut network).iter().filter(|event| gave_up(event)).count(), 1);
     }
 
@@ -332,7 +334,7 @@ mod packets {
     #[test]
     fn a_lost_burst_is_repaired() {
         let mut one = terminal(0, 0, 0);
-        one.loss = Loss::Per(units::Probability::new(0.5).unwrap());
+        one.loss = LossModel::Per(units::Probability::new(0.5).unwrap());
         let mut network = build(vec![one], NO_REQUESTS, access(1));
         (0..30).for_each(|index| network.handle_packet(millis(2_000 * index), 0, 100));
         assert_eq!(arrivals(&mut network, millis(200_000)).len(), 30);
@@ -489,23 +491,23 @@ proptest! {
         };
         prop_assert_eq!(config.capacity(), 2 * (16 * (grants - 1) + last));
         let mut network: Dama<usize> = Dama::new(config, seed).unwrap();
-        network.record();
+        network.record_events();
         for (after, index, len) in packets {
             network.handle_packet(millis(after), index, len);
         }
         arrivals(&mut network, millis(60_000));
         for event in events(&mut network) {
             match event {
-                Event::Allocated { plan, .. } => {
+                DamaEvent::Allocated { plan, .. } => {
                     for run in plan.iter().flatten() {
                         let end = if run.carrier == grants - 1 { last } else { 16 };
                         prop_assert!(run.carrier < grants && run.slot + run.count <= end);
                     }
                 }
-                Event::Contended { channel: ChannelKind::Packets, carrier, .. } => {
+                DamaEvent::Contended { channel: ChannelKind::Packets, carrier, .. } => {
                     prop_assert!(carrier >= grants + for_requests);
                 }
-                Event::Contended { carrier, slots, .. } => {
+                DamaEvent::Contended { carrier, slots, .. } => {
                     prop_assert_eq!(slots.len(), 1);
                     let own = (grants..grants + for_requests).contains(&carrier);
                     let shared = carrier == grants - 1 && slots[0].iter().all(|slot| *slot >= last);
@@ -531,7 +533,7 @@ proptest! {
         let mut config = config(terminals.collect());
         apply(&mut config, chosen);
         let mut network: Dama<usize> = Dama::new(config, seed).unwrap();
-        network.record();
+        network.record_events();
         let (mut offered, mut got) = (vec![Vec::new(); 12], vec![Vec::new(); 12]);
         for (millis_, index, len) in packets {
             network.handle_packet(millis(millis_), index, len);
@@ -543,13 +545,13 @@ proptest! {
         let events = events(&mut network);
         for index in 0..12usize {
             let (slots, counters) = (network.slots(index), network.counters(index));
-            let mine = |event: &Event| match event {
-                Event::Received { channel: ChannelKind::Requests, senders, .. } => senders
+            let mine = |event: &DamaEvent| match event {
+                DamaEvent::Received { channel: ChannelKind::Requests, senders, .. } => senders
                     .iter()
                     .filter(|sender| sender.terminal as usize == index)
                     .map(|sender| u64::from(sender.decoded))
                     .sum(),
-                Event::Requested { terminal, lost, .. } if *terminal as usize == index => {
+                DamaEvent::Requested { terminal, lost, .. } if *terminal as usize == index => {
                     u64::from(!lost)
                 }
                 _ => 0,

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::Burst;
+use crate::BurstModel;
 
 fn with(change: impl FnOnce(&mut TerminalConfig)) -> Dama<usize> {
     let mut one = terminal(128_000, 0, 0);
@@ -78,9 +78,9 @@ fn packets_of_any_length_are_carried_or_dropped() {
 #[test]
 fn bursts_are_in_time() {
     let millis_ = Duration::from_millis;
-    let burst = Burst::new(millis_(900)..=millis_(900), millis_(100)..=millis_(100)).unwrap();
+    let burst = BurstModel::new(millis_(900)..=millis_(900), millis_(100)..=millis_(100)).unwrap();
     let lost = |every: u64| {
-        let loss = Loss::Burst(burst);
+        let loss = LossModel::Burst(burst);
         let mut network = with(|one| one.loss = loss);
         for index in 0..(100_000 / every) {
             network.handle_packet(millis(index * every), 0, 40);
@@ -132,7 +132,7 @@ fn a_higher_class_goes_first() {
 fn terminals_have_their_own_losses() {
     let run = |others: usize| {
         let mut one = terminal(16_000, 0, 0);
-        one.loss = Loss::Per(units::Probability::new(0.3).unwrap());
+        one.loss = LossModel::Per(units::Probability::new(0.3).unwrap());
         let mut network = network(vec![one; 3]);
         for index in 0..300 {
             network.handle_packet(millis(index * 60), 0, index as usize);
@@ -184,14 +184,14 @@ proptest! {
             if in_bytes {
                 one.mac = MacLimit::Bytes(ByteCount::new(14_400));
             }
-            one.loss = Loss::Per(units::Probability::new(per).unwrap());
+            one.loss = LossModel::Per(units::Probability::new(per).unwrap());
         }
         let mut config = config(terminals);
-        config.requests.policy = if aware { Policy::RttAware } else { Policy::Classic };
+        config.requests.policy = if aware { CapacityPolicy::RttAware } else { CapacityPolicy::Classic };
         contention::apply(&mut config, chosen);
         let capacity = config.capacity();
         let mut network: Dama<usize> = Dama::new(config, seed).unwrap();
-        network.record();
+        network.record_events();
         let mut got = [0u64; 8];
         for (millis_, index, len) in packets {
             for (_, from, len) in arrivals(&mut network, millis(millis_)) {
@@ -203,8 +203,8 @@ proptest! {
             got[from] += len as u64;
         }
         while let Some(event) = network.poll_event() {
-            if let Event::Allocated { grants, plan, .. } = event {
-                prop_assert!(grants.iter().map(Grant::slots).sum::<u32>() <= capacity);
+            if let DamaEvent::Allocated { grants, plan, .. } = event {
+                prop_assert!(grants.iter().map(SlotGrant::slots).sum::<u32>() <= capacity);
                 for (grant, runs) in grants.iter().zip(&plan) {
                     prop_assert_eq!(runs.iter().map(|run| run.count).sum::<u32>(), grant.slots());
                 }

@@ -9,8 +9,8 @@ use crate::{Rate, Trace};
 fn planned(network: &mut Dama<usize>) -> Vec<(Instant, u32)> {
     let mut all = Vec::new();
     while let Some(event) = network.poll_event() {
-        if let Event::Allocated { begins, grants, plan, .. } = event {
-            let slots: u32 = grants.iter().map(Grant::slots).sum();
+        if let DamaEvent::Allocated { begins, grants, plan, .. } = event {
+            let slots: u32 = grants.iter().map(SlotGrant::slots).sum();
             assert_eq!(plan.iter().flatten().map(|run| run.count).sum::<u32>(), slots);
             all.push((at(begins.as_nanos().saturating_sub(DELAY.as_nanos() as u64)), slots));
         }
@@ -21,7 +21,7 @@ fn planned(network: &mut Dama<usize>) -> Vec<(Instant, u32)> {
 /// A terminal that always has something to send.
 fn busy() -> Dama<usize> {
     let mut network = network(vec![terminal(0, 0, 512)]);
-    network.record();
+    network.record_events();
     network
 }
 
@@ -74,7 +74,7 @@ fn a_trace_is_followed_from_the_start_of_the_link() {
     let trace = Trace::parse("0s 128 kbit/s\n5s 64 kbit/s\n10s 128 kbit/s").unwrap();
     let config = DamaConfig { rate: Some(Rate::Trace(trace)), ..config(vec![terminal(0, 0, 512)]) };
     let mut network: Dama<usize> = Dama::new(config, 1).unwrap();
-    network.record();
+    network.record_events();
     fill(&mut network, 15_000);
     for (decided, slots) in planned(&mut network) {
         // The rate of a superframe's time from the decision on.
@@ -98,7 +98,7 @@ proptest! {
         let mut config = config(vec![terminal(8_000 * cra, 0, 512), terminal(0, 64_000, 512)]);
         config.frames.carriers = carriers;
         let mut network: Dama<usize> = Dama::new(config, 7).unwrap();
-        network.record();
+        network.record_events();
         let (mut now, mut limits) = (0, vec![(millis(0), 16)]);
         let mut packets = packets.into_iter().enumerate();
         let (mut sent, mut got) = ([Vec::new(), Vec::new()], [Vec::new(), Vec::new()]);

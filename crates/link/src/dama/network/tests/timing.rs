@@ -24,7 +24,7 @@ fn slots_pass_without_traffic() {
     let mut network = network(vec![terminal(64_000, 0, 0)]);
     assert!(arrivals(&mut network, millis(106_000)).is_empty());
     // 16 in each of 1,000 superframes, of which the last few have just been decided.
-    let Slots { granted, used, .. } = network.slots(0);
+    let SlotCounters { granted, used, .. } = network.slots(0);
     assert!((16 * 990..=16 * 1_000).contains(&granted) && used == 0, "{granted}");
 }
 
@@ -33,7 +33,7 @@ fn slots_pass_without_traffic() {
 #[test]
 fn with_vbdc_a_packet_waits_for_its_grant() {
     let mut network = network(vec![terminal(0, 0, 512)]);
-    network.record();
+    network.record_events();
     network.handle_packet(millis(100), 0, 400);
     let [(time, ..)] = arrivals(&mut network, millis(5_000))[..] else { panic!() };
     // Asks in frame 10, at 530 ms; the request is there at 783.3 ms. The decision about the
@@ -42,7 +42,7 @@ fn with_vbdc_a_packet_waits_for_its_grant() {
     assert_eq!(time, slot(21, 4) + DELAY);
     let mut granted = 0;
     while let Some(event) = network.poll_event() {
-        if let Event::Allocated { grants, .. } = event {
+        if let DamaEvent::Allocated { grants, .. } = event {
             granted += grants.iter().map(|grant| grant.vbdc).sum::<u32>();
         }
     }
@@ -147,7 +147,7 @@ proptest! {
             let mut config = config(terminals.clone());
             contention::apply(&mut config, chosen);
             let mut network: Dama<usize> = Dama::new(config, seed).unwrap();
-            network.record();
+            network.record_events();
             let mut all = Vec::new();
             for (millis_, index, len) in &packets {
                 if !late {

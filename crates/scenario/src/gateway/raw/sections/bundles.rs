@@ -1,12 +1,12 @@
 //! Section `[bundles]` as written.
 
-use bundles::Node;
+use bundles::BundleNodeId;
 use pep::traffic::Prefix;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use units::ByteCount;
 
-use super::super::values::Address;
+use super::super::values::AddressWithPort;
 use crate::text::{Text, Time};
 
 /// A node for bundles (BPv7).
@@ -15,10 +15,10 @@ use crate::text::{Text, Time};
 pub(in crate::gateway) struct Bundles {
     /// This node.
     #[schemars(required, extend("examples" = ["ipn:2.0", "dtn://ship/"]))]
-    pub(in crate::gateway) node: Option<Text<Node>>,
+    pub(in crate::gateway) node: Option<Text<BundleNodeId>>,
     /// On a terminal: the hub's node, which gets all bundles that have no other route.
     #[schemars(extend("examples" = ["ipn:1.0"]))]
-    pub(in crate::gateway) hub: Option<Text<Node>>,
+    pub(in crate::gateway) hub: Option<Text<BundleNodeId>>,
     /// A directory of its own, which keeps bundles until the next node has them.
     #[schemars(required, extend("examples" = ["/var/lib/skyhop/bundles"]))]
     pub(in crate::gateway) store: Option<String>,
@@ -48,7 +48,7 @@ pub(in crate::gateway) struct Bundles {
     pub(in crate::gateway) inbox: Option<String>,
     /// The TCP address for nodes that connect by TCPCLv4.
     #[schemars(extend("examples" = ["127.0.0.1:4556"]))]
-    pub(in crate::gateway) listen: Option<Text<Address>>,
+    pub(in crate::gateway) listen: Option<Text<AddressWithPort>>,
     /// Nodes (prefixes) that may connect there; required when others can reach `listen`.
     #[serde(default)]
     pub(in crate::gateway) clients: Vec<Text<Prefix>>,
@@ -74,11 +74,11 @@ pub(in crate::gateway) struct Bundles {
 pub(in crate::gateway) struct BundlePeer {
     /// The node.
     #[schemars(required, extend("examples" = ["ipn:7.0"]))]
-    pub(in crate::gateway) node: Option<Text<Node>>,
+    pub(in crate::gateway) node: Option<Text<BundleNodeId>>,
     /// Nodes behind it: it may hand over their bundles, and gets those for them.
     #[serde(default)]
     #[schemars(extend("examples" = [["ipn:8.0"]]))]
-    pub(in crate::gateway) behind: Vec<Text<Node>>,
+    pub(in crate::gateway) behind: Vec<Text<BundleNodeId>>,
     /// It gets all bundles that have no other route.
     #[schemars(extend("default" = false))]
     pub(in crate::gateway) everything: Option<bool>,
@@ -86,7 +86,7 @@ pub(in crate::gateway) struct BundlePeer {
     pub(in crate::gateway) terminal: Option<String>,
     /// Connect to it by TCPCLv4 at this address. Without it, it may connect to `listen`.
     #[schemars(extend("examples" = ["10.1.0.9:4556"]))]
-    pub(in crate::gateway) address: Option<Text<Address>>,
+    pub(in crate::gateway) address: Option<Text<AddressWithPort>>,
     /// With TLS: the host name or address that its certificate is for; by default the address at the other end
     /// of the connection.
     #[schemars(extend("examples" = ["sensor.example"]))]

@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 
 use units::Instant;
 
-use crate::spare::Spare as _;
+use crate::spare::FreeSpare as _;
 
 /// A capacity below this fraction of the earlier one voids older forecasts.
 const VOID: f64 = 0.75;

@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 
 use units::Instant;
 
-use crate::spare::Spare as _;
+use crate::spare::FreeSpare as _;
 
 /// By when the share was exceeded by so much in all, in seconds of sending at the share.
 #[derive(Debug, Clone, Copy)]
