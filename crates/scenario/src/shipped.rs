@@ -13,16 +13,16 @@ pub struct ShippedScenario {
 
 macro_rules! shipped {
     ($name:literal) => {
-        Shipped { published: None, ..shipped!($name, text) }
+        ShippedScenario { published: None, ..shipped!($name, text) }
     };
     ($name:literal, published) => {
-        Shipped {
+        ShippedScenario {
             published: Some(include_str!(concat!("../../../scenarios/", $name, ".published.toml"))),
             ..shipped!($name, text)
         }
     };
     ($name:literal, text) => {
-        Shipped {
+        ShippedScenario {
             name: $name,
             text: include_str!(concat!("../../../scenarios/", $name, ".toml")),
             published: None,

@@ -45,7 +45,7 @@ pub use error::StudyError;
 pub use meter_server::{MeterServer, ServerError};
 pub use pair::{GatewayPair, PairError};
 pub use plan::{DemoPlan, Task, TaskWork, TrafficPath};
-pub use progress::{ProgressBar, ProgressDisplay};
+pub use progress::{ProgressDisplay, TaskProgress};
 pub use results::Results;
 
 /// Version of skyhop, which is stored with results.

@@ -17,21 +17,21 @@ pub trait ProgressDisplay: Sync {
     fn start(&mut self, title: &str, measurements: usize);
 
     /// A measurement begins, which may take up to `limit`. It ends when the bar is dropped.
-    fn begin(&self, task: Task, way: &TrafficPath, limit: Duration) -> Box<dyn ProgressBar>;
+    fn begin(&self, task: Task, way: &TrafficPath, limit: Duration) -> Box<dyn TaskProgress>;
 
     /// A measurement has ended. Simulated ones do not begin: they take no time.
     fn done(&mut self, entry: &MeasurementEntry);
 }
 
 /// Shows the progress of one measurement.
-pub trait ProgressBar {
+pub trait TaskProgress {
     /// Sets the number of bytes, objects or replies that have arrived.
     fn set(&self, count: u64);
 }
 
 /// Runs `work` in another thread while showing and recording `progress`.
 pub(crate) fn watched<T: Send>(
-    bar: &dyn ProgressBar,
+    bar: &dyn TaskProgress,
     progress: &ProgressCounter,
     work: impl FnOnce() -> T + Send,
 ) -> (T, Trail) {

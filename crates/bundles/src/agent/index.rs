@@ -109,7 +109,7 @@ impl BundleIndex {
         match std::mem::replace(&mut held.state, state) {
             BundleStage::Waiting => drop(self.waiting.remove(&(place, order, *id))),
             BundleStage::Paused(at) | BundleStage::Stuck(at, _) => {
-                drop(self.paused.remove(&(at, *id)))
+                _ = self.paused.remove(&(at, *id));
             }
             BundleStage::Leaving(_) => drop(self.leaving.remove(id)),
             BundleStage::Sending(_) | BundleStage::Delivering | BundleStage::Removing(_) => {}
@@ -117,7 +117,7 @@ impl BundleIndex {
         match state {
             BundleStage::Waiting => drop(self.waiting.insert((place, order, *id))),
             BundleStage::Paused(at) | BundleStage::Stuck(at, _) => {
-                drop(self.paused.insert((at, *id)))
+                _ = self.paused.insert((at, *id));
             }
             BundleStage::Leaving(_) => drop(self.leaving.insert(*id)),
             BundleStage::Sending(_) | BundleStage::Delivering | BundleStage::Removing(_) => {}

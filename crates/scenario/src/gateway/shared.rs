@@ -44,20 +44,20 @@ macro_rules! shared_keys {
         SharedKeys {
             private_key: $raw.private_key,
             private_key_file: $raw.private_key_file,
-            rates: Rates {
+            rates: RateKeys {
                 rate: $raw.rate,
                 initial: $raw.initial_rate,
                 maximum: $raw.maximum_rate,
                 probe: $raw.probe,
                 probe_share: $raw.probe_share,
             },
-            hop: Hop {
+            hop: HopKeys {
                 mtu: $raw.mtu,
                 burst: $raw.burst,
                 memory: $raw.memory,
                 stream_window: $raw.stream_window,
             },
-            operation: Operation {
+            operation: OperationKeys {
                 control: $raw.control,
                 state: $raw.state,
                 metrics: $raw.metrics,

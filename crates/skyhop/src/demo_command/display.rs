@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
-use study::{MeasurementEntry, ProgressBar, Task, TaskWork, TrafficPath};
+use study::{MeasurementEntry, Task, TaskProgress, TaskWork, TrafficPath};
 
 /// Announces measurements and reports their results, with a progress bar for each on a terminal and in
 /// plain lines elsewhere.
@@ -32,7 +32,7 @@ impl study::ProgressDisplay for DemoDisplay {
         (self.total, self.done) = (measurements, 0);
     }
 
-    fn begin(&self, task: Task, way: &TrafficPath, limit: Duration) -> Box<dyn ProgressBar> {
+    fn begin(&self, task: Task, way: &TrafficPath, limit: Duration) -> Box<dyn TaskProgress> {
         let bar = self.bars.add(bar(task, way, limit));
         Box::new(MeasurementBar { bars: self.bars.clone(), bar })
     }
@@ -48,7 +48,7 @@ impl study::ProgressDisplay for DemoDisplay {
     }
 }
 
-impl ProgressBar for MeasurementBar {
+impl TaskProgress for MeasurementBar {
     fn set(&self, count: u64) {
         self.bar.set_position(count);
     }

@@ -117,14 +117,14 @@ async fn listen_at(address: Ipv4Addr, hops: u32) -> (TcpListener, SocketAddr) {
     (listener, address)
 }
 
-fn config(modem: config::ModemLocation) -> DlepConfig {
+fn config(modem: ModemLocation) -> DlepConfig {
     DlepConfig { modem, heartbeat: Duration::from_secs(1), gtsm: true, on_demand: false }
 }
 
 #[tokio::test]
 async fn a_modem_tells_dies_and_comes_back() {
     let (listener, address) = listen(255).await;
-    let mut client = DlepClient::start(config(config::ModemLocation::At(address))).unwrap();
+    let mut client = DlepClient::start(config(ModemLocation::At(address))).unwrap();
     let mut modem = Modem::accept(&listener, 20).await;
     let report = known(&mut client, |report| report.phase == DlepPhase::Up).await;
     assert_eq!((rate(&report), report.modem), (Some(20), Some(address)));
@@ -152,7 +152,7 @@ const HEARTBEAT: [u8; 4] = [0, 16, 0, 0];
 #[tokio::test]
 async fn a_modem_that_sends_without_end_lets_other_tasks_run_between_reads() {
     let (listener, address) = listen(255).await;
-    let mut client = DlepClient::start(config(config::ModemLocation::At(address))).unwrap();
+    let mut client = DlepClient::start(config(ModemLocation::At(address))).unwrap();
     let modem = Modem::accept(&listener, 20).await;
     known(&mut client, |report| report.phase == DlepPhase::Up).await;
     // Nothing is read until this task waits: all that the kernel takes is there at once.
@@ -173,7 +173,7 @@ async fn a_modem_that_sends_without_end_lets_other_tasks_run_between_reads() {
 #[tokio::test]
 async fn what_waits_is_asked_for_if_the_link_gives_capacity_on_demand() {
     let (listener, address) = listen(255).await;
-    let config = config(config::ModemLocation::At(address));
+    let config = config(ModemLocation::At(address));
     assert!(DlepClient::start(config.clone()).unwrap().waiting().is_none());
     let mut client = DlepClient::start(DlepConfig { on_demand: true, ..config }).unwrap();
     let waiting = client.waiting().expect("somewhere to say what waits");
@@ -218,7 +218,7 @@ fn a_modem_is_found_on_its_interface() {
             let lo = socket2::InterfaceIndexOrAddress::Index(lo);
             SockRef::from(&listening).join_multicast_v4_n(&group, &lo).unwrap();
             let (listener, address) = listen_at(OURS, 255).await;
-            let modem = config::ModemLocation::Discover("lo".to_owned());
+            let modem = ModemLocation::Discover("lo".to_owned());
             let mut client = DlepClient::start(config(modem)).unwrap();
             let router = discovered(&listening).await;
             let point = DataItem::ConnectionPoint {
@@ -263,7 +263,7 @@ fn a_modem_is_looked_for_whenever_its_interface_is_there() {
     in_namespace(|| {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
-            let modem = config::ModemLocation::Discover("modem0".to_owned());
+            let modem = ModemLocation::Discover("modem0".to_owned());
             let mut client = DlepClient::start(config(modem)).unwrap();
             known(&mut client, |report| report.trouble.is_some()).await;
             for _ in 0..2 {
