@@ -200,12 +200,12 @@ struct PeerState {
 
 /// State machine of the bundle agent.
 ///
-/// Inputs: [`Agent::begin`], [`Agent::offer`], [`Agent::stored`] or [`Agent::abandon`] for arriving
-/// bundles; [`Agent::set_peer`]; [`Agent::acknowledged`] or [`Agent::returned`] for bundles from
-/// [`Agent::poll_send`]; [`Agent::removed`] or [`Agent::not_removed`] for those from
-/// [`Agent::poll_remove`]; [`Agent::joined`] or [`Agent::not_joined`] for those from [`Agent::poll_join`];
-/// [`Agent::taken`] or [`Agent::not_taken`] for those from [`Agent::next_arrived`]. After each, drain all
-/// `poll_*`, in any order. The wall-clock time is passed in where the lifetime of bundles depends on it.
+/// Inputs: [`Agent::begin`], [`Agent::offer`], [`Agent::stored`] or [`Agent::abandon`] for arriving bundles;
+/// [`Agent::set_peer`]; [`Agent::acknowledged`] or [`Agent::returned`] for bundles from [`Agent::poll_send`];
+/// [`Agent::removed`] or [`Agent::not_removed`] for those from [`Agent::poll_remove`]; [`Agent::joined`] or
+/// [`Agent::not_joined`] for those from [`Agent::poll_join`]; [`Agent::handle_delivered`] or
+/// [`Agent::handle_not_delivered`] for those from [`Agent::take_arrived`]. After each, drain all `poll_*`, in
+/// any order. The wall-clock time is passed in where the lifetime of bundles depends on it.
 ///
 /// Promises to others follow the disk: a bundle may be acknowledged only after [`Agent::stored`], and its
 /// file is removed only when its identity is remembered.
@@ -359,7 +359,7 @@ impl Agent {
     /// is taken, the owner stores it and calls [`Self::stored`], even if its sender is gone.
     ///
     /// # Errors
-    /// The reason why it is refused. The ticket ends then, and with [`Decision::Have`].
+    /// The reason why it is refused. The ticket ends then, and with [`OfferDecision::Duplicate`].
     pub fn offer(
         &mut self,
         ticket: IncomingTicket,
@@ -534,7 +534,7 @@ impl Agent {
     }
 
     /// Returns the oldest bundle for a service of this node, or for the node itself (`None`), that is not
-    /// being delivered. It is not returned again before [`Self::taken`] or [`Self::not_taken`].
+    /// being delivered. It is not returned again before [`Self::handle_delivered`] or [`Self::handle_not_delivered`].
     pub fn take_arrived(&mut self, service: Option<&str>) -> Option<BundleRecord> {
         let record = self.index.first_here(service)?.clone();
         self.index.set(&record.id, BundleStage::Delivering);
@@ -546,7 +546,7 @@ impl Agent {
         self.index.first_here(service).is_some()
     }
 
-    /// Records that a bundle from [`Self::next_arrived`] was delivered.
+    /// Records that a bundle from [`Self::take_arrived`] was delivered.
     ///
     /// # Errors
     /// If it is not being delivered.
@@ -556,7 +556,7 @@ impl Agent {
         Ok(())
     }
 
-    /// Puts back a bundle from [`Self::next_arrived`] that could not be delivered.
+    /// Puts back a bundle from [`Self::take_arrived`] that could not be delivered.
     ///
     /// # Errors
     /// If it is not being delivered.

@@ -156,7 +156,7 @@ impl From<EndpointError> for UnreadableBundle {
 /// that must be removed by nodes that do not support them (RFC 9171 §5.6).
 ///
 /// # Errors
-/// [`Unreadable`] if the bundle is not accepted.
+/// [`UnreadableBundle`] if the bundle is not accepted.
 pub fn read(bytes: &[u8]) -> Result<(BundleSummary, Option<Vec<u8>>), UnreadableBundle> {
     match RewrittenBundle::parse(bytes, no_keys).map_err(malformed)? {
         RewrittenBundle::Valid { bundle, .. } => Ok((summary(&bundle, bytes)?, None)),

@@ -1,6 +1,7 @@
 //! Bundles: a gateway as a node of a delay-tolerant network (BPv7, RFC 9171).
 //!
-//! [`Agent`] decides which bundles are taken, where each goes next, and when it may be forgotten: only after the next node has stored it. [`transfer`] carries bundles over streams of the hop, and [`tcpcl`] over TCP.
+//! [`Agent`] decides which bundles are taken, where each goes next, and when it may be forgotten: only after
+//! the next node has stored it. [`transfer`] carries bundles over streams of the hop, and [`tcpcl`] over TCP.
 //!
 //! Bundles are parsed and written by `hardy-bpv7`.
 //!

@@ -20,7 +20,7 @@ pub struct StatusReport {
     pub id: BundleId,
     /// Source of that bundle.
     pub source: String,
-    /// Names of the reported events: those of [`Happening`], or `deleted` for deletion with another reason.
+    /// Names of the reported events: those of [`ReportedEvent`], or `deleted` for deletion with another reason.
     pub happenings: Vec<&'static str>,
 }
 

@@ -79,7 +79,7 @@ pub enum TransferReply {
     From(u64),
     /// The bundle is on disk.
     Stored,
-    /// The bundle is refused with this code; codes below 64 are temporary ([`Reply::is_passing`]).
+    /// The bundle is refused with this code; codes below 64 are temporary ([`TransferReply::is_passing`]).
     Refused(u8),
 }
 
@@ -161,10 +161,10 @@ pub enum TransferError {
     Reply(u8),
 }
 
-/// Result of [`Reception::handle`].
+/// Result of [`TransferReception::handle`].
 #[derive(Debug, PartialEq, Eq)]
 pub enum ReceivedPiece<'a> {
-    /// The announcement. The owner replies, and calls [`Reception::start`] unless it ends the transfer.
+    /// The announcement. The owner replies, and calls [`TransferReception::start`] unless it ends the transfer.
     Announced(TransferAnnouncement),
     /// Bytes of the bundle.
     Data(&'a [u8]),

@@ -123,7 +123,7 @@ impl CodedStream {
     /// Reads data into `buffer`, which must not be empty.
     ///
     /// # Errors
-    /// Those of `receive`, and [`Malformed`].
+    /// Those of `receive`, and [`MalformedStream`].
     pub fn read<E: From<MalformedStream>>(
         &mut self,
         buffer: &mut [u8],

@@ -64,7 +64,7 @@ impl Decoder {
     /// enough work, and the owner calls again after others had their turn.
     ///
     /// # Errors
-    /// [`Malformed`]; the direction cannot be decoded any further.
+    /// [`MalformedStream`]; the direction cannot be decoded any further.
     pub fn decode(&mut self, input: &mut &[u8], out: &mut [u8]) -> Result<usize, MalformedStream> {
         let until = self.work + MOST_WORK;
         loop {
@@ -126,7 +126,7 @@ impl Decoder {
     /// Checks that the direction may end here, once all of it was decoded.
     ///
     /// # Errors
-    /// [`Malformed::Truncated`] if it ends within a segment.
+    /// [`MalformedStream::Truncated`] if it ends within a segment.
     pub fn end(&self) -> Result<(), MalformedStream> {
         match self.state {
             DecoderState::Start | DecoderState::Rest => Ok(()),

@@ -6,7 +6,7 @@
 //! of one client's data says nothing about another's. Data written in small pieces starts with a dictionary
 //! that every gateway has, which contains no data of users.
 //!
-//! [`Coded`] combines both for one stream whose reads and writes may be partial.
+//! [`CodedStream`] combines both for one stream whose reads and writes may be partial.
 
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), warn(clippy::print_stderr, clippy::print_stdout))]

@@ -40,7 +40,7 @@ pub struct HubConfig {
     /// Certificate for terminals that connect there by TLS. Keys `listen_tcp_certificate` and
     /// `listen_tcp_key`, default none.
     pub tls: Option<TlsFiles>,
-    /// Number of threads that carry sessions, 1 to [`slacp::MOST_PARTS`]. Key `workers`, default 1.
+    /// Number of threads that carry sessions, 1 to [`slacp::MAX_PARTS`]. Key `workers`, default 1.
     pub workers: u8,
     /// Hop settings. Keys `rate`, `initial_rate`, `maximum_rate`, `probe`, `mtu`, `memory`, `stream_window`.
     pub link: slacp::Config,

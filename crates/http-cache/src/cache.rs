@@ -98,7 +98,7 @@ pub enum RequestAction<B> {
 pub enum ResponseAction<B> {
     /// Pass it to the client.
     Pass {
-        /// `true` if the complete response is to be given to [`Cache::handle_body`].
+        /// `true` if the complete response is to be given to [`SharedCache::handle_body`].
         store: bool,
     },
     /// Answer from the cache; drop the server's response.

@@ -25,7 +25,8 @@ const MOST_UNSHARED: usize = 1024;
 /// Decision about a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CollapseDecision<F> {
-    /// Send it. Other clients may wait for its response until [`Flights::land`] is called with this number.
+    /// Send it. Other clients may wait for its response until [`InFlightRequests::finish`] is called with
+    /// this number.
     Lead(u64),
     /// Wait for the response to another client's request.
     Join(F),

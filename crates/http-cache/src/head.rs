@@ -199,7 +199,8 @@ impl ResponseHead {
     /// The framing of the body (RFC 9112 §6.3) of a response to a request with `method`.
     ///
     /// # Errors
-    /// [`Unfit::Framing`] if it is ambiguous; [`Unfit::Protocol`] if the connection switches to another protocol.
+    /// [`PassThroughReason::Framing`] if it is ambiguous; [`PassThroughReason::Protocol`] if the connection
+    /// switches to another protocol.
     pub fn framing(&self, method: &str) -> Result<BodyFraming, PassThroughReason> {
         if self.status == 101 {
             return Err(PassThroughReason::Protocol);

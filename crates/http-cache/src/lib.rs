@@ -1,8 +1,8 @@
 //! HTTP cache of a gateway, for its clients' cleartext requests.
 //!
-//! At the terminal, [`Cache`] answers from stored responses as RFC 9111 permits a shared cache to; other
+//! At the terminal, [`SharedCache`] answers from stored responses as RFC 9111 permits a shared cache to; other
 //! requests go to the hub or the server. A connection that is not plainly HTTP/1.x, or whose messages are
-//! ambiguous ([`Unfit`]), is passed through unchanged.
+//! ambiguous ([`PassThroughReason`]), is passed through unchanged.
 //!
 //! Heads are parsed by `httparse`, dates by `httpdate`. Times are calendar times, because those of servers
 //! are and because stored responses outlive the process.

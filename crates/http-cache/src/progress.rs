@@ -23,7 +23,7 @@ pub struct HeadProgress {
 
 impl HeadProgress {
     /// Returns `true` if `bytes`, all that has arrived, should be parsed now: at once if the head is
-    /// complete. Until then, all attempts together parse at most `IN_VAIN` bytes and three times the head.
+    /// complete. Until then, all attempts together parse at most `MOST_WASTED` bytes and three times the head.
     pub fn is_due(&mut self, bytes: &[u8]) -> bool {
         let is_due = self.is_complete(bytes)
             || bytes.len() >= LONGEST_HEAD
@@ -61,7 +61,7 @@ mod tests {
     use super::super::{ParsedHead, RequestHead};
     use super::*;
 
-    /// The first result other than [`Parsed::Incomplete`], and after how many bytes.
+    /// The first result other than [`ParsedHead::Incomplete`], and after how many bytes.
     fn read(bytes: &[u8], piece: usize) -> Option<(ParsedHead<RequestHead>, usize)> {
         let mut progress = HeadProgress::default();
         let ends = (1..=bytes.len()).filter(|end| end % piece == 0 || *end == bytes.len());

@@ -18,7 +18,7 @@
 //! lab step by step calls [`enter`] first, while it has a single thread, and then [`Lab::start`].
 //! Nothing outlives the process: namespaces have no names, only file descriptors, and the kernel
 //! kills whatever runs in the lab when the lab's first process ends, however it ends. A persistent
-//! lab ([`detach`], [`Stand`]) runs in a process that no command waits for.
+//! lab ([`detach`], [`PersistentLab`]) runs in a process that no command waits for.
 //!
 //! Not modelled: the LANs (they are as fast as the machine), and the time the machine itself takes
 //! to move a packet (tens of microseconds).

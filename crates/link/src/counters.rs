@@ -9,7 +9,7 @@ use crate::payload::NumberedPacket;
 pub struct Tally {
     /// Number of packets.
     pub packets: u64,
-    /// Their bytes: the sum of [`crate::Payload::wire_len`].
+    /// Their bytes: the sum of [`crate::CarriedPacket::wire_len`].
     pub bytes: ByteCount,
 }
 

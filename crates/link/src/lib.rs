@@ -15,7 +15,7 @@
 //!
 //! [`Link`] is a state machine (`docs/state-machines.md`): it is handed the
 //! time, and the same seed and inputs give the same outputs. The packets are
-//! generic ([`Payload`]): a simulator moves structs, the lab moves bytes. Every
+//! generic ([`CarriedPacket`]): a simulator moves structs, the lab moves bytes. Every
 //! setting can be changed while the link runs.
 //!
 //! A [`Link`] does not model anything that needs two directions or several senders: shared

@@ -190,7 +190,7 @@ impl ServerAnswer {
     /// Decodes an answer.
     ///
     /// # Errors
-    /// If the bytes are not exactly what [`Answer::encode`] produces.
+    /// If the bytes are not exactly what [`ServerAnswer::encode`] produces.
     pub fn decode(wire: &[u8; ANSWER_LEN]) -> Result<Self, AnswerError> {
         let found = [wire[0], wire[1], wire[2], wire[3]];
         if found != MAGIC {

@@ -1,8 +1,8 @@
 //! Traffic that is verified byte by byte, and its statistics.
 //!
 //! A TCP traffic tool with its own small protocol. Each flow is a connection that starts with a
-//! [`request::Request`] of 80 bytes; the server does what it requests and reports in
-//! [`answer::Answer`]s of 72 bytes. The data in between is a keyed stream ([`payload::Payload`]),
+//! [`request::MeterRequest`] of 80 bytes; the server does what it requests and reports in
+//! [`answer::ServerAnswer`]s of 72 bytes. The data in between is a keyed stream ([`payload::Payload`]),
 //! every byte of which the receiver checks, so no result comes from a path that lost or changed
 //! data.
 //!

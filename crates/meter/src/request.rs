@@ -193,7 +193,7 @@ impl MeterRequest {
     /// Decodes a request.
     ///
     /// # Errors
-    /// If the bytes are not exactly what [`Request::encode`] produces.
+    /// If the bytes are not exactly what [`MeterRequest::encode`] produces.
     pub fn decode(wire: &[u8; REQUEST_LEN]) -> Result<Self, RequestError> {
         let found = [wire[0], wire[1], wire[2], wire[3]];
         if found != MAGIC {

@@ -2,7 +2,7 @@
 //!
 //! At the terminal, [`Resolver`] answers from its cache, and asks the hub for the rest: clients with the
 //! same question wait for one query, and answers in use are fetched again before they expire. At the hub,
-//! [`Lookup`] asks the hub's own resolvers. With a [`Pool`], a client gets a placeholder address at once;
+//! [`Lookup`] asks the hub's own resolvers. With a [`AddressPool`], a client gets a placeholder address at once;
 //! the name itself crosses the hop in the message that opens the connection.
 //!
 //! Messages are parsed and written by `hickory-proto`. Only replies from the hub's session enter the cache,

@@ -291,7 +291,7 @@ impl<A: Clone + PartialEq> Resolver<A> {
         }
     }
 
-    /// Handles the reply to an [`Ask`]; [`None`] if there was none. Late replies are ignored.
+    /// Handles the reply to an [`UpstreamQuery`]; [`None`] if there was none. Late replies are ignored.
     pub fn handle_reply(&mut self, now: Instant, id: QueryId, reply: Option<&[u8]>) {
         let Some(pending) = self.remove(id) else { return };
         let Some(question) = &pending.question else { return self.finish_passed(pending, reply) };

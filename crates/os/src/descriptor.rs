@@ -31,7 +31,7 @@ pub fn send(
     Ok(sendmsg::<()>(stream.as_raw_fd(), &parts, rights, MsgFlags::MSG_NOSIGNAL, None)?)
 }
 
-/// Receives bytes and up to [`MOST_PASSED`] descriptors that came with them, which are
+/// Receives bytes and up to [`MAX_PASSED`] descriptors that came with them, which are
 /// close-on-exec. Returns the number of bytes, 0 at the end of the stream.
 ///
 /// # Errors

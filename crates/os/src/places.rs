@@ -124,7 +124,7 @@ impl PrivateDirectories {
     /// Checks that a directory is available, without creating one.
     ///
     /// # Errors
-    /// As [`Self::usable`].
+    /// As [`Self::open_usable`].
     pub fn check(&self) -> Result<(), DirectoryError> {
         self.first(DirectoryCandidate::check)
     }

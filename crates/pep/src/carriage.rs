@@ -57,12 +57,12 @@ pub enum HopTransport {
 /// Action for the owner.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FallbackStep {
-    /// Connect to the hub, then call [`Fallback::handle_connected`] or
-    /// [`Fallback::handle_refused`].
+    /// Connect to the hub, then call [`TransportFallback::handle_connected`] or
+    /// [`TransportFallback::handle_refused`].
     Connect,
-    /// Test over UDP, beside the session, whether the hub answers; then call [`Fallback::handle_asked`].
+    /// Test over UDP, beside the session, whether the hub answers; then call [`TransportFallback::handle_asked`].
     Ask,
-    /// Send the session's packets by this transport from now on. [`Carriage::Tcp`] means the newest
+    /// Send the session's packets by this transport from now on. [`HopTransport::Tcp`] means the newest
     /// connection; all others are closed.
     Use(HopTransport),
 }

@@ -9,7 +9,7 @@
 //!
 //! The second message of a connection has no earlier pair to go by. It is expected after the time that it
 //! took on the last connection with two messages, or after `FIRST_GAP`. Its forecast leaves half of the
-//! initial budget to others. `Habits` also learns from the first messages of connections whether more
+//! initial budget to others. `ConnectionHabits` also learns from the first messages of connections whether more
 //! follow: where connections end after two, no third one is requested. The first message had to wait for
 //! its grant and the second did not, so the third follows the second sooner.
 //!
@@ -59,7 +59,7 @@ const RESERVE: u64 = INITIAL_BUDGET / 2;
 const LONG_FIRST: u64 = 4_096;
 /// Number of connections that decide whether a message is foreseen.
 const REMEMBERED: i8 = 3;
-/// Number of first messages for which `Habits` learns whether another one follows.
+/// Number of first messages for which `ConnectionHabits` learns whether another one follows.
 const LEARNED: usize = 3;
 /// Delay of the second request: half of the shortest round, so that the grants of both alternate.
 const SECOND: Duration = Duration::from_millis(300);

@@ -15,7 +15,7 @@
 //!
 //! Only the module `folder` reads files: presets, traces and scenarios by their path. Gateways read
 //! their configuration themselves, because of the private keys in it. The scenarios of the repository
-//! are compiled in ([`Shipped`]).
+//! are compiled in ([`ShippedScenario`]).
 
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), warn(clippy::print_stderr, clippy::print_stdout))]

@@ -1,7 +1,7 @@
 //! Presets, which describe a satellite hop.
 //!
 //! A preset is a TOML file. Those in the directory `presets` are compiled in; users can write their
-//! own. Each field can be overridden ([`Overrides`]).
+//! own. Each field can be overridden ([`PresetOverrides`]).
 
 mod overrides;
 mod raw;

@@ -1,8 +1,8 @@
 //! Published results to compare with, in files beside the scenarios (`NAME.published.toml`, docs/published.md).
 //!
-//! A file holds the content of one table, figure or section of a document: values with the document's unit and line,
-//! statements about their order, the stated conditions (inputs), values missing from the document's text, and omissions
-//! with our assumptions. [`Documents`] lists the documents and their known errors.
+//! A file holds the content of one table, figure or section of a document: values with the document's unit
+//! and line, statements about their order, the stated conditions (inputs), values missing from the document's
+//! text, and omissions with our assumptions. [`Documents`] lists the documents and their known errors.
 
 mod documents;
 #[cfg(test)]
@@ -132,8 +132,8 @@ pub struct Difference {
     pub because: String,
     /// The case that shows it: with this case in the place of the other, the published result is reproduced.
     pub case: Option<String>,
-    /// Or pairs of texts: with the second in the place of the first, pair by pair, in the name of each case that it is
-    /// about, the published result is reproduced; a statement must then hold for all its pairs.
+    /// Or pairs of texts: with the second in the place of the first, pair by pair, in the name of each case
+    /// that it is about, the published result is reproduced; a statement must then hold for all its pairs.
     #[serde(default)]
     pub swap: Vec<[String; 2]>,
     /// The published value is of one run: `case` shows the cause if single runs of it reproduce the value.

@@ -112,7 +112,7 @@ pub struct SatelliteHop {
 pub struct CaseLinks {
     /// Forward link, hub → terminal.
     pub forward: LinkConfig,
-    /// Return links, terminal → hub: one for all, or those of [`Network::carrier_rates`].
+    /// Return links, terminal → hub: one for all, or those of [`NetworkSpec::carrier_rates`].
     pub returns: Vec<LinkConfig>,
     /// Forward and return link of each further hop.
     pub next_hops: Vec<[LinkConfig; 2]>,
@@ -285,7 +285,7 @@ impl ScenarioCase {
     }
 
     /// Returns the links of terminals towards hub or mesh: one for all, or those of
-    /// [`Network::carrier_rates`].
+    /// [`NetworkSpec::carrier_rates`].
     pub fn returns(&self) -> Vec<LinkSpec> {
         let carrier = |rate: &BitRate| LinkSpec { rate: (*rate).into(), ..self.hop.ret.clone() };
         match &self.network.carrier_rates[..] {

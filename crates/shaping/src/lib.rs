@@ -1,7 +1,7 @@
 //! Timing of what is sent or granted at a rate. Nothing here has a clock: every call is passed the
 //! time.
 //!
-//! [`Schedule`] is the core of all pacers; [`Bucket`] limits the frequency of events.
+//! [`VirtualSchedule`] is the core of all pacers; [`TokenBucket`] limits the frequency of events.
 //!
 //! Kept elsewhere for a reason: `link::Policer` models a bucket that counts tokens exactly and
 //! drops packets that find too few; `slacp`'s and `link`'s CoDel differ in their treatment of

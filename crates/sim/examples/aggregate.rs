@@ -1,6 +1,6 @@
-//! What several connections at the same time get in each case of a scenario whose cases are named `N, TCP`: mean and
-//! greatest aggregate goodput over the runs, the mean's gain over the first case with the same N, and Jain's index with
-//! its interval at 98 % confidence (Student's t), as the ENAC study asks for (§5.1):
+//! What several connections at the same time get in each case of a scenario whose cases are named `N, TCP`:
+//! mean and greatest aggregate goodput over the runs, the mean's gain over the first case with the same N,
+//! and Jain's index with its interval at 98 % confidence (Student's t), as the ENAC study asks for (§5.1):
 //!
 //! ```sh
 //! cargo run --release -p skyhop-sim --example aggregate -- scenarios/enac-multi.toml 20

@@ -17,7 +17,7 @@ pub enum AppNotice {
     /// The client's end of a connection is open.
     Connected(SlabKey),
     /// A request has arrived at the server, on a connection that reports requests
-    /// ([`crate::World::tell_requests`]).
+    /// ([`crate::World::report_requests`]).
     RequestArrived(SlabKey),
     /// The reply to a request has arrived or, if it asks for none, the request itself.
     ExchangeDone(SlabKey),

@@ -91,7 +91,8 @@ pub struct FirstLoss {
     pub after: Duration,
     /// Bytes sent until then, without retransmissions.
     pub sent: u64,
-    /// Time from the first retransmission to the acknowledgement of all data sent before it; `None` if that did not arrive.
+    /// Time from the first retransmission to the acknowledgement of all data sent before it; `None` if that
+    /// did not arrive.
     pub recovery: Option<Duration>,
 }
 
@@ -168,9 +169,9 @@ impl SenderRecording {
         }
     }
 
-    /// Returns the time from the first data segment to the acknowledgement of the last: the duration of a transfer as its
-    /// sender sees it, without the handshake. `None` if it sent no data, if some data was not acknowledged by the end of the
-    /// run, or if marks were dropped.
+    /// Returns the time from the first data segment to the acknowledgement of the last: the duration of a
+    /// transfer as its sender sees it, without the handshake. `None` if it sent no data, if some data was not
+    /// acknowledged by the end of the run, or if marks were dropped.
     pub fn data_time(&self) -> Option<Duration> {
         if self.marks.len() >= MARKS {
             return None;
@@ -184,8 +185,8 @@ impl SenderRecording {
         Some(last.at.saturating_since(first.at))
     }
 
-    /// Returns the first retransmission and the recovery that begins with it; `None` if there was no retransmission, or if
-    /// marks were dropped.
+    /// Returns the first retransmission and the recovery that begins with it; `None` if there was no
+    /// retransmission, or if marks were dropped.
     pub fn first_loss(&self) -> Option<FirstLoss> {
         if self.marks.len() >= MARKS {
             return None;

@@ -69,7 +69,7 @@ pub struct EndpointState {
     pub has_finished: bool,
     /// True once it has read all of the peer's data up to the FIN.
     pub has_ended: bool,
-    /// True once it, or its socket after [`Act::Close`], has reset the connection.
+    /// True once it, or its socket after [`ScriptStep::Close`], has reset the connection.
     pub has_reset: bool,
     /// The failure of the connection, unless it was its own reset.
     pub failure: Option<AbortReason>,

@@ -35,7 +35,7 @@ pub struct Config {
     pub mtu: u16,
     /// Memory of one session for stream data, per direction: sent but not acknowledged, or received
     /// but not read. All its buffers together take at most five times this
-    /// ([`Stats::held`](crate::Stats::held)). Default 256 MB.
+    /// ([`SessionStats::held`](crate::SessionStats::held)). Default 256 MB.
     pub memory: ByteCount,
     /// Maximum share of [`Self::memory`] for one stream. A window below rate × RTT cannot fill the
     /// link; with losses, which block the data behind them, a stream needs four times as much.
@@ -111,7 +111,7 @@ pub struct Config {
     /// [`Endpoint::poll_log`]: crate::Endpoint::poll_log
     pub event_log: usize,
     /// This side's rate on each link of a session, by the link number that both sides use; at most
-    /// [`MOST_LINKS`]. If both sides have two or more, a session uses all links that both have, and
+    /// [`MAX_LINKS`]. If both sides have two or more, a session uses all links that both have, and
     /// [`Self::rate`] is not used. A terminal has a socket for each ([`Endpoint::transmit_link`]).
     /// A rate is that of the session alone: it is not shared with others. Each link takes memory of
     /// its own for data in flight. Default none.

@@ -42,7 +42,7 @@ pub enum Event {
         rate: BitRate,
     },
     /// The configured or reported rate exceeds the link: a queue stands before it, and the excess
-    /// is lost. [`Stats::overload`](crate::Stats::overload) has the figures while it lasts. The
+    /// is lost. [`SessionStats::overload`](crate::SessionStats::overload) has the figures while it lasts. The
     /// rate stays.
     RateExceedsLink {
         /// The configured or reported rate.
@@ -97,7 +97,7 @@ pub enum Event {
         reason: ResetReason,
     },
     /// The stream is complete and no longer exists: both directions have ended, all data is
-    /// acknowledged, and [`Read::End`] was read.
+    /// acknowledged, and [`ReadOutcome::End`] was read.
     Closed(StreamId),
 }
 

@@ -25,7 +25,7 @@ impl IndexShare {
     pub const WHOLE: Self = Self { number: 0, count: 1 };
 
     /// The share of hub `number`, from 1, among `of` hubs. `None` unless 1 ≤ `number` ≤ `of` ≤
-    /// [`MOST_SHARES`].
+    /// [`MAX_SHARES`].
     pub fn new(number: u8, of: u8) -> Option<Self> {
         let is_one = (1..=of).contains(&number) && of <= MAX_SHARES;
         is_one.then(|| Self { number: number - 1, count: of })

@@ -78,7 +78,7 @@ struct ClassState {
     weight: u64,
     dscp: u8,
     link: Option<u8>,
-    /// Its part of all guarantees, in thousandths: its weight in `Scheduler::claims`.
+    /// Its part of all guarantees, in thousandths: its weight in `ClassScheduler::claims`.
     claim: u64,
     rates: ClassRates,
     guaranteed: Option<Pacer>,

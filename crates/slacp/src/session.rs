@@ -573,7 +573,7 @@ impl Session {
 
     /// Updates the RTT and the rates that the streams size their windows by.
     fn update_pace(&mut self) {
-        // With several links, `share_pace` sizes the windows for all of them together.
+        // With several links, `update_shared_pace` sizes the windows for all of them together.
         if self.membership.as_ref().is_some_and(|seat| seat.shares_pace()) {
             return;
         }

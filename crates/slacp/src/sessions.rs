@@ -236,7 +236,7 @@ impl EndpointCore {
         self.queue_datagram_on(0, to, datagram);
     }
 
-    /// [`Self::send_later`] on a link of a terminal.
+    /// [`Self::queue_datagram`] on a link of a terminal.
     pub(crate) fn queue_datagram_on(&mut self, link: u8, to: SocketAddr, datagram: Vec<u8>) {
         if self.outbox.len() < OUTBOX {
             self.outbox.push_back((to, link, datagram));
@@ -249,7 +249,7 @@ impl EndpointCore {
         self.answers.len() < ANSWERS
     }
 
-    /// [`Self::send_later`] for answers that anyone can provoke.
+    /// [`Self::queue_datagram`] for answers that anyone can provoke.
     pub(crate) fn queue_answer(&mut self, to: SocketAddr, datagram: Vec<u8>) {
         if self.has_answer_room() {
             self.answers.push_back((to, datagram));

@@ -229,7 +229,7 @@ pub struct StreamStats {
 }
 
 /// The size of an endpoint's state, beyond the memory of its sessions
-/// ([`Stats::held`](crate::Stats::held)).
+/// ([`SessionStats::held`](crate::SessionStats::held)).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct EndpointFootprint {
     /// Number of sessions.

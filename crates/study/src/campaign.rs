@@ -1,10 +1,10 @@
 //! Campaigns: many runs of scenarios, each made once and kept.
 //!
-//! A [`Cell`] is one case of a scenario with one seed on one [back end](On). Its [`Name`] is a hash
+//! A [`Cell`] is one case of a scenario with one seed on one [back end](BackEndName). Its [`CellName`] is a hash
 //! of everything its result depends on, so a result that is stored under the name never has to be
-//! computed again. A [`Plan`] lists cells; [`run`] runs those that the [`Store`] lacks, on all
+//! computed again. A [`CampaignPlan`] lists cells; [`run`] runs those that the [`ResultStore`] lacks, on all
 //! cores of this machine. On several machines, each runs some of the plan's cells, and the store
-//! takes their results ([`Store::put`]); `docs/study.md` has recipes.
+//! takes their results ([`ResultStore::put`]); `docs/study.md` has recipes.
 //!
 //! Results do not depend on the machine, the order or the number of threads: the store's `cells`
 //! are the same, byte for byte. The times that cells took do differ, and are stored separately.

@@ -1,7 +1,7 @@
 //! Ranks enhancements of TCP for a link (Rec. ITU-R S.1711-1, recommends 2).
 //!
-//! A [`Question`] is turned into three scenarios, a download, a page and requests, each with every
-//! enhancement. [`Answer`] ranks the enhancements by their runs, and adds what follows from the
+//! A [`DesignQuestion`] is turned into three scenarios, a download, a page and requests, each with every
+//! enhancement. [`DesignAnswer`] ranks the enhancements by their runs, and adds what follows from the
 //! link alone: windows, buffers, error rates, and whether recommends 3 and 4 are met.
 
 mod answer;

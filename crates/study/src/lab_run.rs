@@ -3,7 +3,7 @@
 //!
 //! [`can_run`] says which cases the lab can run; [`run`] runs one. Hosts have the kernel's TCP where
 //! it can be what the case asks for, and otherwise this project's endpoint on a device
-//! ([`crate::endpoint`]); gateways are the pair of [`crate::Pair`].
+//! ([`crate::endpoint`]); gateways are the pair of [`crate::GatewayPair`].
 //!
 //! Not measured: the outstanding data and the SRTT of the kernel's senders. Traces and outages of
 //! links count from the start of the lab, a second or two before the traffic if there are gateways.
@@ -87,7 +87,7 @@ pub enum LabRunError {
 /// Time from the start of applications' threads to the time zero of the case.
 const LEAD: Duration = Duration::from_millis(100);
 
-/// Runs a case in a lab of its own, and returns the metrics of [`sim::Run::metrics`] that can be
+/// Runs a case in a lab of its own, and returns the metrics of [`sim::SimulationRun::metrics`] that can be
 /// measured there, in the same order. The process must have entered its own namespaces
 /// ([`lab::enter`]). `seed` determines which packets the links lose; `program` is skyhop's own, which
 /// runs the gateways. Takes as long as the case: its time at most, and some seconds for the gateways.

@@ -1,9 +1,9 @@
 //! Published results beside ours, and what follows from the comparison.
 //!
-//! A value is *reproduced* if ours differs by no more than its stated tolerance. A *trend* is reproduced if the
-//! statement holds for every pair of cases that it names. Otherwise they *differ*; a cause that the file names counts as
-//! shown if the case that it points to reproduces the published result, or if some of its runs do where what was published
-//! is a single run.
+//! A value is *reproduced* if ours differs by no more than its stated tolerance. A *trend* is reproduced if
+//! the statement holds for every pair of cases that it names. Otherwise they *differ*; a cause that the file
+//! names counts as shown if the case that it points to reproduces the published result, or if some of its
+//! runs do where what was published is a single run.
 
 use std::collections::BTreeMap;
 
@@ -76,8 +76,8 @@ pub enum Cause {
 pub struct Estimate {
     /// The median or the mean of the runs, or the comparison of two of them.
     pub value: f64,
-    /// Its interval at 95 % confidence: of medians by order statistics, of means Student's t, of comparisons bootstrap.
-    /// `None` if all runs agree, or there are too few.
+    /// Its interval at 95 % confidence: of medians by order statistics, of means Student's t, of comparisons
+    /// bootstrap. `None` if all runs agree, or there are too few.
     pub interval: Option<ConfidenceInterval>,
     /// Number of runs of the case.
     pub runs: usize,

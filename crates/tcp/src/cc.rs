@@ -197,7 +197,7 @@ pub struct CongestionEvent {
 pub struct TimeoutEvent {
     /// Time at which the timer expired.
     pub now: Instant,
-    /// The `FlightSize` of RFC 5681, as in [`Congestion::flight_size`].
+    /// The `FlightSize` of RFC 5681, as in [`CongestionEvent::flight_size`].
     pub flight_size: u64,
     /// True if nothing was acknowledged since the last time-out. The threshold then stays (RFC 5681
     /// §3.1).

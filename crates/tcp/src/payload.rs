@@ -22,7 +22,7 @@ pub trait SegmentPayload: Clone + Default + core::fmt::Debug {
     /// Appends the bytes that follow in the stream.
     fn append(&mut self, next: &Self);
 
-    /// [`Payload::append`] only if it needs no copying, or hardly any. Returns false, with nothing
+    /// [`SegmentPayload::append`] only if it needs no copying, or hardly any. Returns false, with nothing
     /// changed, otherwise.
     fn try_join(&mut self, _next: &Self) -> bool {
         false

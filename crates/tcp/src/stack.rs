@@ -80,7 +80,7 @@ pub struct StackCounts {
     pub snack: u64,
     /// Connections of both kinds whose ends have agreed on SACK.
     pub sack: u64,
-    /// SYNs ignored because of [`Limits`].
+    /// SYNs ignored because of [`StackLimits`].
     pub ignored: u64,
     /// Segments retransmitted by connections that are gone.
     pub retransmissions: u64,

@@ -1,7 +1,7 @@
 //! The wire format: RFC 9293 §3.1 with the options of RFC 2018, 7323, 7413 and SCPS-TP, and
 //! checksums over the pseudo headers of IPv4 and IPv6.
 //!
-//! [`View`] reads the fields of a segment in place; [`decode`] and [`encode`] convert between bytes
+//! [`SegmentView`] reads the fields of a segment in place; [`decode`] and [`encode`] convert between bytes
 //! and [`Segment`]. The contents of the IP header (addresses, the ECN codepoint) are not part of
 //! this.
 

@@ -1,6 +1,7 @@
 //! Bundles over TCP: TCPCLv4 (RFC 9174), over TLS if the node is configured so.
 //!
-//! [`Session`] is the state machine of one connection: received bytes and the time in, bytes to send and events out.
+//! [`TcpclConnection`] is the state machine of one connection: received bytes and the time in, bytes to send
+//! and events out.
 //!
 //! TLS itself is left to the owner: the session reports when the connection becomes TLS, and rejects a peer
 //! that does not offer it. A peer that requires TLS ends the session if this side has none.

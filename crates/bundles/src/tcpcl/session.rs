@@ -81,17 +81,17 @@ pub enum SessionEnd {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SessionEvent {
     /// Once the output is sent, the connection becomes TLS, with the active side as client. The owner then
-    /// calls [`Session::secured`]; nothing is read before.
+    /// calls [`TcpclConnection::handle_tls_established`]; nothing is read before.
     Tls,
     /// The peer has sent its node ID; [`None`] if that is empty or of an unsupported form. The owner calls
-    /// [`Session::accept`] or [`Session::end`].
+    /// [`TcpclConnection::accept`] or [`TcpclConnection::end`].
     Peer(Option<BundleNodeId>),
-    /// A bundle of at most this length begins to arrive. The owner may call [`Session::refuse`].
+    /// A bundle of at most this length begins to arrive. The owner may call [`TcpclConnection::refuse`].
     BundleStarted(u64),
     /// More bytes of the bundle.
     Data(Vec<u8>),
-    /// The bundle is complete. The owner calls [`Session::stored`] or [`Session::refuse`]; nothing else is
-    /// read before.
+    /// The bundle is complete. The owner calls [`TcpclConnection::stored`] or [`TcpclConnection::refuse`];
+    /// nothing else is read before.
     BundleComplete,
     /// The peer has given up the transfer, or the bundle is too long.
     BundleAborted,
@@ -106,7 +106,7 @@ pub enum SessionEvent {
     Finished(SessionEnd),
 }
 
-/// Why a [`Session`] asks to be woken.
+/// Why a [`TcpclConnection`] asks to be woken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SessionWake {
     /// To send a keepalive.
@@ -154,10 +154,11 @@ struct OutgoingTransfer {
 
 /// A TCPCLv4 session, which sends one bundle at a time.
 ///
-/// Inputs: [`Session::handle_bytes`], [`Session::handle_close`], the time. Commands:
-/// [`Session::secured`], [`Session::accept`], [`Session::send`] and [`Session::send_part`], [`Session::stored`],
-/// [`Session::refuse`], [`Session::end`]. After each, drain [`Session::poll_event`], then
-/// [`Session::take_output`].
+/// Inputs: [`TcpclConnection::handle_bytes`], [`TcpclConnection::handle_close`], the time. Commands:
+/// [`TcpclConnection::handle_tls_established`], [`TcpclConnection::accept`], [`TcpclConnection::send`] and
+/// [`TcpclConnection::send_part`], [`TcpclConnection::stored`], [`TcpclConnection::refuse`],
+/// [`TcpclConnection::end`]. After each, drain [`TcpclConnection::poll_event`], then
+/// [`TcpclConnection::take_output`].
 #[derive(Debug)]
 pub struct TcpclConnection {
     role: ConnectionRole,
@@ -596,7 +597,7 @@ impl TcpclConnection {
             .then_some((outgoing.sent, left.min(self.segment)))
     }
 
-    /// Sends the bytes that [`Self::wanted`] asked for.
+    /// Sends the bytes that [`Self::wanted_range`] asked for.
     pub fn send_part(&mut self, now: Instant, part: &[u8]) {
         let Some(outgoing) = &mut self.outgoing else { return };
         let length = part.len() as u64;

@@ -229,7 +229,7 @@ impl HopSockets {
         }
     }
 
-    /// Maximum datagrams per [`Batch`] that all sockets support.
+    /// Maximum datagrams per [`DatagramBatch`] that all sockets support.
     pub(crate) fn max_segments(&self) -> usize {
         self.bound().map(UdpLink::max_segments).min().unwrap_or(1)
     }

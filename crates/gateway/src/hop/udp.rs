@@ -85,7 +85,7 @@ impl UdpLink {
         self.socket().writable().await
     }
 
-    /// Maximum datagrams per [`Batch`] that the kernel can split (GSO).
+    /// Maximum datagrams per [`DatagramBatch`] that the kernel can split (GSO).
     pub(crate) fn max_segments(&self) -> usize {
         self.datagrams.sender().max_gso_segments()
     }
@@ -127,7 +127,7 @@ impl UdpLink {
         self.datagrams.sender().try_send(UdpSockRef::from(self.socket()), &transmit)
     }
 
-    /// Receives with [`Datagrams::receive`]; `take` gets source, local address, ECN bits and payload.
+    /// Receives with [`DatagramSocket::receive`]; `take` gets source, local address, ECN bits and payload.
     pub(crate) fn receive(
         &self,
         memory: &mut ReceiveMemory,
@@ -359,7 +359,7 @@ impl DatagramBatch {
     }
 }
 
-/// Outcome of [`Batch::build`].
+/// Outcome of [`DatagramBatch::build`].
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum BuildOutcome {
     /// There was no datagram to build.

@@ -1,7 +1,7 @@
 //! The last hour of a gateway and of its sessions, for the dashboard: figures and events.
 //!
 //! It is fed with a [`Status`] each second, whose differences are the events. It has no clock of
-//! its own. Memory is bounded: [`MOST_SESSIONS`] sessions of 23 kB of figures ([`Series`]), 2 kB
+//! its own. Memory is bounded: [`MAX_SESSIONS`] sessions of 23 kB of figures ([`Series`]), 2 kB
 //! for each of at most [`MOST_CLASSES`] classes, and at most [`EVENTS_PER_SESSION`] events. Further
 //! sessions have no history.
 //!

@@ -1,4 +1,4 @@
-//! A terminal's way around a network that blocks UDP: does what [`pep::carriage::Fallback`] decides,
+//! A terminal's way around a network that blocks UDP: does what [`pep::carriage::TransportFallback`] decides,
 //! for one hub and one link.
 
 use std::io;

@@ -71,9 +71,9 @@ const SESSIONS_AT_ONCE: usize = 64;
 /// These intervals. Housekeeping comes twice a second, so at the latest then.
 const SCOPE_EVERY: Duration = Duration::from_millis(250);
 
-/// Runs a hub until `shutdown` completes, perhaps in place of the one that runs with the same
-/// configuration (`take_over`), which then ends with its last connection. Prints `ready` on standard output when terminals can
-/// connect.
+/// Runs a hub until `shutdown` completes, perhaps in place of the one that runs with the same configuration
+/// (`take_over`), which then ends with its last connection. Prints `ready` on standard output when terminals
+/// can connect.
 ///
 /// # Errors
 /// If it cannot start ([`RunError::is_setup`]) or its socket fails.

@@ -1,5 +1,5 @@
-//! Features of a gateway, a folder each. Each implements [`Service`]; [`of_hub`] and [`of_terminal`] list those of a pair;
-//! a solo gateway has the proxy only.
+//! Features of a gateway, a folder each. Each implements [`Service`]; [`of_hub`] and [`of_terminal`] list
+//! those of a pair; a solo gateway has the proxy only.
 
 pub(crate) mod bundles;
 pub(crate) mod dlep;

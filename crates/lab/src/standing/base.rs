@@ -1,4 +1,4 @@
-//! The record of persistent labs: a private directory of the user ([`os::Places`]), with a
+//! The record of persistent labs: a private directory of the user ([`os::PrivateDirectories`]), with a
 //! subdirectory for each lab; `$SKYHOP_STATE_DIR` overrides it. Other users may not write there, so
 //! its contents can be trusted to come from this user's skyhop.
 
@@ -63,7 +63,7 @@ fn others(known: &[LabName]) -> String {
 #[derive(Debug, Clone)]
 pub(super) struct LabsDirectory(pub(super) PrivateDirectory);
 
-/// A lock on a [`Base`]: while it is held, no other command reads or changes the labs there.
+/// A lock on a [`LabsDirectory`]: while it is held, no other command reads or changes the labs there.
 pub(super) struct LabsLock {
     _file: File,
 }

@@ -36,7 +36,7 @@ pub trait LabCallbacks {
     fn tick(&mut self);
 }
 
-/// The result of a [`Change`].
+/// The result of a [`LinkChange`].
 pub struct AppliedChange {
     /// The preset with the new links.
     pub preset: Preset,

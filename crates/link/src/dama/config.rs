@@ -216,7 +216,7 @@ pub struct TerminalConfig {
     pub categories: ClassCapacities,
     /// Maximum rate of all kinds together; `None` for that of its transmitter.
     pub ceiling: Option<BitRate>,
-    /// Its weight with [`Sharing::Fair`]; 1 or more.
+    /// Its weight with [`SharingRule::Fair`]; 1 or more.
     pub weight: u32,
     /// The MAC buffer of each class of traffic.
     pub mac: MacLimit,

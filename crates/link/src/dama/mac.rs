@@ -3,7 +3,7 @@
 //! Each class of traffic has an IP queue and a MAC buffer. With flow control a packet waits in the
 //! IP queue until all of its cells fit into the MAC buffer; without it packets go straight to the
 //! MAC buffer. A packet of a higher class goes first, but one whose cells have begun to leave is
-//! finished, unless the higher class has only the constant rate ([`Category::Cra`]): its cells go in
+//! finished, unless the higher class has only the constant rate ([`CapacityKind::Cra`]): its cells go in
 //! between. Control packets (SLACP's control channel) have no IP queue: they are ahead of
 //! everything. Packets sent by contention are kept until the hub has them ([`contended`]).
 
@@ -137,12 +137,12 @@ impl<P: CarriedPacket> TerminalBuffers<P> {
         }
     }
 
-    /// Returns the packet whose cells are leaving, after [`Buffers::ready`].
+    /// Returns the packet whose cells are leaving, after [`TerminalBuffers::ready`].
     pub(super) fn current(&mut self) -> Option<&mut SegmentedPacket<P>> {
         self.current.as_mut()
     }
 
-    /// Sends cells of the current packet at `now`, at most [`Buffers::ready`]. Returns the packet
+    /// Sends cells of the current packet at `now`, at most [`TerminalBuffers::ready`]. Returns the packet
     /// if these were its last.
     pub(super) fn send(&mut self, now: Instant, cells: u32) -> Option<SegmentedPacket<P>> {
         let current = self.current.as_mut()?;

@@ -9,7 +9,7 @@
 //! ```
 //!
 //! [`Dama`] is the whole: a state machine like [`crate::Link`], but with many senders. Its parts
-//! are machines of their own, without time: the [`Agent`] of a terminal decides which capacity to
+//! are machines of their own, without time: the [`RequestAgent`] of a terminal decides which capacity to
 //! request, the [`Ncc`] which requests to grant.
 //!
 //! The plan of superframe n is decided a [`DamaConfig::processing`] and a

@@ -74,7 +74,7 @@ struct ArrivingPacket<P> {
 ///
 /// Hand packets over with [`Dama::handle_packet`]; after it and after
 /// [`Machine::handle_timeout`], drain [`Dama::poll_arrival`], then [`Dama::poll_event`] if
-/// [`Dama::record`] was called. Then wait until [`Machine::poll_timeout`].
+/// [`Dama::record_events`] was called. Then wait until [`Machine::poll_timeout`].
 ///
 /// A driver may be late: everything happens with the time at which it was due. A packet that arrives
 /// at a terminal at the very moment at which a slot begins misses that slot.

@@ -8,15 +8,15 @@
 //!      └── persistence ◀──────────────── LoadControl ◀──┘ idle slots
 //! ```
 //!
-//! A [`Block`] is a number of slots that follow each other in time, as in a frame of the return
+//! A [`ContentionBlock`] is a number of slots that follow each other in time, as in a frame of the return
 //! link. A terminal sends a capacity request or a short data burst in slots drawn at random. If no
 //! answer comes, it tries again in a later block. Everything here is passed block numbers, not
 //! times: the owner knows when the block with a number is on the air.
 //!
 //! | type | where | decides |
 //! |---|---|---|
-//! | [`AccessScheme`], [`Block`] | both | number of replicas; their slots |
-//! | [`Receiver`] | hub | which bursts of a block can be decoded |
+//! | [`AccessScheme`], [`ContentionBlock`] | both | number of replicas; their slots |
+//! | [`BlockReceiver`] | hub | which bursts of a block can be decoded |
 //! | [`Backoff`] | terminal | the pause after a collision, and when to give up |
 //! | [`Contention`] | terminal | when to send, when silence means a collision |
 //! | [`LoadControl`] | hub | the share of the waiting terminals that may send |
@@ -31,7 +31,7 @@
 //!   slots at the same time.
 //!
 //! A [`Contention`] sends one burst. [`super::Dama`] sends the cells of packets in one block, as one
-//! attempt of a [`Contention`], with slots from [`Block::draw_among`].
+//! attempt of a [`Contention`], with slots from [`ContentionBlock::draw_among`].
 
 mod backoff;
 mod burst;

@@ -27,7 +27,7 @@ pub struct BurstModel {
     bad: DurationRange,
 }
 
-/// The reason why durations do not form a valid [`Burst`].
+/// The reason why durations do not form a valid [`BurstModel`].
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum BurstError {

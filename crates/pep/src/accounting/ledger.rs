@@ -31,7 +31,7 @@ pub struct TerminalAccount {
 pub struct PeriodUsage {
     /// The kind of period.
     pub period: RenewalPeriod,
-    /// Number of the period ([`Period::number`]).
+    /// Number of the period ([`RenewalPeriod::number`]).
     pub number: u64,
     /// Bytes used in the period, in both directions.
     pub used: u64,

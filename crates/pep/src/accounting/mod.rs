@@ -1,6 +1,9 @@
 //! Accounting at a hub: volume per terminal and class, and volume quotas.
 //!
-//! [`Tally`] counts what the sessions carry; [`Ledger`] adds it up per terminal and calendar period, and decides whose quota is used up. Wall-clock time is passed in as Unix seconds. Counted is what clients send and receive: bytes of connections and of packets carried whole, without the hop's headers, repairs and retransmissions.
+//! [`UsageTally`] counts what the sessions carry; [`Ledger`] adds it up per terminal and calendar period, and
+//! decides whose quota is used up. Wall-clock time is passed in as Unix seconds. Counted is what clients send
+//! and receive: bytes of connections and of packets carried whole, without the hop's headers, repairs and
+//! retransmissions.
 
 use core::convert::Infallible;
 use core::fmt;

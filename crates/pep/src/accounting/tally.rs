@@ -15,7 +15,7 @@ pub enum TrafficDirection {
     From,
 }
 
-/// Usage of a terminal in a class since the last [`Tally::take`].
+/// Usage of a terminal in a class since the last [`UsageTally::take`].
 pub type UsageRecord = (PublicKey, ClassId, TrafficUsage);
 
 /// Usage of sessions identified by `S`.

@@ -3,7 +3,7 @@
 //! nothing, and clients must pass unaccelerated.
 //!
 //! The evidence is a SYN that a client repeats while no SYN-ACK was sent to it in between. It counts for
-//! that client, whose connections then pass. All clients pass on the evidence of [`SEVERAL`] clients, if
+//! that client, whose connections then pass. All clients pass on the evidence of [`CLIENTS_FOR_ALL`] clients, if
 //! no client was answered meanwhile: a single host can send SYNs that the kernel does not answer (a wrong
 //! checksum, an impossible source), and bare SYNs by the thousand, but an answered SYN proves that
 //! interception works.

@@ -1,6 +1,8 @@
 //! DLEP (RFC 8175), by which a modem reports its rate to a router.
 //!
-//! [`Router`] and [`Modem`] are the state machines of the two sides; [`Base`] holds what a modem has reported: a rate for the whole link, and rates for destinations. [`Message`] and [`Item`] are the codec.
+//! [`Router`] and [`Modem`] are the state machines of the two sides; [`InformationBase`] holds what a modem
+//! has reported: a rate for the whole link, and rates for destinations. [`DlepMessage`] and [`DataItem`] are
+//! the codec.
 //!
 //! A router on a link with capacity on demand reports its backlog to the modem by the rate that it requests
 //! ([`DRAIN_TIME`]).

@@ -147,7 +147,7 @@ impl Modem {
         all.find_map(|(mac, destination)| Some((*mac, destination.requested.take()?)))
     }
 
-    /// The phase of the session; [`Phase::Looking`] without a router.
+    /// The phase of the session; [`DlepPhase::Looking`] without a router.
     pub fn phase(&self) -> DlepPhase {
         match self.state {
             ModemSessionState::Listening => DlepPhase::Looking,

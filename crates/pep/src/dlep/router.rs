@@ -447,7 +447,7 @@ impl Router {
         self.report.peer_type.clear();
     }
 
-    /// Ends the session in an orderly way; the router is done when its phase is [`Phase::Stopped`].
+    /// Ends the session in an orderly way; the router is done when its phase is [`DlepPhase::Stopped`].
     pub fn stop(&mut self, now: Instant) {
         self.stopping = true;
         match self.state {

@@ -91,7 +91,7 @@ pub(super) fn embedded_views(address: IpAddr) -> Vec<IpAddr> {
     [address].into_iter().chain(inside).collect()
 }
 
-/// All prefixes whose addresses have an address of `prefix` among their `views`.
+/// All prefixes whose addresses have an address of `prefix` among their `embedded_views`.
 pub fn forms(prefix: Prefix) -> Vec<Prefix> {
     let IpAddr::V4(v4) = prefix.address() else { return vec![prefix] };
     let [high, low] = [(v4.to_bits() >> 16) as u16, v4.to_bits() as u16];

@@ -18,7 +18,7 @@ pub struct EgressTarget {
     pub ports: Option<PortRange>,
 }
 
-/// Why a text is not a [`Target`].
+/// Why a text is not a [`EgressTarget`].
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum TargetError {

@@ -90,7 +90,7 @@ impl ProxyHandshake {
         self.heard.extend_from_slice(bytes);
     }
 
-    /// The next action. [`Step::Connect`] and [`Step::Refuse`] are final.
+    /// The next action. [`HandshakeStep::Connect`] and [`HandshakeStep::Refuse`] are final.
     pub fn step(&mut self) -> HandshakeStep {
         match self.heard.first() {
             None => HandshakeStep::Read,

@@ -76,7 +76,7 @@ pub trait Legs {
     /// written: this is how back-pressure passes from leg to leg.
     fn pass(&mut self, from: LegSide) -> LegStep;
 
-    /// Reads data from the leg `from` and drops it. After the end it returns [`Step::End`] every time.
+    /// Reads data from the leg `from` and drops it. After the end it returns [`LegStep::End`] every time.
     fn discard(&mut self, from: LegSide) -> LegStep;
 
     /// Ends the data sent on the leg `to`: a FIN, or the end of a stream. Returns `false` if that is not

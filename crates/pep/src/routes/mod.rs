@@ -1,5 +1,5 @@
-//! Routing: sessions for connections ([`Sites`]) and for packets ([`Paths`]), and source addresses of
-//! answers ([`Sources`]).
+//! Routing: sessions for connections ([`TerminalSites`]) and for packets ([`PacketPaths`]), and source addresses of
+//! answers ([`SourceAddresses`]).
 
 mod paths;
 mod sites;

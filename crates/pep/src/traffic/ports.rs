@@ -47,7 +47,7 @@ impl PortRange {
     }
 }
 
-/// The form that [`Ports::parse`] accepts.
+/// The form that [`PortRange::parse`] accepts.
 impl fmt::Display for PortRange {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.protocol {

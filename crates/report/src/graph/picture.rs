@@ -38,7 +38,7 @@ impl SvgPicture {
         Self { size, label: label.to_owned(), body }
     }
 
-    /// Returns the SVG element for a page with the style sheet of [`crate::Page`].
+    /// Returns the SVG element for a page with the style sheet of [`crate::HtmlPage`].
     pub fn inline(&self) -> String {
         self.with("", "")
     }

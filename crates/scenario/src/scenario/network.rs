@@ -12,7 +12,7 @@ use crate::place::{KeyContext, quoted};
 pub struct NetworkSpec {
     /// Number of terminals of all platforms, 1 to 100,000. More than one form a star.
     pub terminals: u32,
-    /// Number of terminals of each platform, 1 or more; their sum is [`Network::terminals`]. A platform
+    /// Number of terminals of each platform, 1 or more; their sum is [`NetworkSpec::terminals`]. A platform
     /// is a hub with its own forward and return links.
     pub platforms: Vec<u32>,
     /// Number of servers behind each hub, 1 to 100,000.

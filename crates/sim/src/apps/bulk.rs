@@ -12,7 +12,7 @@ use crate::talk::{ENDLESS, FirstCloser};
 use crate::turn::ExchangeSizes;
 use crate::world::World;
 
-/// The amount of data of a [`Bulk`] transfer.
+/// The amount of data of a [`BulkTransfer`] transfer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BulkAmount {
     /// A transfer of this size.

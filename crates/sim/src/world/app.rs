@@ -26,7 +26,7 @@ pub trait App: core::fmt::Debug {
 }
 
 impl World {
-    /// Adds an application, which first receives [`Notice::Start`].
+    /// Adds an application, which first receives [`AppNotice::Start`].
     pub fn add_app(&mut self, app: Box<dyn App>) -> AppId {
         let id = AppId(self.apps.len() as u32);
         self.apps.push(Some(app));
@@ -47,13 +47,13 @@ impl World {
         &self.tallies[app.index()]
     }
 
-    /// Sends [`Notice::Wake`] with the number `wish` to an application at `at`.
+    /// Sends [`AppNotice::Wake`] with the number `wish` to an application at `at`.
     pub fn wake_at(&mut self, app: AppId, at: Instant, wish: u64) {
         self.agenda.schedule(at.max(self.now), DueEvent::App(app, wish));
     }
 
     /// Opens a connection between an application's two ends; its SYN leaves with the first request
-    /// ([`World::ask`]). If `watch` is set, its senders are recorded for plots under that name.
+    /// ([`World::send_request`]). If `watch` is set, its senders are recorded for plots under that name.
     pub fn open(
         &mut self,
         app: AppId,
@@ -124,7 +124,7 @@ impl World {
         SocketOwner::Split(self.add_split(path, at + 1, hosts))
     }
 
-    /// Reports each arriving request of a connection to its application ([`Notice::Asked`]).
+    /// Reports each arriving request of a connection to its application ([`AppNotice::RequestArrived`]).
     pub fn report_requests(&mut self, talk: SlabKey) {
         self.change(talk, |talk| talk.reports_requests = true);
     }

@@ -83,7 +83,7 @@ impl World {
     /// The longest time a packet waits for a tunnel, unless the tunnel is a link layer.
     pub const TUNNEL_QUEUE_TIME: Duration = Duration::from_secs(3);
 
-    /// Adds the channel for [`crate::Hop::Tunnel`] to a gateway's settings, with a queue of `queue`
+    /// Adds the channel for [`crate::RouteHop::Tunnel`] to a gateway's settings, with a queue of `queue`
     /// bytes. On a link layer it has a link layer's settings. Otherwise it has FEC and ARQ, and a long
     /// queue time, so that on a slow satellite link packets wait here and not on the link.
     ///

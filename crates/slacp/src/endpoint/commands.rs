@@ -384,7 +384,7 @@ impl Endpoint {
     }
 
     /// Reads the next bytes. [`crate::Event::Readable`] follows only after this has returned
-    /// [`Read::Blocked`].
+    /// [`ReadOutcome::Blocked`].
     ///
     /// # Errors
     /// [`StreamError::NoSession`], [`StreamError::NoStream`].
@@ -399,7 +399,7 @@ impl Endpoint {
     }
 
     /// Reads without a copy: `take` gets the next bytes, in parts, and returns the number that it
-    /// has taken. If it takes none, the result is [`Read::Data`] of 0 bytes.
+    /// has taken. If it takes none, the result is [`ReadOutcome::Data`] of 0 bytes.
     ///
     /// # Errors
     /// As [`Self::read`].

@@ -31,7 +31,7 @@ pub struct LinkUse {
 }
 
 impl Endpoint {
-    /// A hub in `parts`, between 1 and [`MOST_PARTS`](crate::MOST_PARTS), each of which has
+    /// A hub in `parts`, between 1 and [`MOST_PARTS`](crate::MAX_PARTS), each of which has
     /// sessions of its own. The other arguments are as for [`Self::hub`]. Commands about terminals
     /// go to all parts, the first one first. Datagrams go to the part that [`crate::part_of`]
     /// returns, initiations from there to the one of [`Self::poll_handover`].

@@ -24,7 +24,7 @@ impl Endpoint {
         EndpointFootprint { sessions: self.core.sessions.len(), handshakes, waiting }
     }
 
-    /// Memory of all sessions together ([`Stats::held`]). Costs less than asking each for its
+    /// Memory of all sessions together ([`SessionStats::held`]). Costs less than asking each for its
     /// statistics.
     pub fn held(&self) -> ByteCount {
         let usable = self.core.sessions.iter().filter(|(_, session)| session.is_usable());

@@ -58,7 +58,7 @@ pub(crate) struct LossMeter {
     /// Packets in each of the last [`BURSTS_KEPT`] runs, however short.
     runs: VecDeque<u32>,
     /// Retransmissions of packets, and those of them that were lost or restored, decaying over
-    /// [`AGAIN_HORIZON`].
+    /// [`RETRANSMISSION_HORIZON`].
     again: f64,
     again_lost: f64,
 }

@@ -97,7 +97,7 @@ pub(crate) fn encode<'a>(
 ///
 /// Everything kept counts towards `memory`, plus [`ENTRY`] bytes per entry; beyond that, the oldest
 /// is dropped. The blocks that wait for a packet are found in O(log n), and the decoding that a
-/// packet triggers is bounded by [`WORK`].
+/// packet triggers is bounded by [`WORK_PER_PACKET`].
 #[derive(Debug)]
 pub(crate) struct FecDecoder {
     /// Frames of the sources received or restored, by packet number.
@@ -111,7 +111,7 @@ pub(crate) struct FecDecoder {
     /// Memory of all fields above except `empty`, in bytes.
     bytes: usize,
     memory: usize,
-    /// Number of shards that may still be decoded; rises by [`WORK`] with each packet received.
+    /// Number of shards that may still be decoded; rises by [`WORK_PER_PACKET`] with each packet received.
     work: usize,
     /// Number of times that a block was checked for decoding.
     #[cfg(test)]

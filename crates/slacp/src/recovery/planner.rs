@@ -112,7 +112,7 @@ pub(crate) struct SourceProtection {
     pub(crate) retransmission: bool,
 }
 
-/// The state of a session that [`Planner::plan`] decides by.
+/// The state of a session that [`RepairPlanner::plan`] decides by.
 pub(crate) struct PlanInputs<'a> {
     pub(crate) sent: &'a SentPackets,
     pub(crate) loss: &'a LossMeter,

@@ -141,7 +141,7 @@ impl Session {
         self.watch_link(now);
     }
 
-    /// Handles cargo that the peer has received. `data` is as for [`Self::data_arrived`].
+    /// Handles cargo that the peer has received. `data` is as for [`Self::merge_delivered`].
     fn arrived(&mut self, now: Instant, cargo: SentContent, data: &mut Option<DeliveredRange>) {
         match cargo {
             SentContent::Stream { stream, range, fin, .. } => {

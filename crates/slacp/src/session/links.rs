@@ -324,7 +324,7 @@ impl Session {
 
     /// Applies the farewell and the end of a member to the session.
     fn follow_member(&mut self, now: Instant, member: &mut Self) {
-        // Only the first member's queue is polled; `follow_reachability` reports for all links.
+        // Only the first member's queue is polled; `update_reachability` reports for all links.
         member.events.clear();
         member.peer_farewell.into_iter().for_each(|farewell| self.on_leaving(farewell));
         match member.take_end() {

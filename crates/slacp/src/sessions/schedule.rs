@@ -46,9 +46,9 @@ impl NextActions {
 /// The set that holds a session with a guarantee that may send.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum GuaranteeClaim {
-    /// In [`Schedule::claims_to_come`], until this time.
+    /// In [`SessionSchedule::claims_to_come`], until this time.
     From(Instant),
-    /// In [`Schedule::claims`].
+    /// In [`SessionSchedule::claims`].
     Now,
 }
 
@@ -57,9 +57,9 @@ enum GuaranteeClaim {
 enum QueuePosition {
     #[default]
     Nowhere,
-    /// Waiting in [`Schedule::turns`].
+    /// Waiting in [`SessionSchedule::turns`].
     Turns,
-    /// In its turn, which goes on ([`Schedule::run`]).
+    /// In its turn, which goes on ([`SessionSchedule::run`]).
     Run,
 }
 

@@ -30,7 +30,7 @@ fn quantum(rate: BitRate) -> u64 {
 ///
 /// A caller of [`Self::get_mut`] may change a session's next actions, so the session counts as
 /// touched until [`Self::reschedule`] has read them and updated the indices.
-/// [`super::Core::settle`] does that after every input and command; queries in between rely on the
+/// [`super::EndpointCore::settle`] does that after every input and command; queries in between rely on the
 /// indices alone.
 pub(crate) struct SessionTable {
     /// Boxed because entries are large, and a node of the map has room for eleven.
@@ -57,7 +57,7 @@ pub(crate) struct DepartedPacket {
     pub(super) envelope: PacketEnvelope,
     /// The session's [`Session::shared_rate`].
     pub(super) rate: Option<BitRate>,
-    /// The next packet may be built before [`Sessions::reschedule`]. False with limits, guarantees
+    /// The next packet may be built before [`SessionTable::reschedule`]. False with limits, guarantees
     /// or several links, whose state in the indices is then stale.
     pub(super) may_repeat: bool,
 }

@@ -35,7 +35,7 @@ pub struct PlannedCell {
     pub name: CellName,
     /// Hash of the case's content.
     pub content: CaseHash,
-    /// Index of the scenario among [`Plan::sources`].
+    /// Index of the scenario among [`CampaignPlan::sources`].
     pub source: usize,
     /// Index of the case among the scenario's.
     pub index: usize,
@@ -130,7 +130,8 @@ impl CampaignPlan {
     /// Plans the wanted cells. Those with a result in the store are done. Damaged files of the
     /// store are returned, and their cells count as not run.
     ///
-    /// With a stop rule, a plan has a round: once its cells are done, another plan has more, or the rule is satisfied.
+    /// With a stop rule, a plan has a round: once its cells are done, another plan has more, or the rule is
+    /// satisfied.
     ///
     /// # Errors
     /// If two scenarios have the same name, one is not for where it is to run, or a stop rule is about a metric that

@@ -17,7 +17,7 @@ use super::{CellName, CellRecord, CellResult, CellTiming};
 /// | path | what |
 /// |---|---|
 /// | `cells/NAME.json` | a [`Result`](CellResult): the same bytes wherever the cell ran |
-/// | `timings/NAME.json` | its [`Timing`] |
+/// | `timings/NAME.json` | its [`CellTiming`] |
 /// | `unfinished/` | files that are being written |
 ///
 /// A result is written to `unfinished`, flushed to the disk and renamed, so it is there whole or

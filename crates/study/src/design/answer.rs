@@ -19,8 +19,8 @@ const UNSCALED: u64 = 65_535;
 pub struct RankedEnhancement {
     /// Name of the enhancement.
     pub name: &'static str,
-    /// For each task the median over the seeds (downloads in Mbit/s, the others in seconds), and its interval at 95 % confidence, which
-    /// needs six seeds. `None` if the task was not finished in any run.
+    /// For each task the median over the seeds (downloads in Mbit/s, the others in seconds), and its interval
+    /// at 95 % confidence, which needs six seeds. `None` if the task was not finished in any run.
     pub results: [Option<(f64, Option<ConfidenceInterval>)>; 3],
     /// Ratio of its times to the best of each task, as a geometric mean; infinite if a task was not
     /// finished.
@@ -35,7 +35,7 @@ pub struct DesignAnswer {
 }
 
 impl DesignAnswer {
-    /// Evaluates the runs of [`Question::files`], in the same order of files.
+    /// Evaluates the runs of [`DesignQuestion::files`], in the same order of files.
     pub fn new(question: &DesignQuestion, runs: &[ScenarioRun<'_>]) -> Self {
         let results = |name: &str| {
             let of_task = |(file, task): (usize, DesignTask)| {

@@ -57,8 +57,8 @@ pub enum ReplicateError {
     NoFigure(#[from] NoFigure),
 }
 
-/// Makes all runs on a number of threads; those of a case follow each other. Outcomes are in the order of the jobs, whichever thread
-/// made them. `step` is called with the number of steps just done; a run has
+/// Makes all runs on a number of threads; those of a case follow each other. Outcomes are in the order of the
+/// jobs, whichever thread made them. `step` is called with the number of steps just done; a run has
 /// [`crate::campaign::STEPS`].
 ///
 /// # Errors

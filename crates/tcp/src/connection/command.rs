@@ -21,7 +21,7 @@ pub enum WriteError {
 
 impl<P: SegmentPayload> Connection<P> {
     /// Appends as much data to the stream as fits; returns the number of bytes. If some is left
-    /// over, [`Event::Writable`] follows.
+    /// over, [`ConnectionEvent::Writable`] follows.
     ///
     /// # Errors
     /// If the connection is not open or the stream was closed.
@@ -50,7 +50,7 @@ impl<P: SegmentPayload> Connection<P> {
         self.sender.mss()
     }
 
-    /// Returns true if there is room for `bytes` more; if not, [`Event::Writable`] follows when
+    /// Returns true if there is room for `bytes` more; if not, [`ConnectionEvent::Writable`] follows when
     /// there is more room than now.
     pub fn has_room(&mut self, bytes: ByteCount) -> bool {
         let has_room = self.sender.space() >= bytes.get();

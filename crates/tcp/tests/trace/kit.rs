@@ -1,11 +1,10 @@
 //! Tests that read like a trace.
 //!
-//! A segment is a line in the manner of tcpdump, with positions instead of
-//! sequence numbers (0 is the SYN, 1 the first byte): flags, `from:to` of its
-//! data, `ack N`, and as needed `win N`, `sack a:b,c:d`, `ts value,echo`,
-//! `mss N`, `ws N`, `sackok`, `fo COOKIE` (hexadecimal, `-` asks), `scps N`,
-//! `snack OFFSET,SIZE`, `cc N`, `ccnew N`, `ccecho N`, `ce`, `ect`. The data of a SYN is `0:to`. Flags: S F R P, `.` for ACK, E for
-//! ECE, W for CWR, L for slow start, `-` for none.
+//! A segment is a line in the manner of tcpdump, with positions instead of sequence numbers (0 is the SYN, 1
+//! the first byte): flags, `from:to` of its data, `ack N`, and as needed `win N`, `sack a:b,c:d`, `ts
+//! value,echo`, `mss N`, `ws N`, `sackok`, `fo COOKIE` (hexadecimal, `-` asks), `scps N`, `snack
+//! OFFSET,SIZE`, `cc N`, `ccnew N`, `ccecho N`, `ce`, `ect`. The data of a SYN is `0:to`. Flags: S F R P, `.`
+//! for ACK, E for ECE, W for CWR, L for slow start, `-` for none.
 //!
 //! `send!(t, time 100, "…")` hands segments to the connection under test at 100 ms; `recv!(t, time
 //! 100, "…")` asserts what it sends at 100 ms: exactly these segments, and none between the

@@ -186,7 +186,7 @@ impl ControlClient {
         &self.path
     }
 
-    /// Sends a request and waits for the answer, which is never [`Answer::Error`].
+    /// Sends a request and waits for the answer, which is never [`ControlAnswer::Error`].
     ///
     /// # Errors
     /// The gateway is gone, or refuses the request.

@@ -1,7 +1,7 @@
 //! Paths of control sockets.
 //!
 //! By default `hub.sock`, `terminal.sock` or `solo.sock` in the first usable private directory
-//! ([`os::Places`]), or in the directory named by `$SKYHOP_RUN_DIR`. Other users cannot write
+//! ([`os::PrivateDirectories`]), or in the directory named by `$SKYHOP_RUN_DIR`. Other users cannot write
 //! there.
 
 use std::fs;

@@ -37,7 +37,7 @@ pub(super) struct LiveSnapshot {
     pub(super) status: GatewayStatus,
     /// Second of the status on the history's clock.
     pub(super) second: u64,
-    /// Connections that viewers want to see, with the number of viewers; see [`Interest`].
+    /// Connections that viewers want to see, with the number of viewers; see [`ConnectionInterest`].
     wanted: BTreeMap<ConnectionInterest, usize>,
     pub(super) connections: BTreeMap<ConnectionInterest, ShownConnections>,
 }

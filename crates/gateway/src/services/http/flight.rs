@@ -1,5 +1,5 @@
 //! A response in flight that several clients wait for: collapsed requests (RFC 9111 §4,
-//! `http_cache::Flights`).
+//! `http_cache::InFlightRequests`).
 //!
 //! Once its head has arrived and gives a length, a task receives the body, and every client gets it
 //! at its own speed. So no client waits for the slowest, and the one that asked first may leave.

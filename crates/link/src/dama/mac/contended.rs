@@ -111,7 +111,7 @@ impl<P: CarriedPacket> TerminalBuffers<P> {
     }
 
     /// Records that the hub has decoded a cell of the packet at this index of
-    /// [`Buffers::contended_cells`].
+    /// [`TerminalBuffers::contended_cells`].
     pub(in crate::dama) fn handle_cell(&mut self, place: usize) {
         let packet = &mut self.contended.packets[place];
         packet.left -= 1;

@@ -19,7 +19,7 @@ impl Ncc {
         let asking = self.requesting_rates.union(&self.requesting_volumes).copied().collect();
         let terminals = super::in_turn(&asking, self.turns.rate);
         self.turns.rate = super::next_turn(&terminals);
-        // A tenth is held back for `make_up`.
+        // A tenth is held back for `grant_missing`.
         let reserve = self.room - self.room / 10 * TARGET_LOAD;
         let mut missing = Vec::new();
         for terminal in terminals {

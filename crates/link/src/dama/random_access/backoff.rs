@@ -84,7 +84,7 @@ impl fmt::Display for BackoffLimits {
 /// The pause of a terminal after a collision: uniform in a window that doubles with each further
 /// one, up to a limit (R. M. Metcalfe, D. R. Boggs, "Ethernet", CACM 19(7), 1976).
 ///
-/// After the last attempt it returns [`Retry::GiveUp`], and its owner decides what becomes of the
+/// After the last attempt it returns [`RetryDecision::GiveUp`], and its owner decides what becomes of the
 /// burst.
 #[derive(Debug, Clone, Copy)]
 pub struct Backoff {

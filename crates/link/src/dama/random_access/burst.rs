@@ -15,7 +15,7 @@ pub struct ContentionBlock {
     slots: u16,
 }
 
-/// The reason why a scheme and a number of slots do not form a [`Block`].
+/// The reason why a scheme and a number of slots do not form a [`ContentionBlock`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum BlockError {

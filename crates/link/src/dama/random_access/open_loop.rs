@@ -4,7 +4,7 @@ use super::scheme::exp_minus;
 use super::{BlockReceiver, ContentionBlock, ContentionBurst};
 use crate::Dice;
 
-/// Measured throughput of a [`Block`]'s scheme.
+/// Measured throughput of a [`ContentionBlock`]'s scheme.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct OpenLoop {
     /// Mean number of decoded bursts per slot.

@@ -67,7 +67,7 @@ pub(super) struct InboundLane {
     bytes: usize,
     /// Number of parts in all of `partial`.
     parts: usize,
-    /// The time at which the first missing packet is given up, as listed by [`super::Inbound`].
+    /// The time at which the first missing packet is given up, as listed by [`super::InboundChannels`].
     pub(super) due: Option<Instant>,
 }
 
@@ -256,7 +256,7 @@ impl InboundLane {
         missing
     }
 
-    /// Returns `true` if there are more than [`MOST_GAPS`] gaps.
+    /// Returns `true` if there are more than [`MAX_GAPS`] gaps.
     pub(super) fn has_too_many_gaps(&self) -> bool {
         self.missing.len() > MAX_GAPS
     }

@@ -58,7 +58,8 @@ const MOST_BOOST: f64 = 8.0;
 /// A drop below this fraction of the known capacity is accepted at once.
 const DROP: f64 = 0.75;
 /// Maximum growth of the capacity in a round, relative to the best capacity (on a shared link to
-/// [`Price::growth_reference`]) and times the boost, unless a train confirms more: others that yield for a moment are no free capacity.
+/// [`Price::growth_reference`]) and times the boost, unless a train confirms more: others that yield for a
+/// moment are no free capacity.
 const GROWTH: f64 = 0.03;
 /// Decay of the best capacity per round.
 const FADING: f64 = 0.998;
