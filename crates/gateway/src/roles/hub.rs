@@ -4,6 +4,7 @@
 mod quotas;
 mod rate_sharing;
 mod shared_permits;
+mod start;
 mod streams;
 mod upgrade;
 
@@ -23,35 +24,32 @@ use pep::handover::ProcessNeed;
 use pep::periodic::Periodic;
 use pep::routes::TerminalSites;
 use pep::traffic::Prefix;
-use slacp::{Endpoint, Event, PublicKey, SessionId};
+use slacp::{Event, PublicKey, SessionId};
 use tokio::task::JoinSet;
 use units::Instant;
 
 use self::rate_sharing::RateSharing;
 use self::shared_permits::SharedPermits;
+use self::start::{TcpListening, bind_hop, endpoints, log_start, peers};
 use self::streams::{Lookups, Resolved};
-use self::upgrade::{MODEM_PATIENCE, Predecessor, Stage, by_key_text, in_bits};
-use crate::config::keys::random_bytes;
+use self::upgrade::{Predecessor, Stage, by_key_text, in_bits};
 use crate::config::pair::PORT;
 use crate::config::permits::TerminalPermits;
 use crate::config::read_hub;
 use crate::error::RunError;
 use crate::hop::HopEvent;
 use crate::hop::contact_store::ContactStore;
-use crate::hop::peers::PeerTable;
 use crate::hop::sockets::HopSockets;
-use crate::hop::tls;
 use crate::intercept::netfilter::Scope;
 use crate::intercept::own::OwnAddresses;
 use crate::operate::control::ControlAnswer;
 use crate::operate::control::HandOverState;
 use crate::operate::{GatewayOperations, GatewayView, RoleStatus};
-use crate::presence;
 use crate::relay::terms::DialPolicy;
+use crate::roles::RunningRole;
 use crate::roles::gateway::{Report, Side};
 use crate::roles::pair::{self, PairEvent, Parts, Setup};
 use crate::roles::workers::Workers;
-use crate::roles::{RunningRole, workers};
 use crate::services::names::hub::HubResolver;
 use crate::services::tunnel::{self, HubSelection, HubTunnel};
 use crate::services::{self, HubSide, Ready, Services, Surroundings};
@@ -93,44 +91,15 @@ pub async fn run(
     let workers =
         Workers::start(config.workers, config.link.burst.is_none()).map_err(RunError::System)?;
     let beside = predecessor.as_ref().map(Predecessor::sockets);
-    let links = match config.listen {
-        Some(address) => {
-            presence::warn_of_address(address);
-            workers::bind(address, &workers, beside)?
-        }
-        None => workers::bind_anywhere(PORT, &workers, beside)?,
-    };
+    let links = bind_hop(&config, &workers, beside)?;
     let local = links[0].local_addr().map_err(RunError::System)?;
-    let listener = match config.listen_tcp {
-        Some(address) => {
-            let bound = presence::listen(address);
-            Some((address, bound.map_err(|cause| RunError::Bind { address, cause })?))
-        }
-        None => None,
-    };
-    let tls = config.tls.as_ref().map(tls::acceptor).transpose();
-    let tls = tls.map_err(RunError::Certificate)?;
-    let seed = random_bytes().map_err(RunError::Randomness)?;
+    let listener = TcpListening::open(&config)?;
     let mut permits = TerminalPermits::read(&config)?;
     let watch = permits.directory().and_then(watch);
     let mut shared = SharedPermits::start(&config);
     shared.apply(&mut permits);
     let wall = clock::unix_time();
     let terminals = permits.served(wall);
-    let allow: Vec<PublicKey> = terminals.iter().map(|terminal| terminal.key).collect();
-    let (names, dial) = (names(&terminals), policy(&config));
-    let mut peers = PeerTable::new(&config.link.rate, config.operation.maximum_rate, names, false)
-        .with_links(&config.links);
-    if let Some(before) = &predecessor {
-        peers.inherit(clock::now(), before.rates(), MODEM_PATIENCE);
-    }
-    let (identity, count) = (&config.identity, config.workers);
-    let mut endpoints = Endpoint::hub_in_parts(&config.link, identity, &allow, seed, count);
-    for endpoint in &mut endpoints {
-        endpoint.set_memory(memory_limits(&terminals));
-        endpoint.set_link_rates(link_rates(&terminals, &config.links));
-        endpoint.set_aggregates(clock::now(), aggregates(&terminals));
-    }
     let selection = HubSelection {
         port: local.port(),
         intercepts: config.intercept.is_some(),
@@ -141,11 +110,11 @@ pub async fn run(
         side: Side::Hub,
         key: config.identity.public(),
         own,
-        endpoints,
+        endpoints: endpoints(&config, &terminals)?,
         sockets: links.into_iter().map(HopSockets::from).collect(),
         workers,
-        peers,
-        dial,
+        peers: peers(&config, &terminals, predecessor.as_ref()),
+        dial: policy(&config),
         operation: &config.operation,
         intercept: config.intercept.as_ref(),
         policies: config.policies.clone(),
@@ -160,13 +129,9 @@ pub async fn run(
     let services = services::of_hub(clock::now(), &config, names.clone(), tunnel).await?;
     ops.configure_accounts(&terminals);
     parts.gateway.hop().keep_tally();
-    let threads = if count > 1 { format!(" with {count} workers") } else { String::new() };
-    tracing::info!("serving {} on UDP {local}{threads}", counted(terminals.len()));
+    log_start(&config, terminals.len(), local);
     let mut listeners = JoinSet::new();
-    if let Some((address, listener)) = listener {
-        tracing::info!("serving terminals whose networks block UDP on TCP {address}");
-        listeners.spawn(parts.gateway.hop().links().clone().serve(listener, tls));
-    }
+    listener.into_iter().for_each(|it| it.serve(&mut listeners, parts.gateway.hop()));
     let sibling = predecessor.as_ref().map(Predecessor::sibling);
     parts.gateway.hop().set_sibling(clock::now(), sibling.as_ref());
     let mut hub = Hub {
