@@ -320,6 +320,12 @@ impl Register {
         self.most.store(most, Ordering::Relaxed);
     }
 
+    /// Number of connections, including those that are not in the register yet.
+    #[cfg(test)]
+    pub(crate) fn arrived(&self) -> u64 {
+        self.lock().shares.count()
+    }
+
     /// Returns whether a client at this address may have another connection. At its share, its own oldest
     /// idle connection gives way.
     pub(crate) fn admits(&self, now: Instant, client: IpAddr) -> bool {

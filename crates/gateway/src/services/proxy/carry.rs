@@ -15,7 +15,7 @@ use tokio::io::AsyncWriteExt;
 
 use super::{ProxyClient, refuse};
 use crate::clock;
-use crate::figures::connections::{ConnectionOrigin, Registered};
+use crate::figures::connections::{ArrivingConnection, ConnectionOrigin, Registered};
 use crate::figures::counters::GatewayCounters;
 use crate::hop::{Hop, SessionStream};
 use crate::relay;
@@ -107,11 +107,13 @@ pub(super) async fn carry(
     client: ProxyClient,
     hop: Option<(Hop, SessionId)>,
     upstream: ProxyUpstream,
+    arriving: ArrivingConnection,
 ) {
     upstream.counters.connections.increment();
     let ProxyClient { leg, source, dscp, request } = client;
     let open = StreamOpening { destination: request.destination, source, dscp };
-    let client = PendingClient { leg, open, dialect: request.dialect, first: request.first };
+    let (dialect, first, arriving) = (request.dialect, request.first, Some(arriving));
+    let client = PendingClient { leg, open, dialect, first, arriving };
     let Some((hop, session)) = hop else { return client.connect_directly(&upstream).await };
     match upstream.hub_destinations(source.ip(), &client.open.destination, (&hop, session)).await {
         Err(reason) => fail(client.leg, client.dialect, reason, &upstream).await,
@@ -138,6 +140,8 @@ struct PendingClient {
     open: StreamOpening<Destination>,
     dialect: ProxyProtocol,
     first: Vec<u8>,
+    /// Counts the connection until it is in the register.
+    arriving: Option<ArrivingConnection>,
 }
 
 impl PendingClient {
@@ -200,6 +204,7 @@ impl PendingClient {
                 open,
                 ConnectionOrigin::Here,
             );
+            drop(self.arriving);
             relay::relay(
                 stream,
                 (LegSide::Client, self.leg),
@@ -214,6 +219,7 @@ impl PendingClient {
     /// Connects without the hop; the server's answer decides.
     async fn connect_directly(mut self, upstream: &ProxyUpstream) {
         let entry = Registered::direct(clock::now(), &upstream.counters, self.open.clone());
+        drop(self.arriving.take());
         let addresses =
             match upstream.addresses(self.open.source.ip(), &self.open.destination).await {
                 Ok(addresses) => addresses,

@@ -5,6 +5,7 @@ use std::pin::Pin;
 
 use super::{ProxyClient, ProxyListener, ProxyUpstream, carry, reject};
 use crate::error::RunError;
+use crate::figures::connections::ArrivingConnection;
 use crate::services::{Config, Service, Surroundings};
 
 /// Treatment of clients while new connections are not carried.
@@ -48,7 +49,8 @@ impl Service for ProxyService {
         }
         let session = role.uplink.session.filter(|_| is_carried);
         let hop = role.hop.cloned().zip(session);
-        role.relays.spawn(carry(client, hop, upstream));
+        let arriving = ArrivingConnection::new(role.counters.clone(), client.address());
+        role.relays.spawn(carry(client, hop, upstream, arriving));
     }
 
     fn configure(&mut self, _: &mut Surroundings<'_>, config: Config<'_>) -> Result<(), RunError> {

@@ -10,8 +10,9 @@ use pep::proxy::ProxyProtocol;
 use slacp::{Destination, HostName};
 
 use super::*;
+use crate::figures::connections::ArrivingConnection;
 use crate::figures::counters::GatewayCounters;
-use crate::testkit::{dialer, read_all};
+use crate::testkit::{Hops, dialer, read_all};
 
 async fn proxy() -> (ProxyListener, SocketAddr) {
     let listen = "127.0.0.1:0".parse().unwrap();
@@ -120,7 +121,8 @@ async fn go_straight(request: &[u8]) -> (Vec<u8>, TcpStream, Arc<GatewayCounters
     let counters = Arc::new(GatewayCounters::default());
     let upstream =
         ProxyUpstream::new(Default::default(), dialer(EgressRules::everywhere()), counters.clone());
-    tokio::spawn(carry(accepted, None, upstream));
+    let arriving = ArrivingConnection::new(counters.clone(), accepted.address());
+    tokio::spawn(carry(accepted, None, upstream, arriving));
     assert_eq!(read(&mut client, 2).await, [5, 0]);
     (read(&mut client, 10).await, client, counters)
 }
@@ -142,4 +144,28 @@ async fn an_unknown_name_is_unreachable() {
     let request = [&[5, 1, 0, 5, 1, 0, 3, name.len() as u8][..], name, &[0, 80]].concat();
     let (reply, ..) = go_straight(&request).await;
     assert_eq!(reply[..2], [5, 4]);
+}
+
+/// Its destination may take minutes to answer, and it may have many such connections.
+#[tokio::test]
+async fn a_client_counts_from_its_arrival_on() {
+    let (hops, (mut proxy, address)) = (Hops::new(), proxy().await);
+    let mut client = TcpStream::connect(address).await.unwrap();
+    client.write_all(&[5, 1, 0, 5, 1, 0, 1, 192, 0, 2, 1, 0, 80]).await.unwrap();
+    let accepted = proxy.next().await;
+    let counters = Arc::new(GatewayCounters::default());
+    let upstream = ProxyUpstream::new(
+        (AnswerTiming::Deferred, NameResolution::Hub),
+        dialer(EgressRules::everywhere()),
+        counters.clone(),
+    );
+    let hop = Some((hops.hops[0].clone(), hops.sessions[0]));
+    let arriving = ArrivingConnection::new(counters.clone(), accepted.address());
+    let carried = tokio::spawn(carry(accepted, hop, upstream, arriving));
+    // The far end does not answer.
+    tokio::task::yield_now().await;
+    assert_eq!(counters.live.arrived(), 1);
+    drop(client);
+    carried.await.unwrap();
+    assert_eq!(counters.live.arrived(), 0);
 }
