@@ -15,4 +15,5 @@ pub(crate) mod metrics;
 mod notify;
 mod operations;
 
-pub(crate) use operations::{GatewayOperations, GatewayView, MainTask, RoleStatus};
+pub(crate) use operations::report::interception_status;
+pub(crate) use operations::{GatewayOperations, GatewayView, MainTask};

@@ -1,6 +1,6 @@
 //! Operators' requests to a running gateway, and its housekeeping: limits, life cycle, accounts.
 
-mod report;
+pub(super) mod report;
 
 use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
@@ -13,7 +13,6 @@ use config::{OperationConfig, PermittedTerminal};
 use pep::accounting::{ExhaustedAction, QuotaChange};
 use pep::admission::{BypassReason, DrainDeadline};
 use pep::periodic::Periodic;
-use pep::traffic::TrafficPolicy;
 use scenario::gateway::{RestartKeys, WrittenKeys};
 use slacp::{Event, PublicKey, Rate, SessionId, StopAnnouncement};
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -35,15 +34,10 @@ use crate::clock;
 use crate::config::{restart_keys, written_keys};
 use crate::error::RunError;
 use crate::figures::counters::GatewayCounters;
-use crate::figures::status::{
-    BundlesStatus, DlepStatus, DnsStatus, HttpStatus, HubStatus, InterceptionStatus, NextKeyStatus,
-    PolicyStatus, Role, StackStatus, TunnelStatus,
-};
+use crate::figures::status::{GatewayStatus, Role};
 use crate::hop::Hop;
 use crate::hop::path_store::PathStore;
 use crate::hop::peers::PeerTable;
-use crate::intercept::intake::Intake;
-use crate::intercept::policy;
 
 /// Interval of periodic housekeeping, which also restores routes that the kernel removed. Two
 /// requests that find everything in place cost less than following notifications of addresses,
@@ -81,45 +75,6 @@ pub(crate) enum MainTask {
     Answer(ControlCall),
     /// Do the housekeeping: the interval has passed.
     Housekeeping,
-}
-
-/// The part of the status that only the role knows.
-#[derive(Default)]
-pub(crate) struct RoleStatus {
-    pub(crate) interception: Option<InterceptionStatus>,
-    pub(crate) policies: Vec<PolicyStatus>,
-    pub(crate) tunnel: Option<TunnelStatus>,
-    /// The hubs of a terminal, if it has several.
-    pub(crate) hubs: Vec<HubStatus>,
-    pub(crate) dns: Option<DnsStatus>,
-    pub(crate) http: Option<HttpStatus>,
-    pub(crate) stack: Option<StackStatus>,
-    pub(crate) bundles: Option<BundlesStatus>,
-    pub(crate) dlep: Option<DlepStatus>,
-    /// The hub's next key, during a key rotation.
-    pub(crate) next_key: Option<NextKeyStatus>,
-    /// Process ID of the predecessor, while it still carries connections.
-    pub(crate) predecessor: Option<u32>,
-}
-
-impl RoleStatus {
-    /// Collects the counters of the interception for these policies.
-    pub(crate) fn of(now: Instant, intake: Option<&Intake>, policies: &[TrafficPolicy]) -> Self {
-        let counts = intake.map(Intake::counts).unwrap_or_default();
-        Self {
-            interception: intake.map(|intake| intake.status(now)),
-            policies: policy::status(policies, &counts),
-            tunnel: None,
-            hubs: Vec::new(),
-            dns: None,
-            http: None,
-            stack: None,
-            bundles: None,
-            dlep: None,
-            next_key: None,
-            predecessor: None,
-        }
-    }
 }
 
 /// The operator's interface to a running gateway.
@@ -570,7 +525,7 @@ impl GatewayOperations {
         &mut self,
         now: Instant,
         view: GatewayView<'_>,
-        role: RoleStatus,
+        role: GatewayStatus,
         call: ControlCall,
     ) -> Option<ControlCall> {
         let answer = match &call.request {

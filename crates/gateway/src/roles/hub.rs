@@ -37,6 +37,7 @@ use crate::config::pair::PORT;
 use crate::config::permits::TerminalPermits;
 use crate::config::read_hub;
 use crate::error::RunError;
+use crate::figures::status::GatewayStatus;
 use crate::hop::HopEvent;
 use crate::hop::contact_store::ContactStore;
 use crate::hop::sockets::HopSockets;
@@ -44,7 +45,7 @@ use crate::intercept::netfilter::Scope;
 use crate::intercept::own::OwnAddresses;
 use crate::operate::control::ControlAnswer;
 use crate::operate::control::HandOverState;
-use crate::operate::{GatewayOperations, GatewayView, RoleStatus};
+use crate::operate::{GatewayOperations, GatewayView};
 use crate::relay::terms::DialPolicy;
 use crate::roles::RunningRole;
 use crate::roles::gateway::{Report, Side};
@@ -293,9 +294,9 @@ impl RunningRole for Hub {
         work(services, &mut Surroundings { hub: Some(hub), ..role })
     }
 
-    fn role_status(&self, now: Instant) -> RoleStatus {
+    fn role_status(&self, now: Instant) -> GatewayStatus {
         let predecessor = self.predecessor.as_ref().map(|it| it.told.pid);
-        RoleStatus { predecessor, ..self.parts.role_status(now) }
+        GatewayStatus { predecessor, ..self.parts.role_status(now) }
     }
 
     async fn next(&mut self) -> HubEvent {

@@ -23,8 +23,9 @@ use units::Instant;
 
 use crate::clock;
 use crate::error::RunError;
+use crate::figures::status::GatewayStatus;
 use crate::operate::control::{ControlAnswer, ControlRequest};
-use crate::operate::{GatewayOperations, GatewayView, MainTask, RoleStatus};
+use crate::operate::{GatewayOperations, GatewayView, MainTask};
 use crate::services::{Services, Surroundings};
 
 /// What to do instead of an upgrade.
@@ -48,7 +49,7 @@ pub(crate) trait RunningRole {
     ) -> R;
 
     /// Its own part of the status, without that of its services.
-    fn role_status(&self, now: Instant) -> RoleStatus;
+    fn role_status(&self, now: Instant) -> GatewayStatus;
 
     /// Waits for the next event. Cancel-safe.
     async fn next(&mut self) -> Self::Event;
@@ -275,8 +276,8 @@ mod tests {
             work(&mut Services::default(), &mut role)
         }
 
-        fn role_status(&self, _: Instant) -> RoleStatus {
-            RoleStatus::default()
+        fn role_status(&self, _: Instant) -> GatewayStatus {
+            GatewayStatus::default()
         }
 
         async fn next(&mut self) -> Self::Event {

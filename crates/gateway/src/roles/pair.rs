@@ -13,6 +13,7 @@ use super::gateway::{Gateway, Report, Side, TrafficContext};
 use super::workers::Workers;
 use crate::error::RunError;
 use crate::figures::counters::GatewayCounters;
+use crate::figures::status::GatewayStatus;
 use crate::hop::PacketSink;
 use crate::hop::class::LiveClasses;
 use crate::hop::peers::PeerTable;
@@ -21,7 +22,7 @@ use crate::intercept::intake::{self, Intake};
 use crate::intercept::netfilter::NameRules;
 use crate::intercept::own::OwnAddresses;
 use crate::intercept::{ClientArrival, IntakeEvent, Interception};
-use crate::operate::{GatewayOperations, RoleStatus};
+use crate::operate::{GatewayOperations, interception_status};
 use crate::relay::terms::DialPolicy;
 use crate::role::Role;
 use crate::services::tunnel::{Selection, Tunnel};
@@ -139,8 +140,8 @@ impl Parts {
     }
 
     /// The part of the status that is not of the hop.
-    pub(super) fn role_status(&self, now: Instant) -> RoleStatus {
-        RoleStatus::of(now, self.intake.as_ref(), &self.policies)
+    pub(super) fn role_status(&self, now: Instant) -> GatewayStatus {
+        interception_status(now, self.intake.as_ref(), &self.policies)
     }
 
     /// Restores routes that the kernel removed.

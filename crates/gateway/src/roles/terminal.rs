@@ -18,6 +18,7 @@ use crate::config::keys::random_bytes;
 use crate::config::read_terminal;
 use crate::error::RunError;
 use crate::figures::connections::ConnectionOrigin;
+use crate::figures::status::GatewayStatus;
 use crate::hop::HopEvent;
 use crate::hop::peers::PeerTable;
 use crate::hop::sockets::HopSockets;
@@ -25,7 +26,7 @@ use crate::intercept::netfilter::Scope;
 use crate::intercept::own::OwnAddresses;
 use crate::intercept::rule::PASS_MARK;
 use crate::intercept::{self, ClientArrival};
-use crate::operate::{GatewayOperations, GatewayView, RoleStatus};
+use crate::operate::{GatewayOperations, GatewayView};
 use crate::presence;
 use crate::relay::dial::Dialer;
 use crate::relay::names::NameResolver;
@@ -194,8 +195,8 @@ impl RunningRole for Terminal {
         work(&mut self.services, &mut Surroundings { uplink, keys, ..role })
     }
 
-    fn role_status(&self, now: Instant) -> RoleStatus {
-        RoleStatus { hubs: self.hubs.status(now), ..self.parts.role_status(now) }
+    fn role_status(&self, now: Instant) -> GatewayStatus {
+        GatewayStatus { hubs: self.hubs.status(now), ..self.parts.role_status(now) }
     }
 
     async fn next(&mut self) -> TerminalEvent {

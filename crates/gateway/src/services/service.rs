@@ -19,10 +19,10 @@ use units::Instant;
 use crate::config::permits::TerminalPermits;
 use crate::error::RunError;
 use crate::figures::counters::GatewayCounters;
+use crate::figures::status::GatewayStatus;
 use crate::hop::peers::PeerTable;
 use crate::hop::{Hop, SessionStream};
 use crate::intercept::ClientArrival;
-use crate::operate::RoleStatus;
 use crate::operate::accounts::TerminalAccounts;
 use crate::operate::control::ControlCall;
 use crate::relay;
@@ -105,7 +105,7 @@ pub(crate) trait Service: Send {
     }
 
     /// Adds its part to the status.
-    fn add_status(&self, _: &Surroundings<'_>, _: &mut RoleStatus) {}
+    fn add_status(&self, _: &Surroundings<'_>, _: &mut GatewayStatus) {}
 
     /// Applies a changed configuration. One that the role refuses never comes here.
     ///
@@ -374,7 +374,7 @@ impl Services {
         self.services.iter_mut().try_fold(call, |call, service| service.answer_operator(call))
     }
 
-    pub(crate) fn add_status(&self, role: &Surroundings<'_>, status: &mut RoleStatus) {
+    pub(crate) fn add_status(&self, role: &Surroundings<'_>, status: &mut GatewayStatus) {
         self.services.iter().for_each(|service| service.add_status(role, status));
     }
 

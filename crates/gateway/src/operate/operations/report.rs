@@ -5,11 +5,12 @@ use std::sync::Arc;
 
 use pep::accounting::ExhaustedAction;
 use pep::bottleneck::DirectionEnd;
+use pep::traffic::TrafficPolicy;
 use units::Instant;
 
 use super::super::control::ControlAnswer;
 use super::super::log;
-use super::{GatewayOperations, GatewayView, RoleStatus};
+use super::{GatewayOperations, GatewayView};
 use crate::clock;
 use crate::config::keys::{format_public_key, parse_public_key};
 use crate::figures::connections::{ConnectionOrigin, LiveConnection};
@@ -19,14 +20,31 @@ use crate::figures::status::{
 };
 use crate::hop::Hop;
 use crate::hop::peers::ms;
+use crate::intercept::intake::Intake;
+use crate::intercept::policy;
 use crate::socket_options;
+
+/// The status of an interception, with the counters of its policies. The role and its services add their
+/// parts, and [`GatewayOperations`] the rest.
+pub(crate) fn interception_status(
+    now: Instant,
+    intake: Option<&Intake>,
+    policies: &[TrafficPolicy],
+) -> GatewayStatus {
+    let counts = intake.map(Intake::counts).unwrap_or_default();
+    GatewayStatus {
+        interception: intake.map(|intake| intake.status(now)),
+        policies: policy::status(policies, &counts),
+        ..GatewayStatus::default()
+    }
+}
 
 impl GatewayOperations {
     pub(super) fn status(
         &self,
         now: Instant,
         view: GatewayView<'_>,
-        role: RoleStatus,
+        role: GatewayStatus,
         connections: bool,
     ) -> GatewayStatus {
         GatewayStatus {
@@ -40,18 +58,7 @@ impl GatewayOperations {
             uptime_s: now.saturating_since(self.started).as_secs_f64(),
             draining_s: self.draining.map(|drain| drain.left(now).as_secs_f64()),
             reloads: self.reloads,
-            interception: role.interception,
-            policies: role.policies,
-            tunnel: role.tunnel,
-            hubs: role.hubs,
-            next_key: role.next_key,
-            predecessor: role.predecessor,
             workers: view.hop.map_or_else(Vec::new, Hop::workers),
-            dns: role.dns,
-            http: role.http,
-            stack: role.stack,
-            bundles: role.bundles,
-            dlep: role.dlep,
             demand: view.hop.map(|hop| demand(now, hop)),
             sessions: view.hop.map_or_else(Vec::new, |hop| self.sessions(now, hop)),
             absent: self.absent(),
@@ -62,6 +69,7 @@ impl GatewayOperations {
                 let live = view.counters.live.all();
                 live.iter().map(|entry| self.connection(view.hop, now, entry)).collect()
             }),
+            ..role
         }
     }
 

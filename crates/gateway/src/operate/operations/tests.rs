@@ -19,7 +19,7 @@ async fn ask(
 ) -> ControlAnswer {
     let (call, answer) = ControlCall::new(request);
     let view = GatewayView { hop: None, counters };
-    let left = ops.answer(Instant::ZERO, view, RoleStatus::default(), call);
+    let left = ops.answer(Instant::ZERO, view, GatewayStatus::default(), call);
     assert!(left.is_none());
     answer.await.unwrap()
 }
@@ -64,7 +64,7 @@ async fn only_the_role_can_reload() {
     let (mut ops, counters) = (operations(), GatewayCounters::default());
     let view = GatewayView { hop: None, counters: &counters };
     let (call, answer) = ControlCall::new(ControlRequest::Reload);
-    let call = ops.answer(Instant::ZERO, view, RoleStatus::default(), call).unwrap();
+    let call = ops.answer(Instant::ZERO, view, GatewayStatus::default(), call).unwrap();
     assert!(ops.file().is_err(), "this one has no file");
     ops.reloaded(call, Err("line 7".to_owned()));
     assert_eq!(answer.await.unwrap(), ControlAnswer::Error("line 7".to_owned()));

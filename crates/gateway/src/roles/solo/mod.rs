@@ -23,6 +23,7 @@ use crate::config::read_solo;
 use crate::error::RunError;
 use crate::figures::connections::ArrivingConnection;
 use crate::figures::counters::GatewayCounters;
+use crate::figures::status::GatewayStatus;
 use crate::figures::status::Role;
 use crate::hop::peers::PeerTable;
 use crate::intercept::intake::{self, Intake};
@@ -31,7 +32,7 @@ use crate::intercept::own::OwnAddresses;
 use crate::intercept::policy;
 use crate::intercept::rule::PASS_MARK;
 use crate::intercept::{self, ClientArrival, IntakeEvent, Interception};
-use crate::operate::{GatewayOperations, GatewayView, RoleStatus};
+use crate::operate::{GatewayOperations, GatewayView, interception_status};
 use crate::relay::dial::{self, Dialer};
 use crate::roles::{self, RunningRole};
 use crate::runtime::log_panic;
@@ -108,8 +109,8 @@ impl RunningRole for Solo {
         work(services, &mut Surroundings { now, hop, counters, relays, peers, uplink, hub, keys })
     }
 
-    fn role_status(&self, now: Instant) -> RoleStatus {
-        let mut status = RoleStatus::of(now, self.intake.as_ref(), &self.policies);
+    fn role_status(&self, now: Instant) -> GatewayStatus {
+        let mut status = interception_status(now, self.intake.as_ref(), &self.policies);
         if let Some(stack) = &self.stack {
             status.stack = Some(stack.status());
             policy::add_counts(&mut status.policies, &stack.counts());

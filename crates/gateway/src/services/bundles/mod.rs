@@ -26,8 +26,8 @@ use super::{Service, Surroundings, Uplink};
 use crate::clock;
 use crate::error::RunError;
 use crate::figures::status::BundlesStatus;
+use crate::figures::status::GatewayStatus;
 use crate::hop::{Hop, SessionStream};
-use crate::operate::RoleStatus;
 use crate::operate::control::{ControlAnswer, ControlCall, ControlRequest};
 use crate::presence;
 
@@ -189,7 +189,7 @@ impl Service for BundleService {
         None
     }
 
-    fn add_status(&self, _: &Surroundings<'_>, status: &mut RoleStatus) {
+    fn add_status(&self, _: &Surroundings<'_>, status: &mut GatewayStatus) {
         status.bundles = Some(self.status());
     }
 

@@ -17,7 +17,7 @@ use units::BitRate;
 use self::client::DlepClient;
 use super::{Service, Surroundings};
 use crate::error::RunError;
-use crate::operate::RoleStatus;
+use crate::figures::status::GatewayStatus;
 
 /// Rate of a session while a link with capacity on demand grants nothing. A first packet leaves at
 /// once in any case; more would only wait in the modem, while capacity is requested for packets
@@ -62,7 +62,7 @@ impl Service for DlepService {
         }
     }
 
-    fn add_status(&self, role: &Surroundings<'_>, status: &mut RoleStatus) {
+    fn add_status(&self, role: &Surroundings<'_>, status: &mut GatewayStatus) {
         status.dlep = (!self.is_released).then(|| self.client.status(role.now));
     }
 

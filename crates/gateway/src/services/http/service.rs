@@ -8,9 +8,9 @@ use super::hub::{ExchangeJob, HubHttp};
 use super::hub_store::CacheTenant;
 use super::{TerminalHttp, serve};
 use crate::figures::connections::ArrivingConnection;
+use crate::figures::status::GatewayStatus;
 use crate::intercept::ClientArrival;
 use crate::intercept::listener::AcceptedConnection;
-use crate::operate::RoleStatus;
 use crate::services::{Admitted, Service, Surroundings};
 
 impl Service for HubHttp {
@@ -33,7 +33,7 @@ impl Service for HubHttp {
         self.close_idle();
     }
 
-    fn add_status(&self, _: &Surroundings<'_>, status: &mut RoleStatus) {
+    fn add_status(&self, _: &Surroundings<'_>, status: &mut GatewayStatus) {
         status.http = Some(self.status());
     }
 
@@ -75,7 +75,7 @@ impl Service for TerminalHttp {
         self.ports_to_serve_offline()
     }
 
-    fn add_status(&self, _: &Surroundings<'_>, status: &mut RoleStatus) {
+    fn add_status(&self, _: &Surroundings<'_>, status: &mut GatewayStatus) {
         status.http = Some(self.status());
     }
 }

@@ -23,10 +23,10 @@ use super::udp::{DnsSocket, PORT};
 use super::{exchange, lookup};
 use crate::clock;
 use crate::figures::status::DnsStatus;
+use crate::figures::status::GatewayStatus;
 use crate::hop::Hop;
 use crate::hop::udp::ReceiveMemory;
 use crate::intercept::listener::{AcceptOutcome, AcceptedConnection, Listener};
-use crate::operate::RoleStatus;
 use crate::relay::route::{ClientRoute, Upstreams};
 use crate::runtime::log_panic;
 use crate::services::{Service, Surroundings, http};
@@ -170,7 +170,7 @@ impl Service for NameService {
         role.hop.zip(role.uplink.session).is_some_and(|(hop, session)| hop.peer_answers(session))
     }
 
-    fn add_status(&self, _: &Surroundings<'_>, status: &mut RoleStatus) {
+    fn add_status(&self, _: &Surroundings<'_>, status: &mut GatewayStatus) {
         status.dns = Some(DnsStatus::new(&lock(&self.resolver).stats()));
     }
 }

@@ -18,8 +18,8 @@ use super::{exchange, lookup};
 use crate::clock;
 use crate::figures::counters::GatewayCounters;
 use crate::figures::status::DnsStatus;
+use crate::figures::status::GatewayStatus;
 use crate::hop::SessionStream;
-use crate::operate::RoleStatus;
 use crate::relay::turns::WorkSlots;
 
 /// Limit of questions being asked, for all terminals: each takes a socket.
@@ -124,7 +124,7 @@ impl Service for HubResolver {
         role.relays.spawn(self.clone().answer_question(asker, stream));
     }
 
-    fn add_status(&self, _: &Surroundings<'_>, status: &mut RoleStatus) {
+    fn add_status(&self, _: &Surroundings<'_>, status: &mut GatewayStatus) {
         let counters = &self.counters;
         let dns = DnsStatus::of_hub(counters.dns_queries.get(), counters.dns_failures.get());
         status.dns = Some(dns);

@@ -18,9 +18,9 @@ use super::send_key;
 use crate::clock;
 use crate::config::keys::format_public_key;
 use crate::error::RunError;
+use crate::figures::status::GatewayStatus;
 use crate::figures::status::NextKeyStatus;
 use crate::hop::Hop;
-use crate::operate::RoleStatus;
 use crate::runtime::joined;
 
 /// Interval of repeating the announcement to terminals that have not stored the key, besides when
@@ -200,7 +200,7 @@ impl Service for KeyAnnouncer {
         Ok(())
     }
 
-    fn add_status(&self, role: &Surroundings<'_>, status: &mut RoleStatus) {
+    fn add_status(&self, role: &Surroundings<'_>, status: &mut GatewayStatus) {
         let side = role.hub.as_ref();
         status.next_key = side.and_then(|side| self.status(side.permits.config(), side.sites));
     }

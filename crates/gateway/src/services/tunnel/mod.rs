@@ -35,6 +35,7 @@ use units::Instant;
 use crate::clock;
 use crate::error::RunError;
 use crate::figures::counters::GatewayCounters;
+use crate::figures::status::GatewayStatus;
 use crate::figures::status::TunnelStatus;
 use crate::hop::Hop;
 use crate::hop::PacketSink;
@@ -42,7 +43,6 @@ use crate::hop::class::LiveClasses;
 use crate::intercept::lan_routes::{LanRoutes, LanWatch, LocalInterfaces};
 use crate::intercept::policy;
 use crate::intercept::rule::REFUSED;
-use crate::operate::RoleStatus;
 use crate::refusal::{KernelOperation, KernelRefusal};
 use crate::tun::LONGEST_PACKET;
 use crate::tun::device::Device;
@@ -214,7 +214,7 @@ impl Tunnel {
     }
 
     /// Adds the tunnel's counters, and what its table has counted for the policies.
-    fn add_status(&self, status: &mut RoleStatus) {
+    fn add_status(&self, status: &mut GatewayStatus) {
         let counts = self.counts();
         status.tunnel = Some(self.status(&counts));
         policy::add_counts(&mut status.policies, &counts);

@@ -9,7 +9,7 @@ use slacp::{Event, SessionId};
 
 use super::{Admitted, Selection, Traffic, Tunnel, everywhere, of_clients};
 use crate::error::RunError;
-use crate::operate::RoleStatus;
+use crate::figures::status::GatewayStatus;
 use crate::services::{Config, Service, SharedDevice, Surroundings};
 
 /// The selection of a hub's tunnel. Without interception, only the tunnel's table can count connections for
@@ -103,7 +103,7 @@ impl Service for HubTunnel {
         self.tunnel.housekeep();
     }
 
-    fn add_status(&self, _: &Surroundings<'_>, status: &mut RoleStatus) {
+    fn add_status(&self, _: &Surroundings<'_>, status: &mut GatewayStatus) {
         self.tunnel.add_status(status);
     }
 
@@ -169,7 +169,7 @@ impl Service for TerminalTunnel {
         self.tunnel.housekeep();
     }
 
-    fn add_status(&self, _: &Surroundings<'_>, status: &mut RoleStatus) {
+    fn add_status(&self, _: &Surroundings<'_>, status: &mut GatewayStatus) {
         self.tunnel.add_status(status);
     }
 
