@@ -68,7 +68,7 @@ fn a_bundle_that_circles_ends() {
         assert!(hops <= 32);
     }
     assert_eq!(hops, 32);
-    assert!(read(&bytes).unwrap_err().to_string().contains("as many nodes"));
+    assert!(read(&bytes).unwrap_err().to_string().contains("hop limit"));
 }
 
 #[test]

@@ -13,7 +13,7 @@ use crate::figures::status::{
     AccountStatus, ChannelStatus, ClassStatus, CompressionStatus, GatewayStatus, HubStatus,
     LinkStatus, PolicyStatus, Role, SessionStatus, UsageStatus,
 };
-use crate::figures::table::{Family, Table};
+use crate::figures::table::{Family, Number, Table};
 
 /// The status at the time of a scrape, and a hub's accounts.
 #[derive(Debug)]
@@ -194,18 +194,29 @@ impl FamilyEncoder<'_> {
         }
         for family in families {
             let figures = S::FIGURES.iter().filter(|figure| figure.metric.family == family);
-            let labels = |value: &str| family.label.map_or(Vec::new(), |name| label(name, value));
-            let rows = figures.map(|it| (labels(it.metric.value), (it.number)(part)));
-            let Family { name, help, is_counter, .. } = family;
-            if is_counter {
-                let rows: Vec<_> = rows.map(|(labels, it)| (labels, it.count())).collect();
-                self.counter(name, help, &rows)?;
-            } else {
-                let rows: Vec<_> = rows.map(|(labels, it)| (labels, it.measure())).collect();
-                self.gauge(name, help, &rows)?;
-            }
+            let numbers: Vec<_> =
+                figures.map(|figure| (figure.metric.value, (figure.number)(part))).collect();
+            self.family(&family, &numbers)?;
         }
         Ok(())
+    }
+
+    /// Encodes the metrics of a family, each with the value of its label.
+    fn family(&mut self, family: &Family, numbers: &[(&str, Number)]) -> fmt::Result {
+        let Family { name, help, label: name_of_label, is_counter } = *family;
+        match (name_of_label, numbers) {
+            (Some(of), _) if is_counter => {
+                let rows = numbers.iter().map(|(value, number)| (label(of, value), number.count()));
+                self.counter(name, help, &rows.collect::<Vec<_>>())
+            }
+            (Some(of), _) => {
+                let rows = numbers.iter().map(|(value, it)| (label(of, value), it.measure()));
+                self.gauge(name, help, &rows.collect::<Vec<_>>())
+            }
+            (None, [(_, number), ..]) if is_counter => self.total(name, help, number.count()),
+            (None, [(_, number), ..]) => self.one(name, help, number.measure()),
+            (None, []) => Ok(()),
+        }
     }
 
     /// Encodes a counter without labels.
