@@ -250,7 +250,7 @@ impl Agent {
             match agent.index.fate(&record.id) {
                 // The process ended after noting the bundle's end, before removing its file.
                 Some(fate) => {
-                    agent.index.insert(record, BundleRoute::Here, BundleStage::Leaving(fate))
+                    agent.index.insert(record, BundleRoute::Here, BundleStage::Leaving(fate));
                 }
                 None => agent.place(record),
             }

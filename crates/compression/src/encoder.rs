@@ -118,7 +118,7 @@ impl Encoder {
                 self.begin_rest(out);
             }
             EncoderState::Frame(frame) if frame.is_small && !self.is_small => {
-                frame.turn_to_bulk(out)
+                frame.turn_to_bulk(out);
             }
             EncoderState::Frame(_) => {}
             EncoderState::Looking(looks) => match classify(data) {

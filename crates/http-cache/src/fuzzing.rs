@@ -37,7 +37,7 @@ fn converse(asked: &[u8], said: &[u8], piece: usize) {
         };
         match cache.handle_request(now, key, &request, framing, client) {
             RequestAction::Ask(_, asked) => {
-                answer(&mut cache, now, (&request, &asked), said, piece)
+                answer(&mut cache, now, (&request, &asked), said, piece);
             }
             RequestAction::Answer(answer, _) => check(&answer.head),
             RequestAction::Unavailable => {}

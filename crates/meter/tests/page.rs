@@ -216,7 +216,7 @@ fn the_server_chooses_the_congestion_control_or_says_no() {
         assert!(page(&with("reno")).await.is_complete());
         match outcomes(&page(&with("no-such-cc")).await)[..] {
             [FlowOutcome::Failed { error }] => {
-                assert!(error.contains("congestion control"), "{error}")
+                assert!(error.contains("congestion control"), "{error}");
             }
             ref other => panic!("{other:?}"),
         }

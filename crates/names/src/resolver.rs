@@ -297,7 +297,7 @@ impl<A: Clone + PartialEq> Resolver<A> {
         let Some(question) = &pending.question else { return self.finish_passed(pending, reply) };
         match reply.map(|bytes| (question.reply(bytes), bytes)) {
             Some((ReplyClass::Read(message), bytes)) => {
-                self.finish_answered(now, &pending, &message, bytes)
+                self.finish_answered(now, &pending, &message, bytes);
             }
             Some((ReplyClass::Unreadable, bytes)) => {
                 for WaitingClient { asked, question } in pending.waiters {
@@ -650,7 +650,7 @@ impl<A: Clone + PartialEq> Machine for Resolver<A> {
             let is_over = self.pending.get(&id).is_none_or(|pending| pending.until <= now);
             match is_over.then(|| self.remove(id)) {
                 Some(pending) => {
-                    pending.iter().for_each(|pending| self.finish_failed(now, pending))
+                    pending.iter().for_each(|pending| self.finish_failed(now, pending));
                 }
                 None => self.handle_late(now, id),
             }

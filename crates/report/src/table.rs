@@ -201,10 +201,10 @@ impl TextTable {
         for row in &self.rows {
             match row {
                 TableRow::Cells(cells) => {
-                    push(&self.line(cells.iter().map(String::as_str), widths))
+                    push(&self.line(cells.iter().map(String::as_str), widths));
                 }
                 TableRow::Note(note) => {
-                    push(&format!("{:indent$}{note}", "", indent = self.indent))
+                    push(&format!("{:indent$}{note}", "", indent = self.indent));
                 }
             }
         }

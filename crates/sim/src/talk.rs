@@ -211,14 +211,17 @@ impl AppConversation {
             }
             // Data on a SYN may be answered before the handshake is complete.
             ConnectionEvent::Connected | ConnectionEvent::Readable => {
-                self.open[side as usize] = true
+                self.open[side as usize] = true;
             }
             ConnectionEvent::Finished if side == ConversationSide::Client => {
-                self.down.finished = true
+                self.down.finished = true;
             }
             ConnectionEvent::Finished => self.up.finished = true,
             ConnectionEvent::Closed => {
-                self.end([side == ConversationSide::Client, side == ConversationSide::Server], true)
+                self.end(
+                    [side == ConversationSide::Client, side == ConversationSide::Server],
+                    true,
+                );
             }
             ConnectionEvent::Aborted(_) => self.end([true; 2], false),
             _ => {}

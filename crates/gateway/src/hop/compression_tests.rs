@@ -69,7 +69,7 @@ impl Reader {
         for _ in 0..times {
             match alarm.poll(|context| stream.poll_read(context, &mut buffer)) {
                 Poll::Ready(Ok(ReadOutcome::Data(count))) => {
-                    self.data.extend_from_slice(&buffer[..count])
+                    self.data.extend_from_slice(&buffer[..count]);
                 }
                 Poll::Ready(Ok(_)) => self.is_ended = true,
                 Poll::Ready(Err(reason)) => panic!("{reason:?}"),

@@ -272,7 +272,7 @@ impl HopDriver {
             let next = || self.tcp_events.as_mut().and_then(|happened| happened.try_recv().ok());
             match event.take().or_else(next) {
                 Some(TcpEvent::Datagram(over, datagram)) => {
-                    self.handle_tcp_datagram(now, over, datagram)
+                    self.handle_tcp_datagram(now, over, datagram);
                 }
                 Some(TcpEvent::Room(carried)) => self.hold_back(now, carried, false),
                 Some(TcpEvent::Ended(id)) => {

@@ -74,7 +74,7 @@ impl Intake {
             }
             IntakeEvent::Nothing => {}
             IntakeEvent::Seen(sightings) => {
-                sightings.into_iter().for_each(|it| self.record_sighting(now, it))
+                sightings.into_iter().for_each(|it| self.record_sighting(now, it));
             }
             IntakeEvent::Exhausted(error) => {
                 self.counters.exhausted.increment();

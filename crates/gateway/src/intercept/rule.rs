@@ -202,10 +202,10 @@ impl Term {
             Self::OnlySyn => compare_flags(list, SYN),
             Self::SynAck => compare_flags(list, SYN | ACK),
             Self::FromInterface(interface) => {
-                encode_interface(list, libc::NFT_META_IIFNAME, interface)
+                encode_interface(list, libc::NFT_META_IIFNAME, interface);
             }
             Self::ToInterface(interface) => {
-                encode_interface(list, libc::NFT_META_OIFNAME, interface)
+                encode_interface(list, libc::NFT_META_OIFNAME, interface);
             }
             Self::HasMark(mark) => {
                 load_meta(list, libc::NFT_META_MARK);

@@ -92,7 +92,7 @@ pub(crate) async fn originate(
     let entry = Registered::new(clock::now(), &counters, session, open, ConnectionOrigin::Here);
     match open_in_time(&hop, session, open, &counters).await {
         Ok(stream) => {
-            relay_early(stream, leg, (&[], Some(open.destination)), &entry, &counters).await
+            relay_early(stream, leg, (&[], Some(open.destination)), &entry, &counters).await;
         }
         Err(error) => {
             counters.failed.increment();

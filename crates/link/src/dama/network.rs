@@ -316,7 +316,7 @@ impl<P: CarriedPacket> Dama<P> {
                 self.agenda.insert(self.decision(self.superframe), DamaTask::Allocation);
             }
             DamaTask::Opportunity(terminal, frame) => {
-                self.handle_opportunity(at, terminal as usize, frame)
+                self.handle_opportunity(at, terminal as usize, frame);
             }
             DamaTask::Request(terminal, request) => {
                 self.ncc.handle_request(self.superframe, terminal, request);

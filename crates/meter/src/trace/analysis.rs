@@ -113,7 +113,7 @@ impl CaptureAnalysis {
         }
         match packet.content() {
             PacketContent::Tcp(segment) => {
-                self.add_segment(packet.interface, &CapturedSegment { time, ..segment })
+                self.add_segment(packet.interface, &CapturedSegment { time, ..segment });
             }
             PacketContent::Fragment => self.left_out.fragments += 1,
             PacketContent::Unreadable => self.left_out.unreadable += 1,

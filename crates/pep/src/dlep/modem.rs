@@ -280,7 +280,7 @@ impl Modem {
             }
             (MessageKind::SessionTerminationResponse, _) => self.close(),
             (MessageKind::SessionUpdate, _) => {
-                self.send(MessageKind::SessionUpdateResponse, &[success])
+                self.send(MessageKind::SessionUpdateResponse, &[success]);
             }
             (MessageKind::SessionUpdateResponse, _) => {
                 let expected = std::mem::take(&mut self.pending);

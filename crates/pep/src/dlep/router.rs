@@ -456,7 +456,7 @@ impl Router {
             }
             RouterSessionState::Ending { .. } | RouterSessionState::Stopped => {}
             RouterSessionState::Looking { .. } | RouterSessionState::Connecting { .. } => {
-                self.reset(now)
+                self.reset(now);
             }
         }
     }

@@ -110,7 +110,7 @@ impl World {
                 match feeds {
                     None if read > 0 => self.tallies[app.index()].delivered(self.now, read),
                     Some(client) if read > 0 && side == ConversationSide::Client => {
-                        self.feed(client, read)
+                        self.feed(client, read);
                     }
                     _ => {}
                 }
@@ -151,7 +151,7 @@ impl World {
                     TcpState::Closed if !self.is_still_read(key) => self.remove_socket(key),
                     // A RST has returned it to LISTEN, and the client that gave up will not connect again.
                     TcpState::Listen if self.sockets.get(peer).is_none() => {
-                        self.remove_listener(key)
+                        self.remove_listener(key);
                     }
                     _ => {}
                 }

@@ -130,7 +130,7 @@ impl World {
         self.with_legs(key, |stage, relay, wires| match stage {
             SplitStage::Relaying => relay.handle_failure(now, side, failure),
             SplitStage::Accepting | SplitStage::Waiting | SplitStage::Dialling(_) => {
-                relay.abort(reason, wires)
+                relay.abort(reason, wires);
             }
         });
     }

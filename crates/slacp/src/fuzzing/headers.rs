@@ -36,7 +36,7 @@ impl HeaderHop {
         match self.compressor.form(self.now, place, packet, again) {
             PacketForm::Plain => {}
             PacketForm::Context { slot, serial, .. } if lost => {
-                self.compressor.failed(slot, serial)
+                self.compressor.failed(slot, serial);
             }
             PacketForm::Context { slot, serial, profile } => {
                 for side in [&mut self.decompressor, &mut self.confused] {

@@ -185,7 +185,7 @@ impl Session {
     pub(super) fn resend(&mut self, now: Instant, cargo: SentContent) {
         match cargo {
             SentContent::Stream { stream, range, fin, .. } => {
-                self.streams.on_lost(stream, range, fin)
+                self.streams.on_lost(stream, range, fin);
             }
             SentContent::Control(frame) => self.resend_control(*frame),
             SentContent::Packet(piece) => self.sender.outbound.resend(now, *piece, &mut self.log),

@@ -80,7 +80,7 @@ pub fn run(
             CellOutcome::Run => report.run += 1,
             CellOutcome::Kept => report.kept += 1,
             CellOutcome::Failed(why) => {
-                report.failed.push(FailedCell { planned: planned.clone(), why })
+                report.failed.push(FailedCell { planned: planned.clone(), why });
             }
         }
     }

@@ -193,7 +193,7 @@ impl ServedFlow {
             match event {
                 // A client that finishes before its request is complete gets no reply.
                 ConnectionEvent::Finished if matches!(self.talk, ReplyState::Head(_)) => {
-                    self.finish()
+                    self.finish();
                 }
                 ConnectionEvent::Closed => ended = Some(None),
                 ConnectionEvent::Aborted(why) => ended = Some(Some(why)),

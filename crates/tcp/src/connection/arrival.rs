@@ -26,7 +26,7 @@ impl<P: SegmentPayload> Connection<P> {
             TcpState::Listen => self.arrive_in_listen(now, segment),
             TcpState::SynSent => self.arrive_in_syn_sent(now, segment),
             TcpState::Established if self.is_predicted(segment) => {
-                self.arrive_predicted(now, segment)
+                self.arrive_predicted(now, segment);
             }
             _ => self.arrive(now, segment),
         }

@@ -138,10 +138,10 @@ pub(super) fn of_session(
     let tripped = |session: &SessionStatus| session.rate_state.as_deref() == Some("tripped");
     match (tripped(before), tripped(after)) {
         (false, true) => {
-            tell(TimelineKind::Tripped, format!("sends at {} bit/s", after.rate_bit_s))
+            tell(TimelineKind::Tripped, format!("sends at {} bit/s", after.rate_bit_s));
         }
         (true, false) => {
-            tell(TimelineKind::Restored, format!("sends at {} bit/s", after.rate_bit_s))
+            tell(TimelineKind::Restored, format!("sends at {} bit/s", after.rate_bit_s));
         }
         _ => {}
     }

@@ -345,7 +345,7 @@ impl TcpclSession<'_> {
         match incoming.finish(BundleOrigin::Peer(peer)).await {
             // A duplicate is acknowledged, or its sender would send it again.
             Ok(StoreOutcome::Stored(_) | StoreOutcome::AlreadyStored(_)) => {
-                self.session.stored(clock::now())
+                self.session.stored(clock::now());
             }
             Err(why) => self.refuse(why),
         }

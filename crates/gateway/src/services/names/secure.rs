@@ -81,7 +81,7 @@ pub(super) async fn serve(
     match timeout(HANDSHAKE_TIMEOUT, handshake).await {
         Ok(Ok(stream)) if is_https => https::serve(desk, stream, origin).await,
         Ok(Ok(stream)) => {
-            tcp::answer_questions(desk, stream, origin, MessageReader::default()).await
+            tcp::answer_questions(desk, stream, origin, MessageReader::default()).await;
         }
         Ok(Err(error)) => tracing::debug!("TLS handshake with DNS client {client} failed: {error}"),
         Err(_) => tracing::debug!("TLS handshake with DNS client {client} timed out"),
