@@ -8,6 +8,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use futures_util::FutureExt;
 use pep::periodic::Periodic;
 use serde::{Deserialize, Serialize};
 use slacp::TerminalContact;
@@ -34,10 +35,12 @@ const AT_FIRST: Duration = Duration::from_secs(30);
 pub(crate) struct ContactStore {
     path: PathBuf,
     look: Periodic,
-    /// Address and index of each session in the file.
-    written: BTreeSet<(SocketAddr, u32)>,
-    /// The last write, on a thread of its own.
+    /// Address and index of each session in the file; `None` if it could not be written.
+    written: Option<BTreeSet<(SocketAddr, u32)>>,
+    /// The write in progress, on a thread of its own.
     writing: Option<JoinHandle<io::Result<()>>>,
+    /// The last write has failed, and was logged.
+    has_failed: bool,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -52,7 +55,7 @@ impl ContactStore {
     /// Creates the store of this directory, without reading it.
     pub(crate) fn new(now: Instant, directory: &Path) -> Self {
         let (path, look) = (directory.join(FILE), Periodic::new(EVERY, now + AT_FIRST));
-        Self { path, look, written: BTreeSet::new(), writing: None }
+        Self { path, look, written: Some(BTreeSet::new()), writing: None, has_failed: false }
     }
 
     /// Reads the file. A missing file counts as empty; a damaged one is logged and ignored.
@@ -69,23 +72,37 @@ impl ContactStore {
         if !self.look.is_due(now) || self.writing.as_ref().is_some_and(|it| !it.is_finished()) {
             return;
         }
+        self.follow_write();
         let contacts = hop.contacts();
-        let sessions = contacts.iter().map(|contact| (contact.address, contact.index)).collect();
+        let sessions =
+            Some(contacts.iter().map(|contact| (contact.address, contact.index)).collect());
         if sessions == self.written {
             return;
         }
         self.written = sessions;
         let path = self.path.clone();
-        self.writing = Some(spawn_blocking(move || {
-            let written = whole_file::replace(&path, &format(&contacts), PRIVATE);
-            written.inspect_err(|error| tracing::warn!("cannot save {}: {error}", path.display()))
-        }));
+        self.writing =
+            Some(spawn_blocking(move || whole_file::replace(&path, &format(&contacts), PRIVATE)));
+    }
+
+    /// Looks how the last write has ended. After a failure, the next housekeeping tries again.
+    fn follow_write(&mut self) {
+        let ended = self.writing.take().and_then(FutureExt::now_or_never);
+        let Some(Ok(Err(error))) = ended else {
+            self.has_failed &= ended.is_none();
+            return;
+        };
+        self.written = None;
+        if !self.has_failed {
+            tracing::warn!("cannot save {}, trying again: {error}", self.path.display());
+        }
+        self.has_failed = true;
     }
 
     /// Removes the file: the terminals have been told that the hub stops.
     pub(crate) async fn remove(self) {
         if let Some(writing) = self.writing {
-            // Wait for it, or it could create the file again. It logs its own failure.
+            // Wait for it, or it could create the file again.
             let _ = writing.await;
         }
         // The file may not exist.
@@ -134,6 +151,24 @@ mod tests {
         assert!(store.writing.is_none(), "nothing has changed");
         store.remove().await;
         assert!(fs::read_dir(directory.path()).unwrap().next().is_none());
+    }
+
+    /// Of a disk that was full for a while, the file is written when there is room again.
+    #[tokio::test]
+    async fn a_write_that_failed_is_tried_again() {
+        let (directory, hops) = (tempfile::tempdir().unwrap(), Hops::new());
+        let at = |seconds| Instant::ZERO + Duration::from_secs(seconds);
+        let mut store = ContactStore::new(at(0), &directory.path().join("later"));
+        store.housekeep(at(30), &hops.hops[0]);
+        while store.writing.as_ref().is_some_and(|it| !it.is_finished()) {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(store.load(), []);
+        fs::create_dir(directory.path().join("later")).unwrap();
+        store.housekeep(at(40), &hops.hops[0]);
+        assert!(store.has_failed);
+        store.writing.take().unwrap().await.unwrap().unwrap();
+        assert_eq!(store.load().len(), 1);
     }
 
     #[test]

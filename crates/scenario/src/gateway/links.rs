@@ -84,11 +84,11 @@ fn rate_of(
 ) -> Result<Rate, FileError> {
     match choice {
         Some(choice) => chosen(place, "rate", choice),
-        None if matches!(usual, Rate::Fixed(_) | Rate::Auto { .. }) => {
-            let measured = Rate::Auto { ceiling: None, probe: false };
-            Ok(if usual.probes() { measured } else { usual.clone() })
-        }
-        None => Err(place.missing_key("rate", RATE)),
+        None => match *usual {
+            Rate::Auto { ceiling, .. } => Ok(Rate::Auto { ceiling, probe: false }),
+            Rate::Fixed(_) => Ok(usual.clone()),
+            _ => Err(place.missing_key("rate", RATE)),
+        },
     }
 }
 

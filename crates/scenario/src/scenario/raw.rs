@@ -62,7 +62,7 @@ pub(crate) struct RawScenario {
     pub(super) flow: Vec<RawFlow>,
     /// Back ends on which the file is run.
     #[serde(default)]
-    #[schemars(extend("default" = ["sim"]))]
+    #[schemars(extend("default" = ["sim", "lab"]))]
     #[expect(dead_code, reason = "split off before (study.rs); part of the schema")]
     pub(super) back_ends: Vec<BackEnd>,
     /// Seeds with which each case is run.
