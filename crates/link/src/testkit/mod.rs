@@ -7,7 +7,7 @@
 //! ```
 //! use core::time::Duration;
 //! use link::testkit::{Net, Peer};
-//! use link::{LinkConfig, Loss, QueueLimit};
+//! use link::{LinkConfig, LossModel, QueueLimit};
 //! use units::{BitRate, Instant, Machine};
 //!
 //! /// Says something once, and hears.
@@ -32,7 +32,7 @@
 //! let alice = Talker { to_say: Some(b"hello".to_vec()), heard: None };
 //! let mut net = Net::new(vec![alice, Talker::default()], 1);
 //! let (rate, delay) = (BitRate::from_mbit(8), Duration::from_millis(300));
-//! net.join(0, 1, LinkConfig::new(rate, delay, Loss::None, QueueLimit::Packets(10)));
+//! net.join(0, 1, LinkConfig::new(rate, delay, LossModel::None, QueueLimit::Packets(10)));
 //! let deadline = Instant::ZERO + Duration::from_secs(1);
 //! let at = net.run_until(|peers| peers[1].heard.is_some(), deadline).unwrap();
 //! // 5 bytes and 28 of headers at 8 Mbit/s, and the delay.
