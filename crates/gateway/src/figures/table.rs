@@ -6,7 +6,7 @@
 pub(crate) struct Family {
     pub(crate) name: &'static str,
     pub(crate) help: &'static str,
-    /// `None` if the family has one metric only.
+    /// `None` if the family has one metric only. All others are counters.
     pub(crate) label: Option<&'static str>,
     pub(crate) is_counter: bool,
 }

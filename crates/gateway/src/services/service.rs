@@ -129,9 +129,9 @@ pub(crate) trait Service: Send {
         Ok(None)
     }
 
-    /// Leaves to another process, which has taken this one's place, everything but the connections that this
-    /// one carries for at most that long.
-    fn give_way(&mut self, _: Duration) {}
+    /// Leaves everything but the connections that this process still carries to the one that has taken its
+    /// place.
+    fn give_way(&mut self) {}
 
     /// Begins to stop, before all connections end. Returns whether it takes until these have ended.
     fn stop(&mut self) -> bool {
@@ -395,8 +395,8 @@ impl Services {
         devices.find(|device| !matches!(device, Ok(None))).unwrap_or(Ok(None))
     }
 
-    pub(crate) fn give_way(&mut self, within: Duration) {
-        self.each(|service| service.give_way(within));
+    pub(crate) fn give_way(&mut self) {
+        self.each(|service| service.give_way());
     }
 
     /// Ends the services but for those that take until all connections have ended.

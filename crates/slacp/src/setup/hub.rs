@@ -1,5 +1,7 @@
 //! The hub's side of session set-up (`docs/slacp.md`, Session set-up).
 
+mod calls;
+mod links;
 mod rivals;
 mod succession;
 
@@ -9,6 +11,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use units::{ByteCount, Instant};
 
+use self::links::TentativeLink;
 use self::rivals::RivalryCheck;
 use self::succession::Succession;
 use crate::handshake::knock::KnockKey;
@@ -35,11 +38,6 @@ const ANSWER_AGAIN: Duration = Duration::from_millis(200);
 /// Another handshake with the same key within this time counts as failed: a terminal waits a second
 /// for the answer to its first message.
 const MIN_HANDSHAKE_INTERVAL: Duration = Duration::from_secs(1);
-/// Interval between calls, by which a hub tells terminals that their sessions are lost: no faster than
-/// it serves those who ask then.
-const CALL_EVERY: Duration = Duration::from_millis(1);
-/// The most calls that are made up for after a pause.
-const MAX_CALL_BURST: u32 = 50;
 /// Maximum size of an initiation; longer ones are ignored. Initiations of every version fit in the
 /// smallest IPv6 packet: 1280 bytes less the IP and UDP headers.
 const MAX_INITIATION: usize = 1280 - 40 - 8;
@@ -98,13 +96,6 @@ pub(crate) struct Hub {
     /// Terminals to be called, and when the next one is.
     calls: VecDeque<TerminalContact>,
     next_call: Instant,
-}
-
-/// An answered handshake that adds a link to the session `name`.
-struct TentativeLink {
-    name: u64,
-    link: u8,
-    tentative: TentativeSession,
 }
 
 /// The number of the link that a handshake came over, if both sides have several.
@@ -230,30 +221,6 @@ impl Hub {
         self.expiries.remove(&(tentative.answered + CONFIRM, *key));
         self.end_rivalry(key, &tentative.rivalry);
         Some(tentative)
-    }
-
-    /// Removes a link that was answered, found by what `is` says.
-    fn take_joining(
-        &mut self,
-        key: &PublicKey,
-        is: impl Fn(&TentativeLink) -> bool,
-    ) -> Option<Box<TentativeLink>> {
-        let joining = &mut self.peers.get_mut(key)?.joining;
-        let found = joining.swap_remove(joining.iter().position(|it| is(it))?);
-        self.answered.remove(&found.tentative.knock);
-        self.expiries.remove(&(found.tentative.answered + CONFIRM, *key));
-        Some(found)
-    }
-
-    fn forget_joining(
-        &mut self,
-        core: &mut EndpointCore,
-        key: &PublicKey,
-        is: impl Fn(&TentativeLink) -> bool,
-    ) {
-        while let Some(found) = self.take_joining(key, &is) {
-            core.release_index(found.tentative.index);
-        }
     }
 
     fn forget_tentative(&mut self, core: &mut EndpointCore, key: &PublicKey) {
@@ -610,82 +577,6 @@ impl Hub {
         (own, ours)
     }
 
-    /// Answers an initiation that adds a link to the session `name`. One of another session, or too
-    /// many, is ignored: the terminal learns of the end of its session in other ways.
-    fn answer_link(
-        &mut self,
-        core: &mut EndpointCore,
-        now: Instant,
-        (from, sender, knock): (SocketAddr, Index, Mac),
-        responder: Responder,
-        (name, params): (u64, HandshakeParams),
-    ) {
-        let key = responder.peer;
-        let (own, ours) = self.ours(core, &key, None, &params);
-        let Some(known) = self.peers.get(&key) else { return };
-        let session = known.session.and_then(|id| core.session(id));
-        let session = session.filter(|session| session.name == name);
-        // The first link of a session holds what all share, so it has no successor.
-        let free = |link: &u8| session.and_then(Session::link).is_some_and(|first| first != *link);
-        let Some(link) = link_of(&ours, &params).filter(free) else { return core.count_ignored() };
-        self.forget_joining(core, &key, |it| it.link == link);
-        let Some(index) = core.claim_index(IndexOwner::Joining(key)) else {
-            return core.count_ignored();
-        };
-        let peer = Peer::new(key, from, sender, &params);
-        let cipher = ours.cipher(&params);
-        let ours = HandshakeParams { join: Some(name), ..ours };
-        let (answer, keys) = responder.answer(index, sender, &ours, cipher);
-        let seed = core.seed();
-        let config = own.as_ref().unwrap_or(&core.config);
-        let session = Session::new(now, config, keys, peer, true, None, &seed);
-        core.queue_datagram(from, answer.clone());
-        let (answered, last_answered, first_rtt) = (now, now, None);
-        let rivalry = RivalryCheck::new(now, None);
-        let tentative = TentativeSession {
-            knock,
-            answer,
-            answered,
-            last_answered,
-            first_rtt,
-            index,
-            session,
-            rivalry,
-            succeeds: None,
-        };
-        let Some(known) = self.peers.get_mut(&key) else { return };
-        known.joining.push(Box::new(TentativeLink { name, link, tentative }));
-        self.answered.insert(knock, key);
-        self.expiries.insert((now + CONFIRM, key));
-    }
-
-    /// Adds a link to its session on the link's first packet, which carries no data.
-    pub(crate) fn handle_first_of_link(
-        &mut self,
-        core: &mut EndpointCore,
-        now: Instant,
-        from: SocketAddr,
-        peer: PublicKey,
-        header: &PacketHeader,
-        datagram: &mut [u8],
-    ) -> Option<SessionId> {
-        let known = self.peers.get_mut(&peer)?;
-        let id = known.session;
-        let mut joining = known.joining.iter_mut().map(|it| &mut it.tentative);
-        let first = joining.find(|it| it.index == header.receiver)?;
-        let rtt = FirstRtt::AtMost(now.saturating_since(first.answered));
-        if !first.session.handle_packet(now, from, core.ecn_received, header, datagram) {
-            return None;
-        }
-        let found = self.take_joining(&peer, |it| it.tentative.index == header.receiver)?;
-        let TentativeLink { name, link, tentative: mut first } = *found;
-        core.release_index(first.index);
-        let id = id.filter(|id| core.session(*id).is_some_and(|session| session.name == name))?;
-        first.session.begin_rtt(rtt);
-        core.join(id, first.index, link, Box::new(first.session));
-        Some(id)
-    }
-
     /// Puts a tentative session into use on its first packet, and returns it, unless the one in use is
     /// still there.
     pub(crate) fn handle_first_data(
@@ -731,25 +622,6 @@ impl Hub {
         let established = core.establish(tentative.index, tentative.session);
         self.peers.get_mut(key)?.session = Some(established);
         Some(established)
-    }
-
-    /// Tells these terminals that their sessions are lost, in turn.
-    pub(crate) fn call(&mut self, contacts: Vec<TerminalContact>) {
-        self.calls = contacts.into();
-    }
-
-    /// Makes the calls that are due.
-    fn follow_calls(&mut self, core: &mut EndpointCore, now: Instant) {
-        self.next_call = self.next_call.max(now - CALL_EVERY * MAX_CALL_BURST);
-        while self.next_call <= now && core.has_answer_room() {
-            let Some(contact) = self.calls.pop_front() else { return };
-            self.next_call += CALL_EVERY;
-            let hint = packet::unknown(&PacketHeader::of(contact.index, contact.number));
-            for own in &self.identities {
-                let sealed = own.knock_key.seal_answer(hint.clone(), None);
-                core.queue_answer(contact.address, sealed);
-            }
-        }
     }
 
     pub(crate) fn poll_timeout(&self) -> Option<Instant> {

@@ -205,13 +205,9 @@ impl FamilyEncoder<'_> {
     fn family(&mut self, family: &Family, numbers: &[(&str, Number)]) -> fmt::Result {
         let Family { name, help, label: name_of_label, is_counter } = *family;
         match (name_of_label, numbers) {
-            (Some(of), _) if is_counter => {
+            (Some(of), _) => {
                 let rows = numbers.iter().map(|(value, number)| (label(of, value), number.count()));
                 self.counter(name, help, &rows.collect::<Vec<_>>())
-            }
-            (Some(of), _) => {
-                let rows = numbers.iter().map(|(value, it)| (label(of, value), it.measure()));
-                self.gauge(name, help, &rows.collect::<Vec<_>>())
             }
             (None, [(_, number), ..]) if is_counter => self.total(name, help, number.count()),
             (None, [(_, number), ..]) => self.one(name, help, number.measure()),

@@ -116,7 +116,7 @@ impl Hub {
                 let hop = self.parts.gateway.hop();
                 ops.drain_for_successor(now, hop, within, COME_OVER);
                 self.rate_sharing.begin(now, hop);
-                self.services.give_way(within);
+                self.services.give_way();
                 self.stage = Some(Stage::Leaving);
             }
             Stage::Released { .. } if stage.is_late(now) => {

@@ -1,7 +1,6 @@
 //! The tunnel as a service: follows the sessions, quotas and permits of its role.
 
 use std::io;
-use std::time::Duration;
 
 use config::{PermittedTerminal, TerminalConfig};
 use pep::traffic::TrafficPolicy;
@@ -120,7 +119,7 @@ impl Service for HubTunnel {
         Ok(Some(SharedDevice { name: self.tunnel.name().to_owned(), descriptor }))
     }
 
-    fn give_way(&mut self, _: Duration) {
+    fn give_way(&mut self) {
         self.tunnel.stop_reading();
     }
 }
