@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use std::io::Write;
 use std::net::Ipv4Addr;
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
 use std::thread;
 
 use config::{ControlPath, OperationConfig, PermittedTerminal};
@@ -19,14 +20,19 @@ use os::testkit::{run_in_user_namespace, skip};
 use pep::admission::TerminalQuota;
 use pep::egress::EgressRules;
 use slacp::PublicKey;
+use tokio::task::JoinSet;
+use units::Instant;
 
 use crate::clock;
+use crate::figures::counters::GatewayCounters;
 use crate::hop::peers::PeerTable;
 use crate::operate::GatewayOperations;
 use crate::role::Role;
+use crate::services::{Surroundings, Uplink};
 
 pub(crate) use self::ends::{
-    abort, assert_reset, connected, dialer, payload, read_all, read_to_reset, speak_urgently,
+    abort, assert_reset, connect_from, connected, dialer, payload, read_all, read_to_reset,
+    speak_urgently,
 };
 pub(crate) use self::hops::{Alarm, Hops, address};
 pub(crate) use self::prompt::{Prompt, Watch, prompt};
@@ -80,6 +86,25 @@ pub(crate) fn operations() -> GatewayOperations {
 pub(crate) fn operations_of(role: Role) -> GatewayOperations {
     let config = OperationConfig { control: ControlPath::None, ..OperationConfig::default() };
     GatewayOperations::start(clock::now(), role, None, &config, PeerTable::none()).unwrap()
+}
+
+/// Runs `work` in the surroundings of a gateway without a hop. The tasks that it starts end with it.
+pub(crate) fn without_hop<R>(
+    counters: &Arc<GatewayCounters>,
+    uplink: Uplink,
+    work: impl FnOnce(&mut Surroundings<'_>) -> R,
+) -> R {
+    let (mut relays, mut peers) = (JoinSet::new(), PeerTable::none());
+    work(&mut Surroundings {
+        now: Instant::ZERO,
+        hop: None,
+        counters,
+        relays: &mut relays,
+        peers: &mut peers,
+        uplink,
+        hub: None,
+        keys: None,
+    })
 }
 
 /// A terminal that a hub permits, without limits.

@@ -102,6 +102,12 @@ impl HeaderFields {
     }
 }
 
+/// Returns `true` for a byte of a field name or another token (RFC 9110 §5.6.2), except `*`, which `Vary`
+/// uses as a wildcard.
+pub(super) fn is_token_byte(byte: &u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"!#$%&'+-.^_`|~".contains(byte)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

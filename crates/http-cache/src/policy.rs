@@ -7,7 +7,7 @@ use std::time::UNIX_EPOCH;
 use units::UnixTime;
 
 use super::directives::CacheDirectives;
-use super::fields::HeaderFields;
+use super::fields::{HeaderFields, is_token_byte};
 use super::head::{RequestHead, ResponseHead};
 
 /// Heuristically cacheable status codes (RFC 9110 §15.1) without 206: partial responses are not stored.
@@ -77,8 +77,7 @@ pub(super) fn is_storable(request: &RequestHead, response: &ResponseHead) -> boo
         return false;
     }
     // §3.5: responses to authenticated requests need explicit permission.
-    let shared = said.public || said.s_maxage.is_some();
-    if request.fields.has("authorization") && !(shared || said.must_revalidate) {
+    if request.fields.has("authorization") && !(said.shared || said.must_revalidate) {
         return false;
     }
     // `*` never matches a request, and is no field name either.
@@ -91,21 +90,15 @@ pub(super) fn is_storable(request: &RequestHead, response: &ResponseHead) -> boo
     let lasts = lifetime(response, UnixTime::from_seconds(0)) > Duration::ZERO;
     // Many servers tag what they make for one user without restricting its storage. While the server cannot
     // be reached, another user would get it.
-    if request.fields.has("cookie") && !(shared || explicit && lasts) {
+    if request.fields.has("cookie") && !(said.shared || explicit && lasts) {
         return false;
     }
     let is_of_use = lasts || has_validator(&response.fields) || said.stale_if_error.is_some();
     (explicit || said.public || HEURISTIC_STATUS.contains(&response.status)) && is_of_use
 }
 
-/// Returns `true` for a byte of a field name (RFC 9110 §5.6.2), except `*`, which `Vary` uses as a
-/// wildcard.
-fn is_token_byte(byte: &u8) -> bool {
-    byte.is_ascii_alphanumeric() || b"!#$%&'+-.^_`|~".contains(byte)
-}
-
 /// Returns `true` if a response must not be stored, or not be shared.
-fn forbids_storing(response: &ResponseHead) -> bool {
+pub(super) fn forbids_storing(response: &ResponseHead) -> bool {
     let said = CacheDirectives::of(&response.fields);
     // Where `must-understand` is present, `no-store` is for caches that do not understand the status code.
     let understood = said.must_understand && UNDERSTOOD_STATUS.contains(&response.status);
@@ -115,8 +108,7 @@ fn forbids_storing(response: &ResponseHead) -> bool {
 /// Returns `true` if a response sets a cookie and is not marked as shareable. RFC 9111 §7.3 leaves it to
 /// servers to forbid storing such a response. Many do not, and one user's session would reach another.
 pub(super) fn sets_cookie(response: &ResponseHead) -> bool {
-    let said = CacheDirectives::of(&response.fields);
-    response.fields.has("set-cookie") && !(said.public || said.s_maxage.is_some())
+    response.fields.has("set-cookie") && !CacheDirectives::of(&response.fields).shared
 }
 
 /// Returns `true` if a request may make its server answer for something else than its target.
@@ -170,8 +162,7 @@ impl StoredResponse {
         let mut head = response.clone();
         head.fields.remove_connection_fields();
         head.fields.remove("trailer");
-        let names = head.fields.members("vary").filter_map(|it| core::str::from_utf8(it).ok());
-        let mut names: Vec<String> = names.map(str::to_ascii_lowercase).collect();
+        let mut names: Vec<String> = selecting_names(&head).collect();
         names.sort_unstable();
         names.dedup();
         let selecting = names.into_iter().map(|name| {
@@ -306,9 +297,11 @@ impl StoredResponse {
     }
 
     /// The part of a confirmed response that may be stored for others: without a cookie set for one client.
-    /// [`None`] if the confirmation forbids storing or sharing it.
+    /// [`None`] if the confirmation forbids storing or sharing it, or selects by what was not kept of the
+    /// request.
     pub(super) fn shareable(mut self, confirmation: &ResponseHead) -> Option<Self> {
-        if forbids_storing(&self.head) {
+        let is_kept = |name: String| self.selecting.iter().any(|(kept, _)| *kept == name);
+        if forbids_storing(&self.head) || !selecting_names(&self.head).all(is_kept) {
             return None;
         }
         if sets_cookie(&self.head) || sets_cookie(confirmation) {
@@ -325,6 +318,11 @@ impl StoredResponse {
             .sum::<usize>();
         128 + self.head.reason.len() + self.head.fields.size() + selecting
     }
+}
+
+/// The members of `Vary` in lower case, also those that are no field's name.
+fn selecting_names(response: &ResponseHead) -> impl Iterator<Item = String> {
+    response.fields.members("vary").map(|it| String::from_utf8_lossy(it).to_ascii_lowercase())
 }
 
 /// The normalised value of a field named by `Vary`: all fields of the name as one list, without spaces

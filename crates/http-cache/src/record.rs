@@ -7,7 +7,7 @@ use units::UnixTime;
 
 use super::fields::HeaderFields;
 use super::head::{ParsedHead, RequestHead, ResponseHead};
-use super::policy::{StoredResponse, sets_cookie};
+use super::policy::{StoredResponse, forbids_storing, sets_cookie};
 use super::store::CacheKey;
 
 /// The method of the first head names the format and its version.
@@ -62,8 +62,9 @@ impl ResponseRecord {
         if ours.method != METHOD || length + rest != bytes.len() {
             return None;
         }
-        // Earlier versions kept the cookies of a 304, which belong to one client.
-        if sets_cookie(&head) {
+        // Earlier versions kept the cookies of a 304, which belong to one client, and what forbade it beside
+        // bytes that are no text.
+        if sets_cookie(&head) || forbids_storing(&head) {
             return None;
         }
         let text = |name: &str| ours.fields.parsed(name, |text| Some(text.to_owned()));

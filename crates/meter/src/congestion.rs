@@ -177,9 +177,27 @@ impl fmt::Display for CongestionControl {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
     use std::net::{TcpListener, TcpStream};
 
+    use os::testkit::skip;
+
     use super::*;
+    use crate::server::serve;
+
+    /// A listener with another congestion control than Reno, whatever the machine's default is, and
+    /// that one; `None` if this user may use no other.
+    fn listener() -> Option<(TcpListener, CongestionControl)> {
+        let allowed =
+            fs::read_to_string("/proc/sys/net/ipv4/tcp_allowed_congestion_control").ok()?;
+        let other = allowed.split_whitespace().find(|name| *name != RENO)?;
+        let other: CongestionControl = other.parse().unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        other.apply(&SockRef::from(&listener)).unwrap();
+        Some((listener, other))
+    }
+
+    const ONLY_RENO: &str = "this user may use no congestion control but Reno";
 
     #[test]
     fn names_are_what_the_kernel_could_have() {
@@ -192,21 +210,29 @@ mod tests {
 
     #[test]
     fn connections_begin_unpaced_and_get_what_they_are_to_have() {
-        let accepted = |wanted: Option<&CongestionControl>| {
-            let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-            let default = current(&SockRef::from(&listener)).unwrap();
+        let reno: CongestionControl = RENO.parse().unwrap();
+        for wanted in [None, Some(&reno)] {
+            let Some((listener, other)) = listener() else { return skip(ONLY_RENO) };
             let unpaced = ListenerControl::start_with_reno(&SockRef::from(&listener));
             let _client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
             let (stream, _) = listener.accept().unwrap();
             let socket = SockRef::from(&stream);
             assert_eq!(current(&socket).unwrap().as_str(), RENO);
             unpaced.set_control(&socket, wanted).unwrap();
-            (current(&socket).unwrap(), default)
-        };
-        let (got, default) = accepted(None);
-        assert_eq!(got, default);
-        let reno: CongestionControl = RENO.parse().unwrap();
-        assert_eq!(accepted(Some(&reno)).0, reno);
+            assert_eq!(current(&socket).as_ref(), Some(wanted.unwrap_or(&other)));
+        }
+    }
+
+    #[tokio::test]
+    async fn the_connections_of_a_server_begin_unpaced() {
+        let Some((listener, _)) = listener() else { return skip(ONLY_RENO) };
+        let same = listener.try_clone().unwrap();
+        tokio::select! {
+            biased;
+            end = serve(listener) => panic!("{end:?}"),
+            () = tokio::task::yield_now() => {}
+        }
+        assert_eq!(current(&SockRef::from(&same)).unwrap().as_str(), RENO);
     }
 
     #[test]

@@ -22,7 +22,7 @@ use crate::payload::{Payload, PayloadSide, flow_key};
 use crate::request::{MeterRequest, RequestedWork};
 use crate::sockets::SocketOptions;
 use crate::stop::{EarlyEnd, Stop};
-use crate::udp::exchange::{SentCounts, UdpExchange, enlarge_receive_buffer, exchange};
+use crate::udp::exchange::{SentCounts, UdpExchange, exchange, open_socket};
 use crate::udp::receiver::{GREETING, fill};
 use crate::udp_plan::{UdpCounts, UdpPlan};
 
@@ -179,13 +179,12 @@ async fn open(
 }
 
 async fn bind(stream: &TcpStream, server: SocketAddr, dscp: u8) -> std::io::Result<UdpSocket> {
-    let socket = UdpSocket::bind(SocketAddr::new(stream.local_addr()?.ip(), 0)).await?;
+    let socket = open_socket(stream.local_addr()?.ip()).await?;
     let traffic_class = u32::from(dscp) << 2;
     match server {
         SocketAddr::V4(_) => SockRef::from(&socket).set_tos_v4(traffic_class)?,
         SocketAddr::V6(_) => SockRef::from(&socket).set_tclass_v6(traffic_class)?,
     }
-    enlarge_receive_buffer(&socket)?;
     socket.connect(server).await?;
     Ok(socket)
 }

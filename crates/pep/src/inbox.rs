@@ -95,6 +95,21 @@ mod tests {
         }
     }
 
+    /// Whoever moves bytes without counting them is seen by where they are.
+    #[test]
+    fn bytes_that_are_not_used_yet_stay_where_they_are() {
+        let mut inbox = Inbox::default();
+        inbox.push(&[4; 1000]);
+        let end = inbox.unused().as_ptr_range().end;
+        while inbox.len() > 501 {
+            inbox.consume(1);
+            inbox.room();
+            assert_eq!(inbox.unused().as_ptr_range().end, end, "of {}", inbox.len());
+        }
+        inbox.consume(500);
+        assert_eq!(inbox.unused().as_ptr_range().end, end);
+    }
+
     /// The case that a buffer drained for each part makes quadratic.
     #[test]
     fn small_parts_of_much_cost_no_more_than_large_ones() {

@@ -14,8 +14,16 @@ use crate::Cli;
 /// # Errors
 /// clap's errors, which include requests for help and version.
 pub(crate) fn parse() -> Result<Cli, clap::Error> {
+    parse_line(std::env::args_os())
+}
+
+/// Parses a command line, which begins with the program's name.
+fn parse_line<T>(line: impl IntoIterator<Item = T>) -> Result<Cli, clap::Error>
+where
+    T: Into<OsString> + Clone,
+{
     let mut command = take_negative_values(Cli::command());
-    let matches = command.try_get_matches_from_mut(std::env::args_os())?;
+    let matches = command.try_get_matches_from_mut(line)?;
     Cli::from_arg_matches(&matches).map_err(|error| error.format(&mut command))
 }
 
@@ -66,9 +74,10 @@ mod tests {
     use super::*;
 
     fn said(line: &str) -> String {
-        let command = take_negative_values(Cli::command());
-        let error = command.try_get_matches_from(line.split(' ')).unwrap_err();
-        one_line(&error)
+        match parse_line(line.split(' ')) {
+            Ok(_) => panic!("{line} is accepted"),
+            Err(error) => one_line(&error),
+        }
     }
 
     #[test]

@@ -206,3 +206,26 @@ fn list(args: &ListArgs) -> Result<ExitCode> {
     print(&text)?;
     Ok(ExitCode::SUCCESS)
 }
+
+#[cfg(test)]
+mod tests {
+    use clap::Subcommand as _;
+    use gateway::config::pair::HubContact;
+
+    use super::*;
+
+    #[test]
+    fn a_token_is_refused_as_an_argument() {
+        let secret = PrivateKey::generate().unwrap();
+        let address = "hub.example:5900".parse().unwrap();
+        let hubs = vec![HubContact { address, tcp: None, key: secret.public() }];
+        let token = JoinToken { name: "ship".to_owned(), hubs, secret }.to_string();
+        let join = |token: &str| {
+            let command = EnrolCommand::augment_subcommands(clap::Command::new("enrol"));
+            let parsed = command.try_get_matches_from(["enrol", "join", token]);
+            parsed.map(drop).map_err(|error| error.to_string())
+        };
+        assert!(join(&token).is_err_and(|why| why.contains("others could read a token here")));
+        assert_eq!([join("-"), join("token")], [Ok(()), Ok(())]);
+    }
+}

@@ -393,7 +393,9 @@ fn the_work_of_small_messages_grows_with_their_bytes_only() {
         let ((), cost) = cost::of(|| {
             said.chunks(size).for_each(|piece| passive.handle_bytes(at(1), piece));
         });
-        assert!(cost <= 4 * said.len() as u64, "in pieces of {size}: {cost}");
+        // They are counted when they come and when they are used, so that both work within what counts.
+        let each = cost as f64 / said.len() as f64;
+        assert!((2.0..=4.0).contains(&each), "in pieces of {size}: {each}");
         assert!(passive.is_open() && passive.input_held() == 0);
     }
 }

@@ -230,8 +230,18 @@ pub(crate) fn check_private(path: &Path, metadata: &Metadata) -> Result<(), KeyE
 
 /// Checks the owner and mode of a regular file. Pipes pass: they have no other readers.
 fn check(path: &Path, metadata: &Metadata, forbidden: u32) -> Result<(), FileExposure> {
+    check_for(nix::unistd::geteuid().as_raw(), path, metadata, forbidden)
+}
+
+/// As [`check`], for a gateway of this user.
+fn check_for(
+    user: u32,
+    path: &Path,
+    metadata: &Metadata,
+    forbidden: u32,
+) -> Result<(), FileExposure> {
     let (mode, owner) = (metadata.permissions().mode() & 0o7777, metadata.uid());
-    let (path, user) = (path.to_owned(), nix::unistd::geteuid().as_raw());
+    let path = path.to_owned();
     let is_trusted = owner == user || owner == 0 || user == 0 && owner < FIRST_PERSON_UID;
     match metadata.is_file() {
         true if !is_trusted => Err(FileExposure::Owner { path, owner, user }),
@@ -285,8 +295,14 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("key");
         PrivateKey::generate().unwrap().write_file(&path).unwrap();
+        // To another user it is another's also without being given away, which only root can do.
+        let metadata = fs::metadata(&path).unwrap();
+        let (owner, system) = (metadata.uid(), metadata.uid() < FIRST_PERSON_UID);
+        for (user, permitted) in [(owner, true), (owner + 1, owner == 0), (0, system)] {
+            let checked = check_for(user, &path, &metadata, OTHERS_MASK);
+            assert_eq!(checked.is_ok(), permitted, "of {owner} for {user}: {checked:?}");
+        }
         if chown(&path, Some(1234), None).is_err() {
-            eprintln!("SKIPPED: only root can give a file away");
             return;
         }
         for read in [private_text, private_pem] {

@@ -427,6 +427,7 @@ mod tests {
 
     use super::super::FindingSeverity;
     use super::*;
+    use crate::config::keys::{PrivateKey, format_public_key};
     use crate::figures::status::DlepStatus;
     use crate::testkit::in_namespace;
     use crate::whole_file::{self, PRIVATE};
@@ -454,6 +455,42 @@ mod tests {
             assert!(told[0].0 == "warn" && told[0].1.contains("wan0"), "{told:?}");
             let forwarding = |what: &&(&str, &str)| what.1.contains("net.ipv4.ip_forward=1");
             assert_eq!(told.iter().find(forwarding).map(|told| told.0), Some("warn"), "{told:?}");
+        });
+    }
+
+    /// What is found in a file about protocols that carry addresses.
+    fn about_protocols(text: &str) -> Vec<String> {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("gateway.toml");
+        whole_file::replace(&path, text.as_bytes(), PRIVATE).unwrap();
+        let found = examine(&path);
+        assert_eq!(found[0].verdict, FindingSeverity::Ok, "{}", found[0]);
+        let about = found.into_iter().filter(|finding| finding.check == "protocols");
+        about.map(|finding| finding.text).collect()
+    }
+
+    #[test]
+    fn protocols_that_carry_addresses_are_looked_at_in_every_role() {
+        in_namespace(|| {
+            let [own, peer] = [(); 2].map(|()| PrivateKey::generate().unwrap());
+            let peer = format_public_key(&peer.public());
+            let pair = format!("private_key = \"{}\"\nrate = \"10 Mbit/s\"\n", own.to_base64());
+            // The name of no hub: its check would wait for an answer.
+            let terminal = format!("{pair}hub = \"hub.invalid:5900\"\nhub_key = \"{peer}\"\n");
+            let hub = format!(
+                "{pair}[[terminal]]\nname = \"ship\"\nkey = \"{peer}\"\n\
+                 networks = [\"10.1.0.0/16\"]\n"
+            );
+            let rest = "[intercept]\ninterfaces = [\"lo\"]\n\
+                        [[policy]]\nports = [21]\naction = \"bypass\"\n";
+            for (role, keys, dials) in
+                [("terminal", &*terminal, 0), ("hub", &*hub, 1), ("solo", "[wan]\n", 0)]
+            {
+                let found = about_protocols(&format!("control = \"none\"\n{keys}{rest}"));
+                let count = |what: &str| found.iter().filter(|text| text.contains(what)).count();
+                let counts = (count("port 21 alone"), count("500 Illegal PORT"));
+                assert_eq!(counts, (1, dials), "{role}: {found:?}");
+            }
         });
     }
 

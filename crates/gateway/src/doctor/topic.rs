@@ -1,7 +1,7 @@
 //! The section of docs/troubleshooting.md for each check. The page is compiled in: where a gateway fails,
 //! the documents may be out of reach.
 
-const PAGE: &str = include_str!("../../../../docs/troubleshooting.md");
+static PAGE: &str = include_str!("../../../../docs/troubleshooting.md");
 
 /// Sections with the checks that they explain.
 const SECTIONS: [(&str, &[&str]); 13] = [
@@ -100,6 +100,11 @@ mod tests {
         let names = topics();
         for section in SECTIONS.iter().map(|(section, _)| *section).chain([DEFAULT_SECTION]) {
             assert!(names.iter().any(|name| name == section), "{section} is not in {names:?}");
+        }
+        // Every text is a part of the program.
+        let page = PAGE.as_bytes().as_ptr_range();
+        for name in &names {
+            assert!(page.contains(&explain(name).unwrap().as_ptr()), "{name} is read elsewhere");
         }
         let of_check = explain("clock").unwrap();
         assert!(of_check.starts_with("The clock is wrong\n") && !of_check.contains("\n## "));

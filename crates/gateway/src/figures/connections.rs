@@ -197,6 +197,14 @@ impl<'a> Registered<'a> {
         }
     }
 
+    /// Whether the connection was told to give way, since this was last asked.
+    #[cfg(test)]
+    pub(crate) fn was_evicted(&self) -> bool {
+        let mut work = Box::pin(self.run_until_evicted(std::future::pending()));
+        let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+        work.as_mut().poll(&mut context).is_ready()
+    }
+
     /// Counts the reason why the connection of a client here was reset.
     pub(crate) fn count_refusal(&self, now: Instant, reason: ResetReason) {
         self.counters.count_refusal(now, self.open.source.ip(), reason);
@@ -403,12 +411,7 @@ mod tests {
         assert!(counters.live.admits(at(0), other.into()));
         held[0].moved(at(30), LegSide::Client, 1);
         assert!(counters.live.admits(at(61), greedy.into()), "one gives way");
-        let done = |entry: &Registered<'_>| {
-            let mut work = Box::pin(entry.run_until_evicted(std::future::pending()));
-            let mut context = std::task::Context::from_waker(std::task::Waker::noop());
-            work.as_mut().poll(&mut context).is_ready()
-        };
-        let ended: Vec<bool> = held.iter().map(done).collect();
+        let ended: Vec<bool> = held.iter().map(Registered::was_evicted).collect();
         assert_eq!(ended.iter().filter(|it| **it).count(), 1);
         assert!(!ended[0], "it carried something");
     }

@@ -234,9 +234,11 @@ impl fmt::Display for GatewayCounters {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
     use std::thread;
 
     use super::*;
+    use crate::figures::connections::ArrivingConnection;
 
     #[test]
     fn a_gauge_falls_when_a_share_is_dropped_and_only_then() {
@@ -264,6 +266,22 @@ mod tests {
         });
         assert_eq!(counters.bytes_to_hop.get(), 12_000);
         assert_eq!(counters.reasons.of(ResetReason::Limit), 4000);
+    }
+
+    #[test]
+    fn without_room_a_client_that_has_most_connections_passes_and_others_are_not_held_up() {
+        let (counters, now) = (Arc::new(GatewayCounters::default()), Instant::ZERO);
+        let [greedy, other] = [1, 2].map(|host| IpAddr::from([10, 0, 0, host]));
+        let _held = [greedy, greedy, greedy, other]
+            .map(|client| ArrivingConnection::new(counters.clone(), client));
+        let passing = || counters.refusals.take_change(now).map(|exempt| exempt.clients);
+        counters.count_refusal(now, greedy, ResetReason::Refused);
+        assert_eq!((passing(), counters.peer_full.get()), (None, 0));
+        counters.count_refusal(now, greedy, ResetReason::Limit);
+        assert_eq!((passing(), counters.peer_full.get()), (Some(vec![greedy]), 0));
+        counters.count_refusal(now, other, ResetReason::Limit);
+        assert_eq!((passing(), counters.peer_full.get()), (None, 1));
+        assert_eq!(counters.reasons.of(ResetReason::Limit), 2);
     }
 
     #[test]

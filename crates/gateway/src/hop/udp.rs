@@ -374,6 +374,7 @@ mod tests {
     use os::testkit::skip;
 
     use super::*;
+    use crate::testkit::in_namespace;
 
     fn address(port: u16) -> SocketAddr {
         SocketAddr::from(([127, 0, 0, 1], port))
@@ -385,6 +386,18 @@ mod tests {
 
     fn unmarked(ecn: Ecn) -> TrafficClass {
         TrafficClass { ecn, ..TrafficClass::default() }
+    }
+
+    #[test]
+    fn a_socket_may_be_bound_to_an_address_that_no_interface_has_yet() {
+        in_namespace(|| {
+            for ip in ["192.0.2.7", "2001:db8::7"] {
+                let address = SocketAddr::new(ip.parse().unwrap(), 0);
+                assert!(presence::is_absent(address.ip()));
+                let bound = [bind(address, false), bind_device(address, Some("lo"))];
+                assert!(bound.iter().all(Result::is_ok), "{bound:?}");
+            }
+        });
     }
 
     #[test]

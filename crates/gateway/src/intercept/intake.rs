@@ -247,9 +247,14 @@ pub(crate) async fn next(intake: &mut Option<Intake>) -> IntakeEvent {
 
 #[cfg(test)]
 mod tests {
-    use slacp::ResetReason;
+    use std::net::IpAddr;
+
+    use slacp::{ResetReason, StreamOpening};
+    use tokio::net::TcpStream;
 
     use super::*;
+    use crate::figures::connections::ArrivingConnection;
+    use crate::intercept::listener::AcceptedConnection;
     use crate::testkit::in_namespace;
 
     /// Runs `work` with an intake of clients on the loopback device.
@@ -267,6 +272,17 @@ mod tests {
 
     fn at(ms: u64) -> Instant {
         Instant::ZERO + Duration::from_millis(ms)
+    }
+
+    /// A new connection of a client.
+    fn arrival(client: IpAddr) -> IntakeEvent {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let socket = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        socket.set_nonblocking(true).unwrap();
+        let socket = TcpStream::from_std(socket).unwrap();
+        let (source, destination) = ((client, 4000).into(), ([192, 0, 2, 1], 80).into());
+        let open = StreamOpening { destination, source, dscp: None };
+        IntakeEvent::Connection(ClientArrival::Connection(AcceptedConnection { socket, open }))
     }
 
     #[test]
@@ -303,6 +319,25 @@ mod tests {
             let bypassed = &intake.status(at(2000)).bypassed;
             let row = bypassed.iter().find(|row| row.why == BypassReason::Descriptors).unwrap();
             assert_eq!((row.times, row.total_s), (1, 1.0));
+        });
+    }
+
+    #[test]
+    fn a_client_with_its_share_of_the_connections_passes_and_others_are_carried() {
+        with_intake(|mut intake| {
+            let counters = intake.counters.clone();
+            counters.live.set_limit(16);
+            let [greedy, other] = [1, 2].map(|host| IpAddr::from([10, 0, 0, host]));
+            let mut held = Vec::new();
+            for _ in 0..20 {
+                if intake.handle(at(0), arrival(greedy)).is_some() {
+                    held.push(ArrivingConnection::new(counters.clone(), greedy));
+                }
+            }
+            assert_eq!((held.len(), counters.failed.get()), (14, 6));
+            assert!(intake.handle(at(0), arrival(other)).is_some());
+            let passing = counters.refusals.take_change(at(0)).map(|exempt| exempt.clients);
+            assert_eq!(passing, Some(vec![greedy]));
         });
     }
 

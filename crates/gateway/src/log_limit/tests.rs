@@ -1,9 +1,11 @@
 use std::io;
 use std::sync::Arc;
 
-use tracing::subscriber::with_default;
+use tracing::dispatcher::with_default;
+use tracing_subscriber::EnvFilter;
 
 use super::*;
+use crate::operate::log;
 
 fn at(seconds: u64) -> Instant {
     Instant::from_nanos(seconds * 1_000_000_000)
@@ -63,12 +65,8 @@ impl io::Write for Written {
 fn the_lines_that_a_flood_of_bad_packets_writes_are_bounded() {
     let written = Written::default();
     let writer = written.clone();
-    let log = tracing_subscriber::fmt()
-        .with_max_level(Level::DEBUG)
-        .with_writer(move || writer.clone())
-        .map_event_format(Limited::new)
-        .finish();
-    with_default(log, || {
+    let (log, _) = log::build(EnvFilter::new("debug"), move || writer.clone());
+    with_default(&log, || {
         for packet in 0..27_690 {
             tracing::warn!("packet {packet} is malformed");
         }

@@ -8,7 +8,10 @@ use std::time::Duration;
 
 use config::{LogFilter, LogFilterError};
 use thiserror::Error;
+use tracing::Dispatch;
 use tracing_subscriber::EnvFilter;
+use tracing_subscriber::fmt::MakeWriter;
+use tracing_subscriber::util::SubscriberInitExt;
 
 use self::writer::LineQueue;
 use crate::figures::status::LogLoss;
@@ -22,11 +25,14 @@ const DEFAULT_LEVEL: &str = "info";
 const OWN_CRATES: [&str; 11] =
     ["gateway", "lab", "link", "meter", "os", "pep", "scenario", "skyhop", "slacp", "study", "tcp"];
 /// Replaces the filter of this process's log; unset before [`start`].
-static CHANGE: OnceLock<Box<dyn Fn(EnvFilter) + Send + Sync>> = OnceLock::new();
+static CHANGE: OnceLock<FilterChange> = OnceLock::new();
 /// The queue of this process's log; unset before [`start`].
 static LINES: OnceLock<Arc<LineQueue>> = OnceLock::new();
 /// Time that the end of a gateway waits for a reader of its log.
 const FLUSH_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// Replaces the filter of a log.
+type FilterChange = Box<dyn Fn(EnvFilter) + Send + Sync>;
 
 /// The variable's text is not a valid filter.
 #[derive(Debug, Error)]
@@ -59,20 +65,29 @@ pub fn start(configured: Option<&LogFilter>) -> Result<LogGuard, VariableError> 
     let filter = choose_filter(configured)?;
     let lines = LineQueue::start();
     let writer = Arc::clone(&lines);
+    let (log, change) = build(filter, move || writer::LineWriter(Arc::clone(&writer)));
+    log.init();
+    assert!(CHANGE.set(change).is_ok(), "the log was begun before");
+    assert!(LINES.set(Arc::clone(&lines)).is_ok(), "the log was begun before");
+    Ok(LogGuard(lines))
+}
+
+/// Builds a log that writes its lines to `writer`.
+pub(crate) fn build<W>(filter: EnvFilter, writer: W) -> (Dispatch, FilterChange)
+where
+    W: for<'w> MakeWriter<'w> + Send + Sync + 'static,
+{
     let builder = tracing_subscriber::fmt()
         .with_env_filter(filter)
-        .with_writer(move || writer::LineWriter(Arc::clone(&writer)))
+        .with_writer(writer)
         .with_ansi(has_colours())
         .with_target(false)
         .map_event_format(Limited::new)
         .with_filter_reloading();
     let handle = builder.reload_handle();
-    builder.init();
-    // Fails only after the subscriber has been dropped.
-    let change = move |filter| drop(handle.reload(filter));
-    assert!(CHANGE.set(Box::new(change)).is_ok(), "the log was begun before");
-    assert!(LINES.set(Arc::clone(&lines)).is_ok(), "the log was begun before");
-    Ok(LogGuard(lines))
+    // Fails only after the log has been dropped.
+    let change = move |filter: EnvFilter| drop(handle.reload(filter));
+    (Dispatch::new(builder.finish()), Box::new(change))
 }
 
 /// Lines lost since the start; `None` if all were written.
@@ -94,7 +109,15 @@ pub fn has_colours() -> bool {
 }
 
 fn choose_filter(configured: Option<&LogFilter>) -> Result<EnvFilter, VariableError> {
-    let variable = std::env::var(VARIABLE).ok().filter(|text| !text.is_empty());
+    filter_from(std::env::var(VARIABLE).ok(), configured)
+}
+
+/// The filter in the text of the variable, otherwise `configured`, otherwise the default.
+fn filter_from(
+    variable: Option<String>,
+    configured: Option<&LogFilter>,
+) -> Result<EnvFilter, VariableError> {
+    let variable = variable.filter(|text| !text.is_empty());
     let parse = |text: String| text.parse().map_err(|cause| VariableError { text, cause });
     let variable: Option<LogFilter> = variable.map(parse).transpose()?;
     let filter = variable.as_ref().or(configured).and_then(compile);
@@ -122,6 +145,9 @@ fn own_crates_at(level: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+    use std::path::Path;
+
     use super::*;
 
     #[test]
@@ -134,17 +160,39 @@ mod tests {
 
     #[test]
     fn libraries_log_errors_only_unless_more_is_asked_for() {
-        let compiled = |text: &str| compile(&text.parse().unwrap()).unwrap().to_string();
-        for (text, level) in [("Info", "info"), ("3", "info"), ("warn", "warn")] {
-            let filter = compiled(text);
+        let chosen = |variable: &str, configured: Option<&str>| {
+            let configured: Option<LogFilter> = configured.map(|text| text.parse().unwrap());
+            filter_from(Some(variable.to_owned()), configured.as_ref()).unwrap().to_string()
+        };
+        for (variable, configured, level) in [
+            ("", None, "info"),
+            ("", Some("Info"), "info"),
+            ("", Some("3"), "info"),
+            ("", Some("warn"), "warn"),
+            ("warn", Some("debug"), "warn"),
+        ] {
+            let filter = chosen(variable, configured);
             let mut parts: Vec<&str> = filter.split(',').collect();
             parts.sort_unstable();
             let mut expected = OWN_CRATES.map(|name| format!("{name}={level}")).to_vec();
             expected.push("error".to_owned());
             expected.sort_unstable();
-            assert_eq!(parts, expected, "{text}");
+            assert_eq!(parts, expected, "{variable:?} {configured:?}");
         }
-        assert!(compiled("info,hickory_proto=warn").contains("hickory_proto=warn"));
-        assert_eq!(compiled("debug"), "debug");
+        let more = chosen("", Some("info,hickory_proto=warn"));
+        assert!(more.contains("hickory_proto=warn"));
+        assert_eq!(chosen("", Some("debug")), "debug");
+        assert!(filter_from(None, None).is_ok_and(|filter| filter.to_string() == chosen("", None)));
+    }
+
+    #[test]
+    fn every_crate_of_ours_that_logs_is_known_as_ours() {
+        let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+        for path in fs::read_dir(crates).unwrap().map(|entry| entry.unwrap().path()) {
+            let manifest = fs::read_to_string(path.join("Cargo.toml")).unwrap();
+            let logs = manifest.lines().any(|line| line.starts_with("tracing."));
+            let name = path.file_name().unwrap().to_str().unwrap().replace('-', "_");
+            assert!(!logs || OWN_CRATES.contains(&&*name), "{name}");
+        }
     }
 }

@@ -243,7 +243,7 @@ mod tests {
 
     use super::*;
     use crate::intercept::routing;
-    use crate::testkit::{assert_reset, in_namespace, read_all};
+    use crate::testkit::{assert_reset, give_address, in_namespace, read_all};
 
     #[tokio::test]
     async fn a_connection_given_up_as_it_is_accepted_is_reset() {
@@ -303,6 +303,21 @@ mod tests {
         assert_eq!(listener.accept().unwrap_err().kind(), io::ErrorKind::WouldBlock);
         let socket = dialer(&["127.0.0.0/8"]).connect(address, None, None).await.unwrap();
         assert_eq!(socket.peer_addr().unwrap(), address);
+    }
+
+    #[test]
+    fn an_address_of_this_machine_is_prohibited_unless_it_is_listed() {
+        in_namespace(|| {
+            give_address("lo", [192, 0, 2, 7].into());
+            let own = OwnAddresses::open().unwrap();
+            let check = |reach: &str, to: &str| {
+                let dialer = Dialer { own: Some(own.clone()), ..dialer(&[reach]) };
+                dialer.check(to.parse().unwrap()).map_err(|error| reset_reason(&error))
+            };
+            assert_eq!(check("0.0.0.0/0", "192.0.2.7:80"), Err(ResetReason::Prohibited));
+            assert_eq!(check("0.0.0.0/0", "198.51.100.1:80"), Ok(()));
+            assert_eq!(check("192.0.2.7/32", "192.0.2.7:80"), Ok(()));
+        });
     }
 
     #[tokio::test]

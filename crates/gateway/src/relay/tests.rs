@@ -2,7 +2,9 @@
 //! on loopback TCP, no interception.
 
 use std::cell::Cell;
+use std::future::pending;
 use std::net::SocketAddr;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,14 +15,15 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;
-use units::{BitRate, ByteCount};
+use units::{BitRate, ByteCount, Instant};
 
+use super::open_in_time;
 use crate::config::keys::{PrivateKey, random_bytes};
-use crate::figures::connections::ConnectionOrigin;
+use crate::figures::connections::{ConnectionOrigin, DirectLeg, Registered};
 use crate::figures::counters::GatewayCounters;
-use crate::hop::HopEvent;
 use crate::hop::class::LiveClasses;
 use crate::hop::sockets::HopSockets;
+use crate::hop::{HopEvent, SessionStream};
 use crate::intercept::ClientArrival;
 use crate::intercept::listener::AcceptedConnection;
 use crate::intercept::own::OwnAddresses;
@@ -28,7 +31,7 @@ use crate::relay::terms::{Admission, DialPolicy};
 use crate::roles::gateway::{Gateway, Report, Side, TrafficContext, bind};
 use crate::roles::workers::{self, Workers};
 use crate::socket_options;
-use crate::testkit::{abort, assert_reset, payload, read_all, read_to_reset, speak_urgently};
+use crate::testkit::{Hops, abort, assert_reset, payload, read_all, read_to_reset, speak_urgently};
 
 fn own() -> OwnAddresses {
     OwnAddresses::open().unwrap()
@@ -472,6 +475,26 @@ async fn a_gateway_that_stops_resets_both_ends() {
     assert_reset(read_all(&mut client).await);
     assert_reset(read_all(&mut server).await);
     pair.tasks.join_next().await.unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn without_room_in_the_session_an_idle_connection_of_the_client_gives_way() {
+    let (hops, counters) = (Hops::new(), GatewayCounters::default());
+    let (hop, session) = (&hops.hops[1], hops.sessions[1]);
+    let (source, destination) = (([10, 0, 0, 1], 40_000).into(), ([192, 0, 2, 1], 80).into());
+    let open: StreamOpening = StreamOpening { destination, source, dscp: None };
+    // Idle since the machine's start.
+    let idle = Registered::direct(Instant::ZERO, &counters, open);
+    idle.attach_ends([5, 6].map(|socket| Some(DirectLeg::Socket(socket))));
+    let held: Vec<SessionStream> =
+        std::iter::from_fn(|| hop.open(hops.now, session, open).ok()).collect();
+    let mut waiting = pin!(open_in_time(hop, session, open, &counters));
+    tokio::select! {
+        opened = &mut waiting => panic!("nothing gives way: {:?}", opened.err()),
+        () = idle.run_until_evicted(pending()) => {}
+    }
+    drop(held);
+    assert!(waiting.await.is_ok());
 }
 
 /// The session has room for a dozen of them at a time.

@@ -302,11 +302,14 @@ fn failure(ended: Result<io::Error, JoinError>) -> RunError {
 
 #[cfg(test)]
 mod tests {
+    use std::net::IpAddr;
+
     use slacp::Config;
     use units::BitRate;
 
     use super::*;
     use crate::config::keys::{PrivateKey, random_bytes};
+    use crate::testkit::{self, Hops};
 
     /// A hub on loopback without terminals.
     fn hub(transparent: bool) -> Gateway {
@@ -337,5 +340,24 @@ mod tests {
             );
             assert_eq!(checked.is_ok(), permitted, "{source}: {checked:?}");
         }
+    }
+    /// Its services would take this machine for the one that asks, also where a name leads to it.
+    #[tokio::test]
+    async fn an_address_at_which_a_peer_has_its_session_is_no_peer_s_to_reach() {
+        let (hops, mut gateway) = (Hops::new(), hub(false));
+        gateway.hop = hops.hops[0].clone();
+        let [peer, other] = [testkit::address(1).ip(), IpAddr::from([192, 0, 2, 9])];
+        let destination = Destination::Resolver;
+        let open = StreamOpening { source: testkit::address(1), destination, dscp: None };
+        let web = |addresses: &[IpAddr]| -> Vec<SocketAddr> {
+            addresses.iter().map(|address| SocketAddr::new(*address, 80)).collect()
+        };
+        let check = |addresses: &[IpAddr]| {
+            let mut addresses = web(addresses);
+            let checked = gateway.check_egress(&EgressRules::everywhere(), &open, &mut addresses);
+            (checked, addresses)
+        };
+        assert_eq!(check(&[peer]), (Err(EgressRefusal::Own), vec![]));
+        assert_eq!(check(&[peer, other]), (Ok(()), web(&[other])));
     }
 }

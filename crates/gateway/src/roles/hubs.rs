@@ -457,9 +457,9 @@ impl KnownHubs {
             return;
         }
         let (streams, name) = (self.streams(sessions.iter().copied()), &self.hubs[id.0].name);
-        match streams {
-            0 => tracing::info!("leaving {name}"),
-            _ => tracing::warn!("leaving {name}: its {streams} connections are reset"),
+        match pair::resets(streams) {
+            None => tracing::info!("leaving {name}"),
+            Some(resets) => tracing::warn!("leaving {name}: {resets}"),
         }
         sessions.into_iter().for_each(|session| self.hop.close(now, session));
     }
@@ -467,11 +467,11 @@ impl KnownHubs {
     fn close_former(&mut self, now: Instant, id: HubId) {
         let Some(session) = self.hubs[id.0].former.take() else { return };
         let (streams, name) = (self.streams([session]), self.called(id));
-        match streams {
-            0 => tracing::info!("the former process of {name} carries nothing any more"),
-            _ => tracing::warn!(
-                "the former process of {name} does not answer: its {streams} connections are reset"
-            ),
+        match pair::resets(streams) {
+            None => tracing::info!("the former process of {name} carries nothing any more"),
+            Some(resets) => {
+                tracing::warn!("the former process of {name} does not answer: {resets}");
+            }
         }
         self.hop.close(now, session);
     }

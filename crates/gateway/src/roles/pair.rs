@@ -118,10 +118,18 @@ impl Setup<'_> {
 
 /// Logs the end of a session, and how many connections ended with it.
 pub(super) fn log_end(what: &str, connections: usize) {
+    match resets(connections) {
+        None => tracing::info!("{what}; it carried no connections"),
+        Some(resets) => tracing::warn!("{what}: {resets}"),
+    }
+}
+
+/// Says that the connections of a session are reset; `None` if it had none.
+pub(super) fn resets(connections: usize) -> Option<String> {
     match connections {
-        0 => tracing::info!("{what}; it carried no connections"),
-        1 => tracing::warn!("{what}: its connection is reset"),
-        lost => tracing::warn!("{what}: its {lost} connections are reset"),
+        0 => None,
+        1 => Some("its connection is reset".to_owned()),
+        lost => Some(format!("its {lost} connections are reset")),
     }
 }
 
@@ -153,5 +161,17 @@ impl Parts {
     pub(super) async fn stop(self) {
         drop(self.intake);
         self.gateway.stop().await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_connections_that_there_were_are_said_to_be_reset() {
+        assert_eq!(resets(0), None);
+        assert_eq!(resets(1).unwrap(), "its connection is reset");
+        assert_eq!(resets(3).unwrap(), "its 3 connections are reset");
     }
 }

@@ -6,7 +6,7 @@ use std::future::Future;
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::sync::Arc;
 
-use config::{KnownHub, TerminalConfig, TunnelConfig};
+use config::{TerminalConfig, TunnelConfig};
 use pep::admission::{BypassReason, RefusalBackoff};
 use pep::egress::EgressRules;
 use pep::hubs::HubId;
@@ -61,8 +61,9 @@ pub async fn run(
     let keys = HubKeys::load(&config);
     let hubs = Resolved::of(&config, &keys).await;
     let own = OwnAddresses::open()?;
-    let looking = config.hubs.iter().map(|hub| hub.address.as_str()).collect::<Vec<_>>().join(", ");
-    let sockets = sockets(&config, config.listen.unwrap_or_else(|| any_address(&config)))?;
+    let looking = addresses_of(&config).collect::<Vec<_>>().join(", ");
+    let sockets =
+        sockets(&config, config.listen.unwrap_or_else(|| any_address(addresses_of(&config))))?;
     let seed = random_bytes().map_err(RunError::Randomness)?;
     let dial = DialPolicy {
         timeout: config.connect_timeout,
@@ -349,13 +350,32 @@ impl Terminal {
     }
 }
 
+/// The hubs' addresses as configured: each an IP address or a name, with a port.
+fn addresses_of(config: &TerminalConfig) -> impl Iterator<Item = &str> {
+    config.hubs.iter().map(|hub| hub.address.as_str())
+}
+
 /// An unspecified address of the hubs' family, or of both. Names may lead elsewhere later, so an IPv4
 /// socket will do only if all hubs are given by address.
-fn any_address(config: &TerminalConfig) -> SocketAddr {
-    let is_v4 = |hub: &KnownHub| hub.address.as_str().parse::<SocketAddrV4>().is_ok();
-    if config.hubs.iter().all(is_v4) {
+fn any_address<'a>(mut hubs: impl Iterator<Item = &'a str>) -> SocketAddr {
+    if hubs.all(|hub| hub.parse::<SocketAddrV4>().is_ok()) {
         (Ipv4Addr::UNSPECIFIED, 0).into()
     } else {
         os::any_address(0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_hub_with_a_name_may_be_reached_by_either_version_later() {
+        let (v4, v6, name) = ("192.0.2.1:5900", "[2001:db8::1]:5900", "hub.example:5900");
+        let of = |hubs: &[&str]| any_address(hubs.iter().copied());
+        assert_eq!(of(&[v4, v4]), SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)));
+        for hubs in [[v4, name], [name, name], [v4, v6]] {
+            assert_eq!(of(&hubs), os::any_address(0), "{hubs:?}");
+        }
     }
 }

@@ -416,7 +416,7 @@ mod tests {
 
     use super::*;
     use crate::operate::control::ControlRequest;
-    use crate::testkit::Hops;
+    use crate::testkit::{Hops, without_hop};
 
     /// A service that records what it gets.
     struct Recorder {
@@ -475,19 +475,8 @@ mod tests {
         (services, calls)
     }
 
-    /// The surroundings of a gateway without a hop.
     fn alone<R>(work: impl FnOnce(&mut Surroundings<'_>) -> R) -> R {
-        let (counters, mut relays, mut peers) = (Arc::default(), JoinSet::new(), PeerTable::none());
-        work(&mut Surroundings {
-            now: Instant::ZERO,
-            hop: None,
-            counters: &counters,
-            relays: &mut relays,
-            peers: &mut peers,
-            uplink: Uplink::default(),
-            hub: None,
-            keys: None,
-        })
+        without_hop(&Arc::default(), Uplink::default(), work)
     }
 
     #[tokio::test]

@@ -182,3 +182,22 @@ fn there_are_no_more_connections_than_configured() {
         });
     });
 }
+
+#[test]
+fn the_routes_to_the_stack_s_own_addresses_are_restored() {
+    in_namespace(|| {
+        run(|| async {
+            let (stack, _) = install(None);
+            let mut kernel = RouteSocket::open().unwrap();
+            for version in [IpFamily::V4, IpFamily::V6] {
+                let mut remove = || {
+                    let route = own_route(stack.device, version);
+                    kernel.remove(RouteNetlinkMessage::DelRoute(route)).unwrap()
+                };
+                assert!(remove() && !remove(), "{version:?}");
+                stack.follow_routes();
+                assert!(remove(), "{version:?}");
+            }
+        });
+    });
+}

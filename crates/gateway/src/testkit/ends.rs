@@ -1,13 +1,14 @@
 //! The ends of a connection under test.
 
 use std::io;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
 use pep::egress::EgressRules;
 use socket2::SockRef;
 use tokio::io::AsyncReadExt;
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
 
 use crate::relay::dial::Dialer;
 
@@ -29,6 +30,13 @@ pub(crate) async fn connected() -> [TcpStream; 2] {
     let connect = TcpStream::connect(listener.local_addr().unwrap());
     let (client, server) = tokio::join!(connect, listener.accept());
     [client.unwrap(), server.unwrap().0]
+}
+
+/// Connects to a listener as a client with this IPv4 address of loopback.
+pub(crate) async fn connect_from(client: IpAddr, to: SocketAddr) -> TcpStream {
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.bind((client, 0).into()).unwrap();
+    socket.connect(to).await.unwrap()
 }
 
 /// Connects to what `egress` permits, within ten seconds.

@@ -52,6 +52,15 @@ fn a_file_with_one_client_s_cookie_is_not_read() {
 }
 
 #[test]
+fn a_file_of_what_must_not_be_shared_is_not_read() {
+    for said in [&b"private"[..], b"no-store, x=\"\xff\""] {
+        let mut record = record();
+        record.stored.head.fields.push("Cache-Control", said);
+        assert_eq!(ResponseRecord::decode(&record.encode()), None, "{said:?}");
+    }
+}
+
+#[test]
 fn a_file_that_was_cut_off_or_is_another_s_is_not_read() {
     let bytes = record().encode();
     for cut in 0..bytes.len() {

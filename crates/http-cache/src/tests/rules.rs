@@ -111,6 +111,47 @@ fn a_request_says_what_it_takes() {
     assert_eq!(net.ask(0, &get("Cache-Control: only-if-cached"), &reply), Got::Unavailable);
 }
 
+/// It may say anything there.
+#[test]
+fn what_is_forbidden_beside_bytes_that_are_no_text_is_forbidden() {
+    let fresh = |said: &[u8]| {
+        let mut reply = response(200, "Expires: Sun, 06 Nov 1994 08:50:37 GMT");
+        reply.fields.push("Cache-Control", said);
+        reply
+    };
+    for said in [
+        &b"private, x=\"\xff\""[..],
+        b"x=\"\xff\", no-store",
+        b"no-cache, x=\"\xff\"",
+        b"max-age=0, x=\"\xff\"",
+        b"priv\xe4te",
+    ] {
+        assert!(!Net::reuses(&get(""), &fresh(said), 1, &get("")), "{said:?}");
+    }
+    let reply = fresh(b"x=\"\xff\"");
+    assert!(Net::reuses(&get(""), &reply, 1, &get("")));
+    let asks = |said: &[u8]| get_with("Cache-Control", &[said]);
+    assert!(!Net::reuses(&asks(b"no-store, x=\"\xff\""), &reply, 1, &get("")));
+    for said in [&b"no-cache, x=\"\xff\""[..], b"max-age=0, x=\"\xff\"", b"min-fresh=\"\xff\""] {
+        assert!(!Net::reuses(&get(""), &reply, 1, &asks(said)), "{said:?}");
+    }
+}
+
+/// Neither an answer to a user nor a user's cookie is for others.
+#[test]
+fn a_permission_to_share_that_cannot_be_read_is_none() {
+    for (said, entries) in [(&b"s-maxage=10"[..], 1), (b"s-maxage=x", 0), (b"s-maxage=\"\xff\"", 0)]
+    {
+        for (asked, lines) in [("Authorization: Basic eDp5", ""), ("", "Set-Cookie: a=b")] {
+            let mut reply = response(200, &format!("ETag: \"1\"\n{lines}"));
+            reply.fields.push("Cache-Control", said);
+            let mut net = Net::new();
+            net.ask(0, &get(asked), &reply);
+            assert_eq!(net.cache.stats().entries, entries, "{said:?} {asked:?}");
+        }
+    }
+}
+
 /// §4.1.
 #[test]
 fn a_response_serves_requests_that_select_it() {
@@ -263,14 +304,34 @@ fn a_cookie_that_comes_while_the_expired_is_used_is_nobody_s() {
 
 #[test]
 fn a_confirmation_of_something_else_confirms_nothing() {
-    let mut net = Net::new();
-    net.ask(0, &get(""), &response(200, "Cache-Control: max-age=10\nETag: \"1\""));
-    let RequestAction::Ask(_, asked) = net.plan(20, &get("")) else { panic!("it has expired") };
-    let other = response(304, "ETag: \"2\"");
-    let verdict = net.cache.handle_response(at(20), &asked, &other);
-    let ResponseAction::Again(request, asked) = verdict else { panic!("{verdict:?}") };
-    assert!(!request.fields.has("if-none-match") && asked.validates.is_none() && asked.storable);
-    assert_eq!(net.cache.stats().entries, 0);
+    for tags in [&[&b"\"2\""[..]][..], &[b"\"\xff\""], &[b"\"1\"", b"\"2\""]] {
+        let mut net = Net::new();
+        net.ask(0, &get(""), &response(200, "Cache-Control: max-age=10\nETag: \"1\""));
+        let RequestAction::Ask(_, asked) = net.plan(20, &get("")) else { panic!("it has expired") };
+        let mut other = response(304, "");
+        tags.iter().for_each(|tag| other.fields.push("ETag", tag));
+        let verdict = net.cache.handle_response(at(20), &asked, &other);
+        let ResponseAction::Again(request, asked) = verdict else { panic!("{tags:?} {verdict:?}") };
+        assert!(!request.fields.has("if-none-match"), "{tags:?}");
+        assert!(asked.validates.is_none() && asked.storable, "{tags:?}");
+        assert_eq!(net.cache.stats().entries, 0, "{tags:?}");
+    }
+}
+
+/// How the request that was answered first would select by them is not known.
+#[test]
+fn a_confirmation_that_selects_by_further_fields_serves_its_client_and_is_forgotten() {
+    for (vary, entries) in [(&b"Accept"[..], 1), (b"", 1), (b"Cookie", 0), (b"*", 0), (b"\xff", 0)]
+    {
+        let mut net = Net::new();
+        let lines = "Cache-Control: max-age=10\nETag: \"1\"\nVary: accept, origin";
+        net.ask(0, &get(""), &response(200, lines));
+        let RequestAction::Ask(_, asked) = net.plan(20, &get("")) else { panic!("it has expired") };
+        let mut confirmation = response(304, "ETag: \"1\"\nCache-Control: max-age=50");
+        confirmation.fields.push("Vary", vary);
+        assert_eq!(net.reply(20, &asked, &confirmation), Got::Confirmed(200), "{vary:?}");
+        assert_eq!(net.cache.stats().entries, entries, "{vary:?}");
+    }
 }
 
 /// The 304 is about the client's copy, not ours.

@@ -11,7 +11,7 @@ use crate::flow::FlowError;
 use crate::payload::{Payload, PayloadSide};
 use crate::server::REQUEST_LIMIT;
 use crate::stop::Stop;
-use crate::udp::exchange::{enlarge_receive_buffer, exchange};
+use crate::udp::exchange::{exchange, open_socket};
 use crate::udp::receiver::{GREETING, read};
 use crate::udp_plan::UdpPlan;
 
@@ -24,8 +24,7 @@ pub(crate) async fn serve(
     let broken = || FlowError::broken("preparing the UDP port");
     let local = stream.local_addr().map_err(broken())?;
     // The client sends to the address that its connection goes to.
-    let socket = UdpSocket::bind(SocketAddr::new(local.ip(), 0)).await.map_err(broken())?;
-    enlarge_receive_buffer(&socket).map_err(broken())?;
+    let socket = open_socket(local.ip()).await.map_err(broken())?;
     let port = socket.local_addr().map_err(broken())?.port();
     stream.write_all(&ServerAnswer::Port { port }.encode()).await.map_err(broken())?;
     let heard = timeout(REQUEST_LIMIT, await_greeting(&socket, key)).await;

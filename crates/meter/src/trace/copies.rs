@@ -269,6 +269,15 @@ mod tests {
     #[test]
     fn memory_and_work_are_bounded() {
         let (mut copies, mut sender) = (CopyDetector::default(), SenderEvidence::default());
+        let mut is_copy = |id: u16| {
+            let segment = Seen { micros: u64::from(id), id, ..DATA }.segment();
+            copies.is_copy(&segment, 0, &mut sender, RTT)
+        };
+        for id in 1..=LOOKED_AT_MAX as u16 + 1 {
+            assert!(!is_copy(id), "{id}");
+        }
+        assert!(is_copy(2), "the oldest that is compared");
+        assert!(!is_copy(1), "one too many is compared");
         for micros in 0..REMEMBERED_MAX as u64 + 10 {
             let segment = Seen { micros, length: 0, ..DATA }.segment();
             assert!(!copies.is_copy(&segment, 0, &mut sender, RTT));

@@ -2,6 +2,7 @@
 //! results over the TCP connection.
 
 use std::io;
+use std::net::IpAddr;
 use std::time::Duration;
 
 use os::socket::BufferKind;
@@ -43,9 +44,12 @@ pub(crate) struct SentCounts {
     pub(crate) unsent: u64,
 }
 
-/// Gives a socket a large receive buffer, as far as the system allows.
-pub(crate) fn enlarge_receive_buffer(socket: &UdpSocket) -> io::Result<()> {
-    os::socket::set_buffer(socket, BufferKind::Receive, BUFFER)
+/// Opens a socket at a free port of `address`, with a large receive buffer as far as the system
+/// allows.
+pub(crate) async fn open_socket(address: IpAddr) -> io::Result<UdpSocket> {
+    let socket = UdpSocket::bind((address, 0)).await?;
+    os::socket::set_buffer(&socket, BufferKind::Receive, BUFFER)?;
+    Ok(socket)
 }
 
 /// Sends and receives according to the plan, until stopped; `side` is this end. The peer learns how
@@ -190,5 +194,69 @@ async fn receive(
             }
             () = sleep(GRACE), if sent.is_some() => return,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+
+    use socket2::SockRef;
+    use tokio::net::TcpListener;
+    use units::BitRate;
+
+    use super::*;
+    use crate::direction::Directions;
+
+    const HERE: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+
+    /// 100 datagrams of 1,000 bytes.
+    fn plan(directions: Directions) -> UdpPlan {
+        let (rate, time) = (BitRate::from_mbit(800), Duration::from_millis(1));
+        UdpPlan { rate, length: 1000, time, directions }
+    }
+
+    #[tokio::test]
+    async fn sockets_have_a_larger_receive_buffer_than_by_default() {
+        let size = |socket: &UdpSocket| SockRef::from(socket).recv_buffer_size().unwrap();
+        let plain = UdpSocket::bind((HERE, 0)).await.unwrap();
+        let opened = open_socket(HERE).await.unwrap();
+        assert!(size(&opened) > size(&plain), "{}", size(&opened));
+    }
+
+    #[tokio::test]
+    async fn what_finds_no_room_in_the_socket_is_counted() {
+        let listener = TcpListener::bind((HERE, 0)).await.unwrap();
+        let mut stream = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        let _peer = listener.accept().await.unwrap();
+        let socket = UdpSocket::bind((HERE, 0)).await.unwrap();
+        os::socket::set_buffer(&socket, BufferKind::Receive, ByteCount::new(4096)).unwrap();
+        let far = std::net::UdpSocket::bind((HERE, 0)).unwrap();
+        far.connect(socket.local_addr().unwrap()).unwrap();
+        (0..100).for_each(|_| _ = far.send(&[0; 1000]).unwrap());
+        // Nothing more is waited for.
+        let stop = Stop::default();
+        stop.stop();
+        let (plan, end) = (plan(Directions::Download), (1, PayloadSide::Client));
+        let found = exchange(&mut stream, &socket, &plan, end, &stop).await.unwrap();
+        let (_, counts) = found.received.unwrap();
+        let overflows = os::socket::overflows(&socket).unwrap();
+        assert!(overflows > 0, "the buffer has room for all");
+        assert_eq!(counts.overflowed, u64::from(overflows));
+    }
+
+    #[tokio::test]
+    async fn what_the_own_system_refuses_is_not_sent() {
+        let nobody = UdpSocket::bind((HERE, 0)).await.unwrap();
+        let socket = UdpSocket::bind((HERE, 0)).await.unwrap();
+        socket.connect(nobody.local_addr().unwrap()).await.unwrap();
+        drop(nobody);
+        // Each ICMP message about the closed port is an error of the next datagram.
+        let (plan, payload) = (plan(Directions::Upload), Payload::new(1, PayloadSide::Client));
+        let sent = send(&socket, &plan, payload, &Stop::default()).await.unwrap();
+        assert!(sent.unsent > 0, "{sent:?}");
+        assert_eq!(sent.datagrams + sent.unsent, plan.datagrams());
+        // A full queue is told in the same way.
+        assert!(is_transient(&io::Error::from_raw_os_error(libc::ENOBUFS)));
     }
 }

@@ -1295,6 +1295,34 @@ fn a_hub_may_have_a_next_key_and_a_time_for_the_present_one() {
 }
 
 #[test]
+fn no_terminal_has_a_key_of_its_hub_wherever_it_is_permitted() {
+    const SAID: &str = "the hub itself has the same key";
+    let key = |source: KeySource| match source {
+        KeySource::File(_) => Ok(KeyPair::from_private([9; 32])),
+        KeySource::Inline(_) => any_key(source),
+    };
+    let with = |public: &str| {
+        let text = hub_with("rate =", "next_key_file = \"next.key\"\nrate =");
+        file("/site/hub.toml", &text.replace(PUBLIC, public)).hub(key)
+    };
+    let config = with(PUBLIC).unwrap();
+    let next = format_public_key(&KeyPair::from_private([9; 32]).public());
+    for own in [own_key(), next] {
+        let in_file = with(&own).unwrap_err().to_string();
+        assert!(in_file.contains(SAID), "{in_file}");
+        // Permits in a directory and in etcd are read in the same way.
+        for name in ["key", "invite"] {
+            let permit = format!("{name} = \"{own}\"\n");
+            let permits = [file("/site/permits/ship-2.toml", &permit)];
+            let permits = PermittedTerminals::read(&config, &permits);
+            let [(_, error)] = &permits.refused[..] else { panic!("{permits:?}") };
+            assert!(error.to_string().contains(SAID), "{error}");
+            assert_eq!(permits.terminals.len(), 1);
+        }
+    }
+}
+
+#[test]
 fn links_have_names_rates_and_a_way_out() {
     let geo = "[[link]]\nname = \"geo\"\ninterface = \"wan0\"\n";
     let leo = "[[link]]\nname = \"leo\"\nsource = \"192.0.2.7\"\nrate = \"auto\"\n";

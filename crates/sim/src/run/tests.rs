@@ -367,6 +367,19 @@ fn utilisation_and_losses_are_of_the_links() {
     assert!(value(&metrics, "ftp", "srtt-s") >= 0.5);
 }
 
+#[test]
+fn utilisation_is_of_a_rate_that_varies_as_it_was() {
+    let fading = "description = \"x\"\ntime = \"20 s\"\n\
+                  [hop.forward]\nrate-trace = [\"0s 10 Mbit/s\", \"5s 1 Mbit/s\"]\n\
+                  delay = \"250 ms\"\nqueue = \"64 kB\"\n\
+                  [[flow]]\nname = \"udp\"\nkind = \"udp\"\nrate = \"20 Mbit/s\"\n\
+                  direction = \"down\"\ntime = \"20 s\"\n";
+    let metrics = run(&Scenario::parse("x.toml", fading).unwrap().cases[0], 1);
+    // Always more than the link carries; the first and the last moments are missing.
+    let utilisation = value(&metrics, "forward", "utilisation");
+    assert!((0.9..=1.0).contains(&utilisation), "{utilisation}");
+}
+
 /// Terminals of a mesh share the carriers of capacity on demand, and hear each other without the hub:
 /// one satellite hop, not two. All ask for 100 kbit/s of 128.
 #[test]

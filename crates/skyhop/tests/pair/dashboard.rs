@@ -18,7 +18,7 @@ use crate::common::browser::{BROWSER, Browser};
 use crate::common::{as_myself, is_present, skip, text};
 use crate::gateways::{Keys, both, connect_from};
 use crate::inside::{Gateway, listen};
-use crate::operate::{Sockets, skyhop, wait_for};
+use crate::operate::{Sockets, skyhop};
 
 const PORT: u16 = 4000;
 /// Destination port of a class of its own.
@@ -222,8 +222,6 @@ pub(crate) fn inside_a_name_is_a_script() {
     let config = config.replace("name = \"1\"", &format!("name = {NAME:?}"));
     let mut hub = Gateway::start(Node::Hub, "hub", &config);
     hub.wait_for("ready");
-    let terminal = keys.terminal(1, "", "");
-    wait_for(&sockets.path("hub"), "a session", |status| status["sessions"][0].is_object());
     let mut browser = browser(Node::Hub);
     browser.open(PAGE);
     browser.wait_for("document.querySelector('input[type=password]')");
@@ -233,9 +231,14 @@ pub(crate) fn inside_a_name_is_a_script() {
     browser.evaluate(
         "document.querySelector('input').value = '0123456789abcdef'; document.forms[0].submit()",
     );
+    a_hub_without_sessions_is_no_fault(&mut browser);
+    let terminal = keys.terminal(1, "", "");
     // With one session, its details are shown at once.
     let title = "document.querySelector('#session-title')?.textContent";
     browser.wait_for(&format!("{title} === {NAME:?}"));
+    browser.wait_for("document.querySelector('#state').textContent === 'in service'");
+    browser.wait_for("document.querySelector('#next-step').hidden");
+    classes_without_traffic_share_a_line(&mut browser);
     browser.wait_for(&format!("document.querySelector('#events').textContent.includes({NAME:?})"));
     assert_eq!(browser.evaluate("location.href.includes('token')"), false);
     assert_eq!(browser.evaluate("document.cookie"), "", "no script can read it");
@@ -243,8 +246,30 @@ pub(crate) fn inside_a_name_is_a_script() {
         browser.evaluate("document.querySelector('#owned, main img')"),
         serde_json::Value::Null
     );
-    assert!(browser.evaluate("document.title").as_str().unwrap().ends_with("skyhop hub"));
+    let host = fs::read_to_string("/proc/sys/kernel/hostname").unwrap();
+    let title = format!("{NAME} – {} – skyhop hub", host.trim());
+    assert_eq!(browser.evaluate("document.title"), title.as_str());
     drop(browser);
     terminal.end_by(Signal::SIGTERM);
     hub.end_by(Signal::SIGTERM);
+}
+
+/// The page says what is waited for, and what to do.
+fn a_hub_without_sessions_is_no_fault(browser: &mut Browser) {
+    browser.wait_for("document.querySelector('#state')?.textContent === 'waiting for terminals'");
+    let is_bad = browser.evaluate("document.querySelector('#state').classList.contains('bad')");
+    assert_eq!(is_bad, false);
+    let step = "document.querySelector('#next-step')";
+    browser.wait_for(&format!("!{step}.hidden && {step}.textContent.includes('skyhop terminal')"));
+}
+
+fn classes_without_traffic_share_a_line(browser: &mut Browser) {
+    browser.wait_for(
+        "(() => {
+            const idle = document.querySelector('#idle-classes');
+            const names = idle.hidden ? [] : idle.textContent.split(': ')[1].split(', ');
+            const rows = document.querySelectorAll('#classes tbody tr');
+            return names.length > 1 && names.length + rows.length === session.status.classes.length;
+        })()",
+    );
 }

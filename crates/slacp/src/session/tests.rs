@@ -731,3 +731,26 @@ fn the_longest_whole_packet_is_not_split() {
         }
     }
 }
+
+/// A newcomer with its key must not displace it while the other one is silent.
+#[test]
+fn any_link_of_a_session_shows_that_it_lives() {
+    let addresses = [[192u8, 0, 2, 1], [198, 51, 100, 1]].map(|ip| SocketAddr::from((ip, 5900)));
+    for living in [0, 1] {
+        let mut members = addresses.map(|address| {
+            let mut member = Box::new(session(&config()));
+            member.peer.address = address;
+            member
+        });
+        let activity = &mut members[living].activity;
+        (activity.heard, activity.acknowledged) = (at(7000), at(6000));
+        let [mut session, other] = members;
+        session.enable_links(0);
+        session.join(at(8000), 2, 1, other);
+        for newcomer in addresses {
+            let shown = session.incumbent(newcomer.ip());
+            let signs = (shown.heard, shown.acknowledged, shown.is_near);
+            assert_eq!(signs, (at(7000), at(6000), true), "link {living}, {newcomer}");
+        }
+    }
+}

@@ -9,10 +9,11 @@ use rand_core::{Rng, SeedableRng};
 
 use super::*;
 use crate::scheduler::MAX_CLASSES;
+use crate::streams::peer::UNREAD_TIMEOUT;
 use crate::streams::pieces::WriteRoom;
 use crate::streams::recv_buffer::GAP_COST;
 use crate::wire::frame::{self, TruncatedOffset};
-use crate::{ReadOutcome, StreamOpening, client_network};
+use crate::{ReadOutcome, StreamError, StreamOpening, client_network};
 
 const MEMORY: u64 = 1_000_000;
 
@@ -146,14 +147,52 @@ fn streams_opened_and_reset_for_ever_leave_no_more_than_there_may_be_streams() {
     assert_eq!((streams.len(), streams.reset_timeout()), (0, None));
 }
 
+#[test]
+fn a_client_that_holds_nearly_everything_leaves_the_session_room_for_others() {
+    let limits = PeerLimits::new(256_000_000, 64_000_000, 65_536);
+    let mut streams = StreamSet::new(0, limits, limits, 100_000, MAX_CLASSES, 1500);
+    let open = |client: u8| {
+        let destination = SocketAddr::from(([192, 0, 2, 1], 80));
+        let source = SocketAddr::from(([10, 0, 0, client], 4000));
+        StreamOpening { destination: destination.into(), source, dscp: None }
+    };
+    let refused = (0..20_000).find_map(|_| streams.open(open(1)).err());
+    assert_eq!(refused, Some(StreamError::NoRoom));
+    assert!(streams.has_room());
+    assert!(streams.open(open(2)).is_ok());
+}
+
 /// Two sides of a session with frames in flight between them, in order; some are lost.
 struct Chaos {
     sides: [StreamSet; 2],
     under_way: [VecDeque<Vec<u8>>; 2],
     rng: ChaCha20Rng,
     now: Instant,
-    /// Open streams, and whether each side's reader reads.
-    opened: Vec<(StreamId, [bool; 2])>,
+    opened: Vec<ChaosStream>,
+}
+
+/// A stream that was opened, with its figures by side.
+#[derive(Clone, Copy)]
+struct ChaosStream {
+    id: StreamId,
+    /// Whether its readers read.
+    reads: bool,
+    written: [u64; 2],
+    read: [u64; 2],
+    /// Sides that reset the stream after its data.
+    departs: [bool; 2],
+    /// The last progress since then: of a side that departs, an acknowledgement; of its peer, a read.
+    moved: [Instant; 2],
+    /// Sides that are not promised everything that was written to them.
+    may_miss: [bool; 2],
+}
+
+impl ChaosStream {
+    fn new(id: StreamId, reads: bool) -> Self {
+        let (figures, flags, moved) = ([0; 2], [false; 2], [Instant::ZERO; 2]);
+        let (written, read, departs, may_miss) = (figures, figures, flags, flags);
+        Self { id, reads, written, read, departs, moved, may_miss }
+    }
 }
 
 impl Chaos {
@@ -181,6 +220,10 @@ impl Chaos {
         let lost = self.draw(10) == 0;
         let (mut bytes, side) = (Vec::new(), &mut self.sides[from]);
         if let Some(frame) = side.next_control(|_| true) {
+            if let Frame::Reset { stream, reason: ResetReason::Limit, .. } = frame {
+                // The opening was refused: nobody reads what was written to it.
+                stream_of(&mut self.opened, stream).may_miss = [true; 2];
+            }
             if lost {
                 side.on_control_lost(frame);
             } else {
@@ -199,6 +242,10 @@ impl Chaos {
         side.copy(stream, &range, &mut bytes);
         side.on_acknowledged(self.now, stream, range, fin);
         self.under_way[from].push_back(bytes);
+        let entry = stream_of(&mut self.opened, stream);
+        if entry.departs[from] {
+            entry.moved[from] = self.now;
+        }
         true
     }
 
@@ -220,28 +267,56 @@ impl Chaos {
             0 => self.open(side),
             1..=4 => _ = self.send(side),
             5..=8 => self.deliver(side),
-            12 => {
-                self.sides[side].return_windows(self.now);
-                self.sides[side].end_resets(self.now, true);
-            }
+            12 => self.time_out(side),
             kind => {
                 let index = self.draw(self.opened.len().max(1) as u64) as usize;
-                let Some(&(id, readers)) = self.opened.get(index) else { return };
+                let Some(&ChaosStream { reads, .. }) = self.opened.get(index) else { return };
                 match kind {
-                    9 => _ = self.sides[side].write(id, &[7; 5000]),
-                    10 if readers[side] => _ = self.read(side, id),
-                    11 if self.draw(20) == 0 => {
-                        let (now, at_once) = (self.now, self.draw(2) == 0);
-                        let side = &mut self.sides[side];
-                        let _ = match at_once {
-                            true => side.reset(id, ResetReason::Reset),
-                            false => side.reset_after_data(now, id, ResetReason::Reset),
-                        };
-                    }
+                    9 => self.write(side, index),
+                    10 if reads => _ = self.read(side, index),
+                    11 if self.draw(20) == 0 => self.reset(side, index),
                     _ => {}
                 }
             }
         }
+    }
+
+    /// Returns windows, and ends resets that have waited too long for progress.
+    fn time_out(&mut self, side: usize) {
+        let (now, peer, streams) = (self.now, 1 - side, &mut self.sides[side]);
+        for stream in &mut self.opened {
+            let is_late = now >= stream.moved[side] + UNREAD_TIMEOUT;
+            let is_unsent = stream.departs[side] && streams.map.contains_key(&stream.id);
+            let is_unread = stream.departs[peer] && streams.drains.contains_key(&stream.id);
+            stream.may_miss[peer] |= is_late && is_unsent;
+            stream.may_miss[side] |= is_late && is_unread;
+        }
+        streams.return_windows(now);
+        streams.end_resets(now, true);
+    }
+
+    fn write(&mut self, side: usize, index: usize) {
+        let stream = &mut self.opened[index];
+        if let Ok(count) = self.sides[side].write(stream.id, &[7; 5000]) {
+            stream.written[side] += count as u64;
+        }
+    }
+
+    /// Resets a stream at once, or after its data.
+    fn reset(&mut self, side: usize, index: usize) {
+        let at_once = self.draw(2) == 0;
+        let (now, stream, streams) = (self.now, &mut self.opened[index], &mut self.sides[side]);
+        // Who resets a stream reads no more of it.
+        stream.may_miss[side] = true;
+        let _ = if at_once {
+            stream.may_miss = [true; 2];
+            streams.reset(stream.id, ResetReason::Reset)
+        } else {
+            if !core::mem::replace(&mut stream.departs[side], true) {
+                stream.moved = [now; 2];
+            }
+            streams.reset_after_data(now, stream.id, ResetReason::Reset)
+        };
     }
 
     fn open(&mut self, side: usize) {
@@ -256,16 +331,20 @@ impl Chaos {
         match self.sides[side].open(open) {
             Ok(id) => {
                 let reads = self.draw(3) > 0;
-                self.opened.push((id, [reads; 2]));
+                self.opened.push(ChaosStream::new(id, reads));
             }
             Err(error) => assert!(!has_room, "{error}"),
         }
     }
 
     /// Reads a little; returns whether the stream is over or has nothing to read.
-    fn read(&mut self, side: usize, id: StreamId) -> bool {
-        let now = self.now;
-        !matches!(self.sides[side].read(now, id, &mut [0; 3000]), Ok(ReadOutcome::Data(_)))
+    fn read(&mut self, side: usize, index: usize) -> bool {
+        let (now, stream) = (self.now, &mut self.opened[index]);
+        let read = self.sides[side].read(now, stream.id, &mut [0; 3000]);
+        let Ok(ReadOutcome::Data(count)) = read else { return true };
+        stream.read[side] += count as u64;
+        stream.moved[side] = now;
+        false
     }
 
     fn assert_right(&self) {
@@ -290,16 +369,18 @@ impl Chaos {
         }
     }
 
-    /// Checks that all streams with active readers are read to the end, whatever the others do.
+    /// Checks that all streams with active readers are read to the end, whatever the others do, and that
+    /// these readers get everything, also what was written before a reset that lets it arrive.
     fn finish(&mut self) {
         for _ in 0..100_000 {
             let mut busy = false;
             for side in 0..2 {
                 self.send(side);
                 self.deliver(side);
-                for (id, readers) in self.opened.clone() {
+                for index in 0..self.opened.len() {
+                    let ChaosStream { id, reads, .. } = self.opened[index];
                     busy |= self.sides[side].finish(id).is_ok();
-                    busy |= readers[side] && !self.read(side, id);
+                    busy |= reads && !self.read(side, index);
                 }
             }
             self.now += Duration::from_millis(1);
@@ -310,12 +391,26 @@ impl Chaos {
                 break;
             }
         }
-        for (id, readers) in &self.opened {
+        self.assert_complete();
+    }
+
+    fn assert_complete(&self) {
+        for stream in self.opened.iter().filter(|stream| stream.reads) {
+            let id = stream.id;
             let alive =
-                |side: &StreamSet| side.map.contains_key(id) || side.drains.contains_key(id);
-            assert!(!readers[0] || !self.sides.iter().any(alive), "{id:?} hangs");
+                |side: &StreamSet| side.map.contains_key(&id) || side.drains.contains_key(&id);
+            assert!(!self.sides.iter().any(alive), "{id:?} hangs");
+            for side in 0..2 {
+                let (read, written) = (stream.read[side], stream.written[1 - side]);
+                let is_whole = stream.may_miss[side] || read == written;
+                assert!(is_whole, "{id:?}: side {side} read {read} of {written} bytes");
+            }
         }
     }
+}
+
+fn stream_of(opened: &mut [ChaosStream], id: StreamId) -> &mut ChaosStream {
+    opened.iter_mut().find(|stream| stream.id == id).expect("a stream that was opened")
 }
 
 /// `SLACP_SEEDS=first..end` chooses the seeds.

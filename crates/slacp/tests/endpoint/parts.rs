@@ -1,11 +1,14 @@
 //! A hub in several parts behaves like one: sessions come up, are replaced and end as ever, wherever
 //! their terminals belong.
 
+use core::ops::RangeInclusive;
 use core::time::Duration;
 use std::net::SocketAddr;
 
 use crate::star::{Star, config, hub_address, public, terminal};
-use slacp::{CloseReason, DownReason, Endpoint, Event, HandshakeEffort, SessionId, part_of};
+use slacp::{
+    CloseReason, DownReason, Endpoint, EndpointNotice, Event, HandshakeEffort, SessionId, part_of,
+};
 use units::Machine;
 
 const DELAY: Duration = Duration::from_millis(300);
@@ -110,18 +113,50 @@ fn a_repeated_initiation_gets_the_same_answer_and_is_not_read_again() {
 fn a_terminal_that_is_no_longer_served_is_told_by_its_part() {
     let mut star = crowd(6, 1000);
     star.run_for(Duration::from_secs(3));
-    let left: Vec<_> = (4..=6).map(public).collect();
-    for part in 0..usize::from(PARTS) {
-        let now = star.now;
-        star.nodes[part].endpoint.set_allowed(now, left.clone());
-        star.serve(part);
-    }
+    permit_only(&mut star, 4..=6);
     star.run_for(Duration::from_secs(1));
     for n in 1..=6 {
         let prohibited = star.nodes[node(n)].events.iter().any(|(.., event)| {
             matches!(event, Event::Down(DownReason::ClosedByPeer(CloseReason::Prohibited)))
         });
         assert_eq!(prohibited, n <= 3, "terminal {n}: {:?}", star.nodes[node(n)].events);
+    }
+}
+
+#[test]
+fn a_terminal_that_is_not_permitted_is_reported_once_wherever_it_belonged() {
+    let mut star = crowd(6, 1000);
+    star.run_for(Duration::from_secs(3));
+    permit_only(&mut star, 4..=6);
+    for n in 1..=3 {
+        star.replace(node(n), terminal(config(), n, 2));
+    }
+    star.add(terminal(config(), 7, 1), address(7));
+    star.run_for(Duration::from_secs(3));
+    let now = star.now;
+    let first = &mut star.nodes[0].endpoint;
+    let notices = core::iter::from_fn(|| first.poll_notice());
+    let mut told: Vec<_> = notices
+        .filter_map(|notice| match notice {
+            EndpointNotice::Stranger { key, .. } => key,
+            _ => None,
+        })
+        .collect();
+    let mut expected = [1, 2, 3, 7].map(public);
+    told.sort_unstable();
+    expected.sort_unstable();
+    assert_eq!(told, expected);
+    let each = star.nodes[..usize::from(PARTS)].iter().map(|it| it.endpoint.strangers(now).len());
+    assert_eq!(each.collect::<Vec<_>>(), [4, 0, 0]);
+}
+
+/// Withdraws the permits of all other terminals.
+fn permit_only(star: &mut Star, terminals: RangeInclusive<u32>) {
+    let left: Vec<_> = terminals.map(public).collect();
+    for part in 0..usize::from(PARTS) {
+        let now = star.now;
+        star.nodes[part].endpoint.set_allowed(now, left.clone());
+        star.serve(part);
     }
 }
 

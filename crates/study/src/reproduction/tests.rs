@@ -89,3 +89,17 @@ fn every_result_is_counted_once_and_none_is_left_out() {
             && html.contains("<code>make it</code>")
     );
 }
+
+#[test]
+fn a_graph_of_cases_that_differ_in_words_has_their_names() {
+    let file = FILE.replace("IW 1", "reno").replace("IW 2", "cubic");
+    let published = Published::parse("own.toml", &file).unwrap();
+    let [one, two] = [4.1, 5.0].map(metrics);
+    let runs = CaseRunMetrics(vec![("reno", &one[..]), ("cubic", &two[..])]);
+    let comparison = verdict::compare(&published, &runs).unwrap();
+    let values: Vec<&ValueBeside<'_>> = comparison.values.iter().collect();
+    let drawn = plot::picture(&published.output[0], &values).unwrap().inline();
+    for name in ["reno", "cubic"] {
+        assert!(drawn.contains(name), "{name} is not in {drawn}");
+    }
+}

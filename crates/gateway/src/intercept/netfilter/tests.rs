@@ -56,6 +56,13 @@ fn chains(listed: &str) -> Vec<&str> {
     listed.lines().skip(1).map(str::trim).filter(|l| !l.is_empty() && *l != "flags owner").collect()
 }
 
+/// The rules of a chain in a printed table.
+fn chain<'t>(printed: &'t str, name: &str) -> Vec<&'t str> {
+    let head = format!("chain {name} {{");
+    let lines = printed.lines().map(str::trim).skip_while(|line| *line != head);
+    lines.skip(1).take_while(|line| *line != "}").collect()
+}
+
 #[test]
 fn the_kernel_has_the_rules_that_we_print() {
     in_namespace(|| {
@@ -121,6 +128,23 @@ fn the_kernel_has_the_rules_for_own_and_deferred_connections_that_we_print() {
         assert!(!deciding.contains("log group") && !deciding.contains("tproxy"), "{idle}");
         assert!(answers.contains("log group 5915"), "{idle}");
     });
+}
+
+#[test]
+fn a_syn_whose_destination_the_operator_has_translated_is_not_sent_round() {
+    const TRANSLATED: &str = "ct status dnat return";
+    let of_bridge = format!("iifname \"lan1\" {TRANSLATED}");
+    for (rules, name, exempt, taken) in [
+        (all_rules(), TAKEOVER_CHAIN, TRANSLATED, "log group 5900 drop"),
+        (all_rules(), OWN_TAKEOVER_CHAIN, TRANSLATED, "ct mark set"),
+        (rules(), TAKEOVER_CHAIN, of_bridge.as_str(), "log group 5900 drop"),
+    ] {
+        let printed = rules.display(GatewaySlot(0), &Scope::Everything);
+        let chain = chain(&printed, name);
+        let exempted = chain.iter().position(|rule| *rule == exempt);
+        let first = chain.iter().position(|rule| rule.contains(taken));
+        assert!(exempted.is_some() && exempted < first, "{exempt} in {name}: {chain:#?}");
+    }
 }
 
 #[test]
@@ -210,4 +234,20 @@ fn names_are_redirected_while_they_are_asked_for_and_the_pool_always() {
             assert_eq!(ours.contains("ip daddr 192.0.2.53 return"), asking, "{ours}");
         }
     });
+}
+
+/// Redirected, the kernel would lose them.
+#[test]
+fn queries_and_names_on_bridges_with_filtered_frames_pass() {
+    let rules = Rules { names: Some(names(true)), ..rules() };
+    let printed = rules.display(GatewaySlot(0), &Scope::Everything);
+    for (name, taken) in [(NAMES_CHAIN, "dport 53"), (POOL_CHAIN, "198.18.0.0/15")] {
+        let chain = chain(&printed, name);
+        let of = |interface: &str| {
+            let interface = format!("iifname \"{interface}\"");
+            let rules = chain.iter().filter(|rule| rule.contains(&interface));
+            rules.filter(|rule| rule.contains(taken)).count()
+        };
+        assert!(of("lan0") > 0 && of("lan1") == 0, "{name}: {chain:#?}");
+    }
 }

@@ -212,10 +212,14 @@ mod tests {
     use super::*;
     use crate::operate::control::ControlClient;
 
+    /// Length of an answer that no socket's buffer holds.
+    const LONG: usize = 4 << 20;
+
     async fn answering(mut calls: mpsc::Receiver<ControlCall>) {
         while let Some(call) = calls.recv().await {
             let answer = match &call.request {
                 ControlRequest::Reload => ControlAnswer::Error("no".to_owned()),
+                ControlRequest::Accounts => ControlAnswer::Done(vec!["x".repeat(LONG)]),
                 request => ControlAnswer::Done(vec![format!("{request:?}")]),
             };
             call.answer(answer);
@@ -233,6 +237,16 @@ mod tests {
     /// Runs a request in its own thread, as another process would.
     async fn asked<R: Send + 'static>(ask: impl FnOnce() -> R + Send + 'static) -> R {
         tokio::task::spawn_blocking(ask).await.unwrap()
+    }
+
+    async fn assert_served(path: &Path) {
+        let there = path.to_owned();
+        let answer = asked(move || {
+            ControlClient::connect(&there)
+                .unwrap()
+                .ask(&ControlRequest::Status { connections: false })
+        });
+        assert!(matches!(answer.await, Ok(ControlAnswer::Done(_))));
     }
 
     #[tokio::test]
@@ -281,15 +295,41 @@ mod tests {
         for _ in 0..3 * MAX_CLIENTS {
             silent.push(UnixStream::connect(&path).await.unwrap());
         }
-        let there = path.clone();
-        let answer = asked(move || {
-            ControlClient::connect(&there)
-                .unwrap()
-                .ask(&ControlRequest::Status { connections: false })
-        });
-        assert!(matches!(answer.await, Ok(ControlAnswer::Done(_))));
+        assert_served(&path).await;
         // The oldest has given way.
         assert_eq!(silent[0].read(&mut [0]).await.unwrap(), 0);
+    }
+
+    /// A client that asks for a long answer, which begins to arrive and is not read.
+    async fn deaf(path: &Path) -> UnixStream {
+        let mut stream = UnixStream::connect(path).await.unwrap();
+        stream.write_all(&write(&ControlRequest::Accounts)).await.unwrap();
+        stream.readable().await.unwrap();
+        stream
+    }
+
+    #[tokio::test]
+    async fn clients_that_do_not_read_their_answers_shut_no_other_out() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("s");
+        let _server = start(&path).unwrap();
+        let mut deaf_clients = Vec::new();
+        for _ in 0..MAX_CLIENTS {
+            deaf_clients.push(deaf(&path).await);
+        }
+        assert_served(&path).await;
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_client_that_does_not_read_its_answer_is_disconnected_in_time() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("s");
+        let _server = start(&path).unwrap();
+        let mut client = deaf(&path).await;
+        sleep(2 * IDLE_TIMEOUT).await;
+        let mut answer = Vec::new();
+        client.read_to_end(&mut answer).await.unwrap();
+        assert!(answer.len() < LONG, "{} bytes", answer.len());
     }
 
     #[tokio::test]

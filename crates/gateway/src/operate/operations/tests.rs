@@ -5,7 +5,7 @@ use units::ByteCount;
 
 use super::*;
 use crate::config::keys::format_public_key;
-use crate::figures::connections::{ConnectionOrigin, Registered};
+use crate::figures::connections::{ConnectionOrigin, DirectLeg, Registered};
 use crate::figures::status::ConnectionBottleneck;
 use crate::figures::status::UsageStatus;
 use crate::operate::control::CarriedUsage;
@@ -118,6 +118,26 @@ async fn limits_are_those_of_the_last_configuration_and_bytes_held_as_last_count
     assert_eq!(ops.bypass_reason(view), None);
     assert_eq!(ops.configure(config(1, 5)), ["configuration reloaded: no key has changed"]);
     assert_eq!(ops.most_connections(), 5);
+}
+
+#[tokio::test]
+async fn idle_connections_give_way_near_a_limit_and_when_a_session_is_short_of_memory() {
+    let (mut ops, counters) = (operations(), GatewayCounters::default());
+    let view = GatewayView { hop: None, counters: &counters };
+    let idle = [(); 4].map(|()| {
+        let entry = Registered::direct(Instant::ZERO, &counters, open());
+        entry.attach_ends([5, 6].map(|socket| Some(DirectLeg::Socket(socket))));
+        entry
+    });
+    let evicted = || idle.iter().filter(|entry| entry.was_evicted()).count();
+    let later = Instant::ZERO + Duration::from_secs(61);
+    ops.evict_idle(later, view, false);
+    assert_eq!(evicted(), 0);
+    ops.evict_idle(later, view, true);
+    assert_eq!(evicted(), 1);
+    ops.configure(OperationConfig { max_connections: Some(4), ..OperationConfig::default() });
+    ops.evict_idle(later, view, false);
+    assert_eq!(evicted(), 1);
 }
 
 /// Who holds a connection up, as the gateway on this side can tell.

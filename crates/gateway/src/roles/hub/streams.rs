@@ -19,7 +19,7 @@ use crate::relay::names::NameResolver;
 use crate::relay::terms::Admission;
 use crate::roles::RunningRole;
 use crate::runtime::joined;
-use crate::services::names::hub::HubResolver;
+use crate::services::names::hub::{HubResolver, asker};
 use crate::services::{Admitted, enrolment};
 
 /// A stream to a name, and the addresses of the name.
@@ -141,7 +141,8 @@ impl Hub {
             }
             Destination::Name(..) => {
                 let share = SlotShare::of_group(terminal.quota.lookups);
-                let (asker, request) = (((terminal.key, client), share), (stream, open, admission));
+                let asker = (asker(terminal, &open), share);
+                let request = (stream, open, admission);
                 let timeout = self.parts.gateway.connect_timeout();
                 let Lookups { resolver, configured, tasks } = &mut self.lookups;
                 let resolvers = (resolver.clone(), configured.clone());

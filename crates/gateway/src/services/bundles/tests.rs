@@ -14,7 +14,7 @@ use units::ByteCount;
 
 use super::*;
 use crate::operate::control::{BundleAnswer, BundleOffer, BundleRequest, from_base64, to_base64};
-use crate::testkit::Watch;
+use crate::testkit::{Watch, connect_from};
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -262,7 +262,8 @@ async fn silent_connections_do_not_shut_the_peer_out() {
     let (_node, address) = listening(store.path()).await;
     let mut silent = Vec::new();
     for _ in 0..80 {
-        silent.push(TcpStream::connect(address).await.unwrap());
+        // Of another client than the peer.
+        silent.push(connect_from([127, 0, 0, 2].into(), address).await);
     }
     let term = TcpclMessage::SessTerm { reply: true, reason: TermReason::Unknown };
     let said = told(address, &with(greeting("ipn:2.0"), &term, b"")).await;

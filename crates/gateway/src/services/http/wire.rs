@@ -269,10 +269,14 @@ mod tests {
         let requests = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n".repeat(20_000);
         let (mut inlet, mut heads) = (ReadBuffer::default(), 0);
         inlet.inbox.push(&requests);
+        let end = inlet.bytes().as_ptr_range().end;
         let ((), cost) = cost::of(|| {
             while let ParsedHead::Head(_, length) = inlet.head(RequestHead::parse) {
                 inlet.consume(length);
                 heads += 1;
+                // Whoever moves the rest without counting it is seen by where it is.
+                let stays = inlet.is_empty() || inlet.bytes().as_ptr_range().end == end;
+                assert!(stays, "moved after {heads}");
             }
         });
         assert_eq!((heads, inlet.is_empty()), (20_000, true));

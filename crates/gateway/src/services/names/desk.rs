@@ -126,25 +126,11 @@ impl NameService {
         upstreams: Upstreams,
         http: Option<Arc<http::HttpShared>>,
     ) -> Self {
-        let (inputs, questions) = mpsc::channel(MAX_QUEUED);
         let (sender, route) = watch::channel(ClientRoute::default());
-        let resolver = Arc::new(Mutex::new(Resolver::new(config.names.clone())));
-        let own: Vec<SocketAddr> = doors.addresses().collect();
+        let own = doors.addresses().collect();
         let carrier = Arc::new(NameCarrier { upstreams, http });
-        let mut driver = ResolverDriver {
-            desk: Arc::new(QuestionQueue::new(inputs)),
-            resolver: resolver.clone(),
-            questions,
-            route,
-            servers: Arc::new(ResolverList::new(config.servers.clone(), own.clone())),
-            config: Arc::new(config),
-            own,
-            carrier,
-            tasks: JoinSet::new(),
-            slots: QuestionSlots::default(),
-            connection_tasks: JoinSet::new(),
-            carried_connections: JoinSet::new(),
-        };
+        let mut driver = ResolverDriver::new(config, own, carrier, route);
+        let resolver = driver.resolver.clone();
         let task = tokio::spawn(async move { driver.run(doors).await }).abort_handle();
         Self { resolver, route: sender, task, uplink: None }
     }
@@ -204,6 +190,30 @@ struct ResolverDriver {
 }
 
 impl ResolverDriver {
+    /// A resolver that answers at its `own` addresses.
+    fn new(
+        config: DnsConfig,
+        own: Vec<SocketAddr>,
+        carrier: Arc<NameCarrier>,
+        route: watch::Receiver<ClientRoute>,
+    ) -> Self {
+        let (inputs, questions) = mpsc::channel(MAX_QUEUED);
+        Self {
+            desk: Arc::new(QuestionQueue::new(inputs)),
+            resolver: Arc::new(Mutex::new(Resolver::new(config.names.clone()))),
+            questions,
+            route,
+            servers: Arc::new(ResolverList::new(config.servers.clone(), own.clone())),
+            config: Arc::new(config),
+            own,
+            carrier,
+            tasks: JoinSet::new(),
+            slots: QuestionSlots::default(),
+            connection_tasks: JoinSet::new(),
+            carried_connections: JoinSet::new(),
+        }
+    }
+
     async fn run(&mut self, doors: ResolverSockets) {
         let (sender, mut arrivals) = mpsc::channel(MAX_CONNECTIONS);
         self.open(doors, &sender);
@@ -503,12 +513,16 @@ async fn answer_or_carry(
 mod tests {
     use std::time::Duration;
 
+    use names::{CacheLimits, NamesConfig, PoolConfig, addresses_in, question_for};
     use pep::egress::EgressRules;
+    use pep::traffic::IpFamily;
     use slacp::StreamOpening;
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     use tokio::time::timeout;
+    use units::ByteCount;
 
     use super::*;
+    use crate::figures::connections::ArrivingConnection;
     use crate::figures::counters::GatewayCounters;
     use crate::relay::names::NameResolver as HostResolver;
     use crate::testkit::{Hops, connected, dialer};
@@ -525,6 +539,61 @@ mod tests {
             counters: Arc::new(GatewayCounters::default()),
         };
         Arc::new(NameCarrier { upstreams, http: None })
+    }
+
+    /// Settings with addresses that stand for names.
+    fn instant() -> DnsConfig {
+        let prefixes = vec!["198.18.0.0/15".parse().unwrap()];
+        let names = NamesConfig {
+            cache: CacheLimits { bytes: ByteCount::new(1_000_000), entries: 1000 },
+            stale: Duration::ZERO,
+            prefetch: 0,
+            real: Vec::new(),
+            pool: Some(PoolConfig { prefixes, time: Duration::from_secs(3600) }),
+        };
+        DnsConfig {
+            names,
+            intercept: true,
+            bypass: Vec::new(),
+            listen: Vec::new(),
+            secure: None,
+            clients: Vec::new(),
+            servers: Vec::new(),
+        }
+    }
+
+    /// The address that a client gets for a new name at once.
+    fn placeholder(driver: &ResolverDriver, client: IpAddr) -> IpAddr {
+        let host = HostName::new("www.example.com").unwrap();
+        let question = question_for(&host, IpFamily::V4).unwrap();
+        let (answers, _answered) = mpsc::channel(1);
+        let asker = QuestionClient::Tcp { connection: 0, id: 0, answers };
+        let asked =
+            QuestionSource { asker, client, resolver: None, over_tcp: true, uses_pool: true };
+        let mut resolver = lock(&driver.resolver);
+        resolver.set_hub(clock::now(), true);
+        resolver.handle_message(clock::now(), asked, &question);
+        let Some(ResolverOutput::Answer(_, answer)) = resolver.poll_output() else {
+            panic!("no answer at once")
+        };
+        addresses_in(&answer)[0]
+    }
+
+    #[tokio::test]
+    async fn a_client_with_its_share_of_the_connections_reaches_no_further_names() {
+        let (carrier, (_sender, route)) = (carrier(), watch::channel(ClientRoute::default()));
+        let counters = carrier.upstreams.counters.clone();
+        let mut driver = ResolverDriver::new(instant(), Vec::new(), carrier, route);
+        let [greedy, other] = [1, 2].map(|host| IpAddr::from([10, 0, 0, host]));
+        let destination = SocketAddr::new(placeholder(&driver, greedy), 80);
+        counters.live.set_limit(8);
+        let _held = [(); 7].map(|()| ArrivingConnection::new(counters.clone(), greedy));
+        for (client, carried) in [(greedy, 0), (other, 1)] {
+            let [_client, socket] = connected().await;
+            let open = StreamOpening { destination, source: (client, 4000).into(), dscp: None };
+            driver.handle_arrival(clock::now(), AcceptedConnection { socket, open });
+            assert_eq!(driver.carried_connections.len(), carried, "{client}");
+        }
     }
 
     #[tokio::test]

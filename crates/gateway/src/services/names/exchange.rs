@@ -23,9 +23,7 @@ pub(super) async fn ask(
     session: SessionId,
     (client, message): (IpAddr, &[u8]),
 ) -> Option<Vec<u8>> {
-    let source = SocketAddr::new(client, 0);
-    let open = StreamOpening { destination: Destination::Resolver, source, dscp: None };
-    let stream = hop.open(clock::now(), session, open).ok()?;
+    let stream = hop.open(clock::now(), session, opening(client)).ok()?;
     let asked = timeout(EXCHANGE_TIMEOUT, async {
         write(&stream, message).await?;
         read(&stream).await
@@ -38,6 +36,12 @@ pub(super) async fn ask(
         }
         Err(_) => None,
     }
+}
+
+/// The opening of the stream for a client's question, whose source names the client to the hub.
+fn opening(client: IpAddr) -> StreamOpening<Destination> {
+    let source = SocketAddr::new(client, 0);
+    StreamOpening { destination: Destination::Resolver, source, dscp: None }
 }
 
 /// Reads one message and the end of the stream.
@@ -78,4 +82,17 @@ pub(super) async fn write(stream: &SessionStream, message: &[u8]) -> Result<(), 
         left = &left[taken..];
     }
     poll_fn(|context| stream.poll_finish(context)).await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_question_names_its_client_to_the_hub() {
+        for client in ["10.1.0.7", "2001:db8::7"].map(|text| text.parse().unwrap()) {
+            let StreamOpening { destination, source, .. } = opening(client);
+            assert_eq!((destination, source.ip()), (Destination::Resolver, client));
+        }
+    }
 }

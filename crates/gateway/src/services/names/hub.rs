@@ -4,7 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
-use config::HubDnsConfig;
+use config::{HubDnsConfig, PermittedTerminal};
 use names::{addresses_in, question_for};
 use pep::admission::SlotShare;
 use pep::relay::alternating;
@@ -40,6 +40,14 @@ pub(crate) struct HubResolver {
     /// Limits of concurrent questions per terminal and per client.
     share: SlotShare,
     counters: Arc<GatewayCounters>,
+}
+
+/// Whose share of the lookups a stream takes: that of its client, among those of its terminal.
+pub(crate) fn asker(
+    terminal: &PermittedTerminal,
+    open: &StreamOpening<Destination>,
+) -> (PublicKey, IpAddr) {
+    (terminal.key, client_network(open.source.ip()))
 }
 
 impl HubResolver {
@@ -120,7 +128,7 @@ impl Service for HubResolver {
         let Some(terminal) = role.terminal(stream.session()) else {
             return role.refuse(stream, open, ResetReason::Prohibited);
         };
-        let asker = (terminal.key, client_network(open.source.ip()));
+        let asker = asker(terminal, open);
         role.relays.spawn(self.clone().answer_question(asker, stream));
     }
 
@@ -136,6 +144,22 @@ mod tests {
     use tokio::net::UdpSocket;
 
     use super::*;
+    use crate::testkit::permitted;
+
+    #[test]
+    fn each_client_of_a_terminal_has_a_share_of_its_own() {
+        let terminals = [1, 2].map(|seed| permitted("ship", PublicKey([seed; 32])));
+        let asker = |terminal: usize, client: &str| {
+            let source = SocketAddr::new(client.parse().unwrap(), 4000);
+            let open = StreamOpening { destination: Destination::Resolver, source, dscp: None };
+            super::asker(&terminals[terminal], &open)
+        };
+        let first = asker(0, "10.0.0.1");
+        assert_eq!(asker(0, "10.0.0.1"), first);
+        assert_ne!(asker(0, "10.0.0.2"), first);
+        assert_ne!(asker(1, "10.0.0.1"), first);
+        assert_eq!(asker(0, "2001:db8::1"), asker(0, "2001:db8::2"), "a client has a whole /64");
+    }
 
     #[tokio::test]
     async fn questions_that_nobody_answers_hold_up_no_connection() {

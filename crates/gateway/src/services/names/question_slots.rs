@@ -29,3 +29,31 @@ impl QuestionSlots {
         self.0.take(clock::now(), client_network(client))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn client(number: usize) -> IpAddr {
+        IpAddr::from([10, 0, 0, number as u8])
+    }
+
+    #[test]
+    fn a_client_has_no_more_than_its_share() {
+        let slots = QuestionSlots::default();
+        let held: Vec<_> = (0..=CLIENT_SHARE).map(|_| slots.take(client(1))).collect();
+        assert!(held.iter().all(Option::is_some), "its own oldest gives way");
+        assert_eq!(slots.0.taken(), CLIENT_SHARE);
+    }
+
+    #[test]
+    fn eight_clients_with_their_shares_shut_no_other_out() {
+        let slots = QuestionSlots::default();
+        let all = (0..MAX_CONNECTIONS).map(|number| slots.take(client(number / CLIENT_SHARE)));
+        let held: Vec<_> = all.collect();
+        assert!(held.iter().all(Option::is_some));
+        let other = slots.take(client(8));
+        assert!(other.is_some());
+        assert_eq!(slots.0.taken(), MAX_CONNECTIONS);
+    }
+}

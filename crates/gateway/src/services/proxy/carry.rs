@@ -63,7 +63,7 @@ impl ProxyUpstream {
     }
 
     /// The destinations to request from the hub, in the order to try them.
-    async fn hub_destinations(
+    pub(super) async fn hub_destinations(
         &self,
         client: IpAddr,
         destination: &Destination,

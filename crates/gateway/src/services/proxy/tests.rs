@@ -1,5 +1,6 @@
 //! Clients on loopback with a proxy that has no hop, and hostile clients.
 
+use std::net::Ipv4Addr;
 use std::sync::Arc;
 
 use config::{AnswerTiming, NameResolution};
@@ -7,12 +8,23 @@ use pep::egress::EgressRules;
 use tokio::sync::oneshot;
 
 use pep::proxy::ProxyProtocol;
-use slacp::{Destination, HostName};
+use slacp::{Destination, HostName, ResetReason};
 
 use super::*;
 use crate::figures::connections::ArrivingConnection;
 use crate::figures::counters::GatewayCounters;
-use crate::testkit::{Hops, dialer, read_all};
+use crate::intercept::own::OwnAddresses;
+use crate::relay::dial::Dialer;
+use crate::services::{Service as _, Uplink};
+use crate::testkit::{
+    Hops, connect_from, dialer, give_address, in_namespace, read_all, without_hop,
+};
+
+/// A SOCKS client's request for a connection to an IPv4 address.
+const REQUEST: [u8; 13] = [5, 1, 0, 5, 1, 0, 1, 192, 0, 2, 1, 0, 80];
+/// Two clients on loopback.
+const CLIENTS: [IpAddr; 2] =
+    [IpAddr::V4(Ipv4Addr::new(127, 0, 0, 1)), IpAddr::V4(Ipv4Addr::new(127, 0, 0, 2))];
 
 async fn proxy() -> (ProxyListener, SocketAddr) {
     let listen = "127.0.0.1:0".parse().unwrap();
@@ -112,6 +124,49 @@ async fn the_oldest_handshake_gives_way_to_the_newest() {
     assert_eq!(serving.await.unwrap(), MAX_HANDSHAKES);
 }
 
+#[tokio::test]
+async fn handshakes_of_one_client_shut_no_other_out() {
+    let (mut proxy, address) = proxy().await;
+    let serving = tokio::spawn(async move {
+        let accepted = proxy.next().await;
+        (proxy, accepted)
+    });
+    let mut silent = Vec::new();
+    for _ in 0..MAX_HANDSHAKES {
+        silent.push(connect_from(CLIENTS[1], address).await);
+    }
+    let mut client = connect_from(CLIENTS[0], address).await;
+    client.write_all(&REQUEST).await.unwrap();
+    let source = client.local_addr().unwrap();
+    tokio::select! {
+        served = serving => assert_eq!(served.unwrap().1.source, source),
+        ended = read_all(&mut client) => panic!("it is turned away: {ended:?}"),
+    }
+}
+
+#[tokio::test]
+async fn a_client_with_its_share_of_the_connections_is_refused_and_others_are_carried() {
+    let (proxy, address) = proxy().await;
+    let counters = Arc::new(GatewayCounters::default());
+    counters.live.set_limit(8);
+    let [greedy, other] = CLIENTS;
+    let held = [(); 7].map(|()| ArrivingConnection::new(counters.clone(), greedy));
+    let dialer = dialer(EgressRules::everywhere());
+    let upstream = ProxyUpstream::new(Default::default(), dialer, counters.clone());
+    let mut service = ProxyService::new(proxy, upstream, UncarriedAction::Refused);
+    let uplink = Uplink { is_open: true, ..Uplink::default() };
+    for (client, carried) in [(greedy, 0), (other, 1)] {
+        let mut socket = connect_from(client, address).await;
+        socket.write_all(&REQUEST).await.unwrap();
+        service.next().await;
+        let arrived = without_hop(&counters, uplink, |role| {
+            service.work(role);
+            counters.live.arrived()
+        });
+        assert_eq!(arrived, held.len() as u64 + carried, "{client}");
+    }
+}
+
 /// Connects a SOCKS client without a hop, then sends data; returns the replies.
 async fn go_straight(request: &[u8]) -> (Vec<u8>, TcpStream, Arc<GatewayCounters>) {
     let (mut proxy, address) = proxy().await;
@@ -146,12 +201,33 @@ async fn an_unknown_name_is_unreachable() {
     assert_eq!(reply[..2], [5, 4]);
 }
 
+/// It would connect back, and services here would take the client for the hub.
+#[test]
+fn the_hub_is_not_asked_for_an_address_of_this_machine() {
+    in_namespace(|| {
+        give_address("lo", [192, 0, 2, 7].into());
+        let own = Some(OwnAddresses::open().unwrap());
+        let dialer = Dialer { own, ..dialer(EgressRules::everywhere()) };
+        let upstream = ProxyUpstream::new(Default::default(), dialer, Arc::default());
+        let hops = Hops::new();
+        let terminal = (&hops.hops[1], hops.sessions[1]);
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        for (address, asked) in [("192.0.2.7:80", false), ("198.51.100.1:80", true)] {
+            let wanted = Destination::Address(address.parse().unwrap());
+            let asking = upstream.hub_destinations(CLIENTS[0], &wanted, terminal);
+            let destinations = runtime.block_on(asking);
+            let expected = if asked { Ok(vec![wanted]) } else { Err(ResetReason::Prohibited) };
+            assert_eq!(destinations, expected, "{address}");
+        }
+    });
+}
+
 /// Its destination may take minutes to answer, and it may have many such connections.
 #[tokio::test]
 async fn a_client_counts_from_its_arrival_on() {
     let (hops, (mut proxy, address)) = (Hops::new(), proxy().await);
     let mut client = TcpStream::connect(address).await.unwrap();
-    client.write_all(&[5, 1, 0, 5, 1, 0, 1, 192, 0, 2, 1, 0, 80]).await.unwrap();
+    client.write_all(&REQUEST).await.unwrap();
     let accepted = proxy.next().await;
     let counters = Arc::new(GatewayCounters::default());
     let upstream = ProxyUpstream::new(

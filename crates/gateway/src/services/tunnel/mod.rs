@@ -457,12 +457,14 @@ mod tests {
     use netlink_packet_route::link::LinkMessage;
     use netlink_packet_route::route::{RouteAttribute, RouteMessage};
     use os::netlink::RouteSocket;
-    use pep::traffic::{ClassDefinition, TrafficClasses};
+    use pep::traffic::{ClassDefinition, PortRange, TrafficClasses, TrafficSelector};
 
     use super::*;
     use crate::testkit::{Hops, in_namespace};
 
     const THEIRS: &str = "10.2.0.0/16";
+    /// A port with a class, and so a channel, of its own.
+    const VOICE: u16 = 5060;
 
     /// A UDP datagram from one address to another.
     fn packet(from: [u8; 4], to: [u8; 4]) -> Vec<u8> {
@@ -482,8 +484,10 @@ mod tests {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
             runtime.unwrap().block_on(async {
                 let mut link = slacp::Config::new(units::BitRate::from_mbit(10));
-                let classes =
-                    TrafficClasses::install(vec![ClassDefinition::new("all")], true, &mut link);
+                let ports = vec![PortRange { protocol: None, first: VOICE, last: VOICE }];
+                let traffic = TrafficSelector { ports, ..TrafficSelector::default() };
+                let voice = ClassDefinition { traffic, ..ClassDefinition::new("voice") };
+                let classes = TrafficClasses::install(vec![voice], true, &mut link);
                 let classes = Arc::new(LiveClasses::new(classes.unwrap()));
                 let mut hops = Hops::with(link);
                 let (name, device) = ("test0".to_owned(), TunnelDevice::Auto);
@@ -551,6 +555,27 @@ mod tests {
             }
             assert_eq!(counts(tunnel)[1..3], [1, 1]);
             assert_eq!(counts(tunnel)[3], 3);
+        });
+    }
+
+    #[test]
+    fn later_fragments_of_a_packet_take_the_channel_of_the_first() {
+        with_tunnel(|_, tunnel| {
+            // Flags and offset (RFC 791 §3.1): more fragments follow, or this is the last.
+            let [first, last] = [[0x20, 0], [0, 1]].map(|part| {
+                let mut bytes = packet([10, 1, 0, 1], [10, 2, 0, 9]);
+                bytes[6..8].copy_from_slice(&part);
+                bytes[22..24].copy_from_slice(&VOICE.to_be_bytes());
+                bytes
+            });
+            let channel = |bytes: &[u8]| {
+                let packet = Packet::parse(bytes).unwrap();
+                tunnel.port.channel(clock::now(), &packet)
+            };
+            assert_eq!(channel(&last), DEFAULT_CHANNEL, "its first one has not come");
+            let voice = channel(&first);
+            assert_ne!(voice, DEFAULT_CHANNEL);
+            assert_eq!(channel(&last), voice);
         });
     }
 

@@ -255,6 +255,46 @@ fn what_was_acknowledged_unseen_is_missed() {
     assert_eq!(script.a_to_b().missed_bytes, 150);
 }
 
+fn packet(link: LinkType, bytes: &[u8]) -> CaptureRecord<'_> {
+    let (time, length) = (Some(Instant::from_nanos(1)), 60);
+    CaptureRecord::Packet(CapturedPacket { time, interface: 0, link, bytes, length })
+}
+
+#[test]
+fn what_is_left_out_is_counted_by_name() {
+    const UDP: [u8; 28] = [
+        0x45, 0, 0, 28, 0, 0, 0, 0, 64, 17, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2, 0xc0, 0, 0, 53, 0, 8,
+        0, 0,
+    ];
+    const ARP: [u8; 16] = [2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 8, 6, 0, 0];
+    let mut analysis = CaptureAnalysis::new(TraceOptions::default());
+    for record in [
+        packet(LinkType::Raw, &UDP),
+        packet(LinkType::Raw, &UDP),
+        packet(LinkType::Ethernet, &ARP),
+        packet(LinkType::Unknown(147), &[1, 2]),
+        CaptureRecord::Unknown { kind: 0x77 },
+        CaptureRecord::Unknown { kind: 0x77 },
+        // Counts since the start of the capture.
+        CaptureRecord::Lost { interface: 0, packets: 2 },
+        CaptureRecord::Lost { interface: 0, packets: 5 },
+        CaptureRecord::Lost { interface: 1, packets: 1 },
+    ] {
+        analysis.record(&record);
+    }
+    let report = analysis.finish(Ok(())).report;
+    let named = [("ARP", 1), ("UDP", 2)].map(|(name, count)| (name.to_owned(), count));
+    assert_eq!(report.other_packets, BTreeMap::from(named));
+    assert_eq!(
+        report.warnings,
+        [
+            "6 packets were dropped by the capturing machine: what they held counts as lost",
+            "1 packets have a link-layer header of the unknown type 147",
+            "2 blocks of the unknown type 0x00000077 are skipped",
+        ]
+    );
+}
+
 #[test]
 fn endings_are_distinguished() {
     let ending = |play: fn(&mut Script)| {

@@ -9,7 +9,11 @@ use units::Instant;
 use super::compressor::Place;
 use super::{Compressor, Decompressor, PacketForm};
 use crate::ChannelId;
-use crate::wire::frame::{self, CompressedFrame, ContextPacket, Frame};
+use crate::wire::frame::{
+    self, CompressedFrame, CompressedPacket, ContextPacket, Frame, MAX_PACKET,
+};
+use crate::wire::profile::{HeaderProfile, InnerProtocol};
+use crate::wire::varint;
 
 const UDP: u8 = 17;
 const TCP: u8 = 6;
@@ -122,6 +126,12 @@ fn quic(v6: bool, host: u8, n: u32) -> Vec<u8> {
         })
         .collect();
     ip(v6, UDP, host, 0, udp(443, &payload))
+}
+
+/// The length of a packet as its header tells it.
+fn told_length(packet: &[u8]) -> usize {
+    let number = |at: usize| usize::from(u16::from_be_bytes([packet[at], packet[at + 1]]));
+    if packet[0] >> 4 == 4 { number(2) } else { 40 + number(4) }
 }
 
 /// Packet `n` of a flow of a host.
@@ -294,6 +304,55 @@ fn packets_with_wrong_checksums_lengths_and_options_pass_unchanged() {
     }
 }
 
+/// The slot of the context that a packet under way refers to, if it is compressed.
+fn slot_of(sent: &Sent) -> Option<u8> {
+    match frame::read(&mut &sent.1[..]).unwrap() {
+        Some(Frame::Compressed(found)) => Some(found.slot),
+        _ => None,
+    }
+}
+
+/// A hop that has carried a call for some time, with a compressed packet of it under way, and the slot of
+/// the context that this one refers to.
+fn calling() -> (Hop, Sent, u8) {
+    let mut hop = Hop::new(CONTEXTS);
+    for n in 0..30 {
+        hop.pass(&voice(false, 1, n));
+    }
+    let mut next = (30..60).map(|n| hop.send(&voice(false, 1, n), 1));
+    let (sent, slot) = next.find_map(|sent| slot_of(&sent).map(|slot| (sent, slot))).unwrap();
+    (hop, sent, slot)
+}
+
+/// It refers to contents that are gone.
+#[test]
+fn a_packet_that_is_older_than_its_context_is_not_rebuilt() {
+    let (mut hop, late, slot) = calling();
+    assert_eq!(hop.receive(&late), Some(late.2.clone()));
+    let profile = HeaderProfile { inner: InnerProtocol::Rtp, id_counts: true, stride: 160 };
+    let another = voice(false, 2, 0);
+    hop.decompressor.store(late.0 + 1, slot, profile, late.2.0, &another);
+    assert_eq!(hop.receive(&late), None);
+    let found = CompressedPacket { slot, distance: 0, has_changed: false, data: &[] };
+    assert!(hop.decompressor.rebuild(late.0 + 2, &found).is_some());
+}
+
+#[test]
+fn neither_too_long_a_packet_nor_one_with_unknown_changes_is_rebuilt() {
+    let (hop, _, slot) = calling();
+    let rebuilt = |has_changed, data: &[u8]| {
+        let found = CompressedPacket { slot, distance: 1, has_changed, data };
+        hop.decompressor.rebuild(u64::MAX, &found).map(|rebuilt| rebuilt.packet.len())
+    };
+    let header = rebuilt(false, &[]).unwrap();
+    let longest = vec![0; MAX_PACKET - header];
+    assert_eq!(rebuilt(false, &longest), Some(MAX_PACKET));
+    assert_eq!(rebuilt(false, &[&longest[..], &[0]].concat()), None);
+    let mut changes = Vec::new();
+    varint::write(&mut changes, 1 << 40);
+    assert_eq!(rebuilt(true, &changes), None);
+}
+
 #[test]
 fn more_flows_than_contexts_pass_too_and_an_idle_one_gives_its_context_up() {
     let mut hop = Hop::new(4);
@@ -449,10 +508,12 @@ proptest! {
         for n in 0..3 { hop.pass(&voice(false, 1, n)); }
         for bytes in frames {
             for slot in 0..3 {
-                let found = frame::CompressedPacket {
+                let found = CompressedPacket {
                     slot, distance: 1 << 40, has_changed: true, data: &bytes
                 };
-                hop.decompressor.rebuild(u64::MAX, &found);
+                if let Some(rebuilt) = hop.decompressor.rebuild(u64::MAX, &found) {
+                    prop_assert_eq!(told_length(&rebuilt.packet), rebuilt.packet.len());
+                }
             }
         }
     }

@@ -12,7 +12,7 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::TcpListener;
-use tokio::sync::broadcast;
+use tokio::sync::{broadcast, watch};
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 use tokio_rustls::TlsAcceptor;
@@ -61,9 +61,15 @@ pub(crate) struct FakeMember {
 
 /// What it holds.
 #[derive(Clone)]
-pub(crate) struct FakeStore(Arc<Mutex<FakeState>>, broadcast::Sender<Value>);
+pub(crate) struct FakeStore {
+    held: Arc<Mutex<FakeState>>,
+    changes: broadcast::Sender<Value>,
+    /// The revision from which changes were asked for last.
+    watched: watch::Sender<usize>,
+}
 
-struct FakeState {
+#[derive(Clone)]
+pub(crate) struct FakeState {
     revision: i64,
     /// Value and revision of each key.
     keys: BTreeMap<String, (String, i64)>,
@@ -74,7 +80,26 @@ struct FakeState {
 impl FakeStore {
     pub(crate) fn new() -> Self {
         let held = FakeState { revision: 0, keys: BTreeMap::new(), changes: Vec::new() };
-        Self(Arc::new(Mutex::new(held)), broadcast::channel(64).0)
+        Self {
+            held: Arc::new(Mutex::new(held)),
+            changes: broadcast::channel(64).0,
+            watched: watch::channel(0).0,
+        }
+    }
+
+    /// A copy of what it holds, to which it can return.
+    pub(crate) fn backup(&self) -> FakeState {
+        self.held.lock().unwrap().clone()
+    }
+
+    /// Returns to an earlier state. Connections stay.
+    pub(crate) fn restore(&self, backup: FakeState) {
+        *self.held.lock().unwrap() = backup;
+    }
+
+    /// The revision from which changes were asked for last.
+    pub(crate) fn watched(&self) -> watch::Receiver<usize> {
+        self.watched.subscribe()
     }
 
     pub(crate) fn put(&self, key: &str, value: &str) {
@@ -86,13 +111,13 @@ impl FakeStore {
     }
 
     pub(crate) fn get(&self, key: &str) -> Option<String> {
-        let held = self.0.lock().unwrap();
+        let held = self.held.lock().unwrap();
         let (value, _) = held.keys.get(&STANDARD.encode(key))?;
         Some(String::from_utf8(STANDARD.decode(value).unwrap()).unwrap())
     }
 
     fn change(&self, key: &str, value: Option<&str>) -> bool {
-        let mut held = self.0.lock().unwrap();
+        let mut held = self.held.lock().unwrap();
         held.revision += 1;
         let revision = held.revision;
         let before = match value {
@@ -107,7 +132,7 @@ impl FakeStore {
         let told = json!({ "result": { "header": { "revision": revision.to_string() }, "events": [change] } });
         held.changes.push(told.clone());
         // Nobody may be watching.
-        let _ = self.1.send(told);
+        let _ = self.changes.send(told);
         before.is_some()
     }
 
@@ -116,7 +141,7 @@ impl FakeStore {
             "/v3/kv/range" => self.range(asked),
             "/v3/kv/deleterange" => {
                 let key = asked["key"].as_str().unwrap();
-                let known = self.0.lock().unwrap().keys.contains_key(key);
+                let known = self.held.lock().unwrap().keys.contains_key(key);
                 if known && self.change(key, None) {
                     json!({ "header": {}, "deleted": "1" })
                 } else {
@@ -126,7 +151,8 @@ impl FakeStore {
             "/v3/kv/txn" => {
                 let compare = &asked["compare"][0];
                 let key = compare["key"].as_str().unwrap();
-                let present = self.0.lock().unwrap().keys.get(key).map(|(_, revision)| *revision);
+                let present =
+                    self.held.lock().unwrap().keys.get(key).map(|(_, revision)| *revision);
                 let wanted = match compare["target"].as_str().unwrap() {
                     "CREATE" => &compare["create_revision"],
                     _ => &compare["mod_revision"],
@@ -143,7 +169,7 @@ impl FakeStore {
     }
 
     fn range(&self, asked: &Value) -> Value {
-        let held = self.0.lock().unwrap();
+        let held = self.held.lock().unwrap();
         let bytes = |value: &Value| value.as_str().map(|text| STANDARD.decode(text).unwrap());
         let first = bytes(&asked["key"]).unwrap();
         let end = bytes(&asked["range_end"]);
@@ -164,11 +190,14 @@ impl FakeStore {
         answer
     }
 
-    /// The changes from a revision on, and those to come.
-    fn watch(&self, from: usize) -> (Vec<Value>, broadcast::Receiver<Value>) {
-        let held = self.0.lock().unwrap();
+    /// What a watch begins with, the changes from a revision on, and those to come.
+    fn watch(&self, from: usize) -> (Value, Vec<Value>, broadcast::Receiver<Value>) {
+        let held = self.held.lock().unwrap();
+        let header = json!({ "revision": held.revision.to_string() });
+        let created = json!({ "result": { "header": header, "created": true } });
         let past = held.changes.iter().skip(from.saturating_sub(1)).cloned().collect();
-        (past, self.1.subscribe())
+        self.watched.send_replace(from);
+        (created, past, self.changes.subscribe())
     }
 }
 
@@ -253,9 +282,8 @@ async fn watch(
     asked: &Value,
 ) -> io::Result<()> {
     let from = &asked["create_request"]["start_revision"];
-    let (past, mut coming) = store.watch(from.as_str().unwrap().parse().unwrap());
+    let (created, past, mut coming) = store.watch(from.as_str().unwrap().parse().unwrap());
     stream.write_all(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n").await?;
-    let created = json!({ "result": { "header": { "revision": "1" }, "created": true } });
     for line in std::iter::once(created).chain(past) {
         chunk(&mut stream, &line).await?;
     }

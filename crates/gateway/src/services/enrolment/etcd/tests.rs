@@ -67,6 +67,37 @@ async fn permits_are_written_once_changed_knowingly_and_removed() {
     assert_eq!(etcd.get("ship").await.unwrap(), None);
 }
 
+/// Closes two connections to an address at once. Whoever makes the second knows that the first has failed.
+async fn turn_away_twice(address: SocketAddr) {
+    let listener = TcpListener::bind(address).await.unwrap();
+    for _ in 0..2 {
+        let arriving = timeout(Duration::from_secs(20), listener.accept());
+        drop(arriving.await.expect("somebody tries again").unwrap());
+    }
+}
+
+/// Its changes have other revisions than those that the former watch waits for.
+#[tokio::test]
+async fn a_store_that_returns_to_an_earlier_state_is_followed_from_there() {
+    let fake = FakeMember::start(FakeStore::new(), None).await;
+    let (store, mut watched) = (fake.store.clone(), fake.store.watched());
+    store.put("/ships/a", "1");
+    let backup = store.backup();
+    store.put("/ships/b", "2");
+    let (to, mut followed) = watch::channel(None);
+    let often = Duration::from_millis(100);
+    let task = tokio::spawn(follow_with_interval(client(&[fake.address]), to, often));
+    becomes(&mut followed, &[("a", "1"), ("b", "2")]).await;
+    for (backup, next) in [(None, 3), (Some(backup), 2)] {
+        backup.into_iter().for_each(|backup| store.restore(backup));
+        let asked = timeout(Duration::from_secs(20), watched.wait_for(|from| *from == next)).await;
+        assert!(asked.is_ok(), "nobody asks for the changes from {next} on");
+    }
+    store.put("/ships/c", "3");
+    becomes(&mut followed, &[("a", "1"), ("c", "3")]).await;
+    task.abort();
+}
+
 #[tokio::test]
 async fn changes_are_followed_and_nothing_changes_while_etcd_is_away() {
     let fake = FakeMember::start(FakeStore::new(), None).await;
@@ -85,7 +116,8 @@ async fn changes_are_followed_and_nothing_changes_while_etcd_is_away() {
     store.put("/ships/c", "3");
     store.remove("/ships/b");
     tokio::task::yield_now().await;
-    assert_eq!(*followed.borrow(), Some(texts(&[("b", "2")])));
+    turn_away_twice(address).await;
+    assert!(!followed.has_changed().unwrap(), "{:?}", followed.borrow());
     let fake = FakeMember::start(store, Some(address)).await;
     becomes(&mut followed, &[("c", "3")]).await;
     fake.store.put("/ships/c", "4");
