@@ -16,7 +16,8 @@ pub struct ContextSlots {
 #[derive(Debug)]
 pub struct ContextSlot {
     taken: Arc<AtomicUsize>,
-    _of_whole: Option<Box<Self>>,
+    /// The slot of the larger number, in use as long as this.
+    of_whole: Option<Box<Self>>,
 }
 
 impl ContextSlots {
@@ -32,15 +33,13 @@ impl ContextSlots {
 
     /// Takes a slot if one is free.
     pub fn take(&self) -> Option<ContextSlot> {
-        if self.taken() >= self.most {
-            return None;
+        let next = |taken| (taken < self.most).then_some(taken + 1);
+        self.taken.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next).ok()?;
+        let mut slot = ContextSlot { taken: Arc::clone(&self.taken), of_whole: None };
+        if let Some(whole) = &self.whole {
+            slot.of_whole = Some(Box::new(whole.take()?));
         }
-        let of_whole = match &self.whole {
-            Some(whole) => Some(Box::new(whole.take()?)),
-            None => None,
-        };
-        self.taken.fetch_add(1, Ordering::Relaxed);
-        Some(ContextSlot { taken: Arc::clone(&self.taken), _of_whole: of_whole })
+        Some(slot)
     }
 
     /// Number of slots in use.

@@ -226,8 +226,8 @@ impl StoredResponse {
         if stale.is_zero() {
             return ReuseMode::Fresh;
         }
-        // A client that limits the age does not accept stale responses (§5.2.1.1).
-        if self.forbids_stale() || asked.max_age.is_some() {
+        // A client that limits the age accepts no stale response unless it says so (§5.2.1.1).
+        if self.forbids_stale() || (asked.max_age.is_some() && asked.max_stale.is_none()) {
             return ReuseMode::Validated;
         }
         if asked.max_stale.is_some_and(|most| stale <= most) {

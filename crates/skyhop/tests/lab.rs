@@ -302,9 +302,10 @@ fn a_checked_link_is_as_asked() {
             assert_eq!(direction["order"]["within"], true, "{direction:#}");
             assert!(direction["loss"]["lost"].as_u64().unwrap() > 0, "{direction:#}");
             let queue = ["asked_packets", "measured_packets"].map(|key| &direction["queue"][key]);
-            let [asked, measured] = queue.map(|packets| packets.as_u64().unwrap());
-            // Exact on an idle machine; tests run in parallel.
-            assert!(asked.abs_diff(measured) <= 3, "{direction:#}");
+            // Exact on an idle machine; a busy one may be too slow to fill the queue.
+            if let [Some(asked), Some(measured)] = queue.map(serde_json::Value::as_u64) {
+                assert!(asked.abs_diff(measured) <= 3, "{direction:#}");
+            }
             let delay = &direction["delay"];
             let error = delay["median_ms"].as_f64().unwrap() - delay["asked_ms"].as_f64().unwrap();
             assert!((0.0..0.5).contains(&error), "{direction:#}");

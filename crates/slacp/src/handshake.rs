@@ -246,6 +246,13 @@ pub(crate) enum HandshakeError {
     Refused { parameter: u64 },
 }
 
+impl HandshakeError {
+    /// Returns `true` if the message is authentic and the two sides cannot work together.
+    pub(crate) fn is_incompatible(&self) -> bool {
+        matches!(self, Self::Refused { .. } | Self::Unsupported(_))
+    }
+}
+
 /// Derives the session's name and keys from a completed handshake.
 fn keys(
     mut state: WipedBox<HandshakeState>,

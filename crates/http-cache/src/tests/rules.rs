@@ -100,6 +100,9 @@ fn a_request_says_what_it_takes() {
         ("Cache-Control: max-stale=10", 110, true),
         ("Cache-Control: max-stale=10", 111, false),
         ("Cache-Control: max-stale", 9000, true),
+        ("Cache-Control: max-age=200", 110, false),
+        ("Cache-Control: max-age=200, max-stale=10", 110, true),
+        ("Cache-Control: max-age=105, max-stale=10", 110, false),
         ("Cache-Control: only-if-cached", 50, true),
     ] {
         assert_eq!(Net::reuses(&get(""), &reply, after, &get(lines)), reused, "{lines} {after}");

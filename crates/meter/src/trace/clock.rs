@@ -40,9 +40,10 @@ impl Clocks {
     /// last time.
     pub(super) fn time(&mut self, interface: u32, stamp: Option<Instant>) -> Instant {
         let Some(stamp) = stamp else { return self.last };
-        let known = self.interfaces.len();
+        let has_room = self.interfaces.len() < INTERFACES_MAX;
         // Further interfaces share one clock, to bound the memory.
-        let place = if known < INTERFACES_MAX { interface } else { u32::MAX };
+        let own = has_room || self.interfaces.contains_key(&interface);
+        let place = if own { interface } else { u32::MAX };
         let fresh = Clock { last: stamp, behind: Duration::ZERO };
         let clock = self.interfaces.entry(place).or_insert(fresh);
         let step = clock.last.saturating_since(stamp);
@@ -81,6 +82,17 @@ mod tests {
         assert_eq!([time(900_000), time(1_000_000)], [at(5_200_000), at(5_300_000)]);
         assert_eq!((clocks.backward, clocks.set_back), (2, 2));
         assert_eq!(clocks.step_max, Duration::from_secs(4));
+    }
+
+    #[test]
+    fn an_interface_keeps_its_clock_when_further_ones_share_one() {
+        let mut clocks = Clocks::default();
+        for interface in 0..=INTERFACES_MAX as u32 {
+            clocks.time(interface, Some(at(1_000_000)));
+        }
+        assert_eq!(clocks.time(u32::MAX - 1, Some(at(5_000_000))), at(5_000_000));
+        assert_eq!(clocks.time(0, Some(at(1_000_001))), at(1_000_001));
+        assert_eq!((clocks.backward, clocks.interfaces.len()), (0, INTERFACES_MAX + 1));
     }
 
     #[test]

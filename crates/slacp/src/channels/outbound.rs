@@ -421,14 +421,18 @@ impl OutboundChannels {
                 continue;
             }
             let fit = piece.fit(sender.announcement(), room);
-            if fit == PieceFit::Later {
-                return None;
+            match fit {
+                PieceFit::Later => return None,
+                PieceFit::Never => {
+                    sender.give_up(now, piece, log);
+                    self.urgent.pop_front();
+                    continue;
+                }
+                PieceFit::Whole | PieceFit::Cut(_) => {}
             }
             let mut piece = self.urgent.pop_front()?;
-            match fit {
-                PieceFit::Cut(size) => self.urgent.push_front(piece.cut(size)),
-                PieceFit::Never => continue,
-                PieceFit::Whole | PieceFit::Later => {}
+            if let PieceFit::Cut(size) = fit {
+                self.urgent.push_front(piece.cut(size));
             }
             if piece.again {
                 sender.stats.retransmitted += 1;
@@ -460,16 +464,19 @@ impl OutboundChannels {
             };
             let bytes = piece.frame().head() + piece.len();
             let fit = piece.fit(sender.announcement(), room);
-            if fit == PieceFit::Later {
-                return None;
+            match fit {
+                PieceFit::Later => return None,
+                // It would block its lane.
+                PieceFit::Never => {
+                    sender.drop_head(now, id, DropReason::Full, log);
+                    continue;
+                }
+                PieceFit::Whole | PieceFit::Cut(_) => {}
             }
             let more = sender.pop(now, id.1);
             self.ready_lanes[class].charge_front(id, bytes, more);
-            match fit {
-                PieceFit::Cut(size) => self.urgent.push_front(piece.cut(size)),
-                // It is dropped, or it would block its lane.
-                PieceFit::Never => continue,
-                PieceFit::Whole | PieceFit::Later => {}
+            if let PieceFit::Cut(size) = fit {
+                self.urgent.push_front(piece.cut(size));
             }
             return Some(ChargedPiece { piece, bytes });
         }

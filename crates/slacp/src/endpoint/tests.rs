@@ -9,8 +9,8 @@ mod several_hubs;
 mod siblings;
 
 use super::*;
-use crate::handshake::InitiationMessage;
 use crate::handshake::knock::KnockKey;
+use crate::handshake::{InitiationMessage, Responder, UnsupportedParameter};
 use crate::wire::packet::INITIATION_COOKIE;
 use crate::{
     CloseReason, Destination, DownReason, EndpointFootprint, Host, HostName, Rate, ReadOutcome,
@@ -216,6 +216,30 @@ fn a_mandatory_parameter_is_refused_by_name_and_leaves_nothing() {
     assert!(matches!(packet::parse(&answer), Some(Datagram::Response { receiver: 7, .. })));
     assert!(answer.len() <= message.datagram.len());
     assert_eq!(hub.footprint(), EndpointFootprint::default());
+}
+
+#[test]
+fn a_link_that_the_hub_refuses_is_tried_again_after_a_pause() {
+    let two = || Config { links: vec![Rate::Fixed(BitRate::from_mbit(100)); 2], ..config() };
+    let hub_key = key(HUB).public();
+    let mut terminal =
+        Endpoint::terminal(two(), key(TERMINAL), hub_key, vec![address(HUB)], [5; 32]);
+    connect(&mut terminal, &mut hub(two()));
+    let initiation = |terminal: &mut Endpoint, now| {
+        let mut sent = drain(terminal, now).into_iter();
+        sent.find_map(|datagram| match packet::parse(&datagram) {
+            Some(Datagram::Initiation { sender }) => Some((sender, datagram)),
+            _ => None,
+        })
+    };
+    let (sender, datagram) = initiation(&mut terminal, at(2)).unwrap();
+    let mut rng = ChaCha20Rng::from_seed([4; 32]);
+    let responder = Responder::read(&key(HUB), &datagram, &mut rng).unwrap();
+    let mut refusal = responder.refusal(sender, UnsupportedParameter { parameter: 33 });
+    terminal.handle_datagram(at(600), address(HUB), &mut refusal);
+    assert_eq!(terminal.poll_notice(), Some(EndpointNotice::Refused { parameter: 33 }));
+    let again = (1..=100).find(|step| initiation(&mut terminal, at(600 + step * 100)).is_some());
+    assert_eq!(again, Some(50));
 }
 
 #[test]

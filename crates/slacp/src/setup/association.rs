@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 use units::Instant;
 
 use crate::handshake::knock::KnockKey;
-use crate::handshake::{HandshakeError, HandshakeParams, Initiator};
+use crate::handshake::{HandshakeError, HandshakeParams, Initiator, UnsupportedParameter};
 use crate::session::{Peer, Session};
 use crate::sessions::{EndpointCore, IndexOwner};
 use crate::setup::joining::{JoinTarget, LinkHandshake};
@@ -308,17 +308,16 @@ impl HubAssociation {
             let Some(target) = self.target(core) else { return core.count_ignored() };
             let (joining, hub) = (&mut self.joining[number], &self.key);
             let indices = (sender, receiver);
-            return joining.handle_response(core, now, (hub, &target), indices, body);
+            if let Err(error) = joining.handle_response(core, now, (hub, &target), indices, body) {
+                self.notice_incompatible(core, error);
+            }
+            return;
         }
         let Some(mut initiator) = self.initiator.take() else { return core.count_ignored() };
         let params = match initiator.answer(body) {
             Ok(params) => params,
-            Err(HandshakeError::Refused { parameter }) => {
-                return self.give_up(core, now, receiver, EndpointNotice::Refused { parameter });
-            }
-            Err(HandshakeError::Unsupported(unsupported)) => {
-                let notice = EndpointNotice::Unsupported { parameter: unsupported.parameter };
-                return self.give_up(core, now, receiver, notice);
+            Err(error) if error.is_incompatible() => {
+                return self.give_up(core, now, receiver, error);
             }
             // The handshake goes on: an authentic answer may still come.
             Err(_) => {
@@ -381,12 +380,24 @@ impl HubAssociation {
         core: &mut EndpointCore,
         now: Instant,
         index: Index,
-        notice: EndpointNotice,
+        error: HandshakeError,
     ) {
         core.release_index(index);
         self.session_doubted = false;
         self.not_before = now + PAUSE;
-        self.notice(core, notice);
+        self.notice_incompatible(core, error);
+    }
+
+    fn notice_incompatible(&mut self, core: &mut EndpointCore, error: HandshakeError) {
+        match error {
+            HandshakeError::Refused { parameter } => {
+                self.notice(core, EndpointNotice::Refused { parameter });
+            }
+            HandshakeError::Unsupported(UnsupportedParameter { parameter }) => {
+                self.notice(core, EndpointNotice::Unsupported { parameter });
+            }
+            HandshakeError::Noise(_) | HandshakeError::Malformed => {}
+        }
     }
 
     /// Notifies the owner, unless the last notice was the same.

@@ -7,7 +7,7 @@ use units::Instant;
 
 use crate::SessionId;
 use crate::handshake::knock::KnockKey;
-use crate::handshake::{HandshakeParams, Initiator};
+use crate::handshake::{HandshakeError, HandshakeParams, Initiator};
 use crate::session::{Peer, Session};
 use crate::sessions::{EndpointCore, IndexOwner};
 use crate::wire::packet::{Index, Mac};
@@ -131,7 +131,8 @@ impl LinkHandshake {
         }
     }
 
-    /// Handles the hub's answer: the link joins the session, or the hub refuses it.
+    /// Handles the hub's answer: the link joins the session, or the hub refuses it. Returns an error
+    /// if the two sides are incompatible.
     pub(super) fn handle_response(
         &mut self,
         core: &mut EndpointCore,
@@ -139,18 +140,29 @@ impl LinkHandshake {
         (hub, target): (&KnockKey, &JoinTarget),
         (sender, receiver): (Index, Index),
         body: &[u8],
-    ) {
-        let Some(mut initiator) = self.initiator.take() else { return core.count_ignored() };
-        // The handshake goes on: an authentic answer may still come.
-        let Ok(params) = initiator.answer(body) else {
-            self.initiator = Some(initiator);
-            return core.count_ignored();
+    ) -> Result<(), HandshakeError> {
+        let Some(mut initiator) = self.initiator.take() else {
+            core.count_ignored();
+            return Ok(());
         };
-        // A hub that accepts the link confirms the session by name.
-        if params.join != Some(target.name) {
-            self.not_before = now + PAUSE;
-            return core.release_index(receiver);
-        }
+        let params = match initiator.answer(body) {
+            // A hub that accepts the link confirms the session by name.
+            Ok(params) if params.join == Some(target.name) => params,
+            Ok(_) => {
+                self.pause(core, now, receiver);
+                return Ok(());
+            }
+            Err(error) if error.is_incompatible() => {
+                self.pause(core, now, receiver);
+                return Err(error);
+            }
+            // The handshake goes on: an authentic answer may still come.
+            Err(_) => {
+                self.initiator = Some(initiator);
+                core.count_ignored();
+                return Ok(());
+            }
+        };
         self.state = LinkHandshakeState::Unproven(now + PROOF);
         let rtt = initiator.first_rtt(now);
         let peer = Peer::new(hub.hub, target.address, sender, &params);
@@ -159,5 +171,11 @@ impl LinkHandshake {
         let config = core.link_config(self.link);
         let member = Session::new(now, &config, keys, peer, false, Some(rtt), &seed);
         core.join(target.id, receiver, self.link, Box::new(member));
+        Ok(())
+    }
+
+    fn pause(&mut self, core: &mut EndpointCore, now: Instant, index: Index) {
+        self.not_before = now + PAUSE;
+        core.release_index(index);
     }
 }

@@ -6,7 +6,7 @@
 //! ```text
 //! from 16 segments on, per round trip:
 //!   train: no gap above 2 ms since its beginning, and length > minRTT / 2
-//!   delay: of 8 samples the least > minRTT + clamp(minRTT / 8, 4 ms, 16 ms)
+//!   delay: after 8 samples, the least so far > minRTT + clamp(minRTT / 8, 4 ms, 16 ms)
 //! ```
 //!
 //! Not modelled: the millisecond that Linux adds for what receivers collect.

@@ -9,6 +9,7 @@ use bundles::{
     BundleEndpoint, BundleFate, BundleId, BundleOrigin, BundlePurpose, BundleRecord, BundleState,
     FileName, NewBundle, OfferDecision, read,
 };
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 use units::Instant;
 
@@ -41,12 +42,14 @@ struct PendingUpload {
     name: Option<FileName>,
     received: u64,
     last_used: Instant,
+    _permit: OwnedSemaphorePermit,
 }
 
 /// A bundle that a program is receiving piece by piece.
 struct PendingDownload {
     payload: Range<usize>,
     last_used: Instant,
+    _permit: OwnedSemaphorePermit,
 }
 
 #[derive(Default)]
@@ -60,11 +63,17 @@ struct TransferTable {
 pub(super) struct BundleRequests {
     node: Arc<BundleNode>,
     state: Arc<Mutex<TransferTable>>,
+    /// Permits for uploads, and for downloads. A transfer has its permit before it waits for the
+    /// disk, so that requests at the same time do not exceed the limit.
+    upload_permits: Arc<Semaphore>,
+    download_permits: Arc<Semaphore>,
 }
 
 impl BundleRequests {
     pub(super) fn new(node: Arc<BundleNode>) -> Self {
-        Self { node, state: Arc::default() }
+        let [upload_permits, download_permits] =
+            [(); 2].map(|()| Arc::new(Semaphore::new(MAX_TRANSFERS)));
+        Self { node, state: Arc::default(), upload_permits, download_permits }
     }
 
     fn state(&self) -> MutexGuard<'_, TransferTable> {
@@ -125,9 +134,9 @@ impl BundleRequests {
             FileName::new(name).ok_or_else(|| format!("{name:?} is no portable file name"))
         });
         let name = name.transpose()?;
-        if self.state().uploads.len() >= MAX_TRANSFERS {
-            return Err("too many bundles are being sent by programs".to_owned());
-        }
+        let permit = Arc::clone(&self.upload_permits)
+            .try_acquire_owned()
+            .map_err(|_| "too many bundles are being sent by programs")?;
         let length = offer.length.saturating_add(MAX_OVERHEAD);
         let begun = self.node.begin(BundleOrigin::Here, None, length, false).await;
         let OfferDecision::Take((incoming, _)) = begun.map_err(|why| why.to_string())? else {
@@ -141,6 +150,7 @@ impl BundleRequests {
             name,
             received: 0,
             last_used: clock::now(),
+            _permit: permit,
         };
         self.state().uploads.insert(handle, upload);
         Ok(BundleAnswer::Handle(handle))
@@ -200,9 +210,9 @@ impl BundleRequests {
     }
 
     async fn next(&self, service: &str) -> Result<BundleAnswer, String> {
-        if self.state().downloads.len() >= MAX_TRANSFERS {
-            return Err("too many bundles are being received".to_owned());
-        }
+        let permit = Arc::clone(&self.download_permits)
+            .try_acquire_owned()
+            .map_err(|_| "too many bundles are being received")?;
         let arrived = self.node.agent().take_arrived(Some(service));
         let Some(record) = arrived else { return Ok(BundleAnswer::Next(None)) };
         let id = record.id;
@@ -220,7 +230,8 @@ impl BundleRequests {
         };
         let now = clock::unix_millis();
         let length = summary.payload.len() as u64;
-        let download = PendingDownload { payload: summary.payload, last_used: clock::now() };
+        let download =
+            PendingDownload { payload: summary.payload, last_used: clock::now(), _permit: permit };
         self.state().downloads.insert(id, download);
         let status = status(&record, BundleState::Arrived, now);
         let file_name = summary.file_name.map(|name| name.to_string());
